@@ -69,7 +69,15 @@ impl CallContext<'_> {
         keys: &BucketKeys,
         events: impl Iterator<Item = &'e NewEvent> + Clone,
     ) -> Call {
-        let mut call = self.ending(&scripts::PUSH, keys);
+        let has_keys = |event: &NewEvent| {
+            let envelope = &event.envelope;
+            envelope.key.is_some() || envelope.unique.is_some()
+        };
+        let script = match events.clone().any(has_keys) {
+            true => &scripts::PUSH,
+            false => &scripts::PUSH_PLAIN,
+        };
+        let mut call = self.ending(script, keys);
         let mut ids: Vec<_> = events.clone().map(|event| event.envelope.id).collect();
         ids.sort_unstable();
         let made = |id: Option<&EventId>| id.map_or(0, |id| id.created().as_millis());

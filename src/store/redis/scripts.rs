@@ -121,38 +121,41 @@ macro_rules! scripts {
 
 scripts! {
     /// Adds events.
-    PUSH = "push", FILLS, ["bucket", "bytes", "body", "ending", "waiting"];
+    PUSH = "push", FILLS, ["bucket", "page", "bytes", "body", "ending"];
+    /// Adds events without keys, which is the most frequent call: without what only keys need, since
+    /// each function of a script is made anew by each call.
+    PUSH_PLAIN = "push", FILLS, ["bucket", "page", "bytes", "plain"];
     /// Moves due events to the ready list.
     MOVE_DUE = "move_due", DRAINS, ["bucket"];
     /// Leases events to a node.
-    FETCH = "fetch", DRAINS, ["bucket", "bytes", "body", "ending", "nodes"];
+    FETCH = "fetch", DRAINS, ["bucket", "page", "bytes", "body", "ending", "nodes"];
     /// Ends attempts.
-    SETTLE = "settle", DRAINS, ["bucket", "bytes", "body", "ending", "waiting", "nodes"];
+    SETTLE = "settle", DRAINS, ["bucket", "page", "bytes", "body", "ending", "waiting", "nodes"];
     /// Extends all leases of a node.
     HEARTBEAT = "heartbeat", DRAINS, ["bucket", "nodes"];
     /// Extends leases with deadlines.
-    EXTEND = "extend", DRAINS, ["bucket", "nodes"];
+    EXTEND = "extend", DRAINS, ["bucket", "page", "nodes"];
     /// Takes back the leases of silent nodes and those past their deadline.
-    REAP = "reap", DRAINS, ["bucket", "bytes", "body", "ending", "waiting", "nodes", "take_back"];
+    REAP = "reap", DRAINS, ["bucket", "page", "bytes", "body", "ending", "waiting", "nodes", "take_back"];
     /// Takes back leases that their node reports it does not hold.
     RECONCILE = "reconcile", DRAINS,
-        ["bucket", "bytes", "body", "ending", "waiting", "nodes", "take_back"];
+        ["bucket", "page", "bytes", "body", "ending", "waiting", "nodes", "take_back"];
     /// Cancels an event.
-    CANCEL = "cancel", DRAINS, ["bucket", "body", "ending", "waiting"];
+    CANCEL = "cancel", DRAINS, ["bucket", "page", "body", "ending"];
     /// Changes the due time of an event.
-    RESCHEDULE = "reschedule", DRAINS, ["bucket", "waiting"];
+    RESCHEDULE = "reschedule", DRAINS, ["bucket", "page", "waiting"];
     /// Replaces the body of an event.
-    UPDATE = "update", FILLS, ["bucket", "bytes", "body", "ending"];
+    UPDATE = "update", FILLS, ["bucket", "page", "bytes", "body", "ending"];
     /// Replaces bodies by re-encoded ones.
-    REWRITE = "rewrite", FILLS, ["bucket", "bytes"];
+    REWRITE = "rewrite", FILLS, ["bucket", "page", "bytes"];
     /// Looks events up.
-    LOOK = "look", DRAINS, ["bucket", "bytes", "look_up"];
+    LOOK = "look", DRAINS, ["bucket", "page", "bytes", "look_up"];
     /// Reads the events that have not ended, page by page.
-    PEEK = "peek", DRAINS, ["bucket", "bytes", "look_up"];
+    PEEK = "peek", DRAINS, ["bucket", "page", "bytes", "look_up"];
     /// Reads events by their key or their unique key.
-    FIND = "find", DRAINS, ["bucket", "bytes", "body", "look_up"];
+    FIND = "find", DRAINS, ["bucket", "page", "bytes", "body", "look_up"];
     /// Reads dead events.
-    READ_DEAD = "read_dead", DRAINS, ["bucket", "bytes", "look_up"];
+    READ_DEAD = "read_dead", DRAINS, ["bucket", "page", "bytes", "look_up"];
     /// Revives dead events.
     REVIVE = "revive", DRAINS, ["bucket", "bytes", "body", "ending", "waiting"];
     /// Deletes dead events.
@@ -162,11 +165,11 @@ scripts! {
     /// Drops records that are in the journal.
     TRIM = "trim", DRAINS, ["bucket"];
     /// Counts events by state.
-    STATS = "stats", DRAINS, ["bucket"];
+    STATS = "stats", DRAINS, ["bucket", "page"];
     /// Counts events by due time.
     FORECAST = "forecast", DRAINS, ["bucket"];
     /// Checks the invariants.
-    AUDIT = "audit", DRAINS, ["bucket", "body", "nodes"];
+    AUDIT = "audit", DRAINS, ["bucket", "page", "body", "nodes"];
     /// Announces a node, and returns the members.
     POLL_MEMBERS = "poll_members", DRAINS, [];
     /// Adds buckets to the registry.

@@ -44,19 +44,45 @@ end
 
 local states, bodies = pairs_of(call("HGETALL", STATE)), set_of(call("HKEYS", BODY))
 local delay, deadlines = set_of(call("ZRANGE", DELAY, 0, -1)), set_of(call("ZRANGE", LEASE, 0, -1))
+-- Pages: each event is counted, and each has its body there.
+local pages, inside = {}, {}
+for field, state in pairs(states) do
+  if #field == 8 then
+    pages[field], inside[field] = state, 0
+  elseif is_in_page(state) then
+    local page = sub(state, 2, 9)
+    inside[page] = (inside[page] or 0) + 1
+    expect(own_state(state) and body_in_page(state), hex(field) .. " is in a page that is not there")
+    bodies[field] = true
+  end
+end
+for page, of in pairs(pages) do
+  local _, left = page_counts(of)
+  expect(left == inside[page], "the events of page " .. hex(page) .. " are counted wrongly")
+  expect(bodies[page], "page " .. hex(page) .. " has no body")
+  states[page], bodies[page] = nil, nil
+end
 local dead, held = set_of(call("ZRANGE", DEAD, 0, -1)), pairs_of(call("HGETALL", HELD))
 
 -- The ready list: every ready event has one entry of its own, and the others are counted.
 local entries, live, own = call("LRANGE", READY, 0, -1), 0, {}
-for _, number in ipairs(entries) do
-  local id = sub(number, 1, 16)
-  local state = states[id]
-  if state and byte(state) == 82 and sub(state, 46) == sub(number, 17) then
+local function place(id, entry_of)
+  if is_placed(states[id], entry_of) then
     expect(not own[id], hex(id) .. " is in the ready list twice")
     live, own[id] = live + 1, true
   end
 end
-expect(#entries - live == stale, "stale entries of the ready list are counted wrongly")
+for _, entry_of in ipairs(entries) do
+  if #entry_of == 8 and pages[entry_of] then
+    for id in events_of(entry_of, pages[entry_of]) do
+      place(id, entry_of)
+    end
+  elseif #entry_of == 24 then
+    place(sub(entry_of, 1, 16), sub(entry_of, 17))
+  end
+end
+expect(#entries - live == surplus or #entries == 0, "entries of the ready list are counted wrongly: "
+  .. #entries .. " of " .. live .. " events, " .. surplus .. " surplus")
 
 -- Each ended event has one tombstone.
 local remembered, count = {}, 0
@@ -71,7 +97,8 @@ end
 expect(count == past, "tombstones are counted wrongly")
 
 local batches, kept, timed, all = {}, {}, {}, 0
-for id, state in pairs(states) do
+for id, found in pairs(states) do
+  local state = own_state(found) or found
   local kind, name = sub(state, 1, 1), hex(id)
   local is_over = kind == "d" or kind == "c" or kind == "e"
   expect((kind == "S") == (delay[id] or false), name .. " is in the delay set or scheduled, not both")
@@ -87,7 +114,7 @@ for id, state in pairs(states) do
     local of = has_deadline and timed or kept
     of[node] = (of[node] or 0) + 1
     expect((held[batch] or ""):find(id, 1, true), name .. " is leased and not in its batch")
-    local body = call("HGET", BODY, id)
+    local body = is_in_page(found) and body_in_page(found) or call("HGET", BODY, id)
     local key, unique = keys_of(body)
     local says = body and (is_newer(body) and byte(state, 2) >= 4 or key or unique or tells(body)) and true or false
     expect((byte(state, 2) >= 4) == says, name .. " is leased without the flag for its extras")
@@ -128,7 +155,7 @@ local keyed, found = 0, 0
 for id in pairs(bodies) do
   expect(states[id] or delay[id], hex(id) .. " has a body and no state")
   expect(call("HSTRLEN", BODY, id) <= longest, hex(id) .. " has a body longer than the longest")
-  keyed = keyed + (keys_of(call("HGET", BODY, id)) and 1 or 0)
+  keyed = keyed + (keys_of(call("HGET", BODY, id) or nil) and 1 or 0)
 end
 for _, entry_of in ipairs(call("ZRANGE", BY_KEY, 0, -1)) do
   local id = sub(entry_of, -16)

@@ -1,6 +1,4 @@
 -- Library: the fields of a body that scripts need; src/store/redis/body.rs defines every byte.
-local ATTEMPTS = 16 -- of a body without extras
-
 local FORMAT = 1 -- the newest that this version reads
 
 -- Returns whether a newer duly has written the body in a form that this version cannot read. Every

@@ -2,14 +2,14 @@
 -- the keys that it and its libraries name.
 --
 -- META     hash    counts (five doubles: the latest time ever given, us; leased events;
---                  stale entries of the ready list, whose event has left it; the last number of an
---                  entry; tombstones), record (next number assigned), forgotten (creation time of
+--                  entries of the ready list beyond the ready events, negative where pages hold
+--                  several; the last number of an entry; tombstones), record (next number assigned), forgotten (creation time of
 --                  the newest forgotten id, ms), trimmed (last record in the journal), longest
 --                  (upper bound of body lengths, bytes)
--- STATE    hash    id -> state of the event; see below
+-- STATE    hash    id -> state of the event; see below. Pages: see page.lua
 -- BODY     hash    id -> envelope
 -- DELAY    zset    id -> due time, ms
--- READY    list    id .. number of the entry
+-- READY    list    id .. number of the entry; or the number of a page, see page.lua
 -- LEASE    zset    id -> deadline, ms, of leases with a deadline of their own
 -- NODES    hash    node -> its record, see nodes.lua
 -- HELD     hash    node .. request -> ids of the batch; "#" .. node .. request -> how many
@@ -45,10 +45,10 @@ local call, pack, unpack_from = redis.call, struct.pack, struct.unpack
 local byte, char, sub = string.byte, string.char, string.sub
 
 local COUNTS = ">ddddd"
-local meta = call("HMGET", META, "counts", "record", "longest")
-local last_now, leased, stale, entry, past = 0, 0, 0, 0, 0
+local meta = call("HMGET", META, "counts", "record", "longest", "forgotten", "trimmed")
+local last_now, leased, surplus, entry, past = 0, 0, 0, 0, 0
 if meta[1] then
-  last_now, leased, stale, entry, past = unpack_from(COUNTS, meta[1])
+  last_now, leased, surplus, entry, past = unpack_from(COUNTS, meta[1])
 end
 local now = ARGV[1]
 if now == "" then
@@ -64,12 +64,13 @@ local longest = tonumber(meta[3] or 0)
 -- Writes the counts back, all in one field, as each field more would cost every call: the last
 -- step of a script.
 local function leave()
-  call("HSET", META, "counts", pack(COUNTS, now, leased, stale, entry + 1, past))
+  call("HSET", META, "counts", pack(COUNTS, now, leased, surplus, entry + 1, past))
 end
 
 local ZEROS = string.rep("\0", 25)
 local ZERO = ZEROS:sub(1, 8)
 local FRESH = "\0\0\1" -- flags and next attempt of an event without attempts
+local ATTEMPTS = 16 -- of a body without extras
 
 local function u64(number)
   return pack(">I8", number)
@@ -93,9 +94,12 @@ local function u16(number)
   return char(math.floor(number / 256), number % 256)
 end
 
--- Returns the number of ready events; stale entries of the ready list are not counted.
+-- Returns the number of ready events. An event that leaves the ready list leaves its entry there,
+-- so that nothing has to be searched: such stale entries are surplus.
 local function ready_len()
-  return call("LLEN", READY) - stale
+  local len = call("LLEN", READY)
+  surplus = len > 0 and surplus or 0
+  return math.max(len - surplus, 0)
 end
 
 local function next_due()

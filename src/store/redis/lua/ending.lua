@@ -189,7 +189,7 @@ local function cancel(id, state, body)
   write_records()
   finish_noted(id, "c", state, due, body)
   if is_ready then -- its entry in the list is skipped later
-    stale = stale + 1
+    surplus = surplus + 1
   else
     call("ZREM", DELAY, id)
   end

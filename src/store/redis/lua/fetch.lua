@@ -13,10 +13,11 @@
 -- all candidates, how many leases the node has that last as long as its heartbeat, its last request
 -- before this one, how many events it left to a newer duly, the places of the deliveries in their
 -- batch, two bytes each, or "" where they are 0 and so on, then three for each delivery: id; its
--- state, of which the bytes 3 to 20 are those of its lease; body; and at the end a 1 if records
--- were written}. A node that was reaped is refused.
+-- state, of which the bytes 3 to 20 are those of its lease; body; or three for each page: page; its
+-- state; body; and at the end a 1 if records were written}. A node that was reaped is refused.
 local BATCH_MAX = 1000
 local PASSED_MAX = 4000 -- limit of stale entries in one call
+local PAGES_PER_READ = 32
 local REST = 1000 -- ms until it checks again for nodes that can read a newer format
 local me, request, token = ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local node = node_of(me) or new_node()
@@ -60,9 +61,10 @@ if request <= node.last then
   end
   local states, places = #ids > 0 and call("HMGET", STATE, unpack(ids)) or {}, {}
   for i, id in ipairs(ids) do
-    local state = states[i]
+    local state = own_state(states[i])
     if state and byte(state) == 76 and sub(state, 46, 61) == me .. token then
-      answer[len + 1], answer[len + 2], answer[len + 3] = id, state, call("HGET", BODY, id)
+      answer[len + 1], answer[len + 2] = id, state
+      answer[len + 3] = is_in_page(states[i]) and body_in_page(states[i]) or call("HGET", BODY, id)
       len = len + 3
       places[#places + 1] = u16(i - 1)
     end
@@ -76,17 +78,22 @@ end
 node.last = request
 
 local deadline = ARGV[10] ~= "" and math.ceil((now + ARGV[10]) / 1000)
-local held, changes, deadlines = {}, {}, {}
+local held, changes, changes_len, deadlines = {}, {}, 0, {}
 local lease = me .. token .. u64(now) -- the suffix of each lease of this call
 local plain = lease .. u16(ATTEMPTS)
 local moved_now = u64(now)
 local aside = BATCH_MAX -- how many more expired or exhausted events it may set aside
 local expired, late_ones = {}, {}
 
+local function put(field, state)
+  changes[changes_len + 1], changes[changes_len + 2] = field, state
+  changes_len = changes_len + 2
+end
+
 local function give(id, state, body)
   count = count + 1
   held[count] = id
-  changes[2 * count - 1], changes[2 * count] = id, state
+  put(id, state)
   if deadline then
     deadlines[2 * count - 1], deadlines[2 * count] = deadline, id
   end
@@ -156,11 +163,11 @@ local function write()
   set_aside()
   if count > written then
     call("HSET", HELD, me .. token, table.concat(held), "#" .. me .. token, count)
-    call("HSET", STATE, unpack(changes, 2 * written + 1, 2 * count))
+    call("HSET", STATE, unpack(changes, 1, changes_len))
     if deadline then
       call("ZADD", LEASE, unpack(deadlines, 2 * written + 1, 2 * count))
     end
-    written = count
+    written, changes_len = count, 0
   end
 end
 
@@ -171,14 +178,137 @@ local function may_look()
 end
 
 local limit = math.min(tonumber(ARGV[7]), BATCH_MAX)
-local unseen = limit > 0 and call("LLEN", READY) or 0
-while count < limit and unseen > 0 and may_look() do
-  local entries = call("LRANGE", READY, 0, math.min(limit - count, aside, unseen) - 1)
-  if #entries == 0 then
-    break
+local unseen = limit > 0 and call("LLEN", READY) or 0 -- entries
+
+-- Adds the first events of a page to the batch. Returns where the next one begins.
+local function hold(body, at, most)
+  for i = 1, most do
+    if at + 19 > #body then -- it is damaged
+      most = i - 1
+      break
+    end
+    held[count + i] = sub(body, at, at + 15)
+    at = at + 20 + unpack_from(">I4", body, at + 16)
   end
+  count, spent = count + most, spent + #body
+  return at
+end
+
+local function give_page(page, of, body)
+  answer[len + 1], answer[len + 2], answer[len + 3] = page, of, body
+  len = len + 3
+end
+
+-- Leases a page.
+local function lease_page(page, of, body, total)
+  local from = page_from(of)
+  hold(body, from, total)
+  put(page, "L" .. sub(of, 2, 25) .. lease)
+  give_page(page, of, from == 1 and body or sub(body, from))
+  surplus = surplus + total - 1
+end
+
+-- Leases the first events of a page, as a page of their own.
+local function lease_first(page, of, body, total, most)
+  entry = entry + 1
+  local part, at, from = u64(entry + 1), page_from(of), page_from(of)
+  local first = count
+  local rest_from = hold(body, from, most)
+  for i = first + 1, count do
+    put(held[i], pack(">c1c8I4", "P", part, at - from + 1) .. sub(body, at + 24, at + 31))
+    at = at + 20 + unpack_from(">I4", body, at + 16)
+  end
+  local its = sub(body, from, rest_from - 1)
+  call("HSET", BODY, part, its)
+  put(part, "L" .. u16(most) .. u16(most) .. "\0\0\0\1" .. sub(of, 10, 25) .. lease)
+  local rest = u16(total - most)
+  put(page, "R" .. rest .. rest .. pack(">I4", rest_from) .. sub(of, 10, 25))
+  give_page(part, of, its)
+  surplus = surplus + most
+end
+
+-- Takes the first events out of the page at the head of the list, each with an entry of its own in
+-- its place: where some have left it, or are leased with a deadline.
+local function open_page(page, of, most)
+  local opened, rest_from = {}, nil
+  for id, state, _, at in events_of(page, of) do
+    if #opened == most then
+      rest_from = at
+      break
+    elseif is_placed(state, page) then
+      take_out(id, state)
+      table.insert(opened, 1, id .. page)
+    end
+  end
+  if #opened > 0 then
+    call("LPUSH", READY, unpack(opened))
+  end
+  surplus, unseen = surplus + #opened, unseen + #opened
+  if rest_from then
+    local rest = 0
+    of = sub(state_of_page(page), 1, 5) .. pack(">I4", rest_from) .. sub(of, 10)
+    for _ in events_of(page, of) do
+      rest = rest + 1
+    end
+    call("HSET", STATE, page, "R" .. u16(rest) .. sub(of, 4))
+  else
+    call("LREM", READY, 1, page)
+    call("HDEL", BODY, page)
+    call("HDEL", STATE, page)
+    surplus, unseen = surplus - 1, unseen - 1
+  end
+end
+
+-- Takes the pages at the head of the list. Returns how many entries of the list have been taken.
+local function take_pages(entries)
+  local pages, looked = {}, 0
+  for i, page in ipairs(entries) do
+    if #page ~= 8 or i > PAGES_PER_READ then
+      break
+    end
+    pages[i] = page
+  end
+  local states, bodies = call("HMGET", STATE, unpack(pages)), call("HMGET", BODY, unpack(pages))
+  for i, page in ipairs(pages) do
+    local of, body = states[i], bodies[i]
+    local is_there = of and body and byte(of) == 82
+    local total, left = 0, 0
+    if is_there then
+      total, left = page_counts(of)
+    end
+    if not is_there then -- leased by a call that failed midway, or deleted by hand
+      passed_over, surplus = passed_over + 1, surplus - 1
+    elseif deadline or left < total then
+      if i == 1 then
+        page_states[page], page_bodies[page] = of, body
+        open_page(page, of, limit - count)
+      end
+      break
+    elseif total > limit - count then
+      if count < limit then
+        lease_first(page, of, body, total, limit - count)
+      end
+      break
+    else
+      lease_page(page, of, body, total)
+    end
+    looked = i
+    if is_spent() then
+      break
+    end
+  end
+  write()
+  return looked
+end
+
+-- Takes the events at the head of the list that are alone. Returns how many entries of the list
+-- have been taken.
+local function take_alone(entries)
   local ids = {}
   for i, entry_of in ipairs(entries) do
+    if #entry_of == 8 then
+      break
+    end
     ids[i] = sub(entry_of, 1, 16)
   end
   local states, looked, bodies, before, read = call("HMGET", STATE, unpack(ids)), 0, {}, 0, 0
@@ -206,19 +336,31 @@ while count < limit and unseen > 0 and may_look() do
     else -- nearly all: `take` and `give`, inlined
       count = count + 1
       held[count] = id
-      changes[2 * count - 1], changes[2 * count] = id, "L" .. sub(state, 2, 45) .. plain
+      changes[changes_len + 1], changes[changes_len + 2] = id, "L" .. sub(state, 2, 45) .. plain
+      changes_len = changes_len + 2
       answer[len + 1], answer[len + 2], answer[len + 3] = id, state, body
       len = len + 3
     end
   end
   write()
-  stale = math.max(stale - (passed_over - passed_before), 0)
+  surplus = surplus - (passed_over - passed_before)
   if #left > 0 then -- to the end of the list, for a version that can read them
     newer = newer + #left
     call("RPUSH", READY, unpack(left))
   end
-  unseen = unseen - looked
-  call("LTRIM", READY, looked, -1)
+  return looked
+end
+
+local per_entry = math.max((unseen - surplus) / math.max(unseen, 1), 1)
+while count < limit and unseen > 0 and may_look() do
+  local want = math.min(math.ceil((limit - count) / per_entry), aside, unseen)
+  local entries = call("LRANGE", READY, 0, want - 1)
+  if #entries == 0 then
+    break
+  end
+  local taken = #entries[1] == 8 and take_pages(entries) or take_alone(entries)
+  unseen = unseen - taken
+  call("LTRIM", READY, taken, -1)
 end
 
 local until_ms = math.floor((now + ARGV[8]) / 1000)

@@ -22,8 +22,12 @@ local function look_up(ids, answer, named, bodies)
     if named then
       answer[#answer + 1] = id
     end
-    local n = #answer
-    answer[n + 1], answer[n + 2], answer[n + 3] = states[i], bodies[i - before], dues[i]
+    local n, state, body = #answer, states[i], bodies[i - before]
+    if is_in_page(state) then
+      state, body = own_state(state), body or body_in_page(state)
+      spent = spent + #(body or "")
+    end
+    answer[n + 1], answer[n + 2], answer[n + 3] = state, body, dues[i]
     answer[n + 4] = deadlines[i]
   end
   return #ids

@@ -16,16 +16,36 @@ local most, ids, bodies = tonumber(ARGV[3]), {}, {}
 place = of == server and place or "0"
 local answer = { now, false }
 
+local function add_page(page, body)
+  local held, at = {}, 1
+  repeat
+    local id, its, next_at = event_at(body, at)
+    held[#held + 1] = id and { id, its, "P" .. page .. pack(">I4", at) }
+    at = next_at
+  until not at
+  for _, it in ipairs(held) do
+    if sub(call("HGET", STATE, it[1]) or "", 1, 13) == it[3] then
+      ids[#ids + 1], bodies[#bodies + 1] = it[1], it[2]
+    end
+  end
+end
+
 -- HSCAN returns whole bodies, so each call requests few of them; it may also pass empty slots of
 -- the table, which end a page as well.
 for _ = 1, 2 * most do
   local fitting = math.floor((BUDGET - spent) / 2 / math.max(longest, 1))
-  local page = call("HSCAN", BODY, place, "COUNT", math.max(math.min(fitting, most - #ids), 1))
-  place = page[1]
-  local fields = page[2]
+  local want = math.min(fitting, math.ceil((most - #ids) / PAGE_MAX))
+  local found = call("HSCAN", BODY, place, "COUNT", math.max(want, 1))
+  place = found[1]
+  local fields = found[2]
   for i = 1, #fields, 2 do
-    ids[#ids + 1], bodies[#bodies + 1] = fields[i], fields[i + 1]
-    spent = spent + 2 * #fields[i + 1] -- HSCAN copies it once more
+    local field, body = fields[i], fields[i + 1]
+    if #field == 8 then
+      add_page(field, body)
+    else
+      ids[#ids + 1], bodies[#bodies + 1] = field, body
+    end
+    spent = spent + 2 * #body -- HSCAN copies it once more
   end
   if place == "0" or #ids >= most or is_spent() then
     break

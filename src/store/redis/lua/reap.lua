@@ -6,6 +6,7 @@
 -- ARGV[6..] two for each silent node: node; its last heartbeat that the caller saw
 -- Returns {now, 1 if there is earlier work, ready again, dead, 1 if there is more to take back,
 -- next deadline or false, then two for each node with leases: node, heartbeat}.
+look_first()
 local emptied = {} -- nodes without leases left
 
 for i = 6, #ARGV, 2 do
@@ -34,11 +35,13 @@ local function reap_node(node)
       return
     end
     local ids = ids_of(batch)
-    for i, state in ipairs(call("HMGET", STATE, unpack(ids))) do
+    for i, found in ipairs(call("HMGET", STATE, unpack(ids))) do
       if is_full() then
         return
       end
+      local state = own_state(found)
       if is_kept(state, batch) then
+        take_out(ids[i], found)
         take_back(ids[i], state, not may_have_started(node, sub(batch, 9), i))
         end_lease(state, false)
       end

@@ -10,6 +10,7 @@
 -- ARGV[11..] two for each request of which the node holds something: request, encoded; ids
 --
 -- Returns {now, 1 if there is earlier work, ready again, dead, 1 if there is more to take back}.
+look_first()
 local me, from, to = ARGV[6], number_at(ARGV[7], 1), number_at(ARGV[8], 1)
 local stated = {}
 for i = 11, #ARGV, 2 do
@@ -33,12 +34,14 @@ for _, batch in ipairs(node and batches_of(me) or {}) do
   if number_at(request, 1) >= from and number_at(request, 1) <= to then
     ids = ids_of(batch)
   end
-  for i, state in ipairs(#ids > 0 and call("HMGET", STATE, unpack(ids)) or {}) do
+  for i, found in ipairs(#ids > 0 and call("HMGET", STATE, unpack(ids)) or {}) do
+    local state = own_state(found)
     if is_kept(state, batch) and not holds[ids[i]] then
       if is_full() then
         more = 1
         break
       end
+      take_out(ids[i], found)
       take_back(ids[i], state, not may_have_started(node, request, i))
       end_lease(state, false)
     end

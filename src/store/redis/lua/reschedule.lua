@@ -18,7 +18,8 @@ elseif kind_of_when == 116 then
       .. " days, at most " .. math.floor(ARGV[3] / 86400000) .. " are allowed")
   end
 end
-local state = call("HGET", STATE, id)
+look_first()
+local state = take_out_waiting(id, call("HGET", STATE, id))
 local kind = state and state:sub(1, 1) or (call("HEXISTS", BODY, id) == 1 and "S" or "")
 if kind ~= "S" and kind ~= "R" then
   leave()
@@ -38,7 +39,7 @@ elseif is_due then
 else
   call("ZADD", DELAY, due, id)
   if kind == "R" then
-    stale = stale + 1
+    surplus = surplus + 1
     call("HSET", STATE, id, "S" .. head .. u64(due) .. ZERO .. rest)
   end
 end

@@ -11,6 +11,7 @@ local by = ARGV[5] ~= "" and sub(ARGV[5], 2) or nil
 local due, moved = u64(now_ms), u64(now)
 local ids, entries, changes, uniques, seen = {}, {}, {}, {}, {}
 check_keys()
+look_first()
 local looked = 0
 for i = 6, #ARGV do
   if is_spent() then

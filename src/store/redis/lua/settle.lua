@@ -50,6 +50,8 @@ end
 local states = call("HMGET", STATE, unpack(ids))
 local changed, verdicts, changes, changes_len = {}, {}, {}, 0
 local over, front, back, delayed, dead = {}, {}, {}, {}, {}
+local freed = {} -- bodies
+local pages = {} -- page -> how many of its events are acked, and what these have in common
 local ended, timed, deadlines = {}, {}, {}
 local keyed = {} -- index entries of events that have ended
 
@@ -103,7 +105,7 @@ local function conclude(id, state, said, times, verdict, settled, error)
   local function finish_as(kind, outcome, number)
     note(id, outcome, "\0", number, due, moved, times, me, key, error, more)
     put(id, kind .. haunted .. sub(state, 3, 20) .. rest)
-    over[#over + 1] = id
+    over[#over + 1], freed[#freed + 1] = id, id
     keyed[#keyed + 1] = key and key_entry(key, id)
     if period and kind == "d" then
       hold_unique(id, unique, period)
@@ -154,6 +156,18 @@ end
 local done, over_len = 0, 0
 local record_end = finished .. me .. "\0\0\0\0"
 
+-- Returns what the events of a page that is leased under `token` have in common, or nothing.
+local function head_of(page, token)
+  local shared = pages[page]
+  if not shared then
+    local of = state_of_page(page)
+    local times = of and sub(of, 10, 25)
+    shared = { token = of and sub(of, 26, 41), times = times, head = of and "d" .. FRESH .. times, acked = 0 }
+    pages[page] = shared
+  end
+  return shared.token == token and shared
+end
+
 -- Settles a run of acks: nearly all settlements, so nothing is done twice.
 local function settle_acks(run)
   local token, settled = me .. run.request, me .. run.request .. "a"
@@ -166,7 +180,17 @@ local function settle_acks(run)
     end
     settled_len = i
     local id, state, times = ids[done + i], states[done + i], ARGV[run.at + 2 * i - 1]
-    if not (state and sub(state, 46, 61) == token) then -- only leased states are that long
+    local shared = is_in_page(state) and head_of(sub(state, 2, 9), token)
+    if shared then
+      verdicts[done + i] = "1"
+      plain, records_len, over_len = plain + 1, records_len + 1, over_len + 1
+      shared.acked = shared.acked + 1
+      records[records_len] = id .. "\1\0\0\1" .. shared.times .. times .. record_end
+      changes[changes_len + 1] = id
+      changes[changes_len + 2] = shared.head .. sub(state, 14, 21) .. settled
+      changes_len = changes_len + 2
+      over[over_len] = id
+    elseif not (state and sub(state, 46, 61) == token) then -- only leased states are that long
       -- A repeat, or a lost lease.
       verdicts[done + i] = state and sub(state, 29, 45) == settled and "1" or "0"
     else
@@ -177,7 +201,7 @@ local function settle_acks(run)
         changes[changes_len + 1] = id
         changes[changes_len + 2] = "d" .. sub(state, 2, 28) .. settled
         changes_len = changes_len + 2
-        over[over_len] = id
+        over[over_len], freed[#freed + 1] = id, id
         if is_heavy then
           spent = spent + call("HSTRLEN", BODY, id) / FREED_PER_READ
         end
@@ -197,10 +221,12 @@ end
 local function settle_one(run)
   done = done + 1
   local id, said, error = ARGV[run.at], ARGV[run.at + 1], ARGV[run.at + 2]
-  local state = changed[id] or states[done] -- an id may occur twice, under two leases
+  local found = changed[id] or states[done] -- an id may occur twice, under two leases
+  local state = own_state(found)
   local verdict, request = byte(said), sub(said, 2, 9)
   local settled = me .. request .. char(verdict)
   if state and byte(state) == 76 and sub(state, 46, 61) == me .. request then
+    take_out(id, found)
     end_lease(state, request, id)
     conclude(id, state, said, sub(said, 10, 25), verdict, settled,
       error ~= "" and sub(error, 2) or nil)
@@ -209,6 +235,24 @@ local function settle_one(run)
   else
     verdicts[done] = state and sub(state, 29, 45) == settled and "1" or "0"
   end
+end
+
+-- Counts the events that have left their pages, and removes pages that are empty then. Returns
+-- the pages to remove.
+local function leave_pages()
+  local empty = {}
+  for page, shared in pairs(pages) do
+    if shared.acked > 0 then
+      local of = state_of_page(page) -- after those that left it alone
+      local _, left = page_counts(of)
+      if left > shared.acked then
+        put(page, sub(of, 1, 3) .. u16(left - shared.acked) .. sub(of, 6))
+      else
+        empty[#empty + 1], freed[#freed + 1] = page, page
+      end
+    end
+  end
+  return empty
 end
 
 for _, run in ipairs(runs) do
@@ -225,6 +269,10 @@ end
 -- says so: an event left half done is still leased, and the repeated settle does all of it.
 local node = node_of(me)
 local is_news = announce_starts(node)
+local is_back = #back + #front + #delayed > 0
+if is_back then
+  look_first()
+end
 if changes_len > 0 then
   write_records()
   if #back > 0 then
@@ -240,9 +288,15 @@ if changes_len > 0 then
   if #keyed > 0 then
     call("ZREM", BY_KEY, unpack(keyed))
   end
+  local empty = leave_pages()
   call("HSET", STATE, unpack(changes))
+  if #freed > 0 then
+    call("HDEL", BODY, unpack(freed))
+  end
+  if #empty > 0 then
+    call("HDEL", STATE, unpack(empty))
+  end
   if #over > 0 then
-    call("HDEL", BODY, unpack(over))
     remember(over)
   end
   if #deadlines > 0 then
@@ -255,7 +309,7 @@ elseif is_news then
   keep_node(me, node)
 end
 local earlier = 0
-if #back + #front + #delayed > 0 then
+if is_back then
   earlier = wake(ARGV[5])
 end
 leave()

@@ -5,18 +5,35 @@
 -- and not moved yet is ready.
 local LOOKED_AT = 1000
 
-local function oldest_ready()
-  local entries = call("LRANGE", READY, 0, math.min(stale, LOOKED_AT - 1))
-  local ids = {}
-  for i, entry_of in ipairs(entries) do
-    ids[i] = sub(entry_of, 1, 16)
-  end
-  local states = call("HMGET", STATE, unpack(ids))
-  for i, state in ipairs(states) do
-    -- Any other entry is stale.
-    if state and byte(state) == 82 and sub(state, 46) == sub(entries[i], 17) then
-      return math.floor(number_at(state, 13) / 1000)
+-- Returns since when the first event of some entries of the ready list is there, us.
+local function oldest_of(entries)
+  for _, entry_of in ipairs(entries) do
+    if #entry_of == 8 then
+      local of = state_of_page(entry_of)
+      for id, state in events_of(entry_of, of) do
+        if is_placed(state, entry_of) then
+          return number_at(of, 18)
+        end
+      end
+    else
+      local state = call("HGET", STATE, sub(entry_of, 1, 16))
+      -- Any other entry is stale.
+      if is_placed(state, sub(entry_of, 17)) then
+        return number_at(state, 13)
+      end
     end
+  end
+end
+
+local function oldest_ready()
+  local from, count = 0, 1
+  while from < LOOKED_AT do
+    local entries = call("LRANGE", READY, from, from + count - 1)
+    local oldest = oldest_of(entries)
+    if oldest or #entries == 0 then
+      return oldest and math.floor(oldest / 1000) or false
+    end
+    from, count = from + count, 4 * count
   end
   return false
 end

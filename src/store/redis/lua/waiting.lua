@@ -1,7 +1,12 @@
 -- Library: detects earlier work, and notifies the movers.
 
--- Before the change: whether anything is ready, and the next due time.
-local was_ready, was_due = ready_len() > 0, next_due()
+-- Whether anything is ready, and the next due time, before the change.
+local was_ready, was_due
+
+-- Reads both: a script calls it before it changes anything.
+local function look_first()
+  was_ready, was_due = ready_len() > 0, next_due()
+end
 
 -- Notifies the movers, except the caller's, of earlier work; returns 1 then.
 local function wake(origin)
