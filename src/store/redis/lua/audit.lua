@@ -74,7 +74,7 @@ local function place(id, entry_of)
 end
 for _, entry_of in ipairs(entries) do
   if #entry_of == 8 and pages[entry_of] then
-    for id in events_of(entry_of, pages[entry_of]) do
+    for _, id in events_of(entry_of, pages[entry_of]) do
       place(id, entry_of)
     end
   elseif #entry_of == 24 then

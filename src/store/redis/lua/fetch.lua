@@ -231,7 +231,7 @@ end
 -- its place: where some have left it, or are leased with a deadline.
 local function open_page(page, of, most)
   local opened, rest_from = {}, nil
-  for id, state, _, at in events_of(page, of) do
+  for _, id, state, at in events_of(page, of) do
     if #opened == most then
       rest_from = at
       break

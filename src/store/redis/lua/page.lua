@@ -21,7 +21,7 @@
 -- An event with which something happens alone leaves its page first. Of a ready page it keeps its
 -- place: its own state says that the page is its entry.
 local PAGE = 80
-local PAGE_MAX, PAGE_BYTES, PAGED_MAX = 64, 16384, 1024 -- events of a page, their bytes, and of one
+local PAGE_MAX = 64 -- events of a page; src/store/redis/encode_push.rs
 local page_states, page_bodies = {}, {} -- those read by this call
 
 local function state_of_page(page)
@@ -56,15 +56,24 @@ local function page_from(of)
   return (unpack_from(">I4", of, 6))
 end
 
--- Iterates over the events that have their place in a page: id, its state, its body, where it
--- begins. Others have left it.
-local function events_of(page, of)
-  local body, at = body_of_page(page), page_from(of)
+-- Iterates over the events in the body of a page: their number, id and body, and where each begins.
+local function each_in(body, from)
+  local at, count = from, 0
   return function()
-    local from = at
-    local id, its, next_at = event_at(body or "", from)
-    at = next_at
-    return id, id and call("HGET", STATE, id), its, from
+    local place = at
+    local id, its, next_at = event_at(body or "", place)
+    at, count = next_at, count + 1
+    return id and count, id, its, place
+  end
+end
+
+-- Iterates over the events that have their place in a page: their number, id and state, and where
+-- each begins. Others have left it.
+local function events_of(page, of)
+  local next_event = each_in(body_of_page(page), page_from(of))
+  return function()
+    local count, id, _, place = next_event()
+    return count, id, id and call("HGET", STATE, id), place
   end
 end
 

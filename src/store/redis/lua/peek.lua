@@ -17,15 +17,9 @@ place = of == server and place or "0"
 local answer = { now, false }
 
 local function add_page(page, body)
-  local held, at = {}, 1
-  repeat
-    local id, its, next_at = event_at(body, at)
-    held[#held + 1] = id and { id, its, "P" .. page .. pack(">I4", at) }
-    at = next_at
-  until not at
-  for _, it in ipairs(held) do
-    if sub(call("HGET", STATE, it[1]) or "", 1, 13) == it[3] then
-      ids[#ids + 1], bodies[#bodies + 1] = it[1], it[2]
+  for _, id, its, at in each_in(body, 1) do
+    if sub(call("HGET", STATE, id) or "", 1, 13) == "P" .. page .. pack(">I4", at) then
+      ids[#ids + 1], bodies[#bodies + 1] = id, its
     end
   end
 end

@@ -5,12 +5,13 @@
 -- ARGV[6]  the earliest and the latest creation time of the ids, ms
 -- ARGV[7]  1 if an id occurs more than once
 -- ARGV[8]  limit of waiting records, or "" for none
--- ARGV[9..]  three for each event: id; when, and the policy for a taken unique key: "n" now, "a"
---            and us from now, "t" and ms since the epoch, in capitals to replace; body
+-- ARGV[9..]  the events in order, in runs. A run begins with a number. Above 0: that many events
+--            which are due now and are to share a page, whose body follows. 0: one event: id; when,
+--            and the policy for a taken unique key: "n" now, "a" and us from now, "t" and ms since
+--            the epoch, in capitals to replace; body
 -- Returns {now, 1 if there is earlier work, {place, verdict, due, other id} for each event that was
 -- not simply accepted}. Verdicts: 1 duplicate, 2 replaced, 3 conflict, 4 too old, 5 too new.
 local SHORT = 4096 -- below this, a tighter bound of body lengths is no use
-local first, count = 9, (#ARGV - 8) / 3
 if ARGV[8] ~= "" then
   local waiting = record - 1 - tonumber(meta[5] or 0)
   if waiting >= tonumber(ARGV[8]) then -- some may have been dropped before the limit was set
@@ -22,30 +23,49 @@ if ARGV[8] ~= "" then
       .. "journal, which is the limit: check why the journal does not take them")
   end
 end
-local ids, dues = {}, {}
+local ids, dues, given, replacing, runs, count = {}, {}, {}, {}, {}, 0
 local last_when, last_due
 local some_due, some_delayed = false, false
-for i = 1, count do
-  local at = first + 3 * i
-  local when = ARGV[at - 2]
-  if when ~= last_when then -- most events of a batch share it
-    last_when = when
-    local kind = byte(when)
-    if kind == 110 or kind == 78 then
-      last_due = now_ms
-    elseif kind == 97 or kind == 65 then
-      last_due = math.ceil((now + sub(when, 2)) / 1000)
-    else
-      last_due = tonumber(sub(when, 2))
-      if last_due - now_ms > tonumber(ARGV[5]) then
-        return redis.error_reply("DULY INVALID the delay is "
-          .. math.floor((last_due - now_ms) / 86400000) .. " days, at most "
+
+-- Returns the due time, or nothing if it is too far ahead.
+local function due_at(when)
+  local kind = byte(when)
+  if kind == 110 or kind == 78 then
+    return now_ms
+  elseif kind == 97 or kind == 65 then
+    return math.ceil((now + sub(when, 2)) / 1000)
+  end
+  local due = tonumber(sub(when, 2))
+  return due - now_ms <= tonumber(ARGV[5]) and due or nil
+end
+
+local at = 9
+while at <= #ARGV do
+  local events = tonumber(ARGV[at])
+  if events > 0 then
+    local body, from = ARGV[at + 1], 1
+    runs[count + 1] = { events = events, body = body }
+    for i = count + 1, count + events do
+      ids[i], dues[i] = sub(body, from, from + 15), now_ms
+      from = from + 20 + unpack_from(">I4", body, from + 16)
+    end
+    count, some_due, at = count + events, true, at + 2
+  else
+    local when = ARGV[at + 2]
+    if when ~= last_when then -- most events of a batch share it
+      last_when, last_due = when, due_at(when)
+      if not last_due then
+        local days = math.floor((sub(when, 2) - now_ms) / 86400000)
+        return redis.error_reply("DULY INVALID the delay is " .. days .. " days, at most "
           .. math.floor(ARGV[5] / 86400000) .. " are allowed")
       end
+      some_due, some_delayed = some_due or last_due <= now_ms, some_delayed or last_due > now_ms
     end
-    some_due, some_delayed = some_due or last_due <= now_ms, some_delayed or last_due > now_ms
+    count = count + 1
+    ids[count], dues[count], given[count] = ARGV[at + 1], last_due, ARGV[at + 3]
+    replacing[count] = byte(when) < 97
+    at = at + 4
   end
-  ids[i], dues[i] = ARGV[at - 3], last_due
 end
 if count == 0 then
   leave()
@@ -81,7 +101,6 @@ local rereads = ARGV[7] == "1"
 local answer = { now, 0 }
 local added, delayed, ready, entries, keyed = {}, {}, {}, {}, {}
 local bodies_len, delayed_len, ready_count = 0, 0, 0
-local paged, paged_bodies, paged_bytes = {}, {}, 0 -- those of the next page
 -- Before the change, where it matters: whether anything is ready, and the next due time. And what is
 -- added: the earliest due time of delayed events, and whether any is ready.
 local was_ready, was_due = some_due and ready_len() > 0, some_delayed and next_due()
@@ -109,34 +128,24 @@ local function add_ready(id, body, due)
   entries[#entries + 1] = id .. number
 end
 
--- Makes a page of the events that were set aside for one. An event without company is better off
--- alone.
-local function end_page()
-  local count = #paged
-  if count == 1 then
-    add_ready(paged[1], paged_bodies[1], now_ms)
-  elseif count > 1 then
-    entry = entry + 1
-    local page, at, parts = u64(entry + 1), 1, {}
-    for i, id in ipairs(paged) do
-      local body = paged_bodies[i]
-      local len = #body
-      parts[3 * i - 2], parts[3 * i - 1], parts[3 * i] = id, pack(">I4", len), body
-      add_state(id, pack(">c1c8I4", "P", page, at) .. sub(body, 5, 12))
-      at = at + 20 + len
-    end
-    add_body(page, table.concat(parts))
-    add_state(page, "R" .. u16(count) .. u16(count) .. "\0\0\0\1" .. u64(now_ms) .. moved)
-    entries[#entries + 1] = page
-    surplus = surplus - (count - 1)
+-- Adds the events of a run, of which none is known.
+local function add_page(first, events, body)
+  entry = entry + 1
+  local page, from = u64(entry + 1), 1
+  local ref = "P" .. page
+  for i = first, first + events - 1 do
+    local len = unpack_from(">I4", body, from + 16)
+    lengthen(len)
+    add_state(ids[i], ref .. pack(">I4", from) .. sub(body, from + 24, from + 31))
+    from = from + 20 + len
   end
-  if count > 0 then
-    paged, paged_bodies, paged_bytes = {}, {}, 0
-  end
+  add_body(page, body)
+  add_state(page, "R" .. u16(events) .. u16(events) .. "\0\0\0\1" .. u64(now_ms) .. moved)
+  entries[#entries + 1] = page
+  surplus, is_ready = surplus - (events - 1), true
 end
 
 local function write()
-  end_page()
   if bodies_len > 0 then
     if #keyed > 0 then -- an index entry without an event is skipped
       call("ZADD", BY_KEY, unpack(keyed))
@@ -210,15 +219,7 @@ local function add(i, id, body, key)
     return
   end
   is_ready = true
-  if due < now_ms or #body > PAGED_MAX or byte(body) >= 240 or byte(body) % 16 >= 2 then
-    end_page()
-    return add_ready(id, body, due)
-  end
-  if #paged == PAGE_MAX or paged_bytes + #body > PAGE_BYTES then
-    end_page()
-  end
-  local n = #paged + 1
-  paged[n], paged_bodies[n], paged_bytes = id, body, paged_bytes + #body
+  add_ready(id, body, due)
 end
 
 -- Returns whether an id was created until then; one derived from a name has no time.
@@ -227,9 +228,8 @@ local function is_older(id, until_ms)
   return made > 0 and made <= until_ms
 end
 
-for i = 1, count do
-  local id, state, known = ids[i], states[i], bodies[i]
-  local body = ARGV[first + 3 * i - 1]
+local function push(i)
+  local id, state, known, body = ids[i], states[i], bodies[i], given[i]
   if rereads then
     write()
     state, known = call("HGET", STATE, id), call("HGET", BODY, id)
@@ -256,10 +256,37 @@ for i = 1, count do
     end
     if not unique then
       add(i, id, body, key)
-    elseif not taken(i, unique, byte(ARGV[first + 3 * i - 2]) < 97) then
+    elseif not taken(i, unique, replacing[i]) then
       add(i, id, body, key)
       write()
       call("HSET", UNIQUE, unique, id)
+    end
+  end
+end
+
+-- Returns whether all events of a run are new.
+local function are_new(first, events)
+  for i = first, first + events - 1 do
+    if states[i] or bodies[i] then
+      return false
+    end
+  end
+  return not (some_old or some_new or rereads)
+end
+
+local place = 1
+while place <= count do
+  local run = runs[place]
+  if not run then
+    push(place)
+    place = place + 1
+  elseif are_new(place, run.events) then
+    add_page(place, run.events, run.body)
+    place = place + run.events
+  else -- one by one
+    runs[place] = nil
+    for i, _, body in each_in(run.body, 1) do
+      given[place + i - 1] = body
     end
   end
 end

@@ -10,7 +10,7 @@ local function oldest_of(entries)
   for _, entry_of in ipairs(entries) do
     if #entry_of == 8 then
       local of = state_of_page(entry_of)
-      for id, state in events_of(entry_of, of) do
+      for _, _, state in events_of(entry_of, of) do
         if is_placed(state, entry_of) then
           return number_at(of, 18)
         end
