@@ -88,6 +88,14 @@ pub fn encode(envelope: &Envelope) -> Vec<u8> {
     out
 }
 
+/// Returns whether these bytes have format 1 and no extras.
+#[cfg(feature = "redis")]
+pub(crate) fn is_plain(bytes: &[u8]) -> bool {
+    bytes
+        .first()
+        .is_some_and(|head| head & !DELAYED == FORMAT << 4)
+}
+
 /// Appends the encoding of `envelope` to `out`.
 pub(super) fn append(envelope: &Envelope, out: &mut Vec<u8>) {
     let (flags, trace) = (extras_flags(envelope), envelope.trace());

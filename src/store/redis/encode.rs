@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use redis::Cmd;
 
-use crate::codec::body;
-use crate::core::op::{BATCH_MAX, CROWD, Fetch, NewEvent, StoreOp, Unique};
+use crate::core::op::{BATCH_MAX, CROWD, Fetch, NewEvent, StoreOp};
 use crate::core::reference::{
     DedupWindow, FORGET_MAX, ID_AHEAD_MAX, bounded, check_by, check_spans,
 };
@@ -13,8 +12,9 @@ use crate::error::{Error, Result};
 use crate::event::EventId;
 use crate::store::redis::admit::checked;
 use crate::store::redis::keys::BucketKeys;
+use crate::store::redis::page;
 use crate::store::redis::scripts::{self, Script};
-use crate::time::{DELAY_MAX, When};
+use crate::time::DELAY_MAX;
 
 /// A script with its keys and arguments.
 pub(super) struct Call {
@@ -92,17 +92,7 @@ impl CallContext<'_> {
             Some(max) => call.command.arg(max),
             None => call.command.arg(""),
         };
-        for event in events {
-            let when = when(event.when);
-            let when = match event.on_taken {
-                Unique::Keep => when,
-                Unique::Replace => when.to_ascii_uppercase(),
-            };
-            call.command
-                .arg(&event.envelope.id.to_bytes())
-                .arg(when)
-                .arg(body::encode(&event.envelope));
-        }
+        page::add_events(&mut call.command, events, has_twins);
         call
     }
 
@@ -185,7 +175,7 @@ impl CallContext<'_> {
                     .arg(self.origin)
                     .arg(delay_max_ms())
                     .arg(&id.to_bytes())
-                    .arg(when(*due));
+                    .arg(page::when(*due));
                 call
             }
             StoreOp::Stats => self.call(&scripts::STATS, keys),
@@ -272,14 +262,6 @@ pub(super) fn add_text(command: &mut Cmd, text: Option<&str>) {
         Some(text) => command.arg(format!("={text}")),
         None => command.arg(""),
     };
-}
-
-fn when(when: When) -> String {
-    match when {
-        When::Now => "n".to_owned(),
-        When::After(delay) => format!("a{}", us(delay)),
-        When::At(due) => format!("t{}", due.as_millis()),
-    }
 }
 
 fn add_ids(command: &mut Cmd, ids: &[EventId]) {

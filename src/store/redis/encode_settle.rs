@@ -13,6 +13,9 @@ use crate::store::redis::record;
 use crate::store::redis::scripts;
 use crate::time::DELAY_MAX;
 
+/// The bytes of an ack: the event's id, when it was fetched and when it was started.
+const ACK_LEN: usize = 32;
+
 impl CallContext<'_> {
     /// Ends attempts. `damaged` is added to each cause: 0, or [`DAMAGED`](record::DAMAGED).
     pub(super) fn settle(
@@ -41,12 +44,13 @@ impl CallContext<'_> {
                 continue;
             }
             command.arg(run.len()).arg(&first.request.to_be_bytes());
+            let mut said = Vec::with_capacity(ACK_LEN * run.len());
             for ack in run {
-                let mut times = [0; 16];
-                times[..8].copy_from_slice(&ack.fetched_us.to_be_bytes());
-                times[8..].copy_from_slice(&ack.started_us.to_be_bytes());
-                command.arg(&ack.id.to_bytes()).arg(&times);
+                said.extend_from_slice(&ack.id.to_bytes());
+                said.extend_from_slice(&ack.fetched_us.to_be_bytes());
+                said.extend_from_slice(&ack.started_us.to_be_bytes());
             }
+            command.arg(said);
         }
         Ok(call)
     }

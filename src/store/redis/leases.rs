@@ -12,9 +12,10 @@ use crate::core::op::{
 use crate::core::reference::bounded;
 use crate::error::{Error, Result};
 use crate::event::{EventId, QueueName};
-use crate::store::redis::decode::{ReplyReader, STATE_LEN, number_at, unreadable};
+use crate::store::redis::decode::{ReplyReader, id_of, number_at, unreadable};
 use crate::store::redis::encode::{Call, CallContext, EXACT_MAX, us};
 use crate::store::redis::keys::BucketKeys;
+use crate::store::redis::page::{self, LEASE_LEN};
 use crate::store::redis::scripts;
 use crate::time::Timestamp;
 
@@ -105,32 +106,39 @@ pub(super) fn fetched(
         Some(place) => usize::from(u16::from_be_bytes([place[0], place[1]])),
         None => at,
     };
-    let mut deliveries = Vec::with_capacity(parts.len() / 3);
-    // Three for each, and possibly one more after them.
-    for at in 0.. {
-        if parts.len() <= 1 {
-            break;
+    let mut deliveries = Vec::with_capacity(fetch.limit.min(BATCH_MAX));
+    let mut at = 0;
+    let mut deliver = |id, state: &[u8; LEASE_LEN], bytes: &[u8]| {
+        match body::decode(id, queue, bytes) {
+            Ok(envelope) => deliveries.push(Delivery {
+                id,
+                body: Arc::new(envelope),
+                due: Timestamp::from_millis(number_at(state, 2)),
+                attempt: u16::from_be_bytes([state[0], state[1]]),
+                request: fetch.request,
+                place: place_of(at),
+                moved_us: number_at(state, 10),
+            }),
+            Err(error) => damaged.push((id, error)),
         }
-        let (id, state, bytes) = (parts.id()?, parts.bytes()?, parts.bytes()?);
-        if state.len() < STATE_LEN {
-            return Err(unreadable("fetch"));
-        }
-        let envelope = match body::decode(id, queue, &bytes) {
-            Ok(envelope) => envelope,
-            Err(error) => {
-                damaged.push((id, error));
-                continue;
+        at += 1;
+    };
+    // Three for each event or page, and possibly one more after them.
+    while parts.len() > 1 {
+        let (name, state, bytes) = (parts.bytes()?, parts.bytes()?, parts.bytes()?);
+        match id_of(&name) {
+            Some(id) => {
+                let lease = state.get(2..).and_then(|rest| rest.first_chunk());
+                deliver(id, lease.ok_or_else(|| unreadable("fetch"))?, &bytes);
             }
-        };
-        deliveries.push(Delivery {
-            id,
-            body: Arc::new(envelope),
-            due: Timestamp::from_millis(number_at(&state, 4)),
-            attempt: u16::from_be_bytes([state[2], state[3]]),
-            request: fetch.request,
-            place: place_of(at),
-            moved_us: number_at(&state, 12),
-        });
+            None => {
+                let lease = page::lease_of(&state).ok_or_else(|| unreadable("fetch"))?;
+                for event in page::events(&bytes) {
+                    let (id, bytes) = event.ok_or_else(|| unreadable("fetch"))?;
+                    deliver(id, &lease, bytes);
+                }
+            }
+        }
     }
     Ok(Reply::Fetched(Fetched {
         deliveries,

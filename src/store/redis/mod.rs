@@ -23,6 +23,7 @@ mod live_connection;
 mod managed;
 mod options;
 pub(crate) mod outbox;
+mod page;
 mod peek;
 pub(crate) mod preflight;
 pub(crate) mod push;

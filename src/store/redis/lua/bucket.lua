@@ -68,7 +68,7 @@ local function leave()
 end
 
 local ZEROS = string.rep("\0", 25)
-local ZERO = ZEROS:sub(1, 8)
+local ZERO, NEVER = ZEROS:sub(1, 8), ZEROS:sub(1, 17) -- NEVER: no settlement
 local FRESH = "\0\0\1" -- flags and next attempt of an event without attempts
 local ATTEMPTS = 16 -- of a body without extras
 

@@ -55,6 +55,23 @@ end
 
 local forgets -- how many more ids this call may forget
 
+-- Removes the bodies of leased pages that all events have left. Returns those that tell which of
+-- them were acked: they go with the last tombstone.
+local function end_pages(pages)
+  local told = {}
+  for _, page in ipairs(pages) do
+    if sub(page_states[page], 50, 57) == ZERO then
+      call("HDEL", STATE, page)
+    else
+      told[#told + 1] = page
+    end
+  end
+  if #pages > 0 then
+    call("HDEL", BODY, unpack(pages))
+  end
+  return told
+end
+
 -- Removes the tombstones outside of the dedup window, the oldest first; of a bucket in which
 -- nothing `has_ended` only those that are too old, and those beyond the cap.
 local function forget(has_ended)
@@ -69,13 +86,15 @@ local function forget(has_ended)
       past = 0
       break
     end
-    local age, count = now - number_at(batch, 1), (#batch - 8) / 16
+    local from = 10 + 8 * unpack_from(">I2", batch, 9)
+    local age, count = now - number_at(batch, 1), (#batch - from) / 16
+    local is_empty = count == 0
     local surplus = past - (has_ended and age >= keep_us and math.min(max, cap) or cap)
     if age >= max_age_us then
       surplus = past
     end
     count = math.min(count, surplus, forgets)
-    if count <= 0 then
+    if count <= 0 and not is_empty then
       break
     end
     if not until_ms then
@@ -84,7 +103,7 @@ local function forget(has_ended)
     end
     local ids, last = {}, nil
     for i = 1, count do
-      ids[i] = sub(batch, 16 * i - 7, 16 * i + 8)
+      ids[i] = sub(batch, from + 16 * i - 15, from + 16 * i)
       local made = sub(ids[i], 1, 6)
       if made ~= last then -- many share one millisecond
         local made_ms = unpack_from(">I6", made)
@@ -93,8 +112,12 @@ local function forget(has_ended)
       end
     end
     call("LPOP", PAST)
-    if #batch > 8 + 16 * count then
-      call("LPUSH", PAST, sub(batch, 1, 8) .. sub(batch, 16 * count + 9))
+    if #batch > from + 16 * count then
+      call("LPUSH", PAST, sub(batch, 1, from) .. sub(batch, from + 16 * count + 1))
+    else
+      for at = 11, from, 8 do
+        ids[#ids + 1] = sub(batch, at, at + 7)
+      end
     end
     call("HDEL", STATE, unpack(ids))
     past, forgets = past - count, forgets - count
@@ -104,9 +127,10 @@ local function forget(has_ended)
   end
 end
 
--- Adds tombstones.
-local function remember(ids)
-  call("RPUSH", PAST, finished .. table.concat(ids))
+-- Adds tombstones, and pages that go with them.
+local function remember(ids, pages)
+  local with = pages and u16(#pages) .. table.concat(pages) or "\0\0"
+  call("RPUSH", PAST, finished .. with .. table.concat(ids))
   past = past + #ids
   forget(true)
 end

@@ -203,7 +203,7 @@ end
 local function lease_page(page, of, body, total)
   local from = page_from(of)
   hold(body, from, total)
-  put(page, "L" .. sub(of, 2, 25) .. lease)
+  put(page, "L" .. sub(of, 2, 25) .. lease .. ZERO)
   give_page(page, of, from == 1 and body or sub(body, from))
   surplus = surplus + total - 1
 end
@@ -215,12 +215,13 @@ local function lease_first(page, of, body, total, most)
   local first = count
   local rest_from = hold(body, from, most)
   for i = first + 1, count do
-    put(held[i], pack(">c1c8I4", "P", part, at - from + 1) .. sub(body, at + 24, at + 31))
+    local place = pack(">I4B", at - from + 1, i - first - 1)
+    put(held[i], "P" .. part .. place .. sub(body, at + 24, at + 31))
     at = at + 20 + unpack_from(">I4", body, at + 16)
   end
   local its = sub(body, from, rest_from - 1)
   call("HSET", BODY, part, its)
-  put(part, "L" .. u16(most) .. u16(most) .. "\0\0\0\1" .. sub(of, 10, 25) .. lease)
+  put(part, "L" .. u16(most) .. u16(most) .. "\0\0\0\1" .. sub(of, 10, 25) .. lease .. ZERO)
   local rest = u16(total - most)
   put(page, "R" .. rest .. rest .. pack(">I4", rest_from) .. sub(of, 10, 25))
   give_page(part, of, its)

@@ -11,18 +11,20 @@
 --        6-9    `from`: where the body of the page begins; what is before it was leased
 --        10-17  due time, ms    18-25  moved to the ready list, us
 --        26-49  node, request, fetched, us (leased)
+--        50-57  which of its events were acked under this lease, a bit for each (leased)
 --
--- The state of an event in a page says only where it is:
+-- The state of an event in a page says only where it is, also when it was acked there:
 --
 --   1      P          2-9    the page
 --   10-13  where the event begins in the body of the page
---   14-21  fingerprint
+--   14     its bit    15-22  fingerprint
 --
 -- An event with which something happens alone leaves its page first. Of a ready page it keeps its
 -- place: its own state says that the page is its entry.
 local PAGE = 80
 local PAGE_MAX = 64 -- events of a page; src/store/redis/encode_push.rs
 local page_states, page_bodies = {}, {} -- those read by this call
+local left_pages = {} -- those that an event has left alone by this call
 
 local function state_of_page(page)
   if page_states[page] == nil then
@@ -82,6 +84,12 @@ local function page_counts(of)
   return unpack_from(">I2I2", of, 2)
 end
 
+-- Returns whether the event with this bit was acked in a leased page.
+local function is_acked(of, place)
+  local word = unpack_from(">i4", of, place < 32 and 50 or 54)
+  return bit.band(word, bit.lshift(1, place % 32)) ~= 0
+end
+
 -- Returns the state that an event would have if it were alone; nothing if its page was deleted by
 -- hand.
 local function own_state(state)
@@ -93,8 +101,13 @@ local function own_state(state)
   if not of then
     return nil
   end
-  local own = sub(of, 1, 1) .. FRESH .. sub(of, 10, 25) .. sub(state, 14, 21) .. sub(ZEROS, 1, 17)
-  return own .. (byte(of) == 82 and page or sub(of, 26, 49) .. u16(ATTEMPTS))
+  local own = FRESH .. sub(of, 10, 25) .. sub(state, 15, 22)
+  if byte(of) == 82 then
+    return "R" .. own .. NEVER .. page
+  elseif is_acked(of, byte(state, 14)) then
+    return "d" .. own .. sub(of, 26, 41) .. "a"
+  end
+  return "L" .. own .. NEVER .. sub(of, 26, 49) .. u16(ATTEMPTS)
 end
 
 -- Returns whether an event is ready and this is its entry in the ready list.
@@ -123,11 +136,8 @@ local function take_out(id, state)
   local _, left = page_counts(of)
   of = sub(of, 1, 3) .. u16(left - 1) .. sub(of, 6)
   page_states[page] = of
+  left_pages[page] = true
   call("HSET", STATE, id, own, page, of)
-  if left == 1 and byte(of) == 76 then -- a ready one has places still
-    call("HDEL", BODY, page)
-    call("HDEL", STATE, page)
-  end
   return own
 end
 

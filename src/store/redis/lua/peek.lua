@@ -24,11 +24,15 @@ local function add_page(page, body)
   end
 end
 
+-- How many events share a body, on average.
+local events = ready_len() + leased + call("ZCARD", DELAY) + call("ZCARD", DEAD)
+local per_body = math.max(events / math.max(call("HLEN", BODY), 1), 1)
+
 -- HSCAN returns whole bodies, so each call requests few of them; it may also pass empty slots of
 -- the table, which end a page as well.
 for _ = 1, 2 * most do
   local fitting = math.floor((BUDGET - spent) / 2 / math.max(longest, 1))
-  local want = math.min(fitting, math.ceil((most - #ids) / PAGE_MAX))
+  local want = math.min(fitting, math.ceil((most - #ids) / per_body))
   local found = call("HSCAN", BODY, place, "COUNT", math.max(want, 1))
   place = found[1]
   local fields = found[2]

@@ -136,7 +136,7 @@ local function add_page(first, events, body)
   for i = first, first + events - 1 do
     local len = unpack_from(">I4", body, from + 16)
     lengthen(len)
-    add_state(ids[i], ref .. pack(">I4", from) .. sub(body, from + 24, from + 31))
+    add_state(ids[i], ref .. pack(">I4B", from, i - first) .. sub(body, from + 24, from + 31))
     from = from + 20 + len
   end
   add_body(page, body)

@@ -6,7 +6,7 @@
 -- ARGV[7]  the last fetch on whose leases handlers of the node may start from now on, and ARGV[8]
 --          on how many of them, from the first one
 -- ARGV[9..] the settlements in order, in runs. A run begins with a number. Above 0: that many acks
---           under one request, which follows, encoded, and then two for each: id; fetched and
+--           under one request, which follows, encoded, and then their ids, each with fetched and
 --           started, us, encoded. No id may occur twice then. 0: one settlement of any kind: id;
 --           kind (a ack, t retry, z snooze, b bury, x discard, e expire, r release), request,
 --           fetched and started, us, encoded, then for t and z the delay, us, encoded, then for t
@@ -22,12 +22,13 @@ local ids = {}
 while at <= #ARGV do
   local acks = tonumber(ARGV[at])
   if acks > 0 then
-    runs[#runs + 1] = { acks = acks, request = ARGV[at + 1], at = at + 2 }
-    for j = at + 2, at + 2 * acks, 2 do
+    runs[#runs + 1] = { acks = acks, request = ARGV[at + 1], said = ARGV[at + 2] }
+    local said = ARGV[at + 2]
+    for from = 1, 32 * acks, 32 do
       count = count + 1
-      ids[count] = ARGV[j]
+      ids[count] = sub(said, from, from + 15)
     end
-    at = at + 2 + 2 * acks
+    at = at + 3
   else
     runs[#runs + 1] = { at = at + 1 }
     count = count + 1
@@ -50,8 +51,8 @@ end
 local states = call("HMGET", STATE, unpack(ids))
 local changed, verdicts, changes, changes_len = {}, {}, {}, 0
 local over, front, back, delayed, dead = {}, {}, {}, {}, {}
-local freed = {} -- bodies
-local pages = {} -- page -> how many of its events are acked, and what these have in common
+local freed = {} -- bodies of events
+local pages = {} -- name -> a page with acks: those before, and how many this call adds
 local ended, timed, deadlines = {}, {}, {}
 local keyed = {} -- index entries of events that have ended
 
@@ -156,16 +157,29 @@ end
 local done, over_len = 0, 0
 local record_end = finished .. me .. "\0\0\0\0"
 
--- Returns what the events of a page that is leased under `token` have in common, or nothing.
-local function head_of(page, token)
-  local shared = pages[page]
-  if not shared then
-    local of = state_of_page(page)
-    local times = of and sub(of, 10, 25)
-    shared = { token = of and sub(of, 26, 41), times = times, head = of and "d" .. FRESH .. times, acked = 0 }
-    pages[page] = shared
+-- Returns the page, if it is leased under `token`.
+local function page_under(name, token)
+  local page = pages[name]
+  if not page then
+    local of = state_of_page(name)
+    page = { acked = 0 }
+    if of and byte(of) == 76 then
+      page.token, page.times = sub(of, 26, 41), sub(of, 10, 25)
+      page.low, page.high = unpack_from(">i4i4", of, 50)
+    end
+    pages[name] = page
   end
-  return shared.token == token and shared
+  return page.token == token and page
+end
+
+-- Notes that an event of a page is acked, which is all that it takes. Returns whether it was not.
+local function ack_in(page, place)
+  local half, its = place < 32 and "low" or "high", bit.lshift(1, place % 32)
+  if bit.band(page[half], its) ~= 0 then
+    return false
+  end
+  page[half], page.acked = bit.bor(page[half], its), page.acked + 1
+  return true
 end
 
 -- Settles a run of acks: nearly all settlements, so nothing is done twice.
@@ -179,17 +193,15 @@ local function settle_acks(run)
       break
     end
     settled_len = i
-    local id, state, times = ids[done + i], states[done + i], ARGV[run.at + 2 * i - 1]
-    local shared = is_in_page(state) and head_of(sub(state, 2, 9), token)
-    if shared then
-      verdicts[done + i] = "1"
-      plain, records_len, over_len = plain + 1, records_len + 1, over_len + 1
-      shared.acked = shared.acked + 1
-      records[records_len] = id .. "\1\0\0\1" .. shared.times .. times .. record_end
-      changes[changes_len + 1] = id
-      changes[changes_len + 2] = shared.head .. sub(state, 14, 21) .. settled
-      changes_len = changes_len + 2
-      over[over_len] = id
+    local id, state, times = ids[done + i], states[done + i], sub(run.said, 32 * i - 15, 32 * i)
+    local page = is_in_page(state) and page_under(sub(state, 2, 9), token)
+    if page then
+      verdicts[done + i] = "1" -- of a repeat too
+      if ack_in(page, byte(state, 14)) then
+        plain, records_len, over_len = plain + 1, records_len + 1, over_len + 1
+        records[records_len] = id .. "\1\0\0\1" .. page.times .. times .. record_end
+        over[over_len] = id
+      end
     elseif not (state and sub(state, 46, 61) == token) then -- only leased states are that long
       -- A repeat, or a lost lease.
       verdicts[done + i] = state and sub(state, 29, 45) == settled and "1" or "0"
@@ -237,20 +249,21 @@ local function settle_one(run)
   end
 end
 
--- Counts the events that have left their pages, and removes pages that are empty then. Returns
--- the pages to remove.
+-- Writes down what was acked in pages. Returns the pages that all events have left.
 local function leave_pages()
   local empty = {}
-  for page, shared in pairs(pages) do
-    if shared.acked > 0 then
-      local of = state_of_page(page) -- after those that left it alone
+  for name, page in pairs(pages) do
+    if page.acked > 0 then
+      local of = state_of_page(name) -- after those that left it alone
       local _, left = page_counts(of)
-      if left > shared.acked then
-        put(page, sub(of, 1, 3) .. u16(left - shared.acked) .. sub(of, 6))
-      else
-        empty[#empty + 1], freed[#freed + 1] = page, page
-      end
+      of = sub(of, 1, 3) .. u16(left - page.acked) .. sub(of, 6, 49) .. pack(">i4i4", page.low, page.high)
+      page_states[name], left_pages[name] = of, true
+      put(name, of)
     end
+  end
+  for name in pairs(left_pages) do
+    local _, left = page_counts(page_states[name])
+    empty[#empty + 1] = left == 0 and name or nil
   end
   return empty
 end
@@ -273,7 +286,7 @@ local is_back = #back + #front + #delayed > 0
 if is_back then
   look_first()
 end
-if changes_len > 0 then
+if changes_len + #records > 0 then
   write_records()
   if #back > 0 then
     call("RPUSH", READY, unpack(back))
@@ -289,15 +302,15 @@ if changes_len > 0 then
     call("ZREM", BY_KEY, unpack(keyed))
   end
   local empty = leave_pages()
-  call("HSET", STATE, unpack(changes))
+  if changes_len > 0 then
+    call("HSET", STATE, unpack(changes))
+  end
   if #freed > 0 then
     call("HDEL", BODY, unpack(freed))
   end
-  if #empty > 0 then
-    call("HDEL", STATE, unpack(empty))
-  end
-  if #over > 0 then
-    remember(over)
+  local told = end_pages(empty)
+  if #over + #told > 0 then
+    remember(over, told)
   end
   if #deadlines > 0 then
     call("ZREM", LEASE, unpack(deadlines))

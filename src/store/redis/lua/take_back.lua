@@ -137,6 +137,15 @@ local function write_taken()
   if #deadlines > 0 then
     call("ZREM", LEASE, unpack(deadlines))
   end
+  local empty = {}
+  for page in pairs(left_pages) do
+    local _, left = page_counts(page_states[page])
+    empty[#empty + 1] = left == 0 and page or nil
+  end
+  local told = end_pages(empty)
+  if #told > 0 then
+    remember({}, told)
+  end
   for holder, of in pairs(ended) do
     local node = node_of(holder)
     if node then
