@@ -28,6 +28,7 @@ mod odd_errors;
 mod outage;
 mod outbox;
 mod overwritten;
+mod pages;
 mod pass;
 mod pull;
 mod rate;

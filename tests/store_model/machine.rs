@@ -65,12 +65,31 @@ impl Machine {
         of.iter().map(|of| self.id(of)).collect()
     }
 
-    fn draft(&mut self, draft: &Draft) -> NewEvent {
+    /// An event that is due at once and has nothing of its own.
+    fn plain(&mut self) -> NewEvent {
+        let mut envelope = self.envelope();
+        envelope.attempts = 16; // as many as need no place in its bytes
+        let new = NewEvent {
+            envelope: Arc::new(envelope),
+            when: When::Now,
+            on_taken: Unique::Keep,
+        };
+        self.pushed.push(new.clone());
+        new
+    }
+
+    fn envelope(&self) -> Envelope {
         let entropy = self.pushed.len() as u64;
         let created = Timestamp::from_millis(self.wall_us / 1_000);
         let id = EventId::from_parts(created, BUCKET, entropy);
         let queue = QUEUE.parse().expect("a legal name");
-        let mut envelope = Envelope::new(id, queue, Payload::from(b"0".as_slice()));
+        Envelope::new(id, queue, Payload::from(b"0".as_slice()))
+    }
+
+    fn draft(&mut self, draft: &Draft) -> NewEvent {
+        let entropy = self.pushed.len() as u64;
+        let mut envelope = self.envelope();
+        let created = envelope.id.created();
         envelope.attempts = draft.attempts;
         envelope.unique = draft.unique.map(|key| key.to_string());
         envelope.key = entropy
@@ -117,6 +136,7 @@ impl Machine {
                 self.seen.clear();
                 return None;
             }
+            Step::PushPlain(count) => StoreOp::Push((0..*count).map(|_| self.plain()).collect()),
             Step::Push(drafts) => {
                 StoreOp::Push(drafts.iter().map(|draft| self.draft(draft)).collect())
             }

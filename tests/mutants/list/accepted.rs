@@ -35,16 +35,40 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         edits: &[
             edit(
                 "src/store/redis/lua/fetch.lua",
-                "  write()\n  stale = math.max(stale - (passed_over - passed_before), 0)\n",
-                "  call(\"LTRIM\", READY, looked, -1)\n  write()\n  stale = math.max(stale - (passed_over - passed_before), 0)\n",
+                "  write()\n  surplus = surplus - (passed_over - passed_before)\n",
+                "  call(\"LTRIM\", READY, looked, -1)\n  write()\n  surplus = surplus - (passed_over - passed_before)\n",
             ),
             edit(
                 "src/store/redis/lua/fetch.lua",
-                "  unseen = unseen - looked\n  call(\"LTRIM\", READY, looked, -1)\n",
-                "  unseen = unseen - looked\n",
+                "  unseen = unseen - taken\n  call(\"LTRIM\", READY, taken, -1)\n",
+                "  unseen = unseen - taken\n",
             ),
         ],
         caught_by: test("redis_store", "held"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-page-leased-without-a-look",
+        breaks: Accepted,
+        bug: "Redis: a page is leased whole though an event has left it",
+        edits: &[edit(
+            "src/store/redis/lua/fetch.lua",
+            "elseif deadline or left < total then",
+            "elseif deadline then",
+        )],
+        caught_by: test("redis_store", "pages"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-page-counts-an-ack-twice",
+        breaks: Accepted,
+        bug: "Redis: a repeated ack ends another event of the page",
+        edits: &[edit(
+            "src/store/redis/lua/settle.lua",
+            "  if bit.band(page[half], its) ~= 0 then\n    return false\n  end\n",
+            "",
+        )],
+        caught_by: test("redis_store", "pages"),
         masked_by: None,
     },
     Mutant {

@@ -94,10 +94,22 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: an id is forgotten as soon as its event is over",
         edits: &[edit(
             "src/store/redis/lua/settle.lua",
-            "    remember(over)\n",
+            "    remember(over, told)\n",
             "    call(\"HDEL\", STATE, unpack(over))\n",
         )],
         caught_by: contract("the_same_id_again_changes_nothing_in_any_state"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-page-forgets-its-acks",
+        breaks: Ids,
+        bug: "Redis: a page whose events have ended goes before their ids do",
+        edits: &[edit(
+            "src/store/redis/lua/ending.lua",
+            "if sub(page_states[page], 50, 57) == ZERO then",
+            "if true then",
+        )],
+        caught_by: test("redis_store", "pages"),
         masked_by: None,
     },
     Mutant {

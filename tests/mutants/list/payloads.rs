@@ -193,7 +193,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: each page of a pass reads all that waits in its bucket",
         edits: &[edit(
             "src/store/redis/lua/peek.lua",
-            "\"COUNT\", math.max(math.min(fitting, most - #ids), 1))",
+            "\"COUNT\", math.max(want, 1))",
             "\"COUNT\", 1000000)",
         )],
         caught_by: test(

@@ -128,10 +128,15 @@ local function forget(has_ended)
 end
 
 -- Adds tombstones, and pages that go with them.
-local function remember(ids, pages)
-  local with = pages and u16(#pages) .. table.concat(pages) or "\0\0"
+local function add_past(ids, pages)
+  local with = u16(#pages) .. table.concat(pages)
   call("RPUSH", PAST, finished .. with .. table.concat(ids))
   past = past + #ids
+end
+
+-- Remembers events that have ended, and forgets others for them.
+local function remember(ids, pages)
+  add_past(ids, pages or {})
   forget(true)
 end
 

@@ -309,8 +309,10 @@ if changes_len + #records > 0 then
     call("HDEL", BODY, unpack(freed))
   end
   local told = end_pages(empty)
-  if #over + #told > 0 then
+  if #over > 0 then
     remember(over, told)
+  elseif #told > 0 then
+    add_past(over, told)
   end
   if #deadlines > 0 then
     call("ZREM", LEASE, unpack(deadlines))

@@ -144,7 +144,7 @@ local function write_taken()
   end
   local told = end_pages(empty)
   if #told > 0 then
-    remember({}, told)
+    add_past({}, told)
   end
   for holder, of in pairs(ended) do
     local node = node_of(holder)
