@@ -165,15 +165,7 @@ impl Source for Server {
 
     async fn explain(&self, path: EventPath<'_>) -> Result<ExplanationView> {
         let (namespace, name, id) = of_event(path)?;
-        let path = [
-            "v1",
-            namespace,
-            "queues",
-            name,
-            "events",
-            &id,
-            "explanation",
-        ];
+        let path = ["v1", namespace, "queues", name, "explanations", &id];
         self.get(&path, &[]).await
     }
 

@@ -20,6 +20,7 @@ mod queue_list;
 mod queues;
 mod records;
 mod waiters;
+mod webhook_schema;
 mod webhooks;
 
 use std::sync::Arc;
@@ -43,7 +44,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/{namespace}/queues/{queue}/events", post(events::push))
         .route("/{namespace}/queues/{queue}/events/{id}", event)
         .route(
-            "/{namespace}/queues/{queue}/events/{id}/explanation",
+            "/{namespace}/queues/{queue}/explanations/{id}",
             get(events::explain),
         )
         .route(

@@ -47,7 +47,10 @@ use self::exchange::Exchange;
 use self::runner::Runner;
 pub(crate) use self::runner::RunnerStatus;
 pub(crate) use self::secret::Secret;
-pub(crate) use self::target::{Target, TargetKey, TargetRow};
+pub(crate) use self::target::{
+    HEADER_LEN_MAX, HEADER_NAME_LEN_MAX, HEADERS_MAX, RESERVED, RESERVED_PREFIXES, Target,
+    TargetKey, TargetRow,
+};
 pub(crate) use self::targets::SetResult;
 use crate::pools::Pools;
 use crate::settings::WebhookSettings;

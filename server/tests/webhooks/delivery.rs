@@ -135,7 +135,7 @@ async fn retry_after_of_a_webhook_overrides_the_policy() {
             world.get(&path).await.is(200)["state"] == "scheduled"
         })
         .await;
-        let explained = world.get(&format!("{path}/explanation")).await.is(200);
+        let explained = world.get(&path.replace("events", "explanations")).await.is(200);
         let due_ms = explained["due_ms"].as_u64().unwrap();
         let delay_ms = due_ms - receiver.received()[before].at_ms;
         // An hour, or a day at most; the settlement takes a while.
