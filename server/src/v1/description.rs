@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 use utoipa::OpenApi;
 
 use super::event::latest_due_ms;
-use super::{calls, dead, events, leases, problem, queue_list, queues, records, webhook_schema, webhooks};
+use super::{
+    calls, dead, events, leases, problem, queue_list, queues, records, webhook_schema, webhooks,
+};
 
 /// What the operations do not say. A stream has no end, so it is no operation that a client
 /// generated from the description could call.

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::webhook::{HEADER_LEN_MAX, HEADER_NAME_LEN_MAX, HEADERS_MAX, RESERVED, RESERVED_PREFIXES};
+use crate::webhook::{
+    HEADER_LEN_MAX, HEADER_NAME_LEN_MAX, HEADERS_MAX, RESERVED, RESERVED_PREFIXES,
+};
 
 /// `https://` or `http://`, a host, a port, and a path with a query; no login, no fragment.
 fn url_pattern() -> String {
@@ -10,7 +12,8 @@ fn url_pattern() -> String {
     let last = "(?![Xx][Nn]--)[A-Za-z][A-Za-z0-9-]{0,61}[A-Za-z0-9]";
     let byte = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
     let v4 = format!("(?:{byte}\\.){{3}}{byte}");
-    let v6 = "\\[(?:[0-9A-Fa-f]{1,4}:){7}[0-9A-Fa-f]{1,4}\\]|\\[[0-9A-Fa-f]{0,4}::[0-9A-Fa-f]{0,4}\\]";
+    let v6 =
+        "\\[(?:[0-9A-Fa-f]{1,4}:){7}[0-9A-Fa-f]{1,4}\\]|\\[[0-9A-Fa-f]{0,4}::[0-9A-Fa-f]{0,4}\\]";
     let port = "(?::[0-9]{1,4})?";
     let path = "(?:[/?][!$-;=?-Z_a-z~]*)?";
     format!("^https?://(?:(?:{label}){{0,3}}{last}|{v4}|{v6}){port}{path}$")
@@ -21,7 +24,9 @@ fn secret_pattern() -> String {
     let any = "[A-Za-z0-9+/]";
     let one = format!("{any}[AQgw]==");
     let two = format!("{any}{{2}}[AEIMQUYcgkosw048]=");
-    format!("^whsec_(?:(?:{any}{{4}}){{8,20}}(?:{any}{{4}}|{one}|{two})?|(?:{any}{{4}}){{21}}{one})$")
+    format!(
+        "^whsec_(?:(?:{any}{{4}}){{8,20}}(?:{any}{{4}}|{one}|{two})?|(?:{any}{{4}}){{21}}{one})$"
+    )
 }
 
 /// A name of a header, in any case, that a target may set.

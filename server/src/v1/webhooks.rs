@@ -37,10 +37,7 @@ pub(super) struct WebhookBody {
     #[schema(min_items = 1, max_items = 2)]
     secrets: Option<Vec<String>>,
     /// The most requests of a server at a time. Default: 8.
-    #[serde(
-        default = "default_concurrency",
-        deserialize_with = "input::whole"
-    )]
+    #[serde(default = "default_concurrency", deserialize_with = "input::whole")]
     #[schema(minimum = 1, maximum = 256, default = 8)]
     concurrency: usize,
     /// The most requests in a second, of all servers. Default: no bound.
