@@ -69,6 +69,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             "/{namespace}/queues/{queue}/forecast",
             get(queues::forecast),
         )
+        .route("/{namespace}/queues/{queue}/purge", post(queues::purge))
         .route("/{namespace}/queues/{queue}/dead-letters", get(dead::list))
         .route(
             "/{namespace}/queues/{queue}/dead-letters/revive",

@@ -1,6 +1,8 @@
 //! `/v1`, resource by resource.
 
+mod described;
 mod lines;
+mod operator;
 mod options;
 mod replies;
 
