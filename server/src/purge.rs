@@ -39,9 +39,11 @@ pub async fn step(bus: &Bus, queue: &QueueName) -> Result<PurgeStep> {
         }
         let page = bus.events().queue(queue).state(state).limit(limit);
         let page = page.page().await?;
-        done.seen += page.items.len();
-        done.has_more |= page.next.is_some();
-        let cancels = page.items.into_iter();
+        // A page of a store may have a few more than its limit.
+        let taken = page.items.len().min(limit);
+        done.seen += taken;
+        done.has_more |= page.next.is_some() || page.items.len() > taken;
+        let cancels = page.items.into_iter().take(taken);
         let cancels = cancels.map(|event| async move { event.cancel().await });
         let mut cancels = stream::iter(cancels).buffer_unordered(CANCELS_AT_ONCE);
         while let Some(cancelled) = cancels.next().await {

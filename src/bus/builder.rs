@@ -316,8 +316,9 @@ impl BusBuilder {
                 ..node
             },
         };
-        let many = queues.iter();
-        let many = many.map(|(queue, options)| (queue.clone(), options.buckets));
+        let many = queues
+            .iter()
+            .map(|(queue, options)| (queue.clone(), options.buckets));
         store.configured(&many.collect(), defaults.buckets);
         metrics::describe();
         let member_lost = Arc::<Notify>::default();
@@ -368,6 +369,7 @@ impl BusBuilder {
             is_lent: self.is_lent,
             runtime: Handle::current(),
         });
+        crate::bus::call::stored_replies::install(&inner);
         self.states.insert(Bus::from_inside(Arc::clone(&inner)));
         let flow = Flow::start(Setup {
             id,

@@ -71,6 +71,12 @@ pub(super) async fn list(
             "limit is {limit}; it must be 1 to {LIMIT_MAX}"
         )));
     }
+    let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let is_name = |name: &str| (1..=255).contains(&name.len()) && name.bytes().all(is_legal);
+    if after.as_deref().is_some_and(|after| !is_name(after)) {
+        let why = "after is no name of a queue; it must be the `next` of the page before";
+        return Err(Problem::invalid(why));
+    }
     let prefix = format!("{}/{namespace}/", pool.name());
     let known = app.shared.list(Table::Queues, &prefix).await?;
     let mut queues = known

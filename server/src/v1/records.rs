@@ -65,6 +65,8 @@ pub(super) struct RecordFilter {
     limit: Option<u32>,
 }
 
+/// The most records of a page.
+const LIMIT_MAX: u32 = 1_000;
 /// The latest time of a filter, in milliseconds since the epoch.
 const TIME_MS_MAX: u64 = 4_102_444_800_000;
 
@@ -175,11 +177,6 @@ pub(super) async fn list(
     for (name, time) in [("since_ms", filter.since_ms), ("until_ms", filter.until_ms)] {
         check_time(name, time)?;
     }
-    if let (Some(since), Some(until)) = (filter.since_ms, filter.until_ms)
-        && since >= until
-    {
-        return Ok(Json(RecordPage::default()).into_response());
-    }
     if let Some(since) = filter.since_ms {
         records = records.since(Timestamp::from_millis(since));
     }
@@ -191,7 +188,19 @@ pub(super) async fn list(
     }
     let after = filter.after.map(|after| after.parse::<Cursor>());
     let records = records.after(after.transpose()?);
-    let page = match records.limit(filter.limit.unwrap_or(100)).page().await {
+    let limit = filter.limit.unwrap_or(100);
+    if !(1..=LIMIT_MAX).contains(&limit) {
+        return Err(Problem::invalid(format!(
+            "limit is {limit}; it must be 1 to {LIMIT_MAX}"
+        )));
+    }
+    // When all parameters are checked: an empty span has no records.
+    if let (Some(since), Some(until)) = (filter.since_ms, filter.until_ms)
+        && since >= until
+    {
+        return Ok(Json(RecordPage::default()).into_response());
+    }
+    let page = match records.limit(limit).page().await {
         // A new queue whose name is nearly that of another.
         Err(error) if error.kind() == ErrorKind::NotFound => Page {
             items: Vec::new(),

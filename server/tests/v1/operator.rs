@@ -27,6 +27,7 @@ async fn queues_are_listed_page_by_page(world: World) {
     list("?limit=0").await.is(400);
     list("?limit=1001").await.is(400);
     list("?page=2").await.is(400);
+    list("?after=0.5").await.is(400);
 }
 
 async fn a_queue_is_purged_in_steps(world: World) {
@@ -98,6 +99,15 @@ async fn dead_letters_and_records_are_filtered(world: World) {
             assert_eq!(items.len(), expected, "{path}: {items:?}");
             assert!(items.iter().all(|item| item["cause"] == "failed"));
         }
+    }
+    // A span without records hides no wrong parameter.
+    for wrong in ["limit=1001", "limit=0", "after=x"] {
+        let path = format!("/v1/ns/queues/q/records?since_ms=9&until_ms=8&{wrong}");
+        world.get(&path).await.is(400);
+    }
+    for list in ["dead-letters", "records"] {
+        let path = format!("/v1/ns/queues/q/{list}?since_ms=9&until_ms=8");
+        assert_eq!(world.get(&path).await.is(200)["items"], json!([]));
     }
     for wrong in [
         "cause=bad",
