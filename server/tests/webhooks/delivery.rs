@@ -191,7 +191,7 @@ async fn the_lease_of_a_webhook_lasts_as_long_as_its_request() {
     push_one(&world).await;
     receiver.wait_for(1).await;
     // Many times the lease: a lost one would be delivered again, as there is room.
-    let began = std::time::Instant::now();
+    let began = tokio::time::Instant::now();
     until("it is leased for many times the lease", async || {
         let stats = world.get("/v1/ns/queues/q").await.is(200);
         assert_eq!((&stats["leased"], &stats["ready"]), (&json!(1), &json!(0)));
