@@ -316,9 +316,8 @@ impl BusBuilder {
                 ..node
             },
         };
-        let many = queues
-            .iter()
-            .map(|(queue, options)| (queue.clone(), options.buckets));
+        let many = queues.iter();
+        let many = many.map(|(queue, options)| (queue.clone(), options.buckets));
         store.configured(&many.collect(), defaults.buckets);
         metrics::describe();
         let member_lost = Arc::<Notify>::default();
@@ -342,8 +341,7 @@ impl BusBuilder {
             member_lost: &member_lost,
         })
         .await?;
-        let replies = Arc::new(Replies::default());
-        let controls = Arc::new(RuntimeSettings::default());
+        let (replies, controls) = (Arc::<Replies>::default(), Arc::<RuntimeSettings>::default());
         let id = NodeId(fastrand::u64(1..));
         let inner = Arc::new(Inner {
             id,
