@@ -22,6 +22,7 @@ pub mod lmstfy;
 pub mod log;
 mod metrics;
 mod pools;
+pub mod purge;
 mod serve;
 pub mod settings;
 mod shared;

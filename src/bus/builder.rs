@@ -341,8 +341,7 @@ impl BusBuilder {
             member_lost: &member_lost,
         })
         .await?;
-        let replies = Arc::new(Replies::default());
-        let controls = Arc::new(RuntimeSettings::default());
+        let (replies, controls) = (Arc::<Replies>::default(), Arc::<RuntimeSettings>::default());
         let id = NodeId(fastrand::u64(1..));
         let inner = Arc::new(Inner {
             id,
@@ -368,6 +367,7 @@ impl BusBuilder {
             is_lent: self.is_lent,
             runtime: Handle::current(),
         });
+        crate::bus::call::stored_replies::install(&inner);
         self.states.insert(Bus::from_inside(Arc::clone(&inner)));
         let flow = Flow::start(Setup {
             id,

@@ -13,6 +13,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurposeConfig};
 
 use crate::codec::cipher::Cipher;
 use crate::codec::decrypted::{DecryptedPayload, OpenError};
+use crate::codec::form::Codec;
 use crate::codec::frame::{Frame, PayloadForm};
 use crate::error::{Error, Result, shown};
 use crate::event::{EventId, Payload, QueueName};
@@ -223,6 +224,20 @@ impl KeyRing {
             version: frame.version,
             value,
         })
+    }
+
+    /// Encrypts bytes under the selected key, as the payload of an event of a queue with the raw
+    /// codec; `None` without one. [`open`](Self::open) decrypts it for the same id and queue.
+    ///
+    /// A program can store secrets of its own this way. The id is the nonce: give other bytes another
+    /// id.
+    #[must_use]
+    pub fn seal_bytes(&self, id: EventId, queue: &QueueName, value: &[u8]) -> Option<Payload> {
+        let form = PayloadForm {
+            codec: Codec::Raw,
+            version: None,
+        };
+        self.seal((id, queue), form, value).map(Payload::from)
     }
 
     /// Encrypts a value under the selected key; `None` without one.

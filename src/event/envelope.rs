@@ -10,6 +10,10 @@ use crate::event::queue::QueueName;
 use crate::event::trace::{TRACE_HEADER, TraceId};
 use crate::time::Timestamp;
 
+/// The header of an event whose caller may be in another process: a handler's
+/// [reply](crate::Context::reply) to it is stored, where the caller looks it up.
+pub const CALL_HEADER: &str = "duly-call";
+
 /// The most headers an event may carry.
 pub const HEADERS_MAX: usize = 32;
 /// The longest key, unique key, header name or header value, in bytes.

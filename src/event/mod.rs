@@ -14,7 +14,7 @@ mod unique;
 
 pub use bucket::{BUCKETS_MAX, BucketId, BucketKey};
 pub(crate) use delivered::Event;
-pub use envelope::{Envelope, HEADERS_MAX, Headers, TEXT_BYTES_MAX};
+pub use envelope::{CALL_HEADER, Envelope, HEADERS_MAX, Headers, TEXT_BYTES_MAX};
 pub(crate) use id::EventId;
 pub use id::NAMED_BUCKETS;
 pub(crate) use late::LatePolicy;

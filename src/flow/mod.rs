@@ -20,7 +20,7 @@ pub(crate) use consumers::consumer::ValuePublisher;
 pub(crate) use consumers::registry::{Check, Entry, annotations, checks, linked};
 pub use consumers::registry::{Construct, Registration};
 pub(crate) use handlers::decode::{DecodeError, PayloadDecoder};
-pub(crate) use handlers::replies::{CallResult, Replies};
+pub(crate) use handlers::replies::{CallResult, Replies, ReplyStore};
 pub use options::{QueueChoices, QueueOptions};
 pub(crate) use pull::PullOrder;
 pub(crate) use runtime_settings::RuntimeSettings;

@@ -178,6 +178,27 @@ impl AttemptSpan {
         }
     }
 
+    /// Returns the span; an empty one if there is none.
+    pub(crate) fn span(&self) -> Span {
+        let attempt = self.0.as_ref();
+        attempt.map_or_else(Span::none, |attempt| attempt.span.clone())
+    }
+
+    /// Records the outcome that a pulling consumer has settled.
+    pub(crate) fn settled_as(&self, outcome: Outcome, error: Option<&str>) {
+        let Some(span) = self.0.as_ref().map(|attempt| &attempt.span) else {
+            return;
+        };
+        if span.is_disabled() {
+            return;
+        }
+        span.record(OUTCOME, outcome.as_str()).record(ERROR, error);
+        #[cfg(feature = "opentelemetry")]
+        if matches!(outcome, Outcome::Retried | Outcome::Buried) {
+            super::otel::fail(span, error.unwrap_or(outcome.as_str()));
+        }
+    }
+
     /// Records the outcome, and logs it if the handler failed.
     pub(crate) fn ended(&self, delivery: &Delivery<Arc<Envelope>>, verdict: &AttemptOutcome) {
         if let (None, AttemptOutcome::Ack) = (&self.0, verdict) {

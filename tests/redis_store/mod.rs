@@ -9,6 +9,7 @@ mod away;
 mod busy;
 mod busy_more;
 mod bytes;
+mod call;
 mod called;
 mod damage;
 mod database;

@@ -1,5 +1,6 @@
 //! Spans that go to OpenTelemetry: a handler's is linked to its pusher's, also from bus to bus.
 
+use duly::lease::LeaseStatus;
 use duly::prelude::*;
 use duly::records::Record;
 use duly::testing::Probe;
@@ -193,4 +194,40 @@ async fn without_spans_of_the_bus_an_event_carries_its_pushers() {
     let history = bus.history(sent.id()).await.unwrap();
     let trace = history[0].trace.map(|trace| trace.to_string());
     assert_eq!(trace, Some(request.span_context.trace_id().to_string()));
+}
+
+#[tokio::test]
+async fn the_span_of_a_pulled_attempt_is_linked_and_has_its_outcome() {
+    let exported = Exported::new();
+    let bus = Bus::builder()
+        .only_registered()
+        .settings(Default::default());
+    let bus = bus.store_url("memory:").publish_only().start();
+    let bus = bus.await.unwrap();
+    let queue = bus.queue_named::<u64>("orders").unwrap();
+    let push = queue.event(7).attempts(2).send();
+    let sent = push.instrument(tracing::info_span!("request")).await;
+    let leased = queue.lease(1, secs(30)).send().await.unwrap().remove(0);
+    let again = leased.retry_after(secs(0), "the bank is closed");
+    assert_eq!(again.await.unwrap(), LeaseStatus::Held);
+    drop(leased);
+    let records = bus.records().id(sent.unwrap().id()).page();
+    assert_linked(&exported, &records.await.unwrap().items[0]);
+    let handle = exported.span(names::HANDLE);
+    assert_eq!(handle.status, Status::error("the bank is closed"));
+    let outcome = |field: &opentelemetry::KeyValue| field.key.as_str() == names::OUTCOME;
+    let outcome = handle.attributes.iter().find(|field| outcome(field));
+    assert_eq!(outcome.unwrap().value.as_str(), "retried");
+
+    // What is pushed in the span continues its trace.
+    exported.spans.reset();
+    let leased = queue.lease(1, secs(30)).wait(secs(60)).send();
+    let leased = leased.await.unwrap().remove(0);
+    let next = bus.queue_named::<u64>("next").unwrap();
+    next.push_now(8).instrument(leased.span()).await.unwrap();
+    assert_eq!(leased.ack().await.unwrap(), LeaseStatus::Held);
+    drop(leased);
+    let (push, handle) = (exported.span(names::PUSH), exported.span(names::HANDLE));
+    assert_eq!(push.parent_span_id, handle.span_context.span_id());
+    bus.shutdown(secs(5)).await.unwrap();
 }

@@ -61,12 +61,6 @@ impl CommandError {
     pub(crate) fn not_found(text: impl Into<String>) -> Self {
         Self::new(Failure::NotFound, text)
     }
-
-    pub(crate) fn needs_store(what: &str) -> Self {
-        Self::usage(format!(
-            "{what} is not possible with --server; use --store with the URL of the server's store"
-        ))
-    }
 }
 
 impl fmt::Display for CommandError {

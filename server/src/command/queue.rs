@@ -47,10 +47,10 @@ pub(crate) enum QueueCommand {
         /// The most starts in a second, over all nodes
         #[arg(long, value_name = "N|none", group = "setting", value_parser = optional::<f64>)]
         rate: Option<Setting<f64>>,
-        /// The most handlers at once on each node; needs --store
+        /// The most handlers at once on each node
         #[arg(long, value_name = "N|none", group = "setting", value_parser = optional::<u16>)]
         workers: Option<Setting<u16>>,
-        /// The number of buckets for new events; needs --store
+        /// The number of buckets for new events
         #[arg(long, value_name = "N|none", group = "setting", value_parser = optional::<u16>)]
         buckets: Option<Setting<u16>>,
     },
@@ -65,7 +65,7 @@ pub(crate) enum QueueCommand {
         #[arg(long, value_name = "DURATION", value_parser = values::duration)]
         timeout: Option<Duration>,
     },
-    /// Cancels every event of a queue that waits, scheduled or ready; needs --store
+    /// Cancels every event of a queue that waits, scheduled or ready
     Purge {
         /// The queue
         queue: QueueName,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::error::{CommandError, Failure, Result};
 use super::http::HttpClient;
-use super::source::Source;
+use super::source::{PAGE, Source};
 use super::view::{
     DeadAction, DeadFilter, DeadView, EventChange, EventPath, EventView, ExplanationView,
     OverviewView, PageView, QueueChange, QueueView, RecordFilter, RecordView, StepView,
@@ -83,11 +83,18 @@ impl Source for Server {
             let text = "with --server the queues of a namespace are listed; add --namespace";
             CommandError::usage(text)
         })?;
-        let mut queues: Vec<String> = self.get(&["v1", namespace, "queues"], &[]).await?;
-        for queue in &mut queues {
-            queue.insert_str(0, &format!("{namespace}."));
+        let (mut queues, mut after) = (Vec::new(), None);
+        loop {
+            let mut query = vec![("limit", PAGE.to_string())];
+            query.extend(after.map(|after| ("after", after)));
+            let page: PageView<String> = self.get(&["v1", namespace, "queues"], &query).await?;
+            let names = page.items.iter();
+            queues.extend(names.map(|name| format!("{namespace}.{name}")));
+            after = page.next;
+            if after.is_none() {
+                return Ok(queues);
+            }
         }
-        Ok(queues)
     }
 
     async fn queue(&self, queue: &str) -> Result<QueueView> {
@@ -115,8 +122,12 @@ impl Source for Server {
     }
 
     async fn set_queue(&self, queue: &str, change: QueueChange) -> Result<()> {
-        if change.workers.is_some() || change.buckets.is_some() {
-            return Err(CommandError::needs_store("to set workers or buckets"));
+        for (name, value) in [("workers", change.workers), ("buckets", change.buckets)] {
+            if value == Some(Some(0)) {
+                return Err(CommandError::usage(format!(
+                    "{name} is 0; it must be 1 to 1024, or `none`"
+                )));
+            }
         }
         let (namespace, name) = split(queue)?;
         let mut body = serde_json::Map::new();
@@ -126,6 +137,12 @@ impl Source for Server {
         if let Some(rate) = change.rate {
             body.insert("rate".to_owned(), rate.unwrap_or(0.0).into());
         }
+        if let Some(workers) = change.workers {
+            body.insert("workers".to_owned(), workers.unwrap_or(0).into());
+        }
+        if let Some(buckets) = change.buckets {
+            body.insert("buckets".to_owned(), buckets.unwrap_or(0).into());
+        }
         let body = Some(Value::from(body).to_string());
         let path = ["v1", namespace, "queues", name];
         self.http
@@ -134,8 +151,25 @@ impl Source for Server {
             .map(drop)
     }
 
-    async fn purge(&self, _queue: &str, _progress: &dyn Fn(u64)) -> Result<u64> {
-        Err(CommandError::needs_store("to purge a queue"))
+    async fn purge(&self, queue: &str, progress: &dyn Fn(u64)) -> Result<u64> {
+        let before = self.queue(queue).await?;
+        // What is pushed meanwhile must not keep it from ending.
+        let most = (before.scheduled + before.ready).div_ceil(PAGE);
+        let (namespace, name) = split(queue)?;
+        let path = ["v1", namespace, "queues", name, "purge"];
+        let mut cancelled = 0;
+        for _ in 0..most {
+            let done = self.http.send(Method::POST, &path, &[], None).await?;
+            let step = done["cancelled"].as_u64();
+            let step = step
+                .ok_or_else(|| CommandError::failed("the server's response has no `cancelled`"))?;
+            cancelled += step;
+            progress(cancelled);
+            if done["has_more"] != true {
+                break;
+            }
+        }
+        Ok(cancelled)
     }
 
     async fn forecast(
@@ -165,15 +199,7 @@ impl Source for Server {
 
     async fn explain(&self, path: EventPath<'_>) -> Result<ExplanationView> {
         let (namespace, name, id) = of_event(path)?;
-        let path = [
-            "v1",
-            namespace,
-            "queues",
-            name,
-            "events",
-            &id,
-            "explanation",
-        ];
+        let path = ["v1", namespace, "queues", name, "explanations", &id];
         self.get(&path, &[]).await
     }
 
@@ -205,17 +231,18 @@ impl Source for Server {
         after: Option<&str>,
         limit: usize,
     ) -> Result<PageView<DeadView>> {
-        if filter.cause.is_some() {
-            return Err(CommandError::needs_store(
-                "to filter dead letters by --cause",
-            ));
-        }
         let (namespace, name) = in_queue(filter.queue.as_ref(), "dead letters")?;
-        let mut query = vec![("limit", limit.to_string())];
-        query.extend(after.map(|after| ("after", after.to_owned())));
+        let query = set_fields([
+            ("since_ms", filter.since.map(millis_text)),
+            ("until_ms", filter.until.map(millis_text)),
+            ("cause", filter.cause.map(|it| it.as_str().to_owned())),
+            ("error", filter.error.clone()),
+            ("key", filter.key.clone()),
+            ("after", after.map(str::to_owned)),
+            ("limit", Some(limit.to_string())),
+        ]);
         let path = ["v1", namespace, "queues", name, "dead-letters"];
         let mut page: PageView<DeadView> = self.get(&path, &query).await?;
-        page.items.retain(|letter| matches(filter, letter));
         for letter in &mut page.items {
             letter.queue = format!("{namespace}.{name}");
         }
@@ -242,29 +269,22 @@ impl Source for Server {
         after: Option<&str>,
         limit: usize,
     ) -> Result<PageView<RecordView>> {
-        if filter.cause.is_some() || filter.error.is_some() {
-            let what = "to filter records by --cause or --error";
-            return Err(CommandError::needs_store(what));
-        }
         let (namespace, name) = in_queue(filter.queue.as_ref(), "records")?;
-        let millis = |time: Timestamp| time.as_millis().to_string();
-        let fields = [
+        let query = set_fields([
             ("id", filter.id.map(|id| id.to_string())),
             ("outcome", filter.outcome.map(|it| it.as_str().to_owned())),
             ("key", filter.key.clone()),
-            ("since_ms", filter.since.map(millis)),
-            ("until_ms", filter.until.map(millis)),
+            ("cause", filter.cause.map(|it| it.as_str().to_owned())),
+            ("error", filter.error.clone()),
+            ("since_ms", filter.since.map(millis_text)),
+            ("until_ms", filter.until.map(millis_text)),
             (
                 "newest_first",
                 filter.newest_first.then(|| "true".to_owned()),
             ),
             ("after", after.map(str::to_owned)),
             ("limit", Some(limit.to_string())),
-        ];
-        let query = fields.into_iter();
-        let query: Vec<_> = query
-            .filter_map(|(name, value)| Some((name, value?)))
-            .collect();
+        ]);
         let path = ["v1", namespace, "queues", name, "records"];
         let mut page: PageView<RecordView> = self.get(&path, &query).await?;
         for record in &mut page.items {
@@ -278,16 +298,17 @@ impl Source for Server {
     }
 }
 
-/// Whether a dead letter matches the filters that `/v1` does not have.
-fn matches(filter: &DeadFilter, letter: &DeadView) -> bool {
-    let died = letter.died_ms.map(Timestamp::from_millis);
-    let contains = |text: &String| letter.error.as_ref().is_some_and(|it| it.contains(text));
-    filter.since.is_none_or(|since| died >= Some(since))
-        && filter
-            .until
-            .is_none_or(|until| died.is_some_and(|died| died < until))
-        && filter.error.as_ref().is_none_or(contains)
-        && (filter.key.is_none() || filter.key == letter.key)
+/// Returns the parameters that are set.
+fn set_fields<const N: usize>(
+    fields: [(&'static str, Option<String>); N],
+) -> Vec<(&'static str, String)> {
+    let fields = fields.into_iter();
+    let set = fields.filter_map(|(name, value)| Some((name, value?)));
+    set.collect()
+}
+
+fn millis_text(time: Timestamp) -> String {
+    time.as_millis().to_string()
 }
 
 fn millis(delay: Duration) -> u64 {

@@ -13,12 +13,12 @@ use duly::event::{Payload, State};
 use duly::records::{Cursor, Record};
 use duly::time::Timestamp;
 use duly::{Bus, Cancelled, Changed, EventId, Queue, QueueName};
-use futures_util::StreamExt;
+use duly_server::purge;
 use serde_json::value::RawValue;
 
 use super::error::{CommandError, Failure, Result};
 use super::overview;
-use super::source::{PAGE, Source};
+use super::source::Source;
 use super::view::{
     DeadAction, DeadFilter, DeadView, EventChange, EventPath, EventView, ExplanationView,
     OverviewView, PageView, QueueChange, QueueView, RecordFilter, RecordView, StepView,
@@ -26,8 +26,6 @@ use super::view::{
 
 /// How long the store may take to end what is under way.
 const GRACE: Duration = Duration::from_secs(5);
-/// How many events are cancelled at the same time.
-const CANCELS_AT_ONCE: usize = 64;
 
 /// A store, and who works on it.
 #[derive(Debug)]
@@ -154,30 +152,13 @@ impl Source for Store {
         // What is pushed meanwhile must not keep it from ending.
         let most = stats.scheduled + stats.ready;
         let (mut seen, mut cancelled) = (0, 0);
-        for state in [State::Scheduled, State::Ready] {
-            let mut place = None;
-            while seen < most {
-                let waiting = self.bus.events().queue(&name).state(state).limit(PAGE);
-                let page = waiting.after(place).page().await?;
-                seen += page.items.len();
-                let cancels = page
-                    .items
-                    .into_iter()
-                    .map(|event| async move { event.cancel().await });
-                let mut cancels =
-                    futures_util::stream::iter(cancels).buffer_unordered(CANCELS_AT_ONCE);
-                while let Some(done) = cancels.next().await {
-                    let is_done = matches!(
-                        done?,
-                        Cancelled::Cancelled | Cancelled::CancelledAfterAttempt
-                    );
-                    cancelled += u64::from(is_done);
-                }
-                progress(cancelled);
-                place = page.next;
-                if place.is_none() {
-                    break;
-                }
+        while seen < most {
+            let step = purge::step(&self.bus, &name).await?;
+            seen += step.seen;
+            cancelled += step.cancelled;
+            progress(cancelled);
+            if !step.has_more {
+                break;
             }
         }
         Ok(cancelled)

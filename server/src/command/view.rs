@@ -22,7 +22,6 @@ pub(crate) struct QueueView {
     /// The attempts and events that ended in the last whole minute; only of an overview of a store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ended: Option<u64>,
-    /// The next two are known to the store only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) workers: Option<u16>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

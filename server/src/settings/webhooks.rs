@@ -35,6 +35,10 @@ pub struct WebhookSettings {
     pub circuit_rest_ms: u64,
     /// The longest rest of an open circuit, in milliseconds, at most 86,400,000. Default: 300,000.
     pub circuit_rest_max_ms: u64,
+    /// How many probes in a row without a response cost no attempt, at most 1,000,000; later ones
+    /// count until one succeeds, so that events of a target that stays dead end. Default: 100, which
+    /// is about eight hours of rests.
+    pub circuit_free_probes: u32,
 }
 
 impl Default for WebhookSettings {
@@ -50,6 +54,7 @@ impl Default for WebhookSettings {
             circuit_failures: 10,
             circuit_rest_ms: 1_000,
             circuit_rest_max_ms: 300_000,
+            circuit_free_probes: 100,
         }
     }
 }
@@ -67,11 +72,13 @@ impl WebhookSettings {
     pub(super) fn check(&self) -> Result<(), String> {
         let concurrency = u64::try_from(self.concurrency).unwrap_or(u64::MAX);
         let failures = u64::from(self.circuit_failures);
+        let free_probes = u64::from(self.circuit_free_probes);
         for (key, value, least, most) in [
             ("connect_timeout_ms", self.connect_timeout_ms, 1, 60_000),
             ("ttr_ms", self.ttr_ms, 300, 3_600_000),
             ("concurrency", concurrency, 1, 100_000),
             ("circuit_failures", failures, 1, 1_000_000),
+            ("circuit_free_probes", free_probes, 0, 1_000_000),
             (
                 "circuit_rest_max_ms",
                 self.circuit_rest_max_ms,

@@ -2,7 +2,7 @@
 //!
 //! A reply is an event of the queue `<namespace>.duly.replies` under the name of the event that it
 //! replies to. It is never due before it expires, so no consumer gets it; callers look it up. So a
-//! reply reaches callers on every node, and a handler in Rust may push one too.
+//! reply reaches callers on every node; `Queue::call` and `Context::reply` of the library do the same.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use duly::event::State as EventState;
+use duly::event::{CALL_HEADER, State as EventState};
 use duly::{ErrorKind, EventId, Queue};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -208,7 +208,8 @@ pub(super) async fn call(
     let pool = granted(&app, &headers, &namespace, &queue, Scope::Publish).await?;
     let CallRequest { event, wait_ms } = input::json(&app, &headers, body).await?;
     let (wait, handle) = (input::wait(wait_ms)?, pool.queue(&namespace, &queue)?);
-    let event = event.build(&handle)?;
+    // So that a handler in Rust replies, too.
+    let event = event.build(&handle)?.header(CALL_HEADER, "1");
     app.note_queue(pool.name(), &namespace, &queue).await?;
     let id = event.send().await.map_err(not_pushed)?.id();
     reply(&app, pool, &namespace, (&handle, id), wait).await

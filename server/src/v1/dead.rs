@@ -11,14 +11,17 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use duly::dead_letters::{BulkResult, DeadLetterCursor, DeadLetters};
+use duly::records::Cause;
 use duly::time::Timestamp;
 use duly::{ErrorKind, EventId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::access::{self, granted};
+use super::event::text;
 use super::input::{self, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
+use super::records::check_time;
 use crate::auth::Scope;
 use crate::bus::Pool;
 use crate::state::App;
@@ -31,6 +34,22 @@ const IDS_MAX: usize = 1_000;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PageQuery {
+    /// Those that died at this time or later, in milliseconds since the epoch.
+    #[param(minimum = 0, maximum = 4102444800000u64, example = 1767225600000u64)]
+    since_ms: Option<u64>,
+    /// Those that died before this time, in milliseconds since the epoch.
+    #[param(minimum = 0, maximum = 4102444800000u64, example = 1767312000000u64)]
+    until_ms: Option<u64>,
+    /// Those whose last attempt failed for this cause.
+    #[param(value_type = Option<String>, example = "failed",
+        pattern = "^(failed|timed_out|panicked|undecodable|interrupted|lease_lost|too_late|undecryptable)$")]
+    cause: Option<Cause>,
+    /// Those whose last error contains this text, case-sensitively.
+    #[param(min_length = 1, max_length = 256, example = "no such order")]
+    error: Option<String>,
+    /// Those with this key.
+    #[param(min_length = 1, max_length = 256, example = "customer:8")]
+    key: Option<String>,
     /// The `next` of the page before: the last id of it.
     #[param(value_type = Option<String>, min_length = 26, max_length = 26,
         pattern = "^[0-7][0-9A-TV-Za-tv-z]{25}$", example = "01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
@@ -65,12 +84,39 @@ pub(super) struct DeadView {
     /// Its key.
     #[schema(example = "customer:8")]
     key: Option<String>,
+    /// Why its last attempt failed, for programs.
+    #[schema(example = "failed")]
+    cause: Option<&'static str>,
     /// The error of its last attempt.
     #[schema(example = "no such order")]
     error: Option<String>,
     /// Its payload, in base64; absent if it cannot be decrypted.
     #[schema(example = "eyJvcmRlciI6N30=")]
     payload_base64: Option<String>,
+}
+
+impl PageQuery {
+    fn filter(self, mut letters: DeadLetters) -> Result<DeadLetters> {
+        for (name, time) in [("since_ms", self.since_ms), ("until_ms", self.until_ms)] {
+            check_time(name, time)?;
+        }
+        if let Some(since) = self.since_ms {
+            letters = letters.since(Timestamp::from_millis(since));
+        }
+        if let Some(until) = self.until_ms {
+            letters = letters.until(Timestamp::from_millis(until));
+        }
+        if let Some(cause) = self.cause {
+            letters = letters.cause(cause);
+        }
+        if let Some(error) = self.error {
+            letters = letters.error(text("error", error, 1)?);
+        }
+        if let Some(key) = self.key {
+            letters = letters.key(text("key", key, 1)?);
+        }
+        Ok(letters)
+    }
 }
 
 fn letters(pool: &Pool, namespace: &str, queue: &str) -> Result<DeadLetters> {
@@ -91,16 +137,17 @@ pub(super) async fn list(
     page: std::result::Result<Query<PageQuery>, QueryRejection>,
 ) -> Result<Response> {
     let pool = granted(&app, &headers, &namespace, &queue, Scope::Consume).await?;
-    let Query(PageQuery { after, limit }) = page?;
-    let limit = limit.unwrap_or(100);
+    let Query(query) = page?;
+    let limit = query.limit.unwrap_or(100);
     if !(1..=IDS_MAX).contains(&limit) {
         return Err(Problem::invalid(format!(
             "limit is {limit}; it must be 1 to {IDS_MAX}"
         )));
     }
     let name = pool.queue(&namespace, &queue)?.name().clone();
+    let after = query.after;
     let after = after.map(|id| DeadLetterCursor { queue: name, id });
-    let letters = letters(pool, &namespace, &queue)?.limit(limit);
+    let letters = query.filter(letters(pool, &namespace, &queue)?.limit(limit))?;
     let (items, next) = match letters.after(after).page().await {
         Ok(page) => (page.items, page.next),
         // A new queue whose name is nearly that of another.
@@ -115,6 +162,7 @@ pub(super) async fn list(
             died_ms: letter.died.map(Timestamp::as_millis),
             tries: letter.tries,
             key: letter.key.clone(),
+            cause: letter.cause().map(Cause::as_str),
             error: letter.error().map(str::to_owned),
             payload_base64: opened.ok().map(|opened| STANDARD.encode(&opened.value)),
         }

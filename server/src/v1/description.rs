@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 use utoipa::OpenApi;
 
 use super::event::latest_due_ms;
-use super::{calls, dead, events, leases, problem, queue_list, queues, records, webhooks};
+use super::{
+    calls, dead, events, leases, problem, queue_list, queues, records, webhook_schema, webhooks,
+};
 
 /// What the operations do not say. A stream has no end, so it is no operation that a client
 /// generated from the description could call.
@@ -32,7 +34,7 @@ const ABOUT: &str = "Delayed jobs over HTTP. Leased events also come as server-s
         calls::call, calls::get_reply,
         leases::lease, leases::settle, leases::extend,
         records::list,
-        queue_list::list, queues::stats, queues::set, queues::forecast,
+        queue_list::list, queues::stats, queues::set, queues::forecast, queues::purge,
         dead::list, dead::revive, dead::drop_letters,
         webhooks::set, webhooks::get, webhooks::remove, webhooks::list,
     )
@@ -53,6 +55,7 @@ pub(super) fn description() -> serde_json::Result<Value> {
     for name in ["NewEvent", "EventChange"] {
         schemas[name]["properties"]["due_ms"]["maximum"] = json!(latest_due_ms());
     }
+    webhook_schema::refine(&mut schemas["WebhookBody"]);
     // Values that exclude each other; `null` is none of them.
     let both = |a: &str, b: &str| {
         json!({"not": {"required": [a, b], "properties": {

@@ -220,9 +220,9 @@ pub(super) struct Explanation {
     advice: Vec<String>,
 }
 
-/// Explains where an event is, and what it waits for
+/// Explains where an event is, and what it waits for; also one that is over
 #[utoipa::path(
-    get, path = "/v1/{namespace}/queues/{queue}/events/{id}/explanation",
+    get, path = "/v1/{namespace}/queues/{queue}/explanations/{id}",
     operation_id = "explainEvent", tag = "events", params(EventPath),
     responses((status = 200, description = "The explanation", body = Explanation), Problems)
 )]

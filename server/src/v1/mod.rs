@@ -20,6 +20,7 @@ mod queue_list;
 mod queues;
 mod records;
 mod waiters;
+mod webhook_schema;
 mod webhooks;
 
 use std::sync::Arc;
@@ -43,7 +44,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/{namespace}/queues/{queue}/events", post(events::push))
         .route("/{namespace}/queues/{queue}/events/{id}", event)
         .route(
-            "/{namespace}/queues/{queue}/events/{id}/explanation",
+            "/{namespace}/queues/{queue}/explanations/{id}",
             get(events::explain),
         )
         .route(
@@ -68,6 +69,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             "/{namespace}/queues/{queue}/forecast",
             get(queues::forecast),
         )
+        .route("/{namespace}/queues/{queue}/purge", post(queues::purge))
         .route("/{namespace}/queues/{queue}/dead-letters", get(dead::list))
         .route(
             "/{namespace}/queues/{queue}/dead-letters/revive",

@@ -19,10 +19,13 @@ use super::event::SPAN_MS_MAX;
 use super::input::{self, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use crate::auth::Scope;
+use crate::purge::{self, PurgeStep};
 use crate::state::App;
 
 /// The most steps of a forecast.
 const STEPS_MAX: u64 = 400;
+/// The most workers and buckets of a queue.
+const SETTING_MAX: u16 = 1_024;
 
 /// The events of a queue by state, and its settings.
 #[derive(Serialize, ToSchema)]
@@ -48,6 +51,12 @@ pub(super) struct QueueView {
     /// The most starts in a second; absent if there is no limit.
     #[schema(example = 10.0)]
     rate: Option<f64>,
+    /// The most handlers at once on each node; absent if each node has its own number.
+    #[schema(minimum = 0, maximum = 65535, example = 16)]
+    workers: Option<u16>,
+    /// The number of buckets of new events; absent if it is the default.
+    #[schema(minimum = 1, maximum = 1024, example = 1)]
+    buckets: Option<u16>,
 }
 
 /// Counts the events of a queue by state
@@ -81,6 +90,8 @@ pub(super) async fn stats(
         oldest_ready_ms: stats.oldest_ready.map(duly::time::Timestamp::as_millis),
         paused: control.paused,
         rate: control.rate,
+        workers: control.workers,
+        buckets: control.buckets,
     };
     Ok(Json(view).into_response())
 }
@@ -95,6 +106,16 @@ pub(super) struct QueueChange {
     /// The most starts in a second, over all nodes, at least 0.001; 0 removes the limit.
     #[schema(minimum = 0, maximum = 1000000, example = 10.0)]
     rate: Option<f64>,
+    /// The most handlers in Rust at once on each node; 0 removes the setting. To start nothing,
+    /// pause the queue.
+    #[serde(default, deserialize_with = "input::whole_or_none")]
+    #[schema(minimum = 0, maximum = 1024, example = 16)]
+    workers: Option<u16>,
+    /// The number of buckets of new events; 0 removes the setting. Only one bucket keeps the order
+    /// of events.
+    #[serde(default, deserialize_with = "input::whole_or_none")]
+    #[schema(minimum = 0, maximum = 1024, example = 1)]
+    buckets: Option<u16>,
 }
 
 /// Pauses or resumes a queue, or changes its rate, on every node
@@ -112,22 +133,40 @@ pub(super) async fn set(
     let pool = granted(&app, &headers, &namespace, &queue, Scope::Admin).await?;
     let change: QueueChange = input::json(&app, &headers, body).await?;
     let name = pool.queue(&namespace, &queue)?.name().clone();
+    for (name, value) in [("workers", change.workers), ("buckets", change.buckets)] {
+        if let Some(value) = value.filter(|value| *value > SETTING_MAX) {
+            return Err(Problem::invalid(format!(
+                "{name} is {value}; it must be 1 to {SETTING_MAX}, or 0 to remove it"
+            )));
+        }
+    }
     // The rate first: it may be out of bounds, and then nothing is changed.
     if let Some(rate) = change.rate {
         pool.bus().set_rate(&name, at_least(rate)).await?;
+    }
+    let or_none = |value: u16| Some(value).filter(|value| *value > 0);
+    if let Some(workers) = change.workers {
+        let workers = or_none(workers);
+        pool.bus().set_workers_everywhere(&name, workers).await?;
+    }
+    if let Some(buckets) = change.buckets {
+        pool.bus().set_buckets(&name, or_none(buckets)).await?;
     }
     match change.paused {
         Some(true) => pool.bus().pause(&name).await?,
         Some(false) => pool.bus().resume(&name).await?,
         None => {}
     }
-    let action = match (change.paused, change.rate) {
-        (Some(true), _) => "queue paused",
-        (Some(false), _) => "queue resumed",
-        (None, Some(_)) => "rate of queue set",
-        (None, None) => return Ok(StatusCode::NO_CONTENT),
-    };
-    access::audit(&app, &headers, action, (pool, &namespace, &queue)).await;
+    let actions = [
+        (change.paused == Some(true), "queue paused"),
+        (change.paused == Some(false), "queue resumed"),
+        (change.rate.is_some(), "rate of queue set"),
+        (change.workers.is_some(), "workers of queue set"),
+        (change.buckets.is_some(), "buckets of queue set"),
+    ];
+    for (_, action) in actions.into_iter().filter(|(is_done, _)| *is_done) {
+        access::audit(&app, &headers, action, (pool, &namespace, &queue)).await;
+    }
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -200,4 +239,50 @@ pub(super) async fn forecast(
         events: step.events,
     });
     Ok(Json(steps.collect::<Vec<_>>()).into_response())
+}
+
+/// What a purge did.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Purged {
+    /// How many events were cancelled.
+    #[schema(minimum = 0, maximum = 1000, example = 12)]
+    cancelled: u64,
+    /// Whether more events wait: then repeat the request.
+    #[schema(example = false)]
+    has_more: bool,
+}
+
+/// Cancels events of a queue that wait, at most 1,000; dead letters and leased events stay
+#[utoipa::path(
+    post, path = "/v1/{namespace}/queues/{queue}/purge", operation_id = "purgeQueue",
+    tag = "queues", params(QueuePath),
+    responses((status = 200, description = "They are cancelled", body = Purged), Problems)
+)]
+pub(super) async fn purge(
+    State(app): State<Arc<App>>,
+    InPath(QueuePath { namespace, queue }): InPath<QueuePath>,
+    headers: HeaderMap,
+) -> Result<Response> {
+    let pool = granted(&app, &headers, &namespace, &queue, Scope::Admin).await?;
+    let name = pool.queue(&namespace, &queue)?.name().clone();
+    let purged = match purge::step(pool.bus(), &name).await {
+        // A new queue whose name is nearly that of another.
+        Err(error) if error.kind() == ErrorKind::NotFound => Purged {
+            cancelled: 0,
+            has_more: false,
+        },
+        step => {
+            let PurgeStep {
+                cancelled,
+                has_more,
+                ..
+            } = step?;
+            Purged {
+                cancelled,
+                has_more,
+            }
+        }
+    };
+    access::audit(&app, &headers, "queue purged", (pool, &namespace, &queue)).await;
+    Ok(Json(purged).into_response())
 }

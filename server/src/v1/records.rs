@@ -7,7 +7,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use duly::records::{Cursor, Outcome, Page, Record};
+use duly::records::{Cause, Cursor, Outcome, Page, Record};
 use duly::time::Timestamp;
 use duly::{ErrorKind, EventId};
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,13 @@ pub(super) struct RecordFilter {
     #[param(value_type = Option<String>, example = "buried",
         pattern = "^(acked|retried|snoozed|buried|discarded|cancelled|expired|lease_lost|revived|edited|dropped)$")]
     outcome: Option<Outcome>,
+    /// Records of attempts that failed for this cause.
+    #[param(value_type = Option<String>, example = "failed",
+        pattern = "^(failed|timed_out|panicked|undecodable|interrupted|lease_lost|too_late|undecryptable)$")]
+    cause: Option<Cause>,
+    /// Records with an error that contains this text, case-sensitively.
+    #[param(min_length = 1, max_length = 256, example = "the bank")]
+    error: Option<String>,
     /// Records of events with this key.
     #[param(min_length = 1, max_length = 256, example = "customer:8")]
     key: Option<String>,
@@ -58,8 +65,20 @@ pub(super) struct RecordFilter {
     limit: Option<u32>,
 }
 
+/// The most records of a page.
+const LIMIT_MAX: u32 = 1_000;
 /// The latest time of a filter, in milliseconds since the epoch.
 const TIME_MS_MAX: u64 = 4_102_444_800_000;
+
+/// Checks a time of a filter.
+pub(super) fn check_time(name: &str, time: Option<u64>) -> Result<()> {
+    match time.filter(|time| *time > TIME_MS_MAX) {
+        None => Ok(()),
+        Some(time) => Err(Problem::invalid(format!(
+            "{name} is {time}; it must be at most {TIME_MS_MAX}"
+        ))),
+    }
+}
 
 /// A page of records.
 #[derive(Default, Serialize, ToSchema)]
@@ -113,7 +132,7 @@ impl From<Record> for RecordView {
             id: record.id.to_string(),
             attempt: record.attempt,
             outcome: record.outcome.as_str(),
-            cause: record.cause.map(duly::records::Cause::as_str),
+            cause: record.cause.map(Cause::as_str),
             error: record.error,
             key: record.key,
             due_ms: record.due.as_millis(),
@@ -149,17 +168,14 @@ pub(super) async fn list(
     if let Some(key) = filter.key {
         records = records.key(text("key", key, 1)?);
     }
-    for (name, time) in [("since_ms", filter.since_ms), ("until_ms", filter.until_ms)] {
-        if let Some(time) = time.filter(|time| *time > TIME_MS_MAX) {
-            return Err(Problem::invalid(format!(
-                "{name} is {time}; it must be at most {TIME_MS_MAX}"
-            )));
-        }
+    if let Some(cause) = filter.cause {
+        records = records.cause(cause);
     }
-    if let (Some(since), Some(until)) = (filter.since_ms, filter.until_ms)
-        && since >= until
-    {
-        return Ok(Json(RecordPage::default()).into_response());
+    if let Some(error) = filter.error {
+        records = records.error_contains(text("error", error, 1)?);
+    }
+    for (name, time) in [("since_ms", filter.since_ms), ("until_ms", filter.until_ms)] {
+        check_time(name, time)?;
     }
     if let Some(since) = filter.since_ms {
         records = records.since(Timestamp::from_millis(since));
@@ -172,7 +188,19 @@ pub(super) async fn list(
     }
     let after = filter.after.map(|after| after.parse::<Cursor>());
     let records = records.after(after.transpose()?);
-    let page = match records.limit(filter.limit.unwrap_or(100)).page().await {
+    let limit = filter.limit.unwrap_or(100);
+    if !(1..=LIMIT_MAX).contains(&limit) {
+        return Err(Problem::invalid(format!(
+            "limit is {limit}; it must be 1 to {LIMIT_MAX}"
+        )));
+    }
+    // When all parameters are checked: an empty span has no records.
+    if let (Some(since), Some(until)) = (filter.since_ms, filter.until_ms)
+        && since >= until
+    {
+        return Ok(Json(RecordPage::default()).into_response());
+    }
+    let page = match records.limit(limit).page().await {
         // A new queue whose name is nearly that of another.
         Err(error) if error.kind() == ErrorKind::NotFound => Page {
             items: Vec::new(),

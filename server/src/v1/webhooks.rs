@@ -29,7 +29,7 @@ use crate::webhook::{
 pub(super) struct WebhookBody {
     /// Where events are posted to: `https://`, or `http://` if the settings allow it; without login
     /// and fragment.
-    #[schema(format = "uri", max_length = 2048)]
+    #[schema(max_length = 2048, example = "https://shop.example/hooks/close")]
     url: String,
     /// The secrets that sign: `whsec_` and 24 to 64 bytes in base64. The first is the newest; while
     /// there are two, requests have two signatures. Default: those that are set, or for a new webhook
@@ -37,7 +37,7 @@ pub(super) struct WebhookBody {
     #[schema(min_items = 1, max_items = 2)]
     secrets: Option<Vec<String>>,
     /// The most requests of a server at a time. Default: 8.
-    #[serde(default = "default_concurrency")]
+    #[serde(default = "default_concurrency", deserialize_with = "input::whole")]
     #[schema(minimum = 1, maximum = 256, default = 8)]
     concurrency: usize,
     /// The most requests in a second, of all servers. Default: no bound.
@@ -45,7 +45,7 @@ pub(super) struct WebhookBody {
     rate: Option<f64>,
     /// How long a request may take, from the connection to the head of the response, in
     /// milliseconds. Default: 15,000.
-    #[serde(default = "default_timeout_ms")]
+    #[serde(default = "default_timeout_ms", deserialize_with = "input::whole")]
     #[schema(minimum = 100, maximum = 600_000, default = 15_000)]
     timeout_ms: u64,
     /// More headers of each request: at most 16, with values of at most 1,024 characters. Values are
@@ -230,7 +230,8 @@ pub(super) async fn set(
     let before = app.webhooks.get(&key).await?;
     let (row, created_secret) = body.row(before.as_ref())?;
     let target = Target::new(row, None).map_err(Problem::invalid)?;
-    app.webhooks.check(&target).map_err(Problem::invalid)?;
+    let refused = |why| Problem::new(StatusCode::FORBIDDEN, "forbidden", why);
+    app.webhooks.check(&target).map_err(refused)?;
     let set = app
         .webhooks
         .set(&key, &target.row, before.is_none())

@@ -50,6 +50,7 @@ pub(super) struct CircuitLimits {
     failures: u32,
     rest: Duration,
     rest_max: Duration,
+    free_probes: u32,
 }
 
 impl CircuitLimits {
@@ -58,6 +59,7 @@ impl CircuitLimits {
             failures: settings.circuit_failures,
             rest: Duration::from_millis(settings.circuit_rest_ms),
             rest_max: Duration::from_millis(settings.circuit_rest_max_ms),
+            free_probes: settings.circuit_free_probes,
         }
     }
 
@@ -120,6 +122,11 @@ impl Circuit {
 
     pub(super) fn failures(&self) -> u32 {
         self.failures
+    }
+
+    /// Whether a probe that has just failed without a response costs no attempt.
+    pub(super) fn is_probe_free(&self) -> bool {
+        self.failed_probes <= self.limits.free_probes
     }
 
     fn enter(&mut self, state: CircuitState, now: Moment) {
@@ -195,6 +202,7 @@ mod tests {
             failures,
             rest: Duration::from_secs(1),
             rest_max: Duration::from_secs(300),
+            free_probes: 2,
         };
         let now = Moment::now();
         (Circuit::new(limits, now), now)
@@ -240,6 +248,23 @@ mod tests {
             Some(now.after(Duration::from_millis(800)).shown),
             "short again, and a part is left to chance"
         );
+    }
+
+    #[tokio::test]
+    async fn free_webhook_probes_end_until_one_succeeds() {
+        let (mut circuit, mut now) = circuit(1);
+        for _ in 0..2 {
+            circuit.failed(false, now, 0.0);
+            for is_free in [true, true, false, false] {
+                now = now.after(Duration::from_secs(300));
+                assert_eq!(circuit.admit(now), Some(true));
+                circuit.failed(true, now, 0.0);
+                assert_eq!(circuit.is_probe_free(), is_free);
+            }
+            now = now.after(Duration::from_secs(300));
+            assert_eq!(circuit.admit(now), Some(true));
+            circuit.succeeded(now);
+        }
     }
 
     #[tokio::test]

@@ -25,7 +25,7 @@ enum Ended {
     Delivered,
     Failed {
         failure: Failure,
-        /// The rest of the circuit, when the request was its probe.
+        /// The rest of the circuit, when the request was a probe of it that is free.
         rest: Option<Duration>,
     },
 }
@@ -66,6 +66,7 @@ fn outcome(ended: Ended) -> LeaseOutcome {
         Ended::Failed { failure, rest } => match rest {
             _ if failure.kind == FailureKind::Gone => LeaseOutcome::Release,
             // The target is not reached, so nothing was attempted. A later event is probed next.
+            // After too many such probes there is no rest, and they count.
             Some(rest) if failure.kind.is_without_response() => LeaseOutcome::Snooze(rest),
             _ => LeaseOutcome::Retry {
                 after: failure.retry_after,

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! [`target`] is a target as stored and as used, [`address`] the check of what may be reached, which
-//! [`resolver`] makes for names; [`exchange`] is one request, signed with a [`secret`], and
+//! [`resolver`] makes for names; [`vault`] encrypts what is stored; [`exchange`] is one request, signed with a [`secret`], and
 //! [`failure`] what went wrong with it; [`circuit`] and [`pace`] decide when a [`runner`] may start a
 //! [`delivery`]. Concurrency and circuit belong to each server, rates are shared by all.
 
@@ -28,6 +28,7 @@ mod runner;
 mod secret;
 mod target;
 mod targets;
+mod vault;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -47,8 +48,12 @@ use self::exchange::Exchange;
 use self::runner::Runner;
 pub(crate) use self::runner::RunnerStatus;
 pub(crate) use self::secret::Secret;
-pub(crate) use self::target::{Target, TargetKey, TargetRow};
+pub(crate) use self::target::{
+    HEADER_LEN_MAX, HEADER_NAME_LEN_MAX, HEADERS_MAX, RESERVED, RESERVED_PREFIXES, Target,
+    TargetKey, TargetRow,
+};
 pub(crate) use self::targets::SetResult;
+use self::vault::TargetVault;
 use crate::pools::Pools;
 use crate::settings::WebhookSettings;
 use crate::shared::{Result, SharedState};
@@ -65,6 +70,7 @@ const HAND_BACK_MAX: Duration = Duration::from_secs(5);
 struct Deps {
     exchange: Exchange,
     shared: SharedState,
+    vault: TargetVault,
     circuit: CircuitLimits,
     ttr: Duration,
     /// Places for requests of this server.
@@ -107,11 +113,14 @@ struct Runners {
 impl Webhooks {
     /// Starts the delivery of all targets.
     pub(crate) fn start(settings: &WebhookSettings, pools: &Pools, shared: &SharedState) -> Self {
+        // Every pool has the keys of the settings.
+        let keys = pools.iter().next().map(|pool| pool.bus().keys().clone());
         let guard = Arc::new(AddressGuard::new(settings));
         let stopping = CancellationToken::new();
         let deps = Deps {
             exchange: Exchange::new(settings, guard),
             shared: shared.clone(),
+            vault: TargetVault::new(keys.unwrap_or_default()),
             circuit: CircuitLimits::new(settings),
             ttr: settings.ttr(),
             places: Semaphore::new(settings.concurrency),
@@ -160,8 +169,12 @@ impl Webhooks {
         self.inner.deps.exchange.check(target)
     }
 
+    fn deps(&self) -> &Deps {
+        &self.inner.deps
+    }
+
     fn shared(&self) -> &SharedState {
-        &self.inner.deps.shared
+        &self.deps().shared
     }
 
     /// Takes a change over on this server at once.
@@ -203,7 +216,7 @@ impl Inner {
         if runners.version == Some(version) || self.deps.stopping.is_cancelled() {
             return Ok(());
         }
-        let mut stored = targets::read_all(&self.deps.shared).await?;
+        let mut stored = targets::read_all(&self.deps).await?;
         runners.by_key.retain(|key, runner| {
             let is_stored = stored.contains_key(key);
             if !is_stored {

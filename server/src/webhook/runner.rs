@@ -314,7 +314,8 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// Notes how the request went; returns the rest that began, if it was a probe that failed.
+    /// Notes how the request went; returns the rest that began, if it was a probe that failed and
+    /// that costs no attempt where there was no response.
     pub(super) fn resolve(mut self, result: Result<(), &Failure>) -> Option<Duration> {
         self.is_resolved = true;
         let (now, runner) = (Moment::now(), &self.runner);
@@ -332,7 +333,9 @@ impl Admission {
             Some(_) => live.circuit.failed(self.is_probe, now, fastrand::f64()),
         };
         let rest = match live.circuit.state() {
-            CircuitState::Open(until) if self.is_probe => Some(until - now.at),
+            CircuitState::Open(until) if self.is_probe && live.circuit.is_probe_free() => {
+                Some(until - now.at)
+            }
             _ => None,
         };
         if !has_changed {

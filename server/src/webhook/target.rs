@@ -22,12 +22,13 @@ pub(crate) const RATE: std::ops::RangeInclusive<f64> = 0.001..=10_000.0;
 pub(crate) const TIMEOUT_MS: std::ops::RangeInclusive<u64> = 100..=600_000;
 /// The most secrets: the one that signs, and the one before it.
 pub(crate) const SECRETS_MAX: usize = 2;
-/// The most headers, and the most characters of a value.
+/// The most headers, and the most characters of a name and of a value.
 pub(crate) const HEADERS_MAX: usize = 16;
-const HEADER_LEN_MAX: usize = 1_024;
+pub(crate) const HEADER_NAME_LEN_MAX: usize = 256;
+pub(crate) const HEADER_LEN_MAX: usize = 1_024;
 
 /// Headers that a target may not set: they belong to the connection or to the signature.
-const RESERVED: [&str; 14] = [
+pub(crate) const RESERVED: [&str; 14] = [
     "connection",
     "content-length",
     "content-type",
@@ -44,7 +45,7 @@ const RESERVED: [&str; 14] = [
     "traceparent",
 ];
 /// The begins of names that a target may not set.
-const RESERVED_PREFIXES: [&str; 2] = ["webhook-", "duly-"];
+pub(crate) const RESERVED_PREFIXES: [&str; 2] = ["webhook-", "duly-"];
 
 /// The queue that a target serves.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -225,7 +226,9 @@ fn parse_headers(texts: &BTreeMap<String, String>) -> Result<HeaderMap, String> 
     let mut headers = HeaderMap::new();
     for (text, value) in texts {
         let name = HeaderName::try_from(text.as_str())
-            .map_err(|_| format!("\"{text}\" is no name of a header"))?;
+            .ok()
+            .filter(|name| name.as_str().len() <= HEADER_NAME_LEN_MAX)
+            .ok_or_else(|| format!("\"{text}\" is no name of a header"))?;
         let is_reserved = RESERVED.contains(&name.as_str())
             || RESERVED_PREFIXES
                 .iter()
@@ -233,8 +236,8 @@ fn parse_headers(texts: &BTreeMap<String, String>) -> Result<HeaderMap, String> 
         if is_reserved {
             return Err(format!("the header {name} is set by duly; leave it out"));
         }
-        if value.len() > HEADER_LEN_MAX {
-            let len = value.len();
+        let len = value.chars().count();
+        if len > HEADER_LEN_MAX {
             return Err(format!(
                 "the header {name} has {len} characters; it must have at most {HEADER_LEN_MAX}"
             ));
@@ -242,9 +245,7 @@ fn parse_headers(texts: &BTreeMap<String, String>) -> Result<HeaderMap, String> 
         let mut value = HeaderValue::from_maybe_shared(Bytes::copy_from_slice(value.as_bytes()))
             .map_err(|_| format!("the value of the header {name} has characters that none has"))?;
         value.set_sensitive(true);
-        if headers.insert(name.clone(), value).is_some() {
-            return Err(format!("the header {name} is there twice"));
-        }
+        headers.append(name, value); // names that differ in case are one header, with two values
     }
     Ok(headers)
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::target::{Disabled, Target, TargetKey, TargetRow};
-use super::{TARGETS_MAX, Webhooks};
-use crate::shared::{Result, SharedState, StateError, Table};
+use super::vault::TargetVault;
+use super::{Deps, TARGETS_MAX, Webhooks};
+use crate::shared::{Result, StateError, Table};
 
 /// What came of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,11 +21,12 @@ pub(crate) enum SetResult {
 }
 
 /// Reads every target; one that cannot be read is reported, and left out.
-pub(super) async fn read_all(shared: &SharedState) -> Result<BTreeMap<TargetKey, Target>> {
-    read(shared, "").await
+pub(super) async fn read_all(deps: &Deps) -> Result<BTreeMap<TargetKey, Target>> {
+    read(deps, "").await
 }
 
-async fn read(shared: &SharedState, prefix: &str) -> Result<BTreeMap<TargetKey, Target>> {
+async fn read(deps: &Deps, prefix: &str) -> Result<BTreeMap<TargetKey, Target>> {
+    let shared = &deps.shared;
     let rows = shared.list(Table::Webhooks, prefix).await?;
     if rows.is_empty() {
         return Ok(BTreeMap::new());
@@ -32,17 +34,23 @@ async fn read(shared: &SharedState, prefix: &str) -> Result<BTreeMap<TargetKey, 
     let disabled = shared.list(Table::WebhooksDisabled, prefix).await?;
     let mut disabled: BTreeMap<_, _> = disabled.into_iter().collect();
     let targets = rows.into_iter().filter_map(|(key, row)| {
-        let target = parse(&row, disabled.remove(&key).as_deref());
+        let (text, key) = (&key, TargetKey::parse(&key)?);
+        let target = parse(&deps.vault, &key, &row, disabled.remove(text).as_deref());
         if let Err(why) = &target {
-            tracing::error!(webhook = key, why, "stored webhook cannot be read");
+            tracing::error!(webhook = text, why, "stored webhook cannot be read");
         }
-        Some((TargetKey::parse(&key)?, target.ok()?))
+        Some((key, target.ok()?))
     });
     Ok(targets.collect())
 }
 
-fn parse(row: &str, disabled: Option<&str>) -> std::result::Result<Target, String> {
-    let row = serde_json::from_str::<TargetRow>(row);
+fn parse(
+    vault: &TargetVault,
+    key: &TargetKey,
+    stored: &str,
+    disabled: Option<&str>,
+) -> std::result::Result<Target, String> {
+    let row = serde_json::from_str::<TargetRow>(&vault.open(key, stored)?);
     let disabled = disabled.and_then(|text| serde_json::from_str::<Disabled>(text).ok());
     Target::new(row.map_err(|error| error.to_string())?, disabled)
 }
@@ -56,7 +64,7 @@ impl Webhooks {
             return Ok(None);
         };
         let disabled = shared.get(Table::WebhooksDisabled, &text).await?;
-        let target = parse(&row, disabled.as_deref());
+        let target = parse(&self.deps().vault, key, &row, disabled.as_deref());
         target.map(Some).map_err(|why| StateError::new(&text, &why))
     }
 
@@ -66,7 +74,7 @@ impl Webhooks {
         pool: &str,
         namespace: &str,
     ) -> Result<BTreeMap<TargetKey, Target>> {
-        read(self.shared(), &TargetKey::prefix(pool, namespace)).await
+        read(self.deps(), &TargetKey::prefix(pool, namespace)).await
     }
 
     /// Sets the target of a queue; every server follows within a second. With `is_new` not where
@@ -80,6 +88,8 @@ impl Webhooks {
         let (text, shared) = (key.to_string(), self.shared());
         let encoded = serde_json::to_string(row);
         let encoded = encoded.map_err(|error| StateError::new(&text, &error))?;
+        let encoded = self.deps().vault.seal(key, row.revision, &encoded);
+        let encoded = encoded.map_err(|why| StateError::new(&text, &why))?;
         if !is_new {
             shared.put(Table::Webhooks, &text, &encoded).await?;
             self.refresh().await;

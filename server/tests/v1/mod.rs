@@ -1,6 +1,8 @@
 //! `/v1`, resource by resource.
 
+mod described;
 mod lines;
+mod operator;
 mod options;
 mod replies;
 
@@ -121,10 +123,16 @@ async fn an_event_is_cancelled_rescheduled_and_explained(world: World) {
         .await
         .is(200);
     assert!(moved["due_ms"].as_u64() > pushed["due_ms"].as_u64());
-    let explained = world.get(&format!("{path}/explanation")).await.is(200);
+    let explained = world
+        .get(&path.replace("events", "explanations"))
+        .await
+        .is(200);
     assert_eq!(explained["state"], "scheduled");
     let other = path.replace("/q/", "/other/");
-    world.get(&format!("{other}/explanation")).await.is(404);
+    world
+        .get(&other.replace("events", "explanations"))
+        .await
+        .is(404);
     world.delete(&path).await.is(204);
     world.get(&path).await.is(404);
 }

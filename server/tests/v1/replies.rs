@@ -1,9 +1,7 @@
 //! Calls: an event, and the reply of its consumer.
 
-use std::sync::OnceLock;
 use std::time::Duration;
 
-use duly::Queue;
 use duly::prelude::*;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -75,17 +73,9 @@ async fn a_lost_lease_does_not_reply(world: World) {
     assert_eq!(world.get(&path).await.is(200)["reply"], "mine");
 }
 
-/// Where the handler in Rust pushes its replies.
-static REPLIES: OnceLock<Queue<Value>> = OnceLock::new();
-
 #[delay_event(queue = "ns.q")]
-async fn add_one(event: Event<u64>) -> Result<(), Failure> {
-    let replies = REPLIES.get().expect("a queue");
-    let name = replies.id_for_name(&event.id().to_string());
-    let reply = replies.event(json!(event.payload + 1)).id(name);
-    let kept = Duration::from_secs(300);
-    reply.after(kept).expires_after(kept).send().await?;
-    Ok(())
+async fn add_one(event: Event<u64>, cx: &Context) -> Result<(), Failure> {
+    Ok(cx.reply(&(event.payload + 1))?)
 }
 
 /// A handler in Rust, in another process that shares the store.
@@ -93,10 +83,35 @@ async fn add_one(event: Event<u64>) -> Result<(), Failure> {
 async fn a_handler_in_rust_replies_to_a_call() {
     let world = World::start(Place::Redis).await;
     let bus = Bus::builder().store_url(world.url()).start().await.unwrap();
-
-    let replies = bus.queue_named("ns.duly.replies").unwrap();
-    REPLIES.set(replies).unwrap();
     let reply = send(&world, Method::POST, CALLS, &call(7)).await;
     assert_eq!(reply.is(200)["reply"], 8);
+    bus.shutdown(Duration::from_secs(5)).await.unwrap();
+}
+
+/// A caller in Rust, and a consumer over HTTP: two processes and a server between them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_consumer_over_http_replies_to_a_call_in_rust() {
+    let world = World::start(Place::Redis).await;
+    let bus = Bus::builder().store_url(world.url()).only_registered();
+    let bus = bus.publish_only().start().await.unwrap();
+    let queue = bus.queue_named::<u64>("ns.q").unwrap();
+    let consumer = async |settlement: Value| {
+        let leased = lease(&world, json!({"ttr_ms": 30_000, "wait_ms": 10_000})).await;
+        settle(&world, &leased[0], settlement).await.is(204);
+    };
+    let wait = Duration::from_secs(20);
+    let done = json!({"outcome": "ack", "reply": {"closed": 7}});
+    let (reply, ()) = tokio::join!(queue.call::<Value>(7, wait), consumer(done));
+    assert_eq!(reply.unwrap(), json!({"closed": 7}));
+    let (reply, ()) = tokio::join!(
+        queue.call::<()>(7, wait),
+        consumer(json!({"outcome": "ack"}))
+    );
+    reply.unwrap();
+    let failed = json!({"outcome": "bury", "reason": "no such order"});
+    let (reply, ()) = tokio::join!(queue.call::<()>(7, wait), consumer(failed));
+    let error = reply.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("no such order"), "{error}");
     bus.shutdown(Duration::from_secs(5)).await.unwrap();
 }

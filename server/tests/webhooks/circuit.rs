@@ -52,6 +52,27 @@ async fn a_webhook_circuit_opens_and_closes_without_lost_attempts(place: Place) 
 
 super::on_both! { a_webhook_circuit_opens_and_closes_without_lost_attempts }
 
+async fn a_webhook_target_that_never_responds_ends_its_events(place: Place) {
+    let settings =
+        format!("{LOCAL}circuit_failures = 1\ncircuit_rest_ms = 20\ncircuit_free_probes = 2");
+    let world = World::start_with(place, &settings).await;
+    let body = json!({"url": format!("http://{}/hook", free_address()), "concurrency": 1});
+    super::set(&world, body).await.is(201);
+    push(&world, json!([{"payload": 1, "attempts": 3}])).await;
+    world.wait_for_dead("q", 1).await;
+    let seen = view(&world).await;
+    assert_eq!(seen["failures"], 5, "three that count, and two free probes");
+    let records = world.get("/v1/ns/queues/q/records").await.is(200);
+    let outcomes = records["items"].as_array().unwrap().iter();
+    let outcomes: Vec<_> = outcomes.map(|it| it["outcome"].as_str().unwrap()).collect();
+    assert_eq!(
+        outcomes,
+        ["retried", "snoozed", "snoozed", "retried", "buried"]
+    );
+}
+
+super::on_both! { a_webhook_target_that_never_responds_ends_its_events }
+
 async fn a_webhook_probe_that_has_a_response_counts(place: Place) {
     let settings = format!("{LOCAL}circuit_failures = 1\ncircuit_rest_ms = 20");
     let world = World::start_with(place, &settings).await;

@@ -135,7 +135,10 @@ async fn retry_after_of_a_webhook_overrides_the_policy() {
             world.get(&path).await.is(200)["state"] == "scheduled"
         })
         .await;
-        let explained = world.get(&format!("{path}/explanation")).await.is(200);
+        let explained = world
+            .get(&path.replace("events", "explanations"))
+            .await
+            .is(200);
         let due_ms = explained["due_ms"].as_u64().unwrap();
         let delay_ms = due_ms - receiver.received()[before].at_ms;
         // An hour, or a day at most; the settlement takes a while.
@@ -188,7 +191,13 @@ async fn the_lease_of_a_webhook_lasts_as_long_as_its_request() {
     push_one(&world).await;
     receiver.wait_for(1).await;
     // Many times the lease: a lost one would be delivered again, as there is room.
-    tokio::time::sleep(std::time::Duration::from_millis(2_000)).await;
+    let began = tokio::time::Instant::now();
+    until("it is leased for many times the lease", async || {
+        let stats = world.get("/v1/ns/queues/q").await.is(200);
+        assert_eq!((&stats["leased"], &stats["ready"]), (&json!(1), &json!(0)));
+        began.elapsed().as_millis() >= 2_000
+    })
+    .await;
     receiver.release(1);
     wait_for_empty(&world).await;
     assert_eq!(receiver.received().len(), 1);

@@ -7,6 +7,7 @@ mod processes;
 mod receiver;
 mod refusals;
 mod targets;
+mod vault;
 
 use reqwest::Method;
 use serde_json::{Value, json};

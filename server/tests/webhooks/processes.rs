@@ -1,18 +1,14 @@
 //! Webhooks of many servers, and of servers that end.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::receiver::{Answer, Receiver};
-use super::{LOCAL, path, push, push_one, set_to, view, wait_for_empty, wait_for_state};
+use super::{LOCAL, path, push, push_one, send, set_to, view, wait_for_empty, wait_for_state};
 use crate::kills::Program;
 use crate::world::{Place, World, client, reply, until};
-
-/// How soon every server has followed a change.
-const FOLLOWED: Duration = Duration::from_secs(1);
 
 fn events(many: usize) -> Value {
     let event = |number| json!({"payload": number, "attempts": 100});
@@ -45,14 +41,28 @@ async fn two_servers_share_a_webhook() {
 
     // What one of them is told to stop, both stop.
     world.delete(&path("q")).await.is(204);
-    tokio::time::sleep(FOLLOWED).await;
+    other.get(&path("q")).await.is(404);
+    // A server that delivers a later webhook has followed the removal, too.
+    let later = json!({"url": receiver.url(), "concurrency": 1});
+    send(&world, Method::PUT, &path("later"), &later)
+        .await
+        .is(201);
+    let body = json!({"events": events(2)});
+    send(&world, Method::POST, "/v1/ns/queues/later/events", &body)
+        .await
+        .is(201);
+    until("both have followed", async || receiver.in_flight().0 == 2).await;
     push(&world, events(5)).await;
+    receiver.release(2);
     until("events stay in the queue", async || {
-        world.get("/v1/ns/queues/q").await.is(200)["ready"] == 5
+        let ready = async |queue: &str| {
+            let path = format!("/v1/ns/queues/{queue}");
+            world.get(&path).await.is(200)["ready"].as_u64()
+        };
+        (ready("q").await, ready("later").await) == (Some(5), Some(0))
     })
     .await;
-    assert_eq!(receiver.received().len(), 10);
-    other.get(&path("q")).await.is(404);
+    assert_eq!(receiver.received().len(), 12);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -22,7 +22,7 @@ async fn a_webhook_with_a_private_address_is_refused_at_once() {
         "https://169.254.169.254/latest/meta-data",
         "https://192.168.1.1/",
     ] {
-        let problem = set(&world, json!({"url": url})).await.is(400);
+        let problem = set(&world, json!({"url": url})).await.is(403);
         let detail = problem["detail"].as_str().unwrap();
         assert!(detail.contains("webhooks.allow_networks"), "{detail}");
     }
@@ -34,7 +34,7 @@ async fn a_webhook_without_tls_is_refused() {
     let world = World::start(Place::Embedded).await;
     let problem = set(&world, json!({"url": "http://shop.test/"}))
         .await
-        .is(400);
+        .is(403);
     assert!(problem["detail"].as_str().unwrap().contains("https://"));
     set(&world, json!({"url": "https://shop.test/"}))
         .await

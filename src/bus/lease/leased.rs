@@ -13,8 +13,9 @@ use crate::core::op::{AttemptOutcome, FailureReason};
 use crate::error::Result;
 use crate::event::{Envelope, Event, EventId, QueueName};
 use crate::flow::{DecodeError, PayloadDecoder};
-use crate::record::{Cause, cut_error};
+use crate::record::{Cause, Outcome, cut_error};
 use crate::time::Timestamp;
+use crate::trace::AttemptSpan;
 
 /// A payload as its pusher has encoded it, decrypted.
 #[derive(Clone, PartialEq, Eq)]
@@ -69,6 +70,7 @@ pub struct Leased<T> {
     event: Event<T>,
     expires: Option<Timestamp>,
     deadline: Timestamp,
+    traced: AttemptSpan,
 }
 
 impl<T: fmt::Debug> fmt::Debug for Leased<T> {
@@ -88,6 +90,7 @@ impl<T> Leased<T> {
         event: Event<T>,
         expires: Option<Timestamp>,
         deadline: Timestamp,
+        traced: AttemptSpan,
     ) -> Self {
         Self {
             inner,
@@ -95,6 +98,7 @@ impl<T> Leased<T> {
             event,
             expires,
             deadline,
+            traced,
         }
     }
 
@@ -150,6 +154,31 @@ impl<T> Leased<T> {
     #[must_use]
     pub fn token(&self) -> &LeaseToken {
         &self.token
+    }
+
+    /// Returns the span of this attempt, as a handler has one: it is linked to the span of the push,
+    /// what is pushed in it continues its trace, and settling the lease records the outcome. It ends
+    /// with the lease and the clones of the span, and is empty where no subscriber wants it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use duly::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> duly::Result<()> {
+    /// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+    /// # let queue = bus.queue_named::<u64>("order-close")?;
+    /// # queue.push_now(7).await?;
+    /// # let leased = queue.lease(1, Duration::from_secs(1)).send().await?.remove(0);
+    /// leased.span().in_scope(|| println!("closing order {}", leased.event().payload));
+    /// assert_eq!(leased.ack().await?, duly::lease::LeaseStatus::Held);
+    /// # bus.shutdown(Duration::from_secs(1)).await
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn span(&self) -> tracing::Span {
+        self.traced.span()
     }
 
     /// Settles the event as done.
@@ -261,7 +290,24 @@ impl<T> Leased<T> {
     }
 
     async fn settle(&self, outcome: LeaseOutcome) -> Result<LeaseStatus> {
-        self.inner.settle(&self.token, outcome).await
+        let (ended, reason) = match &outcome {
+            LeaseOutcome::Ack => (Some(Outcome::Acked), None),
+            LeaseOutcome::Retry { reason, .. } if self.attempts_left() == 0 => {
+                (Some(Outcome::Buried), reason.clone())
+            }
+            LeaseOutcome::Retry { reason, .. } => (Some(Outcome::Retried), reason.clone()),
+            LeaseOutcome::Snooze(_) => (Some(Outcome::Snoozed), None),
+            LeaseOutcome::Bury(reason) => (Some(Outcome::Buried), reason.clone()),
+            LeaseOutcome::Discard(reason) => (Some(Outcome::Discarded), reason.clone()),
+            LeaseOutcome::Release => (None, None),
+        };
+        let status = self.inner.settle(&self.token, outcome).await?;
+        if status == LeaseStatus::Held
+            && let Some(ended) = ended
+        {
+            self.traced.settled_as(ended, reason.as_deref());
+        }
+        Ok(status)
     }
 }
 

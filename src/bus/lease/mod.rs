@@ -29,6 +29,7 @@ use crate::flow::{Flow, PullOrder};
 use crate::metrics::Stages;
 use crate::record::NodeId;
 use crate::time::Mono;
+use crate::trace;
 
 /// The most events of one [request](LeaseRequest).
 pub const LEASE_MAX: usize = BATCH_MAX;
@@ -176,7 +177,7 @@ impl<T> LeaseRequest<T> {
             deadline,
             delivery,
         } = event;
-        let envelope = delivery.body;
+        let envelope = Arc::clone(&delivery.body);
         let token = LeaseToken {
             id: delivery.id,
             queue: bucket.queue,
@@ -202,7 +203,9 @@ impl<T> LeaseRequest<T> {
                 let stages = Stages::of(due.as_micros(), delivery.moved_us, fetched_us, now_us);
                 let metrics = inner.pull_meters.of(&token.queue);
                 metrics.starts.started(&stages);
-                Some(Leased::new(inner, token, event, envelope.expires, deadline))
+                let traced = trace::handle(&delivery, now_us);
+                let expires = envelope.expires;
+                Some(Leased::new(inner, token, event, expires, deadline, traced))
             }
             Err(verdict) => {
                 let inner = Arc::clone(&self.inner);

@@ -107,6 +107,17 @@ impl ExecutorDeps {
         });
     }
 
+    /// Stores the reply for a caller in another process, and then passes on the outcome: who sees
+    /// that the event is done finds its reply.
+    pub(crate) fn tell_after_reply(&self, ticket: Ticket, verdict: AttemptOutcome, reply: Vec<u8>) {
+        let deps = self.clone();
+        tokio::spawn(async move {
+            let (queue, id) = (&deps.surroundings.queue, ticket.job.delivery.id);
+            deps.replies.store(queue, id, reply).await;
+            deps.tell(&ticket.job, ticket.started_us(), verdict);
+        });
+    }
+
     /// Releases a delivery whose handler never started.
     pub(crate) fn hand_back(&self, job: &Job<Arc<Envelope>>) {
         self.tell(job, 0, AttemptOutcome::Release);

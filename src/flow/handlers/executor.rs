@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::core::op::{AttemptOutcome, Delivery, FailureReason};
 use crate::core::step::Job;
-use crate::event::{Envelope, Event};
+use crate::event::{CALL_HEADER, Envelope, Event};
 use crate::flow::handlers::attempt::{Attempt, HandlerExit, StartCheck};
 use crate::flow::handlers::decode::{DecodeError, PayloadDecoder};
 use crate::flow::handlers::deps::{ExecutorDeps, has_expired};
@@ -201,22 +201,27 @@ where
         } = &ticket.job.delivery;
         let tries = (*attempt, body.attempts);
         let (verdict, reply) = judge(tries, ended, &self.deps.options.backoff, fastrand::f64());
-        match &verdict {
-            AttemptOutcome::Ack => self.deps.replies.tell(*id, || CallResult::Replied(reply)),
-            AttemptOutcome::Bury(FailureReason { error, cause }) => {
-                self.deps.replies.tell(*id, || {
-                    CallResult::Failed(error.clone().unwrap_or_else(|| cause.to_string()))
-                });
-            }
-            AttemptOutcome::Discard(words) => self.deps.replies.tell(*id, || {
+        let replies = &self.deps.replies;
+        let is_told = match &verdict {
+            AttemptOutcome::Ack => replies.tell(*id, || CallResult::Replied(reply.clone())),
+            AttemptOutcome::Bury(FailureReason { error, cause }) => replies.tell(*id, || {
+                CallResult::Failed(error.clone().unwrap_or_else(|| cause.to_string()))
+            }),
+            AttemptOutcome::Discard(words) => replies.tell(*id, || {
                 CallResult::Failed(words.clone().unwrap_or_else(|| "discarded".to_owned()))
             }),
             AttemptOutcome::Retry(..)
             | AttemptOutcome::Snooze(_)
             | AttemptOutcome::Expire
-            | AttemptOutcome::Release => {}
-        }
+            | AttemptOutcome::Release => false,
+        };
         ticket.traced.ended(&ticket.job.delivery, &verdict);
+        if let Some(reply) = reply
+            && !is_told
+            && body.headers.iter().any(|(name, _)| name == CALL_HEADER)
+        {
+            return self.deps.tell_after_reply(ticket.clone(), verdict, reply);
+        }
         self.deps.tell(&ticket.job, ticket.started_us(), verdict);
     }
 

@@ -1,12 +1,14 @@
-//! The callers that wait for a handler's reply.
+//! The callers that wait for a handler's reply, in this process and in others.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::event::EventId;
+use crate::event::{EventId, QueueName};
 
 /// The result of a call.
 #[derive(Debug)]
@@ -17,9 +19,22 @@ pub(crate) enum CallResult {
     Failed(String),
 }
 
+/// Stores the reply to an event of a queue, for a caller in another process.
+pub(crate) trait ReplyStore: Send + Sync {
+    /// Stores a reply; logs it if that fails.
+    fn store<'a>(
+        &'a self,
+        queue: &'a QueueName,
+        id: EventId,
+        reply: Vec<u8>,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+}
+
 /// The waiting callers of this process, by event id.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Replies {
+    /// For the callers of other processes; set once, when the bus starts.
+    stored: OnceLock<Box<dyn ReplyStore>>,
     waiting: Mutex<HashMap<EventId, oneshot::Sender<CallResult>>>,
     /// The number of callers, so that other events need no lock.
     count: AtomicUsize,
@@ -31,6 +46,14 @@ pub(crate) struct PendingReply {
     replies: Arc<Replies>,
     id: EventId,
     answer: oneshot::Receiver<CallResult>,
+}
+
+impl fmt::Debug for Replies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replies")
+            .field("count", &self.count)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Replies {
@@ -46,13 +69,24 @@ impl Replies {
         }
     }
 
-    /// Reports the result to the caller of `id`, if there is one.
-    pub(crate) fn tell(&self, id: EventId, answer: impl FnOnce() -> CallResult) {
+    /// Reports the result to the caller of `id` in this process; returns whether there is one.
+    pub(crate) fn tell(&self, id: EventId, answer: impl FnOnce() -> CallResult) -> bool {
         if self.count.load(Ordering::SeqCst) == 0 {
-            return;
+            return false;
         }
-        if let Some(sender) = self.lock().remove(&id) {
-            let _ = sender.send(answer()); // the caller may have given up
+        let sender = self.lock().remove(&id);
+        sender.is_some_and(|sender| sender.send(answer()).is_ok()) // it may have given up
+    }
+
+    /// Sets where replies to callers of other processes are stored.
+    pub(crate) fn store_in(&self, store: Box<dyn ReplyStore>) {
+        let _ = self.stored.set(store); // a bus starts once
+    }
+
+    /// Stores the reply to an event for a caller in another process.
+    pub(crate) async fn store(&self, queue: &QueueName, id: EventId, reply: Vec<u8>) {
+        if let Some(stored) = self.stored.get() {
+            stored.store(queue, id, reply).await;
         }
     }
 

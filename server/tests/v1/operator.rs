@@ -1,0 +1,123 @@
+//! What an operator does: lists of queues, settings, purges, filters.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{push, send};
+use crate::world::{World, on_every_store};
+
+on_every_store! {
+    queues_are_listed_page_by_page
+    a_queue_is_purged_in_steps
+    workers_and_buckets_have_bounds
+    dead_letters_and_records_are_filtered
+}
+
+async fn queues_are_listed_page_by_page(world: World) {
+    for queue in ["c", "a", "b"] {
+        world.publish(&format!("/api/ns/{queue}"), "x").await;
+    }
+    let list = async |query: &str| world.get(&format!("/v1/ns/queues{query}")).await;
+    let all = list("").await.is(200);
+    assert_eq!(all, json!({"items": ["a", "b", "c"], "next": null}));
+    let first = list("?limit=2").await.is(200);
+    assert_eq!(first, json!({"items": ["a", "b"], "next": "b"}));
+    let second = list("?limit=2&after=b").await.is(200);
+    assert_eq!(second, json!({"items": ["c"], "next": null}));
+    list("?limit=0").await.is(400);
+    list("?limit=1001").await.is(400);
+    list("?page=2").await.is(400);
+    list("?after=0.5").await.is(400);
+}
+
+async fn a_queue_is_purged_in_steps(world: World) {
+    for _ in 0..3 {
+        let events: Value = (0..500)
+            .map(|it| json!({"payload": it, "delay_ms": 60_000}))
+            .collect();
+        let body = json!({"events": events});
+        send(&world, Method::POST, "/v1/ns/queues/q/events", &body)
+            .await
+            .is(201);
+    }
+    let purge = async || {
+        send(&world, Method::POST, "/v1/ns/queues/q/purge", &json!({}))
+            .await
+            .is(200)
+    };
+    assert_eq!(purge().await, json!({"cancelled": 1_000, "has_more": true}));
+    assert_eq!(purge().await, json!({"cancelled": 500, "has_more": false}));
+    assert_eq!(purge().await, json!({"cancelled": 0, "has_more": false}));
+    let stats = world.get("/v1/ns/queues/q").await.is(200);
+    assert_eq!(stats["scheduled"], 0);
+}
+
+async fn workers_and_buckets_have_bounds(world: World) {
+    push(&world, json!({"payload": 1, "delay_ms": 60_000})).await;
+    let path = "/v1/ns/queues/q";
+    let set = async |change: Value| send(&world, Method::PATCH, path, &change).await;
+    let shown = async || {
+        let shown = world.get(path).await.is(200);
+        (shown["workers"].clone(), shown["buckets"].clone())
+    };
+    set(json!({"workers": 3.0, "buckets": 4})).await.is(204);
+    assert_eq!(shown().await, (json!(3), json!(4)));
+    for change in [
+        json!({"workers": 1_025}),
+        json!({"buckets": 1_025, "workers": 7}),
+    ] {
+        let problem = set(change).await.is(400);
+        assert!(problem["detail"].as_str().unwrap().contains("1 to 1024"));
+    }
+    assert_eq!(shown().await, (json!(3), json!(4)), "nothing is changed");
+    set(json!({"workers": 0, "buckets": 0})).await.is(204);
+    assert_eq!(shown().await, (Value::Null, Value::Null));
+    let audit = world.admin(Method::GET, "/audit").await.text;
+    assert!(audit.contains("workers of queue set") && audit.contains("buckets of queue set"));
+}
+
+async fn dead_letters_and_records_are_filtered(world: World) {
+    for (key, reason) in [("a", "no such order"), ("b", "the bank is closed")] {
+        push(&world, json!({"payload": 1, "key": key})).await;
+        let leased = super::lease(&world, json!({"ttr_ms": 30_000, "wait_ms": 10_000})).await;
+        let buried = json!({"outcome": "bury", "reason": reason});
+        super::settle(&world, &leased[0], buried).await.is(204);
+    }
+    for (query, expected) in [
+        ("", 2),
+        ("?error=bank", 1),
+        ("?cause=failed", 2),
+        ("?cause=panicked", 0),
+        ("?key=a", 1),
+        ("?since_ms=4000000000000", 0),
+        ("?until_ms=1000", 0),
+    ] {
+        for list in ["dead-letters", "records"] {
+            let path = format!("/v1/ns/queues/q/{list}{query}");
+            let page = world.get(&path).await.is(200);
+            let items = page["items"].as_array().unwrap();
+            assert_eq!(items.len(), expected, "{path}: {items:?}");
+            assert!(items.iter().all(|item| item["cause"] == "failed"));
+        }
+    }
+    // A span without records hides no wrong parameter.
+    for wrong in ["limit=1001", "limit=0", "after=x"] {
+        let path = format!("/v1/ns/queues/q/records?since_ms=9&until_ms=8&{wrong}");
+        world.get(&path).await.is(400);
+    }
+    for list in ["dead-letters", "records"] {
+        let path = format!("/v1/ns/queues/q/{list}?since_ms=9&until_ms=8");
+        assert_eq!(world.get(&path).await.is(200)["items"], json!([]));
+    }
+    for wrong in [
+        "cause=bad",
+        "error=",
+        "since_ms=-1",
+        "until_ms=9000000000000",
+    ] {
+        for list in ["dead-letters", "records"] {
+            let path = format!("/v1/ns/queues/q/{list}?{wrong}");
+            world.get(&path).await.is(400);
+        }
+    }
+}

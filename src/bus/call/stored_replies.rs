@@ -1,0 +1,157 @@
+//! Replies to callers of other processes: events that are looked up, and never handled.
+//!
+//! A reply is an event of the queue `<namespace>.duly.replies` under the name of the event that it
+//! replies to, stored before that event is done. It is never due before it expires, so no consumer
+//! gets it. `duly-server` replies in the same way.
+
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::bus::{Bus, Inner, Queue};
+use crate::codec::{Codec, Raw};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{EventId, QueueName, State};
+use crate::flow::{CallResult, ReplyStore};
+
+/// How long a reply is kept.
+const REPLY_KEPT: Duration = Duration::from_secs(300);
+/// The first and the longest pause between two lookups.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
+/// How often a reply is tried to be stored; the pause after a failure.
+const STORE_TRIES: u32 = 3;
+const STORE_PAUSE: Duration = Duration::from_millis(200);
+/// How many expired replies are removed at a time.
+const EXPIRED_AT_ONCE: usize = 100;
+
+/// Stores the replies of the handlers of a bus.
+struct BusReplies(Weak<Inner>);
+
+/// Has the handlers of a bus store replies to callers of other processes.
+pub(in crate::bus) fn install(inner: &Arc<Inner>) {
+    let stored = BusReplies(Arc::downgrade(inner));
+    inner.replies.store_in(Box::new(stored));
+}
+
+impl ReplyStore for BusReplies {
+    fn store<'a>(
+        &'a self,
+        queue: &'a QueueName,
+        id: EventId,
+        reply: Vec<u8>,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        Box::pin(async move {
+            for tries in 1..=STORE_TRIES {
+                let Some(inner) = self.0.upgrade() else {
+                    return;
+                };
+                let error = match store(&inner, queue, id, &reply).await {
+                    Ok(()) => return,
+                    Err(error) => error,
+                };
+                if tries == STORE_TRIES || !is_passing(&error) {
+                    tracing::error!(%queue, %id, %error, "reply not stored; its caller gets none");
+                    return;
+                }
+                tokio::time::sleep(STORE_PAUSE).await;
+            }
+        })
+    }
+}
+
+/// Whether the store may respond at the next try.
+fn is_passing(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::TimedOut)
+}
+
+/// Returns the queue of the replies to events of a queue.
+fn replies_of(inner: &Arc<Inner>, queue: &QueueName) -> Result<Queue<Raw>> {
+    let name = match queue.split_once('.') {
+        Some((namespace, _)) => format!("{namespace}.duly.replies"),
+        None => "duly.replies".to_owned(),
+    };
+    let replies = Bus::from_inside(Arc::clone(inner)).queue_named(&name)?;
+    Ok(replies.with_codec(Codec::Raw))
+}
+
+/// Stores the reply to an event; the first one counts.
+async fn store(inner: &Arc<Inner>, queue: &QueueName, id: EventId, reply: &[u8]) -> Result<()> {
+    let replies = replies_of(inner, queue)?;
+    let event = replies.event(Raw::from(reply));
+    let event = event.id(replies.id_for_name(&id.to_string()));
+    match event
+        .after(REPLY_KEPT)
+        .expires_after(REPLY_KEPT)
+        .send()
+        .await
+    {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::Conflict => return Ok(()),
+        Err(error) => return Err(error),
+    }
+    if fastrand::usize(..EXPIRED_AT_ONCE / 2) == 0 {
+        // Whatever is due has expired: leasing it removes it, and returns nothing.
+        let expired = replies.lease(EXPIRED_AT_ONCE, Duration::from_secs(1));
+        let _none = expired.send().await?;
+    }
+    Ok(())
+}
+
+impl<T: Serialize + Send + Sync + 'static> Queue<T> {
+    /// Waits until an event is over, and returns its stored reply.
+    pub(super) async fn stored_reply(&self, id: EventId) -> Result<CallResult> {
+        let (mut pause, pause_max) = PAUSES;
+        loop {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(pause_max);
+            match self.look_up(id).await {
+                Ok(Some(result)) => return Ok(result),
+                // The caller's timeout ends this.
+                Ok(None) => {}
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Returns the result of an event that is over.
+    async fn look_up(&self, id: EventId) -> Result<Option<CallResult>> {
+        // The state first: a reply is stored before its event is done.
+        let state = self.get(id).await?.map(|found| found.state);
+        match state {
+            Some(State::Scheduled | State::Ready | State::Leased) => Ok(None),
+            Some(State::Done) | None => {
+                let replies = replies_of(&self.inner, &self.name)?;
+                let reply_id = replies.id_for_name(&id.to_string());
+                let found = replies.get(reply_id).await?;
+                let Some(envelope) = found.and_then(|found| found.body) else {
+                    return match state {
+                        Some(_) => Ok(Some(CallResult::Replied(None))),
+                        None => Err(Error::new(
+                            ErrorKind::NotFound,
+                            format!("event {id} is no longer in the store, nor is a reply to it"),
+                        )),
+                    };
+                };
+                let opened = self
+                    .inner
+                    .keys
+                    .open(reply_id, &replies.name, &envelope.payload);
+                let opened = opened.map_err(|why| {
+                    Error::invalid(format!("the reply to event {id} cannot be read")).because(why)
+                })?;
+                Ok(Some(CallResult::Replied(Some(opened.value.into_owned()))))
+            }
+            Some(state) => {
+                let records = Bus::from_inside(Arc::clone(&self.inner)).records();
+                let last = records.id(id).newest_first().limit(1).page().await;
+                let error = last.ok().and_then(|mut page| page.items.pop()?.error);
+                Ok(Some(CallResult::Failed(
+                    error.unwrap_or_else(|| format!("it is {state}")),
+                )))
+            }
+        }
+    }
+}
