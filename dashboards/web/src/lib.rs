@@ -113,6 +113,10 @@ impl Dashboard {
             .route("/queues/{queue}/events/{id}", get(pages::event::page))
             .route("/find", get(pages::event::find))
             .route("/dead", get(pages::dead::page))
+            .route(
+                "/dead/edit",
+                get(pages::edit::page).post(pages::edit::submit),
+            )
             .route("/records", get(pages::records::page))
             .route("/records/export", get(pages::records::export))
             .route("/nodes", get(pages::nodes::page))

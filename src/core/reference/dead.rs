@@ -1,6 +1,6 @@
-//! Dead letters: revive and drop.
+//! Dead letters: revive, edit and drop.
 
-use crate::core::op::ChangeSink;
+use crate::core::op::{ChangeSink, Changed, DeadLetterEdit};
 use crate::core::reference::entry::{Place, RecordDetails};
 use crate::core::reference::{Bucket, bounded, check_by};
 use crate::error::Result;
@@ -13,11 +13,11 @@ impl<B: Clone> Bucket<B> {
     pub(super) fn revive<L: ChangeSink<Body = B>>(
         &mut self,
         ids: &[EventId],
-        by: Option<&str>,
+        by: Option<String>,
         sink: &mut L,
     ) -> Result<usize> {
         bounded("ids", ids.len())?;
-        check_by(by)?;
+        check_by(by.as_deref())?;
         let due = self.now();
         let mut revived = 0;
         for id in ids {
@@ -31,8 +31,7 @@ impl<B: Clone> Bucket<B> {
             entry.due = due;
             let at = self.waiting.append(*id, self.now_us);
             entry.go(Place::Ready(at));
-            let ending =
-                RecordDetails::by_operator(Outcome::Revived, by.map(str::to_owned), self.now_us);
+            let ending = RecordDetails::by_operator(Outcome::Revived, by.clone(), self.now_us);
             entry.record(*id, &self.key.queue, ending, sink);
             sink.revived(&entry.body, due);
             let unique = entry.unique().cloned();
@@ -46,23 +45,47 @@ impl<B: Clone> Bucket<B> {
         Ok(revived)
     }
 
+    /// Replaces the payload of a dead letter that is still as it was read, and revives it.
+    pub(super) fn edit_and_revive<L: ChangeSink<Body = B>>(
+        &mut self,
+        edit: DeadLetterEdit,
+        sink: &mut L,
+    ) -> Result<Changed> {
+        let DeadLetterEdit {
+            id,
+            was,
+            payload,
+            by,
+        } = edit;
+        check_by(by.as_deref())?;
+        if let Some(entry) = self.entries.get(&id)
+            && entry.fingerprint != was
+        {
+            return Ok(Changed::TooLate(entry.state()));
+        }
+        let changed = self.update(id, &payload, by.clone(), true, sink)?;
+        let ready = match changed {
+            Changed::Changed(_) => Changed::Changed(self.now()),
+            Changed::ChangedAfterAttempt(_) => Changed::ChangedAfterAttempt(self.now()),
+            Changed::TooLate(_) | Changed::NotFound => return Ok(changed),
+        };
+        self.revive(&[id], by, sink)?;
+        Ok(ready)
+    }
+
     /// Removes dead letters for good.
     pub(super) fn drop_dead<L: ChangeSink<Body = B>>(
         &mut self,
         ids: &[EventId],
-        by: Option<&str>,
+        by: Option<String>,
         sink: &mut L,
     ) -> Result<usize> {
         bounded("ids", ids.len())?;
-        check_by(by)?;
+        check_by(by.as_deref())?;
         let mut dropped = 0;
         for id in ids {
             if self.dead.remove(id) {
-                let ending = RecordDetails::by_operator(
-                    Outcome::Dropped,
-                    by.map(str::to_owned),
-                    self.now_us,
-                );
+                let ending = RecordDetails::by_operator(Outcome::Dropped, by.clone(), self.now_us);
                 self.finish(*id, State::Cancelled, ending, sink);
                 dropped += 1;
             }

@@ -1,6 +1,7 @@
 //! The pages, one a file.
 
 pub(crate) mod dead;
+pub(crate) mod edit;
 pub(crate) mod event;
 pub(crate) mod nodes;
 pub(crate) mod now;
