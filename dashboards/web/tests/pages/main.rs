@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // these are tests
 
 mod bounds;
+mod edit;
 mod forms;
 mod site;
 mod texts;
