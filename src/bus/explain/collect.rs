@@ -65,11 +65,11 @@ impl Facts {
     }
 }
 
-/// Explains an event.
-pub(super) async fn explain(bus: &Bus, id: EventId) -> Explanation {
+/// Explains an event of a queue, or of whichever has it.
+pub(super) async fn explain(bus: &Bus, queue: Option<QueueName>, id: EventId) -> Explanation {
     let inner = &*bus.inner;
     let mut facts = Facts::default();
-    let (membership, found) = tokio::join!(poll_members(inner), find(inner, id, &mut facts));
+    let (membership, found) = tokio::join!(poll_members(inner), find(inner, queue, id, &mut facts));
     facts.found = found;
     let Some(Located { bucket, .. }) = &facts.found else {
         return conclude(inner, id, facts).await;
@@ -99,8 +99,19 @@ async fn conclude(inner: &Inner, id: EventId, facts: Facts) -> Explanation {
     diagnose::explanation(id, inner.id, now, facts, attempts)
 }
 
-/// Looks for the event in every queue; notes how many there are, and what failed.
-async fn find(inner: &Inner, id: EventId, facts: &mut Facts) -> Option<Located> {
+/// Looks for the event in its queue, or in every one; notes how many there are, and what failed.
+async fn find(
+    inner: &Inner,
+    queue: Option<QueueName>,
+    id: EventId,
+    facts: &mut Facts,
+) -> Option<Located> {
+    if let Some(queue) = queue {
+        facts.asked = 1;
+        let bucket = BucketKey::new(queue, id.bucket());
+        let found = inner.look_up(bucket, id).await;
+        return facts.miss(found)?;
+    }
     let location = inner.locate(id).await;
     let Location {
         event,
