@@ -11,6 +11,7 @@ use crate::app::App;
 use crate::error::{PageError, Result};
 use crate::guard::Visit;
 use crate::pages::queue::name_of;
+use crate::pages::records::unbounded;
 use crate::sample::in_time;
 use crate::text::{Fields, count};
 
@@ -30,10 +31,12 @@ pub(crate) async fn find(
     if let Some(queue) = fields.get("queue") {
         return Ok(to(&app, &name_of(&visit, queue)?, id));
     }
-    let records = in_time(app.bus.records().id(id).limit(1).page()).await?;
-    let recorded = records.items.into_iter().next().map(|record| record.queue);
-    if let Some(queue) = recorded.filter(|queue| visit.user.sees(queue)) {
-        return Ok(to(&app, &queue, id));
+    if unbounded(&app, &fields).await.is_none() {
+        let records = in_time(app.bus.records().id(id).limit(1).page()).await?;
+        let recorded = records.items.into_iter().next().map(|record| record.queue);
+        if let Some(queue) = recorded.filter(|queue| visit.user.sees(queue)) {
+            return Ok(to(&app, &queue, id));
+        }
     }
     let picture = app.sampler.picture().await;
     let is_used = |stats: &duly::admin::QueueStats| {
@@ -59,7 +62,7 @@ pub(crate) async fn find(
         }
     }
     let mut text = format!(
-        "no record of event {id} is left, and none of {} with events knows it",
+        "no record of event {id} was found, and none of {} with events knows it",
         count(used.len().min(QUEUES_MAX), "queue", "queues")
     );
     if used.len() > QUEUES_MAX || !picture.is_whole {

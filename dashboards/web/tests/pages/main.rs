@@ -5,5 +5,6 @@
 mod bounds;
 mod edit;
 mod forms;
+mod redis;
 mod site;
 mod texts;
