@@ -160,6 +160,8 @@ async fn both_nodes_of_a_store_are_shown_and_which_of_them_is_this_one() {
         bus.start().await.unwrap()
     };
     let (one, two) = (node().await, node().await);
+    let queue = one.queue_named::<u64>("mail").unwrap();
+    queue.push(7, Duration::from_secs(600)).await.unwrap();
     let site = Site::of(one.clone(), Role::View).await;
     let both = async {
         while one.nodes().await.unwrap().len() < 2 {
