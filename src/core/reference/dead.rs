@@ -13,11 +13,11 @@ impl<B: Clone> Bucket<B> {
     pub(super) fn revive<L: ChangeSink<Body = B>>(
         &mut self,
         ids: &[EventId],
-        by: Option<String>,
+        by: Option<&str>,
         sink: &mut L,
     ) -> Result<usize> {
         bounded("ids", ids.len())?;
-        check_by(by.as_deref())?;
+        check_by(by)?;
         let due = self.now();
         let mut revived = 0;
         for id in ids {
@@ -31,7 +31,8 @@ impl<B: Clone> Bucket<B> {
             entry.due = due;
             let at = self.waiting.append(*id, self.now_us);
             entry.go(Place::Ready(at));
-            let ending = RecordDetails::by_operator(Outcome::Revived, by.clone(), self.now_us);
+            let ending =
+                RecordDetails::by_operator(Outcome::Revived, by.map(str::to_owned), self.now_us);
             entry.record(*id, &self.key.queue, ending, sink);
             sink.revived(&entry.body, due);
             let unique = entry.unique().cloned();
@@ -69,7 +70,7 @@ impl<B: Clone> Bucket<B> {
             Changed::ChangedAfterAttempt(_) => Changed::ChangedAfterAttempt(self.now()),
             Changed::TooLate(_) | Changed::NotFound => return Ok(changed),
         };
-        self.revive(&[id], by, sink)?;
+        self.revive(&[id], by.as_deref(), sink)?;
         Ok(ready)
     }
 
@@ -77,15 +78,19 @@ impl<B: Clone> Bucket<B> {
     pub(super) fn drop_dead<L: ChangeSink<Body = B>>(
         &mut self,
         ids: &[EventId],
-        by: Option<String>,
+        by: Option<&str>,
         sink: &mut L,
     ) -> Result<usize> {
         bounded("ids", ids.len())?;
-        check_by(by.as_deref())?;
+        check_by(by)?;
         let mut dropped = 0;
         for id in ids {
             if self.dead.remove(id) {
-                let ending = RecordDetails::by_operator(Outcome::Dropped, by.clone(), self.now_us);
+                let ending = RecordDetails::by_operator(
+                    Outcome::Dropped,
+                    by.map(str::to_owned),
+                    self.now_us,
+                );
                 self.finish(*id, State::Cancelled, ending, sink);
                 dropped += 1;
             }

@@ -206,9 +206,13 @@ impl<B: Clone> Bucket<B> {
             StoreOp::Get { id } => Reply::Found(self.get(id)),
             StoreOp::Peek { by, from, limit } => self.peek(&by, from.as_ref(), limit)?,
             StoreOp::ReadDead { after, limit } => self.read_dead(after, limit),
-            StoreOp::Revive { ids, by } => Reply::Counted(self.revive(&ids, by, sink)?),
+            StoreOp::Revive { ids, by } => {
+                Reply::Counted(self.revive(&ids, by.as_deref(), sink)?)
+            }
             StoreOp::EditAndRevive(edit) => Reply::Updated(self.edit_and_revive(edit, sink)?),
-            StoreOp::Drop { ids, by } => Reply::Counted(self.drop_dead(&ids, by, sink)?),
+            StoreOp::Drop { ids, by } => {
+                Reply::Counted(self.drop_dead(&ids, by.as_deref(), sink)?)
+            }
             StoreOp::Stats => Reply::Stats(self.stats()),
             StoreOp::Forecast { within } => Reply::Forecast(self.forecast(&within)?),
         };
