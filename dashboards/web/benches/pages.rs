@@ -3,7 +3,7 @@
 //! `cargo bench -p duly-dashboard --bench pages`, or with numbers of events and of queues after
 //! `--`. Redis takes part where `redis-server` is installed.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout)] // it stops at an error, and prints
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods)] // it stops at an error, prints, and measures
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
