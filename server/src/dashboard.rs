@@ -28,6 +28,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
             .at(path(&name))
             .stores(name, others)
             .authorize(access)
+            .secure(app.settings.admin.behind_tls)
             .until(app.closing.clone().cancelled_owned())
             .router()
     });

@@ -97,7 +97,7 @@ impl Op {
             StoreOp::Get { .. } => Self::Get,
             StoreOp::Peek { .. } => Self::Peek,
             StoreOp::ReadDead { .. } => Self::ReadDead,
-            StoreOp::Revive { .. } => Self::Revive,
+            StoreOp::Revive { .. } | StoreOp::EditAndRevive(_) => Self::Revive,
             StoreOp::Drop { .. } => Self::Drop,
             StoreOp::Stats => Self::Stats,
             StoreOp::Forecast { .. } => Self::Forecast,

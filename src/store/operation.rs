@@ -25,10 +25,10 @@
 use std::time::Duration;
 
 pub use crate::core::op::{
-    Answer, AttemptOutcome, BATCH_BYTES, BATCH_MAX, CROWD, DeadPage, Delivery, FailureReason,
-    Fetch, Fetched, HOLDS_MAX, Holding, Kept, Lease, Moved, NewEvent, PeekBy, PeekCursor, Peeked,
-    PushOutcome, Pushed, Reaped, Reply, RequestId, Rewriting, Settlement, Snapshot, StartMark,
-    Stats, StoreOp,
+    Answer, AttemptOutcome, BATCH_BYTES, BATCH_MAX, CROWD, DeadLetterEdit, DeadPage, Delivery,
+    FailureReason, Fetch, Fetched, HOLDS_MAX, Holding, Kept, Lease, Moved, NewEvent, PeekBy,
+    PeekCursor, Peeked, PushOutcome, Pushed, Reaped, Reply, RequestId, Rewriting, Settlement,
+    Snapshot, StartMark, Stats, StoreOp,
 };
 use crate::core::op::{Cancelled, Changed};
 use crate::error::{Error, Result};
@@ -217,6 +217,14 @@ impl StoreOp {
                 by,
                 dead_only: true,
             },
+            reply: replies!(Updated),
+        }
+    }
+
+    /// Replaces the payload of a dead letter that is still as it was read, and revives it.
+    pub fn edit_and_revive(edit: DeadLetterEdit) -> Operation<Changed> {
+        Operation {
+            op: Self::EditAndRevive(edit),
             reply: replies!(Updated),
         }
     }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use duly::event::{Envelope, Payload, TRACE_HEADER, UNIQUE_HEADER};
 use duly::records::{NodeId, Record};
 use duly::store::operation::{
-    Fetch, Fetched, Holding, NewEvent, PeekBy, Reply, RequestId, Rewriting, Settlement, StoreOp,
+    DeadLetterEdit, Fetch, Fetched, Holding, NewEvent, PeekBy, Reply, RequestId, Rewriting,
+    Settlement, StoreOp,
 };
 use duly::time::{Timestamp, When};
 use duly::{EventId, Unique};
@@ -300,6 +301,18 @@ impl Machine {
                 ids: self.ids(of),
                 by: (of.len() % 2 == 1).then(|| "ops".to_owned()),
             },
+            Step::EditAndRevive(of, payload) => {
+                let id = self.id(of);
+                let read = self.model.payload_of(id);
+                StoreOp::EditAndRevive(DeadLetterEdit {
+                    id,
+                    was: read.map_or(0, |fingerprint| {
+                        fingerprint.wrapping_add(u64::from(*payload == 2))
+                    }),
+                    payload: Payload::from(payload.to_string().into_bytes()),
+                    by: (*payload == 0).then(|| "ops".to_owned()),
+                })
+            }
             Step::Drop(of) => StoreOp::Drop {
                 ids: self.ids(of),
                 by: (of.len() % 2 == 1).then(|| "ops".to_owned()),
@@ -350,6 +363,7 @@ impl Machine {
             StoreOp::Peek { by, .. } => model.peek(by),
             StoreOp::ReadDead { after, limit } => model.read_dead(*after, *limit),
             StoreOp::Revive { ids, by } => model.revive(ids, by.as_ref()),
+            StoreOp::EditAndRevive(edit) => model.edit_and_revive(edit),
             StoreOp::Drop { ids, by } => model.drop_dead(ids, by.as_ref()),
             StoreOp::Stats => model.stats(),
             StoreOp::Forecast { within } => model.forecast(within),

@@ -57,6 +57,7 @@ pub(crate) enum Step {
     Cancel(Index),
     Reschedule(Index, When),
     Update(Index, u8),
+    EditAndRevive(Index, u8),
     /// As its payload was when it was pushed.
     Rewrite(Index, u8),
     Get(Index),
@@ -176,6 +177,7 @@ pub(crate) fn steps() -> impl Strategy<Value = Step> {
         2 => index().prop_map(Step::Cancel),
         2 => (index(), whens).prop_map(|(of, when)| Step::Reschedule(of, when)),
         2 => (index(), 0..3_u8).prop_map(|(of, payload)| Step::Update(of, payload)),
+        2 => (index(), 0..3_u8).prop_map(|(of, payload)| Step::EditAndRevive(of, payload)),
         1 => (index(), 0..3_u8).prop_map(|(of, payload)| Step::Rewrite(of, payload)),
         1 => index().prop_map(Step::Get),
         1 => (1..4_usize).prop_map(Step::Peek),

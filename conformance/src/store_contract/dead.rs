@@ -4,8 +4,8 @@ use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, World, bury, retry, secs};
 use duly::event::{Payload, State};
 use duly::records::{BY_BYTES_MAX, NodeId, Outcome, Record, Stages};
-use duly::store::operation::{AttemptOutcome, PushOutcome, StoreOp};
-use duly::{Cancelled, Changed, ErrorKind};
+use duly::store::operation::{AttemptOutcome, DeadLetterEdit, PushOutcome, StoreOp};
+use duly::{Cancelled, Changed, ErrorKind, EventId};
 
 pub async fn a_dead_letter_is_kept_whole_and_is_not_started(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
@@ -113,6 +113,80 @@ pub async fn a_dead_letter_can_be_mended_and_revived(harness: &dyn StoreHarness)
     assert_eq!(world.state(id).await, Some(State::Dead));
     assert_eq!(world.revive(&[id]).await, 1);
     assert_eq!(world.take(A).await.body.payload.as_bytes(), b"mended");
+}
+
+pub async fn a_dead_letter_is_edited_and_revived_in_one_step(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let id = world.dead(world.event().attempts(1)).await;
+    let was = fingerprint(&world, id).await;
+    world.advance(secs(9));
+    let changed = edit_and_revive(&world, id, was).await;
+    assert_eq!(changed, Changed::Changed(world.now()));
+    assert_eq!(world.state(id).await, Some(State::Ready));
+    assert_eq!(world.stats().await.dead, 0);
+    let records = world.records(id).await;
+    let records: Vec<_> = records
+        .iter()
+        .map(|it| (it.outcome, it.by.as_deref()))
+        .collect();
+    let (edited, revived) = (Outcome::Edited, Outcome::Revived);
+    let expected = [
+        (Outcome::Buried, None),
+        (edited, Some("ann")),
+        (revived, Some("ann")),
+    ];
+    assert_eq!(records, expected);
+    let delivery = world.take(A).await;
+    assert_eq!(delivery.attempt, 1);
+    assert_eq!(delivery.body.payload.as_bytes(), b"mended");
+    assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
+    // Its tombstone has the fingerprint of what was delivered.
+    let again = edit_and_revive(&world, id, was).await;
+    assert_eq!(again, Changed::TooLate(State::Done));
+}
+
+pub async fn a_dead_letter_that_has_changed_is_neither_edited_nor_revived(
+    harness: &dyn StoreHarness,
+) {
+    let world = World::new(harness).await;
+    let id = world.dead(world.event()).await;
+    let was = fingerprint(&world, id).await;
+    let _ = world.update(id, "of another").await;
+    let changed = edit_and_revive(&world, id, was).await;
+    assert_eq!(changed, Changed::TooLate(State::Dead));
+    let found = world.get(id).await.expect("it is kept");
+    assert_eq!(found.state, State::Dead);
+    let body = found.body.expect("it has a body");
+    assert_eq!(body.payload.as_bytes(), b"of another");
+
+    // What is not dead is left alone, also as it was read.
+    let scheduled = world.add(world.event().when(secs(5))).await;
+    let revived = world.dead(world.event()).await;
+    assert_eq!(world.revive(&[revived]).await, 1);
+    for (id, state) in [(scheduled, State::Scheduled), (revived, State::Ready)] {
+        let was = fingerprint(&world, id).await;
+        let before = world.get(id).await;
+        let changed = edit_and_revive(&world, id, was).await;
+        assert_eq!(changed, Changed::TooLate(state));
+        assert_eq!(world.get(id).await, before);
+    }
+    let unknown = edit_and_revive(&world, world.event().id(), 0).await;
+    assert_eq!(unknown, Changed::NotFound);
+}
+
+async fn fingerprint(world: &World, id: EventId) -> u64 {
+    let found = world.get(id).await.expect("it is there");
+    found.body.expect("it has a body").fingerprint()
+}
+
+async fn edit_and_revive(world: &World, id: EventId, was: u64) -> Changed {
+    let edit = DeadLetterEdit {
+        id,
+        was,
+        payload: Payload::from(b"mended".as_slice()),
+        by: Some("ann".to_owned()),
+    };
+    world.op(StoreOp::edit_and_revive(edit)).await
 }
 
 pub async fn what_is_not_dead_is_not_edited(harness: &dyn StoreHarness) {

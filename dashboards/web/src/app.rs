@@ -29,6 +29,8 @@ pub(crate) struct App {
     /// The names of other stores, and the paths of their dashboards.
     pub(crate) others: Vec<(String, String)>,
     pub(crate) access: Arc<dyn Access>,
+    /// Whether browsers reach it over TLS only.
+    pub(crate) is_secure: bool,
     pub(crate) sampler: Arc<Sampler>,
     pub(crate) sweeps: Arc<Sweeps>,
     pub(crate) streams: Arc<Semaphore>,
@@ -101,6 +103,7 @@ impl App {
             name: String::new(),
             others: Vec::new(),
             access,
+            is_secure: false,
             sweeps: Arc::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             logins: Semaphore::new(LOGINS_MAX),

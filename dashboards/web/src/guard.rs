@@ -114,8 +114,9 @@ fn random_id() -> Result<String, PageError> {
 /// Returns the header that sets a cookie of this session; an empty value removes it.
 pub(crate) fn set_cookie(app: &App, name: &str, value: &str) -> HeaderValue {
     let ends = if value.is_empty() { "; Max-Age=0" } else { "" };
+    let secure = if app.is_secure { "; Secure" } else { "" };
     let text = format!(
-        "{name}={value}; Path={}; HttpOnly; SameSite=Strict{ends}",
+        "{name}={value}; Path={}; HttpOnly; SameSite=Strict{secure}{ends}",
         app.base
     );
     // Values are base 64, and a path with other characters could not be routed.

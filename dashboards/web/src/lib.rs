@@ -85,6 +85,13 @@ impl Dashboard {
         self
     }
 
+    /// Declares that browsers reach it over TLS only, on this listener or at a proxy in front of it:
+    /// then they send its cookies over nothing else. Over plain HTTP nobody could log in any more.
+    pub fn secure(mut self, is_secure: bool) -> Self {
+        self.app.is_secure = is_secure;
+        self
+    }
+
     /// Names its store, and those that other dashboards show: each with the path of its dashboard.
     pub fn stores(
         mut self,
@@ -111,8 +118,12 @@ impl Dashboard {
             .route("/queues", get(pages::queues::page))
             .route("/queues/{queue}", get(pages::queue::page))
             .route("/queues/{queue}/events/{id}", get(pages::event::page))
-            .route("/find", get(pages::event::find))
+            .route("/find", get(pages::find::find))
             .route("/dead", get(pages::dead::page))
+            .route(
+                "/dead/edit",
+                get(pages::edit::page).post(pages::edit::submit),
+            )
             .route("/records", get(pages::records::page))
             .route("/records/export", get(pages::records::export))
             .route("/nodes", get(pages::nodes::page))

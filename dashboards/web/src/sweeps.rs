@@ -3,16 +3,21 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use duly::Bus;
 use duly::dead_letters::{DeadLetterCursor, DeadLetters};
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// The most sweeps that run at the same time.
 const RUNNING_MAX: usize = 4;
 /// The most sweeps that are listed, those that ended included.
 const LISTED_MAX: usize = 10;
-/// The dead letters of a step; between two it can be stopped.
+/// The dead letters of a page, and the most of a batch.
 const STEP: usize = 50;
+/// The longest wait between two batches.
+const WAIT_MAX: Duration = Duration::from_secs(100_000);
 
 /// A sweep.
 #[derive(Debug)]
@@ -25,6 +30,7 @@ pub(crate) struct Sweep {
     pub(crate) queue: Option<String>,
     done: AtomicU64,
     stopped: AtomicBool,
+    woken: Notify,
     ended: Mutex<Option<String>>,
 }
 
@@ -35,6 +41,15 @@ impl Sweep {
 
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
+        self.woken.notify_one();
+    }
+
+    /// Returns `false` when it was stopped meanwhile.
+    async fn waits_until(&self, at: Instant) -> bool {
+        tokio::select! {
+            () = tokio::time::sleep_until(at) => !self.stopped.load(Ordering::Relaxed),
+            () = self.woken.notified() => false,
+        }
     }
 
     /// How it ended; `None` while it runs.
@@ -53,6 +68,28 @@ pub(crate) struct Sweeps {
     next: AtomicU64,
 }
 
+/// The pace of a sweep: in no span of time more than the rate allows and one batch.
+#[derive(Debug)]
+struct Pace {
+    rate: f64,
+    next: Instant,
+}
+
+impl Pace {
+    /// Returns how many dead letters are changed at once: ten batches a second, or less.
+    fn batch(&self) -> usize {
+        ((self.rate / 10.0) as usize).clamp(1, STEP)
+    }
+
+    /// Returns when `many` may be changed, from `now` on. Time that was not used is lost.
+    fn take(&mut self, now: Instant, many: usize) -> Instant {
+        let at = self.next.max(now);
+        let span = Duration::try_from_secs_f64(many as f64 / self.rate);
+        self.next = at + span.unwrap_or(WAIT_MAX).min(WAIT_MAX);
+        at
+    }
+}
+
 /// What a sweep does with dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SweepKind {
@@ -67,12 +104,12 @@ impl Sweeps {
         list.iter().rev().cloned().collect()
     }
 
-    /// Starts one, unless too many run; `make` returns the query with filters, actor and rate.
+    /// Starts one, unless too many run; `make` returns the query with filters and actor.
     pub(crate) fn start(
         &self,
         kind: SweepKind,
         (what, user, queue): (String, String, Option<String>),
-        bus: Bus,
+        (bus, rate): (Bus, f64),
         make: impl Fn(&Bus) -> DeadLetters + Send + Sync + 'static,
     ) -> Option<Arc<Sweep>> {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,12 +128,13 @@ impl Sweeps {
             queue,
             done: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
+            woken: Notify::new(),
             ended: Mutex::new(None),
         });
         list.push(Arc::clone(&sweep));
         let running = Arc::clone(&sweep);
         tokio::spawn(async move {
-            let end = match run(&running, kind, &bus, make).await {
+            let end = match run(&running, kind, (&bus, rate), make).await {
                 Ok(()) if running.stopped.load(Ordering::Relaxed) => "stopped".to_owned(),
                 Ok(()) => "done".to_owned(),
                 Err(error) => format!("failed: {error}"),
@@ -111,11 +149,16 @@ impl Sweeps {
 async fn run(
     sweep: &Sweep,
     kind: SweepKind,
-    bus: &Bus,
+    (bus, rate): (&Bus, f64),
     make: impl Fn(&Bus) -> DeadLetters,
 ) -> duly::Result<()> {
     let began = crate::text::now();
     let mut after: Option<DeadLetterCursor> = None;
+    // One pace for the whole sweep: each call of the store would begin one of its own.
+    let mut pace = Pace {
+        rate,
+        next: Instant::now(),
+    };
     while !sweep.stopped.load(Ordering::Relaxed) {
         let page = make(bus).after(after).limit(STEP).page().await?;
         let old = page.items.iter();
@@ -128,8 +171,17 @@ async fn run(
                 .or_default()
                 .push(letter.id);
         }
-        for (queue, ids) in queues {
-            let letters = make(bus).queue(&queue);
+        let batch = pace.batch();
+        let mut batches = Vec::new();
+        for (queue, ids) in &queues {
+            batches.extend(ids.chunks(batch).map(|ids| (queue, ids.to_vec())));
+        }
+        for (queue, ids) in batches {
+            let at = pace.take(Instant::now(), ids.len());
+            if !sweep.waits_until(at).await {
+                return Ok(());
+            }
+            let letters = make(bus).queue(queue);
             let result = match kind {
                 SweepKind::Revive => letters.revive(ids).await?,
                 SweepKind::Drop => letters.drop(ids).await?,
@@ -143,4 +195,32 @@ async fn run(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_is_never_faster_than_its_rate() {
+        for rate in [0.5, 10.0, 45.0, 1_000.0] {
+            let begin = Instant::now();
+            let mut pace = Pace { rate, next: begin };
+            let (mut now, mut sum, mut taken) = (begin, 0.0, Vec::new());
+            // Pages of two queues, batches that are not full, and calls that take their time.
+            for many in [1, pace.batch(), 1, pace.batch(), 2, 3, 1, pace.batch()] {
+                let many = many.min(pace.batch());
+                now = pace.take(now, many) + Duration::from_millis(3);
+                taken.push((now, sum, sum + many as f64));
+                sum += many as f64;
+            }
+            for (from, before, _) in &taken {
+                for (until, _, after) in taken.iter().filter(|(until, ..)| until > from) {
+                    let span = until.duration_since(*from).as_secs_f64();
+                    let allowed = span * rate + pace.batch() as f64 + 0.01;
+                    assert!(after - before <= allowed + 0.003 * rate, "{rate}: {span}");
+                }
+            }
+        }
+    }
 }

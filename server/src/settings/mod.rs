@@ -72,6 +72,9 @@ pub struct AdminSettings {
     pub state: Option<String>,
     /// Whether it has the dashboard, at `/dashboard`. Default: `true`.
     pub dashboard: bool,
+    /// Whether browsers reach it only through a proxy with TLS: then the cookies of the dashboard
+    /// are sent over nothing else. Default: `false`.
+    pub behind_tls: bool,
 }
 
 /// Leaves passwords out.
@@ -91,6 +94,7 @@ impl Default for AdminSettings {
             accounts: BTreeMap::new(),
             state: None,
             dashboard: true,
+            behind_tls: false,
         }
     }
 }

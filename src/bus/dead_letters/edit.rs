@@ -1,10 +1,10 @@
-//! Editing the payload of a dead letter.
+//! Editing the payload of a dead letter, also together with its revival.
 
 use serde::Serialize;
 
 use crate::bus::dead_letters::DeadLetters;
 use crate::bus::payloads::encode_for;
-use crate::core::op::{Changed, StoreOp};
+use crate::core::op::{Changed, DeadLetterEdit, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId, Payload, QueueName, State};
 use crate::flow::QueueOptions;
@@ -15,6 +15,9 @@ use crate::flow::QueueOptions;
 pub enum Edited {
     /// The dead letter has the new payload, and a record of the edit.
     Edited,
+    /// It is dead, and has another payload than the one that was given as its own; nothing was
+    /// changed.
+    Conflict,
     /// It is in this state and not dead; nothing was changed.
     NotDead(State),
     /// No queue in question has an event with this id, or a tombstone of one.
@@ -50,9 +53,52 @@ impl DeadLetters {
             .await
     }
 
+    /// Replaces the payload of a dead letter and makes it ready again, with all its attempts, in one
+    /// step: nothing comes between the two. `was` is its payload as it was read; if it has another
+    /// one by now, nothing is changed and the result is [`Conflict`](Edited::Conflict). The edit and
+    /// the revival leave a record each. Only [`queue`](Self::queue) and [`by`](Self::by) apply here.
+    ///
+    /// # Errors
+    ///
+    /// As [`edit`](Self::edit).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use duly::prelude::*;
+    /// # async fn mend(bus: Bus) -> duly::Result<()> {
+    /// let letters = bus.dead_letters().queue("mail").page().await?;
+    /// for letter in letters.items {
+    ///     let mended = letter.payload_as::<String>()? + "@example.org";
+    ///     let mend = bus.dead_letters().queue("mail").by("ann");
+    ///     mend.edit_and_revive(letter.id, &letter.payload, &mended).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn edit_and_revive<T: Serialize + ?Sized>(
+        self,
+        id: EventId,
+        was: &Payload,
+        payload: &T,
+    ) -> Result<Edited> {
+        let value = |queue: &QueueName, options: &QueueOptions| encode_for(queue, options, payload);
+        self.replace(id, Some(was), value).await
+    }
+
     async fn edit_by(
         self,
         id: EventId,
+        value: impl Fn(&QueueName, &QueueOptions) -> Result<Vec<u8>>,
+    ) -> Result<Edited> {
+        self.replace(id, None, value).await
+    }
+
+    /// Replaces the payload; revives, too, if `was` is given and still its payload.
+    async fn replace(
+        self,
+        id: EventId,
+        was: Option<&Payload>,
         value: impl Fn(&QueueName, &QueueOptions) -> Result<Vec<u8>>,
     ) -> Result<Edited> {
         self.check()?;
@@ -64,17 +110,35 @@ impl DeadLetters {
         let reach = self.inner.reach(is_asked).await?;
         for bucket in reach.buckets {
             // Only the queue that has it knows its codec and encryption.
-            if self.inner.apply(&bucket, StoreOp::get(id)).await?.is_none() {
+            let Some(found) = self.inner.apply(&bucket, StoreOp::get(id)).await? else {
                 continue;
-            }
+            };
             let (queue, options) = (&bucket.queue, self.inner.options(&bucket.queue));
             let value = value(queue, &options)?;
             // The envelope has the version of the replaced payload.
             let version = Some(options.version).filter(|version| *version > 0);
             let payload = self.inner.stored((id, queue), &options, version, value)?;
-            let edit = StoreOp::edit(id, payload, self.by.clone());
+            let by = self.by.clone();
+            let edit = match (was, found.body) {
+                (None, _) => StoreOp::edit(id, payload, by),
+                (Some(was), Some(body)) if body.payload == *was => {
+                    let was = body.fingerprint();
+                    StoreOp::edit_and_revive(DeadLetterEdit {
+                        id,
+                        was,
+                        payload,
+                        by,
+                    })
+                }
+                (Some(_), _) if found.state == State::Dead => return Ok(Edited::Conflict),
+                (Some(_), _) => {
+                    answer = Edited::NotDead(found.state);
+                    continue;
+                }
+            };
             match self.inner.apply(&bucket, edit).await? {
                 Changed::Changed(_) | Changed::ChangedAfterAttempt(_) => return Ok(Edited::Edited),
+                Changed::TooLate(State::Dead) => answer = Edited::Conflict,
                 Changed::TooLate(state) => answer = Edited::NotDead(state),
                 Changed::NotFound => {}
             }

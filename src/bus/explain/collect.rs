@@ -65,15 +65,19 @@ impl Facts {
     }
 }
 
-/// Explains an event.
-pub(super) async fn explain(bus: &Bus, id: EventId) -> Explanation {
+/// Explains an event of a queue, or of whichever has it.
+pub(super) async fn explain(bus: &Bus, queue: Option<QueueName>, id: EventId) -> Explanation {
     let inner = &*bus.inner;
     let mut facts = Facts::default();
-    let (membership, found) = tokio::join!(poll_members(inner), find(inner, id, &mut facts));
+    let (membership, found) = tokio::join!(
+        poll_members(inner),
+        find(inner, queue.clone(), id, &mut facts)
+    );
     facts.found = found;
     let Some(Located { bucket, .. }) = &facts.found else {
-        return conclude(inner, id, facts).await;
+        return conclude(inner, (queue, id), facts).await;
     };
+    let queue = Some(bucket.queue.clone());
     let bucket = bucket.clone();
     let why_not_served = {
         let flow = inner.flow();
@@ -89,18 +93,33 @@ pub(super) async fn explain(bus: &Bus, id: EventId) -> Explanation {
     let set = facts.miss(controls).unwrap_or_default();
     facts.control = set.get(&bucket.queue).copied().unwrap_or_default();
     facts.stats = count(inner, &bucket.queue, &mut facts).await;
-    conclude(inner, id, facts).await
+    conclude(inner, (queue, id), facts).await
 }
 
 /// Records are read last: they include what happened to the event meanwhile.
-async fn conclude(inner: &Inner, id: EventId, facts: Facts) -> Explanation {
-    let attempts = history::read(&*inner.store, inner.journal(), id).await;
+async fn conclude(
+    inner: &Inner,
+    (queue, id): (Option<QueueName>, EventId),
+    facts: Facts,
+) -> Explanation {
+    let attempts = history::read(&*inner.store, inner.journal(), (queue.as_ref(), id)).await;
     let now = Timestamp::from_millis(inner.store.now_us() / 1_000);
     diagnose::explanation(id, inner.id, now, facts, attempts)
 }
 
-/// Looks for the event in every queue; notes how many there are, and what failed.
-async fn find(inner: &Inner, id: EventId, facts: &mut Facts) -> Option<Located> {
+/// Looks for the event in its queue, or in every one; notes how many there are, and what failed.
+async fn find(
+    inner: &Inner,
+    queue: Option<QueueName>,
+    id: EventId,
+    facts: &mut Facts,
+) -> Option<Located> {
+    if let Some(queue) = queue {
+        facts.asked = 1;
+        let bucket = BucketKey::new(queue, id.bucket());
+        let found = inner.look_up(bucket, id).await;
+        return facts.miss(found)?;
+    }
     let location = inner.locate(id).await;
     let Location {
         event,

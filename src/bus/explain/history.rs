@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use futures_util::TryFutureExt;
 
 use crate::bus::fan_out::in_time;
-use crate::event::EventId;
+use crate::event::{EventId, QueueName};
 use crate::journal::Journal;
 use crate::journal::reading::{self, Unread};
 use crate::record::{Cursor, Order, Page, Query, Record};
@@ -31,11 +31,11 @@ pub struct Attempts {
     pub unread: Option<String>,
 }
 
-/// Reads the history from wherever it can be read.
+/// Reads the history from wherever it can be read; with its queue, nothing of any other is asked.
 pub(super) async fn read(
     store: &dyn Store,
     journal: Option<&dyn Journal>,
-    id: EventId,
+    (queue, id): (Option<&QueueName>, EventId),
 ) -> Attempts {
     let mut kept = VecDeque::new();
     let (mut counted, mut after) = (0, None);
@@ -43,6 +43,7 @@ pub(super) async fn read(
     let mut source = RecordSource::Both;
     for _ in 0..PAGES_MAX {
         let query = Query {
+            queue: queue.cloned(),
             id: Some(id),
             order: Order::Newest,
             after,

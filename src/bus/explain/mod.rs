@@ -95,6 +95,18 @@ impl Bus {
     /// ```
     pub async fn explain(&self, id: EventId) -> Result<Explanation> {
         self.inner.open()?;
-        Ok(collect::explain(self, id).await)
+        Ok(collect::explain(self, None, id).await)
+    }
+
+    /// Explains an event of a queue, as [`explain`](Self::explain) does. It asks no other queue, so
+    /// it costs the same however many there are.
+    ///
+    /// # Errors
+    ///
+    /// As [`explain`](Self::explain), and [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an
+    /// invalid name.
+    pub async fn explain_in(&self, queue: &str, id: EventId) -> Result<Explanation> {
+        self.inner.open()?;
+        Ok(collect::explain(self, Some(QueueName::new(queue)?), id).await)
     }
 }

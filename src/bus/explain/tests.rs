@@ -30,11 +30,11 @@ async fn what_the_journal_has_is_told_where_the_outbox_has_it_no_more() {
     let records = page.records;
     let outbox = "store".to_owned();
     journal.load(vec![Batch { outbox, records }]).await.unwrap();
-    let both = history::read(&*store, Some(&journal), id).await;
+    let both = history::read(&*store, Some(&journal), (None, id)).await;
     store.trim_outbox(&Outbox::Store, page.next).await.unwrap();
-    let attempts = history::read(&*store, Some(&journal), id).await;
+    let attempts = history::read(&*store, Some(&journal), (None, id)).await;
     assert_eq!(attempts, both);
     assert_eq!((attempts.records.len(), attempts.unread), (1, None));
-    let forgotten = history::read(&*store, None, id).await;
+    let forgotten = history::read(&*store, None, (None, id)).await;
     assert_eq!((forgotten.records.len(), forgotten.unread), (0, None));
 }

@@ -85,6 +85,14 @@ impl Bus {
     pub fn records(&self) -> Records {
         Records::new(&self.inner)
     }
+
+    /// Returns whether a query for records without a queue costs the same however many queues there
+    /// are: the store keeps its records in one place. Of a store that is shared, such as Redis, each
+    /// bucket is asked for the records that are not in the journal yet.
+    #[must_use]
+    pub fn keeps_records_together(&self) -> bool {
+        self.inner.store.records().is_some() || !self.inner.store.is_shared()
+    }
 }
 
 impl Records {

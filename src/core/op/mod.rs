@@ -183,6 +183,10 @@ pub enum StoreOp {
         /// The actor, for the record.
         by: Option<String>,
     },
+    /// Replaces the payload of a dead letter and makes it ready again, in one step, with a record of
+    /// each. Any other event is left alone, and so is a dead letter with another payload than the
+    /// one that was read: then the reply is `TooLate`.
+    EditAndRevive(DeadLetterEdit),
     /// Removes dead letters for good; each gets a record.
     Drop {
         /// The events; those that are not dead are skipped.
@@ -220,6 +224,19 @@ pub struct Rewriting {
     pub was: u64,
     /// The re-encoded payload.
     pub payload: Payload,
+}
+
+/// A new payload for a dead letter that is revived with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetterEdit {
+    /// The dead letter.
+    pub id: EventId,
+    /// The [fingerprint](Envelope::fingerprint) of the event that was read.
+    pub was: u64,
+    /// The new payload.
+    pub payload: Payload,
+    /// The actor, for the records.
+    pub by: Option<String>,
 }
 
 /// The number of a fetch, chosen by the node; a repeat of the fetch carries the same one.

@@ -1,6 +1,6 @@
-//! Dead letters: revive and drop.
+//! Dead letters: revive, edit and drop.
 
-use crate::core::op::ChangeSink;
+use crate::core::op::{ChangeSink, Changed, DeadLetterEdit};
 use crate::core::reference::entry::{Place, RecordDetails};
 use crate::core::reference::{Bucket, bounded, check_by};
 use crate::error::Result;
@@ -44,6 +44,34 @@ impl<B: Clone> Bucket<B> {
             revived += 1;
         }
         Ok(revived)
+    }
+
+    /// Replaces the payload of a dead letter that is still as it was read, and revives it.
+    pub(super) fn edit_and_revive<L: ChangeSink<Body = B>>(
+        &mut self,
+        edit: DeadLetterEdit,
+        sink: &mut L,
+    ) -> Result<Changed> {
+        let DeadLetterEdit {
+            id,
+            was,
+            payload,
+            by,
+        } = edit;
+        check_by(by.as_deref())?;
+        if let Some(entry) = self.entries.get(&id)
+            && entry.fingerprint != was
+        {
+            return Ok(Changed::TooLate(entry.state()));
+        }
+        let changed = self.update(id, &payload, by.clone(), true, sink)?;
+        let ready = match changed {
+            Changed::Changed(_) => Changed::Changed(self.now()),
+            Changed::ChangedAfterAttempt(_) => Changed::ChangedAfterAttempt(self.now()),
+            Changed::TooLate(_) | Changed::NotFound => return Ok(changed),
+        };
+        self.revive(&[id], by.as_deref(), sink)?;
+        Ok(ready)
     }
 
     /// Removes dead letters for good.

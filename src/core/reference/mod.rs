@@ -209,6 +209,7 @@ impl<B: Clone> Bucket<B> {
             StoreOp::Revive { ids, by } => {
                 Reply::Counted(self.revive(&ids, by.as_deref(), sink)?)
             }
+            StoreOp::EditAndRevive(edit) => Reply::Updated(self.edit_and_revive(edit, sink)?),
             StoreOp::Drop { ids, by } => {
                 Reply::Counted(self.drop_dead(&ids, by.as_deref(), sink)?)
             }

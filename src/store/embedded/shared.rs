@@ -84,6 +84,7 @@ impl Shared {
                 | StoreOp::Update { .. }
                 | StoreOp::Rewrite(_)
                 | StoreOp::Revive { .. }
+                | StoreOp::EditAndRevive(_)
                 | StoreOp::Drop { .. }
         );
         let node = match &op {
@@ -183,6 +184,7 @@ impl Shared {
                 Ok(())
             }
             StoreOp::Update { payload, .. } => fits(payload),
+            StoreOp::EditAndRevive(edit) => fits(&edit.payload),
             StoreOp::Rewrite(rewritings) => {
                 rewritings.iter().try_for_each(|one| fits(&one.payload))
             }

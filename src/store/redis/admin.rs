@@ -1,11 +1,11 @@
 //! Administrative operations that may take several calls.
 
 use crate::codec::body;
-use crate::core::op::{Answer, Reply, Rewriting};
+use crate::core::op::{Answer, Changed, DeadLetterEdit, Reply, Rewriting};
 use crate::core::reference::{bounded, check_by, check_bytes};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{BucketKey, EventId, Payload};
-use crate::store::redis::decode::{ReplyReader, updated};
+use crate::event::{BucketKey, EventId, Payload, State};
+use crate::store::redis::decode::{ReplyReader, state, updated};
 use crate::store::redis::scripts;
 use crate::store::redis::shared::Shared;
 
@@ -58,6 +58,55 @@ pub(super) async fn update(
         ErrorKind::Unavailable,
         format!("event {id} was not updated, because concurrent updates came first each time"),
     ))
+}
+
+/// Replaces the payload of a dead letter that is still as it was read, and revives it, in one script.
+pub(super) async fn edit_and_revive(
+    shared: &Shared,
+    bucket: &BucketKey,
+    edit: &DeadLetterEdit,
+) -> Result<Answer> {
+    let id = edit.id;
+    check_by(edit.by.as_deref())?;
+    let (now_us, mut parts) = look(shared, bucket, &[id]).await?;
+    let (kind, bytes) = (parts.optional()?, parts.optional()?);
+    let answer = |now_us, changed| Answer {
+        now_us,
+        reply: Reply::Updated(changed),
+    };
+    let read = bytes.unwrap_or_default();
+    let kind = kind.and_then(|kind| kind.first().copied());
+    let found = match kind {
+        Some(kind) => state(kind)?,
+        None if read.is_empty() => return Ok(answer(now_us, Changed::NotFound)),
+        None => State::Scheduled,
+    };
+    if found != State::Dead || read.is_empty() {
+        return Ok(answer(now_us, Changed::TooLate(found)));
+    }
+    let mut envelope = body::decode(id, &bucket.queue, &read)?;
+    if envelope.fingerprint() != edit.was {
+        return Ok(answer(now_us, Changed::TooLate(State::Dead)));
+    }
+    envelope.payload = edit.payload.clone();
+    let head = &read[..read.len().min(body::HEAD_LEN)];
+    let new = body::encode(&envelope);
+    let keys = shared.keys(bucket);
+    let call = shared
+        .terms()
+        .edit_and_revive(&keys, id, (head, &new), edit.by.as_deref());
+    let mut parts = shared.call(shared.links.for_pushes(bucket), &call).await?;
+    let now_us = parts.number()?;
+    // It changed since it was read: it is dead, and not as it was.
+    let changed = updated(&mut parts)?.unwrap_or(Changed::TooLate(State::Dead));
+    if parts.is_so()? {
+        shared.learn(now_us);
+        shared.outboxes.tell(bucket);
+    }
+    if parts.is_so()? {
+        shared.tell(bucket);
+    }
+    Ok(answer(now_us, changed))
 }
 
 /// Re-encodes events without changing their values.

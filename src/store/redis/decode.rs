@@ -227,6 +227,7 @@ pub fn read(queue: &QueueName, op: &StoreOp, mut parts: ReplyReader) -> Result<D
         | StoreOp::Update { .. }
         | StoreOp::Rewrite(_)
         | StoreOp::Revive { .. }
+        | StoreOp::EditAndRevive(_)
         | StoreOp::Drop { .. } => {
             return Err(unreadable("several calls"));
         }
@@ -334,7 +335,7 @@ fn told(
     }))
 }
 
-fn state(kind: u8) -> Result<State> {
+pub(super) fn state(kind: u8) -> Result<State> {
     Ok(match kind {
         b'S' => State::Scheduled,
         b'R' => State::Ready,

@@ -112,6 +112,21 @@ impl CallContext<'_> {
         call
     }
 
+    /// Replaces the body of a dead event and revives it.
+    pub(super) fn edit_and_revive(
+        &self,
+        keys: &BucketKeys,
+        id: EventId,
+        (read, new): (&[u8], &[u8]),
+        by: Option<&str>,
+    ) -> Call {
+        let mut call = self.ending(&scripts::EDIT_AND_REVIVE, keys);
+        call.command.arg(&id.to_bytes()).arg(read).arg(new);
+        add_text(&mut call.command, by);
+        call.command.arg(self.origin);
+        call
+    }
+
     /// Reads at most `most` records after a number; stops after `enough` bytes.
     pub(super) fn outbox(&self, keys: &BucketKeys, after: u64, most: usize, enough: usize) -> Call {
         let mut call = self.call(&scripts::OUTBOX, keys);
@@ -201,6 +216,7 @@ impl CallContext<'_> {
             | StoreOp::Update { .. }
             | StoreOp::Rewrite(_)
             | StoreOp::Revive { .. }
+            | StoreOp::EditAndRevive(_)
             | StoreOp::Drop { .. } => {
                 return Err(Error::invalid("the operation takes more than one call"));
             }

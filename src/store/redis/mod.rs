@@ -270,6 +270,11 @@ impl Store for RedisStore {
             } => StoreFuture::new(async move {
                 admin::update(&shared, &bucket, id, &payload, by.as_deref(), dead_only).await
             }),
+            StoreOp::EditAndRevive(edit) => {
+                StoreFuture::new(
+                    async move { admin::edit_and_revive(&shared, &bucket, &edit).await },
+                )
+            }
             StoreOp::Rewrite(rewritings) => {
                 StoreFuture::new(async move { admin::rewrite(&shared, &bucket, &rewritings).await })
             }

@@ -113,11 +113,40 @@ macro_rules! scripts {
 
         /// Returns all scripts.
         pub fn all() -> impl Iterator<Item = &'static Script> {
-            let all: [&'static LazyLock<Script>; _] = [$(&$name),*];
+            let all: [&'static LazyLock<Script>; _] = [$(&$name,)* &EDIT_AND_REVIVE];
             all.into_iter().map(|script| &**script)
         }
     };
 }
+
+/// Edits a dead event and revives it, in one step: the scripts that do the one and the other, as
+/// functions of one script. The second runs only if the first has changed the event.
+///
+/// `ARGV[4..=7]` as of the edit, `ARGV[8]` the calling process. Returns what the edit returns, and 1
+/// if there is earlier work.
+pub(super) static EDIT_AND_REVIVE: LazyLock<Script> = LazyLock::new(|| {
+    let sources = [
+        include_str!("lua/bucket.lua"),
+        include_str!("lua/page.lua"),
+        include_str!("lua/bytes.lua"),
+        include_str!("lua/body.lua"),
+        include_str!("lua/ending.lua"),
+        include_str!("lua/waiting.lua"),
+        "\nlocal given = ARGV\nlocal function edit(ARGV)\n",
+        include_str!("lua/update.lua"),
+        "\nend\nlocal function revive(ARGV)\n",
+        include_str!("lua/revive.lua"),
+        "\nend\n",
+        "check_keys()\n",
+        "local edited = edit({ given[1], given[2], given[3], given[4], given[5], given[6], given[7], '1' })\n",
+        "if edited[2] ~= 'changed' and edited[2] ~= 'after' then\n",
+        "  return { edited[1], edited[2], edited[3], 0, 0 }\n",
+        "end\n",
+        "local revived = revive({ given[1], given[2], given[3], given[8], given[7], given[4] })\n",
+        "return { now, edited[2], now_ms, 1, revived[2] }\n",
+    ];
+    Script::new("edit_and_revive", FILLS, &sources)
+});
 
 scripts! {
     /// Adds events.

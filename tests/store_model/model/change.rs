@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use duly::event::{Payload, State};
 use duly::records::Outcome;
-use duly::store::operation::{DeadPage, PeekBy, Peeked, Reply, Rewriting, Snapshot, Stats};
+use duly::store::operation::{
+    DeadLetterEdit, DeadPage, PeekBy, Peeked, Reply, Rewriting, Snapshot, Stats,
+};
 use duly::time::{Timestamp, When};
 use duly::{Cancelled, Changed, EventId};
 
@@ -82,6 +84,28 @@ impl Model {
             self.record_by_hand(id, Outcome::Edited, by);
         }
         answer
+    }
+
+    /// Returns the fingerprint of an event that is known.
+    pub(crate) fn payload_of(&mut self, id: EventId) -> Option<u64> {
+        Some(self.event(id)?.envelope.fingerprint())
+    }
+
+    /// Only a dead one that still has the payload that was read.
+    pub(crate) fn edit_and_revive(&mut self, edit: &DeadLetterEdit) -> Reply {
+        let (id, by) = (edit.id, edit.by.as_ref());
+        match self.event(id) {
+            None => return Reply::Updated(Changed::NotFound),
+            Some(event)
+                if event.state != State::Dead || event.envelope.fingerprint() != edit.was =>
+            {
+                return Reply::Updated(Changed::TooLate(event.state));
+            }
+            Some(_) => {}
+        }
+        self.update(id, &edit.payload, by, true);
+        self.revive(&[id], by);
+        Reply::Updated(Self::changed(self.event(id).expect("it is there")))
     }
 
     /// Only of what still has the payload that was read, and without a record.

@@ -154,10 +154,13 @@ fn sweep(app: &App, visit: &Visit, action: Action, fields: &Fields) -> Result<(S
     let what = format!("{verb} dead letters {words}, {rate} in a second");
     let (user, queue) = (visit.user.name.clone(), filter.queue.clone());
     let actor = user.clone();
-    let make = move |bus: &duly::Bus| filter.letters(bus).by(&actor).rate(rate);
-    let started = app
-        .sweeps
-        .start(kind, (what, user, queue.clone()), app.bus.clone(), make);
+    let make = move |bus: &duly::Bus| filter.letters(bus).by(&actor);
+    let started = app.sweeps.start(
+        kind,
+        (what, user, queue.clone()),
+        (app.bus.clone(), rate),
+        make,
+    );
     if started.is_none() {
         let text = "too many sweeps run already; wait until one is done, or stop one";
         return Err(PageError::new(StatusCode::TOO_MANY_REQUESTS, text));

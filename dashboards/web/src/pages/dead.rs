@@ -124,6 +124,8 @@ struct Row {
     tries: u16,
     cause: String,
     error: String,
+    /// Its payload is encrypted, and cannot be edited.
+    is_hidden: bool,
 }
 
 struct SweepRow {
@@ -190,6 +192,7 @@ pub(crate) async fn page(
             (duly::dead_letters::LastRecord::Pruned, None) => "its record was pruned".to_owned(),
             _ => String::new(),
         },
+        is_hidden: letter.payload_shown().starts_with("encrypted under key"),
     });
     let sweeps = app.sweeps.list().into_iter();
     let sweeps = sweeps.filter(|sweep| match &sweep.queue {

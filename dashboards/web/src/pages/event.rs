@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use askama::Template;
 use axum::extract::{Path, RawQuery, State};
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::Response;
 use duly::EventId;
 use duly::admin::StoredEvent;
 use duly::event::State as EventState;
@@ -17,7 +17,7 @@ use crate::error::{PageError, Result, html};
 use crate::guard::Visit;
 use crate::pages::queue::name_of;
 use crate::sample::in_time;
-use crate::text::{self, Fields, Moment, count, span};
+use crate::text::{self, Fields, Moment, span};
 
 /// How many records of an event are shown.
 const RECORDS: u32 = 50;
@@ -77,7 +77,7 @@ pub(crate) async fn page(
         Some(_) => Duration::from_secs(5),
         None => EXPLAINED_WITHIN,
     };
-    let explained = tokio::time::timeout(patience, app.bus.explain(id)).await;
+    let explained = tokio::time::timeout(patience, app.bus.explain_in(&name, id)).await;
     let reasons = match explained {
         Ok(explained) => Some(explained?.reasons.iter().map(ToString::to_string).collect()),
         Err(_) => None,
@@ -209,33 +209,5 @@ pub(crate) fn outcome(outcome: Outcome) -> (&'static str, &'static str) {
         Outcome::Edited => ("Payload edited", ""),
         Outcome::Dropped => ("Dropped", "bad"),
         other => (other.as_str(), ""),
-    }
-}
-
-/// Finds the queue of an event, and goes to its page.
-pub(crate) async fn find(
-    State(app): State<Arc<App>>,
-    visit: Visit,
-    RawQuery(query): RawQuery,
-) -> Result<Response> {
-    let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
-    let text = fields.get("id").unwrap_or_default();
-    let id: EventId = text.parse()?;
-    let queue = match in_time(app.bus.event(id)).await {
-        Ok(Some(event)) => Some(event.queue),
-        _ => {
-            let page = in_time(app.bus.records().id(id).limit(1).page()).await?;
-            page.items.into_iter().next().map(|record| record.queue)
-        }
-    };
-    match queue.filter(|queue| visit.user.sees(queue)) {
-        Some(queue) => {
-            let to = format!("{}/queues/{queue}/events/{id}", app.base);
-            Ok(Redirect::to(&to).into_response())
-        }
-        None => Err(PageError::not_found(format!(
-            "no queue knows event {id}, and no record of it is left, among {}",
-            count(app.sampler.picture().await.queues.len(), "queue", "queues")
-        ))),
     }
 }

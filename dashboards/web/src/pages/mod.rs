@@ -1,7 +1,9 @@
 //! The pages, one a file.
 
 pub(crate) mod dead;
+pub(crate) mod edit;
 pub(crate) mod event;
+pub(crate) mod find;
 pub(crate) mod nodes;
 pub(crate) mod now;
 pub(crate) mod queue;

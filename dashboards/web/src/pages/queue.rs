@@ -7,6 +7,9 @@ use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use duly::QueueName;
+use duly::metrics::Stages;
+use duly::records::Record;
+use duly::time::Timestamp;
 
 use crate::app::{App, Frame};
 use crate::chart::Chart;
@@ -15,12 +18,15 @@ use crate::guard::Visit;
 use crate::pages::now::by_minute;
 use crate::problems::why_late;
 use crate::sample::{HOUR, in_time};
-use crate::text::{self, Moment, number, span};
+use crate::text::{self, Moment, count, number, span};
 
 /// The minutes of its charts.
 const MINUTES: u64 = 60;
 /// The step of its forecast.
 const STEP: Duration = Duration::from_secs(120);
+/// Of how many records the stages of attempts are read, and in how many groups they are shown.
+const STAGE_RECORDS: u32 = 300;
+const STAGE_GROUPS: usize = 30;
 /// How many events it lists.
 const EVENTS: usize = 20;
 
@@ -37,6 +43,7 @@ struct QueuePage {
     workers: Option<u16>,
     buckets: Option<u16>,
     charts: Vec<Chart>,
+    stages: Option<Chart>,
     coming: Option<Chart>,
     here: Option<(usize, usize, usize)>,
     nodes: Vec<(String, bool)>,
@@ -75,12 +82,15 @@ pub(crate) async fn page(
     let now = text::now();
     let since = now - Duration::from_secs(MINUTES * 60);
     let minutes = app.bus.records().queue(&name).since(since).minutes();
-    let (minutes, forecast, events, controls) = tokio::join!(
+    let attempts = app.bus.records().queue(&name).newest_first();
+    let (minutes, forecast, events, controls, attempts) = tokio::join!(
         in_time(minutes.limit(MINUTES as u32 + 1).page()),
         in_time(app.bus.forecast(&name, HOUR, STEP)),
         in_time(app.bus.events().queue(&name).limit(EVENTS).page()),
         in_time(app.bus.controls()),
+        in_time(attempts.limit(STAGE_RECORDS).page()),
     );
+    let attempts = attempts.map(|page| page.items).unwrap_or_default();
     let control = controls?.remove(&name).unwrap_or_default();
     let minutes = minutes.map(|page| page.items).unwrap_or_default();
     let steps: Vec<usize> = forecast
@@ -110,6 +120,7 @@ pub(crate) async fn page(
         workers: control.workers,
         buckets: control.buckets,
         charts: by_minute(minutes.iter(), now, MINUTES),
+        stages: by_stage(&attempts, now),
         coming: coming(&steps),
         here: here.map(|load| (load.active, load.workers, load.queued)),
         nodes: nodes
@@ -132,6 +143,55 @@ pub(crate) async fn page(
         frame: app.frame(&visit, "queues", name.as_str()),
         name: name.to_string(),
     })
+}
+
+/// Which stage the newest attempts waited in, in groups from the oldest to the newest; `None` before
+/// the first attempt.
+fn by_stage(records: &[Record], now: Timestamp) -> Option<Chart> {
+    let mut attempts: Vec<(u64, Stages)> = records
+        .iter()
+        .filter(|record| record.stages.started_us > 0)
+        .map(|record| {
+            let (at, due_us) = (&record.stages, record.due.as_millis() * 1_000);
+            let stages = Stages::of(due_us, at.moved_us, at.fetched_us, at.started_us);
+            (at.started_us, stages)
+        })
+        .collect();
+    attempts.sort_unstable_by_key(|(at, _)| *at);
+    let (oldest, _) = attempts.first()?;
+    let begin = Moment::new(Timestamp::from_millis(oldest / 1_000), now).far;
+    let groups = attempts.chunks(attempts.len().div_ceil(STAGE_GROUPS));
+    let mean = |of: fn(&Stages) -> u64| -> Vec<f64> {
+        let mean = |group: &[(u64, Stages)]| {
+            let sum: u64 = group.iter().map(|(_, stages)| of(stages)).sum();
+            sum as f64 / 1e6 / group.len() as f64
+        };
+        groups.clone().map(mean).collect()
+    };
+    let parts = [
+        ("move", mean(|it| it.move_us)),
+        ("fetch", mean(|it| it.fetch_us)),
+        ("start", mean(|it| it.start_us)),
+    ];
+    let total = |of: &dyn Fn(&Vec<f64>) -> f64| parts.iter().map(|(_, it)| of(it)).sum::<f64>();
+    let all = |at: usize| total(&|values| values.get(at).copied().unwrap_or(0.0));
+    let top = (0..parts[0].1.len()).map(all).fold(0.0, f64::max);
+    let secs = |seconds: f64| span(Duration::from_secs_f64(seconds));
+    let of = |at: usize| {
+        let values = &parts[at].1;
+        secs(values.iter().sum::<f64>() / values.len().max(1) as f64)
+    };
+    let label = format!(
+        "Where the last {} waited, on average: {} until moved to the ready list, {} until leased, \
+         {} for a worker",
+        count(attempts.len(), "attempt", "attempts"),
+        of(0),
+        of(1),
+        of(2)
+    );
+    let newest = secs(all(parts[0].1.len().saturating_sub(1)));
+    let chart = Chart::new("Lateness by stage", newest, label);
+    Some(chart.between(begin, "now").top(secs(top)).bars(&parts))
 }
 
 fn coming(steps: &[usize]) -> Option<Chart> {

@@ -19,6 +19,8 @@ use crate::text::{self, Fields, Moment, span};
 
 /// The rows of a page.
 const ROWS: u32 = 50;
+/// The most queues that are asked for records, where each keeps its own.
+const QUEUES_MAX: usize = 500;
 /// The records of an export: so many pages of so many.
 const EXPORT_PAGES: usize = 10;
 const EXPORT_PAGE: u32 = 1_000;
@@ -37,6 +39,8 @@ struct RecordsPage {
     query: String,
     next: Option<String>,
     is_first: bool,
+    /// How many queues there are, if one has to be chosen.
+    choose_of: Option<String>,
 }
 
 /// A field of text of the filter.
@@ -107,7 +111,15 @@ pub(crate) async fn page(
     RawQuery(query): RawQuery,
 ) -> Result<Response> {
     let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
-    let page = in_time(records(&app, &visit, &fields)?.limit(ROWS).page()).await?;
+    let query = records(&app, &visit, &fields)?;
+    let queues = unbounded(&app, &fields).await;
+    let page = match queues {
+        Some(_) => duly::records::Page {
+            items: Vec::new(),
+            next: None,
+        },
+        None => in_time(query.limit(ROWS).page()).await?,
+    };
     let now = text::now();
     let items = page
         .items
@@ -171,8 +183,18 @@ pub(crate) async fn page(
             .next
             .map(|next| format!("?{}", fields.with(&[("after", &next.to_string())]))),
         is_first: fields.get("after").is_none(),
+        choose_of: queues.map(|queues| text::number(queues as u64)),
         frame: app.frame(&visit, "records", "Records"),
     })
+}
+
+/// Returns how many queues there are if a query would ask each of too many.
+pub(crate) async fn unbounded(app: &Arc<App>, fields: &Fields) -> Option<usize> {
+    if app.bus.keeps_records_together() || fields.get("queue").is_some() {
+        return None;
+    }
+    let queues = app.sampler.picture().await.queues.len();
+    (queues > QUEUES_MAX).then_some(queues)
 }
 
 /// Sends up to 10,000 records as a file; its header `link` has the address of the rest.
@@ -183,6 +205,11 @@ pub(crate) async fn export(
 ) -> Result<Response> {
     let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
     let format: Format = fields.get("format").unwrap_or("jsonl").parse()?;
+    if unbounded(&app, &fields).await.is_some() {
+        return Err(PageError::invalid(
+            "choose a queue: there are too many to ask each",
+        ));
+    }
     let query = records(&app, &visit, &fields)?.limit(EXPORT_PAGE);
     let mut bytes = format.head();
     let mut after = fields.get("after").map(str::parse::<Cursor>).transpose()?;

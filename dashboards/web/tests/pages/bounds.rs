@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use duly::event::{BucketId, BucketKey};
-use duly::store::operation::{Answer, NewEvent, StoreOp};
+use duly::store::operation::{Answer, NewEvent, Reply, StoreOp};
 use duly::store::{Control, Durability, MemoryStore, Setting, Store, StoreFuture, Watcher};
 use duly::{Bus, QueueName};
 use duly_dashboard::Role;
@@ -20,12 +20,26 @@ const QUEUES: usize = 10_000;
 struct Counted {
     store: MemoryStore,
     calls: Arc<AtomicUsize>,
+    /// How many events its pages had.
+    read: Arc<AtomicUsize>,
+    /// How many queues it claims to have; 0: those that it has.
+    queues: usize,
 }
 
 impl Store for Counted {
     fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        self.store.apply(bucket, op)
+        let (answer, read) = (self.store.apply(bucket, op), Arc::clone(&self.read));
+        StoreFuture::new(async move {
+            let answer = answer.await?;
+            let events = match &answer.reply {
+                Reply::Peeked(page) => page.events.len(),
+                Reply::Dead(page) => page.letters.len(),
+                _ => 0,
+            };
+            read.fetch_add(events, Ordering::Relaxed);
+            Ok(answer)
+        })
     }
 
     fn durability(&self) -> Durability {
@@ -59,7 +73,10 @@ impl Store for Counted {
 
     fn buckets(&self) -> StoreFuture<Vec<BucketKey>> {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let names = (0..QUEUES).map(|number| format!("queue-{number:05}"));
+        if self.queues == 0 {
+            return self.store.buckets();
+        }
+        let names = (0..self.queues).map(|number| format!("queue-{number:05}"));
         let keys = names.map(|name| BucketKey::new(name.parse().unwrap(), BucketId(0)));
         let keys = keys.collect();
         StoreFuture::new(async move { Ok(keys) })
@@ -80,6 +97,8 @@ async fn with_ten_thousand_queues_every_page_is_bounded() {
     let store = Counted {
         store: MemoryStore::new(),
         calls: Arc::clone(&calls),
+        read: Arc::default(),
+        queues: QUEUES,
     };
     let bus = Bus::builder().settings(Default::default()).store(store);
     let bus = bus.only_registered().publish_only().start().await.unwrap();
@@ -129,4 +148,62 @@ async fn with_ten_thousand_queues_every_page_is_bounded() {
     }
     let page = site.get("/queues?sort=name&page=150").await;
     assert!(page.text.contains("queue-07450") && !page.text.contains("queue-07500"));
+}
+
+/// Returns, of each page, the fewest calls of the store and the fewest events that it read.
+async fn costs_with(events: u64) -> Vec<(String, usize, usize)> {
+    let (calls, read) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let store = Counted {
+        store: MemoryStore::new(),
+        calls: Arc::clone(&calls),
+        read: Arc::clone(&read),
+        queues: 0,
+    };
+    let bus = Bus::builder().settings(Default::default()).store(store);
+    let bus = bus.only_registered().publish_only().start().await.unwrap();
+    let queue = bus.queue_named::<u64>("mail").unwrap();
+    for from in (0..events).step_by(1_000) {
+        let delay = Duration::from_secs(600 + from);
+        let sent = queue.push_many(from..from + 1_000, delay).await.unwrap();
+        assert_eq!(sent.len(), 1_000);
+    }
+    let id = queue.push(7, Duration::from_secs(60)).await.unwrap().id();
+    let site = Site::of(bus, Role::Admin).await;
+    let mut costs = Vec::new();
+    for path in [
+        "/".to_owned(),
+        "/queues".to_owned(),
+        "/queues/mail".to_owned(),
+        format!("/queues/mail/events/{id}"),
+        format!("/find?id={id}"),
+        "/dead".to_owned(),
+        "/dead?queue=mail".to_owned(),
+        "/records".to_owned(),
+        "/nodes".to_owned(),
+        "/act/revive-all?queue=mail".to_owned(),
+    ] {
+        let (mut fewest, mut least) = (usize::MAX, usize::MAX);
+        for _ in 0..8 {
+            let (before, begun) = (calls.load(Ordering::Relaxed), read.load(Ordering::Relaxed));
+            let page = site.get(&path).await;
+            assert!(page.status.as_u16() < 400, "{path}: {}", page.status);
+            fewest = fewest.min(calls.load(Ordering::Relaxed) - before);
+            least = least.min(read.load(Ordering::Relaxed) - begun);
+        }
+        costs.push((path.replace(&id.to_string(), "ID"), fewest, least));
+    }
+    costs
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_page_asks_for_more_when_there_are_more_events() {
+    let (few, many) = (costs_with(1_000).await, costs_with(100_000).await);
+    assert_eq!(few, many, "page, calls, events read");
+    let most = many.iter().map(|(_, _, read)| *read).max();
+    assert!(most <= Some(20), "{many:?}");
+    let listed = many.iter().find(|(path, ..)| path == "/queues/mail");
+    assert!(
+        listed.is_some_and(|(_, calls, read)| *calls > 0 && *read > 0),
+        "{many:?}"
+    );
 }

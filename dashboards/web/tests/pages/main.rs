@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)] // these are tests
 
 mod bounds;
+mod edit;
 mod forms;
+mod redis;
 mod site;
 mod texts;

@@ -39,9 +39,14 @@ impl Site {
     }
 
     pub(crate) async fn of(bus: Bus, role: Role) -> Self {
+        Self::with(bus, |dashboard| dashboard.open(role)).await
+    }
+
+    /// With more choices.
+    pub(crate) async fn with(bus: Bus, choose: impl FnOnce(Dashboard) -> Dashboard) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let router = Dashboard::new(bus.clone()).at("/jobs").open(role).router();
+        let router = choose(Dashboard::new(bus.clone()).at("/jobs")).router();
         tokio::spawn(axum::serve(listener, router).into_future());
         // Where the whole workspace is built, the client is told to bring none.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -54,8 +59,12 @@ impl Site {
         }
     }
 
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}/jobs{path}", self.address)
+    }
+
     pub(crate) fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
-        let url = format!("http://{}/jobs{path}", self.address);
+        let url = self.url(path);
         let visit = format!("duly_visit={}", "v".repeat(24));
         self.client.request(method, url).header("cookie", visit)
     }

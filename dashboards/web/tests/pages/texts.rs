@@ -185,3 +185,61 @@ async fn an_event_tells_its_life() {
         format!("/jobs/queues/mail/events/{id}")
     );
 }
+
+#[tokio::test]
+async fn cookies_are_secure_where_browsers_come_over_tls() {
+    for is_secure in [false, true] {
+        let bus = Bus::builder().settings(Default::default());
+        let bus = bus.store_url("memory:").only_registered().publish_only();
+        let bus = bus.start().await.unwrap();
+        let site = Site::with(bus, |dashboard| dashboard.secure(is_secure)).await;
+        let request = reqwest::Client::new().get(site.url("/nodes"));
+        let page = Site::send(request).await;
+        let cookie = page.headers["set-cookie"].to_str().unwrap();
+        assert!(cookie.contains("HttpOnly; SameSite=Strict"), "{cookie}");
+        assert_eq!(cookie.contains("; Secure"), is_secure, "{cookie}");
+    }
+}
+
+#[tokio::test]
+async fn streams_are_bounded_and_one_that_ends_makes_room() {
+    let site = Site::memory(Role::View).await;
+    let mut streams = Vec::new();
+    for _ in 0..64 {
+        let stream = site.request(reqwest::Method::GET, "/live").send().await;
+        let stream = stream.unwrap();
+        assert_eq!(stream.status(), 200);
+        streams.push(stream);
+    }
+    let refused = site.get("/live").await;
+    assert_eq!(refused.status, 503);
+    assert!(refused.text.contains("too many pages are kept current"));
+    assert_eq!(site.get("/").await.status, 200, "pages are still shown");
+    streams.clear();
+    let again = async {
+        loop {
+            let stream = site.request(reqwest::Method::GET, "/live").send().await;
+            if stream.unwrap().status() == 200 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), again)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_queue_shows_in_which_stage_its_attempts_waited() {
+    let site = Site::memory(Role::View).await;
+    let queue = site.bus.queue_named::<u64>("mail").unwrap();
+    let before = site.get("/queues/mail").await;
+    assert!(!before.text.contains("Lateness by stage"), "{before:?}");
+    queue.push_now(1).await.unwrap();
+    let lease = queue.lease(1, Duration::from_secs(60));
+    let leased = lease.wait(Duration::from_secs(9)).send().await.unwrap();
+    let _ = leased[0].bury("no such address").await.unwrap();
+    let page = site.get("/queues/mail").await.text;
+    assert!(page.contains("Where the last 1 attempt waited"), "{page}");
+}
