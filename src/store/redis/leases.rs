@@ -106,7 +106,7 @@ pub(super) fn fetched(
         Some(place) => usize::from(u16::from_be_bytes([place[0], place[1]])),
         None => at,
     };
-    let mut deliveries = Vec::with_capacity(fetch.limit.min(BATCH_MAX));
+    let mut deliveries = Vec::with_capacity(parts.len() / 3);
     let mut at = 0;
     let mut deliver = |id, state: &[u8; LEASE_LEN], bytes: &[u8]| {
         match body::decode(id, queue, bytes) {

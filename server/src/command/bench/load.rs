@@ -118,11 +118,15 @@ async fn close(bus: &Bus) -> Result<()> {
     Ok(bus.shutdown(GRACE).await?)
 }
 
-async fn push_all(queue: &Queue<String>, events: u64, due: Timestamp) -> Result<()> {
+async fn push_all(queue: &Queue<String>, events: u64, due: Option<Timestamp>) -> Result<()> {
     for first in (0..events).step_by(BATCH * 4) {
         let numbers = first..events.min(first + 4 * BATCH as u64);
-        let payloads = numbers.map(|number| payload(due.as_micros(), number));
-        queue.push_many(payloads, due).await?;
+        let due_us = due.map_or(0, |due| due.as_micros());
+        let payloads = numbers.map(|number| payload(due_us, number));
+        match due {
+            Some(due) => queue.push_many(payloads, due).await?,
+            None => queue.push_many(payloads, Duration::ZERO).await?,
+        };
     }
     Ok(())
 }
@@ -147,7 +151,7 @@ pub(super) async fn push_batch(place: &Place, events: u64) -> Result<(f64, f64)>
     let (bus, queue) = open(place, None).await?;
     let due = now() + HOUR;
     let begun = Instant::now();
-    push_all(&queue, events, due).await?;
+    push_all(&queue, events, Some(due)).await?;
     let took = begun.elapsed();
     close(&bus).await?;
     let bytes = place.bytes().await?.saturating_sub(before);
@@ -156,7 +160,7 @@ pub(super) async fn push_batch(place: &Place, events: u64) -> Result<(f64, f64)>
 
 pub(super) async fn drain(place: &Place, events: u64) -> Result<f64> {
     let (bus, queue) = open(place, None).await?;
-    push_all(&queue, events, now()).await?;
+    push_all(&queue, events, None).await?;
     close(&bus).await?;
     let watch = Arc::new(Watch::default());
     let begun = Instant::now();
@@ -201,7 +205,7 @@ pub(super) async fn herd(place: &Place, events: u64) -> Result<Vec<i64>> {
     let (bus, queue) = open(place, Some(&watch)).await?;
     let ahead = Duration::from_millis(1_500 + events / 10);
     let due_ms = (now() + ahead).as_millis();
-    push_all(&queue, events, Timestamp::from_millis(due_ms)).await?;
+    push_all(&queue, events, Some(Timestamp::from_millis(due_ms))).await?;
     if now_us() >= due_ms * 1_000 {
         return Err(CommandError::failed(format!(
             "pushing {events} events took longer than until they were due; use fewer --events"

@@ -1,5 +1,5 @@
--- Library: pages. Ready events of one push that are short and have no extras share a page: one
--- entry of the ready list, one body and one lease for all of them.
+-- Library: pages. Up to 64 ready events of one push that are short and have no extras share a page:
+-- one entry of the ready list, one body and one lease for all of them.
 --
 -- A page has a number of 8 bytes, which is its entry in the ready list, and its field where an event
 -- that is alone has its id:
@@ -22,7 +22,6 @@
 -- An event with which something happens alone leaves its page first. Of a ready page it keeps its
 -- place: its own state says that the page is its entry.
 local PAGE = 80
-local PAGE_MAX = 64 -- events of a page; src/store/redis/encode_push.rs
 local page_states, page_bodies = {}, {} -- those read by this call
 local left_pages = {} -- those that an event has left alone by this call
 
