@@ -19,13 +19,13 @@ pub(crate) fn board() -> Arc<DeadlineTable> {
 /// A pool in the current runtime.
 pub(crate) struct ClosurePool<J, H, F>(Pool<Call<J, H, F>>)
 where
-    J: Send + 'static,
+    J: Send + Sync + 'static,
     H: Fn(J) -> F + Send + Sync + 'static,
     F: Future<Output = ()> + Send + 'static;
 
 impl<J, H, F> ClosurePool<J, H, F>
 where
-    J: Send + 'static,
+    J: Send + Sync + 'static,
     H: Fn(J) -> F + Send + Sync + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
@@ -75,16 +75,20 @@ pub(crate) struct Call<J, H, F> {
 
 impl<J, H, F> Work for Call<J, H, F>
 where
-    J: Send + 'static,
+    J: Send + Sync + 'static,
     H: Fn(J) -> F + Send + Sync + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
     type Job = J;
+    type Kept = ();
     type Ticket = ();
     type Output = ();
 
     #[inline]
-    fn begin(&self, job: J) -> Option<((), impl Future<Output = ()> + Send)> {
+    fn kept(&self) {}
+
+    #[inline]
+    fn begin(&self, job: J, (): &mut ()) -> Option<((), impl Future<Output = ()> + Send)> {
         Some(((), (self.handler)(job)))
     }
 
@@ -103,7 +107,7 @@ pub(crate) struct Backlog<J> {
     feed: JobQueue<J>,
 }
 
-impl<J: Send + 'static> Backlog<J> {
+impl<J: Send + Sync + 'static> Backlog<J> {
     pub(crate) fn new(capacity: usize) -> Self {
         let (producer, consumer) = ring(capacity).expect("a capacity that a ring can have");
         let feed = JobQueue::new(consumer);

@@ -34,7 +34,7 @@ use crate::flow::options::QueueOptions;
 use crate::flow::pool::deadlines::DeadlineTable;
 use crate::flow::pull::Pulls;
 use crate::flow::runtime_settings::RuntimeSettings;
-use crate::handler::{HandlerEnv, ShardedEnv, States};
+use crate::handler::{HandlerEnv, States};
 use crate::metrics::{AttemptMetrics, MoverCounters, QueueLabels, SampleInterval};
 use crate::outage::Outage;
 use crate::record::NodeId;
@@ -147,7 +147,7 @@ impl Flow {
             moves.push(Arc::new(MoverCounters::new(&label)));
             let deps = ExecutorDeps {
                 options: Arc::clone(&options),
-                surroundings: ShardedEnv::new(&HandlerEnv {
+                surroundings: Arc::new(HandlerEnv {
                     queue: queue.clone(),
                     node: id,
                     states: Arc::clone(&states),

@@ -2,8 +2,7 @@
 
 use std::any::type_name;
 use std::fmt;
-use std::ops::Deref;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
@@ -36,8 +35,6 @@ struct RareState {
 }
 
 /// The environment that all attempts of a queue share.
-#[derive(Clone)]
-#[repr(align(128))] // gives its reference count its own cache line
 pub(crate) struct HandlerEnv {
     pub(crate) queue: QueueName,
     pub(crate) node: NodeId,
@@ -51,38 +48,6 @@ impl fmt::Debug for HandlerEnv {
         f.debug_struct("HandlerEnv")
             .field("queue", &self.queue)
             .finish_non_exhaustive()
-    }
-}
-
-/// A sharded `Arc` of a queue's environment, with a copy for every few threads.
-///
-/// Each attempt clones the `Arc`. With a single copy, small handlers would spend most of their time
-/// on contention for its reference count.
-#[derive(Clone)]
-pub(crate) struct ShardedEnv([Arc<HandlerEnv>; STRIPES]);
-
-const STRIPES: usize = 8;
-
-impl ShardedEnv {
-    pub(crate) fn new(env: &HandlerEnv) -> Self {
-        Self(std::array::from_fn(|_| Arc::new(env.clone())))
-    }
-
-    /// Returns the copy of this thread.
-    pub(crate) fn of_this_thread(&self) -> Arc<HandlerEnv> {
-        static THREADS: AtomicUsize = AtomicUsize::new(0);
-        thread_local! {
-            static STRIPE: usize = THREADS.fetch_add(1, Ordering::Relaxed) % STRIPES;
-        }
-        Arc::clone(&self.0[STRIPE.with(|stripe| *stripe)])
-    }
-}
-
-impl Deref for ShardedEnv {
-    type Target = HandlerEnv;
-
-    fn deref(&self) -> &HandlerEnv {
-        &self.0[0]
     }
 }
 
@@ -217,6 +182,21 @@ impl Context {
         Ok(())
     }
 
+    /// Lends it to the attempt of the event that `request` leased.
+    #[inline]
+    pub(crate) fn lend(&mut self, request: Option<RequestId>) -> AttemptContext<'_> {
+        self.request = request;
+        AttemptContext(self)
+    }
+
+    /// Ends the attempt.
+    #[inline]
+    fn end(&mut self) {
+        if let Some(rare) = self.rare.take() {
+            rare.token.cancel();
+        }
+    }
+
     pub(crate) fn take_reply(&mut self) -> Option<Vec<u8>> {
         self.rare.get_mut().and_then(|rare| rare.reply.take())
     }
@@ -249,8 +229,35 @@ const ADVICE: &str = "pass it to the builder with `.state(..)`, and name it in t
 
 impl Drop for Context {
     fn drop(&mut self) {
-        if let Some(rare) = self.rare.get() {
-            rare.token.cancel();
-        }
+        self.end();
+    }
+}
+
+/// A context that is lent to one attempt, and ends with it.
+///
+/// A worker keeps one context for all its attempts: a new one each time would count references to
+/// what the queue's attempts share, which costs more than a small handler.
+pub(crate) struct AttemptContext<'a>(&'a mut Context);
+
+impl Deref for AttemptContext<'_> {
+    type Target = Context;
+
+    #[inline]
+    fn deref(&self) -> &Context {
+        self.0
+    }
+}
+
+impl DerefMut for AttemptContext<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Context {
+        self.0
+    }
+}
+
+impl Drop for AttemptContext<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.end();
     }
 }

@@ -10,7 +10,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub use annotation::{Annotated, Annotation, StateRequirement, delay_event};
 pub use context::Context;
-pub(crate) use context::{HandlerEnv, ShardedEnv};
+pub(crate) use context::{AttemptContext, HandlerEnv};
 pub use extract::{State, States};
 pub(crate) use failure::FailureKind;
 pub use failure::{Failure, FailureExt};

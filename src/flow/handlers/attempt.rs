@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::event::Event;
 use crate::flow::handlers::blocking_threads::BlockingThreads;
-use crate::handler::{BlockingHandler, Context, Failure, Handler};
+use crate::handler::{AttemptContext, BlockingHandler, Failure, Handler};
 use crate::trace::CurrentEvent;
 
 /// How one call of a handler ended.
@@ -41,7 +41,7 @@ pub(crate) trait Attempt: Send + Sync + 'static {
     fn attempt(
         &self,
         event: Event<Self::Payload>,
-        cx: Context,
+        cx: AttemptContext<'_>,
         limit: Duration,
         may_start: Option<StartCheck>,
         timed_out: impl FnOnce() + Send,
@@ -63,7 +63,7 @@ impl<H: Handler> Attempt for AsyncAttempt<H> {
     async fn attempt(
         &self,
         event: Event<H::Payload>,
-        mut cx: Context,
+        mut cx: AttemptContext<'_>,
         _limit: Duration,
         _may_start: Option<StartCheck>,
         _timed_out: impl FnOnce() + Send,
@@ -104,7 +104,7 @@ impl<H: BlockingHandler> Attempt for BlockingAttempt<H> {
     async fn attempt(
         &self,
         event: Event<H::Payload>,
-        cx: Context,
+        cx: AttemptContext<'_>,
         limit: Duration,
         may_start: Option<StartCheck>,
         timed_out: impl FnOnce() + Send,

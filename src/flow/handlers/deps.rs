@@ -15,7 +15,7 @@ use crate::flow::log_limiter::LogLimiter;
 use crate::flow::node::inbox::Inbox;
 use crate::flow::node::lease_fences::LeaseFences;
 use crate::flow::options::QueueOptions;
-use crate::handler::ShardedEnv;
+use crate::handler::HandlerEnv;
 use crate::metrics::{AttemptMetrics, Stages};
 use crate::store::Store;
 use crate::time::Clock;
@@ -27,7 +27,7 @@ const NOTE_REST: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(crate) struct ExecutorDeps {
     pub(crate) options: Arc<QueueOptions>,
-    pub(crate) surroundings: ShardedEnv,
+    pub(crate) surroundings: Arc<HandlerEnv>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) inbox: Arc<Inbox>,

@@ -44,11 +44,17 @@ where
 {
     type Job = Task<A::Payload>;
     type Ticket = Option<Ticket>;
+    type Kept = Context;
     type Output = HandlerExit;
+
+    fn kept(&self) -> Context {
+        Context::new(Arc::clone(&self.deps.surroundings), None)
+    }
 
     fn begin(
         &self,
         task: Self::Job,
+        kept: &mut Context,
     ) -> Option<(Self::Ticket, impl Future<Output = HandlerExit> + Send)> {
         let (event, ticket) = match task {
             Task::Published(payload) => (Event::published(payload), None),
@@ -58,7 +64,7 @@ where
             }
         };
         let request = ticket.as_ref().map(|ticket| ticket.job.delivery.request);
-        let cx = Context::new(self.deps.surroundings.of_this_thread(), request);
+        let cx = kept.lend(request);
         let on_a_thread = if A::CAN_BE_DROPPED {
             None
         } else {

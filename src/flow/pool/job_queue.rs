@@ -28,7 +28,7 @@ struct Inner<J> {
     sealed: bool,
 }
 
-impl<J: Send + 'static> JobQueue<J> {
+impl<J: Send + Sync + 'static> JobQueue<J> {
     /// An empty one.
     pub fn new(consumer: RingConsumer<J>) -> Self {
         let inner = Inner {
@@ -143,7 +143,7 @@ impl<J: Send + 'static> JobQueue<J> {
     }
 }
 
-impl<J: Send + 'static> Inner<J> {
+impl<J: Send + Sync + 'static> Inner<J> {
     #[inline]
     fn drain_ring(&mut self) -> bool {
         !self.sealed && self.consumer.drain_into(&mut self.stash)

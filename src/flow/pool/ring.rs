@@ -21,12 +21,14 @@ use disruptor::{
     BusySpin, EventPoller, MissingFreeSlots, MultiProducer, MultiProducerBarrier, Producer,
     SingleConsumerBarrier, build_multi_producer,
 };
+use qcell::{QCell, QCellOwner};
 
 /// A slot of the ring: empty, or a value on its way to the consumer.
 ///
-/// The lock is never contended, since the ring gives a slot to one side at a time. It makes a slot
-/// `Sync` without `unsafe`.
-type Slot<T> = Mutex<Option<T>>;
+/// The ring gives a slot to one side at a time. A producer is given it to write; the consumer is
+/// given it to read, and may take its content because it alone has the [`QCellOwner`]. So a slot
+/// needs neither a lock nor `unsafe`.
+type Slot<T> = QCell<Option<T>>;
 
 /// The fewest slots a ring may have.
 pub(crate) const CAPACITY_MIN: usize = 64;
@@ -42,7 +44,7 @@ pub(crate) const CAPACITY_MAX: usize = 1 << 20;
 /// `CAPACITY_MAX`.
 pub fn ring<T>(capacity: usize) -> Result<(RingProducer<T>, RingConsumer<T>), BadCapacity>
 where
-    T: Send + 'static,
+    T: Send + Sync + 'static,
 {
     if !capacity.is_power_of_two() || !(CAPACITY_MIN..=CAPACITY_MAX).contains(&capacity) {
         return Err(BadCapacity(capacity));
@@ -73,18 +75,25 @@ struct Slots<T> {
     /// The producer that all others are cloned from.
     producer: Mutex<SlotProducer<T>>,
     /// Taken by the consumer.
-    poller: Mutex<Option<SlotPoller<T>>>,
+    taker: Mutex<Option<SlotTaker<T>>>,
 }
 
-impl<T: Send + 'static> Slots<T> {
+/// What the consumer has: the poller of the slots, and the right to empty them.
+struct SlotTaker<T> {
+    poller: SlotPoller<T>,
+    owner: QCellOwner,
+}
+
+impl<T: Send + Sync + 'static> Slots<T> {
     fn new(capacity: usize) -> Self {
+        let owner = QCellOwner::new();
         // A wait strategy is for consumer threads, which there are not: nothing ever spins.
         let (poller, builder) =
-            build_multi_producer(capacity, Slot::default, BusySpin).new_event_poller();
+            build_multi_producer(capacity, || owner.cell(None), BusySpin).new_event_poller();
         Self {
             capacity,
             producer: Mutex::new(builder.build()),
-            poller: Mutex::new(Some(poller)),
+            taker: Mutex::new(Some(SlotTaker { poller, owner })),
         }
     }
 
@@ -109,7 +118,7 @@ struct Attached<T> {
     capacity: usize,
 }
 
-impl<T: Send + 'static> RingProducer<T> {
+impl<T: Send + Sync + 'static> RingProducer<T> {
     /// Returns the producer of the slots, which it allocates if no publisher has.
     #[inline]
     fn attached(&mut self) -> &mut Attached<T> {
@@ -125,7 +134,7 @@ impl<T: Send + 'static> RingProducer<T> {
     pub(crate) fn try_publish(&mut self, value: T) -> Result<(), T> {
         let mut value = Some(value);
         let producer = &mut self.attached().producer;
-        let published = producer.try_publish(|slot| mem::swap(content(slot), &mut value));
+        let published = producer.try_publish(|slot| mem::swap(slot.get_mut(), &mut value));
         match (published, value) {
             (Err(_full), Some(value)) => Err(value),
             // Published: the swap has left us the slot's `None`.
@@ -146,7 +155,7 @@ impl<T: Send + 'static> RingProducer<T> {
         while count > 0 {
             let published = producer.try_batch_publish(count, |slots| {
                 for slot in slots {
-                    *content(slot) = values.pop_front().map(&wrap);
+                    *slot.get_mut() = values.pop_front().map(&wrap);
                 }
             });
             match published {
@@ -198,14 +207,14 @@ impl<T> Clone for RingProducer<T> {
 pub struct RingConsumer<T> {
     ring: Arc<Ring<T>>,
     /// `None` until there are slots.
-    inner: Option<SlotPoller<T>>,
+    inner: Option<SlotTaker<T>>,
 }
 
 impl<T> RingConsumer<T> {
     #[inline]
-    fn poller(&mut self) -> Option<&mut SlotPoller<T>> {
+    fn taker(&mut self) -> Option<&mut SlotTaker<T>> {
         if self.inner.is_none() {
-            self.inner = lock(&self.ring.slots.get()?.poller).take();
+            self.inner = lock(&self.ring.slots.get()?.taker).take();
         }
         self.inner.as_mut()
     }
@@ -214,17 +223,21 @@ impl<T> RingConsumer<T> {
     /// whether there was anything.
     #[inline]
     pub(crate) fn drain_into(&mut self, stash: &mut VecDeque<T>) -> bool {
-        let Some(Ok(mut published)) = self.poller().map(EventPoller::poll) else {
+        let Some(SlotTaker { poller, owner }) = self.taker() else {
             return false;
         };
-        stash.extend((&mut published).filter_map(|slot| lock(slot).take()));
+        let Ok(mut published) = poller.poll() else {
+            return false;
+        };
+        stash.extend((&mut published).filter_map(|slot| owner.rw(slot).take()));
         true
     }
 
     /// Returns whether [`drain_into`](Self::drain_into) would find something.
     #[inline]
     pub(crate) fn has_available(&mut self) -> bool {
-        self.poller().is_some_and(|poller| poller.has_available())
+        self.taker()
+            .is_some_and(|taker| taker.poller.has_available())
     }
 }
 
@@ -243,12 +256,6 @@ impl fmt::Display for BadCapacity {
 }
 
 impl std::error::Error for BadCapacity {}
-
-/// Returns the content of a slot to the producer that has claimed it.
-#[inline]
-fn content<T>(slot: &mut Slot<T>) -> &mut Option<T> {
-    slot.get_mut().unwrap_or_else(PoisonError::into_inner)
-}
 
 #[inline]
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -13,13 +13,19 @@ use std::time::Duration;
 /// should not panic; if they do, the panic is logged and the worker goes on.
 pub trait Work: Send + Sync + 'static {
     /// The type of its jobs.
-    type Job: Send + 'static;
+    type Job: Send + Sync + 'static;
+
+    /// What a worker keeps for the next job, so that it is not made anew for each.
+    type Kept: Send + 'static;
 
     /// What [`end`](Self::end) needs of a job that was begun.
     type Ticket: Send + 'static;
 
     /// The output of a job's future.
     type Output: Send;
+
+    /// Returns what a new worker keeps.
+    fn kept(&self) -> Self::Kept;
 
     /// Begins a job, or refuses it: then nothing was started, and the work has dealt with it
     /// itself.
@@ -28,6 +34,7 @@ pub trait Work: Send + Sync + 'static {
     fn begin(
         &self,
         job: Self::Job,
+        kept: &mut Self::Kept,
     ) -> Option<(Self::Ticket, impl Future<Output = Self::Output> + Send)>;
 
     /// Runs a part of a job, a poll or its end, inside its context.

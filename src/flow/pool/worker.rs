@@ -2,11 +2,12 @@
 //!
 //! Three things keep a worker both fast and fair:
 //!
-//! - **Batches.** While jobs finish without suspending, it takes up to eight at a time for the
-//!   price of one lock. The first job that suspends gives the rest back, so that no job waits
-//!   behind a suspended one.
+//! - **Batches.** While jobs finish without suspending, it takes up to 64 at a time for the price
+//!   of one lock. The first job that suspends gives the rest back, so that no job waits behind a
+//!   suspended one.
 //! - **Slices.** After 50 µs of work it yields to the other tasks of its thread. It reads the
-//!   clock once a batch, and only a quick batch is followed by a longer one.
+//!   clock every eight jobs, gives the rest of a batch back when those were slow, and only a quick
+//!   batch is followed by a longer one.
 //! - **Lingering.** When traffic is dense it polls for another 20 µs before it leaves, which
 //!   saves the 10 µs of waking a worker; at most one does so in a queue and in a runtime.
 
@@ -27,7 +28,10 @@ use super::wake::LeaveResult;
 use super::work::Work;
 
 /// The most jobs a worker takes at once.
-const BATCH_MAX: usize = 8;
+const BATCH_MAX: usize = 64;
+
+/// After how many jobs of a batch the clock is read.
+const JOBS_BETWEEN_LOOKS: u32 = 8;
 
 /// The most batches in a slice, whatever the clock shows: it may be paused.
 const BATCHES_MAX: u32 = 4_096;
@@ -47,6 +51,8 @@ pub(super) struct Worker<W: Work> {
     local: VecDeque<W::Job>,
     /// The slot in the deadline table, from the first job that suspends.
     reserved: Option<DeadlineSlot>,
+    /// What the work keeps from one job to the next.
+    kept: W::Kept,
     pace: BatchPacer,
     phase: WorkerPhase,
 }
@@ -67,11 +73,12 @@ enum WorkerPhase {
 impl<W: Work> Worker<W> {
     /// Creates a worker for the place that [`Wake`](super::wake::Wake) has counted for it.
     pub(super) fn new(pool: Arc<Shared<W>>) -> Self {
-        let pace = BatchPacer::new(pool.slice);
+        let (kept, pace) = (pool.work.kept(), BatchPacer::new(pool.slice));
         Self {
             pool,
             local: VecDeque::new(),
             reserved: None,
+            kept,
             pace,
             phase: WorkerPhase::Waking,
         }
@@ -93,26 +100,10 @@ impl<W: Work> Worker<W> {
             }
             let mut suspended = false;
             while let Some((job, cuts)) = self.next() {
-                let Self {
-                    pool,
-                    local,
-                    reserved,
-                    ..
-                } = &mut self;
-                let Some((ticket, future)) = begin(&pool.work, job) else {
-                    continue;
-                };
-                let lent = JobContext {
-                    pool,
-                    local,
-                    reserved,
-                    cuts,
-                };
-                let (future, timer) = (pin!(Some(future)), pin!(None));
-                let mut running = RunningJob::new(lent, ticket, future, timer);
-                let ended = (&mut running).await;
-                running.end(ended);
-                suspended |= running.was_suspended();
+                suspended |= self.run_one(job, cuts).await;
+                if self.pace.is_slow(Instant::now) {
+                    self.give_rest_back();
+                }
             }
             if suspended {
                 self.pace.suspended();
@@ -121,6 +112,32 @@ impl<W: Work> Worker<W> {
                 self.pace.restart(Instant::now());
             }
         }
+    }
+
+    /// Runs a job to its end; returns whether it was suspended.
+    #[inline]
+    async fn run_one(&mut self, job: W::Job, cuts: usize) -> bool {
+        let Self {
+            pool,
+            local,
+            reserved,
+            kept,
+            ..
+        } = self;
+        let Some((ticket, future)) = begin(&pool.work, job, kept) else {
+            return false;
+        };
+        let lent = JobContext {
+            pool,
+            local,
+            reserved,
+            cuts,
+        };
+        let (future, timer) = (pin!(Some(future)), pin!(None));
+        let mut running = RunningJob::new(lent, ticket, future, timer);
+        let ended = (&mut running).await;
+        running.end(ended);
+        running.was_suspended()
     }
 
     /// Fills the empty `local`, and starts another worker if that leaves work behind. Returns
@@ -161,6 +178,15 @@ impl<W: Work> Worker<W> {
         self.local.push_front(job);
         self.pool.feed.give_back(&mut self.local);
         None
+    }
+
+    /// Gives back the jobs taken and not begun, to other workers.
+    #[cold]
+    fn give_rest_back(&mut self) {
+        if !self.local.is_empty() {
+            self.pool.feed.give_back(&mut self.local);
+            self.pool.call();
+        }
     }
 
     /// Lingers a moment, or leaves. On `true` the worker has to poll again.
@@ -240,8 +266,9 @@ impl<W: Work> Drop for Worker<W> {
 fn begin<W: Work>(
     work: &W,
     job: W::Job,
+    kept: &mut W::Kept,
 ) -> Option<(W::Ticket, impl Future<Output = W::Output> + Send)> {
-    catch_unwind(AssertUnwindSafe(|| work.begin(job))).unwrap_or_else(|panic| {
+    catch_unwind(AssertUnwindSafe(|| work.begin(job, kept))).unwrap_or_else(|panic| {
         log("beginning a job panicked", panic);
         None
     })
@@ -250,10 +277,12 @@ fn begin<W: Work>(
 /// How many jobs a worker takes at a time, and when it has to yield.
 struct BatchPacer {
     slice: Duration,
-    /// When the slice began and when the last batch ended; unknown after a suspension, which
+    /// When the slice began and when the clock was last read; unknown after a suspension, which
     /// yielded anyway.
     since: Option<(Instant, Instant)>,
     batches: u32,
+    /// How many jobs have ended since the clock was last read.
+    jobs: u32,
     /// How many jobs to take next.
     batch: usize,
 }
@@ -264,6 +293,7 @@ impl BatchPacer {
             slice,
             since: None,
             batches: 0,
+            jobs: 0,
             batch: 1,
         }
     }
@@ -272,6 +302,7 @@ impl BatchPacer {
     fn restart(&mut self, now: Instant) {
         self.since = Some((now, now));
         self.batches = 0;
+        self.jobs = 0;
     }
 
     /// Records that a job of the batch was suspended.
@@ -281,11 +312,30 @@ impl BatchPacer {
         self.batch = 1;
     }
 
+    /// Counts a job of a batch; returns whether the batch is too slow to be gone on with.
+    #[inline]
+    fn is_slow(&mut self, now: impl FnOnce() -> Instant) -> bool {
+        self.jobs += 1;
+        if self.jobs < JOBS_BETWEEN_LOOKS {
+            return false;
+        }
+        self.jobs = 0;
+        let Some((_began, last)) = &mut self.since else {
+            return false;
+        };
+        let now = now();
+        if now.saturating_duration_since(*last) >= self.slice / 4 {
+            return true; // seen again at the end of the batch, which is now
+        }
+        *last = now;
+        false
+    }
+
     /// Counts a batch whose jobs all finished at once; returns whether the slice is over.
     ///
-    /// Only a batch that took a small part of the slice is followed by a longer one, and a slow one
-    /// by a single job. So jobs that burn time end the slice each by itself, and at worst one batch
-    /// of them passes before that is seen.
+    /// Only a batch whose last jobs took a small part of the slice is followed by a longer one, and
+    /// a slow one by a single job. So jobs that burn time end the slice each by itself, and at worst
+    /// [`JOBS_BETWEEN_LOOKS`] of them pass before that is seen.
     #[inline]
     fn is_over(&mut self, now: impl FnOnce() -> Instant) -> bool {
         let now = now();
@@ -293,6 +343,7 @@ impl BatchPacer {
             return false;
         };
         self.since = Some((began, now));
+        self.jobs = 0;
         self.batches += 1;
         let quick = now.saturating_duration_since(last) < self.slice / 4;
         self.batch = if quick {

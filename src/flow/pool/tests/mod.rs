@@ -111,10 +111,13 @@ where
     F: Future<Output = ()> + Send,
 {
     type Job = u64;
+    type Kept = ();
     type Ticket = u64;
     type Output = ();
 
-    fn begin(&self, job: u64) -> Option<(u64, impl Future<Output = ()> + Send)> {
+    fn kept(&self) {}
+
+    fn begin(&self, job: u64, (): &mut ()) -> Option<(u64, impl Future<Output = ()> + Send)> {
         let future = (self.handler)(job);
         lock(&self.begun).push(job);
         let running = self.running.fetch_add(1, SeqCst) + 1;
