@@ -162,6 +162,7 @@ impl Flow {
                 runs: Arc::new(AttemptMetrics::new(&label)),
                 stuck: Arc::clone(&stuck),
                 blocked: Arc::<LogLimiter>::default(),
+                burning: Arc::default(),
             };
             let parts = ConsumerDeps {
                 deps,

@@ -1,5 +1,6 @@
 //! What the log says of a server that hangs, goes away or does neither: a bounded number of lines,
-//! however many queues and buckets there are, and of no loss that did not happen.
+//! however many queues and buckets there are, and of no loss that did not happen; and what it says
+//! of handlers that keep threads of the runtime busy.
 
 #![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
 
@@ -190,4 +191,53 @@ async fn a_run_in_which_nobody_dies_tells_of_no_lost_lease() {
     assert_eq!(losses(&lines), 0, "{lines:#?}");
     let outages = lines.iter().filter(|line| line.contains("store outage"));
     assert_eq!(outages.count(), 0, "{lines:#?}");
+}
+
+/// Keeps its thread busy for some milliseconds.
+struct Burns(Arc<AtomicUsize>);
+
+impl Handler for Burns {
+    type Payload = u32;
+
+    async fn handle(&self, _event: Event<u32>, _cx: &Context) -> Result<(), Failure> {
+        let began = std::time::Instant::now();
+        while began.elapsed() < Duration::from_millis(5) {
+            std::hint::spin_loop();
+        }
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// How often the log tells of busy threads, when a queue burns for two seconds.
+async fn lines_of_burning(annotation: Annotation) -> usize {
+    const EVENTS: usize = 400;
+    LINES.take();
+    let handled = Arc::default();
+    let builder = Bus::builder().only_registered().settings(Default::default());
+    let builder = builder.register_as(annotation, Burns(Arc::clone(&handled)));
+    let bus = builder.store_url("memory:").start().await.unwrap();
+    let mut publisher = bus.queue_named("burns").unwrap().publisher().unwrap();
+    for number in 0..EVENTS as u32 {
+        publisher.publish(number).await.unwrap();
+    }
+    let all = async {
+        while handled.load(Ordering::Relaxed) < EVENTS {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), all).await.unwrap();
+    bus.shutdown(Duration::from_secs(20)).await.unwrap();
+    let lines = LINES.all();
+    let of = |line: &&String| line.contains("isolation = ") && line.contains("queue=burns");
+    lines.iter().filter(of).count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handlers_that_keep_threads_busy_are_told_of_once_with_advice() {
+    let _turn = TURN.lock().await;
+    let shared = Annotation::new("burns").workers(2);
+    assert_eq!(lines_of_burning(shared).await, 1);
+    let dedicated = Annotation::new("burns").workers(2).dedicated();
+    assert_eq!(lines_of_burning(dedicated).await, 0, "nobody waits for it");
 }

@@ -9,6 +9,7 @@ use crate::codec::KeyRing;
 use crate::core::op::{AttemptOutcome, Settlement};
 use crate::core::step::{Input, Job};
 use crate::event::Envelope;
+use crate::flow::handlers::burning::BurnMeter;
 use crate::flow::handlers::replies::Replies;
 use crate::flow::handlers::ticket::{SettlePhase, Ticket};
 use crate::flow::log_limiter::LogLimiter;
@@ -39,6 +40,8 @@ pub(crate) struct ExecutorDeps {
     pub(crate) stuck: Arc<Notify>,
     /// Limits the log lines about blocked runtime threads.
     pub(crate) blocked: Arc<LogLimiter>,
+    /// Notices handlers that keep threads of the runtime busy.
+    pub(crate) burning: Arc<BurnMeter>,
 }
 
 /// Returns whether an event has expired at `now_us`.

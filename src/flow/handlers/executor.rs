@@ -99,6 +99,23 @@ where
         }
     }
 
+    #[cold]
+    fn kept_thread(&self, busy: Duration) {
+        let deps = &self.deps;
+        if deps.options.dedicated || !A::CAN_BE_DROPPED {
+            return; // nobody else waits for its threads
+        }
+        if let Some(busy) = deps.burning.add(busy, deps.clock.mono()) {
+            tracing::warn!(
+                queue = %deps.surroundings.queue,
+                ?busy,
+                "handlers keep threads of the runtime busy for milliseconds, and other queues wait \
+                 meanwhile; declare `isolation = \"dedicated\"` for handlers that compute, `blocking` \
+                 for handlers that block"
+            );
+        }
+    }
+
     fn limit(&self) -> Option<Duration> {
         A::CAN_BE_DROPPED.then_some(self.deps.options.timeout)
     }

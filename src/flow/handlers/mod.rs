@@ -2,6 +2,7 @@
 
 pub(in crate::flow) mod attempt;
 pub(in crate::flow) mod blocking_threads;
+pub(in crate::flow) mod burning;
 pub(in crate::flow) mod decode;
 pub(in crate::flow) mod deps;
 pub(in crate::flow) mod executor;

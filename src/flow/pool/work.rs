@@ -47,6 +47,12 @@ pub trait Work: Send + Sync + 'static {
     /// Reports how a job ended, exactly once for each that was begun, after its future was dropped.
     fn end(&self, ticket: Self::Ticket, ended: JobEnd<Self::Output>);
 
+    /// Reports that jobs that did not suspend have just kept the worker's thread for `busy`, each of
+    /// them for as long as many slices.
+    fn kept_thread(&self, busy: Duration) {
+        let _nobody_minds = busy;
+    }
+
     /// Returns the limit of a job's future, or `None`.
     ///
     /// It is measured from the first suspension, and checked while suspended: a future that blocks

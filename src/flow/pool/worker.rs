@@ -33,6 +33,9 @@ const BATCH_MAX: usize = 64;
 /// After how many jobs of a batch the clock is read.
 const JOBS_BETWEEN_LOOKS: u32 = 8;
 
+/// A job that takes as many slices is long: other queues notice.
+const SLICES_OF_A_LONG_JOB: u32 = 20;
+
 /// The most batches in a slice, whatever the clock shows: it may be paused.
 const BATCHES_MAX: u32 = 4_096;
 
@@ -108,6 +111,9 @@ impl<W: Work> Worker<W> {
             if suspended {
                 self.pace.suspended();
             } else if self.pace.is_over(Instant::now) {
+                if let Some(busy) = self.pace.long_jobs() {
+                    self.pool.work.kept_thread(busy);
+                }
                 yield_now().await;
                 self.pace.restart(Instant::now());
             }
@@ -283,6 +289,8 @@ struct BatchPacer {
     batches: u32,
     /// How many jobs have ended since the clock was last read.
     jobs: u32,
+    /// How long the long jobs of this slice took, all together.
+    long_jobs: Duration,
     /// How many jobs to take next.
     batch: usize,
 }
@@ -294,6 +302,7 @@ impl BatchPacer {
             since: None,
             batches: 0,
             jobs: 0,
+            long_jobs: Duration::ZERO,
             batch: 1,
         }
     }
@@ -303,6 +312,7 @@ impl BatchPacer {
         self.since = Some((now, now));
         self.batches = 0;
         self.jobs = 0;
+        self.long_jobs = Duration::ZERO;
     }
 
     /// Records that a job of the batch was suspended.
@@ -319,7 +329,6 @@ impl BatchPacer {
         if self.jobs < JOBS_BETWEEN_LOOKS {
             return false;
         }
-        self.jobs = 0;
         let Some((_began, last)) = &mut self.since else {
             return false;
         };
@@ -328,6 +337,7 @@ impl BatchPacer {
             return true; // seen again at the end of the batch, which is now
         }
         *last = now;
+        self.jobs = 0;
         false
     }
 
@@ -343,14 +353,24 @@ impl BatchPacer {
             return false;
         };
         self.since = Some((began, now));
+        let took = now.saturating_duration_since(last);
+        if took >= self.slice * SLICES_OF_A_LONG_JOB * self.jobs.max(1) {
+            self.long_jobs += took;
+        }
         self.jobs = 0;
         self.batches += 1;
-        let quick = now.saturating_duration_since(last) < self.slice / 4;
+        let quick = took < self.slice / 4;
         self.batch = if quick {
             (self.batch * 2).min(BATCH_MAX)
         } else {
             1
         };
         now.saturating_duration_since(began) >= self.slice || self.batches >= BATCHES_MAX
+    }
+
+    /// Returns how long the long jobs of the slice took, if there were any.
+    #[inline]
+    fn long_jobs(&self) -> Option<Duration> {
+        (!self.long_jobs.is_zero()).then_some(self.long_jobs)
     }
 }
