@@ -130,9 +130,10 @@ pub use retry::{ParseRetryError, RetryPolicy};
 pub mod admin {
     pub use crate::bus::{
         EVENTS_MAX, EventCursor, Events, FORECAST_STEPS_MAX, ForecastStep, KeyCounts, NodeInfo,
-        PayloadCheck, PayloadReport, QueueLoad, QueueStats, Reencrypt, ReencryptReport,
-        StoredEvent, UndecodablePayload,
+        PayloadCheck, PayloadReport, QueueLoad, QueueStats, Reencrypt, ReencryptReport, StoreCheck,
+        StoreReport, StoredEvent, UndecodablePayload,
     };
+    pub use crate::store::{Damage, DamageKind};
 }
 
 /// Dead letters: events whose attempts are used up, and what can be done with them.

@@ -32,6 +32,7 @@ mod reencrypt;
 mod scan;
 pub(crate) mod send_all;
 mod send_many;
+mod store_check;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -59,6 +60,7 @@ pub use records::{MinuteStatsQuery, RecordStream, Records};
 pub use reencrypt::{KeyCounts, Reencrypt, ReencryptReport};
 pub use scan::EventCursor;
 use serde::Serialize;
+pub use store_check::{StoreCheck, StoreReport};
 use tokio::runtime::Handle;
 
 use crate::codec::KeyRing;

@@ -12,8 +12,8 @@ use crate::record::{Numbered, Record};
 use crate::store::hub::LocalMembership;
 use crate::store::shards::{Shards, WakeRule};
 use crate::store::{
-    Control, Durability, OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, OutboxWatcher,
-    OutboxWatchers, Setting, Store, StoreFuture, Watcher, WhenFull, outbox,
+    CheckTask, Control, Damage, Durability, OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage,
+    OutboxWatcher, OutboxWatchers, Setting, Store, StoreFuture, Watcher, WhenFull, outbox,
 };
 use crate::time::{Clock, SystemClock, Timestamp};
 
@@ -151,6 +151,11 @@ impl Store for MemoryStore {
 
     fn durability(&self) -> Durability {
         Durability::Memory
+    }
+
+    /// Nothing of it outlives the process that would check it.
+    fn check_store(&self, _task: CheckTask) -> StoreFuture<Vec<Damage>> {
+        StoreFuture::ready(Ok(Vec::new()))
     }
 
     fn now_us(&self) -> u64 {

@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::metrics::StoreCallMetrics;
 use crate::store::control::{Control, Setting};
+use crate::store::damage::{CheckTask, Damage};
 use crate::store::durability::Durability;
 use crate::store::outbox::{Outbox, OutboxLimit, OutboxPage, OutboxWatcher};
 use crate::store::{KnownBuckets, RecordTable, Store, StoreFuture, Watcher};
@@ -271,6 +272,14 @@ impl Store for Metered {
 
     fn records(&self) -> Option<Arc<dyn RecordTable>> {
         self.near.records()
+    }
+
+    fn check_bucket(&self, bucket: &BucketKey, task: CheckTask) -> StoreFuture<Vec<Damage>> {
+        self.near.check_bucket(bucket, task)
+    }
+
+    fn check_store(&self, task: CheckTask) -> StoreFuture<Vec<Damage>> {
+        self.near.check_store(task)
     }
 
     fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {

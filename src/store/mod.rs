@@ -1,6 +1,7 @@
 //! The store trait: where events wait, and the contract of every store.
 
 mod control;
+mod damage;
 mod durability;
 #[cfg(feature = "embedded")]
 pub(crate) mod embedded;
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 pub(crate) use self::control::RATES;
 pub use self::control::{Control, Setting};
+pub use self::damage::{CheckTask, Damage, DamageKind};
 pub use self::durability::Durability;
 #[cfg(feature = "embedded")]
 pub use self::embedded::{Damaged, EmbeddedOptions, EmbeddedStore};
@@ -221,6 +223,31 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Default: `None`, a store with outboxes.
     fn records(&self) -> Option<Arc<dyn RecordTable>> {
         None
+    }
+
+    /// Looks at a bucket for damage, in steps that each block it for some milliseconds at most, and
+    /// repairs it if the task says so. Damage is reported only if it is there at one instant, so a
+    /// healthy bucket in use has none. Default: none, for a store that
+    /// [`check_store`](Self::check_store) checks as a whole.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be reached.
+    fn check_bucket(&self, bucket: &BucketKey, task: CheckTask) -> StoreFuture<Vec<Damage>> {
+        let _ = (bucket, task);
+        StoreFuture::ready(Ok(Vec::new()))
+    }
+
+    /// Looks for damage of the store as a whole, and at settings of its servers that weaken what it
+    /// promises. Default: [`Invalid`](crate::ErrorKind::Invalid), a store that cannot be checked.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read.
+    fn check_store(&self, task: CheckTask) -> StoreFuture<Vec<Damage>> {
+        let _ = task;
+        let refused = Error::invalid(format!("{self:?} cannot be checked for damage"));
+        StoreFuture::ready(Err(refused))
     }
 
     /// Returns every outbox that may hold records. Default: none.

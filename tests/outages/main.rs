@@ -214,7 +214,9 @@ async fn lines_of_burning(annotation: Annotation) -> usize {
     const EVENTS: usize = 400;
     LINES.take();
     let handled = Arc::default();
-    let builder = Bus::builder().only_registered().settings(Default::default());
+    let builder = Bus::builder()
+        .only_registered()
+        .settings(Default::default());
     let builder = builder.register_as(annotation, Burns(Arc::clone(&handled)));
     let bus = builder.store_url("memory:").start().await.unwrap();
     let mut publisher = bus.queue_named("burns").unwrap().publisher().unwrap();

@@ -11,6 +11,7 @@ mod busy_more;
 mod bytes;
 mod call;
 mod called;
+mod check;
 mod damage;
 mod database;
 mod durable;

@@ -5,6 +5,7 @@
 
 mod bench;
 mod dead;
+mod doctor;
 mod error;
 mod event;
 mod forecast;
@@ -71,6 +72,13 @@ pub(crate) enum OperatorCommand {
         target: Target,
         #[command(flatten)]
         command: forecast::ForecastCommand,
+    },
+    /// Checks a store for damage, and repairs it on request
+    Doctor {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        command: doctor::DoctorCommand,
     },
     /// Shows all queues live in the terminal: how late, how many, what comes
     Top {
@@ -152,6 +160,7 @@ pub(crate) async fn run(command: OperatorCommand, description: clap::Command) ->
         OperatorCommand::Bench(command) => bench::run(command).await,
         OperatorCommand::Completions(arguments) => manual::completions(description, &arguments),
         OperatorCommand::Man(arguments) => manual::man(description, &arguments),
+        OperatorCommand::Doctor { target, command } => doctor::run(&target, command).await,
         OperatorCommand::Queue { target, command } => on(target, Work::Queue(command)).await,
         OperatorCommand::Event { target, command } => on(target, Work::Event(command)).await,
         OperatorCommand::Dead { target, command } => on(target, Work::Dead(command)).await,

@@ -56,6 +56,10 @@ impl Store {
         Ok(Self { bus, actor })
     }
 
+    pub(crate) fn bus(&self) -> &Bus {
+        &self.bus
+    }
+
     fn payload(&self, id: EventId, queue: &QueueName, payload: &Payload) -> Option<String> {
         let opened = self.bus.keys().open(id, queue, payload).ok()?;
         Some(STANDARD.encode(&opened.value))

@@ -3,6 +3,7 @@
 
 mod bench;
 mod dead;
+mod doctor;
 mod event;
 mod general;
 mod queue;

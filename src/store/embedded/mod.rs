@@ -17,6 +17,7 @@
 //! the disk is full.
 
 mod cache;
+mod check;
 mod commit;
 mod controls;
 mod file;
@@ -52,7 +53,9 @@ use crate::event::{BucketKey, QueueName};
 use crate::record::Keep;
 use crate::sqlite::{files, records};
 use crate::store::hub::LocalMembership;
-use crate::store::{Control, Durability, RecordTable, Setting, Store, StoreFuture, Watcher};
+use crate::store::{
+    CheckTask, Control, Damage, Durability, RecordTable, Setting, Store, StoreFuture, Watcher,
+};
 
 use self::cache::Cache;
 use self::file::{Lock, Paths};
@@ -284,6 +287,10 @@ impl Store for EmbeddedStore {
 
     fn is_shared(&self) -> bool {
         false
+    }
+
+    fn check_store(&self, task: CheckTask) -> StoreFuture<Vec<Damage>> {
+        self.shared.check(task)
     }
 
     fn buckets(&self) -> StoreFuture<Vec<BucketKey>> {

@@ -153,15 +153,39 @@ impl CallContext<'_> {
     /// Checks a bucket, if it has at most `entries_max` entries.
     pub(super) fn audit(&self, keys: &BucketKeys, entries_max: Option<usize>) -> Call {
         let mut call = self.call(&scripts::AUDIT, keys);
-        match self.now_us {
-            Some(_) => call.command.arg(""), // a test clock that jumps proves no silence
-            None => call.command.arg(us(UNHEARD_MAX)),
-        };
+        self.add_silence(&mut call.command);
         match entries_max {
             Some(most) => call.command.arg(most),
             None => call.command.arg(""),
         };
         call
+    }
+
+    /// Looks at a part of one structure of a bucket for damage, from `cursor` on.
+    pub(super) fn check(
+        &self,
+        keys: &BucketKeys,
+        (structure, cursor, most): (&str, &[u8], usize),
+        repairs: bool,
+        again: &[Vec<u8>],
+    ) -> Call {
+        let mut call = self.ending(&scripts::CHECK, keys);
+        call.command.arg(self.origin).arg(BATCH_MAX);
+        call.command.arg(structure).arg(cursor).arg(most);
+        call.command.arg(u8::from(repairs));
+        self.add_silence(&mut call.command);
+        for entry in again {
+            call.command.arg(entry);
+        }
+        call
+    }
+
+    /// Adds how long a node with leases may have been silent.
+    fn add_silence(&self, command: &mut Cmd) {
+        match self.now_us {
+            Some(_) => command.arg(""), // a test clock that jumps proves no silence
+            None => command.arg(us(UNHEARD_MAX)),
+        };
     }
 
     /// Encodes any other operation: one call of one script.

@@ -8,6 +8,7 @@ mod admit;
 mod backoff;
 mod call_queues;
 mod capacity;
+mod check;
 mod choices;
 mod confirmed;
 mod connections;
@@ -56,8 +57,8 @@ use crate::core::op::{Answer, NewEvent, StoreOp};
 use crate::error::{ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::store::{
-    Control, Durability, KnownBuckets, MemberInfo, Membership, Outbox, OutboxLimit, OutboxPage,
-    OutboxWatcher, Setting, Store, StoreFuture, Watcher,
+    CheckTask, Control, Damage, Durability, KnownBuckets, MemberInfo, Membership, Outbox,
+    OutboxLimit, OutboxPage, OutboxWatcher, Setting, Store, StoreFuture, Watcher,
 };
 use crate::time::SystemClock;
 
@@ -199,51 +200,8 @@ const FAILOVER_MAX: Duration = Duration::from_secs(10);
 /// The interval between queries of the sentinels.
 const FAILOVER_PAUSE: Duration = Duration::from_millis(250);
 
-/// The limit of entries that an audit reads in one step: some milliseconds. An event has two to
-/// four and one more for each KiB of the longest body, a tombstone one.
-const AUDITED_MAX: usize = 2_000;
-
 /// The default key prefix.
 const PREFIX: &str = "duly";
-
-impl RedisStore {
-    /// Checks every bucket: each event is in exactly one place, and every counter is right. Returns
-    /// the violations, as texts, at most 100 of each bucket; an empty list means none.
-    ///
-    /// A bucket is checked in one step, which blocks its server; so one with more than some hundred
-    /// events, or with large ones, is only listed: see [`audit_whole`](Self::audit_whole).
-    ///
-    /// # Errors
-    /// When the servers cannot be reached.
-    pub async fn audit(&self) -> Result<Vec<String>> {
-        self.audit_buckets(Some(AUDITED_MAX)).await
-    }
-
-    /// Checks buckets of any size, in a store that is at rest: each blocks its server, for some
-    /// seconds with a million events.
-    ///
-    /// # Errors
-    ///
-    /// When the servers cannot be reached.
-    pub async fn audit_whole(&self) -> Result<Vec<String>> {
-        self.audit_buckets(None).await
-    }
-
-    async fn audit_buckets(&self, entries_max: Option<usize>) -> Result<Vec<String>> {
-        let mut wrong = Vec::new();
-        for bucket in registry::read(&self.shared).await? {
-            let keys = self.shared.keys(&bucket);
-            let call = self.shared.terms().audit(&keys, entries_max);
-            let mut parts = self.shared.call(&self.shared.links.work, &call).await?;
-            parts.number()?;
-            while !parts.is_empty() {
-                let words = parts.bytes()?;
-                wrong.push(format!("{bucket}: {}", String::from_utf8_lossy(&words)));
-            }
-        }
-        Ok(wrong)
-    }
-}
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -287,6 +245,15 @@ impl Store for RedisStore {
 
     fn durability(&self) -> Durability {
         self.found.durability
+    }
+
+    fn check_bucket(&self, bucket: &BucketKey, task: CheckTask) -> StoreFuture<Vec<Damage>> {
+        let (shared, bucket) = (Arc::clone(&self.shared), bucket.clone());
+        StoreFuture::new(async move { check::check(&shared, bucket, task).await })
+    }
+
+    fn check_store(&self, _task: CheckTask) -> StoreFuture<Vec<Damage>> {
+        StoreFuture::ready(Ok(check::settings(self)))
     }
 
     fn push_durably(

@@ -199,6 +199,9 @@ scripts! {
     FORECAST = "forecast", DRAINS, ["bucket"];
     /// Checks the invariants.
     AUDIT = "audit", DRAINS, ["bucket", "page", "body", "nodes"];
+    /// Looks for damage, and repairs it.
+    CHECK = "check", DRAINS,
+        ["bucket", "page", "bytes", "body", "ending", "waiting", "nodes", "take_back"];
     /// Announces a node, and returns the members.
     POLL_MEMBERS = "poll_members", DRAINS, [];
     /// Adds buckets to the registry.

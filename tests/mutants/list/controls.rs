@@ -179,4 +179,43 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         caught_by: delivery("an_operator_who_misspells_a_queue_is_told_which_was_meant"),
         masked_by: None,
     },
+    Mutant {
+        name: "check-believes-one-look-at-the-list",
+        breaks: Controls,
+        bug: "the check of a store takes every ready event for one that is not in the ready list",
+        edits: &[edit(
+            "src/store/redis/check.rs",
+            "                lot.remove(entry);\n",
+            "",
+        )],
+        caught_by: test(
+            "redis_store",
+            "nothing_is_found_on_a_healthy_store_under_load",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "check-removes-a-body-without-a-place",
+        breaks: Controls,
+        bug: "a repair of a store removes a body that no structure leads to",
+        edits: &[edit(
+            "src/store/redis/lua/check.lua",
+            "is nowhere\") then\n      restore(id, body)",
+            "is nowhere\") then\n      call(\"HDEL\", BODY, id)",
+        )],
+        caught_by: test("redis_store", "a_body_without_a_place_is_put_back"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "check-leaves-a-lost-lease",
+        breaks: Controls,
+        bug: "a repair of a store does not end the leases that it takes back",
+        edits: &[edit(
+            "src/store/redis/lua/check.lua",
+            "    take_back(id, alone(id, state), false)\n    end_its_lease(own)\n",
+            "    take_back(id, alone(id, state), false)\n",
+        )],
+        caught_by: test("redis_store", "a_lease_that_nobody_holds_is_taken_back"),
+        masked_by: None,
+    },
 ];

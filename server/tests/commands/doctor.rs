@@ -1,0 +1,130 @@
+//! `duly doctor`.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::{Shop, Target, duly};
+use crate::servers;
+
+/// The kinds of damage that a report has.
+fn kinds(report: &Value) -> Vec<&str> {
+    let damage = report["damage"].as_array().unwrap().iter();
+    let kinds = damage.map(|it| it["kind"].as_str().unwrap());
+    kinds.filter(|kind| *kind != "settings").collect()
+}
+
+/// The report of a run that has found damage.
+fn damaged(shop: &Shop) -> Value {
+    let ran = shop.run(&["doctor", "--json"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.err.contains("damaged"), "{ran:?}");
+    serde_json::from_str(&ran.out).unwrap()
+}
+
+/// The key of the bucket that holds a dead letter, with this part.
+fn key_of_dead(prefix: &str, part: &str) -> String {
+    let pattern = format!("{prefix}:{{ns.mail:*}}:{part}");
+    let keys = servers::shared().cli(&["KEYS", &pattern]);
+    keys.lines().next().expect("a key").to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damage_on_redis_is_reported_and_repaired() {
+    let shop = Shop::open(Target::Redis).await;
+    let well = shop.run(&["doctor"]);
+    assert!(well.text().contains("no damage; "), "{well:?}");
+    assert_eq!(kinds(&shop.json(&["doctor"])), [""; 0]);
+
+    let (_, prefix) = shop.target[1].split_once("prefix=").unwrap();
+    let dead = key_of_dead(prefix, "dead");
+    servers::shared().cli(&["DEL", &dead]);
+    let report = damaged(&shop);
+    assert_eq!(kinds(&report), ["misplaced"]);
+    let found = report["damage"].as_array().unwrap().iter();
+    let found = found.clone().find(|it| it["kind"] == "misplaced").unwrap();
+    assert_eq!(found["repaired"], false);
+    assert_eq!(found["repair"], "it is put where its state says");
+    let example = &found["examples"][0];
+    assert_eq!(example["what"], "is dead and not in the dead set");
+    assert!(example["bucket"].as_str().unwrap().starts_with("ns.mail"));
+    let ids = shop.dead.map(|id| id.to_string());
+    assert!(ids.contains(&example["id"].as_str().unwrap().to_owned()));
+
+    let text = shop.run(&["doctor", "--queue", "ns.mail"]);
+    assert_eq!(text.code, 1);
+    assert!(text.out.contains("misplaced: "), "{text:?}");
+    assert!(text.err.contains("--repair"), "{text:?}");
+    shop.run(&["doctor", "--repair"]).fails(2, "--yes");
+    assert_eq!(damaged(&shop), report, "nothing was changed");
+
+    let repaired = shop.json(&["doctor", "--repair", "--yes"]);
+    assert_eq!(repaired["left"], 0);
+    assert_eq!(repaired["repaired"], found["count"]);
+    assert_eq!(kinds(&shop.json(&["doctor"])), [""; 0]);
+    let listed = shop.json(&["dead", "list", "--queue", "ns.mail"]);
+    assert_eq!(listed.as_array().unwrap().len(), 2, "both are found again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damage_of_a_file_is_reported() {
+    let shop = Shop::open(Target::Embedded).await;
+    let well = shop.run(&["doctor"]);
+    assert!(well.text().contains("no damage; "), "{well:?}");
+    let file = shop.folder().join("jobs.db");
+    let damage = "UPDATE events SET due = due - 1 WHERE row = (SELECT max(row) FROM events)";
+    change(&file, damage);
+    let report = damaged(&shop);
+    assert_eq!(kinds(&report), ["set_aside"]);
+    assert_eq!(report["damage"][0]["repaired"], false);
+    let repair = shop.run(&["doctor", "--repair", "--yes", "--json"]);
+    assert_eq!(repair.code, 1, "it cannot be repaired: {repair:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broken_page_of_a_file_is_reported() {
+    let shop = Shop::open(Target::Embedded).await;
+    let file = shop.folder().join("jobs.db");
+    // A page that no start reads.
+    let page = root(&file, "by_trace");
+    let bytes = OpenOptions::new().write(true).open(&file).unwrap();
+    bytes.write_all_at(&[0xff; 8], (page - 1) * 4_096).unwrap();
+    let report = damaged(&shop);
+    assert_eq!(kinds(&report), ["file"]);
+    let repair = report["damage"][0]["repair"].as_str().unwrap();
+    assert!(repair.contains("backup"), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_doctor_works_on_stores() {
+    let shop = Shop::open(Target::Server).await;
+    shop.run(&["doctor"]).fails(2, "--store");
+    shop.close().await;
+    let shop = Shop::open(Target::Embedded).await;
+    shop.run(&["doctor", "--queue", "ns.none"])
+        .fails(2, "the store has no queue ns.none");
+    shop.run(&["doctor", "--yes"]).fails(2, "--repair");
+    duly(&["doctor", "--store", "sqlite:nothing.db"]).fails(3, "there is no store");
+    let memory = duly(&["doctor", "--store", "memory:", "--json"]).json();
+    assert_eq!(memory["damage"], json!([]));
+}
+
+fn change(file: &Path, sql: &str) {
+    let connection = rusqlite::Connection::open(file).unwrap();
+    assert_eq!(connection.execute(sql, []).unwrap(), 1);
+}
+
+/// The first page of a table.
+fn root(file: &Path, table: &str) -> u64 {
+    let connection = rusqlite::Connection::open(file).unwrap();
+    connection
+        .pragma_update(None, "wal_checkpoint", "TRUNCATE")
+        .unwrap();
+    let sql = "SELECT rootpage FROM sqlite_schema WHERE name = ?1";
+    let page: i64 = connection
+        .query_row(sql, [table], |row| row.get(0))
+        .unwrap();
+    page.cast_unsigned()
+}

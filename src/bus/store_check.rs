@@ -1,0 +1,161 @@
+//! The check of a store for damage.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use crate::bus::{Bus, Inner};
+use crate::error::{Error, Result};
+use crate::event::QueueName;
+use crate::store::{CheckTask, Damage, DamageKind};
+
+/// The most damage that a report lists; all of it is counted.
+const LISTED: usize = 1_000;
+
+/// A check of a store for damage.
+#[derive(Clone)]
+#[must_use = "nothing is looked at before `run`"]
+pub struct StoreCheck {
+    inner: Arc<Inner>,
+    queues: Vec<String>,
+    task: CheckTask,
+}
+
+/// The result of a check.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use = "the damage is in it"]
+pub struct StoreReport {
+    /// How many entries were looked at.
+    pub looked: u64,
+    /// How many buckets were checked.
+    pub buckets: u64,
+    /// How much damage of each kind there is.
+    pub counts: BTreeMap<DamageKind, u64>,
+    /// How much of it was repaired.
+    pub repaired: u64,
+    /// The first thousand of it.
+    pub damage: Vec<Damage>,
+}
+
+impl StoreReport {
+    /// Returns whether nothing was found.
+    #[must_use]
+    pub fn is_healthy(&self) -> bool {
+        self.counts.is_empty()
+    }
+
+    /// Returns how much damage is left.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.counts.values().sum::<u64>() - self.repaired
+    }
+
+    fn add(&mut self, found: Vec<Damage>) {
+        for damage in found {
+            *self.counts.entry(damage.kind).or_default() += 1;
+            self.repaired += u64::from(damage.repaired);
+            if self.damage.len() < LISTED {
+                self.damage.push(damage);
+            }
+        }
+    }
+}
+
+impl Bus {
+    /// Checks the store for damage: events without a body or a place, leases of nobody, entries
+    /// that lead to nothing, counts that do not add up, damaged files, and settings of servers that
+    /// weaken what the store promises. [`DamageKind`] lists all of it.
+    ///
+    /// It changes nothing unless told to [repair](StoreCheck::repair). A healthy store has no
+    /// damage at any instant, so it may be checked while it is used; each step blocks a bucket for
+    /// some milliseconds at most. On Redis, events that have ended are looked at one by one, but
+    /// not whether each will be forgotten.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use duly::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> duly::Result<()> {
+    /// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+    /// let report = bus.check_store().run().await?;
+    /// assert!(report.is_healthy());
+    /// # bus.shutdown(std::time::Duration::from_secs(1)).await
+    /// # }
+    /// ```
+    pub fn check_store(&self) -> StoreCheck {
+        StoreCheck {
+            inner: Arc::clone(&self.inner),
+            queues: Vec::new(),
+            task: CheckTask::default(),
+        }
+    }
+}
+
+impl fmt::Debug for StoreCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreCheck")
+            .field("queues", &self.queues)
+            .field("task", &self.task)
+            .finish_non_exhaustive()
+    }
+}
+
+impl StoreCheck {
+    /// Checks only this queue, and nothing of the store as a whole; repeat for several. Default:
+    /// all.
+    pub fn queue(mut self, name: impl Into<String>) -> Self {
+        self.queues.push(name.into());
+        self
+    }
+
+    /// Repairs what it finds, each in the step that finds it. Default: it only reports.
+    ///
+    /// No payload that is there is lost by it: what has a body is put back or kept. The remedy of
+    /// each kind is [`DamageKind::remedy`]; every repair is logged.
+    pub fn repair(mut self) -> Self {
+        self.task.repairs = true;
+        self
+    }
+
+    /// Returns the task, whose [`looked`](CheckTask::looked) shows the progress while the check
+    /// runs.
+    #[must_use]
+    pub fn task(&self) -> CheckTask {
+        self.task.clone()
+    }
+
+    /// Runs the check, bucket by bucket.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an invalid name or one that the store
+    /// does not know, and for a store that cannot be checked; or the store's error.
+    pub async fn run(self) -> Result<StoreReport> {
+        let names = self.queues.iter().map(|name| QueueName::new(name));
+        let asked: BTreeSet<QueueName> = names.collect::<Result<_>>()?;
+        let store = self.inner.open()?;
+        let mut buckets = store.buckets().await?;
+        let known: BTreeSet<_> = buckets.iter().map(|bucket| bucket.queue.clone()).collect();
+        if let Some(unknown) = asked.difference(&known).next() {
+            return Err(Error::invalid(format!("the store has no queue {unknown}")));
+        }
+        let mut report = StoreReport::default();
+        if asked.is_empty() {
+            report.add(store.check_store(self.task.clone()).await?);
+        } else {
+            buckets.retain(|bucket| asked.contains(&bucket.queue));
+        }
+        for bucket in &buckets {
+            let found = store.check_bucket(bucket, self.task.clone()).await?;
+            for damage in found.iter().filter(|damage| damage.repaired) {
+                tracing::warn!(%damage, kind = %damage.kind, "damage repaired");
+            }
+            report.buckets += 1;
+            report.add(found);
+        }
+        report.looked = self.task.looked();
+        Ok(report)
+    }
+}

@@ -1,0 +1,193 @@
+//! What a check of a store finds.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::event::{BucketKey, EventId};
+
+/// Something in a store that should not be so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Damage {
+    /// What it is.
+    pub kind: DamageKind,
+    /// Where it is; `None` if it concerns the whole store.
+    pub bucket: Option<BucketKey>,
+    /// The event, if it concerns one.
+    pub id: Option<EventId>,
+    /// What exactly is wrong.
+    pub words: String,
+    /// Whether this check has repaired it.
+    pub repaired: bool,
+}
+
+impl Damage {
+    /// Damage of a whole store, which a check cannot repair.
+    pub(crate) fn of_store(kind: DamageKind, words: impl Into<String>) -> Self {
+        Self {
+            kind,
+            bucket: None,
+            id: None,
+            words: words.into(),
+            repaired: false,
+        }
+    }
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(bucket) = &self.bucket {
+            write!(f, "{bucket}: ")?;
+        }
+        if let Some(id) = self.id {
+            write!(f, "{id} ")?;
+        }
+        f.write_str(&self.words)
+    }
+}
+
+/// A kind of damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum DamageKind {
+    /// An event whose body is gone.
+    NoBody,
+    /// A body that no structure of the store leads to.
+    NoPlace,
+    /// An event that is not where its state says.
+    Misplaced,
+    /// A lease of which its request or its node knows nothing.
+    LostLease,
+    /// Leases of a node that has been silent for more than a minute, and that nobody took back.
+    SilentNode,
+    /// An entry of an index or a set that leads to nothing.
+    Stray,
+    /// A body or a page that nothing needs any more.
+    Leftover,
+    /// Counts that do not add up.
+    Counts,
+    /// A row of the file that was set aside, since its checksum did not hold.
+    SetAside,
+    /// A damaged file.
+    File,
+    /// Settings of a server that weaken what the store promises.
+    Settings,
+}
+
+impl DamageKind {
+    /// Every kind.
+    pub const ALL: [Self; 11] = [
+        Self::NoBody,
+        Self::NoPlace,
+        Self::Misplaced,
+        Self::LostLease,
+        Self::SilentNode,
+        Self::Stray,
+        Self::Leftover,
+        Self::Counts,
+        Self::SetAside,
+        Self::File,
+        Self::Settings,
+    ];
+
+    /// Its name, in one word for programs.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoBody => "no_body",
+            Self::NoPlace => "no_place",
+            Self::Misplaced => "misplaced",
+            Self::LostLease => "lost_lease",
+            Self::SilentNode => "silent_node",
+            Self::Stray => "stray",
+            Self::Leftover => "leftover",
+            Self::Counts => "counts",
+            Self::SetAside => "set_aside",
+            Self::File => "file",
+            Self::Settings => "settings",
+        }
+    }
+
+    /// What it is, in a few words.
+    #[must_use]
+    pub const fn what(self) -> &'static str {
+        match self {
+            Self::NoBody => "events whose body is gone",
+            Self::NoPlace => "bodies that no structure leads to",
+            Self::Misplaced => "events that are not where their state says",
+            Self::LostLease => "leases of which their request or node knows nothing",
+            Self::SilentNode => "leases of nodes that have been silent for more than a minute",
+            Self::Stray => "entries that lead to nothing",
+            Self::Leftover => "bodies and pages that nothing needs any more",
+            Self::Counts => "counts that do not add up",
+            Self::SetAside => "rows that were set aside, since their checksum did not hold",
+            Self::File => "faults of the file",
+            Self::Settings => "settings that weaken what the store promises",
+        }
+    }
+
+    /// What a repair does, or what to do where there is none.
+    #[must_use]
+    pub const fn remedy(self) -> &'static str {
+        match self {
+            Self::NoBody => "its payload is gone: it ends as dropped, with a record that says so",
+            Self::NoPlace => "the event is put back, due now, with all its attempts",
+            Self::Misplaced => "it is put where its state says",
+            Self::LostLease => "the event is taken back; the attempt counts",
+            Self::SilentNode => "the events are taken back, as by any live node",
+            Self::Stray | Self::Leftover => "it is removed; no event loses anything",
+            Self::Counts => "they are counted anew",
+            Self::SetAside => {
+                "not repaired: the bytes are kept in the table `damaged`; \
+                 push the event again if you can tell which it was"
+            }
+            Self::File => "not repaired: stop the process and restore the file from a backup",
+            Self::Settings => "not repaired: change the settings of the server as it says",
+        }
+    }
+
+    /// Whether a check can repair it.
+    #[must_use]
+    pub const fn is_repairable(self) -> bool {
+        !matches!(self, Self::SetAside | Self::File | Self::Settings)
+    }
+}
+
+impl fmt::Display for DamageKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What a store is asked to do in a check.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct CheckTask {
+    /// Whether damage is repaired, not only reported.
+    pub repairs: bool,
+    /// How many entries were looked at so far, by all buckets.
+    looked: Arc<AtomicU64>,
+}
+
+impl CheckTask {
+    /// A task that repairs, or one that only looks.
+    #[must_use]
+    pub fn new(repairs: bool) -> Self {
+        Self {
+            repairs,
+            looked: Arc::default(),
+        }
+    }
+
+    /// Counts entries that were looked at, for whoever shows the progress.
+    pub fn add_looked(&self, entries: u64) {
+        self.looked.fetch_add(entries, Ordering::Relaxed);
+    }
+
+    /// Returns how many entries were looked at so far.
+    #[must_use]
+    pub fn looked(&self) -> u64 {
+        self.looked.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,268 @@
+//! Checks for damage: of a bucket, structure by structure, in bounded steps, and the audit, which
+//! reads a bucket in one.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::core::op::{Reply, StoreOp};
+use crate::error::Result;
+use crate::event::BucketKey;
+use crate::store::Durability;
+use crate::store::damage::{CheckTask, Damage, DamageKind};
+use crate::store::redis::decode::{ReplyReader, id_of};
+use crate::store::redis::shared::Shared;
+use crate::store::redis::{RedisStore, registry};
+
+/// About how many entries a step looks at: some milliseconds.
+const STEP: usize = 200;
+
+/// About how many entries of the ready list are read in one step, which only copies them.
+const LISTED: usize = 2_000;
+
+/// How many ready events are compared with the ready list at a time, which is read for each lot.
+const LOT: usize = 200_000;
+
+/// The most entries of a bucket whose counts are checked, since that takes one step.
+const COUNTED_MAX: usize = 5_000;
+
+/// The limit of entries that an audit reads in one step: some milliseconds. An event has two to
+/// four and one more for each KiB of the longest body, a tombstone one.
+const AUDITED_MAX: usize = 2_000;
+
+/// The most damage that is listed of a bucket; repaired is all of it.
+const DAMAGE_MAX: usize = 10_000;
+
+/// A clock that is off by more than this is reported, us.
+const SKEW_US: u64 = 1_000_000;
+
+/// The structures that are walked by a cursor, after the states.
+const WALKED: [&str; 9] = [
+    "body", "delay", "dead", "lease", "unique", "holds", "by_key", "held", "nodes",
+];
+
+impl RedisStore {
+    /// Checks every bucket: each event is in exactly one place, and every counter is right. Returns
+    /// the violations, as texts, at most 100 of each bucket; an empty list means none.
+    ///
+    /// A bucket is checked in one step, which blocks its server; so one with more than some hundred
+    /// events, or with large ones, is only listed: see [`audit_whole`](Self::audit_whole).
+    ///
+    /// # Errors
+    /// When the servers cannot be reached.
+    pub async fn audit(&self) -> Result<Vec<String>> {
+        self.audit_buckets(Some(AUDITED_MAX)).await
+    }
+
+    /// Checks buckets of any size, in a store that is at rest: each blocks its server, for some
+    /// seconds with a million events.
+    ///
+    /// # Errors
+    ///
+    /// When the servers cannot be reached.
+    pub async fn audit_whole(&self) -> Result<Vec<String>> {
+        self.audit_buckets(None).await
+    }
+
+    async fn audit_buckets(&self, entries_max: Option<usize>) -> Result<Vec<String>> {
+        let mut wrong = Vec::new();
+        for bucket in registry::read(&self.shared).await? {
+            let keys = self.shared.keys(&bucket);
+            let call = self.shared.terms().audit(&keys, entries_max);
+            let mut parts = self.shared.call(&self.shared.links.work, &call).await?;
+            parts.number()?;
+            while !parts.is_empty() {
+                let words = parts.bytes()?;
+                wrong.push(format!("{bucket}: {}", String::from_utf8_lossy(&words)));
+            }
+        }
+        Ok(wrong)
+    }
+}
+
+/// Checks a bucket.
+pub(super) async fn check(
+    shared: &Arc<Shared>,
+    bucket: BucketKey,
+    task: CheckTask,
+) -> Result<Vec<Damage>> {
+    let mut check = Check {
+        shared,
+        bucket,
+        task,
+        found: Vec::new(),
+    };
+    check.states().await?;
+    for structure in WALKED {
+        let mut cursor = b"0".to_vec();
+        loop {
+            let step = check.step(structure, &cursor, STEP, &[]).await?;
+            if step.is_last() {
+                break;
+            }
+            cursor = step.cursor;
+        }
+    }
+    if check.task.repairs {
+        check.reap().await?;
+    }
+    check.step("counts", b"0", COUNTED_MAX, &[]).await?;
+    Ok(check.found)
+}
+
+/// Reports what the settings of the servers take away from what the store promises.
+pub(super) fn settings(store: &RedisStore) -> Vec<Damage> {
+    let mut found = Vec::new();
+    if store.found.durability == Durability::Memory {
+        found.push(Damage::of_store(
+            DamageKind::Settings,
+            "a server keeps no append-only file: its events are lost with its process; \
+             set `appendonly yes`",
+        ));
+    }
+    if store.found.offset_us.unsigned_abs() > SKEW_US {
+        found.push(Damage::of_store(
+            DamageKind::Settings,
+            format!(
+                "the clock of a server is {} ms from this machine's: events are on time by the \
+                 server's; let both follow the same time server",
+                store.found.offset_us / 1_000
+            ),
+        ));
+    }
+    found
+}
+
+struct Check<'a> {
+    shared: &'a Arc<Shared>,
+    bucket: BucketKey,
+    task: CheckTask,
+    found: Vec<Damage>,
+}
+
+/// What a step returns beside the damage.
+struct Step {
+    cursor: Vec<u8>,
+    listed: Vec<Vec<u8>>,
+}
+
+impl Step {
+    fn is_last(&self) -> bool {
+        self.cursor == b"0"
+    }
+}
+
+impl Check<'_> {
+    /// Walks the states. Ready events are compared with the ready list: one that was ready before
+    /// the list was read, is ready after, at the same place, and was not in the list, is misplaced.
+    async fn states(&mut self) -> Result<()> {
+        let mut cursor = b"0".to_vec();
+        loop {
+            let mut lot = HashSet::new();
+            let is_last = loop {
+                let step = self.step("state", &cursor, STEP, &[]).await?;
+                lot.extend(step.listed.iter().cloned());
+                if step.is_last() || lot.len() >= LOT {
+                    let is_last = step.is_last();
+                    cursor = step.cursor;
+                    break is_last;
+                }
+                cursor = step.cursor;
+            };
+            self.compare(lot).await?;
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Compares a lot of ready events and pages with the ready list.
+    async fn compare(&mut self, mut lot: HashSet<Vec<u8>>) -> Result<()> {
+        let mut pages = HashSet::new();
+        let mut cursor = b"0".to_vec();
+        while !lot.is_empty() {
+            let step = self.step("ready", &cursor, LISTED, &[]).await?;
+            for entry in &step.listed {
+                lot.remove(entry);
+                if entry.len() == PAGE_LEN {
+                    pages.insert(entry.clone());
+                }
+            }
+            if step.is_last() {
+                break;
+            }
+            cursor = step.cursor;
+        }
+        // An event that has left its page keeps the page's place.
+        let is_missing = |entry: &Vec<u8>| match entry.len() {
+            PAGE_LEN => true,
+            len => !pages.contains(&entry[len.saturating_sub(PAGE_LEN)..]),
+        };
+        let missing: Vec<_> = lot.into_iter().filter(is_missing).collect();
+        for some in missing.chunks(STEP) {
+            self.step("again", b"0", STEP, some).await?;
+        }
+        Ok(())
+    }
+
+    async fn step(
+        &mut self,
+        structure: &str,
+        cursor: &[u8],
+        most: usize,
+        again: &[Vec<u8>],
+    ) -> Result<Step> {
+        let keys = self.shared.keys(&self.bucket);
+        let place = (structure, cursor, most);
+        let terms = self.shared.terms();
+        let call = terms.check(&keys, place, self.task.repairs, again);
+        let mut parts = self.shared.call(&self.shared.links.work, &call).await?;
+        self.shared.learn(parts.number()?);
+        let cursor = parts.bytes()?;
+        self.task.add_looked(parts.number()?);
+        self.read_damage(parts.parts()?)?;
+        let mut entries = parts.parts()?;
+        let mut listed = Vec::with_capacity(entries.len());
+        while !entries.is_empty() {
+            listed.push(entries.bytes()?);
+        }
+        Ok(Step { cursor, listed })
+    }
+
+    fn read_damage(&mut self, mut parts: ReplyReader) -> Result<()> {
+        while !parts.is_empty() {
+            let (kind, id, words) = (parts.bytes()?, parts.bytes()?, parts.bytes()?);
+            let kind = DamageKind::ALL
+                .into_iter()
+                .find(|known| known.as_str().as_bytes() == kind)
+                .unwrap_or(DamageKind::Stray);
+            if self.found.len() < DAMAGE_MAX {
+                self.found.push(Damage {
+                    kind,
+                    bucket: Some(self.bucket.clone()),
+                    id: id_of(&id),
+                    words: String::from_utf8_lossy(&words).into_owned(),
+                    repaired: self.task.repairs,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes back the leases of nodes that the walk has found silent.
+    async fn reap(&mut self) -> Result<()> {
+        let is_silent = |damage: &Damage| damage.kind == DamageKind::SilentNode;
+        let mut more = self.found.iter().any(is_silent);
+        while more {
+            let reap = StoreOp::Reap {
+                silent: Vec::new(),
+                limit: STEP,
+            };
+            let reply = self.shared.operate(&self.bucket, reap).await?;
+            more = matches!(reply.reply, Reply::Reaped(reaped) if reaped.more);
+        }
+        Ok(())
+    }
+}
+
+/// The length of a page's number.
+const PAGE_LEN: usize = 8;

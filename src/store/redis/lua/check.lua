@@ -1,0 +1,418 @@
+-- Script: looks at a part of one structure for damage, and repairs it on request. What it finds is
+-- so at this instant, since it looks and repairs in one step.
+--
+-- ARGV[4]  the calling process, which is not notified
+-- ARGV[5]  of the library `take_back`: the most leases to take back
+-- ARGV[6]  structure, as one of `parts` below
+-- ARGV[7]  cursor, 0 at first
+-- ARGV[8]  about how many entries to look at
+-- ARGV[9]  1 to repair
+-- ARGV[10] how long, us, a node with leases may have been silent, or "" for any time
+-- ARGV[11..] for "again": entries of the ready list that were not found there
+--
+-- Returns {now, next cursor, 0 after the last, entries looked at, three for each damage: kind, id or
+-- "", words; entries that the ready list must have}.
+local cursor, most, repairs = ARGV[7], tonumber(ARGV[8]), ARGV[9] == "1"
+local found, listed, looked = {}, {}, 0
+look_first()
+
+-- Reports damage. Returns whether it is to be repaired.
+local function tell(kind, id, words)
+  found[#found + 1], found[#found + 2], found[#found + 3] = kind, id, words
+  return repairs
+end
+
+local function flag(state, of)
+  return math.floor(byte(state, 2) / of) % 2 == 1
+end
+
+-- Makes an event that is alone and has a body ready now.
+local function restore(id, body)
+  call("RPUSH", READY, id .. number)
+  call("HSET", STATE, id, "R" .. FRESH .. u64(now_ms) .. u64(now) .. sub(body, 5, 12) .. NEVER .. number)
+end
+
+-- Ends an event whose body is gone. The record comes first, as with every end.
+local function drop_lost(id, state, due)
+  note(id, "\11", "\0", 0, due, ZERO, ZERO .. ZERO, ZERO, nil, "its body was gone", more_of(nil, "duly doctor"))
+  write_records()
+  finish_noted(id, "c", state, due, nil)
+  call("ZREM", DELAY, id)
+  call("ZREM", DEAD, id)
+  call("ZREM", LEASE, id)
+end
+
+-- Ends the lease of an event, whatever its request and its node know.
+local function end_its_lease(state)
+  if node_of(sub(state, 46, 53)) then
+    end_lease(state, flag(state, 2))
+  else
+    end_batch(sub(state, 46, 61), 1)
+  end
+end
+
+-- Takes an event out of its page, if it is in one. A page that is leased and empty then goes.
+local function alone(id, state)
+  local own = take_out(id, state)
+  if is_in_page(state) and byte(state_of_page(sub(state, 2, 9))) == 82 then
+    left_pages[sub(state, 2, 9)] = nil
+  end
+  return own
+end
+
+-- Removes a ready page that has no body and no events left, with its entry in the list.
+local function remove_empty(page)
+  local of = state_of_page(page)
+  local _, left = page_counts(of)
+  if byte(of) == 82 and left == 0 and call("HEXISTS", BODY, page) == 0 then
+    call("HDEL", STATE, page)
+    page_states[page] = false
+    surplus = surplus - call("LREM", READY, 1, page)
+  end
+end
+
+local function check_body_of(id, state, own)
+  local body = is_in_page(state) and body_in_page(state) or call("HEXISTS", BODY, id) == 1
+  if body then
+    return true
+  end
+  if tell("no_body", id, "has no body") then
+    own = alone(id, state)
+    if byte(own) == 76 then
+      end_its_lease(own)
+    elseif byte(own) == 82 then
+      surplus = surplus + 1 -- its entry in the list is skipped later
+    end
+    drop_lost(id, own, sub(own, 5, 12))
+    if is_in_page(state) then
+      remove_empty(sub(state, 2, 9))
+    end
+  end
+end
+
+local function check_lease(id, state, own)
+  local timed, deadline = flag(own, 2), call("ZSCORE", LEASE, id)
+  if timed and not deadline then
+    if tell("misplaced", id, "is leased with a deadline that is not in its set") then
+      call("ZADD", LEASE, now_ms, id)
+    end
+    deadline = true
+  end
+  local batch = sub(own, 46, 61)
+  local held = call("HGET", HELD, batch)
+  if held and held:find(id, 1, true) and node_of(sub(own, 46, 53)) then
+    return
+  end
+  if tell("lost_lease", id, "is leased by a request that knows nothing of it") then
+    take_back(id, alone(id, state), false)
+    end_its_lease(own)
+    if deadline then
+      deadlines[#deadlines + 1] = id
+    end
+  end
+end
+
+-- An event whose page is gone from the states.
+local function check_lost_page(id, state)
+  local body = body_in_page(state)
+  if body then
+    if tell("no_place", id, "is in a page that is gone") then
+      call("HSET", BODY, id, body)
+      restore(id, body)
+    end
+  elseif tell("no_body", id, "is in a page that is gone, with its body") then
+    call("HDEL", STATE, id)
+    drop_lost(id, nil, u64(now_ms))
+  end
+end
+
+local function check_state(id, state)
+  if #id == 8 then
+    local _, left = page_counts(state)
+    if byte(state) == 82 and left > 0 then
+      listed[#listed + 1] = id
+    end
+    return
+  end
+  local own = own_state(state)
+  if not own then
+    return check_lost_page(id, state)
+  end
+  local kind = sub(own, 1, 1)
+  if kind == "d" or kind == "c" or kind == "e" then
+    if not is_in_page(state) and call("HEXISTS", BODY, id) == 1
+      and tell("leftover", id, "has ended and has a body") then
+      call("HDEL", BODY, id)
+    end
+  elseif check_body_of(id, state, own) then
+    if kind == "S" and not call("ZSCORE", DELAY, id) then
+      if tell("misplaced", id, "is scheduled and not in the delay set") then
+        call("ZADD", DELAY, number_at(own, 5), id)
+      end
+    elseif kind == "D" and not call("ZSCORE", DEAD, id) then
+      if tell("misplaced", id, "is dead and not in the dead set") then
+        call("ZADD", DEAD, 0, id)
+      end
+    elseif kind == "R" and not is_in_page(state) then
+      listed[#listed + 1] = id .. sub(own, 46)
+    elseif kind == "L" then
+      check_lease(id, state, own)
+    end
+  end
+end
+
+-- A page whose state is gone: its events that have not been put elsewhere are ready again, alone.
+local function check_page_body(page, body)
+  if call("HEXISTS", STATE, page) == 1 then
+    return
+  end
+  for _, id, its in each_in(body, 1) do
+    local state = call("HGET", STATE, id)
+    if is_in_page(state) and sub(state, 2, 9) == page
+      and tell("no_place", id, "is in a page that is gone") then
+      call("HSET", BODY, id, its)
+      restore(id, its)
+    end
+  end
+  if tell("leftover", "", "a page has a body and no state") then
+    call("HDEL", BODY, page)
+  end
+end
+
+local function check_body(id, body)
+  if #id == 8 then
+    return check_page_body(id, body)
+  end
+  local state = call("HGET", STATE, id)
+  if is_in_page(state) then
+    if own_state(state) and tell("leftover", id, "has a body of its own and is in a page") then
+      call("HDEL", BODY, id)
+    end
+  elseif not state and not call("ZSCORE", DELAY, id) then
+    if tell("no_place", id, "has a body and is nowhere") then
+      restore(id, body)
+    end
+  end
+  local key = keys_of(body)
+  if key and (not state or byte(state) < 97) and not call("ZSCORE", BY_KEY, key_entry(key, id))
+    and tell("misplaced", id, "has a key and is not found by it") then
+    call("ZADD", BY_KEY, 0, key_entry(key, id))
+  end
+end
+
+local function check_delayed(id, due)
+  local state = call("HGET", STATE, id)
+  if state then
+    if byte(own_state(state) or "S") ~= 83 and tell("stray", id, "is in the delay set and not scheduled") then
+      call("ZREM", DELAY, id)
+    end
+  elseif call("HEXISTS", BODY, id) == 0 and tell("no_body", id, "is in the delay set and has no body") then
+    drop_lost(id, nil, u64(tonumber(due)))
+  end
+end
+
+local function check_dead(id)
+  local state = call("HGET", STATE, id)
+  if (not state or byte(state) ~= 68) and tell("stray", id, "is in the dead set and not dead") then
+    call("ZREM", DEAD, id)
+  end
+end
+
+local function check_deadline(id)
+  local state = call("HGET", STATE, id)
+  if not (state and byte(state) == 76 and flag(state, 2))
+    and tell("stray", id, "has a deadline and no such lease") then
+    call("ZREM", LEASE, id)
+  end
+end
+
+local function check_unique(unique, holder)
+  local id = sub(holder, 1, 16)
+  if #holder > 16 then
+    local until_ms = call("ZSCORE", HOLDS, unique)
+    if not (until_ms and tonumber(until_ms) == number_at(holder, 17))
+      and tell("misplaced", id, "is done, and its unique key is reserved until another time") then
+      call("ZADD", HOLDS, number_at(holder, 17), unique)
+    end
+    return
+  end
+  local body = call("HGET", BODY, id)
+  local _, its = keys_of(body)
+  local is_own = its == unique or (body and is_newer(body))
+  if (not is_own or call("ZSCORE", DEAD, id)) and tell("stray", id, "holds a unique key that is not its own") then
+    call("HDEL", UNIQUE, unique)
+  end
+end
+
+local function check_reserved(unique)
+  if #(call("HGET", UNIQUE, unique) or "") <= 16 and tell("stray", "", "a unique key is reserved by nothing") then
+    call("ZREM", HOLDS, unique)
+  end
+end
+
+local function check_key(entry_of)
+  local id = sub(entry_of, -16)
+  local body = call("HGET", BODY, id)
+  local key = keys_of(body)
+  if not (body and is_newer(body)) and not (key and key_entry(key, id) == entry_of)
+    and tell("stray", id, "is indexed under a key that it does not have") then
+    call("ZREM", BY_KEY, entry_of)
+  end
+end
+
+local function check_batch(field, value)
+  if #field ~= 16 then
+    if call("HEXISTS", HELD, sub(field, 2)) == 0 and tell("stray", "", "a request is counted that holds nothing") then
+      call("HDEL", HELD, field)
+    end
+    return
+  end
+  local ids, count = {}, 0
+  for at = 1, #value, 16 do
+    ids[#ids + 1] = sub(value, at, at + 15)
+  end
+  for _, state in ipairs(#ids > 0 and call("HMGET", STATE, unpack(ids)) or {}) do
+    local own = own_state(state)
+    count = count + (own and byte(own) == 76 and sub(own, 46, 61) == field and 1 or 0)
+  end
+  looked = looked + #ids
+  if count == 0 then
+    if tell("stray", "", "a request holds nothing any more") then
+      call("HDEL", HELD, field, "#" .. field)
+    end
+  elseif count ~= tonumber(call("HGET", HELD, "#" .. field) or 0)
+    and tell("counts", "", "the leases of a request are counted wrongly") then
+    call("HSET", HELD, "#" .. field, count)
+  end
+end
+
+local function check_nodes()
+  for _, node in ipairs(all_nodes()) do
+    looked = looked + 1
+    if ARGV[10] ~= "" and node.kept > 0 and now - node.seen > tonumber(ARGV[10])
+      and tell("silent_node", "", "a node holds " .. node.kept .. " leases and has been silent for "
+        .. math.floor((now - node.seen) / 1000000) .. " s") then
+      node.reaping, node.lost = true, true
+      keep_node(node.id, node)
+    end
+  end
+end
+
+-- Entries that were not in the list although their events were ready before and after.
+local function check_again(entry_of)
+  if #entry_of == 8 then
+    local of = state_of_page(entry_of)
+    if of and byte(of) == 82 and select(2, page_counts(of)) > 0
+      and tell("misplaced", "", "a page is ready and not in the ready list") then
+      call("RPUSH", READY, entry_of)
+    end
+    return
+  end
+  local id = sub(entry_of, 1, 16)
+  local state = call("HGET", STATE, id)
+  if state and byte(state) == 82 and sub(state, 46) == sub(entry_of, 17)
+    and tell("misplaced", id, "is ready and not in the ready list") then
+    call("RPUSH", READY, id .. number)
+    call("HSET", STATE, id, sub(state, 1, 45) .. number)
+  end
+end
+
+-- Counts everything in a bucket that is small enough for one call.
+local function check_counts()
+  looked = call("HLEN", STATE) + call("LLEN", READY)
+  if looked > most then
+    return
+  end
+  local live, held, kept, timed = 0, 0, {}, {}
+  local flat = call("HGETALL", STATE)
+  for i = 1, #flat, 2 do
+    local own = #flat[i] == 16 and own_state(flat[i + 1])
+    if own and byte(own) == 76 then
+      local node, of = sub(own, 46, 53), flag(own, 2) and timed or kept
+      held, of[node] = held + 1, (of[node] or 0) + 1
+    elseif own and byte(own) == 82 then
+      live = live + 1
+    end
+  end
+  local function counted(what, is, should)
+    return is ~= should and tell("counts", "", what .. ": " .. is .. " instead of " .. should)
+  end
+  if counted("leased events", leased, held) then
+    leased = held
+  end
+  local ended = 0
+  for _, batch in ipairs(call("LRANGE", PAST, 0, -1)) do
+    ended = ended + (#batch - 10 - 8 * unpack_from(">I2", batch, 9)) / 16
+  end
+  if counted("tombstones", past, ended) then
+    past = ended
+  end
+  local len = call("LLEN", READY)
+  if len > 0 and counted("surplus entries of the ready list", surplus, len - live) then
+    surplus = len - live
+  end
+  for _, node in ipairs(all_nodes()) do
+    local own, own_timed = kept[node.id] or 0, timed[node.id] or 0
+    if counted("leases of a node", node.kept, own) or counted("timed leases of a node", node.timed, own_timed) then
+      node.kept, node.timed = own, own_timed
+      keep_node(node.id, node)
+    end
+  end
+end
+
+-- Looks at the fields or members of a structure from `cursor` on.
+local function scan(command, key, check)
+  local page = call(command, key, cursor, "COUNT", most)
+  cursor = page[1]
+  for i = 1, #page[2], 2 do
+    looked = looked + 1
+    check(page[2][i], page[2][i + 1])
+  end
+end
+
+local parts = {
+  state = function() scan("HSCAN", STATE, check_state) end,
+  body = function()
+    most = math.max(1, math.min(most, math.floor(BUDGET / 4 / math.max(longest, 1))))
+    scan("HSCAN", BODY, check_body)
+  end,
+  delay = function() scan("ZSCAN", DELAY, check_delayed) end,
+  dead = function() scan("ZSCAN", DEAD, check_dead) end,
+  lease = function() scan("ZSCAN", LEASE, check_deadline) end,
+  unique = function() scan("HSCAN", UNIQUE, check_unique) end,
+  holds = function() scan("ZSCAN", HOLDS, check_reserved) end,
+  by_key = function() scan("ZSCAN", BY_KEY, check_key) end,
+  held = function()
+    most = math.max(1, math.floor(most / 10))
+    scan("HSCAN", HELD, check_batch)
+  end,
+  nodes = function()
+    check_nodes()
+    cursor = "0"
+  end,
+  -- From the tail on: what is pushed meanwhile is looked at twice, and nothing is passed over.
+  ready = function()
+    local from = tonumber(cursor)
+    listed = call("LRANGE", READY, -from - most, -from - 1)
+    looked = #listed
+    cursor = #listed < most and "0" or tostring(from + most)
+  end,
+  again = function()
+    for i = 11, #ARGV do
+      check_again(ARGV[i])
+    end
+    looked, cursor = #ARGV - 10, "0"
+  end,
+  counts = function()
+    check_counts()
+    cursor = "0"
+  end,
+}
+check_keys()
+parts[ARGV[6]]()
+write_taken()
+if #found > 0 and repairs then
+  wake(ARGV[4])
+end
+leave()
+return { now, tostring(cursor), looked, found, listed }

@@ -1,0 +1,350 @@
+//! The check of a store: each kind of damage is found and repaired, and nothing is found on a healthy
+//! store that is used.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use duly::admin::{Damage, DamageKind};
+use duly::event::{Envelope, Payload};
+use duly::prelude::*;
+use duly::records::Outcome;
+use duly::store::operation::{AttemptOutcome, NewEvent, Settlement, StartMark, StoreOp};
+use duly::store::{CheckTask, Store};
+use duly::time::When;
+use duly::{Annotation, ErrorKind};
+
+use crate::redis_store::kit::{Bare, NODE, builder, fresh, hex, stop};
+use crate::servers::{Redis, shared};
+
+/// A bucket with an event in each place where one can be.
+struct Bucket {
+    bare: Bare,
+    server: &'static Redis,
+    base: String,
+    /// Pushed for later and never touched.
+    delayed: EventId,
+    snoozed: EventId,
+    ready: EventId,
+    leased: EventId,
+    dead: EventId,
+    done: EventId,
+    /// In pages; the first five are leased.
+    paged: Vec<EventId>,
+}
+
+impl Bucket {
+    async fn new() -> Self {
+        let server = shared();
+        let (url, prefix) = fresh(&server.url());
+        let bare = Bare::open(&url).await;
+        let dead = bare.push_with(|envelope| envelope.attempts = 1).await;
+        bare.bury(1).await;
+        let done = bare.push_with(|_| ()).await;
+        bare.fetch(2, 1).await.unwrap();
+        bare.ack(2, &[done]).await.unwrap();
+        let snoozed = bare.push_with(|_| ()).await;
+        bare.fetch(3, 1).await.unwrap();
+        let settlement = Settlement {
+            id: snoozed,
+            request: 3,
+            verdict: AttemptOutcome::Snooze(Duration::from_secs(3_600)),
+            started_us: 1,
+            fetched_us: 1,
+        };
+        let snooze = StoreOp::settle(NODE, vec![settlement], StartMark::default());
+        assert_eq!(bare.typed(snooze).await.unwrap(), [true]);
+        let leased = bare.push_with(|envelope| envelope.attempts = 3).await;
+        bare.fetch(4, 1).await.unwrap();
+        let paged: Vec<_> = (0..10).map(|_| bare.new_id()).collect();
+        let events = paged.iter().map(|id| plain(&bare, *id)).collect();
+        bare.apply(StoreOp::Push(events)).await.unwrap();
+        bare.fetch(5, 5).await.unwrap();
+        let ready = bare
+            .push_with(|envelope| {
+                envelope.key = Some("order:7".to_owned());
+                envelope.unique = Some("seven".to_owned());
+            })
+            .await;
+        let delayed = bare.new_id();
+        let later = When::After(Duration::from_secs(3_600));
+        bare.push(delayed, later).await.unwrap();
+        let base = format!("{prefix}:{{letters:0}}:");
+        let bucket = Self {
+            bare,
+            server,
+            base,
+            delayed,
+            snoozed,
+            ready,
+            leased,
+            dead,
+            done,
+            paged,
+        };
+        bucket.is_sound().await;
+        assert_eq!(bucket.check(false).await, [], "nothing is damaged yet");
+        bucket
+    }
+
+    /// Runs a script, in which `k` names a key, `c` is a command, and `id` the event.
+    fn damage(&self, id: EventId, script: &str) {
+        let script = format!(
+            "local id = ARGV[1]:gsub('%x%x', function(h) return string.char(tonumber(h, 16)) end) \
+             local c, k = redis.call, function(part) return ARGV[2] .. part end {script} return 'done'"
+        );
+        let words = ["EVAL", &script, "0", &hex(id), &self.base];
+        assert_eq!(self.server.cli(&words), "done", "{script}");
+    }
+
+    async fn check(&self, repairs: bool) -> Vec<Damage> {
+        let task = CheckTask::new(repairs);
+        let found = self.bare.store.check_bucket(&self.bare.bucket, task);
+        found.await.expect("a check")
+    }
+
+    async fn is_sound(&self) {
+        assert_eq!(self.bare.store.audit_whole().await.unwrap(), [""; 0]);
+    }
+}
+
+fn plain(bare: &Bare, id: EventId) -> NewEvent {
+    let payload = Payload::from(&b"\"a letter\""[..]);
+    let mut envelope = Envelope::new(id, bare.bucket.queue.clone(), payload);
+    envelope.attempts = 16;
+    NewEvent {
+        envelope: Arc::new(envelope),
+        when: When::Now,
+        on_taken: Unique::Keep,
+    }
+}
+
+/// Which event of the bucket is damaged.
+type Which = fn(&Bucket) -> EventId;
+
+/// The page of an event, in a script.
+const PAGE: &str = "local page = c('HGET', k('state'), id):sub(2, 9) ";
+/// The counts of the bucket, in a script, with `n` more in one of them.
+const COUNTS: &str = "local counts = {struct.unpack('>ddddd', c('HGET', k('meta'), 'counts'))} \
+                      local function add(at, n) counts[at] = counts[at] + n \
+                      c('HSET', k('meta'), 'counts', struct.pack('>ddddd', counts[1], counts[2], \
+                      counts[3], counts[4], counts[5])) end ";
+
+/// Damages `which` event by `script`, and expects to find these kinds, to repair them, and to find
+/// nothing then; `lost` says of how many events nothing is left.
+async fn case(which: Which, script: &str, expected: &[DamageKind], lost: usize) {
+    let bucket = Bucket::new().await;
+    bucket.damage(which(&bucket), script);
+    let seen = bucket.check(false).await;
+    let kinds: BTreeSet<_> = seen.iter().map(|damage| damage.kind).collect();
+    let expected: BTreeSet<_> = expected.iter().copied().collect();
+    assert_eq!(kinds, expected, "{script}: {seen:#?}");
+    assert!(seen.iter().all(|damage| !damage.repaired));
+    assert_eq!(bucket.check(false).await, seen, "a look changes nothing");
+
+    let repaired = bucket.check(true).await;
+    assert!(
+        repaired.iter().all(|damage| damage.repaired),
+        "{repaired:#?}"
+    );
+    assert_eq!(bucket.check(false).await, [], "{script}: {repaired:#?}");
+    bucket.is_sound().await;
+
+    // What is not lost is delivered, and what is lost has a record.
+    let bare = &bucket.bare;
+    let due = [bucket.delayed, bucket.snoozed].map(|id| StoreOp::Reschedule {
+        id,
+        when: When::Now,
+    });
+    for op in due {
+        bare.apply(op).await.unwrap();
+    }
+    let revive = StoreOp::Revive {
+        ids: vec![bucket.dead],
+        by: None,
+    };
+    bare.apply(revive).await.unwrap();
+    let release = [(4, &[bucket.leased][..]), (5, &bucket.paged[..5])];
+    for (request, ids) in release {
+        let settlements = ids.iter().map(|id| Settlement {
+            id: *id,
+            request,
+            verdict: AttemptOutcome::Release,
+            started_us: 1,
+            fetched_us: 1,
+        });
+        let settle = StoreOp::settle(NODE, settlements.collect(), StartMark::default());
+        bare.typed(settle).await.unwrap();
+    }
+    let held = match bare.fetch(9, 100).await {
+        // A node that was reaped hears of it once.
+        Err(error) if error.kind() == ErrorKind::LeaseLost => bare.fetch(10, 100).await.unwrap(),
+        held => held.unwrap(),
+    };
+    let held: BTreeSet<_> = held.into_iter().collect();
+    let mut dropped = 0;
+    let all = [
+        bucket.delayed,
+        bucket.snoozed,
+        bucket.ready,
+        bucket.leased,
+        bucket.dead,
+    ];
+    for id in all.iter().chain(&bucket.paged) {
+        if !held.contains(id) {
+            let last = bare.records(*id).await.last().map(|record| record.outcome);
+            assert_eq!(last, Some(Outcome::Dropped), "{script}: {id}");
+            dropped += 1;
+        }
+    }
+    assert_eq!(dropped, lost, "{script}: {repaired:#?}");
+    assert!(!held.contains(&bucket.done), "{script}: it was over");
+}
+
+#[tokio::test]
+async fn events_without_a_body_end_with_a_record() {
+    use DamageKind::NoBody;
+    let body = "c('HDEL', k('body'), id)";
+    let whiches: [Which; 4] = [|b| b.delayed, |b| b.snoozed, |b| b.leased, |b| b.dead];
+    for which in whiches {
+        case(which, body, &[NoBody], 1).await;
+    }
+    let and_keys = [NoBody, DamageKind::Stray];
+    case(|b| b.ready, body, &and_keys, 1).await;
+    let page = format!("{PAGE} c('HDEL', k('body'), page)");
+    case(|b| b.paged[7], &page, &[NoBody], 5).await;
+    case(|b| b.paged[2], &page, &[NoBody], 5).await;
+}
+
+#[tokio::test]
+async fn a_body_without_a_place_is_put_back() {
+    use DamageKind::{Counts, Leftover, NoPlace, Stray};
+    case(|b| b.delayed, "c('ZREM', k('delay'), id)", &[NoPlace], 0).await;
+    case(
+        |b| b.ready,
+        "c('HDEL', k('state'), id)",
+        &[NoPlace, Counts],
+        0,
+    )
+    .await;
+    let both = "c('HDEL', k('state'), id) c('ZREM', k('dead'), id)";
+    case(|b| b.dead, both, &[NoPlace], 0).await;
+    let half = "c('HDEL', k('state'), id)";
+    case(|b| b.dead, half, &[NoPlace, Stray], 0).await;
+    let page = format!("{PAGE} c('HDEL', k('state'), page)");
+    case(|b| b.paged[7], &page, &[NoPlace, Leftover, Counts], 0).await;
+}
+
+#[tokio::test]
+async fn an_event_is_put_where_its_state_says() {
+    use DamageKind::Misplaced;
+    case(|b| b.snoozed, "c('ZREM', k('delay'), id)", &[Misplaced], 0).await;
+    case(|b| b.dead, "c('ZREM', k('dead'), id)", &[Misplaced], 0).await;
+    let list =
+        "local state = c('HGET', k('state'), id) c('LREM', k('ready'), 0, id .. state:sub(46))";
+    case(|b| b.ready, list, &[Misplaced, DamageKind::Counts], 0).await;
+    let page = format!("{PAGE} c('LREM', k('ready'), 0, page)");
+    case(|b| b.paged[7], &page, &[Misplaced, DamageKind::Counts], 0).await;
+    case(|b| b.ready, "c('DEL', k('by_key'))", &[Misplaced], 0).await;
+}
+
+#[tokio::test]
+async fn a_lease_that_nobody_holds_is_taken_back() {
+    use DamageKind::{Counts, LostLease, SilentNode, Stray};
+    let batch = "local batch = c('HGET', k('state'), id):sub(46, 61) ";
+    let held = format!("{batch} c('HDEL', k('held'), batch, '#' .. batch)");
+    case(|b| b.leased, &held, &[LostLease], 0).await;
+    let half = format!("{batch} c('HDEL', k('held'), batch)");
+    case(|b| b.leased, &half, &[LostLease, Stray], 0).await;
+    let count = format!("{batch} c('HSET', k('held'), '#' .. batch, 7)");
+    case(|b| b.leased, &count, &[Counts], 0).await;
+    case(|b| b.leased, "c('DEL', k('nodes'))", &[LostLease], 0).await;
+    let silent = "local nodes = c('HGETALL', k('nodes')) local of = nodes[2] \
+                  c('HSET', k('nodes'), nodes[1], of:sub(1, 34) .. string.rep('\\0', 8) .. of:sub(43))";
+    case(|b| b.leased, silent, &[SilentNode], 0).await;
+}
+
+#[tokio::test]
+async fn entries_of_nothing_are_removed() {
+    use DamageKind::{Leftover, Stray};
+    let strays = [
+        "c('ZADD', k('delay'), 7, id)",
+        "c('ZADD', k('dead'), 0, id)",
+        "c('ZADD', k('lease'), 7, id)",
+        "c('HSET', k('unique'), 'other', id)",
+        "c('ZADD', k('holds'), 7, 'other')",
+        "c('ZADD', k('by_key'), 0, 'other' .. id)",
+        "c('HSET', k('held'), string.rep('h', 16), string.rep('i', 32))",
+        "c('HSET', k('held'), '#' .. string.rep('h', 16), 3)",
+    ];
+    for stray in strays {
+        case(|b| b.ready, stray, &[Stray], 0).await;
+    }
+    let body = "c('HSET', k('body'), id, 'a body')";
+    case(|b| b.done, body, &[Leftover], 0).await;
+    let page = "c('HSET', k('body'), string.rep('p', 8), 'a page')";
+    case(|b| b.done, page, &[Leftover], 0).await;
+}
+
+#[tokio::test]
+async fn counts_are_counted_anew() {
+    for at in [2, 3, 5] {
+        let script = format!("{COUNTS} add({at}, 3)");
+        case(|b| b.ready, &script, &[DamageKind::Counts], 0).await;
+    }
+}
+
+/// Fails often.
+#[derive(Clone, Default)]
+struct Fickle(Arc<AtomicUsize>);
+
+impl Handler for Fickle {
+    type Payload = u32;
+
+    async fn handle(&self, event: Event<u32>, _cx: &Context) -> Result<(), Failure> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        match event.payload % 5 {
+            0 if event.attempt() < 3 => Err(Failure::retry("once more")),
+            1 => Err(Failure::permanent("never")),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_found_on_a_healthy_store_under_load() {
+    let (url, _) = fresh(&shared().url());
+    let handled = Fickle::default();
+    let annotation = Annotation::new("letters").buckets(2);
+    let bus = builder(&url).register_as(annotation, handled.clone());
+    let bus = bus.start().await.unwrap();
+    let queue = bus.queue_named::<u32>("letters").unwrap();
+    let mut checks = 0;
+    let mut number = 0;
+    while handled.0.load(Ordering::Relaxed) < 4_000 || checks < 20 {
+        let plain = (number..number + 100).map(|it| queue.push_now(it));
+        let delayed = (number..number + 20).map(|it| queue.push(it, Duration::from_millis(20)));
+        let keyed = (number..number + 20).map(|it| {
+            let event = queue
+                .event(it)
+                .key("order:7")
+                .unique(format!("{it}"), Unique::Keep);
+            event.after(Duration::from_millis(5)).send()
+        });
+        let pushes = futures_util::future::join3(
+            futures_util::future::join_all(plain),
+            futures_util::future::join_all(delayed),
+            futures_util::future::join_all(keyed),
+        );
+        let (pushed, report) = tokio::join!(pushes, bus.check_store().queue("letters").run());
+        assert!(pushed.0.iter().all(Result::is_ok));
+        let report = report.unwrap();
+        assert_eq!(report.damage, [], "check {checks}");
+        assert!(report.is_healthy());
+        checks += 1;
+        number += 100;
+    }
+    assert_eq!(bus.check_store().run().await.unwrap().buckets, 2);
+    stop(&bus).await;
+}
