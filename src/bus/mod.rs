@@ -3,6 +3,7 @@
 mod admin;
 mod builder;
 mod call;
+mod checks;
 mod control;
 mod dead_letters;
 mod events;
@@ -16,7 +17,6 @@ mod names;
 mod open;
 mod owner;
 mod pace;
-mod payload_check;
 mod payloads;
 mod prepared;
 mod publish;
@@ -32,7 +32,6 @@ mod reencrypt;
 mod scan;
 pub(crate) mod send_all;
 mod send_many;
-mod store_check;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -42,6 +41,7 @@ use std::time::Duration;
 
 pub use admin::{NodeInfo, QueueLoad, QueueStats};
 pub use builder::BusBuilder;
+pub use checks::{PayloadCheck, PayloadReport, StoreCheck, StoreReport, UndecodablePayload};
 pub use dead_letters::{BulkResult, DeadLetter, DeadLetterCursor, DeadLetters, Edited, LastRecord};
 pub use events::{EVENTS_MAX, Events, StoredEvent};
 pub use explain::{Attempts, Explanation, HolderStatus, Reason, Spread};
@@ -50,7 +50,6 @@ pub use forecast::{FORECAST_STEPS_MAX, ForecastStep};
 use journal::JournalRecorder;
 use names::CheckedNames;
 use owner::BusOwner;
-pub use payload_check::{PayloadCheck, PayloadReport, UndecodablePayload};
 pub use publish::Publisher;
 pub use push::EventBuilder;
 pub use push_many::PUSH_MANY_MAX;
@@ -60,7 +59,6 @@ pub use records::{MinuteStatsQuery, RecordStream, Records};
 pub use reencrypt::{KeyCounts, Reencrypt, ReencryptReport};
 pub use scan::EventCursor;
 use serde::Serialize;
-pub use store_check::{StoreCheck, StoreReport};
 use tokio::runtime::Handle;
 
 use crate::codec::KeyRing;

@@ -134,7 +134,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Apart,
         bug: "Redis: an audit looks at a bucket of any size in one step",
         edits: &[edit(
-            "src/store/redis/mod.rs",
+            "src/store/redis/check.rs",
             "self.audit_buckets(Some(AUDITED_MAX)).await",
             "self.audit_buckets(None.or(Some(AUDITED_MAX * 100_000))).await",
         )],
