@@ -151,6 +151,16 @@ async fn case(which: Which, script: &str, expected: &[DamageKind], lost: usize) 
     assert_eq!(bucket.check(false).await, [], "{script}: {repaired:#?}");
     bucket.is_sound().await;
 
+    if expected.contains(&DamageKind::LostLease) {
+        let records = bucket.bare.records(bucket.leased).await;
+        let outcomes: Vec<_> = records.iter().map(|record| record.outcome).collect();
+        assert_eq!(
+            outcomes,
+            [Outcome::LeaseLost],
+            "{script}: the attempt counts"
+        );
+    }
+
     // What is not lost is delivered, and what is lost has a record.
     let bare = &bucket.bare;
     let due = [bucket.delayed, bucket.snoozed].map(|id| StoreOp::Reschedule {
@@ -304,6 +314,7 @@ impl Handler for Fickle {
 
     async fn handle(&self, event: Event<u32>, _cx: &Context) -> Result<(), Failure> {
         self.0.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_millis(1)).await; // so that a backlog grows
         match event.payload % 5 {
             0 if event.attempt() < 3 => Err(Failure::retry("once more")),
             1 => Err(Failure::permanent("never")),
@@ -316,7 +327,7 @@ impl Handler for Fickle {
 async fn nothing_is_found_on_a_healthy_store_under_load() {
     let (url, _) = fresh(&shared().url());
     let handled = Fickle::default();
-    let annotation = Annotation::new("letters").buckets(2);
+    let annotation = Annotation::new("letters").buckets(2).workers(4);
     let bus = builder(&url).register_as(annotation, handled.clone());
     let bus = bus.start().await.unwrap();
     let queue = bus.queue_named::<u32>("letters").unwrap();

@@ -207,13 +207,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         masked_by: None,
     },
     Mutant {
-        name: "check-leaves-a-lost-lease",
+        name: "check-hands-a-lost-lease-back",
         breaks: Controls,
-        bug: "a repair of a store does not end the leases that it takes back",
+        bug: "a repair of a store takes a lease back as if its handler had never started",
         edits: &[edit(
             "src/store/redis/lua/check.lua",
-            "    take_back(id, alone(id, state), false)\n    end_its_lease(own)\n",
-            "    take_back(id, alone(id, state), false)\n",
+            "take_back(id, alone(id, state), false)",
+            "take_back(id, alone(id, state), true)",
         )],
         caught_by: test("redis_store", "a_lease_that_nobody_holds_is_taken_back"),
         masked_by: None,
