@@ -23,8 +23,10 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// Damage of a whole store, which a check cannot repair.
-    pub(crate) fn of_store(kind: DamageKind, words: impl Into<String>) -> Self {
+    /// Returns damage of a store as a whole that is not repaired; set the other fields for any
+    /// other.
+    #[must_use]
+    pub fn new(kind: DamageKind, words: impl Into<String>) -> Self {
         Self {
             kind,
             bucket: None,

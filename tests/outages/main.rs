@@ -200,7 +200,7 @@ impl Handler for Burns {
     type Payload = u32;
 
     async fn handle(&self, _event: Event<u32>, _cx: &Context) -> Result<(), Failure> {
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         while began.elapsed() < Duration::from_millis(5) {
             std::hint::spin_loop();
         }

@@ -34,13 +34,13 @@ impl Shared {
             task.add_looked(aside.len() as u64);
             found.extend(aside.into_iter().map(|row| Damage {
                 id: row.id,
-                ..Damage::of_store(
+                ..Damage::new(
                     DamageKind::SetAside,
                     format!("was set aside at {}: {}", row.found, row.why),
                 )
             }));
             if shared.space.is_full() {
-                found.push(Damage::of_store(
+                found.push(Damage::new(
                     DamageKind::Settings,
                     "the disk is full and pushes are refused; make room on it",
                 ));
@@ -74,7 +74,7 @@ fn faults(path: &Path, task: &CheckTask) -> Result<Vec<Damage>> {
     };
     let faults = faults.into_iter().filter(|fault| fault != "ok");
     Ok(faults
-        .map(|fault| Damage::of_store(DamageKind::File, fault))
+        .map(|fault| Damage::new(DamageKind::File, fault))
         .collect())
 }
 

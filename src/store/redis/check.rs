@@ -113,14 +113,14 @@ pub(super) async fn check(
 pub(super) fn settings(store: &RedisStore) -> Vec<Damage> {
     let mut found = Vec::new();
     if store.found.durability == Durability::Memory {
-        found.push(Damage::of_store(
+        found.push(Damage::new(
             DamageKind::Settings,
             "a server keeps no append-only file: its events are lost with its process; \
              set `appendonly yes`",
         ));
     }
     if store.found.offset_us.unsigned_abs() > SKEW_US {
-        found.push(Damage::of_store(
+        found.push(Damage::new(
             DamageKind::Settings,
             format!(
                 "the clock of a server is {} ms from this machine's: events are on time by the \
