@@ -25,8 +25,9 @@ const ROUND: Duration = Duration::from_secs(2);
 /// The queues that one question counts, and the most that a round counts.
 const QUEUES_AT_ONCE: usize = 500;
 const QUEUES_MAX: usize = 5_000;
-/// How long a round counts queues; the next one goes on.
+/// How long a round counts queues; the next one goes on. A visitor waits for the first round.
 const COUNTING: Duration = Duration::from_millis(150);
+const COUNTING_FIRST: Duration = Duration::from_millis(50);
 /// How long a question may take.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long it goes on when nobody looks any more.
@@ -229,6 +230,10 @@ impl Sampler {
     /// Counts the next queues, once around at most.
     async fn count(&self, picture: &mut Picture, progress: &mut Progress) -> duly::Result<()> {
         let began = Instant::now();
+        let counting = match picture.round {
+            0 => COUNTING_FIRST,
+            _ => COUNTING,
+        };
         let mut counted = 0;
         while counted < QUEUES_MAX {
             let page = self.bus.stats_page(progress.after.clone(), QUEUES_AT_ONCE);
@@ -245,7 +250,7 @@ impl Sampler {
                 picture.is_whole = true;
                 return Ok(());
             }
-            if began.elapsed() >= COUNTING {
+            if began.elapsed() >= counting {
                 return Ok(());
             }
         }

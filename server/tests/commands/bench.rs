@@ -51,6 +51,19 @@ fn every_workload_is_measured_on_redis_and_leaves_nothing() {
 }
 
 #[test]
+fn every_workload_is_measured_on_a_cluster_and_leaves_nothing() {
+    let url = servers::shared_cluster();
+    is_whole(&measured(&url, "all"));
+    let nodes = url.trim_start_matches("redis-cluster://").split(',');
+    for node in nodes {
+        let client = redis::Client::open(format!("redis://{node}")).unwrap();
+        let mut node_of = client.get_connection().unwrap();
+        let keys = redis::cmd("KEYS").arg("*duly-bench-*").query(&mut node_of);
+        assert_eq!(keys, Ok(Vec::<String>::new()), "{node}");
+    }
+}
+
+#[test]
 fn one_workload_is_measured_alone_and_shown() {
     let folder = tempfile::tempdir().unwrap();
     let store = format!("sqlite:{}", folder.path().join("jobs.db").display());

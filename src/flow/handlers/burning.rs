@@ -57,10 +57,11 @@ mod tests {
         let said: Vec<_> = (0..12_000)
             .filter(|at| meter.add(2 * MS, start + *at * 10 * MS).is_some())
             .collect();
-        assert_eq!(
-            said,
-            [499, 6_499],
-            "after a second of it, and a minute later"
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert_eq!(said[0], 499, "after a second of it");
+        assert!(
+            (6_499..7_500).contains(&said[1]),
+            "a minute later: {said:?}"
         );
     }
 

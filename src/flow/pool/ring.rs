@@ -15,18 +15,19 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use disruptor::{
     BusySpin, EventPoller, MissingFreeSlots, MultiProducer, MultiProducerBarrier, Producer,
     SingleConsumerBarrier, build_multi_producer,
 };
-use qcell::{QCell, QCellOwner};
+use qcell::{QCell, QCellOwnerPinned};
 
 /// A slot of the ring: empty, or a value on its way to the consumer.
 ///
 /// The ring gives a slot to one side at a time. A producer is given it to write; the consumer is
-/// given it to read, and may take its content because it alone has the [`QCellOwner`]. So a slot
+/// given it to read, and may take its content because it alone has the [`QCellOwnerPinned`]. So a slot
 /// needs neither a lock nor `unsafe`.
 type Slot<T> = QCell<Option<T>>;
 
@@ -81,15 +82,16 @@ struct Slots<T> {
 /// What the consumer has: the poller of the slots, and the right to empty them.
 struct SlotTaker<T> {
     poller: SlotPoller<T>,
-    owner: QCellOwner,
+    owner: Pin<Box<QCellOwnerPinned>>,
 }
 
 impl<T: Send + Sync + 'static> Slots<T> {
     fn new(capacity: usize) -> Self {
-        let owner = QCellOwner::new();
+        let owner = Box::pin(QCellOwnerPinned::new());
         // A wait strategy is for consumer threads, which there are not: nothing ever spins.
         let (poller, builder) =
-            build_multi_producer(capacity, || owner.cell(None), BusySpin).new_event_poller();
+            build_multi_producer(capacity, || owner.as_ref().cell(None), BusySpin)
+                .new_event_poller();
         Self {
             capacity,
             producer: Mutex::new(builder.build()),
@@ -229,7 +231,7 @@ impl<T> RingConsumer<T> {
         let Ok(mut published) = poller.poll() else {
             return false;
         };
-        stash.extend((&mut published).filter_map(|slot| owner.rw(slot).take()));
+        stash.extend((&mut published).filter_map(|slot| owner.as_mut().rw(slot).take()));
         true
     }
 

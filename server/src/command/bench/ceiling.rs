@@ -6,17 +6,20 @@
 use tokio::time::Instant;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use redis::aio::MultiplexedConnection;
 use rusqlite::{Connection, params};
 
 use super::load::{BATCH, IN_FLIGHT, payload, per_second};
-use super::place::{Place, wrong};
+use super::place::{Place, Raw, wrong};
 use crate::command::error::{CommandError, Result};
+
+/// Over how many keys the events are spread in a cluster.
+const PARTS: usize = 16;
 
 /// The raw store.
 pub(super) enum Ceiling {
     File(Connection),
-    Redis(MultiplexedConnection, [String; 2]),
+    /// Each pair of keys lies on one server of a cluster.
+    Redis(Raw, Vec<[String; 2]>),
 }
 
 #[allow(clippy::needless_pass_by_value)] // as `map_err` passes it
@@ -38,27 +41,32 @@ impl Ceiling {
                 made.map_err(wrong_file)?;
                 Ok(Self::File(connection))
             }
-            Place::Redis {
-                prefix, connection, ..
-            } => {
+            Place::Redis { prefix, raw, .. } => {
                 let number = fastrand::u64(..);
-                let keys = ["due", "body"].map(|kind| format!("{prefix}:{number:016x}:{kind}"));
-                Ok(Self::Redis(connection.clone(), keys))
+                let pair = |part| {
+                    let key = format!("{prefix}:{{{number:016x}:{part}}}");
+                    ["due", "body"].map(|kind| format!("{key}:{kind}"))
+                };
+                let parts = if raw.is_cluster() { PARTS } else { 1 };
+                Ok(Self::Redis(raw.clone(), (0..parts).map(pair).collect()))
             }
         }
     }
 
-    /// Pushes each event by itself, 64 in flight where the store can; returns how many a second.
+    /// Pushes each event by itself, 64 in flight, which is 64 rows a transaction of a file; returns
+    /// how many a second.
     pub(super) async fn push_one(&mut self, events: u64) -> Result<f64> {
         let begun = Instant::now();
         match self {
             Self::File(_) => {
-                for id in 0..events {
-                    self.push(&[id]).await?;
+                for first in (0..events).step_by(IN_FLIGHT) {
+                    let ids: Vec<_> = (first..events.min(first + IN_FLIGHT as u64)).collect();
+                    self.push(&ids).await?;
                 }
             }
             Self::Redis(connection, keys) => {
                 let pushes = stream::iter(0..events).map(|id| {
+                    let keys = &keys[id as usize % keys.len()];
                     let (mut connection, pipe) = (connection.clone(), push_pipe(keys, &[id]));
                     async move { pipe.query_async::<()>(&mut connection).await }
                 });
@@ -99,8 +107,9 @@ impl Ceiling {
                 pushed().map_err(wrong_file)
             }
             Self::Redis(connection, keys) => {
-                let pushed = push_pipe(keys, ids).query_async(connection).await;
-                pushed.map_err(wrong)
+                let batch = ids.first().map_or(0, |id| *id as usize / BATCH);
+                let pipe = push_pipe(&keys[batch % keys.len()], ids);
+                pipe.query_async(connection).await.map_err(wrong)
             }
         }
     }
@@ -108,10 +117,11 @@ impl Ceiling {
     /// Takes and removes events in batches; returns how many a second.
     pub(super) async fn drain(&mut self, events: u64) -> Result<f64> {
         let begun = Instant::now();
-        let mut left = events;
+        let (mut left, mut empty) = (events, 0);
         while left > 0 {
             let taken = self.take().await?;
-            if taken == 0 {
+            empty = if taken == 0 { empty + 1 } else { 0 };
+            if empty > PARTS {
                 return Err(CommandError::failed("the raw store has lost events"));
             }
             left = left.saturating_sub(taken);
@@ -129,15 +139,18 @@ impl Ceiling {
                 );
                 Ok(taken.map_err(wrong_file)? as u64)
             }
-            Self::Redis(connection, [due, body]) => {
+            Self::Redis(connection, keys) => {
+                // In turn, so that all servers of a cluster have work.
+                keys.rotate_left(1);
+                let [due, body] = &keys[0];
                 let mut pop = redis::cmd("ZPOPMIN");
-                let popped = pop.arg(&*due).arg(BATCH).query_async(connection).await;
+                let popped = pop.arg(due).arg(BATCH).query_async(connection).await;
                 let popped: Vec<(String, f64)> = popped.map_err(wrong)?;
                 let ids: Vec<_> = popped.iter().map(|(id, _)| id).collect();
                 if !ids.is_empty() {
                     let mut pipe = redis::pipe();
-                    pipe.cmd("HMGET").arg(&*body).arg(&ids).ignore();
-                    pipe.cmd("HDEL").arg(&*body).arg(&ids).ignore();
+                    pipe.cmd("HMGET").arg(body).arg(&ids).ignore();
+                    pipe.cmd("HDEL").arg(body).arg(&ids).ignore();
                     let done = pipe.query_async(connection).await;
                     let () = done.map_err(wrong)?;
                 }

@@ -19,8 +19,8 @@ use super::output::{Output, progress};
 
 #[derive(Args, Debug)]
 pub(crate) struct BenchCommand {
-    /// The store: sqlite:FILE, whose folder is used but not the file, or redis://HOST, under a
-    /// prefix of its own; what it has made is removed at the end
+    /// The store: sqlite:FILE, whose folder is used but not the file, or redis://HOST or
+    /// redis-cluster://HOSTS, under a prefix of its own; what it has made is removed at the end
     #[arg(long, value_name = "URL")]
     store: String,
     /// The events of the workloads push, drain and herd

@@ -360,9 +360,8 @@ local function check_counts()
   end
 end
 
--- Looks at the fields or members of a structure from `cursor` on.
-local function scan(command, key, check)
-  local page = call(command, key, cursor, "COUNT", most)
+-- Looks at a page of the fields or members of a structure.
+local function scan(page, check)
   cursor = page[1]
   for i = 1, #page[2], 2 do
     looked = looked + 1
@@ -371,20 +370,20 @@ local function scan(command, key, check)
 end
 
 local parts = {
-  state = function() scan("HSCAN", STATE, check_state) end,
+  state = function() scan(call("HSCAN", STATE, cursor, "COUNT", most), check_state) end,
   body = function()
     most = math.max(1, math.min(most, math.floor(BUDGET / 4 / math.max(longest, 1))))
-    scan("HSCAN", BODY, check_body)
+    scan(call("HSCAN", BODY, cursor, "COUNT", most), check_body)
   end,
-  delay = function() scan("ZSCAN", DELAY, check_delayed) end,
-  dead = function() scan("ZSCAN", DEAD, check_dead) end,
-  lease = function() scan("ZSCAN", LEASE, check_deadline) end,
-  unique = function() scan("HSCAN", UNIQUE, check_unique) end,
-  holds = function() scan("ZSCAN", HOLDS, check_reserved) end,
-  by_key = function() scan("ZSCAN", BY_KEY, check_key) end,
+  delay = function() scan(call("ZSCAN", DELAY, cursor, "COUNT", most), check_delayed) end,
+  dead = function() scan(call("ZSCAN", DEAD, cursor, "COUNT", most), check_dead) end,
+  lease = function() scan(call("ZSCAN", LEASE, cursor, "COUNT", most), check_deadline) end,
+  unique = function() scan(call("HSCAN", UNIQUE, cursor, "COUNT", most), check_unique) end,
+  holds = function() scan(call("ZSCAN", HOLDS, cursor, "COUNT", most), check_reserved) end,
+  by_key = function() scan(call("ZSCAN", BY_KEY, cursor, "COUNT", most), check_key) end,
   held = function()
     most = math.max(1, math.floor(most / 10))
-    scan("HSCAN", HELD, check_batch)
+    scan(call("HSCAN", HELD, cursor, "COUNT", most), check_batch)
   end,
   nodes = function()
     check_nodes()
