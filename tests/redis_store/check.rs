@@ -16,7 +16,7 @@ use duly::time::When;
 use duly::{Annotation, ErrorKind};
 
 use crate::redis_store::kit::{Bare, NODE, builder, fresh, hex, stop};
-use crate::servers::{Redis, shared};
+use crate::servers::{Redis, shared, shared_cluster};
 
 /// A bucket with an event in each place where one can be.
 struct Bucket {
@@ -325,7 +325,16 @@ impl Handler for Fickle {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_found_on_a_healthy_store_under_load() {
-    let (url, _) = fresh(&shared().url());
+    is_healthy_under_load(&shared().url()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_found_on_a_healthy_cluster_under_load() {
+    is_healthy_under_load(&shared_cluster()).await;
+}
+
+async fn is_healthy_under_load(url: &str) {
+    let (url, _) = fresh(url);
     let handled = Fickle::default();
     let annotation = Annotation::new("letters").buckets(2).workers(4);
     let bus = builder(&url).register_as(annotation, handled.clone());
