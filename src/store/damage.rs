@@ -53,6 +53,8 @@ impl fmt::Display for Damage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum DamageKind {
+    /// A bucket that has keys and that the registry does not know.
+    Unregistered,
     /// An event whose body is gone.
     NoBody,
     /// A body that no structure of the store leads to.
@@ -79,7 +81,8 @@ pub enum DamageKind {
 
 impl DamageKind {
     /// Every kind.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
+        Self::Unregistered,
         Self::NoBody,
         Self::NoPlace,
         Self::Misplaced,
@@ -97,6 +100,7 @@ impl DamageKind {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Unregistered => "unregistered",
             Self::NoBody => "no_body",
             Self::NoPlace => "no_place",
             Self::Misplaced => "misplaced",
@@ -115,6 +119,7 @@ impl DamageKind {
     #[must_use]
     pub const fn what(self) -> &'static str {
         match self {
+            Self::Unregistered => "buckets that the registry does not know",
             Self::NoBody => "events whose body is gone",
             Self::NoPlace => "bodies that no structure leads to",
             Self::Misplaced => "events that are not where their state says",
@@ -133,6 +138,7 @@ impl DamageKind {
     #[must_use]
     pub const fn remedy(self) -> &'static str {
         match self {
+            Self::Unregistered => "it is registered, so that consumers look for it",
             Self::NoBody => "its payload is gone: it ends as dropped, with a record that says so",
             Self::NoPlace => "the event is put back, due now, with all its attempts",
             Self::Misplaced => "it is put where its state says",

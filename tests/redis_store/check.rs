@@ -11,7 +11,7 @@ use duly::event::{Envelope, Payload};
 use duly::prelude::*;
 use duly::records::Outcome;
 use duly::store::operation::{AttemptOutcome, NewEvent, Settlement, StartMark, StoreOp};
-use duly::store::{CheckTask, Store};
+use duly::store::{CheckTask, RedisStore, Store};
 use duly::time::When;
 use duly::{Annotation, ErrorKind};
 
@@ -305,6 +305,57 @@ async fn counts_are_counted_anew() {
     }
 }
 
+#[tokio::test]
+async fn a_bucket_that_the_registry_does_not_know_is_registered() {
+    for url in [shared().url(), shared_cluster()] {
+        let (url, prefix) = fresh(&url);
+        let bare = Bare::open(&url).await;
+        let id = bare.push_with(|_| ()).await;
+        // Another process each time, which has never heard of the bucket.
+        let found = async |repairs: bool| {
+            let store = RedisStore::open(&url).await.unwrap();
+            let found = store.check_store(CheckTask::new(repairs)).await.unwrap();
+            let of = |damage: &Damage| damage.kind == DamageKind::Unregistered;
+            let found: Vec<_> = found.into_iter().filter(of).collect();
+            let buckets = store.buckets().await.unwrap();
+            store.close().await.unwrap();
+            (found, buckets)
+        };
+        assert_eq!(found(false).await.0, [], "all are registered");
+        forget_registry(&url, &prefix).await;
+        let (lost, buckets) = found(false).await;
+        assert_eq!((lost.len(), buckets.len()), (1, 0), "{url}");
+        assert_eq!(lost[0].bucket.as_ref(), Some(&bare.bucket));
+        let (repaired, buckets) = found(true).await;
+        assert!(repaired.len() == 1 && repaired[0].repaired);
+        assert_eq!(buckets, std::slice::from_ref(&bare.bucket));
+        assert_eq!(found(false).await.0, []);
+        assert_eq!(bare.fetch(1, 10).await.unwrap(), [id]);
+    }
+}
+
+/// Deletes the registry, as somebody might by hand.
+async fn forget_registry(url: &str, prefix: &str) {
+    let keys = ["registry", "registered", "members"].map(|part| format!("{prefix}:{{hub}}:{part}"));
+    let mut delete = redis::cmd("DEL");
+    let delete = delete.arg(&keys);
+    let plain = url.split('?').next().unwrap();
+    let deleted: u64 = match plain.strip_prefix("redis-cluster://") {
+        None => {
+            let client = redis::Client::open(plain).unwrap();
+            let connection = client.get_multiplexed_async_connection().await;
+            delete.query_async(&mut connection.unwrap()).await.unwrap()
+        }
+        Some(nodes) => {
+            let nodes = nodes.split(',').map(|node| format!("redis://{node}"));
+            let client = redis::cluster::ClusterClient::new(nodes.collect::<Vec<_>>()).unwrap();
+            let connection = client.get_async_connection().await;
+            delete.query_async(&mut connection.unwrap()).await.unwrap()
+        }
+    };
+    assert!(deleted > 0, "{keys:?}");
+}
+
 /// Fails often.
 #[derive(Clone, Default)]
 struct Fickle(Arc<AtomicUsize>);
@@ -340,6 +391,7 @@ async fn is_healthy_under_load(url: &str) {
     let bus = builder(&url).register_as(annotation, handled.clone());
     let bus = bus.start().await.unwrap();
     let queue = bus.queue_named::<u32>("letters").unwrap();
+    queue.push_now(0).await.unwrap(); // the store knows the queue from now on
     let mut checks = 0;
     let mut number = 0;
     while handled.0.load(Ordering::Relaxed) < 4_000 || checks < 20 {
@@ -365,6 +417,8 @@ async fn is_healthy_under_load(url: &str) {
         checks += 1;
         number += 100;
     }
-    assert_eq!(bus.check_store().run().await.unwrap().buckets, 2);
+    let report = bus.check_store().run().await.unwrap();
+    assert_eq!(report.buckets, 2);
+    assert!(!report.counts.contains_key(&DamageKind::Unregistered));
     stop(&bus).await;
 }

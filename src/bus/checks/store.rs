@@ -53,6 +53,9 @@ impl StoreReport {
 
     fn add(&mut self, found: Vec<Damage>) {
         for damage in found {
+            if damage.repaired {
+                tracing::warn!(%damage, kind = %damage.kind, "damage repaired");
+            }
             *self.counts.entry(damage.kind).or_default() += 1;
             self.repaired += u64::from(damage.repaired);
             if self.damage.len() < LISTED {
@@ -136,24 +139,21 @@ impl StoreCheck {
         let names = self.queues.iter().map(|name| QueueName::new(name));
         let asked: BTreeSet<QueueName> = names.collect::<Result<_>>()?;
         let store = self.inner.open()?;
+        let mut report = StoreReport::default();
+        if asked.is_empty() {
+            report.add(store.check_store(self.task.clone()).await?);
+        }
         let mut buckets = store.buckets().await?;
         let known: BTreeSet<_> = buckets.iter().map(|bucket| bucket.queue.clone()).collect();
         if let Some(unknown) = asked.difference(&known).next() {
             return Err(Error::invalid(format!("the store has no queue {unknown}")));
         }
-        let mut report = StoreReport::default();
-        if asked.is_empty() {
-            report.add(store.check_store(self.task.clone()).await?);
-        } else {
+        if !asked.is_empty() {
             buckets.retain(|bucket| asked.contains(&bucket.queue));
         }
         for bucket in &buckets {
-            let found = store.check_bucket(bucket, self.task.clone()).await?;
-            for damage in found.iter().filter(|damage| damage.repaired) {
-                tracing::warn!(%damage, kind = %damage.kind, "damage repaired");
-            }
             report.buckets += 1;
-            report.add(found);
+            report.add(store.check_bucket(bucket, self.task.clone()).await?);
         }
         report.looked = self.task.looked();
         Ok(report)

@@ -38,6 +38,7 @@ pub(crate) mod subscription;
 #[cfg(test)]
 mod tests;
 pub(crate) mod topology;
+mod unregistered;
 pub(crate) mod url;
 
 use std::collections::BTreeMap;
@@ -252,8 +253,12 @@ impl Store for RedisStore {
         StoreFuture::new(async move { check::check(&shared, bucket, task).await })
     }
 
-    fn check_store(&self, _task: CheckTask) -> StoreFuture<Vec<Damage>> {
-        StoreFuture::ready(Ok(check::settings(self)))
+    fn check_store(&self, task: CheckTask) -> StoreFuture<Vec<Damage>> {
+        let (shared, mut found) = (Arc::clone(&self.shared), check::settings(self));
+        StoreFuture::new(async move {
+            found.extend(unregistered::find(&shared, &task).await?);
+            Ok(found)
+        })
     }
 
     fn push_durably(

@@ -260,7 +260,11 @@ pub fn read_page(value: Value) -> Result<Vec<(Vec<u8>, BucketKey)>> {
 }
 
 fn bucket_of(entry: &[u8]) -> Option<BucketKey> {
-    let name = std::str::from_utf8(entry.get(TOKEN..)?).ok()?;
+    bucket_named(std::str::from_utf8(entry.get(TOKEN..)?).ok()?)
+}
+
+/// Returns the bucket of a name as in the list, `queue:number`.
+pub(super) fn bucket_named(name: &str) -> Option<BucketKey> {
     let (queue, bucket) = name.rsplit_once(':')?;
     let queue = QueueName::new(queue).ok()?;
     Some(BucketKey::new(queue, BucketId(bucket.parse().ok()?)))

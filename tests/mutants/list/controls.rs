@@ -218,4 +218,19 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         caught_by: test("redis_store", "a_lease_that_nobody_holds_is_taken_back"),
         masked_by: None,
     },
+    Mutant {
+        name: "check-registers-nothing",
+        breaks: Controls,
+        bug: "Redis: a repair says that a bucket was registered, and leaves it unknown",
+        edits: &[edit(
+            "src/store/redis/unregistered.rs",
+            "registry::ensure(shared, &bucket, until).await?;",
+            "let _ = until;",
+        )],
+        caught_by: test(
+            "redis_store",
+            "a_bucket_that_the_registry_does_not_know_is_registered",
+        ),
+        masked_by: None,
+    },
 ];

@@ -1,0 +1,142 @@
+//! Buckets that have keys and that the registry does not know, so that no consumer looks for them.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+use redis::cluster_routing::Slot;
+use tokio::time::Instant;
+
+use crate::error::Result;
+use crate::event::BucketKey;
+use crate::store::damage::{CheckTask, Damage, DamageKind};
+use crate::store::redis::decode::ReplyReader;
+use crate::store::redis::keys::PARTS;
+use crate::store::redis::registry;
+use crate::store::redis::shared::Shared;
+
+/// How many keys a step looks at.
+const STEP: usize = 1_000;
+
+/// The most buckets that are found.
+const FOUND_MAX: usize = 10_000;
+
+/// How long the registration of a bucket may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Finds such buckets, and registers them if the task says so.
+pub(super) async fn find(shared: &Arc<Shared>, task: &CheckTask) -> Result<Vec<Damage>> {
+    let mut seen = BTreeSet::new();
+    for slot in masters(shared).await? {
+        let mut cursor = b"0".to_vec();
+        loop {
+            let mut step = redis::pipe();
+            let scan = step.cmd("SCAN").arg(&cursor).arg("MATCH");
+            scan.arg(format!("{}:{{*}}:*", escaped(&shared.prefix)));
+            scan.arg("COUNT").arg(STEP);
+            let link = &shared.links.work;
+            let (pages, _) = link.send_all(&step, slot, Duration::ZERO).await?;
+            let page = pages.into_iter().next().unwrap_or(Value::Nil);
+            let mut page = ReplyReader::of("scan", page)?;
+            cursor = page.bytes()?;
+            let mut keys = page.parts()?;
+            task.add_looked(keys.len() as u64);
+            while !keys.is_empty() && seen.len() < FOUND_MAX {
+                seen.extend(bucket_of(&shared.prefix, &keys.bytes()?));
+            }
+            if cursor == b"0" {
+                break;
+            }
+        }
+    }
+    // After the walk: a bucket is registered before it has keys.
+    for bucket in registry::read(shared).await? {
+        seen.remove(&bucket);
+    }
+    let mut found = Vec::with_capacity(seen.len());
+    for bucket in seen {
+        if task.repairs {
+            let until = Instant::now() + PATIENCE;
+            registry::ensure(shared, &bucket, until).await?;
+        }
+        let words = "it has keys and is not in the registry";
+        found.push(Damage {
+            repaired: task.repairs,
+            bucket: Some(bucket),
+            ..Damage::new(DamageKind::Unregistered, words)
+        });
+    }
+    Ok(found)
+}
+
+/// Returns the bucket of a key.
+fn bucket_of(prefix: &str, key: &[u8]) -> Option<BucketKey> {
+    let key = std::str::from_utf8(key).ok()?;
+    let (name, part) = key
+        .strip_prefix(prefix)?
+        .strip_prefix(":{")?
+        .split_once("}:")?;
+    PARTS
+        .contains(&part)
+        .then(|| registry::bucket_named(name))?
+}
+
+/// Escapes what a pattern would take for a wildcard.
+fn escaped(prefix: &str) -> String {
+    let is_special = |c: char| matches!(c, '*' | '?' | '[' | ']' | '^' | '\\');
+    let escaped = prefix.chars().map(|c| match is_special(c) {
+        true => format!("\\{c}"),
+        false => c.to_string(),
+    });
+    escaped.collect()
+}
+
+/// Returns a slot of each master of a cluster; of a single server only `None`.
+async fn masters(shared: &Shared) -> Result<Vec<Option<Slot>>> {
+    if !shared.is_cluster() {
+        return Ok(vec![None]);
+    }
+    let mut question = redis::cmd("CLUSTER");
+    question.arg("SLOTS");
+    let value = shared.send(&shared.links.work, &question).await?;
+    let mut ranges = ReplyReader::of("cluster slots", value)?;
+    let (mut nodes, mut slots) = (HashSet::new(), Vec::new());
+    while !ranges.is_empty() {
+        let mut range = ranges.parts()?;
+        let (first, _last) = (range.number()?, range.number()?);
+        let mut master = range.parts()?;
+        let (_address, _port, id) = (master.optional()?, master.number()?, master.bytes()?);
+        let slot = u16::try_from(first).ok().and_then(Slot::new);
+        if nodes.insert(id) {
+            slots.extend(slot.map(Some));
+        }
+    }
+    Ok(slots)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_buckets_are_told_from_others() {
+        let bucket = |key: &str| bucket_of("du", key.as_bytes()).map(|it| it.to_string());
+        assert_eq!(bucket("du:{mail:3}:state").as_deref(), Some("mail:3"));
+        for other in [
+            "du:{hub}:registry",
+            "du:{mail:3}:other",
+            "du:{mail:x}:state",
+            "dux:{mail:3}:state",
+            "du:{mail:3}",
+            "",
+        ] {
+            assert_eq!(bucket(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_is_no_pattern() {
+        assert_eq!(escaped("a*b[c]?\\"), "a\\*b\\[c\\]\\?\\\\");
+    }
+}
