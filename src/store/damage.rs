@@ -53,7 +53,7 @@ impl fmt::Display for Damage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum DamageKind {
-    /// A bucket that has keys and that the registry does not know.
+    /// A bucket that has events and that the registry does not know.
     Unregistered,
     /// An event whose body is gone.
     NoBody,

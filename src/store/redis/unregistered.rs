@@ -1,4 +1,4 @@
-//! Buckets that have keys and that the registry does not know, so that no consumer looks for them.
+//! Buckets that have events and that the registry does not know, so that no consumer looks for them.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -12,7 +12,6 @@ use crate::error::Result;
 use crate::event::BucketKey;
 use crate::store::damage::{CheckTask, Damage, DamageKind};
 use crate::store::redis::decode::ReplyReader;
-use crate::store::redis::keys::PARTS;
 use crate::store::redis::registry;
 use crate::store::redis::shared::Shared;
 
@@ -33,7 +32,7 @@ pub(super) async fn find(shared: &Arc<Shared>, task: &CheckTask) -> Result<Vec<D
         loop {
             let mut step = redis::pipe();
             let scan = step.cmd("SCAN").arg(&cursor).arg("MATCH");
-            scan.arg(format!("{}:{{*}}:*", escaped(&shared.prefix)));
+            scan.arg(format!("{}:{{*}}:body", escaped(&shared.prefix)));
             scan.arg("COUNT").arg(STEP);
             let link = &shared.links.work;
             let (pages, _) = link.send_all(&step, slot, Duration::ZERO).await?;
@@ -50,7 +49,7 @@ pub(super) async fn find(shared: &Arc<Shared>, task: &CheckTask) -> Result<Vec<D
             }
         }
     }
-    // After the walk: a bucket is registered before it has keys.
+    // After the walk: a bucket is registered before it has events.
     for bucket in registry::read(shared).await? {
         seen.remove(&bucket);
     }
@@ -60,7 +59,7 @@ pub(super) async fn find(shared: &Arc<Shared>, task: &CheckTask) -> Result<Vec<D
             let until = Instant::now() + PATIENCE;
             registry::ensure(shared, &bucket, until).await?;
         }
-        let words = "it has keys and is not in the registry";
+        let words = "it has events and is not in the registry";
         found.push(Damage {
             repaired: task.repairs,
             bucket: Some(bucket),
@@ -70,16 +69,15 @@ pub(super) async fn find(shared: &Arc<Shared>, task: &CheckTask) -> Result<Vec<D
     Ok(found)
 }
 
-/// Returns the bucket of a key.
+/// Returns the bucket of a key of bodies. Other keys may be there without an event: somebody has
+/// only asked for one.
 fn bucket_of(prefix: &str, key: &[u8]) -> Option<BucketKey> {
     let key = std::str::from_utf8(key).ok()?;
     let (name, part) = key
         .strip_prefix(prefix)?
         .strip_prefix(":{")?
         .split_once("}:")?;
-    PARTS
-        .contains(&part)
-        .then(|| registry::bucket_named(name))?
+    (part == "body").then(|| registry::bucket_named(name))?
 }
 
 /// Escapes what a pattern would take for a wildcard.
@@ -122,12 +120,12 @@ mod tests {
     #[test]
     fn keys_of_buckets_are_told_from_others() {
         let bucket = |key: &str| bucket_of("du", key.as_bytes()).map(|it| it.to_string());
-        assert_eq!(bucket("du:{mail:3}:state").as_deref(), Some("mail:3"));
+        assert_eq!(bucket("du:{mail:3}:body").as_deref(), Some("mail:3"));
         for other in [
             "du:{hub}:registry",
-            "du:{mail:3}:other",
-            "du:{mail:x}:state",
-            "dux:{mail:3}:state",
+            "du:{mail:3}:meta",
+            "du:{mail:x}:body",
+            "dux:{mail:3}:body",
             "du:{mail:3}",
             "",
         ] {
