@@ -8,6 +8,7 @@ mod event;
 mod general;
 mod queue;
 mod records;
+mod terminal;
 mod token;
 mod top;
 
