@@ -55,7 +55,8 @@ async fn a_server_that_is_away_is_logged_when_it_goes_and_when_it_comes_back() {
     .await;
     let id = id.expect("a push");
     until("it is handled", async || read.seen().contains_key(&id)).await;
-    // Whatever began has ended; an idle node need not have asked for anything.
+    // Whatever began has ended; an idle node need not have asked for anything. The mover thread,
+    // which is not heard here, logs a call on a bucket whose reply is there at once.
     let ended = async || {
         let lines = lines.all();
         let of = |phrase: &str| -> BTreeSet<String> {
@@ -64,7 +65,11 @@ async fn a_server_that_is_away_is_logged_when_it_goes_and_when_it_comes_back() {
             what.map(str::to_owned).collect()
         };
         let (began, over) = (of("store outage"), of("store outage ended"));
-        began.contains("connections") && began.contains("membership") && began == over
+        let heard = |mut what: BTreeSet<String>| {
+            what.remove("operations on buckets");
+            what
+        };
+        began.contains("connections") && began.contains("membership") && heard(began) == heard(over)
     };
     until("the end is logged, with a count", ended).await;
     stop(&pushing).await;
