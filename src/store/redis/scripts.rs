@@ -24,7 +24,18 @@ impl Script {
     fn new(name: &'static str, header: &str, sources: &[&str]) -> Self {
         let source = sources.concat();
         let parts = parts_in(&source);
-        let text = [header, &named_keys(&parts), &source].concat();
+        let names = [include_str!("lua/names.lua"), &named_keys(&parts)].concat();
+        // The names are locals of the chunk, and all else is in a function: to make a function, Lua
+        // copies the references to what is beyond the enclosing function, but for each one to a
+        // local of that function it searches all that are referred to so far.
+        let text = [
+            header,
+            &names,
+            "local function run()\n",
+            &source,
+            "end\nreturn run()\n",
+        ]
+        .concat();
         #[cfg(feature = "testing")]
         let text = match body::pretended_format() {
             Some(format) => text

@@ -41,9 +41,6 @@
 --   46-53  node    54-61  request    62-69  fetched, us    70-71  attempts allowed (leased)
 --
 -- One clock for all nodes: the server's, which never goes back within a bucket.
-local call, pack, unpack_from = redis.call, struct.pack, struct.unpack
-local byte, char, sub = string.byte, string.char, string.sub
-
 local COUNTS = ">ddddd"
 local meta = call("HMGET", META, "counts", "record", "longest", "forgotten", "trimmed")
 local last_now, leased, surplus, entry, past = 0, 0, 0, 0, 0

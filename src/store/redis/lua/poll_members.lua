@@ -14,7 +14,6 @@
 -- Returns {token of the buckets, token of the controls, each "" before the first change; 1 if its
 -- queues are known, the format of all keys, "none" where there is none, "" unless requested, then
 -- two for each member: node, number}. A node is no member before its queues are known.
-local call = redis.call
 local now = ARGV[1]
 if now == "" then
   local time = call("TIME")

@@ -8,7 +8,6 @@
 -- ARGV[2..] queue ":" bucket
 --
 -- Returns how many were added.
-local call = redis.call
 local new = 0
 for i = 2, #ARGV do
   if call("SISMEMBER", KEYS[1], ARGV[i]) == 0 then

@@ -8,9 +8,9 @@
 --
 -- Returns 1.
 if ARGV[2] == "" then
-  redis.call("HDEL", KEYS[1], ARGV[1])
+  call("HDEL", KEYS[1], ARGV[1])
 else
-  redis.call("HSET", KEYS[1], ARGV[1], ARGV[2])
+  call("HSET", KEYS[1], ARGV[1], ARGV[2])
 end
-redis.call("HSET", KEYS[2], "control", ARGV[3])
+call("HSET", KEYS[2], "control", ARGV[3])
 return 1
