@@ -416,6 +416,9 @@ while count < limit and may_look() do
       call("ZREM", DELAY, unpack(taken))
     end
   end
+  if found < want and looked == found then
+    break -- nothing more is due
+  end
 end
 answer[5] = may_look() and 0 or 1
 
