@@ -1,7 +1,7 @@
 //! The builder of a bus.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::bus::journal::{JournalConfig, JournalHandle, record};
 use crate::bus::open::{check_durability, open_store};
 use crate::bus::owner::BusOwner;
 use crate::bus::payloads::check_encryption;
-use crate::bus::{Bus, Inner};
+use crate::bus::{Bus, Inner, ids::NewIds};
 use crate::codec::KeyRing;
 use crate::config::Settings;
 use crate::core::options::NodeOptions;
@@ -356,7 +356,7 @@ impl BusBuilder {
             checks,
             push_meters,
             pull_meters: PullMeters::of_pulls(Arc::clone(&labels)),
-            pushes: AtomicU64::new(fastrand::u64(..)),
+            ids: NewIds::new(),
             payload_bytes_max,
             durability,
             forecasts: Default::default(),

@@ -10,6 +10,7 @@ mod events;
 mod explain;
 mod fan_out;
 mod forecast;
+mod ids;
 mod journal;
 pub(crate) mod lease;
 mod locate;
@@ -35,7 +36,7 @@ mod send_many;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
@@ -61,10 +62,11 @@ pub use scan::EventCursor;
 use serde::Serialize;
 use tokio::runtime::Handle;
 
+use crate::bus::ids::NewIds;
 use crate::codec::KeyRing;
 use crate::core::op::{Answer, NewEvent, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{BucketId, BucketKey, Payload, QueueName};
+use crate::event::{BucketKey, Payload, QueueName};
 use crate::flow::{Check, Flow, QueueOptions, Replies, RuntimeSettings};
 use crate::handler::{Annotated, Context};
 use crate::metrics::{PullMeters, PushMeters};
@@ -132,7 +134,7 @@ pub(crate) struct Inner {
     push_meters: PushMeters,
     pull_meters: PullMeters,
     /// Counts the events that were pushed one by one, from a random start.
-    pushes: AtomicU64,
+    ids: NewIds,
     payload_bytes_max: usize,
     /// The default durability of pushes; `None`: the store's own.
     durability: Option<Durability>,
@@ -149,9 +151,6 @@ pub(crate) struct Inner {
     /// The runtime of the bus.
     runtime: Handle,
 }
-
-/// How many consecutive single pushes share a bucket.
-const RUN: u64 = 64;
 
 impl fmt::Debug for Bus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -204,17 +203,6 @@ impl Inner {
     /// Returns the current number of buckets for new events of a queue.
     fn buckets(&self, queue: &QueueName, options: &QueueOptions) -> u16 {
         self.controls.of(queue).buckets.unwrap_or(options.buckets)
-    }
-
-    /// Returns the bucket, of `buckets`, of the next single push.
-    ///
-    /// Consecutive pushes share one. A store that commits, or makes a round trip, once for
-    /// concurrent pushes does so by the bucket: 64 concurrent pushes to 64 buckets would make 64
-    /// batches of one.
-    fn next_bucket(&self, buckets: u16) -> BucketId {
-        let run = self.pushes.fetch_add(1, Ordering::Relaxed) / RUN;
-        // It fits, since it is less than `buckets`.
-        BucketId(u16::try_from(run % u64::from(buckets.max(1))).unwrap_or(0))
     }
 
     /// Returns the payload, if it is not too large.

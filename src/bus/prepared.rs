@@ -42,7 +42,7 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
         let id = match (self.id, text) {
             (Some(id), _) => id,
             (None, Some(text)) => id_in(BucketId::of_text(text, buckets), now),
-            (None, None) => id_in(queue.inner.next_bucket(buckets), now),
+            (None, None) => queue.inner.ids.id(buckets, now),
         };
         let attempts = self.attempts.unwrap_or(queue.options.attempts);
         if attempts == 0 {

@@ -212,6 +212,7 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
 
     async fn sent(self) -> Result<Receipt> {
         let queue = self.queue.clone();
+        let _under_way = queue.inner.ids.push_begins();
         let mut prepared = self.prepare()?;
         let span = trace::push(&queue.name, prepared.event.envelope.id);
         span.in_scope(|| prepared.stamp());
@@ -226,7 +227,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     #[must_use]
     pub fn new_id(&self) -> EventId {
         let buckets = self.inner.buckets(&self.name, &self.options);
-        id_in(self.inner.next_bucket(buckets), self.inner.now())
+        id_in(self.inner.ids.bucket(buckets), self.inner.now())
     }
 
     /// Returns a new id in the bucket of a [key](EventBuilder::key) or a [unique
@@ -249,7 +250,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
 
 /// Returns a new id in a bucket, made at an instant.
 pub(super) fn id_in(bucket: BucketId, now: Timestamp) -> EventId {
-    EventId::from_parts(now, bucket, fastrand::u64(..))
+    EventId::random(now, bucket)
 }
 
 /// Applies jitter over `window` to the requested time; returns the due time.

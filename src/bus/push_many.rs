@@ -6,6 +6,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 use tracing::{Instrument, Span};
 
+use crate::bus::ids::ids_in;
 use crate::bus::push::{count, spread_out};
 use crate::bus::{Queue, Receipt};
 use crate::core::op::{BATCH_MAX, NewEvent, Unique, fitting};
@@ -78,9 +79,12 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             // No overflow: a push has at most PUSH_MANY_MAX / CHUNK_MIN batches, a queue 1,024
             // buckets.
             let bucket = BucketId((first + turn) % buckets);
-            let event =
-                |value| self.plain_event(bucket, now, std::mem::take(value), when, &headers);
-            let mut events = payloads.iter_mut().map(event).collect::<Result<Vec<_>>>()?;
+            let ids = ids_in(bucket, now, payloads.len());
+            let event = |(value, id): (&mut Vec<u8>, EventId)| {
+                self.plain_event(id, now, std::mem::take(value), when, &headers)
+            };
+            let events = payloads.iter_mut().zip(ids).map(event);
+            let mut events = events.collect::<Result<Vec<_>>>()?;
             while !events.is_empty() {
                 let fits = fitting(&events, |event| event.envelope.payload.len());
                 let rest = events.split_off(fits.min(events.len()));
@@ -103,13 +107,12 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
 
     fn plain_event(
         &self,
-        bucket: BucketId,
+        id: EventId,
         now: Timestamp,
         value: Vec<u8>,
         when: When,
         headers: &Headers,
     ) -> Result<NewEvent> {
-        let id = EventId::from_parts(now, bucket, fastrand::u64(..));
         let mut envelope = Envelope {
             pushed: now,
             attempts: self.options.attempts,

@@ -80,7 +80,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     ) -> Result<Vec<PreparedEvent>> {
         let now = self.inner.now();
         let buckets = self.inner.buckets(&self.name, &self.options);
-        let bucket = self.inner.next_bucket(buckets);
+        let bucket = self.inner.ids.bucket(buckets);
         let (mut prepared, mut bytes) = (Vec::new(), 0);
         for event in events {
             self.check_is_ours(&event)?;

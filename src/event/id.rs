@@ -22,8 +22,9 @@ pub const NAMED_BUCKETS: u16 = 8;
 
 /// The id of an event, sortable by creation time; also its idempotency key.
 ///
-/// 48 bits of creation time in milliseconds, 16 of bucket, 64 of entropy. Pushing again with the
-/// same id changes nothing, so an id chosen before the first try makes every retry safe.
+/// 48 bits of creation time in milliseconds, 16 of bucket, 64 of entropy, of which up to 64 ids that
+/// are made together share 56. Pushing again with the same id changes nothing, so an id chosen before
+/// the first try makes every retry safe.
 ///
 /// # Examples
 ///
@@ -74,9 +75,65 @@ impl EventId {
         hash.update(queue.as_bytes());
         hash.update(&[0]);
         hash.update(name.as_bytes());
-        let entropy = hash.digest();
+        let entropy = hash.digest() & !u64::from(Self::RUN_FIRST);
         let bucket = BucketId((entropy % u64::from(NAMED_BUCKETS)) as u16);
         Self::from_parts(Timestamp::EPOCH, bucket, entropy)
+    }
+
+    /// How many ids a run has at most.
+    pub(crate) const RUN_MAX: u8 = 64;
+
+    /// The last byte of the first id of a run: no other id that is made at random has a last byte
+    /// from this one on.
+    const RUN_FIRST: u8 = 128;
+
+    /// Returns a random id in a bucket.
+    pub(crate) fn random(created: Timestamp, bucket: BucketId) -> Self {
+        Self::from_parts(
+            created,
+            bucket,
+            fastrand::u64(..) & !u64::from(Self::RUN_FIRST),
+        )
+    }
+
+    /// Returns the first id of a random run: of up to [`RUN_MAX`](Self::RUN_MAX) ids that differ in
+    /// their last byte only, so that a store can find one by what it has in common with the others.
+    pub(crate) fn random_run(created: Timestamp, bucket: BucketId) -> Self {
+        let entropy = (fastrand::u64(..) & !0xFF) | u64::from(Self::RUN_FIRST);
+        Self::from_parts(created, bucket, entropy)
+    }
+
+    /// Returns the id of a run at a place, from 0.
+    pub(crate) fn in_run(run: [u8; 15], place: u8) -> Self {
+        let mut bytes = [Self::RUN_FIRST.wrapping_add(place); 16];
+        bytes[..15].copy_from_slice(&run);
+        Self::from_bytes(bytes)
+    }
+
+    /// Returns its place in its run, from 0, if it has one.
+    pub(crate) fn place_in_run(self) -> Option<u8> {
+        let place = (self.0 as u8).checked_sub(Self::RUN_FIRST);
+        place.filter(|place| *place < Self::RUN_MAX)
+    }
+
+    /// Returns the id at a later place of its run; the caller stays within it.
+    pub(crate) const fn plus(self, places: u8) -> Self {
+        Self(self.0.wrapping_add(places as u128))
+    }
+
+    /// Returns what the ids of its run have in common.
+    pub(crate) const fn run(self) -> u128 {
+        self.0 >> 8
+    }
+
+    /// Returns whether it has a place before that of `other` in the same run.
+    pub(crate) fn is_before_in_run(self, other: Self) -> bool {
+        self.run() == other.run() && self.0 < other.0
+    }
+
+    /// Returns whether `next` is the next id of its run.
+    pub(crate) fn precedes(self, next: Self) -> bool {
+        next.place_in_run().is_some_and(|place| place > 0) && next.0 == self.0 + 1
     }
 
     /// Returns whether it has a creation time; one derived from a name does not.

@@ -30,7 +30,7 @@ struct Bucket {
     leased: EventId,
     dead: EventId,
     done: EventId,
-    /// In pages; the first five are leased.
+    /// In a page; the first five are leased, the next five ready, the last five scheduled.
     paged: Vec<EventId>,
 }
 
@@ -57,8 +57,13 @@ impl Bucket {
         assert_eq!(bare.typed(snooze).await.unwrap(), [true]);
         let leased = bare.push_with(|envelope| envelope.attempts = 3).await;
         bare.fetch(4, 1).await.unwrap();
-        let paged: Vec<_> = (0..10).map(|_| bare.new_id()).collect();
-        let events = paged.iter().map(|id| plain(&bare, *id)).collect();
+        let paged = bare.new_run(15);
+        let later = When::After(Duration::from_secs(3_600));
+        let whens = [When::Now, When::Now, later]
+            .into_iter()
+            .flat_map(|when| [when; 5]);
+        let events = paged.iter().zip(whens);
+        let events = events.map(|(id, when)| plain(&bare, *id, when)).collect();
         bare.apply(StoreOp::Push(events)).await.unwrap();
         bare.fetch(5, 5).await.unwrap();
         let ready = bare
@@ -68,7 +73,6 @@ impl Bucket {
             })
             .await;
         let delayed = bare.new_id();
-        let later = When::After(Duration::from_secs(3_600));
         bare.push(delayed, later).await.unwrap();
         let base = format!("{prefix}:{{letters:0}}:");
         let bucket = Self {
@@ -109,13 +113,13 @@ impl Bucket {
     }
 }
 
-fn plain(bare: &Bare, id: EventId) -> NewEvent {
+fn plain(bare: &Bare, id: EventId, when: When) -> NewEvent {
     let payload = Payload::from(&b"\"a letter\""[..]);
     let mut envelope = Envelope::new(id, bare.bucket.queue.clone(), payload);
     envelope.attempts = 16;
     NewEvent {
         envelope: Arc::new(envelope),
-        when: When::Now,
+        when,
         on_taken: Unique::Keep,
     }
 }
@@ -123,13 +127,14 @@ fn plain(bare: &Bare, id: EventId) -> NewEvent {
 /// Which event of the bucket is damaged.
 type Which = fn(&Bucket) -> EventId;
 
-/// The page of an event, in a script.
-const PAGE: &str = "local page = c('HGET', k('state'), id):sub(2, 9) ";
+/// The page of an event, in a script, and what its parts have: that is scheduled, and that is not.
+const PAGE: &str = "local page = id:sub(1, 15) local body = page .. '\\128p' \
+                    local later, its = page .. '\\138\\5', page .. '\\138p' ";
 /// The counts of the bucket, in a script, with `n` more in one of them.
-const COUNTS: &str = "local counts = {struct.unpack('>ddddd', c('HGET', k('meta'), 'counts'))} \
+const COUNTS: &str = "local counts = {struct.unpack('>dddddd', c('HGET', k('meta'), 'counts'))} \
                       local function add(at, n) counts[at] = counts[at] + n \
-                      c('HSET', k('meta'), 'counts', struct.pack('>ddddd', counts[1], counts[2], \
-                      counts[3], counts[4], counts[5])) end ";
+                      c('HSET', k('meta'), 'counts', struct.pack('>dddddd', counts[1], counts[2], \
+                      counts[3], counts[4], counts[5], counts[6])) end ";
 
 /// Damages `which` event by `script`, and expects to find these kinds, to repair them, and to find
 /// nothing then; `lost` says of how many events nothing is left.
@@ -163,12 +168,10 @@ async fn case(which: Which, script: &str, expected: &[DamageKind], lost: usize) 
 
     // What is not lost is delivered, and what is lost has a record.
     let bare = &bucket.bare;
-    let due = [bucket.delayed, bucket.snoozed].map(|id| StoreOp::Reschedule {
-        id,
-        when: When::Now,
-    });
-    for op in due {
-        bare.apply(op).await.unwrap();
+    let scheduled = [bucket.delayed, bucket.snoozed];
+    for id in scheduled.iter().chain(&bucket.paged[10..]) {
+        let (id, when) = (*id, When::Now);
+        bare.apply(StoreOp::Reschedule { id, when }).await.unwrap();
     }
     let revive = StoreOp::Revive {
         ids: vec![bucket.dead],
@@ -222,9 +225,12 @@ async fn events_without_a_body_end_with_a_record() {
     }
     let and_keys = [NoBody, DamageKind::Stray];
     case(|b| b.ready, body, &and_keys, 1).await;
-    let page = format!("{PAGE} c('HDEL', k('body'), page)");
-    case(|b| b.paged[7], &page, &[NoBody], 5).await;
-    case(|b| b.paged[2], &page, &[NoBody], 5).await;
+    let page = format!("{PAGE} c('HDEL', k('body'), body)");
+    case(|b| b.paged[7], &page, &[NoBody], 10).await;
+    let scheduled = format!("{PAGE} c('HDEL', k('body'), its)");
+    case(|b| b.paged[12], &scheduled, &[NoBody], 5).await;
+    let cut = format!("{PAGE} c('HSET', k('body'), its, c('HGET', k('body'), its):sub(1, -2))");
+    case(|b| b.paged[12], &cut, &[NoBody], 1).await;
 }
 
 #[tokio::test]
@@ -243,7 +249,8 @@ async fn a_body_without_a_place_is_put_back() {
     let half = "c('HDEL', k('state'), id)";
     case(|b| b.dead, half, &[NoPlace, Stray], 0).await;
     let page = format!("{PAGE} c('HDEL', k('state'), page)");
-    case(|b| b.paged[7], &page, &[NoPlace, Leftover, Counts], 0).await;
+    let all = [NoPlace, Leftover, Counts, Stray];
+    case(|b| b.paged[7], &page, &all, 0).await;
 }
 
 #[tokio::test]
@@ -254,8 +261,11 @@ async fn an_event_is_put_where_its_state_says() {
     let list =
         "local state = c('HGET', k('state'), id) c('LREM', k('ready'), 0, id .. state:sub(46))";
     case(|b| b.ready, list, &[Misplaced, DamageKind::Counts], 0).await;
-    let page = format!("{PAGE} c('LREM', k('ready'), 0, page)");
-    case(|b| b.paged[7], &page, &[Misplaced, DamageKind::Counts], 0).await;
+    let page = "for _, it in ipairs(c('LRANGE', k('ready'), 0, -1)) do \
+                if it:sub(1, 15) == id:sub(1, 15) then c('LREM', k('ready'), 0, it) end end";
+    case(|b| b.paged[7], page, &[Misplaced, DamageKind::Counts], 0).await;
+    let scheduled = format!("{PAGE} c('ZREM', k('delay'), later)");
+    case(|b| b.paged[12], &scheduled, &[Misplaced], 0).await;
     case(|b| b.ready, "c('DEL', k('by_key'))", &[Misplaced], 0).await;
 }
 
@@ -280,12 +290,13 @@ async fn entries_of_nothing_are_removed() {
     use DamageKind::{Leftover, Stray};
     let strays = [
         "c('ZADD', k('delay'), 7, id)",
+        "c('ZADD', k('delay'), 7, string.rep('p', 15) .. '\\128\\5')",
         "c('ZADD', k('dead'), 0, id)",
         "c('ZADD', k('lease'), 7, id)",
         "c('HSET', k('unique'), 'other', id)",
         "c('ZADD', k('holds'), 7, 'other')",
         "c('ZADD', k('by_key'), 0, 'other' .. id)",
-        "c('HSET', k('held'), string.rep('h', 16), string.rep('i', 32))",
+        "c('HSET', k('held'), string.rep('h', 16), string.rep('i', 34))",
         "c('HSET', k('held'), '#' .. string.rep('h', 16), 3)",
     ];
     for stray in strays {
@@ -293,13 +304,13 @@ async fn entries_of_nothing_are_removed() {
     }
     let body = "c('HSET', k('body'), id, 'a body')";
     case(|b| b.done, body, &[Leftover], 0).await;
-    let page = "c('HSET', k('body'), string.rep('p', 8), 'a page')";
+    let page = "c('HSET', k('body'), string.rep('p', 15) .. '\\128p', 'a page')";
     case(|b| b.done, page, &[Leftover], 0).await;
 }
 
 #[tokio::test]
 async fn counts_are_counted_anew() {
-    for at in [2, 3, 5] {
+    for at in [2, 3, 5, 6] {
         let script = format!("{COUNTS} add({at}, 3)");
         case(|b| b.ready, &script, &[DamageKind::Counts], 0).await;
     }

@@ -129,7 +129,18 @@ impl Bare {
 
     pub(crate) fn new_id(&self) -> EventId {
         let now = Timestamp::from_micros_up(self.store.now_us());
-        EventId::from_parts(now, BucketId(0), fastrand::u64(..))
+        EventId::from_parts(now, BucketId(0), fastrand::u64(..) & !128)
+    }
+
+    /// Returns so many ids that may share pages.
+    pub(crate) fn new_run(&self, count: usize) -> Vec<EventId> {
+        let first = self.new_id();
+        let id = |at: usize| {
+            let (page, place) = (at as u64 / 64, at as u64 % 64);
+            let entropy = (((first.entropy() >> 8).wrapping_add(page)) << 8) | (128 + place);
+            EventId::from_parts(first.created(), first.bucket(), entropy)
+        };
+        (0..count).map(id).collect()
     }
 
     pub(crate) async fn apply(&self, op: StoreOp) -> Answered<Reply> {

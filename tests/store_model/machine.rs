@@ -67,12 +67,12 @@ impl Machine {
     }
 
     /// An event that is due at once and has nothing of its own.
-    fn plain(&mut self) -> NewEvent {
+    fn plain(&mut self, delay_ms: u64) -> NewEvent {
         let mut envelope = self.envelope();
         envelope.attempts = 16; // as many as need no place in its bytes
         let new = NewEvent {
             envelope: Arc::new(envelope),
-            when: When::Now,
+            when: When::from(Duration::from_millis(delay_ms)),
             on_taken: Unique::Keep,
         };
         self.pushed.push(new.clone());
@@ -80,7 +80,12 @@ impl Machine {
     }
 
     fn envelope(&self) -> Envelope {
-        let entropy = self.pushed.len() as u64;
+        let count = self.pushed.len() as u64;
+        // Most are ids of runs, which a store may keep together.
+        let entropy = match count % 11 {
+            7 => count,
+            _ => ((count / 64) << 8) | (128 + count % 64),
+        };
         let created = Timestamp::from_millis(self.wall_us / 1_000);
         let id = EventId::from_parts(created, BUCKET, entropy);
         let queue = QUEUE.parse().expect("a legal name");
@@ -137,7 +142,10 @@ impl Machine {
                 self.seen.clear();
                 return None;
             }
-            Step::PushPlain(count) => StoreOp::Push((0..*count).map(|_| self.plain()).collect()),
+            Step::PushPlain { count, delay_ms } => {
+                let events = (0..*count).map(|_| self.plain(*delay_ms));
+                StoreOp::Push(events.collect())
+            }
             Step::Push(drafts) => {
                 StoreOp::Push(drafts.iter().map(|draft| self.draft(draft)).collect())
             }

@@ -34,8 +34,11 @@ pub(crate) enum Step {
         ms: u64,
     },
     Push(Vec<Draft>),
-    /// So many that are due at once and have nothing of their own.
-    PushPlain(usize),
+    /// So many with one delay that have nothing of their own.
+    PushPlain {
+        count: usize,
+        delay_ms: u64,
+    },
     PushAgain(Index, bool),
     MoveDue(usize),
     Fetch {
@@ -156,10 +159,11 @@ pub(crate) fn steps() -> impl Strategy<Value = Step> {
         8 => (0..30_000_u64).prop_map(|us| Step::Advance { us }),
         1 => (0..50_u64).prop_map(|ms| Step::SetBack { ms }),
         8 => prop::collection::vec(drafts(), 1..4).prop_map(Step::Push),
-        5 => (1..10_usize).prop_map(Step::PushPlain),
+        6 => (1..10_usize, prop_oneof![1 => Just(0), 1 => 0..60_u64])
+            .prop_map(|(count, delay_ms)| Step::PushPlain { count, delay_ms }),
         2 => (index(), any::<bool>()).prop_map(|(of, same)| Step::PushAgain(of, same)),
-        4 => (0..5_usize).prop_map(Step::MoveDue),
-        10 => (0..2_u64, prop_oneof![5 => Just(0), 1 => 1..4_u64], prop_oneof![3 => 0..5_usize, 1 => 5..30_usize], 0..40_u64, 0..3_usize, holds,
+        4 => prop_oneof![2 => 0..5_usize, 1 => 5..30_usize].prop_map(Step::MoveDue),
+        10 => (0..2_u64, prop_oneof![5 => Just(0), 1 => 1..4_u64], prop_oneof![3 => 0..5_usize, 1 => 5..30_usize], 0..40_u64, prop_oneof![2 => 0..3_usize, 1 => 3..30_usize], holds,
                 prop_oneof![0..4_usize, Just(usize::MAX)])
             .prop_map(|(node, back, limit, ahead_ms, ahead_limit, hold_ms, starts)| Step::Fetch {
                 node, back, limit, ahead_ms, ahead_limit, hold_ms, starts,

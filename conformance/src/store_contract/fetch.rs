@@ -2,8 +2,11 @@
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, ms, secs};
+use duly::Cancelled;
 use duly::event::State;
-use duly::store::operation::{AttemptOutcome, BATCH_MAX, CROWD, Fetch, Fetched, StoreOp};
+use duly::store::operation::{
+    AttemptOutcome, BATCH_MAX, CROWD, CROWD_SPAN, Fetch, Fetched, StoreOp,
+};
 use duly::time::Clock;
 
 pub async fn a_delivery_carries_the_event_as_it_was_pushed(harness: &dyn StoreHarness) {
@@ -70,6 +73,12 @@ pub async fn a_fetch_tells_when_the_last_of_a_crowd_is_due(harness: &dyn StoreHa
         "the first is leased"
     );
     assert_eq!(crowd_due(1).await, None);
+    world.add(world.event().when(ms(11) + CROWD_SPAN)).await;
+    assert_eq!(crowd_due(0).await, Some(world.now() + ms(11) + CROWD_SPAN));
+    let cancelled = world.op(StoreOp::cancel(drafts[2].id())).await;
+    assert_eq!(cancelled, Cancelled::Cancelled);
+    world.add(world.event().when(ms(12) + CROWD_SPAN)).await;
+    assert_eq!(crowd_due(0).await, None, "the last one is too late");
 }
 
 pub async fn a_fetch_never_carries_more_than_the_bound(harness: &dyn StoreHarness) {

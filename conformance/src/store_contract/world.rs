@@ -181,7 +181,8 @@ impl World {
 
     /// Creates such an event with an id of this creation time.
     pub(super) fn event_made(&self, created: Timestamp) -> EventDraft {
-        let entropy = self.entropy.fetch_add(1, Ordering::Relaxed);
+        let count = self.entropy.fetch_add(1, Ordering::Relaxed);
+        let entropy = ((count / 64) << 8) | (128 + count % 64); // runs of ids, which a store may keep together
         let id = EventId::from_parts(created, self.bucket.bucket, entropy);
         let payload = Payload::from(b"payload".as_slice());
         let envelope = Envelope::new(id, self.bucket.queue.clone(), payload);

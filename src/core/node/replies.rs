@@ -9,9 +9,6 @@ use crate::core::step::Action;
 use crate::error::ErrorKind;
 use crate::time::{Mono, Timestamp};
 
-/// [`CROWD`](crate::core::op::CROWD) events due within this span of the first are a crowd.
-const CROWD_SPAN: Duration = Duration::from_millis(25);
-
 impl<B> Node<B> {
     pub(super) fn handle_reply(
         &mut self,
@@ -156,7 +153,7 @@ impl<B> Node<B> {
                     ready: ready > 0,
                     full: full || deliveries.len() >= (*full_at).max(1),
                     // A fetch that its bytes have ended brings events too large to buffer many.
-                    crowd: !full && is_crowd(next_due, crowd_due),
+                    crowd: !full && crowd_due.is_some(),
                 };
                 state.mover.finish_poll(now, waiting, next);
                 state
@@ -240,13 +237,6 @@ impl<B> Node<B> {
             (_, _) => {} // no call has such a reply
         }
     }
-}
-
-/// Returns whether so many events are due so soon after the next one that prefetching them takes
-/// longer than for others.
-fn is_crowd(next_due: Option<Timestamp>, crowd_due: Option<Timestamp>) -> bool {
-    let span = next_due.and_then(|next| Some(crowd_due?.since(next)));
-    span.is_some_and(|span| span <= CROWD_SPAN)
 }
 
 impl CallKind {

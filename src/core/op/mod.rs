@@ -37,6 +37,9 @@ pub const BATCH_BYTES: usize = 4 << 20;
 /// when the last of the next ones is due, so that a node can prefetch a crowd earlier.
 pub const CROWD: usize = 128;
 
+/// Within what span of the first one they must be due.
+pub const CROWD_SPAN: Duration = Duration::from_millis(25);
+
 /// Returns how many of `items` fit into one operation, given the size of their payloads; at least
 /// 1.
 pub(crate) fn fitting<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> usize {

@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::core::op::{
-    BATCH_MAX, CROWD, ChangeSink, Delivery, Fetch, Fetched, Holding, Kept, Reply, RequestId,
-    StartMark,
+    BATCH_MAX, ChangeSink, Delivery, Fetch, Fetched, Holding, Kept, Reply, RequestId, StartMark,
 };
 use crate::core::reference::entry::{Budget, Entry, Lease, Place, RecordDetails, StaleReason};
 use crate::core::reference::{Bucket, bounded};
@@ -50,7 +49,7 @@ impl<B: Clone> Bucket<B> {
             deliveries,
             ready: self.waiting.ready_len(),
             next_due: self.waiting.next_due(),
-            crowd_due: self.waiting.due_of_next(CROWD),
+            crowd_due: self.waiting.due_of_crowd(),
             full,
             holding: Holding {
                 last,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::core::op::{CROWD, CROWD_SPAN};
 use crate::core::reference::counts::DueCounts;
 use crate::event::EventId;
 use crate::time::Timestamp;
@@ -48,10 +49,10 @@ impl WaitingEvents {
         self.scheduled.first().map(|(due, _)| *due)
     }
 
-    /// Returns when the last of the next `count` scheduled events is due.
-    pub(super) fn due_of_next(&self, count: usize) -> Option<Timestamp> {
-        let last = self.scheduled.iter().nth(count - 1);
-        last.map(|(due, _)| *due)
+    /// Returns when the last of a crowd is due, if the next events are one.
+    pub(super) fn due_of_crowd(&self) -> Option<Timestamp> {
+        let (due, _) = self.scheduled.iter().nth(CROWD - 1)?;
+        (due.since(self.next_due()?) <= CROWD_SPAN).then_some(*due)
     }
 
     /// Returns how many are due until each of these instants; cheapest if ascending.

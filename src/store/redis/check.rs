@@ -10,6 +10,7 @@ use crate::event::BucketKey;
 use crate::store::Durability;
 use crate::store::damage::{CheckTask, Damage, DamageKind};
 use crate::store::redis::decode::{ReplyReader, id_of};
+use crate::store::redis::page;
 use crate::store::redis::shared::Shared;
 use crate::store::redis::{RedisStore, registry};
 
@@ -175,16 +176,16 @@ impl Check<'_> {
         }
     }
 
-    /// Compares a lot of ready events and pages with the ready list.
+    /// Compares a lot of ready events and parts of pages with the ready list.
     async fn compare(&mut self, mut lot: HashSet<Vec<u8>>) -> Result<()> {
-        let mut pages = HashSet::new();
         let mut cursor = b"0".to_vec();
         while !lot.is_empty() {
             let step = self.step("ready", &cursor, LISTED, &[]).await?;
             for entry in &step.listed {
                 lot.remove(entry);
-                if entry.len() == PAGE_LEN {
-                    pages.insert(entry.clone());
+                // Events that have left their page keep the place of their part.
+                for event in page::entries_in(entry) {
+                    lot.remove(&event);
                 }
             }
             if step.is_last() {
@@ -192,12 +193,7 @@ impl Check<'_> {
             }
             cursor = step.cursor;
         }
-        // An event that has left its page keeps the page's place.
-        let is_missing = |entry: &Vec<u8>| match entry.len() {
-            PAGE_LEN => true,
-            len => !pages.contains(&entry[len.saturating_sub(PAGE_LEN)..]),
-        };
-        let missing: Vec<_> = lot.into_iter().filter(is_missing).collect();
+        let missing: Vec<_> = lot.into_iter().collect();
         for some in missing.chunks(STEP) {
             self.step("again", b"0", STEP, some).await?;
         }
@@ -263,6 +259,3 @@ impl Check<'_> {
         Ok(())
     }
 }
-
-/// The length of a page's number.
-const PAGE_LEN: usize = 8;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::Cmd;
 
-use crate::core::op::{BATCH_MAX, CROWD, Fetch, NewEvent, StoreOp};
+use crate::core::op::{BATCH_MAX, CROWD, CROWD_SPAN, Fetch, NewEvent, StoreOp};
 use crate::core::reference::{
     DedupWindow, FORGET_MAX, ID_AHEAD_MAX, bounded, check_by, check_spans,
 };
@@ -260,7 +260,10 @@ impl CallContext<'_> {
             Some(hold) => call.command.arg(us(hold)),
             None => call.command.arg(""),
         };
-        call.command.arg(fetch.starts.min(BATCH_MAX)).arg(CROWD);
+        call.command
+            .arg(fetch.starts.min(BATCH_MAX))
+            .arg(CROWD)
+            .arg(u64::try_from(CROWD_SPAN.as_millis()).unwrap_or(u64::MAX));
         call
     }
 

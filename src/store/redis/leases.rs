@@ -123,20 +123,20 @@ pub(super) fn fetched(
         }
         at += 1;
     };
-    // Three for each event or page, and possibly one more after them.
+    // Three for each event or part of a page, and possibly one more after them.
     while parts.len() > 1 {
         let (name, state, bytes) = (parts.bytes()?, parts.bytes()?, parts.bytes()?);
-        match id_of(&name) {
-            Some(id) => {
-                let lease = state.get(2..).and_then(|rest| rest.first_chunk());
-                deliver(id, lease.ok_or_else(|| unreadable("fetch"))?, &bytes);
-            }
-            None => {
-                let lease = page::lease_of(&state).ok_or_else(|| unreadable("fetch"))?;
-                for event in page::events(&bytes) {
-                    let (id, bytes) = event.ok_or_else(|| unreadable("fetch"))?;
+        match page::Part::named(&name) {
+            Some(part) => {
+                let lease = page::lease_at(&state).ok_or_else(|| unreadable("fetch"))?;
+                for (id, bytes) in part.events(&bytes) {
                     deliver(id, &lease, bytes);
                 }
+            }
+            None => {
+                let id = id_of(&name).ok_or_else(|| unreadable("fetch"))?;
+                let lease = state.get(2..).and_then(|rest| rest.first_chunk());
+                deliver(id, lease.ok_or_else(|| unreadable("fetch"))?, &bytes);
             }
         }
     }

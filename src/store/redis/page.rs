@@ -1,5 +1,5 @@
-//! Pages: events that are due at once and share an entry of the ready list;
-//! see `lua/page.lua`.
+//! Parts of pages: plain events of one push with one due time, which share a body, an entry and a
+//! lease; see `lua/page.lua`.
 
 use redis::Cmd;
 
@@ -9,12 +9,12 @@ use crate::event::EventId;
 use crate::store::redis::encode::us;
 use crate::time::When;
 
-/// The most events of a page; `PAGE_MAX` of `lua/page.lua`, whose bits are as many.
-const EVENTS_MAX: usize = 64;
-/// A page with this many bytes takes no more events.
+/// A part with this many bytes takes no more events.
 const BYTES_ENOUGH: usize = 16 * 1024;
-/// The longest body that is worth a place in a page.
+/// The longest body that is worth a place in a part; `EVENT_MAX` of `lua/push.lua`.
 const BODY_MAX: usize = 1024;
+/// The length of the name of a part: the id of its first event, and how many it has.
+const NAME_LEN: usize = 17;
 
 /// The bytes of an attempt in a state: its number, due time and time of move.
 pub(super) const LEASE_LEN: usize = 18;
@@ -31,31 +31,24 @@ impl<'e> Pushed<'e> {
         Self { event, body }
     }
 
-    /// Returns whether it is due at once, short, and needs nothing but to be handled.
+    fn id(&self) -> EventId {
+        self.event.envelope.id
+    }
+
+    /// Returns whether it is short, needs nothing but to be handled, and has a place in a page.
     fn is_plain(&self) -> bool {
-        let is_now = self.event.when == When::Now && self.event.on_taken == Unique::Keep;
-        is_now && self.body.len() <= BODY_MAX && body::is_plain(&self.body)
+        let has_place = self.id().place_in_run().is_some() && self.event.on_taken == Unique::Keep;
+        has_place && self.body.len() <= BODY_MAX && body::is_plain(&self.body)
     }
 
-    fn add_alone(&self, command: &mut Cmd) {
-        let when = when(self.event.when);
-        let when = match self.event.on_taken {
-            Unique::Keep => when,
-            Unique::Replace => when.to_ascii_uppercase(),
-        };
-        let id = self.event.envelope.id.to_bytes();
-        command.arg(0).arg(&id).arg(when).arg(&self.body);
-    }
-
-    fn add_to(&self, page: &mut Vec<u8>) {
-        let len = u32::try_from(self.body.len()).unwrap_or(u32::MAX); // it is at most `BODY_MAX`
-        page.extend_from_slice(&self.event.envelope.id.to_bytes());
-        page.extend_from_slice(&len.to_be_bytes());
-        page.extend_from_slice(&self.body);
+    /// Returns whether `next` may follow it in a part.
+    fn may_precede(&self, next: &Self) -> bool {
+        let are_plain = self.is_plain() && next.is_plain();
+        are_plain && self.id().precedes(next.id()) && self.event.when == next.event.when
     }
 }
 
-/// Adds events to a push, in their order: as pages where several that follow each other can share
+/// Adds events to a push, in their order: as parts where several that follow each other can share
 /// one, unless an id occurs more than once.
 pub(super) fn add_events<'e>(
     command: &mut Cmd,
@@ -63,31 +56,45 @@ pub(super) fn add_events<'e>(
     has_twins: bool,
 ) {
     let events: Vec<_> = events.map(Pushed::new).collect();
-    let can_share = |a: &Pushed<'_>, b: &Pushed<'_>| !has_twins && a.is_plain() && b.is_plain();
-    for mut run in events.chunk_by(can_share) {
+    for mut run in events.chunk_by(|a, b| !has_twins && a.may_precede(b)) {
         while let [first, rest @ ..] = run {
-            run = if rest.is_empty() {
-                first.add_alone(command);
+            let id = first.id().to_bytes();
+            run = if has_twins || !first.is_plain() {
+                let when = match first.event.on_taken {
+                    Unique::Keep => when(first.event.when),
+                    Unique::Replace => when(first.event.when).to_ascii_uppercase(),
+                };
+                command.arg(&id).arg(when).arg(&first.body).arg(0);
                 rest
             } else {
-                add_page(command, run)
+                let (body, count) = body_of(run);
+                command
+                    .arg(&id)
+                    .arg(when(first.event.when))
+                    .arg(body)
+                    .arg(count);
+                &run[count..]
             };
         }
     }
 }
 
-/// Adds a page of the first events. Returns the others.
-fn add_page<'r, 'e>(command: &mut Cmd, run: &'r [Pushed<'e>]) -> &'r [Pushed<'e>] {
-    let (mut page, mut count) = (Vec::new(), 0);
-    for event in run.iter().take(EVENTS_MAX) {
-        if page.len() >= BYTES_ENOUGH {
+/// Returns the body of a part with the first events of a run, and how many these are.
+fn body_of(run: &[Pushed<'_>]) -> (Vec<u8>, usize) {
+    let (mut prints, mut bodies) = (vec![0], Vec::new());
+    for event in run {
+        if bodies.len() >= BYTES_ENOUGH {
             break;
         }
-        event.add_to(&mut page);
-        count += 1;
+        let len = u16::try_from(event.body.len()).unwrap_or(u16::MAX); // it is at most `BODY_MAX`
+        prints.extend_from_slice(&body::fingerprint(&event.body));
+        bodies.extend_from_slice(&len.to_be_bytes());
+        bodies.extend_from_slice(&event.body);
+        prints[0] += 1; // a run is at most as long as a page
     }
-    command.arg(count).arg(page);
-    &run[count..]
+    let count = usize::from(prints[0]);
+    prints.append(&mut bodies);
+    (prints, count)
 }
 
 /// Encodes when an event is due.
@@ -99,31 +106,63 @@ pub(super) fn when(when: When) -> String {
     }
 }
 
-/// Returns the attempt that the state of a leased page says: the first one.
-pub(super) fn lease_of(state: &[u8]) -> Option<[u8; LEASE_LEN]> {
+/// Returns the attempt of the events of a part, which is their first, from the part's times.
+pub(super) fn lease_at(times: &[u8]) -> Option<[u8; LEASE_LEN]> {
     let mut lease = [0; LEASE_LEN];
     lease[1] = 1;
-    lease[2..].copy_from_slice(state.get(9..25)?);
+    lease[2..].copy_from_slice(times.get(..16)?);
     Some(lease)
 }
 
-/// Iterates over the events in the body of a page; `None` for one that is cut off, which is the
-/// last.
-pub(super) fn events(mut body: &[u8]) -> impl Iterator<Item = Option<(EventId, &[u8])>> {
-    std::iter::from_fn(move || {
-        if body.is_empty() {
-            return None;
-        }
-        let event = split(body);
-        body = event.map_or(&[], |(_, _, rest)| rest);
-        Some(event.map(|(id, its, _)| (id, its)))
-    })
+/// The name of a part.
+pub(super) struct Part {
+    first: EventId,
+    count: u8,
 }
 
-fn split(body: &[u8]) -> Option<(EventId, &[u8], &[u8])> {
-    let (id, rest) = body.split_first_chunk()?;
-    let (len, rest) = rest.split_first_chunk()?;
-    let len = usize::try_from(u32::from_be_bytes(*len)).ok()?;
-    let (its, rest) = rest.split_at_checked(len)?;
-    Some((EventId::from_bytes(*id), its, rest))
+impl Part {
+    /// Reads a name; `None` of an id.
+    pub(super) fn named(name: &[u8]) -> Option<Self> {
+        let (first, rest) = name.split_first_chunk()?;
+        let [count] = rest else {
+            return None;
+        };
+        let count = (*count).min(EventId::RUN_MAX);
+        let first = EventId::from_bytes(*first);
+        Some(Self { first, count })
+    }
+
+    fn ids(&self) -> impl Iterator<Item = EventId> + use<> {
+        let first = self.first;
+        (0..self.count).map(move |more| first.plus(more))
+    }
+
+    /// Iterates over its events and their bodies, which lie one behind the other; of those that are
+    /// cut off the body is empty.
+    pub(super) fn events<'b>(
+        &self,
+        mut bytes: &'b [u8],
+    ) -> impl Iterator<Item = (EventId, &'b [u8])> + use<'b> {
+        self.ids().map(move |id| {
+            let (body, rest) = split(bytes).unwrap_or_default();
+            bytes = rest;
+            (id, body)
+        })
+    }
+}
+
+fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = bytes.split_first_chunk()?;
+    rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))
+}
+
+/// Returns the entries of the ready list that the events of a part have, if they are alone; nothing
+/// unless `entry` is that of a part.
+pub(super) fn entries_in(entry: &[u8]) -> Vec<Vec<u8>> {
+    let Some((name, number)) = entry.split_at_checked(NAME_LEN) else {
+        return Vec::new();
+    };
+    let part = Part::named(name).filter(|_| number.len() == 8);
+    let ids = part.into_iter().flat_map(|part| part.ids());
+    ids.map(|id| [&id.to_bytes(), number].concat()).collect()
 }

@@ -3,6 +3,7 @@
 //! The timeout of a push counts from its call. A push that is cancelled or timed out is dropped
 //! before it is sent; a batch that was sent is retried for its remaining callers.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -203,11 +204,28 @@ async fn drive(shared: Arc<Shared>, mut lane: Driver<BucketKey, PendingPush>) {
             is_alone |= waiting.alone;
             is_first || meets
         });
-        let Some(batch) = batch else {
+        let Some(mut batch) = batch else {
             return;
         };
+        put_runs_together(&mut batch);
         deliver(&shared, lane.key(), batch).await;
     }
+}
+
+/// Puts pushes whose ids are of one run behind its first one, in the order of their ids, so that they
+/// may share a part.
+fn put_runs_together(batch: &mut Vec<PendingPush>) {
+    let (mut runs, mut order) = (HashMap::new(), Vec::with_capacity(batch.len()));
+    for (at, waiting) in batch.drain(..).enumerate() {
+        let id = waiting.events.first().map(|event| event.envelope.id);
+        let place = id.and_then(|id| Some((id.run(), id.place_in_run()?)));
+        let key = place.map_or((at, 0), |(run, place)| {
+            (*runs.entry(run).or_insert(at), place)
+        });
+        order.push((key, waiting));
+    }
+    order.sort_by_key(|(key, _)| *key);
+    batch.extend(order.into_iter().map(|(_, waiting)| waiting));
 }
 
 /// Sends a batch, and retries it for its remaining callers while the servers do not respond; the

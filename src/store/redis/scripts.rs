@@ -166,7 +166,7 @@ scripts! {
     /// each function of a script is made anew by each call.
     PUSH_PLAIN = "push", FILLS, ["bucket", "page", "bytes", "plain"];
     /// Moves due events to the ready list.
-    MOVE_DUE = "move_due", DRAINS, ["bucket"];
+    MOVE_DUE = "move_due", DRAINS, ["bucket", "page"];
     /// Leases events to a node.
     FETCH = "fetch", DRAINS, ["bucket", "page", "bytes", "body", "ending", "nodes"];
     /// Ends attempts.
@@ -197,9 +197,9 @@ scripts! {
     /// Reads dead events.
     READ_DEAD = "read_dead", DRAINS, ["bucket", "page", "bytes", "look_up"];
     /// Revives dead events.
-    REVIVE = "revive", DRAINS, ["bucket", "bytes", "body", "ending", "waiting"];
+    REVIVE = "revive", DRAINS, ["bucket", "page", "bytes", "body", "ending", "waiting"];
     /// Deletes dead events.
-    DROP = "drop", DRAINS, ["bucket", "bytes", "body", "ending"];
+    DROP = "drop", DRAINS, ["bucket", "page", "bytes", "body", "ending"];
     /// Reads records.
     OUTBOX = "outbox", READS, ["bucket"];
     /// Drops records that are in the journal.
@@ -207,7 +207,7 @@ scripts! {
     /// Counts events by state.
     STATS = "stats", DRAINS, ["bucket", "page"];
     /// Counts events by due time.
-    FORECAST = "forecast", DRAINS, ["bucket"];
+    FORECAST = "forecast", DRAINS, ["bucket", "page"];
     /// Checks the invariants.
     AUDIT = "audit", DRAINS, ["bucket", "page", "body", "nodes"];
     /// Looks for damage, and repairs it.
@@ -236,7 +236,10 @@ mod tests {
 
     #[test]
     fn the_keys_of_a_script_are_those_that_it_touches() {
-        assert_eq!(FORECAST.parts(), ["meta", "delay", "ready"]);
+        assert_eq!(
+            HEARTBEAT.parts(),
+            ["meta", "delay", "ready", "nodes", "held"]
+        );
         assert_eq!(
             AUDIT.parts().len(),
             keys::PARTS.len() - 1,

@@ -16,13 +16,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         edits: &[
             edit(
                 "src/store/redis/lua/move_due.lua",
-                "  call(\"ZREMRANGEBYRANK\", DELAY, 0, count - 1)\n",
+                "  if looked > 0 then\n    call(\"ZREMRANGEBYRANK\", DELAY, 0, looked - 1)\n  end\n",
                 "",
             ),
             edit(
                 "src/store/redis/lua/move_due.lua",
-                "  call(\"HSET\", STATE, unpack(changes))\n",
-                "  call(\"ZREMRANGEBYRANK\", DELAY, 0, count - 1)\n  call(\"HSET\", STATE, unpack(changes))\n",
+                "  if len > 0 then\n",
+                "  if looked > 0 then\n    call(\"ZREMRANGEBYRANK\", DELAY, 0, looked - 1)\n  end\n  if len > 0 then\n",
             ),
         ],
         caught_by: test("redis_store", "ready"),
@@ -50,11 +50,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "redis-page-leased-without-a-look",
         breaks: Accepted,
-        bug: "Redis: a page is leased whole though an event has left it",
+        bug: "Redis: a part of a page is leased for as long as the heartbeat lasts, though a deadline was asked for",
         edits: &[edit(
             "src/store/redis/lua/fetch.lua",
-            "elseif deadline or left < total then",
-            "elseif deadline then",
+            "page and not deadline and body_for(",
+            "page and body_for(",
         )],
         caught_by: test("redis_store", "pages"),
         masked_by: None,
@@ -65,7 +65,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: a repeated ack ends another event of the page",
         edits: &[edit(
             "src/store/redis/lua/settle.lua",
-            "  if bit.band(page[half], its) ~= 0 then\n    return false\n  end\n",
+            "  if has_bit(part.low, part.high, place) then\n    return false\n  end\n",
             "",
         )],
         caught_by: test("redis_store", "pages"),

@@ -212,8 +212,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a repair of a store takes a lease back as if its handler had never started",
         edits: &[edit(
             "src/store/redis/lua/check.lua",
-            "take_back(id, alone(id, state), false)",
-            "take_back(id, alone(id, state), true)",
+            "take_back(id, own, false)",
+            "take_back(id, own, true)",
         )],
         caught_by: test("redis_store", "a_lease_that_nobody_holds_is_taken_back"),
         masked_by: None,

@@ -94,7 +94,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: an id is forgotten as soon as its event is over",
         edits: &[edit(
             "src/store/redis/lua/settle.lua",
-            "    remember(over, told)\n",
+            "    remember(over)\n",
             "    call(\"HDEL\", STATE, unpack(over))\n",
         )],
         caught_by: contract("the_same_id_again_changes_nothing_in_any_state"),
@@ -103,11 +103,35 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "redis-page-forgets-its-acks",
         breaks: Ids,
-        bug: "Redis: a page whose events have ended goes before their ids do",
+        bug: "Redis: events that were acked in a page are leased again when another one leaves it",
         edits: &[edit(
-            "src/store/redis/lua/ending.lua",
-            "if sub(page_states[page], 50, 57) == ZERO then",
-            "if true then",
+            "src/store/redis/lua/page.lua",
+            "elseif kind == 69 or has_bit(part.low, part.high, place) then",
+            "elseif kind == 69 then",
+        )],
+        caught_by: test("redis_store", "pages"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-page-pushed-twice",
+        breaks: Ids,
+        bug: "Redis: events that are pushed again in a page are taken for new ones",
+        edits: &[edit(
+            "src/store/redis/lua/push.lua",
+            "  return is_free and page or nil\n",
+            "  return page\n",
+        )],
+        caught_by: test("redis_store", "pages"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-page-knows-nothing-of-what-is-alone",
+        breaks: Ids,
+        bug: "Redis: an event that was pushed alone is taken for a new one in the push of its whole page",
+        edits: &[edit(
+            "src/store/redis/lua/push.lua",
+            "    note_alone(id)\n",
+            "",
         )],
         caught_by: test("redis_store", "pages"),
         masked_by: None,

@@ -6,8 +6,8 @@ use std::time::Duration;
 use duly::event::State;
 use duly::records::{Cause, NodeId, Outcome};
 use duly::store::operation::{
-    AttemptOutcome, CROWD, Delivery, Fetch, Fetched, Holding, Kept, Reaped, Reply, RequestId,
-    Settlement, StartMark,
+    AttemptOutcome, Delivery, Fetch, Fetched, Holding, Kept, Reaped, Reply, RequestId, Settlement,
+    StartMark,
 };
 use duly::{ErrorKind, EventId};
 
@@ -55,7 +55,7 @@ impl Model {
             deliveries,
             ready: self.ids(|event| event.state == State::Ready).len(),
             next_due: self.next_due(),
-            crowd_due: self.due_of_next(CROWD),
+            crowd_due: self.due_of_crowd(),
             full: false,
             holding: Holding {
                 leases: self.kept(fetch.node),

@@ -12,7 +12,8 @@ use duly::event::{BucketId, Envelope, State};
 use duly::records::{Cause, NodeId, Outcome, Record, Stages};
 use duly::store::DedupWindow;
 use duly::store::operation::{
-    AttemptOutcome, Moved, NewEvent, PushOutcome, Pushed, Reply, RequestId, StartMark,
+    AttemptOutcome, CROWD, CROWD_SPAN, Moved, NewEvent, PushOutcome, Pushed, Reply, RequestId,
+    StartMark,
 };
 use duly::time::{Timestamp, When};
 use duly::{ErrorKind, EventId, LatePolicy, Unique};
@@ -320,11 +321,12 @@ impl Model {
         found.iter().map(|event| event.envelope.id).collect()
     }
 
-    fn due_of_next(&self, count: usize) -> Option<Timestamp> {
-        let last = self.scheduled(u64::MAX).into_iter().nth(count - 1)?;
+    fn due_of_crowd(&self) -> Option<Timestamp> {
+        let last = self.scheduled(u64::MAX).into_iter().nth(CROWD - 1)?;
         let mut events = self.events.iter();
         let last = events.find(|event| event.envelope.id == last)?;
-        Some(last.due)
+        let is_near = last.due.since(self.next_due()?) <= CROWD_SPAN;
+        is_near.then_some(last.due)
     }
 
     fn next_due(&self) -> Option<Timestamp> {

@@ -44,75 +44,101 @@ end
 
 local states, bodies = pairs_of(call("HGETALL", STATE)), set_of(call("HKEYS", BODY))
 local delay, deadlines = set_of(call("ZRANGE", DELAY, 0, -1)), set_of(call("ZRANGE", LEASE, 0, -1))
--- Pages: each event is counted, and each has its body there.
-local pages, inside = {}, {}
-for field, state in pairs(states) do
-  if #field == 8 then
-    pages[field], inside[field] = state, inside[field] or 0
-  elseif is_in_page(state) then
-    local page = sub(state, 2, 9)
-    local own = own_state(state)
-    expect(own, hex(field) .. " is in a page that is not there")
-    if own and byte(own) ~= 100 then
-      inside[page] = (inside[page] or 0) + 1
-      expect(body_in_page(state), hex(field) .. " has no body in its page")
-      bodies[field] = true
-    end
+-- The events in pages, as if they were alone.
+local names, used, fields, beyond = {}, {}, {}, 0
+for field in pairs(states) do
+  if #field == NAME then
+    names[#names + 1] = field
   end
 end
-for page, of in pairs(pages) do
-  local _, left = page_counts(of)
-  expect(left == inside[page], "the events of page " .. hex(page) .. " are counted wrongly")
-  local is_needed = byte(of) == 82 or left > 0
-  expect(is_needed == (bodies[page] or false), "page " .. hex(page) .. " has a body or is empty, not both")
-  states[page], bodies[page] = nil, nil
+local function look_at(page, part)
+  local name, left = hex(page.name), 0
+  for place = part.first, part.first + part.count - 1 do
+    if part_at(page, place) then
+      local id, own = page.name .. char(PLACE + place), own_state(page, part, place)
+      expect(not states[id] and not bodies[id] and not delay[id], hex(id) .. " is in a page and alone")
+      states[id] = own
+      if byte(own) ~= 100 then
+        left, bodies[id], delay[id] = left + 1, true, part.kind == 83 or nil
+      end
+    else
+      expect(part.kind == 69 or part.kind == 76, name .. " has a place that is free and in a part")
+    end
+  end
+  if part.kind == 69 then
+    expect(left == 0, name .. " has an ended part with events")
+    return
+  end
+  expect(left > 0, name .. " has a part of which all events are over")
+  expect(part.kind == 76 or left == part.count, name .. " has a waiting part that misses events")
+  expect(cut(part, body_of_part(page, part) or nil), name .. " has a part without its body")
+  used[field_of(page, part)] = true
+  if part.kind == 83 then
+    local member = member_of(page, part)
+    expect(delay[member], name .. " has a scheduled part that is not in the delay set")
+    delay[member], beyond = nil, beyond + part.count - 1
+  end
 end
+for _, name in ipairs(names) do
+  local page, free = page_of(name), 0
+  states[name] = nil
+  for _, part in ipairs(page.parts) do
+    expect(part.first >= free and part.count > 0, hex(name) .. " has parts that overlap")
+    free = part.first + part.count
+    look_at(page, part)
+  end
+  expect(page.low ~= 0 or page.high ~= 0, hex(name) .. " is a page without events")
+  for place = 0, 63 do
+    local id = name .. char(PLACE + place)
+    expect(not has_bit(page.low, page.high, place) or states[id] or bodies[id],
+      hex(id) .. " has a place in a page and is nowhere")
+  end
+end
+for field in pairs(bodies) do
+  fields[#fields + 1] = #field == FIELD_OF_PART and field or nil
+end
+for _, field in ipairs(fields) do
+  expect(used[field], hex(field) .. " is the body of no part")
+  bodies[field] = nil
+end
+for member in pairs(delay) do
+  expect(#member ~= MEMBER_OF_PART, hex(member) .. " is in the delay set and no part")
+end
+expect(beyond == paged, "events of scheduled parts are counted wrongly: " .. paged .. " of " .. beyond)
 local dead, held = set_of(call("ZRANGE", DEAD, 0, -1)), pairs_of(call("HGETALL", HELD))
 
 -- The ready list: every ready event has one entry of its own, and the others are counted.
 local entries, live, own = call("LRANGE", READY, 0, -1), 0, {}
-local function place(id, entry_of)
-  if is_placed(states[id], entry_of) then
-    expect(not own[id], hex(id) .. " is in the ready list twice")
-    live, own[id] = live + 1, true
-  end
-end
 for _, entry_of in ipairs(entries) do
-  if #entry_of == 8 and pages[entry_of] then
-    for _, id in events_of(entry_of, pages[entry_of]) do
-      place(id, entry_of)
+  local ids, number_of = ids_at(entry_of)
+  for _, id in ipairs(ids) do
+    if is_placed(states[id], number_of) then
+      expect(not own[id], hex(id) .. " is in the ready list twice")
+      live, own[id] = live + 1, true
     end
-  elseif #entry_of == 24 then
-    place(sub(entry_of, 1, 16), sub(entry_of, 17))
   end
 end
 expect(#entries - live == surplus or #entries == 0, "entries of the ready list are counted wrongly: "
   .. #entries .. " of " .. live .. " events, " .. surplus .. " surplus")
 
 -- Each ended event has one tombstone.
-local remembered, count, goes = {}, 0, {}
+local remembered, count = {}, 0
 for _, batch in ipairs(call("LRANGE", PAST, 0, -1)) do
-  local from = 10 + 8 * unpack_from(">I2", batch, 9)
-  for at = 11, from, 8 do
-    goes[sub(batch, at, at + 7)] = true
-  end
-  for i = from + 1, #batch, 16 do
+  for i = 9, #batch, 16 do
     local id = sub(batch, i, i + 15)
     expect(not remembered[id], hex(id) .. " has two tombstones")
     remembered[id], count = true, count + 1
-    expect((own_state(states[id]) or ""):find("^[dce]"), hex(id) .. " has a tombstone but not ended")
+    expect((states[id] or ""):find("^[dce]"), hex(id) .. " has a tombstone but not ended")
   end
 end
 expect(count == past, "tombstones are counted wrongly")
-for page, of in pairs(pages) do
-  local _, left = page_counts(of)
-  expect((byte(of) == 76 and left == 0) == (goes[page] or false), "page " .. hex(page)
-    .. " goes with a tombstone or has events, not both")
-end
 
+local holds_of = {} -- batch -> the ids that it has
+for field, value in pairs(held) do
+  holds_of[field] = #field == 16 and set_of(ids_of_batch(value)) or nil
+end
 local batches, kept, timed, all = {}, {}, {}, 0
-for id, found in pairs(states) do
-  local state = own_state(found) or found
+for id, state in pairs(states) do
   local kind, name = sub(state, 1, 1), hex(id)
   local is_over = kind == "d" or kind == "c" or kind == "e"
   expect((kind == "S") == (delay[id] or false), name .. " is in the delay set or scheduled, not both")
@@ -127,8 +153,8 @@ for id, found in pairs(states) do
     batches[batch], all = (batches[batch] or 0) + 1, all + 1
     local of = has_deadline and timed or kept
     of[node] = (of[node] or 0) + 1
-    expect((held[batch] or ""):find(id, 1, true), name .. " is leased and not in its batch")
-    local body = is_in_page(found) and body_in_page(found) or call("HGET", BODY, id)
+    expect(holds_of[batch] and holds_of[batch][id], name .. " is leased and not in its batch")
+    local body = body_of(id) or nil
     local key, unique = keys_of(body)
     local says = body and (is_newer(body) and byte(state, 2) >= 4 or key or unique or tells(body)) and true or false
     expect((byte(state, 2) >= 4) == says, name .. " is leased without the flag for its extras")

@@ -1,19 +1,20 @@
 -- Library: the preamble of every script on a bucket: keys, clock, counters. A script is called with
 -- the keys that it and its libraries name.
 --
--- META     hash    counts (five doubles: the latest time ever given, us; leased events;
---                  entries of the ready list beyond the ready events, negative where pages hold
---                  several; the last number of an entry; tombstones), record (next number assigned), forgotten (creation time of
---                  the newest forgotten id, ms), trimmed (last record in the journal), longest
---                  (upper bound of body lengths, bytes)
--- STATE    hash    id -> state of the event; see below. Pages: see page.lua
+-- META     hash    counts (six doubles: the latest time ever given, us; leased events;
+--                  entries of the ready list beyond the ready events, negative where entries stand
+--                  for several; the last number of an entry; tombstones; scheduled events beyond
+--                  the entries of the delay set), record (next number assigned), forgotten
+--                  (creation time of the newest forgotten id, ms), trimmed (last record in the
+--                  journal), longest (upper bound of body lengths, bytes)
+-- STATE    hash    id -> state of the event; see below. Plain events of one push: see page.lua
 -- BODY     hash    id -> envelope
 -- DELAY    zset    id -> due time, ms
--- READY    list    id .. number of the entry; or the number of a page, see page.lua
+-- READY    list    id .. number of the entry
 -- LEASE    zset    id -> deadline, ms, of leases with a deadline of their own
 -- NODES    hash    node -> its record, see nodes.lua
--- HELD     hash    node .. request -> ids of the batch; "#" .. node .. request -> how many
---                  of them are still leased
+-- HELD     hash    node .. request -> ids of the batch, each with a zero after it, or parts of
+--                  pages; "#" .. node .. request -> how many of them are still leased
 -- DEAD     zset    id -> 0, so that it is ordered by id
 -- UNIQUE   hash    unique key -> id; for a done event whose key is reserved for a while,
 --                  id .. until when, ms
@@ -41,11 +42,11 @@
 --   46-53  node    54-61  request    62-69  fetched, us    70-71  attempts allowed (leased)
 --
 -- One clock for all nodes: the server's, which never goes back within a bucket.
-local COUNTS = ">ddddd"
+local COUNTS = ">dddddd"
 local meta = call("HMGET", META, "counts", "record", "longest", "forgotten", "trimmed")
-local last_now, leased, surplus, entry, past = 0, 0, 0, 0, 0
+local last_now, leased, surplus, entry, past, paged = 0, 0, 0, 0, 0, 0
 if meta[1] then
-  last_now, leased, surplus, entry, past = unpack_from(COUNTS, meta[1])
+  last_now, leased, surplus, entry, past, paged = unpack_from(COUNTS, meta[1])
 end
 local now = ARGV[1]
 if now == "" then
@@ -61,7 +62,7 @@ local longest = tonumber(meta[3] or 0)
 -- Writes the counts back, all in one field, as each field more would cost every call: the last
 -- step of a script.
 local function leave()
-  call("HSET", META, "counts", pack(COUNTS, now, leased, surplus, entry + 1, past))
+  call("HSET", META, "counts", pack(COUNTS, now, leased, surplus, entry + 1, past, paged))
 end
 
 local ZEROS = string.rep("\0", 25)

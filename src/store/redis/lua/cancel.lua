@@ -5,7 +5,7 @@
 -- Returns {now, "cancelled" or "after" (an attempt may still run), or the kind of its state when it
 -- is too late, or "" for an unknown id}.
 local id = ARGV[4]
-local state = take_out_waiting(id, call("HGET", STATE, id))
+local state = leave_waiting(id)
 local body = call("HGET", BODY, id)
 if body and is_newer(body) then
   return redis.error_reply("DULY CORRUPT the event was written by a newer duly, in a form that this "

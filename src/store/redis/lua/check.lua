@@ -51,46 +51,31 @@ local function end_its_lease(state)
   end
 end
 
--- Takes an event out of its page, if it is in one. A page that is leased and empty then goes.
-local function alone(id, state)
-  local own = take_out(id, state)
-  if is_in_page(state) and byte(state_of_page(sub(state, 2, 9))) == 82 then
-    left_pages[sub(state, 2, 9)] = nil
-  end
-  return own
-end
-
--- Removes a ready page that has no body and no events left, with its entry in the list.
-local function remove_empty(page)
-  local of = state_of_page(page)
-  local _, left = page_counts(of)
-  if byte(of) == 82 and left == 0 and call("HEXISTS", BODY, page) == 0 then
-    call("HDEL", STATE, page)
-    page_states[page] = false
-    surplus = surplus - call("LREM", READY, 1, page)
-  end
-end
-
-local function check_body_of(id, state, own)
-  local body = is_in_page(state) and body_in_page(state) or call("HEXISTS", BODY, id) == 1
-  if body then
+local function check_body_of(id, own)
+  if call("HEXISTS", BODY, id) == 1 then
     return true
   end
   if tell("no_body", id, "has no body") then
-    own = alone(id, state)
     if byte(own) == 76 then
       end_its_lease(own)
     elseif byte(own) == 82 then
       surplus = surplus + 1 -- its entry in the list is skipped later
     end
     drop_lost(id, own, sub(own, 5, 12))
-    if is_in_page(state) then
-      remove_empty(sub(state, 2, 9))
+  end
+end
+
+-- Returns whether the lease of an event is known to its request and its node.
+local function is_held(id, own)
+  local held = call("HGET", HELD, sub(own, 46, 61))
+  for _, it in ipairs(held and node_of(sub(own, 46, 53)) and ids_of_batch(held) or {}) do
+    if it == id then
+      return true
     end
   end
 end
 
-local function check_lease(id, state, own)
+local function check_lease(id, own)
   local timed, deadline = flag(own, 2), call("ZSCORE", LEASE, id)
   if timed and not deadline then
     if tell("misplaced", id, "is leased with a deadline that is not in its set") then
@@ -98,13 +83,8 @@ local function check_lease(id, state, own)
     end
     deadline = true
   end
-  local batch = sub(own, 46, 61)
-  local held = call("HGET", HELD, batch)
-  if held and held:find(id, 1, true) and node_of(sub(own, 46, 53)) then
-    return
-  end
-  if tell("lost_lease", id, "is leased by a request that knows nothing of it") then
-    take_back(id, alone(id, state), false)
+  if not is_held(id, own) and tell("lost_lease", id, "is leased by a request that knows nothing of it") then
+    take_back(id, own, false)
     end_its_lease(own)
     if deadline then
       deadlines[#deadlines + 1] = id
@@ -112,39 +92,13 @@ local function check_lease(id, state, own)
   end
 end
 
--- An event whose page is gone from the states.
-local function check_lost_page(id, state)
-  local body = body_in_page(state)
-  if body then
-    if tell("no_place", id, "is in a page that is gone") then
-      call("HSET", BODY, id, body)
-      restore(id, body)
-    end
-  elseif tell("no_body", id, "is in a page that is gone, with its body") then
-    call("HDEL", STATE, id)
-    drop_lost(id, nil, u64(now_ms))
-  end
-end
-
-local function check_state(id, state)
-  if #id == 8 then
-    local _, left = page_counts(state)
-    if byte(state) == 82 and left > 0 then
-      listed[#listed + 1] = id
-    end
-    return
-  end
-  local own = own_state(state)
-  if not own then
-    return check_lost_page(id, state)
-  end
+local function check_own(id, own)
   local kind = sub(own, 1, 1)
   if kind == "d" or kind == "c" or kind == "e" then
-    if not is_in_page(state) and call("HEXISTS", BODY, id) == 1
-      and tell("leftover", id, "has ended and has a body") then
+    if call("HEXISTS", BODY, id) == 1 and tell("leftover", id, "has ended and has a body") then
       call("HDEL", BODY, id)
     end
-  elseif check_body_of(id, state, own) then
+  elseif check_body_of(id, own) then
     if kind == "S" and not call("ZSCORE", DELAY, id) then
       if tell("misplaced", id, "is scheduled and not in the delay set") then
         call("ZADD", DELAY, number_at(own, 5), id)
@@ -153,39 +107,114 @@ local function check_state(id, state)
       if tell("misplaced", id, "is dead and not in the dead set") then
         call("ZADD", DEAD, 0, id)
       end
-    elseif kind == "R" and not is_in_page(state) then
+    elseif kind == "R" then
       listed[#listed + 1] = id .. sub(own, 46)
     elseif kind == "L" then
-      check_lease(id, state, own)
+      check_lease(id, own)
     end
   end
 end
 
--- A page whose state is gone: its events that have not been put elsewhere are ready again, alone.
-local function check_page_body(page, body)
-  if call("HEXISTS", STATE, page) == 1 then
-    return
-  end
-  for _, id, its in each_in(body, 1) do
-    local state = call("HGET", STATE, id)
-    if is_in_page(state) and sub(state, 2, 9) == page
-      and tell("no_place", id, "is in a page that is gone") then
-      call("HSET", BODY, id, its)
-      restore(id, its)
+-- Returns what is wrong with a part; nothing if it is sound.
+local function fault_of(page, part)
+  if part.kind == 69 then
+    return nil
+  elseif not cut(part, body_of_part(page, part) or nil) then
+    return "no_body", "has no body in its page"
+  elseif part.kind == 83 and not call("ZSCORE", DELAY, member_of(page, part)) then
+    return "misplaced", "is scheduled and not in the delay set"
+  elseif part.kind == 76 then
+    for place = part.first, part.first + part.count - 1 do
+      local id, own = page.name .. char(PLACE + place), own_state(page, part, place)
+      if part_at(page, place) and byte(own) == 76 and not is_held(id, own) then
+        return "lost_lease", "is leased by a request that knows nothing of it"
+      end
     end
   end
-  if tell("leftover", "", "a page has a body and no state") then
-    call("HDEL", BODY, page)
+end
+
+-- A page with damage is dissolved, and its events are then looked at one by one.
+local function check_page(page)
+  local is_damaged = false
+  for _, part in ipairs(page.parts) do
+    looked = looked + part.count
+    local kind, words = fault_of(page, part)
+    if kind then
+      is_damaged = true
+      for place = part.first, part.first + part.count - 1 do
+        local own = part_at(page, place) and own_state(page, part, place)
+        if own and byte(own) ~= 100 and (kind ~= "no_body" or not body_in_page(page, part, place)) then
+          tell(kind, page.name .. char(PLACE + place), words)
+        end
+      end
+    elseif part.kind == 82 then
+      listed[#listed + 1] = entry_of_part(page, part)
+    end
   end
+  if not is_damaged or not repairs then
+    return
+  end
+  dissolve(page)
+  local silent = found
+  found = {}
+  for place = 0, 63 do
+    if has_bit(page.low, page.high, place) then
+      local id = page.name .. char(PLACE + place)
+      local own = call("HGET", STATE, id)
+      if own then
+        check_own(id, own)
+      elseif call("ZSCORE", DELAY, id) and call("HEXISTS", BODY, id) == 0 then
+        drop_lost(id, nil, u64(call("ZSCORE", DELAY, id)))
+      end
+    end
+  end
+  found = silent
+end
+
+local function check_state(id, state)
+  if #id == NAME then
+    check_page(page_of(id))
+  else
+    check_own(id, state)
+  end
+end
+
+-- A body whose page is gone, or has no such part: its events are ready again, alone, unless they have
+-- been put elsewhere.
+local function check_body_of_parts(field, body)
+  local page, from = page_of(sub(field, 1, NAME)), byte(field, 16) - PLACE
+  local covered = {} -- places that some part has
+  for _, part in ipairs(page and page.parts or {}) do
+    if part.body == from and part.kind ~= 69 then
+      return
+    end
+    for place = part.first, part.first + part.count - 1 do
+      covered[place] = true
+    end
+  end
+  for place, begins, ends in each_in(body, from, from, 64 - from) do
+    local id = sub(field, 1, NAME) .. char(PLACE + place)
+    if ends <= #body and not covered[place] and call("HEXISTS", STATE, id) == 0
+      and call("HEXISTS", BODY, id) == 0 and tell("no_place", id, "is in a page that is gone") then
+      local its = sub(body, begins, ends)
+      call("HSET", BODY, id, its)
+      restore(id, its)
+      note_alone(id)
+    end
+  end
+  if tell("leftover", "", "the body of a part that is gone") then
+    call("HDEL", BODY, field)
+  end
+  keep_pages()
 end
 
 local function check_body(id, body)
-  if #id == 8 then
-    return check_page_body(id, body)
+  if #id == FIELD_OF_PART then
+    return check_body_of_parts(id, body)
   end
-  local state = call("HGET", STATE, id)
-  if is_in_page(state) then
-    if own_state(state) and tell("leftover", id, "has a body of its own and is in a page") then
+  local state, is_inside = find(id)
+  if is_inside then
+    if tell("leftover", id, "has a body of its own and is in a page") then
       call("HDEL", BODY, id)
     end
   elseif not state and not call("ZSCORE", DELAY, id) then
@@ -201,9 +230,18 @@ local function check_body(id, body)
 end
 
 local function check_delayed(id, due)
+  if #id == MEMBER_OF_PART then
+    local page, part = place_of(sub(id, 1, 16))
+    local is_own = page and part.kind == 83 and member_of(page, part) == id
+    if not is_own and tell("stray", "", "a member of the delay set is no part") then
+      call("ZREM", DELAY, id)
+      paged = paged - byte(id, 17) + 1
+    end
+    return
+  end
   local state = call("HGET", STATE, id)
   if state then
-    if byte(own_state(state) or "S") ~= 83 and tell("stray", id, "is in the delay set and not scheduled") then
+    if byte(state) ~= 83 and tell("stray", id, "is in the delay set and not scheduled") then
       call("ZREM", DELAY, id)
     end
   elseif call("HEXISTS", BODY, id) == 0 and tell("no_body", id, "is in the delay set and has no body") then
@@ -267,12 +305,10 @@ local function check_batch(field, value)
     end
     return
   end
-  local ids, count = {}, 0
-  for at = 1, #value, 16 do
-    ids[#ids + 1] = sub(value, at, at + 15)
-  end
-  for _, state in ipairs(#ids > 0 and call("HMGET", STATE, unpack(ids)) or {}) do
-    local own = own_state(state)
+  local ids, count = ids_of_batch(value), 0
+  local states = find_all(ids)
+  for i = 1, #ids do
+    local own = states[i]
     count = count + (own and byte(own) == 76 and sub(own, 46, 61) == field and 1 or 0)
   end
   looked = looked + #ids
@@ -300,10 +336,10 @@ end
 
 -- Entries that were not in the list although their events were ready before and after.
 local function check_again(entry_of)
-  if #entry_of == 8 then
-    local of = state_of_page(entry_of)
-    if of and byte(of) == 82 and select(2, page_counts(of)) > 0
-      and tell("misplaced", "", "a page is ready and not in the ready list") then
+  if #entry_of == ENTRY_OF_PART then
+    local page, part = part_of(entry_of)
+    if page and entry_of_part(page, part) == entry_of
+      and tell("misplaced", "", "a part is ready and not in the ready list") then
       call("RPUSH", READY, entry_of)
     end
     return
@@ -319,30 +355,49 @@ end
 
 -- Counts everything in a bucket that is small enough for one call.
 local function check_counts()
-  looked = call("HLEN", STATE) + call("LLEN", READY)
+  looked = call("HLEN", STATE) + call("LLEN", READY) + paged + leased + math.max(-surplus, 0)
   if looked > most then
     return
   end
-  local live, held, kept, timed = 0, 0, {}, {}
+  local live, held, kept, timed, beyond = 0, 0, {}, {}, 0
+  local function count(kind, node, is_timed, events)
+    if kind == 76 then
+      local of = is_timed and timed or kept
+      held, of[node] = held + events, (of[node] or 0) + events
+    elseif kind == 82 then
+      live = live + events
+    end
+  end
   local flat = call("HGETALL", STATE)
   for i = 1, #flat, 2 do
-    local own = #flat[i] == 16 and own_state(flat[i + 1])
-    if own and byte(own) == 76 then
-      local node, of = sub(own, 46, 53), flag(own, 2) and timed or kept
-      held, of[node] = held + 1, (of[node] or 0) + 1
-    elseif own and byte(own) == 82 then
-      live = live + 1
+    local field, state = flat[i], flat[i + 1]
+    if #field == NAME then
+      local page = page_of(field)
+      for _, part in ipairs(page.parts) do
+        local left = 0
+        for place = part.first, part.first + part.count - 1 do
+          local is_over = part.kind == 76 and has_bit(part.low, part.high, place)
+          left = left + (part_at(page, place) and not is_over and 1 or 0)
+        end
+        count(part.kind, sub(part.tail, 1, 8), false, left)
+        beyond = beyond + (part.kind == 83 and part.count - 1 or 0)
+      end
+    else
+      count(byte(state), sub(state, 46, 53), byte(state) == 76 and flag(state, 2), 1)
     end
   end
   local function counted(what, is, should)
     return is ~= should and tell("counts", "", what .. ": " .. is .. " instead of " .. should)
+  end
+  if counted("scheduled events in parts", paged, beyond) then
+    paged = beyond
   end
   if counted("leased events", leased, held) then
     leased = held
   end
   local ended = 0
   for _, batch in ipairs(call("LRANGE", PAST, 0, -1)) do
-    ended = ended + (#batch - 10 - 8 * unpack_from(">I2", batch, 9)) / 16
+    ended = ended + (#batch - 8) / 16
   end
   if counted("tombstones", past, ended) then
     past = ended

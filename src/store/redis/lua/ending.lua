@@ -55,21 +55,28 @@ end
 
 local forgets -- how many more ids this call may forget
 
--- Removes the bodies of leased pages that all events have left. Returns those that tell which of
--- them were acked: they go with the last tombstone.
-local function end_pages(pages)
-  local told = {}
-  for _, page in ipairs(pages) do
-    if sub(page_states[page], 50, 57) == ZERO then
-      call("HDEL", STATE, page)
-    else
-      told[#told + 1] = page
+-- Forgets those of some ids that have a place in a page. Returns the ids of the others, and the pages
+-- of which nothing is left.
+local function forget_places(ids)
+  local fields = {}
+  read_pages(ids)
+  for _, id in ipairs(ids) do
+    local page, _, place = place_of(id)
+    if not page then -- it is alone
+      fields[#fields + 1] = id
+      page, place = is_pageable(id) and page_of(sub(id, 1, NAME)), byte(id, 16) - PLACE
+    end
+    if page then
+      page.low, page.high = without_bit(page.low, page.high, place)
+      changed_pages[page.name] = page
+      if page.low == 0 and page.high == 0 then
+        fields[#fields + 1] = page.name
+        pages[page.name], changed_pages[page.name] = false, nil
+      end
     end
   end
-  if #pages > 0 then
-    call("HDEL", BODY, unpack(pages))
-  end
-  return told
+  keep_pages()
+  return fields
 end
 
 -- Removes the tombstones outside of the dedup window, the oldest first; of a bucket in which
@@ -86,15 +93,13 @@ local function forget(has_ended)
       past = 0
       break
     end
-    local from = 10 + 8 * unpack_from(">I2", batch, 9)
-    local age, count = now - number_at(batch, 1), (#batch - from) / 16
-    local is_empty = count == 0
+    local age, count = now - number_at(batch, 1), (#batch - 8) / 16
     local surplus = past - (has_ended and age >= keep_us and math.min(max, cap) or cap)
     if age >= max_age_us then
       surplus = past
     end
     count = math.min(count, surplus, forgets)
-    if count <= 0 and not is_empty then
+    if count <= 0 then
       break
     end
     if not until_ms then
@@ -103,7 +108,7 @@ local function forget(has_ended)
     end
     local ids, last = {}, nil
     for i = 1, count do
-      ids[i] = sub(batch, from + 16 * i - 15, from + 16 * i)
+      ids[i] = sub(batch, 16 * i - 7, 16 * i + 8)
       local made = sub(ids[i], 1, 6)
       if made ~= last then -- many share one millisecond
         local made_ms = unpack_from(">I6", made)
@@ -112,14 +117,13 @@ local function forget(has_ended)
       end
     end
     call("LPOP", PAST)
-    if #batch > from + 16 * count then
-      call("LPUSH", PAST, sub(batch, 1, from) .. sub(batch, from + 16 * count + 1))
-    else
-      for at = 11, from, 8 do
-        ids[#ids + 1] = sub(batch, at, at + 7)
-      end
+    if #batch > 8 + 16 * count then
+      call("LPUSH", PAST, sub(batch, 1, 8) .. sub(batch, 16 * count + 9))
     end
-    call("HDEL", STATE, unpack(ids))
+    local fields = forget_places(ids)
+    if #fields > 0 then
+      call("HDEL", STATE, unpack(fields))
+    end
     past, forgets = past - count, forgets - count
   end
   if until_ms then
@@ -127,16 +131,10 @@ local function forget(has_ended)
   end
 end
 
--- Adds tombstones, and pages that go with them.
-local function add_past(ids, pages)
-  local with = u16(#pages) .. table.concat(pages)
-  call("RPUSH", PAST, finished .. with .. table.concat(ids))
-  past = past + #ids
-end
-
 -- Remembers events that have ended, and forgets others for them.
-local function remember(ids, pages)
-  add_past(ids, pages or {})
+local function remember(ids)
+  call("RPUSH", PAST, finished .. table.concat(ids))
+  past = past + #ids
   forget(true)
 end
 

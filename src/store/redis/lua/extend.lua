@@ -11,7 +11,7 @@ local deadline = math.ceil((now + ARGV[3]) / 1000)
 local stood = {}
 for i = 4, #ARGV, 2 do
   local id, request = ARGV[i], ARGV[i + 1]
-  local state = own_state(call("HGET", STATE, id))
+  local state = find(id)
   local stands = state and byte(state) == 76 and state:sub(46, 61) == me .. request
   if stands and math.floor(byte(state, 2) / 2) % 2 == 1 then
     call("ZADD", LEASE, deadline, id)

@@ -7,17 +7,17 @@
 -- ARGV[8]  how long before its due time an event may be leased, us, and ARGV[9] limit of those
 -- ARGV[10] lease duration, us, or "" for as long as the node's heartbeat lasts
 -- ARGV[11] on how many of the leases, from the first one, handlers may start
--- ARGV[12] how many scheduled events are a crowd
+-- ARGV[12] how many scheduled events are a crowd, and ARGV[13] within how many ms of the first one
 -- Returns {now, ready events left, next due time or false, due time of the last of a crowd or
 -- false, 1 if it stopped before it had examined
 -- all candidates, how many leases the node has that last as long as its heartbeat, its last request
 -- before this one, how many events it left to a newer duly, the places of the deliveries in their
 -- batch, two bytes each, or "" where they are 0 and so on, then three for each delivery: id; its
--- state, of which the bytes 3 to 20 are those of its lease; body; or three for each page: page; its
--- state; body; and at the end a 1 if records were written}. A node that was reaped is refused.
+-- state, of which the bytes 3 to 20 are those of its lease; body; or three for each part of a page:
+-- its first id and how many events it has; its times; its body; and at the end a 1 if records were written}. A node that was reaped is refused.
 local BATCH_MAX = 1000
 local PASSED_MAX = 4000 -- limit of stale entries in one call
-local PAGES_PER_READ = 32
+local PARTS_PER_READ = 32
 local REST = 1000 -- ms until it checks again for nodes that can read a newer format
 local me, request, token = ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local node = node_of(me) or new_node()
@@ -28,8 +28,8 @@ local count, newer = 0, 0
 local function done()
   keep_node(me, node)
   answer[2], answer[3], answer[6] = ready_len(), next_due() or false, node.kept
-  local last = call("ZRANGE", DELAY, ARGV[12] - 1, ARGV[12] - 1, "WITHSCORES")[2]
-  answer[4], answer[8] = last and tonumber(last) or false, newer
+  answer[4] = answer[3] and due_of_crowd(answer[3], tonumber(ARGV[12]), tonumber(ARGV[13])) or false
+  answer[8] = newer
   if newer > 0 then -- the rest may be unreadable too, and it would fetch without end
     answer[4], answer[5] = false, count > 0 and answer[5] or 0
     answer[2] = count > 0 and math.max(answer[2] - newer, 0) or 0
@@ -54,17 +54,12 @@ if request <= node.refused then
 end
 
 if request <= node.last then
-  local batch = call("HGET", HELD, me .. token)
-  local ids = {}
-  for at = 1, #(batch or ""), 16 do
-    ids[#ids + 1] = sub(batch, at, at + 15)
-  end
-  local states, places = #ids > 0 and call("HMGET", STATE, unpack(ids)) or {}, {}
+  local ids = ids_of_batch(call("HGET", HELD, me .. token) or "")
+  local states, places = find_all(ids), {}
   for i, id in ipairs(ids) do
-    local state = own_state(states[i])
+    local state = states[i]
     if state and byte(state) == 76 and sub(state, 46, 61) == me .. token then
-      answer[len + 1], answer[len + 2] = id, state
-      answer[len + 3] = is_in_page(states[i]) and body_in_page(states[i]) or call("HGET", BODY, id)
+      answer[len + 1], answer[len + 2], answer[len + 3] = id, state, body_of(id)
       len = len + 3
       places[#places + 1] = u16(i - 1)
     end
@@ -92,7 +87,7 @@ end
 
 local function give(id, state, body)
   count = count + 1
-  held[count] = id
+  held[#held + 1] = id .. "\0"
   put(id, state)
   if deadline then
     deadlines[2 * count - 1], deadlines[2 * count] = deadline, id
@@ -163,7 +158,7 @@ local function write()
   set_aside()
   if count > written then
     call("HSET", HELD, me .. token, table.concat(held), "#" .. me .. token, count)
-    call("HSET", STATE, unpack(changes, 1, changes_len))
+    call("HSET", STATE, unpack(changes, 1, add_pages(changes, changes_len)))
     if deadline then
       call("ZADD", LEASE, unpack(deadlines, 2 * written + 1, 2 * count))
     end
@@ -180,120 +175,104 @@ end
 local limit = math.min(tonumber(ARGV[7]), BATCH_MAX)
 local unseen = limit > 0 and call("LLEN", READY) or 0 -- entries
 
--- Adds the first events of a page to the batch. Returns where the next one begins.
-local function hold(body, at, most)
-  for i = 1, most do
-    if at + 19 > #body then -- it is damaged
-      most = i - 1
-      break
-    end
-    held[count + i] = sub(body, at, at + 15)
-    at = at + 20 + unpack_from(">I4", body, at + 16)
+-- Returns the body of a part alone, of which `body` is the field; nothing if it is damaged. That of a
+-- part which is all of it is not looked at: its reader finds damage.
+local function body_for(page, part, body)
+  local is_all = part.first == part.body
+  for _, it in ipairs(page.parts) do
+    is_all = is_all and (it == part or it.body ~= part.body)
   end
-  count, spent = count + most, spent + #body
-  return at
+  return is_all and body and sub(body, start_of(body)) or cut(part, body or nil)
 end
 
-local function give_page(page, of, body)
-  answer[len + 1], answer[len + 2], answer[len + 3] = page, of, body
+-- Leases a part.
+local function lease_part(page, part, body)
+  part.kind, part.tail, part.low, part.high = 76, lease, 0, 0
+  change(page)
+  held[#held + 1] = member_of(page, part)
+  count, spent = count + part.count, spent + #body
+  answer[len + 1], answer[len + 2], answer[len + 3] = member_of(page, part), part.times, body
   len = len + 3
 end
 
--- Leases a page.
-local function lease_page(page, of, body, total)
-  local from = page_from(of)
-  hold(body, from, total)
-  put(page, "L" .. sub(of, 2, 25) .. lease .. ZERO)
-  give_page(page, of, from == 1 and body or sub(body, from))
-  surplus = surplus + total - 1
-end
-
--- Leases the first events of a page, as a page of their own.
-local function lease_first(page, of, body, total, most)
-  entry = entry + 1
-  local part, at, from = u64(entry + 1), page_from(of), page_from(of)
-  local first = count
-  local rest_from = hold(body, from, most)
-  for i = first + 1, count do
-    local place = pack(">I4B", at - from + 1, i - first - 1)
-    put(held[i], "P" .. part .. place .. sub(body, at + 24, at + 31))
-    at = at + 20 + unpack_from(">I4", body, at + 16)
+-- Reads the bodies of some parts, which are not leased yet.
+local function read_parts(fields)
+  for i, body in ipairs(#fields > 0 and call("HMGET", BODY, unpack(fields)) or {}) do
+    bodies_of_parts[fields[i]] = body
   end
-  local its = sub(body, from, rest_from - 1)
-  call("HSET", BODY, part, its)
-  put(part, "L" .. u16(most) .. u16(most) .. "\0\0\0\1" .. sub(of, 10, 25) .. lease .. ZERO)
-  local rest = u16(total - most)
-  put(page, "R" .. rest .. rest .. pack(">I4", rest_from) .. sub(of, 10, 25))
-  give_page(part, of, its)
-  surplus = surplus + most
 end
 
--- Takes the first events out of the page at the head of the list, each with an entry of its own in
--- its place: where some have left it, or are leased with a deadline.
-local function open_page(page, of, most)
-  local opened, rest_from = {}, nil
-  for _, id, state, at in events_of(page, of) do
-    if #opened == most then
-      rest_from = at
-      break
-    elseif is_placed(state, page) then
-      take_out(id, state)
-      table.insert(opened, 1, id .. page)
+-- Divides a part: its first `most` events, and the rest, which is a part of its own. Returns both.
+local function divide(page, part, most)
+  local rest = {}
+  for key, value in pairs(part) do
+    rest[key] = value
+  end
+  rest.first, rest.count, part.count = part.first + most, part.count - most, most
+  for i, it in ipairs(page.parts) do
+    if it == part then
+      table.insert(page.parts, i + 1, rest)
+      return part, rest
     end
   end
-  if #opened > 0 then
-    call("LPUSH", READY, unpack(opened))
-  end
-  surplus, unseen = surplus + #opened, unseen + #opened
-  if rest_from then
-    local rest = 0
-    of = sub(state_of_page(page), 1, 5) .. pack(">I4", rest_from) .. sub(of, 10)
-    for _ in events_of(page, of) do
-      rest = rest + 1
-    end
-    call("HSET", STATE, page, "R" .. u16(rest) .. sub(of, 4))
-  else
-    call("LREM", READY, 1, page)
-    call("HDEL", BODY, page)
-    call("HDEL", STATE, page)
-    surplus, unseen = surplus - 1, unseen - 1
-  end
 end
 
--- Takes the pages at the head of the list. Returns how many entries of the list have been taken.
-local function take_pages(entries)
-  local pages, looked = {}, 0
-  for i, page in ipairs(entries) do
-    if #page ~= 8 or i > PAGES_PER_READ then
+-- Puts entries of their own in the place of that at the head of the list, whose events are alone, or
+-- are to be so.
+local function open_entry(entry_of)
+  local page = part_of(entry_of)
+  if page then
+    dissolve(page)
+  end
+  local ids, number_of = ids_at(entry_of)
+  local entries = {}
+  for i, state in ipairs(call("HMGET", STATE, unpack(ids))) do
+    if is_placed(state, number_of) then
+      table.insert(entries, 1, ids[i] .. number_of)
+    end
+  end
+  if #entries > 0 then
+    call("LPUSH", READY, unpack(entries))
+  end
+  call("LREM", READY, 1, entry_of)
+  passed_over = passed_over + #ids - #entries
+  surplus, unseen = surplus + #entries - 1, unseen + #entries - 1
+end
+
+-- Takes the parts at the head of the list. Returns how many entries of the list have been taken.
+local function take_parts(entries)
+  local firsts, fields, looked = {}, {}, 0
+  for i, entry_of in ipairs(entries) do
+    if #entry_of ~= ENTRY_OF_PART or i > PARTS_PER_READ then
       break
     end
-    pages[i] = page
+    firsts[i] = sub(entry_of, 1, 16)
   end
-  local states, bodies = call("HMGET", STATE, unpack(pages)), call("HMGET", BODY, unpack(pages))
-  for i, page in ipairs(pages) do
-    local of, body = states[i], bodies[i]
-    local is_there = of and body and byte(of) == 82
-    local total, left = 0, 0
-    if is_there then
-      total, left = page_counts(of)
-    end
-    if not is_there then -- leased by a call that failed midway, or deleted by hand
-      passed_over, surplus = passed_over + 1, surplus - 1
-    elseif deadline or left < total then
+  read_pages(firsts)
+  for i = 1, #firsts do
+    local page, part = part_of(entries[i])
+    fields[#fields + 1] = page and field_of(page, part)
+  end
+  read_parts(fields)
+  for i = 1, #firsts do
+    local page, part = part_of(entries[i])
+    local body = page and not deadline and body_for(page, part, body_of_part(page, part))
+    if not body then
       if i == 1 then
-        page_states[page], page_bodies[page] = of, body
-        open_page(page, of, limit - count)
+        open_entry(entries[i])
       end
       break
-    elseif total > limit - count then
+    elseif count + part.count > limit then
       if count < limit then
-        lease_first(page, of, body, total, limit - count)
+        local first, rest = divide(page, part, limit - count)
+        lease_part(page, first, cut(first, body_of_part(page, first)))
+        surplus = surplus + first.count
+        call("LSET", READY, i - 1, entry_of_part(page, rest))
       end
       break
-    else
-      lease_page(page, of, body, total)
     end
-    looked = i
+    lease_part(page, part, body)
+    surplus, looked = surplus + part.count - 1, i
     if is_spent() then
       break
     end
@@ -307,7 +286,7 @@ end
 local function take_alone(entries)
   local ids = {}
   for i, entry_of in ipairs(entries) do
-    if #entry_of == 8 then
+    if #entry_of == ENTRY_OF_PART then
       break
     end
     ids[i] = sub(entry_of, 1, 16)
@@ -336,7 +315,7 @@ local function take_alone(entries)
       take(id, sub(state, 2, 45), body)
     else -- nearly all: `take` and `give`, inlined
       count = count + 1
-      held[count] = id
+      held[#held + 1] = id .. "\0"
       changes[changes_len + 1], changes[changes_len + 2] = id, "L" .. sub(state, 2, 45) .. plain
       changes_len = changes_len + 2
       answer[len + 1], answer[len + 2], answer[len + 3] = id, state, body
@@ -359,7 +338,7 @@ while count < limit and unseen > 0 and may_look() do
   if #entries == 0 then
     break
   end
-  local taken = #entries[1] == 8 and take_pages(entries) or take_alone(entries)
+  local taken = #entries[1] == ENTRY_OF_PART and take_parts(entries) or take_alone(entries)
   unseen = unseen - taken
   call("LTRIM", READY, taken, -1)
 end
@@ -368,18 +347,10 @@ local until_ms = math.floor((now + ARGV[8]) / 1000)
 limit = math.min(count + ARGV[9], BATCH_MAX)
 local last_score, last_due
 local skipped = 0 -- events left to a newer duly stay in front
-while count < limit and may_look() do
-  local want = math.min(limit - count, aside)
-  local due = call("ZRANGE", DELAY, "-inf", until_ms, "BYSCORE", "LIMIT", skipped, want,
-    "WITHSCORES")
-  local found = #due / 2
-  if found == 0 then
-    break
-  end
-  local ids = {}
-  for i = 1, found do
-    ids[i] = due[2 * i - 1]
-  end
+
+-- Leases those of some ids that are scheduled alone. Returns how many have been looked at, and which of
+-- them leave the delay set.
+local function take_scheduled(ids, scores)
   local states, looked, bodies, before, read = call("HMGET", STATE, unpack(ids)), 0, {}, 0, 0
   local taken = {}
   for i, id in ipairs(ids) do
@@ -392,7 +363,7 @@ while count < limit and may_look() do
     end
     looked = i
     taken[#taken + 1] = id
-    local state, body, score = states[i], bodies[i - before], due[2 * i]
+    local state, body, score = states[i], bodies[i - before], scores[i]
     if score ~= last_score then
       last_score, last_due = score, u64(tonumber(score))
     end
@@ -408,7 +379,68 @@ while count < limit and may_look() do
     end
   end
   write()
-  if #taken == looked then
+  return looked, taken
+end
+
+-- Leases the scheduled parts of pages at the head of some members of the delay set. Returns how many
+-- have been looked at, and which of them leave the set.
+local function take_scheduled_parts(members)
+  local firsts, fields, taken = {}, {}, {}
+  for i, member in ipairs(members) do
+    firsts[i] = sub(member, 1, 16)
+  end
+  read_pages(firsts)
+  for i = 1, #firsts do
+    local page, part = place_of(firsts[i])
+    fields[#fields + 1] = page and field_of(page, part)
+  end
+  read_parts(fields)
+  for i, member in ipairs(members) do
+    local page, part = place_of(firsts[i])
+    if is_spent() then
+      return i - 1, taken
+    elseif page and part.kind == 83 then
+      local body = not deadline and count + part.count <= limit
+        and body_for(page, part, body_of_part(page, part))
+      if not body then
+        write()
+        if i == 1 then
+          dissolve(page)
+        end
+        return i - 1, taken
+      end
+      part.times = sub(part.times, 1, 8) .. moved_now
+      lease_part(page, part, body)
+    end
+    paged, taken[i] = paged - byte(member, 17) + 1, member
+  end
+  write()
+  return #members, taken
+end
+
+while count < limit and may_look() do
+  local want = math.min(limit - count, aside)
+  local due = call("ZRANGE", DELAY, "-inf", until_ms, "BYSCORE", "LIMIT", skipped, want,
+    "WITHSCORES")
+  local found = #due / 2
+  if found == 0 then
+    break
+  end
+  -- Those at the head that are of one kind.
+  local members, scores, are_parts = {}, {}, #due[1] == MEMBER_OF_PART
+  for i = 1, math.min(found, are_parts and PARTS_PER_READ or found) do
+    if (#due[2 * i - 1] == MEMBER_OF_PART) ~= are_parts then
+      break
+    end
+    members[i], scores[i] = due[2 * i - 1], due[2 * i]
+  end
+  local looked, taken
+  if are_parts then
+    looked, taken = take_scheduled_parts(members)
+  else
+    looked, taken = take_scheduled(members, scores)
+  end
+  if #taken == looked and looked > 0 then
     call("ZREMRANGEBYRANK", DELAY, skipped, skipped + looked - 1)
   else
     skipped, newer = skipped + looked - #taken, newer + looked - #taken

@@ -3,10 +3,10 @@
 -- ARGV[2..] spans from now, us, in ascending order
 --
 -- Returns {now, the count of each span}.
-local answer = { now }
+local answer, events = { now }, counter_of_events()
 
 local function count(at)
-  answer[at] = call("ZCOUNT", DELAY, "-inf", math.floor((now + ARGV[at]) / 1000))
+  answer[at] = events(call("ZCOUNT", DELAY, "-inf", math.floor((now + ARGV[at]) / 1000)))
 end
 
 -- Counts the spans between two counted ones, by bisection: where both counts are equal, so are all

@@ -8,7 +8,7 @@ local function look_up(ids, answer, named, bodies)
   if #ids == 0 then
     return 0
   end
-  local states = call("HMGET", STATE, unpack(ids))
+  local states, inside = find_all(ids)
   local dues, deadlines = call("ZMSCORE", DELAY, unpack(ids)), call("ZMSCORE", LEASE, unpack(ids))
   local before, read = 0, bodies and #ids or 0
   for i, id in ipairs(ids) do
@@ -23,11 +23,11 @@ local function look_up(ids, answer, named, bodies)
       answer[#answer + 1] = id
     end
     local n, state, body = #answer, states[i], bodies[i - before]
-    if is_in_page(state) then
-      state, body = own_state(state), body or body_in_page(state)
+    if inside[i] then
+      body = body or body_of(id)
       spent = spent + #(body or "")
     end
-    answer[n + 1], answer[n + 2], answer[n + 3] = state, body, dues[i]
+    answer[n + 1], answer[n + 2], answer[n + 3] = state or false, body or false, dues[i]
     answer[n + 4] = deadlines[i]
   end
   return #ids

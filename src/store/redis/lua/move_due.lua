@@ -6,29 +6,59 @@
 --
 -- Returns {now, moved, ready events, next due time or false}; if `moved` reaches the limit, call
 -- again.
-local due = call("ZRANGE", DELAY, "-inf", now_ms, "BYSCORE", "LIMIT", 0, ARGV[2], "WITHSCORES")
-local count = #due / 2
-if count > 0 then
-  local ids, entries, changes, moved = {}, {}, {}, u64(now)
-  for i = 1, count do
-    ids[i] = due[2 * i - 1]
+local count, limit = 0, tonumber(ARGV[2])
+while count < limit do
+  local due = call("ZRANGE", DELAY, "-inf", now_ms, "BYSCORE", "LIMIT", 0, limit - count, "WITHSCORES")
+  if #due == 0 then
+    break
   end
-  local states = call("HMGET", STATE, unpack(ids))
+  local ids, dues, entries, changes, moved, looked = {}, {}, {}, {}, u64(now), 0
+  for i = 1, #due, 2 do
+    local member = due[i]
+    if #member == 16 then
+      ids[#ids + 1], dues[#dues + 1] = member, due[i + 1]
+      entries[#entries + 1], count = member .. number, count + 1
+    else
+      local page, part = place_of(sub(member, 1, 16))
+      local is_there = page and part.kind == 83
+      if is_there and count + part.count > limit then
+        if looked == 0 then
+          dissolve(page)
+        end
+        break
+      elseif is_there then
+        part.kind, part.times, part.tail = 82, sub(part.times, 1, 8) .. moved, number .. ZERO .. ZERO
+        change(page)
+        entries[#entries + 1] = entry_of_part(page, part)
+        count, surplus = count + part.count, surplus - part.count + 1
+      end
+      paged = paged - byte(member, 17) + 1
+    end
+    looked = looked + 1
+    if count >= limit then
+      break
+    end
+  end
+  local states = #ids > 0 and call("HMGET", STATE, unpack(ids)) or {}
   for i, id in ipairs(ids) do
-    local state, at = states[i], u64(tonumber(due[2 * i]))
+    local state = states[i]
     local head, rest = FRESH, ZEROS
     if state then
       head, rest = sub(state, 2, 4), sub(state, 21, 45)
     end
-    entries[i] = id .. number
     changes[2 * i - 1] = id
-    changes[2 * i] = "R" .. head .. at .. moved .. rest .. number
+    changes[2 * i] = "R" .. head .. u64(tonumber(dues[i])) .. moved .. rest .. number
   end
   -- Insert before removing: Redis does not roll a script back, and an id that is in both places is
   -- skipped where it does not belong, while an id in neither is lost.
-  call("HSET", STATE, unpack(changes))
-  call("RPUSH", READY, unpack(entries))
-  call("ZREMRANGEBYRANK", DELAY, 0, count - 1)
+  local len = add_pages(changes, 2 * #ids)
+  if len > 0 then
+    call("HSET", STATE, unpack(changes, 1, len))
+    call("RPUSH", READY, unpack(entries))
+  end
+  if looked > 0 then
+    call("ZREMRANGEBYRANK", DELAY, 0, looked - 1)
+  end
 end
 local ready = ready_len()
 if ARGV[3] ~= "" and ready > 0 then

@@ -1,151 +1,464 @@
--- Library: pages. Up to 64 ready events of one push that are short and have no extras share a page:
--- one entry of the ready list, one body and one lease for all of them.
+-- Library: pages. Up to 64 plain events share one name, the first 15 bytes of their ids, and lie in
+-- parts. A part holds events that follow each other and were pushed by one call with one due time:
+-- they have one body, one entry of the ready list or the delay set, and one lease. So nothing is
+-- written for each of them.
 --
--- A page has a number of 8 bytes, which is its entry in the ready list, and its field where an event
--- that is alone has its id:
+-- The last byte of such an id is 128 and its place in the page, from 0.
 --
--- BODY   for each event its id, the length of its body (4 bytes) and its body
--- STATE  1      kind: R ready, L leased
---        2-3    how many events have their place in it, from `from` on
---        4-5    how many of these are still in it
---        6-9    `from`: where the body of the page begins; what is before it was leased
---        10-17  due time, ms    18-25  moved to the ready list, us
---        26-49  node, request, fetched, us (leased)
---        50-57  which of its events were acked under this lease, a bit for each (leased)
+-- STATE  name -> P; which places have events that are not forgotten (8 bytes, the low 32 bits
+--        first); the parts, in the order of their places:
+--        1      kind: S scheduled, R ready, L leased, E ended
+--        2      the first place        3      how many events
+--        4      the place with which its body is named
+--        5-12   due time, ms           13-20  moved to the ready list, us
+--        21-44  node, request, fetched, us (leased and ended); or number of its entry (ready)
+--        45-52  which of the 64 places were acked under this lease
+--        53-    of an ended part: the fingerprint of each event
+-- BODY   first id .. "p" -> how many events (1 byte), the fingerprint of each, and then for each the
+--        length of its body (2 bytes) and its body
+-- READY  first id .. how many .. number of the entry
+-- DELAY  first id .. how many
 --
--- The state of an event in a page says only where it is, also when it was acked there:
---
---   1      P          2-9    the page
---   10-13  where the event begins in the body of the page
---   14     its bit    15-22  fingerprint
---
--- An event with which something happens alone leaves its page first. Of a ready page it keeps its
--- place: its own state says that the page is its entry.
-local PAGE = 80
-local page_states, page_bodies = {}, {} -- those read by this call
-local left_pages = {} -- those that an event has left alone by this call
+-- An event with which something happens alone leaves: its whole page is then dissolved, and each of
+-- its events is as one that was pushed alone. A ready one keeps its place in the list, so that the
+-- entry of a part stands for those of its events whose states have its number.
+local NAME, PART, PLACE = 15, 52, 128
+local ENTRY_OF_PART, MEMBER_OF_PART, FIELD_OF_PART = 25, 17, 17 -- the lengths
+local COUNTED_MAX = 2000 -- entries of the delay set that one call counts
+local pages, changed_pages = {}, {} -- name -> page, or false
+local bodies_of_parts = {}
 
-local function state_of_page(page)
-  if page_states[page] == nil then
-    page_states[page] = call("HGET", STATE, page)
+-- Returns whether this may be the id of an event in a page.
+local function is_pageable(id)
+  local last = byte(id, 16)
+  return last >= PLACE and last < PLACE + 64
+end
+
+-- Returns the words, the low and the high one, with the bits of `count` places from `first` on.
+local function bits(first, count)
+  local function ones(n)
+    return n >= 32 and -1 or bit.lshift(1, math.max(n, 0)) - 1
   end
-  return page_states[page]
+  local low = bit.bxor(ones(first + count), ones(first))
+  return low, bit.bxor(ones(first + count - 32), ones(first - 32))
 end
 
-local function body_of_page(page)
-  if page_bodies[page] == nil then
-    page_bodies[page] = call("HGET", BODY, page)
+local function has_bit(low, high, place)
+  return bit.band(place < 32 and low or high, bit.lshift(1, place % 32)) ~= 0
+end
+
+local function with_bit(low, high, place)
+  if place < 32 then
+    return bit.bor(low, bit.lshift(1, place)), high
   end
-  return page_bodies[page]
+  return low, bit.bor(high, bit.lshift(1, place - 32))
 end
 
-local function is_in_page(state)
-  return state and byte(state) == PAGE
-end
-
--- Returns the id of the event at `at` of a page, its body, and where the next one begins; nothing
--- at the end.
-local function event_at(body, at)
-  if at + 19 > #body then
-    return nil
+local function without_bit(low, high, place)
+  if place < 32 then
+    return bit.band(low, bit.bnot(bit.lshift(1, place))), high
   end
-  local from, len = at + 20, (unpack_from(">I4", body, at + 16))
-  return sub(body, at, at + 15), sub(body, from, from + len - 1), from + len
+  return low, bit.band(high, bit.bnot(bit.lshift(1, place - 32)))
 end
 
-local function page_from(of)
-  return (unpack_from(">I4", of, 6))
+local function read_page(name, packed)
+  local page = { name = name, parts = {} }
+  page.low, page.high = unpack_from(">i4i4", packed, 2)
+  local at = 10
+  while at < #packed do
+    local kind, first, count, body = byte(packed, at, at + 3)
+    local part = { kind = kind, first = first, count = count, body = body,
+      times = sub(packed, at + 4, at + 19), tail = sub(packed, at + 20, at + 43) }
+    part.low, part.high = unpack_from(">i4i4", packed, at + 44)
+    at = at + PART
+    if kind == 69 then
+      part.prints = sub(packed, at, at + 8 * count - 1)
+      at = at + 8 * count
+    end
+    page.parts[#page.parts + 1] = part
+  end
+  pages[name] = page
+  return page
 end
 
--- Iterates over the events in the body of a page: their number, id and body, and where each begins.
-local function each_in(body, from)
-  local at, count = from, 0
+-- Returns a page; nothing if there is none.
+local function page_of(name)
+  local page = pages[name]
+  if page == nil then
+    local packed = call("HGET", STATE, name)
+    if packed then
+      return read_page(name, packed)
+    end
+    pages[name], page = false, false
+  end
+  return page
+end
+
+-- Reads those pages of some ids that are not known yet.
+local function read_pages(ids)
+  local names = {}
+  for _, id in ipairs(ids) do
+    if is_pageable(id) then
+      local name = sub(id, 1, NAME)
+      if pages[name] == nil then
+        pages[name] = false
+        names[#names + 1] = name
+      end
+    end
+  end
+  for i, packed in ipairs(#names > 0 and call("HMGET", STATE, unpack(names)) or {}) do
+    if packed then
+      read_page(names[i], packed)
+    end
+  end
+end
+
+local function new_page(name)
+  local page = { name = name, parts = {}, low = 0, high = 0 }
+  pages[name] = page
+  return page
+end
+
+-- A page is written by `keep_pages`.
+local function change(page)
+  changed_pages[page.name] = page
+end
+
+-- Adds the changed pages to the arguments of an `HSET`.
+local function add_pages(changes, len)
+  for name, page in pairs(changed_pages) do
+    local packed = { "P", pack(">i4i4", page.low, page.high) }
+    for _, part in ipairs(page.parts) do
+      packed[#packed + 1] = char(part.kind, part.first, part.count, part.body) .. part.times
+        .. part.tail .. pack(">i4i4", part.low, part.high) .. (part.prints or "")
+    end
+    changes[len + 1], changes[len + 2] = name, table.concat(packed)
+    len = len + 2
+  end
+  changed_pages = {}
+  return len
+end
+
+local function keep_pages()
+  if next(changed_pages) then
+    local changes = {}
+    call("HSET", STATE, unpack(changes, 1, add_pages(changes, 0)))
+  end
+end
+
+-- Returns the part with the event at a place that is not forgotten; nothing without one.
+local function part_at(page, place)
+  for _, part in ipairs(page.parts) do
+    if place >= part.first and place < part.first + part.count then
+      return has_bit(page.low, page.high, place) and part or nil
+    end
+  end
+end
+
+-- Returns the page, the part and the place of an event; nothing of one that is alone.
+local function place_of(id)
+  local place = byte(id, 16) - PLACE
+  if place >= 0 and place < 64 then
+    local name = sub(id, 1, NAME)
+    local page = pages[name]
+    if page == nil then
+      page = page_of(name)
+    end
+    local part = page and part_at(page, place)
+    if part then
+      return page, part, place
+    end
+  end
+end
+
+local function field_of(page, part)
+  return page.name .. char(PLACE + part.body) .. "p"
+end
+
+local function body_of_part(page, part)
+  local field = field_of(page, part)
+  if bodies_of_parts[field] == nil then
+    bodies_of_parts[field] = call("HGET", BODY, field)
+  end
+  return bodies_of_parts[field]
+end
+
+-- Returns where the bodies begin in the body of a part.
+local function start_of(body)
+  return 2 + 8 * (byte(body) or 0)
+end
+
+-- Iterates over a body of which some places are of interest: the place of each event, where its
+-- body begins and ends.
+local function each_in(body, from, first, count)
+  local at, place = start_of(body), from
   return function()
-    local place = at
-    local id, its, next_at = event_at(body or "", place)
-    at, count = next_at, count + 1
-    return id and count, id, its, place
+    while place < first + count and at + 1 <= #body do
+      local begins, its = at + 2, place
+      at, place = begins + byte(body, at) * 256 + byte(body, at + 1), place + 1
+      if its >= first then
+        return its, begins, at - 1
+      end
+    end
   end
 end
 
--- Iterates over the events that have their place in a page: their number, id and state, and where
--- each begins. Others have left it.
-local function events_of(page, of)
-  local next_event = each_in(body_of_page(page), page_from(of))
-  return function()
-    local count, id, _, place = next_event()
-    return count, id, id and call("HGET", STATE, id), place
+-- Returns the bytes of the events of a part; nothing if its body is gone or damaged.
+local function cut(part, body)
+  local at, from, last = start_of(body or ""), nil, part.first + part.count - 1
+  for place = part.body, last do
+    if place == part.first then
+      from = at
+    end
+    local high, low = byte(body or "", at, at + 1)
+    if not low then
+      return nil
+    end
+    at = at + 2 + high * 256 + low
   end
+  return at <= #body + 1 and sub(body, from, at - 1) or nil
 end
 
--- Returns how many events have their place in a page, and how many of them are still in it.
-local function page_counts(of)
-  return unpack_from(">I2I2", of, 2)
-end
-
--- Returns whether the event with this bit was acked in a leased page.
-local function is_acked(of, place)
-  local word = unpack_from(">i4", of, place < 32 and 50 or 54)
-  return bit.band(word, bit.lshift(1, place % 32)) ~= 0
-end
-
--- Returns the state that an event would have if it were alone; nothing if its page was deleted by
--- hand.
-local function own_state(state)
-  if not is_in_page(state) then
-    return state
+-- Returns the bodies of the events of a part by their places; without those that are damaged.
+local function bodies_in(page, part)
+  local body, found = body_of_part(page, part) or "", {}
+  for place, from, to in each_in(body, part.body, part.first, part.count) do
+    found[place] = to <= #body and sub(body, from, to) or nil
   end
-  local page = sub(state, 2, 9)
-  local of = state_of_page(page)
-  if not of then
-    return nil
-  end
-  local own = FRESH .. sub(of, 10, 25) .. sub(state, 15, 22)
-  if byte(of) == 82 then
-    return "R" .. own .. NEVER .. page
-  elseif is_acked(of, byte(state, 14)) then
-    return "d" .. own .. sub(of, 26, 41) .. "a"
-  end
-  return "L" .. own .. NEVER .. sub(of, 26, 49) .. u16(ATTEMPTS)
-end
-
--- Returns whether an event is ready and this is its entry in the ready list.
-local function is_placed(state, entry_of)
-  local own = own_state(state)
-  return own and byte(own) == 82 and sub(own, 46) == entry_of
+  return found
 end
 
 -- Returns the body of an event in a page.
-local function body_in_page(state)
-  local body = body_of_page(sub(state, 2, 9))
-  return body and select(2, event_at(body, (unpack_from(">I4", state, 10))))
+local function body_in_page(page, part, place)
+  local body = part.kind ~= 69 and body_of_part(page, part)
+  local _, begins, ends = each_in(body or "", part.body, place, 1)()
+  return begins and ends <= #body and sub(body, begins, ends) or nil
 end
 
--- Takes an event out of its page. Returns its own state. Its body is written first: an event left
--- half done is still in the page.
-local function take_out(id, state)
-  if not is_in_page(state) then
-    return state
+local function fingerprint_of(page, part, place)
+  if part.kind == 69 then
+    local at = 8 * (place - part.first)
+    return sub(part.prints, at + 1, at + 8)
   end
-  local page, own, body = sub(state, 2, 9), own_state(state), body_in_page(state)
-  if body then
-    call("HSET", BODY, id, body)
-  end
-  local of = page_states[page]
-  local _, left = page_counts(of)
-  of = sub(of, 1, 3) .. u16(left - 1) .. sub(of, 6)
-  page_states[page] = of
-  left_pages[page] = true
-  call("HSET", STATE, id, own, page, of)
-  return own
+  local body, at = body_of_part(page, part) or "", 2 + 8 * (place - part.body)
+  return #body > at + 7 and sub(body, at, at + 7) or ZERO
 end
 
--- Takes a waiting event out of its page. Returns the state that it has, or would have if it were
--- alone.
-local function take_out_waiting(id, state)
-  local own = own_state(state)
-  if own and byte(own) == 82 then
-    take_out(id, state)
+-- Returns the state that an event would have if it were alone.
+local function own_state(page, part, place)
+  local own, kind = FRESH .. part.times .. fingerprint_of(page, part, place), part.kind
+  if kind == 82 then
+    return "R" .. own .. NEVER .. sub(part.tail, 1, 8)
+  elseif kind == 83 then
+    return "S" .. own .. NEVER
+  elseif kind == 69 or has_bit(part.low, part.high, place) then
+    return "d" .. own .. sub(part.tail, 1, 16) .. "a"
   end
-  return own
+  return "L" .. own .. NEVER .. part.tail .. u16(ATTEMPTS)
+end
+
+-- Returns the state of an event, as if it were alone, and whether it is in a page.
+local function find(id)
+  local page, part, place = place_of(id)
+  if page then
+    return own_state(page, part, place), true
+  end
+  return call("HGET", STATE, id), false
+end
+
+-- Returns the states of events in the same way: a list, and which of them are in pages.
+local function find_all(ids)
+  local states, inside, alone, at = {}, {}, {}, {}
+  read_pages(ids)
+  for i, id in ipairs(ids) do
+    local page, part, place = place_of(id)
+    if page then
+      states[i], inside[i] = own_state(page, part, place), true
+    else
+      alone[#alone + 1], at[#at + 1] = id, i
+    end
+  end
+  for i, state in ipairs(#alone > 0 and call("HMGET", STATE, unpack(alone)) or {}) do
+    states[at[i]] = state
+  end
+  return states, inside
+end
+
+-- Returns the body of an event, wherever it is.
+local function body_of(id)
+  local page, part, place = place_of(id)
+  if page then
+    return body_in_page(page, part, place)
+  end
+  return call("HGET", BODY, id)
+end
+
+-- Returns the due time of an event that is scheduled, ms; nothing of any other one.
+local function scheduled_at(id)
+  local page, part = place_of(id)
+  if page then
+    return part.kind == 83 and number_at(part.times, 1) or nil
+  end
+  return tonumber(call("ZSCORE", DELAY, id) or nil)
+end
+
+local function member_of(page, part)
+  return page.name .. char(PLACE + part.first, part.count)
+end
+
+local function entry_of_part(page, part)
+  return member_of(page, part) .. sub(part.tail, 1, 8)
+end
+
+-- Makes all events of a page ones that are alone. Bodies and entries come first: an event left half
+-- done is still in the page.
+local function dissolve(page)
+  local states, bodies, delayed, gone, members = {}, {}, {}, {}, {}
+  for _, part in ipairs(page.parts) do
+    local its = part.kind ~= 69 and bodies_in(page, part) or {}
+    for place = part.first, part.first + part.count - 1 do
+      if has_bit(page.low, page.high, place) then
+        local id, body = page.name .. char(PLACE + place), its[place]
+        local own = own_state(page, part, place)
+        if body and byte(own) ~= 100 then
+          bodies[#bodies + 1], bodies[#bodies + 2] = id, body
+        end
+        if part.kind == 83 then
+          delayed[#delayed + 1], delayed[#delayed + 2] = number_at(part.times, 1), id
+        else
+          states[#states + 1], states[#states + 2] = id, own
+        end
+      end
+    end
+    if part.kind == 83 then
+      members[#members + 1] = member_of(page, part)
+      paged = paged - part.count + 1
+    end
+    gone[#gone + 1] = field_of(page, part)
+  end
+  if #bodies > 0 then
+    call("HSET", BODY, unpack(bodies))
+  end
+  if #delayed > 0 then
+    call("ZADD", DELAY, unpack(delayed))
+  end
+  page.parts = {}
+  change(page)
+  call("HSET", STATE, unpack(states, 1, add_pages(states, #states)))
+  if #gone > 0 then
+    call("HDEL", BODY, unpack(gone))
+  end
+  if #members > 0 then
+    call("ZREM", DELAY, unpack(members))
+  end
+end
+
+-- Makes an event one that is alone. Returns its state: nothing of one that is unknown, or that was
+-- pushed alone with a delay and never touched since.
+local function leave_page(id)
+  local page = place_of(id)
+  if page then
+    dissolve(page)
+  end
+  return call("HGET", STATE, id)
+end
+
+-- The same, unless its attempt runs or it has ended.
+local function leave_waiting(id)
+  local page, part, place = place_of(id)
+  if page and part.kind ~= 82 and part.kind ~= 83 then
+    return own_state(page, part, place)
+  end
+  return leave_page(id)
+end
+
+-- Notes that an event with the id of a place is alone, so that no later page has it.
+local function note_alone(id)
+  local page = page_of(sub(id, 1, NAME)) or new_page(sub(id, 1, NAME))
+  page.low, page.high = with_bit(page.low, page.high, byte(id, 16) - PLACE)
+  change(page)
+end
+
+-- Returns whether an event is ready and this is the number of its entry in the ready list.
+local function is_placed(state, number_of)
+  return state and byte(state) == 82 and sub(state, 46) == number_of
+end
+
+-- Returns the ids of a part, of which `member` begins with the first one and how many they are.
+local function ids_of_part(member)
+  local first, count = byte(member, 16, 17)
+  local ids = {}
+  for i = 1, count do
+    ids[i] = sub(member, 1, NAME) .. char(first + i - 1)
+  end
+  return ids
+end
+
+-- Returns the ids of an entry of the ready list, the first first, and its number.
+local function ids_at(entry_of)
+  if #entry_of ~= ENTRY_OF_PART then
+    return { sub(entry_of, 1, 16) }, sub(entry_of, 17)
+  end
+  return ids_of_part(entry_of), sub(entry_of, 18)
+end
+
+-- Returns the part that is ready under an entry; nothing if its events are alone.
+local function part_of(entry_of)
+  local page, part = place_of(sub(entry_of, 1, 16))
+  if page and part.kind == 82 and sub(part.tail, 1, 8) == sub(entry_of, 18) then
+    return page, part
+  end
+end
+
+-- Returns how many events a member of the delay set stands for.
+local function events_of(member)
+  return #member == MEMBER_OF_PART and byte(member, 17) or 1
+end
+
+-- Returns when the last of the next `crowd` scheduled events is due, ms, if that is within `span` of
+-- `next_ms`, when the first one is.
+local function due_of_crowd(next_ms, crowd, span)
+  local found = call("ZRANGE", DELAY, next_ms, next_ms + span, "BYSCORE", "LIMIT", 0, crowd, "WITHSCORES")
+  for i = 1, #found, 2 do
+    crowd = crowd - events_of(found[i])
+    if crowd <= 0 then
+      return tonumber(found[i + 1])
+    end
+  end
+end
+
+-- Returns a function from how many entries of the delay set, from its head, to how many events they
+-- stand for. It counts those of the first ones, and estimates the others by their average.
+local function counter_of_events()
+  if paged == 0 then
+    return function(entries)
+      return entries
+    end
+  end
+  local members, sums = call("ZRANGE", DELAY, 0, COUNTED_MAX - 1), { [0] = 0 }
+  for i, member in ipairs(members) do
+    sums[i] = sums[i - 1] + events_of(member)
+  end
+  local rest = call("ZCARD", DELAY) - #members
+  local average = rest > 0 and (rest + paged - sums[#members] + #members) / rest or 0
+  return function(entries)
+    local sum = sums[math.min(entries, #members)]
+    return sum + math.floor(math.max(entries - #members, 0) * average + 0.5)
+  end
+end
+
+-- Returns the ids of a batch. An item of it is an id and a zero, or the first id of a part and how
+-- many events it has.
+local function ids_of_batch(held)
+  local ids = {}
+  for at = 1, #held, 17 do
+    if byte(held, at + 16) == 0 then
+      ids[#ids + 1] = sub(held, at, at + 15)
+    else
+      for _, id in ipairs(ids_of_part(sub(held, at, at + 16))) do
+        ids[#ids + 1] = id
+      end
+    end
+  end
+  return ids
 end

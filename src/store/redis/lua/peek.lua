@@ -16,30 +16,38 @@ local most, ids, bodies = tonumber(ARGV[3]), {}, {}
 place = of == server and place or "0"
 local answer = { now, false }
 
-local function add_page(page, body)
-  for _, id, its, at in each_in(body, 1) do
-    if sub(call("HGET", STATE, id) or "", 1, 13) == "P" .. page .. pack(">I4", at) then
-      ids[#ids + 1], bodies[#bodies + 1] = id, its
+-- Adds the events of the parts that lie in a body.
+local function add_parts(field, body)
+  local page, from = page_of(sub(field, 1, NAME)), byte(field, 16) - PLACE
+  for _, part in ipairs(page and page.parts or {}) do
+    for place, begins, ends in each_in(part.body == from and body or "", from, part.first, part.count) do
+      if part.kind ~= 69 and part_at(page, place) then
+        ids[#ids + 1], bodies[#bodies + 1] = page.name .. char(PLACE + place), sub(body, begins, ends)
+      end
     end
   end
 end
 
 -- How many events share a body, on average.
-local events = ready_len() + leased + call("ZCARD", DELAY) + call("ZCARD", DEAD)
+local events = ready_len() + leased + call("ZCARD", DELAY) + paged + call("ZCARD", DEAD)
 local per_body = math.max(events / math.max(call("HLEN", BODY), 1), 1)
 
 -- HSCAN returns whole bodies, so each call requests few of them; it may also pass empty slots of
 -- the table, which end a page as well.
 for _ = 1, 2 * most do
   local fitting = math.floor((BUDGET - spent) / 2 / math.max(longest, 1))
-  local want = math.min(fitting, math.ceil((most - #ids) / per_body))
+  local want = math.min(fitting, math.floor((most - #ids) / per_body))
   local found = call("HSCAN", BODY, place, "COUNT", math.max(want, 1))
   place = found[1]
-  local fields = found[2]
+  local fields, firsts = found[2], {}
+  for i = 1, #fields, 2 do
+    firsts[#firsts + 1] = #fields[i] == FIELD_OF_PART and sub(fields[i], 1, 16) or nil
+  end
+  read_pages(firsts)
   for i = 1, #fields, 2 do
     local field, body = fields[i], fields[i + 1]
-    if #field == 8 then
-      add_page(field, body)
+    if #field == FIELD_OF_PART then
+      add_parts(field, body)
     else
       ids[#ids + 1], bodies[#bodies + 1] = field, body
     end

@@ -5,12 +5,13 @@
 -- ARGV[6]  the earliest and the latest creation time of the ids, ms
 -- ARGV[7]  1 if an id occurs more than once
 -- ARGV[8]  limit of waiting records, or "" for none
--- ARGV[9..]  the events in order, in runs. A run begins with a number. Above 0: that many events
---            which are due now and are to share a page, whose body follows. 0: one event: id; when,
---            and the policy for a taken unique key: "n" now, "a" and us from now, "t" and ms since
---            the epoch, in capitals to replace; body
+-- ARGV[9..]  the events in order, four for each: id; when, and the policy for a taken unique key:
+--            "n" now, "a" and us from now, "t" and ms since the epoch, in capitals to replace; body;
+--            0. Or four for several plain events that are to share a part of a page: id of the
+--            first; when; body of the part; how many
 -- Returns {now, 1 if there is earlier work, {place, verdict, due, other id} for each event that was
 -- not simply accepted}. Verdicts: 1 duplicate, 2 replaced, 3 conflict, 4 too old, 5 too new.
+local EVENT_MAX = 1024 -- the longest body of an event in a part; BODY_MAX of src/store/redis/page.rs
 local SHORT = 4096 -- below this, a tighter bound of body lengths is no use
 if ARGV[8] ~= "" then
   local waiting = record - 1 - tonumber(meta[5] or 0)
@@ -23,7 +24,7 @@ if ARGV[8] ~= "" then
       .. "journal, which is the limit: check why the journal does not take them")
   end
 end
-local ids, dues, given, replacing, runs, count = {}, {}, {}, {}, {}, 0
+local ids, dues, given, replacing, parts, count = {}, {}, {}, {}, {}, 0
 local last_when, last_due
 local some_due, some_delayed = false, false
 
@@ -39,32 +40,28 @@ local function due_at(when)
   return due - now_ms <= tonumber(ARGV[5]) and due or nil
 end
 
-local at = 9
-while at <= #ARGV do
-  local events = tonumber(ARGV[at])
+local alone, at_alone = {}, {} -- ids of events that come alone, and their places in the call
+local names = {} -- ids of the first events of parts
+for at = 9, #ARGV, 4 do
+  local id, when, events = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 3])
+  if when ~= last_when then -- most events of a batch share it
+    last_when, last_due = when, due_at(when)
+    if not last_due then
+      local days = math.floor((sub(when, 2) - now_ms) / 86400000)
+      return redis.error_reply("DULY INVALID the delay is " .. days .. " days, at most "
+        .. math.floor(ARGV[5] / 86400000) .. " are allowed")
+    end
+    some_due, some_delayed = some_due or last_due <= now_ms, some_delayed or last_due > now_ms
+  end
   if events > 0 then
-    local body, from = ARGV[at + 1], 1
-    runs[count + 1] = { events = events, body = body }
-    for i = count + 1, count + events do
-      ids[i], dues[i] = sub(body, from, from + 15), now_ms
-      from = from + 20 + unpack_from(">I4", body, from + 16)
-    end
-    count, some_due, at = count + events, true, at + 2
+    parts[count + 1] = { id = id, due = last_due, count = events, body = ARGV[at + 2] }
+    names[#names + 1] = id
+    count = count + events
   else
-    local when = ARGV[at + 2]
-    if when ~= last_when then -- most events of a batch share it
-      last_when, last_due = when, due_at(when)
-      if not last_due then
-        local days = math.floor((sub(when, 2) - now_ms) / 86400000)
-        return redis.error_reply("DULY INVALID the delay is " .. days .. " days, at most "
-          .. math.floor(ARGV[5] / 86400000) .. " are allowed")
-      end
-      some_due, some_delayed = some_due or last_due <= now_ms, some_delayed or last_due > now_ms
-    end
     count = count + 1
-    ids[count], dues[count], given[count] = ARGV[at + 1], last_due, ARGV[at + 3]
+    ids[count], dues[count], given[count] = id, last_due, ARGV[at + 2]
     replacing[count] = byte(when) < 97
-    at = at + 4
+    alone[#alone + 1], at_alone[#at_alone + 1] = id, count
   end
 end
 if count == 0 then
@@ -75,9 +72,16 @@ end
 if longest > SHORT and call("HLEN", BODY) == 0 then
   longest = 0
 end
-local states = call("HMGET", STATE, unpack(ids))
--- Only what is in the delay set may have a body and no state.
-local bodies = call("ZCARD", DELAY) > 0 and call("HMGET", BODY, unpack(ids)) or {}
+read_pages(names)
+local states, inside, bodies = {}, {}, {}
+if #alone > 0 then
+  local found, are_inside = find_all(alone)
+  -- Only what is in the delay set may have a body and no state.
+  local its = call("ZCARD", DELAY) > 0 and call("HMGET", BODY, unpack(alone)) or {}
+  for i, at in ipairs(at_alone) do
+    states[at], inside[at], bodies[at] = found[i], are_inside[i], its[i]
+  end
+end
 local made_first, made_last = ARGV[6]:match("^(%d+) (%d+)$")
 local ahead = now_ms + ARGV[2]:match("%d+$")
 local some_old, some_new = false, tonumber(made_last) > ahead
@@ -128,21 +132,30 @@ local function add_ready(id, body, due)
   entries[#entries + 1] = id .. number
 end
 
--- Adds the events of a run, of which none is known.
-local function add_page(first, events, body)
-  entry = entry + 1
-  local page, from = u64(entry + 1), 1
-  local ref = "P" .. page
-  for i = first, first + events - 1 do
-    local len = unpack_from(">I4", body, from + 16)
-    lengthen(len)
-    add_state(ids[i], ref .. pack(">I4B", from, i - first) .. sub(body, from + 24, from + 31))
-    from = from + 20 + len
+-- Adds a part, of whose events none is known.
+local function add_part(part, page)
+  local first, due = byte(part.id, 16) - PLACE, part.due
+  local its = { kind = 82, first = first, count = part.count, body = first,
+    times = u64(due) .. (due > now_ms and ZERO or moved), tail = number .. ZERO .. ZERO, low = 0, high = 0 }
+  local low, high = bits(first, part.count)
+  page.low, page.high = bit.bor(page.low, low), bit.bor(page.high, high)
+  local at = #page.parts
+  while at > 0 and page.parts[at].first > first do
+    at = at - 1
   end
-  add_body(page, body)
-  add_state(page, "R" .. u16(events) .. u16(events) .. "\0\0\0\1" .. u64(now_ms) .. moved)
-  entries[#entries + 1] = page
-  surplus, is_ready = surplus - (events - 1), true
+  table.insert(page.parts, at + 1, its)
+  change(page)
+  add_body(field_of(page, its), part.body)
+  lengthen(EVENT_MAX)
+  if due > now_ms then
+    its.kind = 83
+    delayed[delayed_len + 1], delayed[delayed_len + 2] = string.format("%.0f", due), member_of(page, its)
+    delayed_len, earliest = delayed_len + 2, math.min(earliest, due)
+    paged = paged + part.count - 1
+  else
+    entries[#entries + 1] = entry_of_part(page, its)
+    surplus, is_ready = surplus - (part.count - 1), true
+  end
 end
 
 local function write()
@@ -159,7 +172,10 @@ local function write()
     end
     if #entries > 0 then
       call("RPUSH", READY, unpack(entries))
-      call("HSET", STATE, unpack(ready))
+    end
+    local len = add_pages(ready, 2 * ready_count)
+    if len > 0 then
+      call("HSET", STATE, unpack(ready, 1, len))
     end
     added, delayed, ready, entries = {}, {}, {}, {}
     bodies_len, delayed_len, ready_count = 0, 0, 0
@@ -170,7 +186,7 @@ local function due_of(id, state)
   if state and byte(state) ~= 83 then
     return number_at(state, 5)
   end
-  return tonumber(call("ZSCORE", DELAY, id) or 0)
+  return scheduled_at(id) or 0
 end
 
 -- Returns whether the unique key is taken; replaces its event if requested and not yet started.
@@ -187,7 +203,7 @@ local function taken(i, unique, replaces)
     answer[#answer + 1] = { i, 1, dues[i], sub(other, 1, 16) }
     return true
   end
-  local state = call("HGET", STATE, other)
+  local state = call("HGET", STATE, other) -- one with a unique key is alone
   if not replaces then
     answer[#answer + 1] = { i, 1, due_of(other, state), other }
     return true
@@ -206,6 +222,9 @@ end
 local function add(i, id, body, key)
   local due = dues[i]
   lengthen(#body)
+  if is_pageable(id) then
+    note_alone(id)
+  end
   if key then
     keyed[#keyed + 1], keyed[#keyed + 2] = 0, key_entry(key, id)
   end
@@ -230,12 +249,14 @@ end
 
 local function push(i)
   local id, state, known, body = ids[i], states[i], bodies[i], given[i]
+  local is_inside = inside[i]
   if rereads then
     write()
-    state, known = call("HGET", STATE, id), call("HGET", BODY, id)
+    state, is_inside = find(id)
+    known = call("HGET", BODY, id)
   end
-  if is_in_page(state) then
-    state = own_state(state)
+  if is_inside then
+    known = nil
   elseif state and not known then
     known = call("HGET", BODY, id)
   elseif known and not state and not call("ZSCORE", DELAY, id) then
@@ -264,30 +285,47 @@ local function push(i)
   end
 end
 
--- Returns whether all events of a run are new.
-local function are_new(first, events)
-  for i = first, first + events - 1 do
-    if states[i] or bodies[i] then
-      return false
-    end
+-- Returns the page for a part of which no event is known; nothing if one may be.
+local function page_for(part)
+  if some_old or some_new or rereads then
+    return nil
   end
-  return not (some_old or some_new or rereads)
+  local name = sub(part.id, 1, NAME)
+  local page = page_of(name)
+  if not page then
+    return new_page(name)
+  end
+  local low, high = bits(byte(part.id, 16) - PLACE, part.count)
+  local is_free = bit.band(page.low, low) == 0 and bit.band(page.high, high) == 0
+  return is_free and page or nil
+end
+
+-- Adds the events of a part one by one.
+local function push_each(part, place)
+  local first = byte(part.id, 16) - PLACE
+  for at, from, to in each_in(part.body, first, first, part.count) do
+    local i = place + at - first
+    ids[i], dues[i], given[i] = sub(part.id, 1, NAME) .. char(PLACE + at), part.due, sub(part.body, from, to)
+    states[i], inside[i] = find(ids[i])
+    bodies[i] = call("HGET", BODY, ids[i])
+    push(i)
+  end
 end
 
 local place = 1
 while place <= count do
-  local run = runs[place]
-  if not run then
+  local part = parts[place]
+  if not part then
     push(place)
     place = place + 1
-  elseif are_new(place, run.events) then
-    add_page(place, run.events, run.body)
-    place = place + run.events
-  else -- one by one
-    runs[place] = nil
-    for i, _, body in each_in(run.body, 1) do
-      given[place + i - 1] = body
+  else
+    local page = page_for(part)
+    if page then
+      add_part(part, page)
+    else
+      push_each(part, place)
     end
+    place = place + part.count
   end
 end
 write()

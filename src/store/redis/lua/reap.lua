@@ -35,13 +35,14 @@ local function reap_node(node)
       return
     end
     local ids = ids_of(batch)
-    for i, found in ipairs(call("HMGET", STATE, unpack(ids))) do
+    local states = find_all(ids)
+    for i = 1, #ids do
       if is_full() then
         return
       end
-      local state = own_state(found)
+      local state = states[i]
       if is_kept(state, batch) then
-        take_out(ids[i], found)
+        leave_page(ids[i])
         take_back(ids[i], state, not may_have_started(node, sub(batch, 9), i))
         end_lease(state, false)
       end

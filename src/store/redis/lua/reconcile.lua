@@ -34,14 +34,15 @@ for _, batch in ipairs(node and batches_of(me) or {}) do
   if number_at(request, 1) >= from and number_at(request, 1) <= to then
     ids = ids_of(batch)
   end
-  for i, found in ipairs(#ids > 0 and call("HMGET", STATE, unpack(ids)) or {}) do
-    local state = own_state(found)
+  local states = find_all(ids)
+  for i = 1, #ids do
+    local state = states[i]
     if is_kept(state, batch) and not holds[ids[i]] then
       if is_full() then
         more = 1
         break
       end
-      take_out(ids[i], found)
+      leave_page(ids[i])
       take_back(ids[i], state, not may_have_started(node, request, i))
       end_lease(state, false)
     end

@@ -19,7 +19,7 @@ elseif kind_of_when == 116 then
   end
 end
 look_first()
-local state = take_out_waiting(id, call("HGET", STATE, id))
+local state = leave_waiting(id)
 local kind = state and state:sub(1, 1) or (call("HEXISTS", BODY, id) == 1 and "S" or "")
 if kind ~= "S" and kind ~= "R" then
   leave()

@@ -9,7 +9,7 @@
 local done = 0
 for i = 2, #ARGV, 3 do
   local id, read, new = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-  local state = take_out_waiting(id, call("HGET", STATE, id))
+  local state = leave_waiting(id)
   local body = call("HGET", BODY, id)
   if body and sub(body, 1, #read) == read and not (state and byte(state) == 76) then
     lengthen(#new)

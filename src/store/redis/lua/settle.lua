@@ -7,7 +7,9 @@
 --          on how many of them, from the first one
 -- ARGV[9..] the settlements in order, in runs. A run begins with a number. Above 0: that many acks
 --           under one request, which follows, encoded, and then their ids, each with fetched and
---           started, us, encoded. No id may occur twice then. 0: one settlement of any kind: id;
+--           started, us, encoded. No id may occur twice then. Below 0: that many acks of one page, in
+--           the order of their places: the request; the name of the page, which places, 8 bytes, and
+--           for each its place, and fetched and started, us, encoded. 0: one settlement of any kind: id;
 --           kind (a ack, t retry, z snooze, b bury, x discard, e expire, r release), request,
 --           fetched and started, us, encoded, then for t and z the delay, us, encoded, then for t
 --           and b the cause, a byte, plus 128 of a damaged body; "" or "=" and the error
@@ -18,23 +20,18 @@
 local FREED_PER_READ = 4 -- removing a body takes at most a quarter of the time of reading it
 local me = ARGV[4]
 local runs, at, count = {}, 9, 0
-local ids = {}
+local firsts = {} -- ids of pages
 while at <= #ARGV do
   local acks = tonumber(ARGV[at])
-  if acks > 0 then
-    runs[#runs + 1] = { acks = acks, request = ARGV[at + 1], said = ARGV[at + 2] }
-    local said = ARGV[at + 2]
-    for from = 1, 32 * acks, 32 do
-      count = count + 1
-      ids[count] = sub(said, from, from + 15)
-    end
-    at = at + 3
-  else
-    runs[#runs + 1] = { at = at + 1 }
-    count = count + 1
-    ids[count] = ARGV[at + 1]
-    at = at + 4
+  local run = { acks = math.abs(acks), request = ARGV[at + 1], said = ARGV[at + 2] }
+  if acks == 0 then
+    run = { acks = 0, at = at + 1, id = ARGV[at + 1] }
+    firsts[#firsts + 1], at = run.id, at + 1
+  elseif acks < 0 then
+    run.name = sub(run.said, 1, NAME)
+    firsts[#firsts + 1] = run.name .. char(PLACE)
   end
+  runs[#runs + 1], count, at = run, count + (run.acks > 0 and run.acks or 1), at + 3
 end
 local function announce_starts(node)
   return node and announce(node, tonumber(ARGV[7]), tonumber(ARGV[8]))
@@ -48,11 +45,68 @@ if count == 0 then
   leave()
   return { now, 0, "" }
 end
-local states = call("HMGET", STATE, unpack(ids))
+-- Events that are to be settled alone leave their pages first.
+read_pages(firsts)
+for _, run in ipairs(runs) do
+  local page, part = nil, nil
+  if run.id then
+    page, part = place_of(run.id)
+  end
+  if page and part.kind == 76 and sub(part.tail, 1, 16) == me .. sub(ARGV[run.at + 1], 2, 9) then
+    dissolve(page)
+  end
+end
+
+-- Finds the part of a run of acks of one page, if it has all of them and they are new. Any other run
+-- is one of ids.
+local function find_part(run)
+  local said, page = run.said, page_of(run.name)
+  local low, high = unpack_from(">i4i4", said, 16)
+  local part = page and part_at(page, byte(said, 24))
+  if part and part.kind == 76 and sub(part.tail, 1, 16) == me .. run.request
+    and byte(said, 7 + 17 * run.acks) < part.first + part.count
+    and bit.band(page.low, low) == low and bit.band(page.high, high) == high
+    and bit.band(part.low, low) == 0 and bit.band(part.high, high) == 0 then
+    run.page, run.part, run.low, run.high = page, part, low, high
+    return
+  end
+  local ids_said = {}
+  for at = 24, 7 + 17 * run.acks, 17 do
+    ids_said[#ids_said + 1] = run.name .. char(PLACE + byte(said, at)) .. sub(said, at + 1, at + 16)
+  end
+  run.said = table.concat(ids_said)
+end
+
+local ids, states, alone, places = {}, {}, {}, {}
+local number_of_ids = 0
+for _, run in ipairs(runs) do
+  if run.name then
+    find_part(run)
+  end
+  if run.id then
+    number_of_ids = number_of_ids + 1
+    ids[number_of_ids] = run.id
+  elseif not run.part then
+    for from = 1, 32 * run.acks, 32 do
+      number_of_ids = number_of_ids + 1
+      ids[number_of_ids] = sub(run.said, from, from + 15)
+    end
+  else
+    number_of_ids = number_of_ids + run.acks
+  end
+end
+for i = 1, count do
+  if ids[i] and not place_of(ids[i]) then
+    alone[#alone + 1], places[#places + 1] = ids[i], i
+  end
+end
+for i, state in ipairs(#alone > 0 and call("HMGET", STATE, unpack(alone)) or {}) do
+  states[places[i]] = state
+end
 local changed, verdicts, changes, changes_len = {}, {}, {}, 0
 local over, front, back, delayed, dead = {}, {}, {}, {}, {}
-local freed = {} -- bodies of events
-local pages = {} -- name -> a page with acks: those before, and how many this call adds
+local freed = {} -- bodies
+local acked = {} -- parts with new acks, and their pages
 local ended, timed, deadlines = {}, {}, {}
 local keyed = {} -- index entries of events that have ended
 
@@ -154,39 +208,39 @@ local function end_lease(state, request, id)
   end
 end
 
-local done, over_len = 0, 0
+local done = 0
 local record_end = finished .. me .. "\0\0\0\0"
 
--- Returns the page, if it is leased under `token`.
-local function page_under(name, token)
-  local page = pages[name]
-  if not page then
-    local of = state_of_page(name)
-    page = { acked = 0 }
-    if of and byte(of) == 76 then
-      page.token, page.times = sub(of, 26, 41), sub(of, 10, 25)
-      page.low, page.high = unpack_from(">i4i4", of, 50)
-    end
-    pages[name] = page
-  end
-  return page.token == token and page
-end
-
--- Notes that an event of a page is acked, which is all that it takes. Returns whether it was not.
-local function ack_in(page, place)
-  local half, its = place < 32 and "low" or "high", bit.lshift(1, place % 32)
-  if bit.band(page[half], its) ~= 0 then
+-- Notes that an event of a part is acked, which is all that it takes. Returns whether it was not.
+local function ack_in(page, part, place)
+  if has_bit(part.low, part.high, place) then
     return false
   end
-  page[half], page.acked = bit.bor(page[half], its), page.acked + 1
+  part.low, part.high = with_bit(part.low, part.high, place)
+  acked[part] = page
   return true
 end
 
--- Settles a run of acks: nearly all settlements, so nothing is done twice.
+-- Settles new acks of one part, which is all that there is to nearly all settlements.
+local function settle_part(run)
+  local part, records_len, over_len = run.part, #records, #over
+  part.low, part.high = bit.bor(part.low, run.low), bit.bor(part.high, run.high)
+  acked[part] = run.page
+  for i = 1, run.acks do
+    verdicts[done + i], records[records_len + i] = "1", ""
+    over[over_len + i] = run.name .. char(PLACE + byte(run.said, 7 + 17 * i))
+  end
+  -- One record for all, in the place of the last one.
+  records[records_len + run.acks] = part.times .. "\0" .. u16(run.acks) .. finished .. me .. run.name
+    .. sub(run.said, 24)
+  ended[run.request] = (ended[run.request] or 0) + run.acks
+  done = done + run.acks
+end
+
+-- Settles a run of acks.
 local function settle_acks(run)
   local token, settled = me .. run.request, me .. run.request .. "a"
-  local plain, records_len = 0, #records
-  over_len = #over
+  local plain, records_len, over_len = 0, #records, #over
   local settled_len = 0
   for i = 1, run.acks do
     if is_spent() then
@@ -194,12 +248,13 @@ local function settle_acks(run)
     end
     settled_len = i
     local id, state, times = ids[done + i], states[done + i], sub(run.said, 32 * i - 15, 32 * i)
-    local page = is_in_page(state) and page_under(sub(state, 2, 9), token)
+    local page, part, place = place_of(id)
     if page then
-      verdicts[done + i] = "1" -- of a repeat too
-      if ack_in(page, byte(state, 14)) then
+      local is_own = part.kind ~= 82 and part.kind ~= 83 and sub(part.tail, 1, 16) == token
+      verdicts[done + i] = is_own and "1" or "0" -- of a repeat too
+      if is_own and part.kind == 76 and ack_in(page, part, place) then
         plain, records_len, over_len = plain + 1, records_len + 1, over_len + 1
-        records[records_len] = id .. "\1\0\0\1" .. page.times .. times .. record_end
+        records[records_len] = id .. "\1\0\0\1" .. part.times .. times .. record_end
         over[over_len] = id
       end
     elseif not (state and sub(state, 46, 61) == token) then -- only leased states are that long
@@ -233,12 +288,14 @@ end
 local function settle_one(run)
   done = done + 1
   local id, said, error = ARGV[run.at], ARGV[run.at + 1], ARGV[run.at + 2]
-  local found = changed[id] or states[done] -- an id may occur twice, under two leases
-  local state = own_state(found)
+  local state = changed[id] or states[done] -- an id may occur twice, under two leases
+  local page, part, place = place_of(id)
+  if page then
+    state = own_state(page, part, place)
+  end
   local verdict, request = byte(said), sub(said, 2, 9)
   local settled = me .. request .. char(verdict)
   if state and byte(state) == 76 and sub(state, 46, 61) == me .. request then
-    take_out(id, found)
     end_lease(state, request, id)
     conclude(id, state, said, sub(said, 10, 25), verdict, settled,
       error ~= "" and sub(error, 2) or nil)
@@ -249,32 +306,33 @@ local function settle_one(run)
   end
 end
 
--- Writes down what was acked in pages. Returns the pages that all events have left.
-local function leave_pages()
-  local empty = {}
-  for name, page in pairs(pages) do
-    if page.acked > 0 then
-      local of = state_of_page(name) -- after those that left it alone
-      local _, left = page_counts(of)
-      of = sub(of, 1, 3) .. u16(left - page.acked) .. sub(of, 6, 49) .. pack(">i4i4", page.low, page.high)
-      page_states[name], left_pages[name] = of, true
-      put(name, of)
+-- Ends the parts of which all events are acked: of their bodies, only the fingerprints are left.
+local function end_parts()
+  for part, page in pairs(acked) do
+    local low, high = bits(part.first, part.count)
+    change(page)
+    if bit.band(part.low, low) == low and bit.band(part.high, high) == high then
+      local body, at = body_of_part(page, part) or "", 2 + 8 * (part.first - part.body)
+      part.kind, part.prints = 69, sub(body, at, at + 8 * part.count - 1)
+      part.prints = part.prints .. string.rep("\0", 8 * part.count - #part.prints) -- it is damaged
+      local is_last = true
+      for _, it in ipairs(page.parts) do
+        is_last = is_last and (it.body ~= part.body or it.kind == 69)
+      end
+      freed[#freed + 1] = is_last and field_of(page, part) or nil
     end
   end
-  for name in pairs(left_pages) do
-    local _, left = page_counts(page_states[name])
-    empty[#empty + 1] = left == 0 and name or nil
-  end
-  return empty
 end
 
 for _, run in ipairs(runs) do
   if is_spent() then
     break
-  elseif run.acks then
-    settle_acks(run)
-  else
+  elseif run.part then
+    settle_part(run)
+  elseif run.id then
     settle_one(run)
+  else
+    settle_acks(run)
   end
 end
 
@@ -301,18 +359,16 @@ if changes_len + #records > 0 then
   if #keyed > 0 then
     call("ZREM", BY_KEY, unpack(keyed))
   end
-  local empty = leave_pages()
+  end_parts()
+  changes_len = add_pages(changes, changes_len)
   if changes_len > 0 then
-    call("HSET", STATE, unpack(changes))
+    call("HSET", STATE, unpack(changes, 1, changes_len))
   end
   if #freed > 0 then
     call("HDEL", BODY, unpack(freed))
   end
-  local told = end_pages(empty)
   if #over > 0 then
-    remember(over, told)
-  elseif #told > 0 then
-    add_past(over, told)
+    remember(over)
   end
   if #deadlines > 0 then
     call("ZREM", LEASE, unpack(deadlines))

@@ -8,17 +8,16 @@ local LOOKED_AT = 1000
 -- Returns since when the first event of some entries of the ready list is there, us.
 local function oldest_of(entries)
   for _, entry_of in ipairs(entries) do
-    if #entry_of == 8 then
-      local of = state_of_page(entry_of)
-      for _, _, state in events_of(entry_of, of) do
-        if is_placed(state, entry_of) then
-          return number_at(of, 18)
-        end
-      end
-    else
-      local state = call("HGET", STATE, sub(entry_of, 1, 16))
-      -- Any other entry is stale.
-      if is_placed(state, sub(entry_of, 17)) then
+    local _, part = nil, nil
+    if #entry_of == ENTRY_OF_PART then
+      _, part = part_of(entry_of)
+    end
+    if part then
+      return number_at(part.times, 9)
+    end
+    local ids, number_of = ids_at(entry_of)
+    for _, state in ipairs(call("HMGET", STATE, unpack(ids))) do
+      if is_placed(state, number_of) then -- any other entry is stale
         return number_at(state, 13)
       end
     end
@@ -40,7 +39,7 @@ end
 
 local ready = ready_len()
 local oldest = ready > 0 and oldest_ready()
-local due = call("ZCOUNT", DELAY, "-inf", now_ms)
-local counts = { call("ZCARD", DELAY) - due, ready + due, leased, call("ZCARD", DEAD), oldest }
+local due = counter_of_events()(call("ZCOUNT", DELAY, "-inf", now_ms))
+local counts = { call("ZCARD", DELAY) + paged - due, ready + due, leased, call("ZCARD", DEAD), oldest }
 leave()
 return { now, unpack(counts) }

@@ -97,11 +97,7 @@ end
 
 -- Returns the ids of a batch.
 local function ids_of(batch)
-  local held, ids = call("HGET", HELD, batch), {}
-  for at = 1, #held, 16 do
-    ids[#ids + 1] = sub(held, at, at + 15)
-  end
-  return ids
+  return ids_of_batch(call("HGET", HELD, batch))
 end
 
 -- Returns whether this is the state of an event leased in a batch, for as long as a heartbeat
@@ -136,15 +132,6 @@ local function write_taken()
   end
   if #deadlines > 0 then
     call("ZREM", LEASE, unpack(deadlines))
-  end
-  local empty = {}
-  for page in pairs(left_pages) do
-    local _, left = page_counts(page_states[page])
-    empty[#empty + 1] = left == 0 and page or nil
-  end
-  local told = end_pages(empty)
-  if #told > 0 then
-    add_past({}, told)
   end
   for holder, of in pairs(ended) do
     local node = node_of(holder)

@@ -11,7 +11,7 @@
 -- since), or the kind of its state when it is too late, or "" for an unknown id; due time, 1 if a
 -- record was written}.
 local id, read, new = ARGV[4], ARGV[5], ARGV[6]
-local state = take_out_waiting(id, call("HGET", STATE, id))
+local state = leave_waiting(id)
 local body = call("HGET", BODY, id)
 local kind = state and state:sub(1, 1) or (body and "S" or "")
 local due, recorded = 0, 0
