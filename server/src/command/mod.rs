@@ -12,7 +12,6 @@ mod forecast;
 mod http;
 mod manual;
 mod output;
-mod overview;
 mod queue;
 mod records;
 mod remote;
