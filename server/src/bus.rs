@@ -19,6 +19,7 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::clock;
+use crate::overview::EndedCounter;
 
 /// The most events that a scan of a queue reads, and dead ones.
 const SCAN_MAX: usize = 10_000;
@@ -79,6 +80,7 @@ impl Serialize for Body {
 pub(crate) struct Pool {
     name: Arc<str>,
     bus: Bus,
+    ended: Arc<EndedCounter>,
 }
 
 /// A job that is not over.
@@ -110,6 +112,7 @@ impl Pool {
         Ok(Self {
             name: name.into(),
             bus,
+            ended: Arc::default(),
         })
     }
 
@@ -120,6 +123,11 @@ impl Pool {
     /// Returns its bus, for what needs no more than that.
     pub(crate) fn bus(&self) -> &Bus {
         &self.bus
+    }
+
+    /// Returns its counter of what ended in the last minute.
+    pub(crate) fn ended(&self) -> &EndedCounter {
+        &self.ended
     }
 
     pub(crate) async fn close(&self, grace: Duration) -> Result<()> {

@@ -15,18 +15,16 @@ use crate::state::App;
 /// Returns the routes of every pool's dashboard: `/dashboard` of the default one, and
 /// `/pools/{name}/dashboard` of the others.
 pub(crate) fn router(app: &Arc<App>) -> Router {
-    let names = || app.pools.names().map(str::to_owned);
+    let stores = || app.pools.names().map(|name| (name.to_owned(), path(name)));
     let routers = app.pools.iter().map(|pool| {
         let name = pool.name().to_owned();
-        let others = names().filter(|other| *other != name);
-        let others: Vec<_> = others.map(|other| (other.clone(), path(&other))).collect();
         let access = PoolAccess {
             app: Arc::clone(app),
             pool: name.clone(),
         };
         Dashboard::new(pool.bus().clone())
             .at(path(&name))
-            .stores(name, others)
+            .stores(name, stores())
             .authorize(access)
             .secure(app.settings.admin.behind_tls)
             .until(app.closing.clone().cancelled_owned())

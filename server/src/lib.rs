@@ -21,6 +21,7 @@ mod http;
 pub mod lmstfy;
 pub mod log;
 mod metrics;
+pub mod overview;
 mod pools;
 pub mod purge;
 mod serve;

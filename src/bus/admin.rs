@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::event::{BucketId, BucketKey, QueueName};
 use crate::record::{NodeId, Page};
 use crate::store::MemberInfo;
+use crate::time::Timestamp;
 
 /// The number of events of a queue by state, over all of its buckets.
 pub type QueueStats = Stats;
@@ -107,6 +108,26 @@ impl Bus {
         }
         nodes.sort_unstable_by_key(|node| node.id);
         Ok(nodes)
+    }
+
+    /// Returns the store's clock, as far as this process knows it: by this clock events are due,
+    /// expire and are recorded. On a shared store it is the server's, as of the last reply, and
+    /// may be another than this machine's.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use duly::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> duly::Result<()> {
+    /// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+    /// assert!(bus.store_time() > duly::time::Timestamp::from_millis(1_700_000_000_000));
+    /// # bus.shutdown(std::time::Duration::from_secs(1)).await
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn store_time(&self) -> Timestamp {
+        self.inner.now()
     }
 
     /// Counts the events of up to `limit` queues by state: of those after `after` in the order of

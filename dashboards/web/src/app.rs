@@ -26,8 +26,8 @@ pub(crate) struct App {
     pub(crate) base: String,
     /// The name of the store, if there are several.
     pub(crate) name: String,
-    /// The names of other stores, and the paths of their dashboards.
-    pub(crate) others: Vec<(String, String)>,
+    /// The names of all stores, and the paths of their dashboards.
+    pub(crate) stores: Vec<(String, String)>,
     pub(crate) access: Arc<dyn Access>,
     /// Whether browsers reach it over TLS only.
     pub(crate) is_secure: bool,
@@ -70,15 +70,30 @@ pub(crate) struct Frame {
     /// What an action has done.
     pub(crate) done: Option<String>,
     pub(crate) store: String,
-    pub(crate) others: Vec<(String, String)>,
+    pub(crate) stores: Vec<(String, String)>,
 }
 
 impl Frame {
+    /// The path of the page that another store has as well: where a visitor goes who chooses one.
+    pub(crate) fn place(&self) -> &'static str {
+        match self.page {
+            "queues" => "/queues",
+            "dead" => "/dead",
+            "records" => "/records",
+            "nodes" => "/nodes",
+            _ => "/",
+        }
+    }
+
     pub(crate) fn is_at(&self, page: &str) -> &'static str {
         match self.page == page {
             true => "page",
             false => "false",
         }
+    }
+
+    pub(crate) fn is_store(&self, name: &str) -> bool {
+        self.store == name
     }
 
     pub(crate) fn operates(&self) -> bool {
@@ -101,7 +116,7 @@ impl App {
             bus,
             base: "/dashboard".to_owned(),
             name: String::new(),
-            others: Vec::new(),
+            stores: Vec::new(),
             access,
             is_secure: false,
             sweeps: Arc::default(),
@@ -120,7 +135,7 @@ impl App {
             csrf: visit.csrf.clone(),
             done: visit.done.clone(),
             store: self.name.clone(),
-            others: self.others.clone(),
+            stores: self.stores.clone(),
         }
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Chart {
     pub(crate) from: String,
     pub(crate) to: String,
     pub(crate) top: String,
+    /// The class of each part, and what it is of.
+    pub(crate) legend: Vec<(&'static str, &'static str)>,
     svg: String,
 }
 
@@ -39,6 +41,12 @@ impl Chart {
     /// The largest value, as a text.
     pub(crate) fn top(mut self, top: String) -> Self {
         self.top = top;
+        self
+    }
+
+    /// Names the parts, by their classes.
+    pub(crate) fn legend(mut self, legend: &[(&'static str, &'static str)]) -> Self {
+        self.legend = legend.to_vec();
         self
     }
 

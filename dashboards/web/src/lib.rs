@@ -92,14 +92,15 @@ impl Dashboard {
         self
     }
 
-    /// Names its store, and those that other dashboards show: each with the path of its dashboard.
+    /// Names its store, and all stores that there are, each with the path of its dashboard: of two
+    /// and more every page has a choice.
     pub fn stores(
         mut self,
         name: impl Into<String>,
-        others: impl IntoIterator<Item = (String, String)>,
+        stores: impl IntoIterator<Item = (String, String)>,
     ) -> Self {
         self.app.name = name.into();
-        self.app.others = others.into_iter().collect();
+        self.app.stores = stores.into_iter().collect();
         self
     }
 

@@ -137,6 +137,8 @@ pub(crate) fn instant(fields: &Fields, name: &str) -> Result<Option<Timestamp>, 
 pub(crate) struct Moment {
     /// As in RFC 3339, in UTC.
     pub(crate) exact: String,
+    /// The time of the day of it, to the millisecond.
+    pub(crate) clock: String,
     /// Such as `3m 2s ago`.
     pub(crate) far: String,
 }
@@ -149,7 +151,9 @@ impl Moment {
             false => format!("{} ago", span(whole(now.since(at)))),
         };
         let exact = at.to_string();
-        Self { exact, far }
+        let clock = exact.split_once('T').map_or("", |(_, clock)| clock);
+        let clock = clock.trim_end_matches('Z').to_owned();
+        Self { exact, clock, far }
     }
 }
 

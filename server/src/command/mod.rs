@@ -12,7 +12,6 @@ mod forecast;
 mod http;
 mod manual;
 mod output;
-mod overview;
 mod queue;
 mod records;
 mod remote;
@@ -62,30 +61,30 @@ pub(crate) enum OperatorCommand {
     /// Shows records: how attempts and events ended
     Records {
         #[command(flatten)]
-        target: Target,
-        #[command(flatten)]
         command: records::RecordsCommand,
+        #[command(flatten)]
+        target: Target,
     },
     /// Shows what falls due when, as a chart
     Forecast {
         #[command(flatten)]
-        target: Target,
-        #[command(flatten)]
         command: forecast::ForecastCommand,
+        #[command(flatten)]
+        target: Target,
     },
     /// Checks a store for damage, and repairs it on request
     Doctor {
         #[command(flatten)]
-        target: Target,
-        #[command(flatten)]
         command: doctor::DoctorCommand,
+        #[command(flatten)]
+        target: Target,
     },
     /// Shows all queues live in the terminal: how late, how many, what comes
     Top {
         #[command(flatten)]
-        target: Target,
-        #[command(flatten)]
         command: top::TopCommand,
+        #[command(flatten)]
+        target: Target,
     },
     /// Tokens of a server: create, list, revoke
     Token {
@@ -105,6 +104,7 @@ pub(crate) enum OperatorCommand {
 
 /// What a command works on, and the form of its output.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "Store or server")]
 pub(crate) struct Target {
     /// The store: sqlite:FILE, redis://HOST or redis-cluster://HOSTS
     /// [default: that of `duly serve`]

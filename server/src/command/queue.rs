@@ -11,7 +11,7 @@ use super::error::{CommandError, Failure, Result};
 use super::output::{Colour, Output, age, confirm, progress, time};
 use super::source::Source;
 use super::values;
-use super::view::{QueueChange, QueueView};
+use super::view::{OverviewView, QueueChange, QueueView};
 
 /// How often a drain looks.
 const DRAIN_POLL: Duration = Duration::from_millis(200);
@@ -135,14 +135,9 @@ pub(crate) async fn run<S: Source>(
 }
 
 async fn list<S: Source>(source: &S, output: Output, limit: usize) -> Result<()> {
-    let names = source.queues().await?;
-    let mut queues = Vec::new();
-    let bar = progress(Some(names.len().min(limit) as u64), "queues");
-    for name in names.iter().take(limit) {
-        queues.push(source.queue(name).await?);
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
+    let OverviewView {
+        queues, has_more, ..
+    } = source.overview(limit).await?;
     if output.json {
         return output.json(&queues);
     }
@@ -173,8 +168,8 @@ async fn list<S: Source>(source: &S, output: Output, limit: usize) -> Result<()>
         "",
     ];
     output.table(&heads, &rows)?;
-    match names.len() > limit {
-        true => output.line(&format!("... and {} more queues", names.len() - limit)),
+    match has_more {
+        true => output.line("... and more queues; raise --limit"),
         false => Ok(()),
     }
 }

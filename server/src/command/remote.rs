@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use duly::EventId;
 use duly::time::Timestamp;
-use futures_util::{StreamExt, TryStreamExt, stream};
 use reqwest::Method;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -16,9 +16,6 @@ use super::view::{
     DeadAction, DeadFilter, DeadView, EventChange, EventPath, EventView, ExplanationView,
     OverviewView, PageView, QueueChange, QueueView, RecordFilter, RecordView, StepView,
 };
-
-/// How many queues of an overview are asked for at the same time.
-const QUEUES_AT_ONCE: usize = 8;
 
 /// A server, with a token of one of its namespaces.
 #[derive(Debug)]
@@ -47,6 +44,14 @@ impl Server {
         let value = self.http.send(Method::GET, segments, query, None).await?;
         self.http.read(value)
     }
+}
+
+/// A page of `/v1/{namespace}/overview`.
+#[derive(Debug, Deserialize)]
+struct OverviewPage {
+    items: Vec<QueueView>,
+    next: Option<String>,
+    nodes: usize,
 }
 
 /// Splits the name of a queue as the library has it: the queue `close` of the namespace `shop` is
@@ -78,25 +83,6 @@ fn in_queue<'a>(queue: Option<&'a String>, what: &str) -> Result<(&'a str, &'a s
 }
 
 impl Source for Server {
-    async fn queues(&self) -> Result<Vec<String>> {
-        let namespace = self.namespace.as_deref().ok_or_else(|| {
-            let text = "with --server the queues of a namespace are listed; add --namespace";
-            CommandError::usage(text)
-        })?;
-        let (mut queues, mut after) = (Vec::new(), None);
-        loop {
-            let mut query = vec![("limit", PAGE.to_string())];
-            query.extend(after.map(|after| ("after", after)));
-            let page: PageView<String> = self.get(&["v1", namespace, "queues"], &query).await?;
-            let names = page.items.iter();
-            queues.extend(names.map(|name| format!("{namespace}.{name}")));
-            after = page.next;
-            if after.is_none() {
-                return Ok(queues);
-            }
-        }
-    }
-
     async fn queue(&self, queue: &str) -> Result<QueueView> {
         let (namespace, name) = split(queue)?;
         let view = self.get(&["v1", namespace, "queues", name], &[]).await?;
@@ -107,18 +93,29 @@ impl Source for Server {
     }
 
     async fn overview(&self, limit: usize) -> Result<OverviewView> {
-        let names = self.queues().await?;
-        let has_more = names.len() > limit;
-        let queues = stream::iter(names.into_iter().take(limit))
-            .map(async |name| self.queue(&name).await)
-            .buffered(QUEUES_AT_ONCE)
-            .try_collect()
-            .await?;
-        Ok(OverviewView {
-            queues,
-            has_more,
-            nodes: None,
-        })
+        let namespace = self.namespace.as_deref().ok_or_else(|| {
+            let text = "with --server the queues of a namespace are listed; add --namespace";
+            CommandError::usage(text)
+        })?;
+        let mut all = OverviewView {
+            has_more: true,
+            ..OverviewView::default()
+        };
+        let mut after = None;
+        while all.has_more && all.queues.len() < limit {
+            let most = PAGE.min(limit - all.queues.len());
+            let mut query = vec![("limit", most.to_string())];
+            query.extend(after.map(|after| ("after", after)));
+            let page: OverviewPage = self.get(&["v1", namespace, "overview"], &query).await?;
+            all.queues
+                .extend(page.items.into_iter().map(|view| QueueView {
+                    queue: format!("{namespace}.{}", view.queue),
+                    ..view
+                }));
+            (all.has_more, all.nodes) = (page.next.is_some(), page.nodes);
+            after = page.next;
+        }
+        Ok(all)
     }
 
     async fn set_queue(&self, queue: &str, change: QueueChange) -> Result<()> {

@@ -16,8 +16,6 @@ pub(crate) const PAGE: usize = 1_000;
 /// A store or a server. A page may have fewer items than its limit, or none, although there are
 /// more: only its `next` shows it.
 pub(crate) trait Source {
-    /// Returns the name of each queue.
-    async fn queues(&self) -> Result<Vec<String>>;
     async fn queue(&self, queue: &str) -> Result<QueueView>;
     /// Returns at most `limit` queues, in the order of their names.
     async fn overview(&self, limit: usize) -> Result<OverviewView>;

@@ -13,11 +13,11 @@ use duly::event::{Payload, State};
 use duly::records::{Cursor, Record};
 use duly::time::Timestamp;
 use duly::{Bus, Cancelled, Changed, EventId, Queue, QueueName};
+use duly_server::overview::{self, EndedCounter, QueueSummary};
 use duly_server::purge;
 use serde_json::value::RawValue;
 
 use super::error::{CommandError, Failure, Result};
-use super::overview;
 use super::source::Source;
 use super::view::{
     DeadAction, DeadFilter, DeadView, EventChange, EventPath, EventView, ExplanationView,
@@ -31,6 +31,7 @@ const GRACE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Store {
     bus: Bus,
+    ended: EndedCounter,
     actor: String,
 }
 
@@ -53,7 +54,11 @@ impl Store {
         let user = std::env::var("USER").ok().filter(|user| !user.is_empty());
         let user = user.filter(|user| user.len() <= duly::records::BY_BYTES_MAX);
         let actor = user.unwrap_or_else(|| "duly".to_owned());
-        Ok(Self { bus, actor })
+        Ok(Self {
+            bus,
+            ended: EndedCounter::default(),
+            actor,
+        })
     }
 
     pub(crate) fn bus(&self) -> &Bus {
@@ -101,34 +106,57 @@ impl Store {
     }
 }
 
-impl Source for Store {
-    async fn queues(&self) -> Result<Vec<String>> {
-        let queues = self.bus.queues().await?;
-        Ok(queues.iter().map(QueueName::to_string).collect())
+fn queue_view(queue: QueueSummary) -> QueueView {
+    let QueueSummary {
+        queue,
+        stats,
+        control,
+        ended,
+    } = queue;
+    QueueView {
+        queue: queue.to_string(),
+        scheduled: stats.scheduled,
+        ready: stats.ready,
+        leased: stats.leased,
+        dead: stats.dead,
+        oldest_ready_ms: stats.oldest_ready.map(Timestamp::as_millis),
+        paused: control.paused,
+        rate: control.rate,
+        ended,
+        workers: control.workers,
+        buckets: control.buckets,
     }
+}
 
+impl Source for Store {
     async fn queue(&self, queue: &str) -> Result<QueueView> {
         let name = self.check_known(queue).await?;
         let stats = self.bus.stats(&name).await?;
         let control = self.bus.controls().await?.remove(&name);
-        let control = control.unwrap_or_default();
-        Ok(QueueView {
-            queue: name.to_string(),
-            scheduled: stats.scheduled,
-            ready: stats.ready,
-            leased: stats.leased,
-            dead: stats.dead,
-            oldest_ready_ms: stats.oldest_ready.map(Timestamp::as_millis),
-            paused: control.paused,
-            rate: control.rate,
+        Ok(queue_view(QueueSummary {
+            queue: name,
+            stats,
+            control: control.unwrap_or_default(),
             ended: None,
-            workers: control.workers,
-            buckets: control.buckets,
-        })
+        }))
     }
 
     async fn overview(&self, limit: usize) -> Result<OverviewView> {
-        overview::read(&self.bus, limit).await
+        let (mut queues, mut after) = (Vec::new(), None);
+        let mut has_more = true;
+        while has_more && queues.len() < limit {
+            let left = limit - queues.len();
+            let page = overview::page(&self.bus, &self.ended, |_| true, after.as_ref(), left);
+            let page = page.await?;
+            queues.extend(page.items.into_iter().map(queue_view));
+            after = page.next;
+            has_more = after.is_some();
+        }
+        Ok(OverviewView {
+            queues,
+            has_more,
+            nodes: self.bus.nodes().await?.len(),
+        })
     }
 
     async fn set_queue(&self, queue: &str, change: QueueChange) -> Result<()> {

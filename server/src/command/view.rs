@@ -19,7 +19,8 @@ pub(crate) struct QueueView {
     pub(crate) oldest_ready_ms: Option<u64>,
     pub(crate) paused: bool,
     pub(crate) rate: Option<f64>,
-    /// The attempts and events that ended in the last whole minute; only of an overview of a store.
+    /// The attempts and events that ended in the last whole minute, if that is known; only of an
+    /// overview.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ended: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,9 +35,8 @@ pub(crate) struct OverviewView {
     pub(crate) queues: Vec<QueueView>,
     /// Whether there are queues beyond the limit.
     pub(crate) has_more: bool,
-    /// How many nodes consume queues; known to the store only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) nodes: Option<usize>,
+    /// How many nodes have handlers for queues; clients over HTTP are none.
+    pub(crate) nodes: usize,
 }
 
 /// A change of the settings of a queue; `Some(None)` removes a limit.

@@ -34,7 +34,7 @@ const ABOUT: &str = "Delayed jobs over HTTP. Leased events also come as server-s
         calls::call, calls::get_reply,
         leases::lease, leases::settle, leases::extend,
         records::list,
-        queue_list::list, queues::stats, queues::set, queues::forecast, queues::purge,
+        queue_list::list, queue_list::overview, queues::stats, queues::set, queues::forecast, queues::purge,
         dead::list, dead::revive, dead::drop_letters,
         webhooks::set, webhooks::get, webhooks::remove, webhooks::list,
     )

@@ -61,6 +61,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/{namespace}/leases/{token}/settle", post(leases::settle))
         .route("/{namespace}/leases/{token}/extend", post(leases::extend))
         .route("/{namespace}/queues", get(queue_list::list))
+        .route("/{namespace}/overview", get(queue_list::overview))
         .route(
             "/{namespace}/queues/{queue}",
             get(queues::stats).patch(queues::set),

@@ -1,4 +1,4 @@
-//! The queues of a namespace.
+//! The queues of a namespace: their names, and all of them with their counts.
 
 use std::sync::Arc;
 
@@ -7,20 +7,23 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
+use duly::QueueName;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::access::granted_namespace;
 use super::input::{InPath, NamespacePath};
 use super::problem::{Problem, Problems, Result};
-use crate::auth::Scope;
-use crate::shared::Table;
+use super::queues::QueueView;
+use crate::auth::{Grant, Scope};
+use crate::lmstfy::names::{NAME_BYTES_MAX, is_name};
+use crate::overview;
 use crate::state::App;
 
-/// The most names of a page.
-const LIMIT_MAX: usize = 1_000;
+/// The most queues of a page.
+const LIMIT_MAX: usize = overview::PAGE_MAX;
 
-/// Which page of the names.
+/// Which page of the queues.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -49,9 +52,70 @@ pub(super) struct QueuePage {
     next: Option<String>,
 }
 
+/// A queue with its name.
+#[derive(Serialize, ToSchema)]
+pub(super) struct NamedQueue {
+    /// The name.
+    #[schema(example = "close")]
+    queue: String,
+    #[serde(flatten)]
+    view: QueueView,
+    /// The attempts and events that ended in the last whole minute; absent if it is not known.
+    #[schema(minimum = 0, example = 25)]
+    ended: Option<u64>,
+}
+
+/// A page of queues with their counts.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Overview {
+    /// The queues, sorted by name; there may be fewer than the limit although there are more.
+    items: Vec<NamedQueue>,
+    /// The `after` of the next page; absent after the last one.
+    #[schema(example = "close")]
+    next: Option<String>,
+    /// How many nodes have handlers for queues of the namespace. Clients over HTTP are none.
+    #[schema(minimum = 0, example = 2)]
+    nodes: usize,
+}
+
+/// The queues of a namespace that a token may consume.
+struct SeenQueues {
+    prefix: String,
+    grant: Arc<Grant>,
+}
+
+impl SeenQueues {
+    /// Returns the name of a queue within the namespace, if the token may see it.
+    fn name<'a>(&self, queue: &'a QueueName) -> Option<&'a str> {
+        let name = queue.strip_prefix(&self.prefix)?;
+        let is_seen = is_name(name) && self.grant.allows(Scope::Consume, name).is_ok();
+        is_seen.then_some(name)
+    }
+}
+
+/// Checks a page; returns where it begins, and its size.
+fn checked(namespace: &str, query: QueuePageQuery) -> Result<(Option<QueueName>, usize)> {
+    let QueuePageQuery { after, limit } = query;
+    let limit = limit.unwrap_or(LIMIT_MAX);
+    if !(1..=LIMIT_MAX).contains(&limit) {
+        return Err(Problem::invalid(format!(
+            "limit is {limit}; it must be 1 to {LIMIT_MAX}"
+        )));
+    }
+    let Some(after) = after else {
+        return Ok((None, limit));
+    };
+    if !is_name(&after) || after.len() > NAME_BYTES_MAX {
+        let why = "after is no name of a queue; it must be the `next` of the page before";
+        return Err(Problem::invalid(why));
+    }
+    let after = QueueName::new(&format!("{namespace}.{after}"))?;
+    Ok((Some(after), limit))
+}
+
 /// Lists the queues of a namespace, page by page
 ///
-/// Those that were published to through a server, and that the token may consume, by name.
+/// Those that were ever pushed to or consumed, and that the token may consume, by name.
 #[utoipa::path(
     get, path = "/v1/{namespace}/queues", operation_id = "listQueues", tag = "queues",
     params(NamespacePath, QueuePageQuery),
@@ -64,28 +128,60 @@ pub(super) async fn list(
     page: std::result::Result<Query<QueuePageQuery>, QueryRejection>,
 ) -> Result<Response> {
     let (pool, grant) = granted_namespace(&app, &headers, &namespace).await?;
-    let Query(QueuePageQuery { after, limit }) = page?;
-    let limit = limit.unwrap_or(LIMIT_MAX);
-    if !(1..=LIMIT_MAX).contains(&limit) {
-        return Err(Problem::invalid(format!(
-            "limit is {limit}; it must be 1 to {LIMIT_MAX}"
-        )));
-    }
-    let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    let is_name = |name: &str| (1..=255).contains(&name.len()) && name.bytes().all(is_legal);
-    if after.as_deref().is_some_and(|after| !is_name(after)) {
-        let why = "after is no name of a queue; it must be the `next` of the page before";
-        return Err(Problem::invalid(why));
-    }
-    let prefix = format!("{}/{namespace}/", pool.name());
-    let known = app.shared.list(Table::Queues, &prefix).await?;
+    let Query(page) = page?;
+    let (after, limit) = checked(&namespace, page)?;
+    let prefix = format!("{namespace}.");
+    let seen = SeenQueues { prefix, grant };
+    let known = pool.bus().queues().await?;
+    let known = known.iter();
+    let known = known.filter(|queue| after.as_ref().is_none_or(|after| *queue > after));
     let mut queues = known
-        .iter()
-        .filter_map(|(key, _)| key.strip_prefix(&prefix))
-        .filter(|queue| after.as_deref().is_none_or(|after| *queue > after))
-        .filter(|queue| grant.allows(Scope::Consume, queue).is_ok())
+        .filter_map(|queue| seen.name(queue))
         .map(str::to_owned);
     let items: Vec<_> = queues.by_ref().take(limit).collect();
     let next = queues.next().and_then(|_| items.last().cloned());
     Ok(Json(QueuePage { items, next }).into_response())
+}
+
+/// Counts the events of all queues of a namespace, page by page
+///
+/// The same queues as in the list, each with its settings and what ended in the last minute.
+#[utoipa::path(
+    get, path = "/v1/{namespace}/overview", operation_id = "getOverview", tag = "queues",
+    params(NamespacePath, QueuePageQuery),
+    responses((status = 200, description = "A page of queues", body = Overview), Problems)
+)]
+pub(super) async fn overview(
+    State(app): State<Arc<App>>,
+    InPath(NamespacePath { namespace }): InPath<NamespacePath>,
+    headers: HeaderMap,
+    page: std::result::Result<Query<QueuePageQuery>, QueryRejection>,
+) -> Result<Response> {
+    let (pool, grant) = granted_namespace(&app, &headers, &namespace).await?;
+    let Query(page) = page?;
+    let (after, limit) = checked(&namespace, page)?;
+    let prefix = format!("{namespace}.");
+    let seen = SeenQueues { prefix, grant };
+    let is_seen = |queue: &QueueName| seen.name(queue).is_some();
+    let counted = overview::page(pool.bus(), pool.ended(), is_seen, after.as_ref(), limit);
+    let counted = counted.await?;
+    let nodes = pool.bus().nodes().await?;
+    let items = counted.items.iter().filter_map(|it| {
+        Some(NamedQueue {
+            queue: seen.name(&it.queue)?.to_owned(),
+            view: QueueView::new(it.stats, &it.control),
+            ended: it.ended,
+        })
+    });
+    let next = counted.next.as_deref();
+    let next = next.and_then(|next| next.strip_prefix(&seen.prefix));
+    Ok(Json(Overview {
+        items: items.collect(),
+        next: next.map(str::to_owned),
+        nodes: nodes
+            .iter()
+            .filter(|node| node.queues.iter().any(is_seen))
+            .count(),
+    })
+    .into_response())
 }

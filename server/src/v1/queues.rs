@@ -11,6 +11,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use duly::ErrorKind;
 use duly::admin::QueueStats;
+use duly::store::Control;
+use duly::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -59,6 +61,22 @@ pub(super) struct QueueView {
     buckets: Option<u16>,
 }
 
+impl QueueView {
+    pub(super) fn new(stats: QueueStats, control: &Control) -> Self {
+        Self {
+            scheduled: stats.scheduled,
+            ready: stats.ready,
+            leased: stats.leased,
+            dead: stats.dead,
+            oldest_ready_ms: stats.oldest_ready.map(Timestamp::as_millis),
+            paused: control.paused,
+            rate: control.rate,
+            workers: control.workers,
+            buckets: control.buckets,
+        }
+    }
+}
+
 /// Counts the events of a queue by state
 #[utoipa::path(
     get, path = "/v1/{namespace}/queues/{queue}", operation_id = "getQueue", tag = "queues",
@@ -82,18 +100,7 @@ pub(super) async fn stats(
         .await?
         .remove(&name)
         .unwrap_or_default();
-    let view = QueueView {
-        scheduled: stats.scheduled,
-        ready: stats.ready,
-        leased: stats.leased,
-        dead: stats.dead,
-        oldest_ready_ms: stats.oldest_ready.map(duly::time::Timestamp::as_millis),
-        paused: control.paused,
-        rate: control.rate,
-        workers: control.workers,
-        buckets: control.buckets,
-    };
-    Ok(Json(view).into_response())
+    Ok(Json(QueueView::new(stats, &control)).into_response())
 }
 
 /// Changes of a queue; what is absent stays.

@@ -70,3 +70,21 @@ async fn the_store_of_the_settings_is_the_default() {
     assert_eq!(listed[0]["queue"], "ns.mail");
     duly(&["queue", "list", "--config", "none.toml"]).fails(2, "none.toml");
 }
+
+/// What a command works on is the same everywhere, and stands behind its own options.
+#[test]
+fn the_help_of_a_command_has_its_own_options_first() {
+    for (command, option) in [
+        (&["records"][..], "--follow"),
+        (&["top"], "--interval"),
+        (&["forecast"], "--horizon"),
+        (&["doctor"], "--repair"),
+        (&["dead", "revive"], "--rate"),
+    ] {
+        let help = duly(&[command, &["--help"]].concat());
+        let text = help.text();
+        let (own, target) = text.split_once("\nStore or server:\n").expect(text);
+        assert!(own.contains(option) && target.contains("--store"), "{text}");
+        assert!(!target.contains(option), "{text}");
+    }
+}

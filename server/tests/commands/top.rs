@@ -2,34 +2,79 @@
 
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use duly::prelude::*;
 
 use super::{Shop, Target, duly};
+use crate::world::{Place, World, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_snapshot_is_written_where_there_is_no_terminal() {
     for target in [Target::Embedded, Target::Redis, Target::Server] {
         let shop = Shop::open(target).await;
-        let (namespace, queue, counts, dead): (&[&str], _, _, _) = match &shop.world {
-            // A server lists the queues that it was asked for.
-            Some(world) => {
-                world.publish("/api/ns/web", "x").await;
-                (&["--namespace", "ns"], "ns.web", "0 scheduled  1 ready", 0)
-            }
-            None => (&[], "ns.mail", "1 scheduled  1 ready", 2),
+        let namespace: &[&str] = match shop.is_server() {
+            true => &["--namespace", "ns"],
+            false => &[],
         };
         let text = shop.run(&[&["top"], namespace].concat());
         let lines: Vec<_> = text.text().lines().collect();
         assert!(lines[0].contains("  1 queue  "), "{lines:?}");
-        assert!(lines[0].contains(counts), "{lines:?}");
+        assert!(lines[0].ends_with("  2 dead  0 nodes"), "{lines:?}");
         assert!(lines[1].starts_with("QUEUE"), "{lines:?}");
-        assert!(lines[2].starts_with(queue), "{lines:?}");
+        assert!(lines[2].starts_with("ns.mail"), "{lines:?}");
         assert!(!text.out.contains('\u{1b}'), "{lines:?}");
 
         let json = shop.run(&[&["top", "--json"], namespace].concat()).json();
-        assert_eq!(json["queues"][0]["dead"], dead, "{json}");
+        let queue = &json["queues"][0];
+        assert_eq!(queue["dead"], 2, "{json}");
+        // Two died just now, or in the minute before.
+        assert!(queue["ended"].as_u64().is_some_and(|it| it <= 2), "{json}");
         assert_eq!(json["has_more"], false, "{json}");
-        assert_eq!(json["nodes"].is_number(), shop.world.is_none(), "{json}");
+        assert_eq!(json["nodes"], 0, "{json}");
     }
+}
+
+#[delay_event(queue = "ns.mail", register = false)]
+async fn mail(_: Event<u64>) -> Result<(), Failure> {
+    Ok(())
+}
+
+#[delay_event(queue = "other.mail", register = false)]
+async fn other(_: Event<u64>) -> Result<(), Failure> {
+    Ok(())
+}
+
+/// Programs with handlers share the Redis of a server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_counts_the_nodes_of_a_namespace() {
+    let world = World::start(Place::Redis).await;
+    let builder = || Bus::builder().store_url(world.url()).only_registered();
+    let mut nodes = Vec::new();
+    for builder in [builder().register(mail {}), builder().register(other {})] {
+        nodes.push(builder.start().await.expect("a node"));
+    }
+    for queue in ["ns.mail", "other.mail"] {
+        let queue = nodes[0].queue_named::<u64>(queue).expect("a queue");
+        queue.push_now(7).await.expect("pushed");
+    }
+    let server = world.api_url("");
+    let top = ["top", "--json", "--namespace", "ns", "--server", &server];
+    let top = [&top[..], &["--token", &world.token]].concat();
+    until("the node is counted", async || {
+        let seen = duly(&top).json();
+        let names: Vec<_> = seen["queues"].as_array().expect("queues").iter().collect();
+        let is_there = names.iter().any(|it| it["queue"] == "ns.mail");
+        assert!(names.iter().all(|it| it["queue"] != "other.mail"), "{seen}");
+        is_there && seen["nodes"] == 1
+    })
+    .await;
+    for node in nodes {
+        node.shutdown(Duration::from_secs(5))
+            .await
+            .expect("it ends");
+    }
+    world.server.stop().await;
 }
 
 #[test]

@@ -13,7 +13,19 @@ async fn visit(
     login: Option<(&str, &str)>,
     form: &[(&str, &str)],
 ) -> crate::world::Reply {
-    let url = format!("http://{}/dashboard{path}", world.server.admin_address());
+    visit_at(world, "/dashboard", method, path, login, form).await
+}
+
+/// As [`visit`], of the dashboard at a path.
+pub(super) async fn visit_at(
+    world: &World,
+    base: &str,
+    method: Method,
+    path: &str,
+    login: Option<(&str, &str)>,
+    form: &[(&str, &str)],
+) -> crate::world::Reply {
+    let url = format!("http://{}{base}{path}", world.server.admin_address());
     let cookie = login.map(|(name, secret)| {
         use base64::Engine;
         let text = format!("{name}\n{secret}");
@@ -32,7 +44,7 @@ async fn visit(
     reply(request.body(query.finish())).await
 }
 
-fn csrf(page: &str) -> &str {
+pub(super) fn csrf(page: &str) -> &str {
     let (_, rest) = page.split_once("name=\"csrf\" value=\"").expect("a form");
     rest.split('"').next().expect("a value")
 }

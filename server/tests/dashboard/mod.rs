@@ -4,3 +4,4 @@ mod access;
 mod accessibility;
 mod browser;
 mod demo;
+mod pools;

@@ -8,6 +8,7 @@ use crate::world::{World, on_every_store};
 
 on_every_store! {
     queues_are_listed_page_by_page
+    queues_are_counted_page_by_page
     a_queue_is_purged_in_steps
     workers_and_buckets_have_bounds
     dead_letters_and_records_are_filtered
@@ -28,6 +29,75 @@ async fn queues_are_listed_page_by_page(world: World) {
     list("?limit=1001").await.is(400);
     list("?page=2").await.is(400);
     list("?after=0.5").await.is(400);
+}
+
+async fn queues_are_counted_page_by_page(world: World) {
+    for queue in ["b", "a", "c"] {
+        let delay = if queue == "a" { "?delay=600" } else { "" };
+        world.publish(&format!("/api/ns/{queue}{delay}"), "x").await;
+    }
+    // Queues beside those of the namespace, in the order of names: before, between, after.
+    for (namespace, queue) in [("nr", "z"), ("ns-", "a"), ("nt", "a")] {
+        let token = world.new_token(namespace, "").await;
+        let request = world.client.request(
+            Method::PUT,
+            world.api_url(&format!("/api/{namespace}/{queue}")),
+        );
+        let request = request.header("X-Token", token).body("x");
+        crate::world::reply(request).await.is(201);
+    }
+    send(
+        &world,
+        Method::PATCH,
+        "/v1/ns/queues/b",
+        &json!({"rate": 2.5}),
+    )
+    .await
+    .is(204);
+    let read = async |query: &str| world.get(&format!("/v1/ns/overview{query}")).await;
+    let all = read("").await.is(200);
+    let names = |page: &Value| -> Vec<Value> {
+        let items = page["items"].as_array().unwrap().iter();
+        items.map(|it| it["queue"].clone()).collect()
+    };
+    assert_eq!(names(&all), ["a", "b", "c"], "{all}");
+    let count = |at: usize, state: &str| all["items"][at][state].as_u64().unwrap();
+    assert_eq!(count(0, "scheduled"), 1, "{all}");
+    assert_eq!(count(1, "scheduled") + count(1, "ready"), 1, "{all}");
+    assert_eq!((count(1, "ended"), count(1, "dead")), (0, 0), "{all}");
+    assert_eq!(all["items"][1]["rate"], 2.5, "{all}");
+    assert_eq!((&all["nodes"], &all["next"]), (&json!(0), &Value::Null));
+    let first = read("?limit=2").await.is(200);
+    assert_eq!(
+        (names(&first), &first["next"]),
+        (names(&all)[..2].to_vec(), &json!("b"))
+    );
+    let second = read("?limit=2&after=b").await.is(200);
+    assert_eq!(
+        (names(&second), &second["next"]),
+        (vec![json!("c")], &Value::Null)
+    );
+    // A token for some queues sees those, though others are between them.
+    let some = world.new_token("ns", "&queues=a,c").await;
+    let read = async |path: &str| {
+        let request = world.client.get(world.api_url(path));
+        let request = request.header("X-Token", some.as_str());
+        crate::world::reply(request).await.is(200)
+    };
+    let first = read("/v1/ns/overview?limit=2").await;
+    assert_eq!(
+        (names(&first), &first["next"]),
+        (vec![json!("a")], &json!("a"))
+    );
+    let second = read("/v1/ns/overview?limit=2&after=a").await;
+    assert_eq!(
+        (names(&second), &second["next"]),
+        (vec![json!("c")], &Value::Null)
+    );
+    assert_eq!(read("/v1/ns/queues").await["items"], json!(["a", "c"]));
+    world.get("/v1/ns/overview?limit=1001").await.is(400);
+    world.get("/v1/ns/overview?after=0.5").await.is(400);
+    world.get("/v1/other/overview").await.is(401);
 }
 
 async fn a_queue_is_purged_in_steps(world: World) {

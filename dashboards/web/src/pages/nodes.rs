@@ -1,19 +1,24 @@
 //! The nodes of the store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use duly::time::Timestamp;
 
 use crate::app::{App, Frame};
 use crate::error::{Result, html};
 use crate::guard::Visit;
-use crate::text::{self, Moment, count};
+use crate::text::{self, Moment, count, span};
 
 /// The most nodes, and queues of each, that are shown.
 const NODES_MAX: usize = 200;
 const QUEUES_MAX: usize = 20;
+/// From which difference on a clock is worth a word, and a warning.
+const SKEW_SEEN: Duration = Duration::from_millis(100);
+const SKEW_BAD: Duration = Duration::from_secs(1);
 
 #[derive(Template)]
 #[template(path = "nodes.html")]
@@ -23,6 +28,9 @@ struct NodesPage {
     more: usize,
     load: Vec<Load>,
     durability: String,
+    /// How far the store's clock is from this machine's.
+    skew: String,
+    skew_class: &'static str,
 }
 
 struct Row {
@@ -82,11 +90,43 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visit: Visit) -> Result<Re
         .collect();
     load.sort_by_key(|load| !load.is_busy);
     load.truncate(NODES_MAX);
+    let (skew, skew_class) = skew(app.bus.store_time(), text::now());
     html(&NodesPage {
+        skew,
+        skew_class,
         rows: nodes.collect(),
         more: picture.nodes.len().saturating_sub(NODES_MAX),
         load,
         durability: format!("{:?}", app.bus.durability()).to_lowercase(),
         frame: app.frame(&visit, "nodes", "Nodes"),
     })
+}
+
+/// Says how far the clock of the store is from this machine's, and how bad that is.
+fn skew(store: Timestamp, here: Timestamp) -> (String, &'static str) {
+    let (ahead, behind) = (store.since(here), here.since(store));
+    let far = ahead.max(behind);
+    if far < SKEW_SEEN {
+        return ("that of this machine".to_owned(), "");
+    }
+    let way = if ahead > behind { "ahead of" } else { "behind" };
+    let class = if far >= SKEW_BAD { "warn" } else { "" };
+    (format!("{} {way} this machine", span(far)), class)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_skew_says_how_far_and_which_way() {
+        let at = Timestamp::from_millis;
+        let skew = |store: u64, here: u64| skew(at(1_000_000 + store), at(1_000_000 + here));
+        assert_eq!(skew(9, 0), ("that of this machine".to_owned(), ""));
+        assert_eq!(skew(140, 0), ("140ms ahead of this machine".to_owned(), ""));
+        assert_eq!(
+            skew(0, 90_000),
+            ("1m 30s behind this machine".to_owned(), "warn")
+        );
+    }
 }

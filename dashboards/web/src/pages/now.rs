@@ -16,7 +16,7 @@ use crate::chart::Chart;
 use crate::error::{Result, html};
 use crate::guard::Visit;
 use crate::problems::{self, Problem};
-use crate::sample::{MINUTES, Picture};
+use crate::sample::{MINUTES, NodeNow, Picture};
 use crate::text::{self, number, span};
 
 #[derive(Template)]
@@ -41,6 +41,9 @@ struct Total {
 pub(crate) async fn page(State(app): State<Arc<App>>, visit: Visit) -> Result<Response> {
     let picture = app.sampler.picture().await;
     let now = text::now();
+    let nodes = picture.nodes.iter().filter(|node| node.is_alive);
+    let serves = |node: &&NodeNow| node.node.queues.iter().any(|queue| visit.user.sees(queue));
+    let nodes = nodes.filter(serves).count();
     let (problems, more) = problems::find(&picture, &app.bus.load(), &visit.user, now);
     let minutes = picture.minutes.iter().flatten();
     let minutes = minutes.filter(|minute| visit.user.sees(&minute.queue));
@@ -50,7 +53,7 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visit: Visit) -> Result<Re
     }
     let (coming, sources) = coming(&picture, &visit.user);
     html(&NowPage {
-        totals: totals(&picture, &visit.user),
+        totals: totals(&picture, &visit.user, nodes),
         frame: app.frame(&visit, "now", "Now"),
         problems,
         more,
@@ -61,7 +64,7 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visit: Visit) -> Result<Re
     })
 }
 
-fn totals(picture: &Picture, user: &User) -> Vec<Total> {
+fn totals(picture: &Picture, user: &User, nodes: usize) -> Vec<Total> {
     let queues = picture.queues.iter().filter(|(name, _)| user.sees(name));
     let (mut count, mut sum) = (0_u64, duly::admin::QueueStats::default());
     for (_, queue) in queues {
@@ -79,6 +82,7 @@ fn totals(picture: &Picture, user: &User) -> Vec<Total> {
         total("Ready", sum.ready as u64, "/queues?sort=ready"),
         total("Leased", sum.leased as u64, "/queues?sort=leased"),
         total("Dead", sum.dead as u64, "/dead"),
+        total("Nodes alive", nodes as u64, "/nodes"),
     ]
 }
 
@@ -122,13 +126,12 @@ pub(crate) fn by_minute<'a>(
     let secs = |seconds: f64| span(Duration::from_secs_f64(seconds));
     let begin = format!("{many} min ago");
     let all: Vec<f64> = good.iter().zip(&failed).map(|(a, b)| a + b).collect();
-    // The last minute is not over, so the one before it is the newest whole one.
-    let last = all
-        .len()
-        .checked_sub(2)
-        .and_then(|at| all.get(at))
-        .copied()
-        .unwrap_or(0.0);
+    // The last minute is not over, so the one before it is the newest whole one, if there is any.
+    let last = match all.as_slice() {
+        [before @ .., now] if before.iter().all(|it| *it == 0.0) => *now,
+        [.., last, _] => *last,
+        _ => 0.0,
+    };
     let bad: f64 = failed.iter().sum();
     let lateness = Chart::new(
         "Lateness, p99",
@@ -151,7 +154,9 @@ pub(crate) fn by_minute<'a>(
         ),
     );
     let lateness = lateness.between(&begin, "now").top(secs(top(&p99)));
+    let lateness = lateness.legend(&[("late", "p99"), ("calm", "p50")]);
     let attempts = attempts.between(begin, "now").top(number(top(&all) as u64));
+    let attempts = attempts.legend(&[("good", "done"), ("fail", "failed")]);
     vec![
         lateness.lines(&[("late", p99), ("calm", p50)]),
         attempts.bars(&[("good", good), ("fail", failed)]),

@@ -191,7 +191,13 @@ fn by_stage(records: &[Record], now: Timestamp) -> Option<Chart> {
     );
     let newest = secs(all(parts[0].1.len().saturating_sub(1)));
     let chart = Chart::new("Lateness by stage", newest, label);
-    Some(chart.between(begin, "now").top(secs(top)).bars(&parts))
+    let legend = [
+        ("move", "until ready"),
+        ("fetch", "until leased"),
+        ("start", "for a worker"),
+    ];
+    let chart = chart.between(begin, "now").top(secs(top)).legend(&legend);
+    Some(chart.bars(&parts))
 }
 
 fn coming(steps: &[usize]) -> Option<Chart> {

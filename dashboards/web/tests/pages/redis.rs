@@ -182,6 +182,10 @@ async fn both_nodes_of_a_store_are_shown_and_which_of_them_is_this_one() {
         .await
         .unwrap();
     let page = site.get("/nodes").await.text;
+    // The server is on this machine, and shares its clock.
+    let (_, clock) = page.split_once("Clock of the store").unwrap();
+    assert!(clock.contains("this machine</span>"), "{page}");
+    assert!(!clock.contains("class=\"warn\""), "{page}");
     assert_eq!(page.matches("this process</span>").count(), 1, "{page}");
     assert_eq!(page.matches(">alive</span>").count(), 2, "{page}");
     assert!(

@@ -242,4 +242,22 @@ async fn a_queue_shows_in_which_stage_its_attempts_waited() {
     let _ = leased[0].bury("no such address").await.unwrap();
     let page = site.get("/queues/mail").await.text;
     assert!(page.contains("Where the last 1 attempt waited"), "{page}");
+    for (class, name) in [
+        ("move", "until ready"),
+        ("fetch", "until leased"),
+        ("start", "for a worker"),
+    ] {
+        let legend = format!("<span class=\"{class}\">{name}</span>");
+        assert!(page.contains(&legend), "{legend}: {page}");
+    }
+    // All of what ended so far is in the minute that is not over.
+    let now = site.get("/").await.text;
+    assert!(
+        now.contains("Attempts a minute</span> <strong>1</strong>"),
+        "{now}"
+    );
+    assert!(
+        now.contains("<a href=\"/jobs/nodes\">Nodes alive</a></dt><dd>0</dd>"),
+        "{now}"
+    );
 }

@@ -181,12 +181,11 @@ impl Board {
             count => format!("{count} queues"),
         };
         let nodes = match nodes {
-            Some(1) => "  1 node".to_owned(),
-            Some(nodes) => format!("  {nodes} nodes"),
-            None => String::new(),
+            1 => "1 node".to_owned(),
+            nodes => format!("{nodes} nodes"),
         };
         format!(
-            "{more}{count}  {} scheduled  {} ready  {} leased  {} dead{nodes}",
+            "{more}{count}  {} scheduled  {} ready  {} leased  {} dead  {nodes}",
             sum(|queue| queue.scheduled),
             sum(|queue| queue.ready),
             sum(|queue| queue.leased),

@@ -156,7 +156,7 @@ mod tests {
                 queue("renew", 5, Some(20)),
             ],
             has_more: false,
-            nodes: Some(2),
+            nodes: 2,
         };
         let step = |events| StepView {
             until_ms: NOW_MS,
