@@ -28,6 +28,8 @@ const QUEUES_MAX: usize = 5_000;
 /// How long a round counts queues; the next one goes on. A visitor waits for the first round.
 const COUNTING: Duration = Duration::from_millis(150);
 const COUNTING_FIRST: Duration = Duration::from_millis(50);
+/// How long the first round reads what costs more.
+const DETAILS_FIRST: Duration = Duration::from_millis(50);
 /// How long a question may take.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long it goes on when nobody looks any more.
@@ -205,8 +207,14 @@ impl Sampler {
             .details
             .is_none_or(|at| at.elapsed() >= DETAILS_EVERY);
         if details && picture.error.is_none() {
-            self.read_details(&mut picture).await;
-            progress.details = Some(Instant::now());
+            // A visitor waits for the first round: what it has not read of a store with many queues
+            // is read by the next one.
+            let patience = match (picture.round, picture.is_whole) {
+                (0, false) => DETAILS_FIRST,
+                _ => Duration::MAX,
+            };
+            let read = tokio::time::timeout(patience, self.read_details(&mut picture)).await;
+            progress.details = read.ok().map(|()| Instant::now());
         }
         if picture.is_whole {
             let sum = |of: fn(&QueueStats) -> usize| {

@@ -117,9 +117,8 @@ pub struct Fetched<B = Arc<Envelope>> {
     pub ready: usize,
     /// When the next scheduled event that is not leased is due.
     pub next_due: Option<Timestamp>,
-    /// When the last of the next [`CROWD`](super::CROWD) scheduled events is due, if that is within
-    /// [`CROWD_SPAN`](super::CROWD_SPAN) of the first one; `None` also if there
-    /// are fewer.
+    /// When the last of the next [`CROWD`](super::CROWD) scheduled events is due; `None` if there are
+    /// fewer, or it is more than [`CROWD_SPAN`](super::CROWD_SPAN) behind the first one.
     pub crowd_due: Option<Timestamp>,
     /// Whether it ended at the byte limit, so that fewer events than requested do not mean that
     /// there are no more.
