@@ -33,7 +33,7 @@ use tokio::time::Instant;
 
 use self::check::Call;
 use self::path::{Endpoint, Target};
-use crate::http::reply;
+use crate::http::{reply, unread};
 use crate::state::App;
 use crate::{metrics, shared};
 
@@ -156,6 +156,13 @@ pub(crate) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
 
 async fn dispatch(call: &Call<'_>, parts: &Parts, body: Body) -> Result<Response> {
     let query = parts.uri.query();
+    let body = match call.route.endpoint.takes_body() {
+        true => body,
+        false => {
+            unread::read_out(body).await;
+            Body::empty()
+        }
+    };
     match &call.route.endpoint {
         Endpoint::Publish => publish::publish(call, parts, body).await,
         Endpoint::Bulk => publish::bulk(call, parts, body).await,
