@@ -87,16 +87,20 @@ async fn publish_times(server: &Server, time: Duration) -> Vec<f64> {
     times
 }
 
-/// A job for each queue, while all polls are parked: each wakes one of them, the first.
+/// Jobs for each queue, while all polls are parked: each wakes one of them, the first. The first job
+/// of a queue makes the queue known, and is not counted.
 async fn hand_off(server: &Server, mut parked: Vec<Client>) {
     let mut publisher = Client::new(server.api, server.token.clone()).await;
     let mut times = Vec::new();
-    for (queue, poller) in parked.iter_mut().enumerate().take(QUEUES) {
+    let are_few = parked.len() <= QUEUES;
+    for (number, poller) in parked.iter_mut().enumerate().take(6 * QUEUES) {
         let sent = Instant::now();
-        let path = format!("/api/ns/parked-{queue}?{}", crate::DUE);
+        let path = format!("/api/ns/parked-{}?{}", number % QUEUES, crate::DUE);
         let (published, polled) = tokio::join!(publisher.send("PUT", &path, b"x"), poller.reply());
         assert_eq!((published.0, polled.0), (201, 200));
-        times.push(sent.elapsed().as_secs_f64() * 1e3);
+        if number >= QUEUES || are_few {
+            times.push(sent.elapsed().as_secs_f64() * 1e3);
+        }
     }
     times.sort_by(f64::total_cmp);
     let (p50, p99) = (quantile(&times, 0.5), quantile(&times, 0.99));
