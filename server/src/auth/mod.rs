@@ -84,7 +84,7 @@ impl Tokens {
         token: &str,
     ) -> std::result::Result<Arc<Grant>, Refusal> {
         let address = TokenAddress::new(pool, namespace, token);
-        let version = self.state.version().await?;
+        let version = self.state.recent_version().await?;
         let key = address.key();
         let grant = match self.cached(version, &key) {
             Some(grant) => grant,
@@ -214,12 +214,13 @@ impl Tokens {
         Ok(Some(text))
     }
 
-    /// Ends a token on every node at once, and its limit with it.
+    /// Ends a token, and its limit with it; when this returns it has ended on every node.
     pub(crate) async fn revoke(&self, pool: &str, namespace: &str, token: &str) -> Result<()> {
         let key = self.key_of(pool, namespace, token).await?;
         self.state.remove(Table::Tokens, &key).await?;
         self.state.remove(Table::Limits, &key).await?;
         self.state.remove(Table::TokenUses, &key).await?;
+        self.state.seen_by_all().await;
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         shown.remove(&key);
         Ok(())
@@ -284,14 +285,17 @@ impl Tokens {
     ) -> Result<bool> {
         let key = self.key_of(pool, namespace, token).await?;
         let text = limit.encode();
-        match only_new {
-            true => self.state.put_new(Table::Limits, &key, &text).await,
-            false => self
-                .state
-                .put(Table::Limits, &key, &text)
-                .await
-                .map(|()| true),
+        let is_set = match only_new {
+            true => self.state.put_new(Table::Limits, &key, &text).await?,
+            false => {
+                self.state.put(Table::Limits, &key, &text).await?;
+                true
+            }
+        };
+        if is_set {
+            self.state.seen_by_all().await;
         }
+        Ok(is_set)
     }
 
     pub(crate) async fn remove_limit(
@@ -301,7 +305,9 @@ impl Tokens {
         token: &str,
     ) -> Result<()> {
         let key = self.key_of(pool, namespace, token).await?;
-        self.state.remove(Table::Limits, &key).await
+        self.state.remove(Table::Limits, &key).await?;
+        self.state.seen_by_all().await;
+        Ok(())
     }
 
     /// Returns every limit: its pool, namespace, token or handle, and what it allows.

@@ -33,7 +33,7 @@ use tokio::time::Instant;
 
 use self::check::Call;
 use self::path::{Endpoint, Target};
-use crate::http::reply;
+use crate::http::{reply, unread};
 use crate::state::App;
 use crate::{metrics, shared};
 
@@ -136,7 +136,8 @@ pub(crate) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
             return error.into_response();
         }
     };
-    let response = match dispatch(&call, &parts, body).await {
+    let method = parts.method.clone();
+    let response = match dispatch(&call, parts, body).await {
         Ok(response) => response,
         Err(error) => error.into_response(),
     };
@@ -147,20 +148,30 @@ pub(crate) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
     metrics::served(
         &labels,
         call.endpoint_name(),
-        &parts.method,
+        &method,
         response.status(),
         began.elapsed(),
     );
     response
 }
 
-async fn dispatch(call: &Call<'_>, parts: &Parts, body: Body) -> Result<Response> {
-    let query = parts.uri.query();
+async fn dispatch(call: &Call<'_>, parts: Parts, body: Body) -> Result<Response> {
+    let body = match call.route.endpoint.takes_body() {
+        true => body,
+        false => {
+            unread::read_out(body).await;
+            Body::empty()
+        }
+    };
     match &call.route.endpoint {
-        Endpoint::Publish => publish::publish(call, parts, body).await,
-        Endpoint::Bulk => publish::bulk(call, parts, body).await,
-        Endpoint::Republish(id) => publish::republish(call, id, parts, body).await,
-        Endpoint::Consume => consume::consume(call, query).await,
+        Endpoint::Publish => publish::publish(call, &parts, body).await,
+        Endpoint::Bulk => publish::bulk(call, &parts, body).await,
+        Endpoint::Republish(id) => publish::republish(call, id, &parts, body).await,
+        Endpoint::Consume => {
+            let query = parts.uri.query().map(str::to_owned);
+            drop(parts); // and with it a buffer of the connection, as the poll may be parked
+            consume::consume(call, query.as_deref()).await
+        }
         Endpoint::Job(id) => jobs::get(call, id).await,
         Endpoint::Delete(id) => jobs::delete(call, id).await,
         Endpoint::Peek => jobs::peek(call).await,
@@ -168,8 +179,8 @@ async fn dispatch(call: &Call<'_>, parts: &Parts, body: Body) -> Result<Response
         Endpoint::Destroy => jobs::destroy(call).await,
         Endpoint::DeadSize => dead::size(call).await,
         Endpoint::DeadPeek => dead::peek(call).await,
-        Endpoint::Respawn => dead::respawn(call, query).await,
-        Endpoint::DeadDelete => dead::delete(call, query).await,
+        Endpoint::Respawn => dead::respawn(call, parts.uri.query()).await,
+        Endpoint::DeadDelete => dead::delete(call, parts.uri.query()).await,
     }
 }
 

@@ -21,6 +21,12 @@ pub(super) enum Endpoint {
     DeadDelete,
 }
 
+impl Endpoint {
+    pub(super) fn takes_body(&self) -> bool {
+        matches!(self, Self::Publish | Self::Bulk | Self::Republish(_))
+    }
+}
+
 /// An endpoint of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Route {

@@ -1,9 +1,10 @@
 //! The state that all nodes of a server share: tokens, limits, names of queues, the audit.
 //!
 //! It is a few tables of short texts. [`local`] keeps them in an SQLite file, for one process;
-//! [`remote`] in a Redis. What changes who may do what also raises a version, so that a copy in
-//! memory is used only after a look at the version that began later than the request: a revoked
-//! token ends at once, on every node, and a look costs one small read for all requests that wait.
+//! [`remote`] in a Redis. What changes who may do what also raises a version, and a copy in memory is
+//! used only as long as it has that version. A node reads the version twenty times a second while it
+//! is in use, and a change is confirmed when every node has read it: a revoked token has ended on all
+//! of them when its revocation is confirmed, and requests wait for no read.
 
 mod link;
 mod local;
@@ -117,6 +118,16 @@ impl SharedState {
     /// Reads the version, later than the call begins.
     pub(crate) async fn version(&self) -> Result<u64> {
         self.version.read().await
+    }
+
+    /// Returns the version; that of an unconfirmed change may be missing.
+    pub(crate) async fn recent_version(&self) -> Result<u64> {
+        self.version.recent().await
+    }
+
+    /// Waits until every node goes by the changes made before this call, which then may be confirmed.
+    pub(crate) async fn seen_by_all(&self) {
+        self.version.outdated().await;
     }
 
     pub(crate) async fn get(&self, table: Table, key: &str) -> Result<Option<String>> {

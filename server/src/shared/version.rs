@@ -1,13 +1,25 @@
-//! A reader of the state's version: many requests that wait share one read.
+//! A reader of the state's version, which is read seldom although each request depends on it.
+//!
+//! A version that was read may be used for [`RECENT`] after the read began; a change of who may do
+//! what is confirmed only when that time is over for whoever has read the version before it. So no
+//! request that begins after the confirmation goes by what was before, on whatever node.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use super::remote::RemoteState;
 use super::{Result, StateError};
 
+/// How long a version may be used.
+const RECENT: Duration = Duration::from_millis(100);
+/// The age at which a version that is in use is read again, so that no request waits for that.
+const RENEWED_AT: Duration = Duration::from_millis(50);
+/// How long a change waits: clocks of different machines do not run equally fast.
+const OUTDATED_AFTER: Duration = Duration::from_millis(120);
 /// How many requests may wait for a read; more wait to be noted.
 const WAITING_MAX: usize = 4096;
 
@@ -20,7 +32,59 @@ pub(super) enum VersionReader {
     /// In this process.
     Local(Arc<AtomicU64>),
     /// By a task that reads it for all requests that wait.
-    Remote(mpsc::Sender<Waiting>),
+    Remote {
+        /// The requests; `None` renews what is known, for nobody.
+        reads: mpsc::Sender<Option<Waiting>>,
+        known: Arc<Known>,
+    },
+}
+
+/// The version that was read last.
+#[derive(Debug, Default)]
+pub(super) struct Known(Mutex<Option<KnownVersion>>);
+
+#[derive(Clone, Copy, Debug)]
+struct KnownVersion {
+    version: u64,
+    /// When its read began.
+    begun: Instant,
+    /// It is being read again.
+    is_renewing: bool,
+}
+
+impl Known {
+    fn lock(&self) -> MutexGuard<'_, Option<KnownVersion>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the version, if it may be used, and whether to renew it.
+    fn get(&self, now: Instant) -> Option<(u64, bool)> {
+        let mut known = self.lock();
+        let known = known.as_mut()?;
+        let age = now.duration_since(known.begun);
+        if age >= RECENT {
+            return None;
+        }
+        let renews = age >= RENEWED_AT && !known.is_renewing;
+        known.is_renewing |= renews;
+        Some((known.version, renews))
+    }
+
+    /// A read that began at `begun` has ended.
+    fn set(&self, begun: Instant, version: Option<u64>) {
+        let mut known = self.lock();
+        match (version, known.as_mut()) {
+            (Some(version), _) => {
+                *known = Some(KnownVersion {
+                    version,
+                    begun,
+                    is_renewing: false,
+                });
+            }
+            (None, Some(known)) => known.is_renewing = false,
+            (None, None) => {}
+        }
+    }
 }
 
 impl VersionReader {
@@ -29,31 +93,79 @@ impl VersionReader {
     }
 
     pub(super) fn remote(state: RemoteState) -> Self {
-        let (sender, receiver) = mpsc::channel(WAITING_MAX);
-        tokio::spawn(read_for_all(state, receiver));
-        Self::Remote(sender)
+        let (reads, receiver) = mpsc::channel(WAITING_MAX);
+        let known = Arc::<Known>::default();
+        tokio::spawn(read_for_all(state, receiver, Arc::clone(&known)));
+        Self::Remote { reads, known }
     }
 
+    /// Reads the version, later than the call begins.
     pub(super) async fn read(&self) -> Result<u64> {
-        let waiting = match self {
+        let reads = match self {
             Self::Local(version) => return Ok(version.load(Ordering::SeqCst)),
-            Self::Remote(waiting) => waiting,
+            Self::Remote { reads, .. } => reads,
         };
         let stopped = || StateError("the reader of the version has stopped".to_owned());
         let (sender, receiver) = oneshot::channel();
-        waiting.send(sender).await.map_err(|_| stopped())?;
+        reads.send(Some(sender)).await.map_err(|_| stopped())?;
         receiver.await.map_err(|_| stopped())?.map_err(StateError)
+    }
+
+    /// Returns the version, which may be that of [`RECENT`] ago.
+    pub(super) async fn recent(&self) -> Result<u64> {
+        if let Self::Remote { reads, known } = self
+            && let Some((version, renews)) = known.get(Instant::now())
+        {
+            if renews && reads.try_send(None).is_err() {
+                known.set(Instant::now(), None); // a later request tries again
+            }
+            return Ok(version);
+        }
+        self.read().await
+    }
+
+    /// Waits until no node uses a version from before this call.
+    pub(super) async fn outdated(&self) {
+        if let Self::Remote { .. } = self {
+            tokio::time::sleep(OUTDATED_AFTER).await;
+        }
     }
 }
 
 /// Reads the version for those that wait when the read begins; ends with the last sender.
-async fn read_for_all(state: RemoteState, mut waiting: mpsc::Receiver<Waiting>) {
+async fn read_for_all(
+    state: RemoteState,
+    mut reads: mpsc::Receiver<Option<Waiting>>,
+    known: Arc<Known>,
+) {
     let mut batch = Vec::new();
-    while waiting.recv_many(&mut batch, WAITING_MAX).await > 0 {
+    while reads.recv_many(&mut batch, WAITING_MAX).await > 0 {
+        let begun = Instant::now();
         let version = state.version().await.map_err(|error| error.0);
-        for request in batch.drain(..) {
+        known.set(begun, version.as_ref().ok().copied());
+        for request in batch.drain(..).flatten() {
             // Who hung up does not wait any more.
             let _ = request.send(version.clone());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_version_is_used_for_a_while_after_its_read_began_and_renewed_once() {
+        let known = Known::default();
+        let begun = Instant::now();
+        assert_eq!(known.get(begun), None);
+        known.set(begun, Some(7));
+        assert_eq!(known.get(begun), Some((7, false)));
+        assert_eq!(known.get(begun + RENEWED_AT), Some((7, true)));
+        assert_eq!(known.get(begun + RENEWED_AT), Some((7, false)), "only once");
+        known.set(begun + RENEWED_AT, None); // the read has failed
+        assert_eq!(known.get(begun + RENEWED_AT), Some((7, true)));
+        assert_eq!(known.get(begun + RECENT), None);
+        assert!(OUTDATED_AFTER > RECENT);
     }
 }

@@ -54,7 +54,7 @@ async fn idle_connections_cost_little_and_others_are_served() {
         .spawn();
     let server = Process(server.unwrap());
     let client = client();
-    let health = format!("http://{api}/healthz");
+    let health = format!("http://{admin}/healthz"); // the listener that starts last
     until("the server listens", async || {
         client.get(&health).send().await.is_ok()
     })

@@ -1,8 +1,13 @@
 //! Section 1: routes, names, tokens, ids of requests, the order of checks.
 
-use reqwest::Method;
+use std::time::Duration;
 
-use crate::world::{World, on_every_store, reply};
+use reqwest::Method;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::world::{Place, World, on_every_store, reply};
 
 on_every_store! {
     unknown_paths_and_methods_are_404
@@ -230,5 +235,38 @@ async fn words_of_the_contract_are_names_of_queues(world: World) {
         world.publish(&format!("/api/ns/{queue}"), queue).await;
         let job = world.consume(&format!("/api/ns/{queue}")).await;
         assert_eq!(job["queue"], queue);
+    }
+}
+
+/// PHP's client sends the body of its last publish with every later request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_where_none_is_taken_keeps_the_connection() {
+    let world = World::start(Place::Embedded).await;
+    let mut stream = TcpStream::connect(world.server.api_address())
+        .await
+        .unwrap();
+    for (request, status) in [
+        ("GET /api/ns/q?timeout=0", "404 "),
+        ("GET /api/ns/q/size", "200 "),
+        ("GET /api/ns/q/peek", "404 "),
+        ("GET /api/ns/q/deadletter", "200 "),
+        ("PUT /api/ns/q/deadletter?limit=1", "200 "),
+        ("DELETE /api/ns/q/job/unknown", "204 "),
+        ("DELETE /api/ns/q", "204 "),
+    ] {
+        let head = format!(
+            "{request} HTTP/1.1\r\nHost: x\r\nX-Token: {}\r\nContent-Length: 5\r\n\r\n",
+            world.token
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut text = [0; 1_024];
+        let early = timeout(Duration::from_millis(50), stream.read(&mut text)).await;
+        assert!(early.is_err(), "{request} is answered before its body");
+        stream.write_all(b"hello").await.unwrap();
+        let len = stream.read(&mut text).await.unwrap();
+        let text = String::from_utf8_lossy(&text[..len]);
+        let expected = format!("HTTP/1.1 {status}");
+        assert!(text.starts_with(&expected), "{request}: {text}");
+        assert!(!text.contains("connection: close"), "{request}: {text}");
     }
 }

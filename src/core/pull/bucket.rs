@@ -39,6 +39,9 @@ pub(super) struct PulledBucket {
     /// Why the last poll failed.
     pub(super) failed: Option<ErrorKind>,
     is_reaping: bool,
+    /// The first deadline of the leases since the reap in flight was sent, which it may not have
+    /// seen.
+    leased_since: Option<Timestamp>,
     next_reap: Mono,
     pub(super) next_deadline: Option<Timestamp>,
     /// When to poll in any case.
@@ -67,6 +70,7 @@ impl PulledBucket {
             pause: Duration::ZERO,
             failed: None,
             is_reaping: false,
+            leased_since: None,
             next_reap: now,
             next_deadline: None,
             next_poll: now,
@@ -141,16 +145,18 @@ impl PulledBucket {
     /// Events were leased until `deadline`.
     pub(super) fn leased(&mut self, deadline: Timestamp, clock: &StoreClock) {
         self.next_reap = self.next_reap.min(clock.mono_at(deadline));
-        let next = self
-            .next_deadline
-            .map_or(deadline, |known| known.min(deadline));
-        self.next_deadline = Some(next);
+        let first = |known: Option<Timestamp>| known.map_or(deadline, |known| known.min(deadline));
+        self.next_deadline = Some(first(self.next_deadline));
+        self.leased_since = Some(first(self.leased_since));
     }
 
     /// Returns whether it is time to reap.
     pub(super) fn reaps(&mut self, now: Mono) -> bool {
         let is_time = !self.is_reaping && self.next_reap <= now;
-        self.is_reaping |= is_time;
+        if is_time {
+            self.is_reaping = true;
+            self.leased_since = None;
+        }
         is_time
     }
 
@@ -162,6 +168,7 @@ impl PulledBucket {
         (clock, options, buckets): (&StoreClock, &PullOptions, usize),
     ) {
         self.is_reaping = false;
+        let next_deadline = next_deadline.into_iter().chain(self.leased_since).min();
         self.next_deadline = next_deadline;
         let is_live = options.is_shared && (next_deadline.is_some() || self.is_hot(now, clock));
         let many = u32::try_from(buckets).unwrap_or(u32::MAX);

@@ -215,6 +215,32 @@ fn leases_are_reaped_at_their_deadline_and_not_before() {
 }
 
 #[test]
+fn a_lease_that_is_granted_while_a_reap_is_on_its_way_is_reaped_at_its_deadline() {
+    let mut rig = Rig::new(true);
+    rig.push(When::Now);
+    rig.now = rig.now + Duration::from_secs(1);
+    let mut actions = Vec::new();
+    rig.puller.turn(rig.now, &mut actions);
+    let [PullAction::Call { call, op, .. }] = &actions[..] else {
+        panic!("{actions:?}");
+    };
+    assert_eq!(name_of(op), "reap");
+    // The store reaps, then it leases; the second reply comes first.
+    let answer = rig
+        .bucket
+        .apply(rig.now_us(), op.clone(), &mut sink::Forget);
+    let answer = answer.map_err(|error| error.kind());
+    rig.lease(0, 1, Duration::from_secs(5), true);
+    assert_eq!(rig.replies, [(0, Ok(1))]);
+    rig.input(PullInput::Answered {
+        call: *call,
+        answer,
+    });
+    rig.advance(Duration::from_millis(5_001));
+    assert_eq!(rig.bucket.stats().dead, 1);
+}
+
+#[test]
 fn a_bucket_of_a_shared_store_is_scanned_while_it_is_in_use_and_left_alone_otherwise() {
     let mut rig = Rig::new(true);
     rig.advance(Duration::from_secs(2));

@@ -6,9 +6,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::oneshot;
 
+use crate::core::op::Answer;
 use crate::core::pull::{PullAction, PullInput, PullOptions, Puller, RequesterId};
+use crate::core::step::CallId;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Envelope, QueueName};
 use crate::flow::pull::hand_off::HandOff;
@@ -29,10 +33,20 @@ pub(super) struct PullTask {
     replies: BTreeMap<RequesterId, oneshot::Sender<Result<HandOff>>>,
     /// The settings that were last applied to each queue.
     settings: BTreeMap<QueueName, Control>,
-    outage: Arc<Outage>,
+    /// The store calls in flight; few for each bucket.
+    calls: FuturesUnordered<CallInFlight>,
+    /// Their replies that are still to be handled.
+    ready: Vec<CallReply>,
+    outage: Outage,
 }
 
 type Answers = VecDeque<PullInput<Arc<Envelope>>>;
+
+/// A store call that did not complete at once.
+type CallInFlight = Pin<Box<dyn Future<Output = CallReply> + Send>>;
+
+/// The reply to a store call, and its number.
+type CallReply = (CallId, Result<Answer>);
 
 impl PullTask {
     pub(super) fn new(pulls: Arc<Pulls>, options: PullOptions) -> Self {
@@ -41,14 +55,17 @@ impl PullTask {
             pulls,
             replies: BTreeMap::new(),
             settings: BTreeMap::new(),
-            outage: Arc::new(Outage::of("calls of consumers that pull")),
+            calls: FuturesUnordered::new(),
+            ready: Vec::new(),
+            outage: Outage::of("calls of consumers that pull"),
         }
     }
 
     /// Runs until the puller has stopped or is abandoned.
     pub(super) async fn run(mut self) {
-        let _stopped = self.pulls.stopped.clone().drop_guard();
+        let stopped = self.pulls.stopped.clone().drop_guard();
         let pulls = Arc::clone(&self.pulls);
+        let is_shared = pulls.store.is_shared();
         let mut turns = 0;
         while !self.puller.is_stopped() && !pulls.abandoned.is_cancelled() {
             if self.turn() {
@@ -65,16 +82,33 @@ impl PullTask {
                 () = pulls.controls.changed() => self.follow(),
                 () = pulls.abandoned.cancelled() => {}
                 () = tokio::time::sleep(span) => {}
+                Some(reply) = self.calls.next(), if !self.calls.is_empty() => self.ready.push(reply),
+            }
+            if is_shared {
+                // What else can run now may ask as well: then one call is enough for all.
+                tokio::task::yield_now().await;
             }
         }
+        drop(stopped);
+        // What was sent is not taken back.
+        while self.calls.next().await.is_some() {}
     }
 
     /// Does what is to be done now; returns whether there may be more.
     fn turn(&mut self) -> bool {
-        let messages = std::mem::take(&mut *self.pulls.messages());
         let now = self.pulls.clock.mono();
         let mut actions = Vec::new();
-        let has_messages = !messages.is_empty();
+        while let Some(Some(reply)) = self.calls.next().now_or_never() {
+            self.ready.push(reply);
+        }
+        let mut has_messages = !self.ready.is_empty();
+        for (call, answer) in std::mem::take(&mut self.ready) {
+            let answer = note_outcome(&self.outage, answer);
+            let answered = PullInput::Answered { call, answer };
+            self.puller.handle(now, answered, &mut actions);
+        }
+        let messages = std::mem::take(&mut *self.pulls.messages());
+        has_messages |= !messages.is_empty();
         for message in messages {
             self.take(now, message, &mut actions);
         }
@@ -180,17 +214,14 @@ impl PullTask {
                         answers.push_back(PullInput::Answered { call, answer });
                         continue;
                     }
-                    let (pulls, outage) = (Arc::clone(&self.pulls), Arc::clone(&self.outage));
-                    self.pulls.runtime.spawn(async move {
+                    self.calls.push(Box::pin(async move {
                         let late = |_elapsed| {
                             let words = "the store did not respond in time";
                             Err(Error::new(ErrorKind::Unknown, words))
                         };
                         let answer = tokio::time::timeout(CALL_TIMEOUT, answer).await;
-                        let answer = note_outcome(&outage, answer.unwrap_or_else(late));
-                        let answered = PullInput::Answered { call, answer };
-                        pulls.add(PullMessage::Input(answered));
-                    });
+                        (call, answer.unwrap_or_else(late))
+                    }));
                 }
             }
         }

@@ -1,9 +1,11 @@
-//! The load of a server: publishing, bulks, pairs of consume and ack, and the hand-off to a parked
-//! poll, over HTTP on this machine, beside a bare axum server that stores nothing.
+//! The load of a server: publishing, bulks, pairs of consume and ack, the hand-off to a parked poll,
+//! and publishing beside many parked polls, over HTTP on this machine, beside a bare axum server that
+//! stores nothing.
 //!
 //! ```text
 //! cargo bench -p duly-server --bench load                         # the embedded store
 //! cargo bench -p duly-server --bench load -- redis://127.0.0.1    # any other, under a prefix
+//! cargo bench -p duly-server --bench load -- pairs redis://...    # one workload of them
 //! ```
 //!
 //! It asserts no time. Client and server share the machine, so the ratio is the thing to look at.
@@ -14,8 +16,10 @@
 )]
 #![allow(clippy::unwrap_used)] // it is a benchmark
 
+mod parked;
+mod server;
+
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -23,129 +27,17 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::put;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
+
+use self::server::{Client, Server, text_after};
 
 const CONNECTIONS: usize = 32;
 const BULK: usize = 64;
 const HAND_OFFS: usize = 2_000;
 const LATER: &str = "delay=3600&ttl=7200&tries=1";
 const DUE: &str = "delay=0&ttl=7200&tries=1";
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A server in a process of its own, which is killed at the end.
-struct Server {
-    process: Child,
-    api: SocketAddr,
-    token: String,
-    _folder: tempfile::TempDir,
-}
-
-impl Server {
-    async fn start(store: Option<&str>) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let store = match store {
-            None => format!("sqlite:{}", folder.path().join("jobs.db").display()),
-            Some(url) => format!("{url}?prefix=duly-load-{:016x}", fastrand::u64(..)),
-        };
-        let (api, admin) = (free_address().await, free_address().await);
-        let mut server = Command::new(env!("CARGO_BIN_EXE_duly"));
-        server.args(["serve", "--log-level", "error", "--store", &store]);
-        server.args(["--listen", &api.to_string()]);
-        server.args(["--admin-listen", &admin.to_string()]);
-        let server = server.current_dir(folder.path()).stdout(Stdio::null());
-        let process = server.spawn().unwrap();
-        let ready = async {
-            while TcpStream::connect(admin).await.is_err() {
-                sleep(Duration::from_millis(20)).await;
-            }
-        };
-        timeout(PATIENCE, ready).await.unwrap();
-        let mut client = Client::new(admin, String::new()).await;
-        let made = client.send("POST", "/token/ns?description=load", b"").await;
-        let (status, body) = made;
-        assert_eq!(status, 201, "a token");
-        let token = text_after(&body, "\"token\"").expect("a token").to_owned();
-        Self {
-            process,
-            api,
-            token,
-            _folder: folder,
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-async fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    listener.local_addr().unwrap()
-}
-
-/// A connection that is kept open.
-struct Client {
-    stream: TcpStream,
-    token: String,
-    read: Vec<u8>,
-}
-
-impl Client {
-    async fn new(address: SocketAddr, token: String) -> Self {
-        let stream = TcpStream::connect(address).await.unwrap();
-        stream.set_nodelay(true).unwrap();
-        Self {
-            stream,
-            token,
-            read: Vec::new(),
-        }
-    }
-
-    /// Sends a request; returns the status and the body of the reply.
-    async fn send(&mut self, method: &str, path: &str, body: &[u8]) -> (u16, String) {
-        let mut request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: load\r\nX-Token: {}\r\nContent-Length: {}\r\n\r\n",
-            self.token,
-            body.len()
-        )
-        .into_bytes();
-        request.extend_from_slice(body);
-        self.stream.write_all(&request).await.unwrap();
-        self.read.clear();
-        loop {
-            if let Some(reply) = reply(&self.read) {
-                return reply;
-            }
-            let read = self.stream.read_buf(&mut self.read).await.unwrap();
-            assert_ne!(read, 0, "the server has closed the connection");
-        }
-    }
-}
-
-/// Returns the status and the body of a reply that is here as a whole.
-fn reply(bytes: &[u8]) -> Option<(u16, String)> {
-    let text = std::str::from_utf8(bytes).ok()?;
-    let (head, body) = text.split_once("\r\n\r\n")?;
-    let status = head.split(' ').nth(1)?.parse().ok()?;
-    let length = head.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        let is_length = name.eq_ignore_ascii_case("content-length");
-        is_length.then(|| value.trim().parse::<usize>().ok())?
-    });
-    (body.len() >= length.unwrap_or(0)).then(|| (status, body.to_owned()))
-}
-
-/// Returns the text of a field of JSON.
-fn text_after<'a>(body: &'a str, field: &str) -> Option<&'a str> {
-    let (_, rest) = body.split_once(field)?;
-    rest.split('"').nth(1)
-}
 
 /// Runs `work` on so many connections for a while; returns how many units a second it did.
 async fn rate<F>(
@@ -202,8 +94,8 @@ async fn bulk(server: (SocketAddr, &str), time: Duration) -> f64 {
     .await
 }
 
-/// Consumes and acks what was published before, one job at a time on each connection.
-async fn pairs(server: (SocketAddr, &str), time: Duration) -> f64 {
+/// Publishes what `pairs` consumes.
+async fn fill(server: (SocketAddr, &str), time: Duration) {
     let jobs = vec![format!("\"{}\"", "x".repeat(64)); BULK].join(",");
     let body = format!("[{jobs}]");
     let mut client = Client::new(server.0, server.1.to_owned()).await;
@@ -212,6 +104,10 @@ async fn pairs(server: (SocketAddr, &str), time: Duration) -> f64 {
         let path = format!("/api/ns/pairs/bulk?{DUE}");
         assert_eq!(client.send("PUT", &path, body.as_bytes()).await.0, 201);
     }
+}
+
+/// Consumes and acks what was published before, one job at a time on each connection.
+async fn pairs(server: (SocketAddr, &str), time: Duration) -> f64 {
     rate(
         server,
         CONNECTIONS,
@@ -282,35 +178,57 @@ async fn bare() -> SocketAddr {
     address
 }
 
+/// Returns the value below which `part` of the sorted values lie.
+fn quantile(sorted: &[f64], part: f64) -> f64 {
+    sorted[((sorted.len() - 1) as f64 * part) as usize]
+}
+
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
     // `cargo test` runs it without this argument, just to see that it runs.
     let is_bench = std::env::args().any(|argument| argument == "--bench");
-    let (time, count) = match is_bench {
-        true => (Duration::from_secs(5), HAND_OFFS),
-        false => (Duration::from_millis(50), 3),
+    let (time, count, polls) = match is_bench {
+        true => (Duration::from_secs(5), HAND_OFFS, parked::POLLS),
+        false => (Duration::from_millis(50), 3, 20),
     };
-    let store = std::env::args()
-        .skip(1)
-        .find(|argument| argument.contains(':'));
+    let arguments = || std::env::args().skip(1).filter(|it| !it.starts_with('-'));
+    let store = arguments().find(|argument| argument.contains(':'));
+    let chosen = arguments().find(|argument| !argument.contains(':'));
+    let wants = |name: &str| chosen.as_deref().is_none_or(|chosen| chosen == name);
     let server = Server::start(store.as_deref()).await;
     let (bare, duly) = ((bare().await, ""), (server.api, &*server.token));
 
-    println!("{:<34}{:>14}{:>14}{:>8}", "", "bare axum", "duly", "ratio");
+    println!("{:<40}{:>12}{:>12}{:>8}", "", "bare axum", "duly", "ratio");
     let line = |what: &str, bare: f64, duly: f64| {
-        println!("{what:<34}{bare:>14.0}{duly:>14.0}{:>8.2}", duly / bare);
+        println!("{what:<40}{bare:>12.0}{duly:>12.0}{:>8.2}", duly / bare);
     };
-    let published = (publish(bare, time).await, publish(duly, time).await);
-    line("publish, 32 connections, jobs/s", published.0, published.1);
-    let bulks = (bulk(bare, time).await, bulk(duly, time).await);
-    line("bulk of 64, 8 connections, jobs/s", bulks.0, bulks.1);
-    let pairs = pairs(duly, time).await;
-    println!("{:<34}{:>14}{pairs:>14.0}", "consume and ack, pairs/s", "");
-    let late = hand_offs(duly, count).await;
-    let part = |part: f64| late[((late.len() - 1) as f64 * part) as usize];
-    println!(
-        "hand-off to a parked poll, ms: p50 {:.2}, p99 {:.2}",
-        part(0.5),
-        part(0.99)
-    );
+    if wants("publish") {
+        let published = (publish(bare, time).await, publish(duly, time).await);
+        line("publish, 32 connections, jobs/s", published.0, published.1);
+    }
+    if wants("bulk") {
+        let bulks = (bulk(bare, time).await, bulk(duly, time).await);
+        line("bulk of 64, 8 connections, jobs/s", bulks.0, bulks.1);
+    }
+    if wants("pairs") {
+        fill(duly, time).await;
+        let (cpu, begun) = (server.cpu(), Instant::now());
+        let pairs = pairs(duly, time).await;
+        let cpu = (server.cpu() - cpu) / (pairs * begun.elapsed().as_secs_f64());
+        println!("{:<40}{:>12}{pairs:>12.0}", "consume and ack, pairs/s", "");
+        println!(
+            "{:<40}{:>12}{:>12.0}",
+            "  server's CPU, us a pair",
+            "",
+            cpu * 1e6
+        );
+    }
+    if wants("hand-off") {
+        let late = hand_offs(duly, count).await;
+        let (p50, p99) = (quantile(&late, 0.5), quantile(&late, 0.99));
+        println!("hand-off to a parked poll, ms: p50 {p50:.2}, p99 {p99:.2}");
+    }
+    if wants("parked") {
+        parked::run(&server, polls, time).await;
+    }
 }
