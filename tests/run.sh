@@ -121,6 +121,7 @@ for bin in /usr/lib/postgresql/*/bin; do PATH=$PATH:$bin; done # Debian keeps it
 need postgres postgresql
 need prometheus prometheus # with promtool: reads the metrics, the board and the alerts
 need strace strace # stops a child at each of its system calls
+need valgrind valgrind # counts instructions, in .ci/run
 if ! command -v chromedriver >/dev/null && grep -qs '^ID=ubuntu' /etc/os-release; then
     # Its package of that name only asks for a snap, which a container does not run.
     echo "chromedriver is missing: on Ubuntu run 'snap install chromium', or install Chrome for" \

@@ -32,6 +32,8 @@ pub(crate) struct RedisOptions {
     pub(crate) tls: bool,
     /// More arguments of `redis-server`: `["--requirepass", "secret"]`.
     pub(crate) more: Vec<String>,
+    /// The program under which it runs, and its arguments: `["valgrind", "--tool=none"]`.
+    pub(crate) under: Vec<String>,
 }
 
 /// A server in a folder of its own.
@@ -112,6 +114,12 @@ impl Redis {
         self.process.kill();
     }
 
+    /// Lets it end by itself, and with it what it runs under; it keeps nothing.
+    pub(crate) fn shut_down(&mut self) {
+        self.cli(&["SHUTDOWN", "NOSAVE"]);
+        wait_until("the server has ended", || self.process.has_ended());
+    }
+
     /// Starts it again on the same folder and the same ports; killed before if it runs.
     ///
     /// It answers, and has loaded what it has kept, when this returns.
@@ -187,7 +195,12 @@ fn launch(home: &Home, options: &RedisOptions, ports: Option<(u16, u16)>) -> (u1
 
 fn command(home: &Home, options: &RedisOptions, port: u16, tls_port: u16) -> Command {
     let (port, tls_port) = (port.to_string(), tls_port.to_string());
-    let mut command = Command::new("redis-server");
+    let mut words = options.under.iter().map(String::as_str);
+    let mut command = Command::new(words.next().unwrap_or("redis-server"));
+    command.args(words);
+    if !options.under.is_empty() {
+        command.arg("redis-server");
+    }
     command
         .args(["--bind", "127.0.0.1", "--port", &port, "--save", ""])
         .args(["--unixsocket", "s.sock", "--unixsocketperm", "700"])
