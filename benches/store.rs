@@ -1,8 +1,10 @@
 //! A benchmark of the embedded store against plain SQLite with the same work in the same run.
 //!
 //! `cargo bench --bench store` prints rates and their ratio to the baseline; `-- --quick` does a
-//! tenth of the work, and `-- push`, `settle`, `open` or `pass` only that part. Ratios travel
-//! between machines, rates do not.
+//! tenth of the work, and `-- push`, `settle`, `open` or `pass` only that part; `--million 10` does
+//! it with so many events. Ratios travel between machines, rates do not.
+//!
+//! `open` opens a closed file in a process of its own, which says how much memory it has then.
 //!
 //! `pass` scans all waiting events, page by page, as a re-encryption does: of one queue in the
 //! embedded store and on Redis, with a hundredth of the events and with all of them. The cost of a
@@ -42,12 +44,24 @@ struct Bench {
 
 fn main() {
     let asked: Vec<String> = std::env::args().skip(1).collect();
+    let value_of = |name: &str| {
+        let at = asked.iter().position(|arg| arg == name)?;
+        asked.get(at + 1)
+    };
+    if let Some(directory) = value_of("--reopen") {
+        return reopen(Path::new(directory));
+    }
+    let million = value_of("--million").and_then(|many| many.parse::<usize>().ok());
     let quick = asked.iter().any(|arg| arg == "--quick");
     let words: Vec<_> = asked.iter().filter(|arg| !arg.starts_with("--")).collect();
     let wanted = |name: &str| words.is_empty() || words.iter().any(|word| *word == name);
     let mut bench = Bench {
         clock: SystemClock::new(),
-        events: if quick { 100_000 } else { 1_000_000 },
+        events: match million {
+            Some(million) => million * 1_000_000,
+            None if quick => 100_000,
+            None => 1_000_000,
+        },
         base: 1.0,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -223,17 +237,36 @@ impl Bench {
     async fn open(&mut self) {
         let directory = tempfile::tempdir().expect("a directory");
         let store = open(directory.path());
-        for batch in self.batches(self.events, BATCH, Duration::from_secs(86_400)) {
-            store
-                .apply(&key(), StoreOp::Push(batch))
-                .await
-                .expect("a push");
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..self.events / 100_000 {
+            // Due within a day, in eight buckets.
+            for mut batch in self.batches(100_000, BATCH, Duration::ZERO) {
+                let bucket = BucketId(random.u16(0..8));
+                for event in &mut batch {
+                    let id = EventId::from_parts(self.clock.now(), bucket, random.u64(..));
+                    Arc::make_mut(&mut event.envelope).id = id;
+                    event.when = When::from(Duration::from_millis(random.u64(0..86_400_000)));
+                }
+                let key = BucketKey::new(QUEUE.parse().expect("a legal name"), bucket);
+                let pushed = store.apply(&key, StoreOp::Push(batch));
+                pushed.await.expect("a push");
+            }
         }
         store.close().await.expect("a close");
         drop(store);
-        let (store, took) = self.timed(|| open(directory.path()));
+        let me = std::env::current_exe().expect("this program");
+        let mut again = std::process::Command::new(me);
+        let again = again.arg("--reopen").arg(directory.path()).output();
+        let said = String::from_utf8(again.expect("a run").stdout).expect("a text");
+        let (took, bytes) = said.trim().split_once(' ').expect("two numbers");
+        let took = Duration::from_micros(took.parse().expect("microseconds"));
         self.report("open", self.events, took, false);
-        drop(store);
+        let bytes: usize = bytes.parse().expect("bytes");
+        println!(
+            "{:<44} {:>12} bytes an event",
+            "memory of the open store",
+            bytes / self.events
+        );
     }
 
     async fn pass(&self, name: &str, url: &str, events: usize) {
@@ -301,6 +334,22 @@ impl Bench {
             })
             .collect()
     }
+}
+
+/// Opens a store and says how long that took, in microseconds, and how many bytes of memory more
+/// there are then.
+fn reopen(directory: &Path) {
+    let resident = || {
+        let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+        let pages = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+        pages.unwrap_or(0_usize) * 4_096
+    };
+    let (clock, before) = (SystemClock::new(), resident());
+    let start = clock.mono();
+    let store = open(directory);
+    let took = clock.mono().since(start);
+    println!("{} {}", took.as_micros(), resident() - before);
+    drop(store);
 }
 
 fn key() -> BucketKey {

@@ -7,7 +7,7 @@ use crate::core::membership::{MemberInfo, Membership};
 use crate::core::op::{Answer, ChangeSink, StoreOp};
 use crate::core::reference::DedupWindow;
 use crate::error::Result;
-use crate::event::{BucketKey, Envelope, Payload, QueueName};
+use crate::event::{BucketKey, Envelope, EventId, Payload, QueueName};
 use crate::record::{Numbered, Record};
 use crate::store::hub::LocalMembership;
 use crate::store::shards::{Shards, WakeRule};
@@ -242,17 +242,17 @@ impl ChangeSink for MemoryChangeSink {
         Arc::clone(envelope)
     }
 
-    fn changed(&mut self, _body: &Self::Body, _due: Timestamp, _tries: u16) {}
+    fn changed(&mut self, _id: EventId, _body: &Self::Body, _due: Timestamp, _tries: u16) {}
 
-    fn updated(&mut self, body: &mut Self::Body, payload: &Payload) {
+    fn updated(&mut self, _id: EventId, body: &mut Self::Body, payload: &Payload) {
         Arc::make_mut(body).payload = payload.clone();
     }
 
-    fn buried(&mut self, _body: &Self::Body, _at: Timestamp, _tries: u16) {}
+    fn buried(&mut self, _id: EventId, _body: &Self::Body, _at: Timestamp, _tries: u16) {}
 
-    fn revived(&mut self, _body: &Self::Body, _due: Timestamp) {}
+    fn revived(&mut self, _id: EventId, _body: &Self::Body, _due: Timestamp) {}
 
-    fn removed(&mut self, _body: &Self::Body) {}
+    fn removed(&mut self, _id: EventId, _body: &Self::Body) {}
 
     fn recorded(&mut self, record: Record, telling: Option<&Self::Body>) {
         self.records.push(match telling {

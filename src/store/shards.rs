@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::core::op::StoreOp;
+#[cfg(feature = "embedded")]
+use crate::core::reference::Restored;
 use crate::core::reference::{Bucket, DedupWindow, Head};
 use crate::event::BucketKey;
 use crate::store::Watcher;
@@ -13,6 +15,10 @@ use crate::time::Timestamp;
 
 /// The limit of watchers; one more drops the oldest.
 const WATCHERS_MAX: usize = 64;
+
+/// The most threads that help to index what was restored.
+#[cfg(feature = "embedded")]
+const INDEXERS_MAX: usize = 7;
 
 /// A map of buckets, created on first use, with their watchers.
 ///
@@ -127,6 +133,42 @@ impl<B: Clone> Shards<B> {
             self.tell(|watcher| watcher.called(key));
         }
         answer
+    }
+
+    /// Restores an event, as [`Bucket::restore_unindexed`] does.
+    #[cfg(feature = "embedded")]
+    pub(crate) fn restore(&mut self, key: &BucketKey, restored: Restored<B>) -> bool {
+        let shard = self.shard(key);
+        let mut bucket = shard.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        if !shard.is_used.swap(true, Ordering::Relaxed) {
+            self.used.fetch_add(1, Ordering::Release);
+        }
+        bucket.restore_unindexed(restored)
+    }
+
+    /// Builds the delay set of each bucket from what was restored, with as many threads as can run.
+    #[cfg(feature = "embedded")]
+    pub(crate) fn index_restored(&mut self)
+    where
+        B: Send,
+    {
+        let buckets = self.buckets.get_mut();
+        let buckets = buckets.unwrap_or_else(PoisonError::into_inner);
+        let next = Mutex::new(buckets.values());
+        let index = || {
+            let shard = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
+            while let Some(shard) = shard() {
+                let mut bucket = shard.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+                bucket.index_restored();
+            }
+        };
+        let others = std::thread::available_parallelism().map_or(0, |all| all.get() - 1);
+        std::thread::scope(|scope| {
+            for _ in 0..others.min(INDEXERS_MAX).min(buckets.len() / 2) {
+                scope.spawn(index);
+            }
+            index();
+        });
     }
 
     /// Returns the number of buckets that were ever used; it grows with every new one.

@@ -12,6 +12,7 @@ mod full;
 mod harness;
 mod history;
 mod log;
+mod many;
 mod records;
 mod starts;
 mod stop;

@@ -30,28 +30,28 @@ impl ChangeSink for Rows {
         self.next
     }
 
-    fn changed(&mut self, row: &u64, due: Timestamp, tries: u16) {
+    fn changed(&mut self, _: EventId, row: &u64, due: Timestamp, tries: u16) {
         self.written
             .push(format!("changed {row} {} {tries}", due.as_millis()));
     }
 
-    fn updated(&mut self, row: &mut u64, _: &Payload) {
+    fn updated(&mut self, _: EventId, row: &mut u64, _: &Payload) {
         self.next += 1;
         self.written.push(format!("updated {row} to {}", self.next));
         *row = self.next;
     }
 
-    fn buried(&mut self, row: &u64, at: Timestamp, tries: u16) {
+    fn buried(&mut self, _: EventId, row: &u64, at: Timestamp, tries: u16) {
         self.written
             .push(format!("buried {row} {} {tries}", at.as_millis()));
     }
 
-    fn revived(&mut self, row: &u64, due: Timestamp) {
+    fn revived(&mut self, _: EventId, row: &u64, due: Timestamp) {
         self.written
             .push(format!("revived {row} {}", due.as_millis()));
     }
 
-    fn removed(&mut self, row: &u64) {
+    fn removed(&mut self, _: EventId, row: &u64) {
         self.written.push(format!("removed {row}"));
     }
 

@@ -98,27 +98,27 @@ impl ChangeSink for Notes {
         Arc::clone(envelope)
     }
 
-    fn changed(&mut self, _: &Body, _: Timestamp, _: u16) {}
+    fn changed(&mut self, _: EventId, _: &Body, _: Timestamp, _: u16) {}
 
-    fn updated(&mut self, body: &mut Body, payload: &Payload) {
+    fn updated(&mut self, _: EventId, body: &mut Body, payload: &Payload) {
         let mut envelope = Envelope::clone(body);
         envelope.payload = payload.clone();
         *body = Arc::new(envelope);
     }
 
-    fn buried(&mut self, body: &Body, _: Timestamp, _: u16) {
+    fn buried(&mut self, _: EventId, body: &Body, _: Timestamp, _: u16) {
         self.0.push((body.id, EntryKind::Buried));
     }
 
-    fn revived(&mut self, body: &Body, _: Timestamp) {
+    fn revived(&mut self, _: EventId, body: &Body, _: Timestamp) {
         self.0.push((body.id, EntryKind::Revived));
     }
 
-    fn removed(&mut self, body: &Body) {
+    fn removed(&mut self, _: EventId, body: &Body) {
         self.0.push((body.id, EntryKind::Removed));
     }
 
-    fn handed_back(&mut self, body: &Body, lease: Lease) {
+    fn handed_back(&mut self, _: EventId, body: &Body, lease: Lease) {
         self.0.push((body.id, EntryKind::HandedBack { lease }));
     }
 

@@ -6,6 +6,7 @@
 //!
 //! [`Unknown`]: crate::ErrorKind::Unknown
 
+mod bodies;
 mod reply;
 mod sink;
 

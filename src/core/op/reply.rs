@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::core::op::{Holding, RequestId};
+use crate::core::op::{Holding, RequestId, bodies};
 use crate::event::{Envelope, EventId, State};
 use crate::record::NodeId;
 use crate::time::Timestamp;
@@ -27,8 +27,11 @@ pub struct Delivery<B = Arc<Envelope>> {
 }
 
 impl<B> Delivery<B> {
-    /// Maps the body with `f`.
-    pub fn try_map<C, E>(self, f: impl FnOnce(B) -> Result<C, E>) -> Result<Delivery<C>, E> {
+    /// Maps the body with `f`, which is given the event's id as well.
+    pub fn try_map<C, E>(
+        self,
+        f: impl FnOnce(EventId, B) -> Result<C, E>,
+    ) -> Result<Delivery<C>, E> {
         let Self {
             id,
             body,
@@ -40,7 +43,7 @@ impl<B> Delivery<B> {
         } = self;
         Ok(Delivery {
             id,
-            body: f(body)?,
+            body: f(id, body)?,
             due,
             attempt,
             request,
@@ -305,7 +308,10 @@ impl std::ops::AddAssign for Stats {
 
 impl<B> Reply<B> {
     /// Maps each body with `f`.
-    pub fn try_map<C, E>(self, mut f: impl FnMut(B) -> Result<C, E>) -> Result<Reply<C>, E> {
+    pub fn try_map<C, E>(
+        self,
+        mut f: impl FnMut(EventId, B) -> Result<C, E>,
+    ) -> Result<Reply<C>, E> {
         Ok(match self {
             Self::Fetched(fetched) => Reply::Fetched(fetched.try_map(f)?),
             Self::Found(found) => Reply::Found(match found {
@@ -313,11 +319,11 @@ impl<B> Reply<B> {
                 None => None,
             }),
             Self::Peeked(Peeked { events, next }) => Reply::Peeked(Peeked {
-                events: each(events, f)?,
+                events: bodies::each(events, f)?,
                 next,
             }),
             Self::Dead(DeadPage { letters, next }) => Reply::Dead(DeadPage {
-                letters: each(letters, f)?,
+                letters: bodies::each(letters, f)?,
                 next,
             }),
             Self::Pushed(pushed) => Reply::Pushed(pushed),
@@ -332,69 +338,6 @@ impl<B> Reply<B> {
             Self::Counted(counted) => Reply::Counted(counted),
             Self::Stats(stats) => Reply::Stats(stats),
             Self::Forecast(forecast) => Reply::Forecast(forecast),
-        })
-    }
-}
-
-impl<B> Fetched<B> {
-    fn try_map<C, E>(self, mut f: impl FnMut(B) -> Result<C, E>) -> Result<Fetched<C>, E> {
-        let Self {
-            deliveries,
-            ready,
-            next_due,
-            crowd_due,
-            full,
-            holding,
-        } = self;
-        let mapped = deliveries.into_iter();
-        Ok(Fetched {
-            deliveries: mapped
-                .map(|delivery| delivery.try_map(&mut f))
-                .collect::<Result<_, E>>()?,
-            ready,
-            next_due,
-            crowd_due,
-            full,
-            holding,
-        })
-    }
-}
-
-fn each<B, C, E>(
-    snapshots: Vec<Snapshot<B>>,
-    mut f: impl FnMut(B) -> Result<C, E>,
-) -> Result<Vec<Snapshot<C>>, E> {
-    let mapped = snapshots.into_iter();
-    mapped.map(|snapshot| snapshot.try_map(&mut f)).collect()
-}
-
-impl<B> Snapshot<B> {
-    fn try_map<C, E>(self, f: impl FnOnce(B) -> Result<C, E>) -> Result<Snapshot<C>, E> {
-        let Self {
-            id,
-            state,
-            due,
-            tries,
-            since,
-            holder,
-            request,
-            until,
-            body,
-        } = self;
-        let body = match body {
-            Some(body) => Some(f(body)?),
-            None => None,
-        };
-        Ok(Snapshot {
-            id,
-            state,
-            due,
-            tries,
-            since,
-            holder,
-            request,
-            until,
-            body,
         })
     }
 }

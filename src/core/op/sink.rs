@@ -26,19 +26,19 @@ pub trait ChangeSink {
     fn added(&mut self, envelope: &Arc<Envelope>, due: Timestamp) -> Self::Body;
 
     /// An event has another due time or number of attempts used up.
-    fn changed(&mut self, body: &Self::Body, due: Timestamp, tries: u16);
+    fn changed(&mut self, id: EventId, body: &Self::Body, due: Timestamp, tries: u16);
 
     /// An event has another payload.
-    fn updated(&mut self, body: &mut Self::Body, payload: &Payload);
+    fn updated(&mut self, id: EventId, body: &mut Self::Body, payload: &Payload);
 
     /// An event became a dead letter at `at`.
-    fn buried(&mut self, body: &Self::Body, at: Timestamp, tries: u16);
+    fn buried(&mut self, id: EventId, body: &Self::Body, at: Timestamp, tries: u16);
 
     /// A dead letter is ready again, due at `due`, with all its attempts.
-    fn revived(&mut self, body: &Self::Body, due: Timestamp);
+    fn revived(&mut self, id: EventId, body: &Self::Body, due: Timestamp);
 
     /// An event has ended.
-    fn removed(&mut self, body: &Self::Body);
+    fn removed(&mut self, id: EventId, body: &Self::Body);
 
     /// The unique key of an event that is done stays taken until the given time; `None`: it is
     /// free.
@@ -47,8 +47,8 @@ pub trait ChangeSink {
     }
 
     /// A dead node's lease ended without an announced start: there is nothing to persist.
-    fn handed_back(&mut self, body: &Self::Body, lease: Lease) {
-        let _ = (body, lease);
+    fn handed_back(&mut self, id: EventId, body: &Self::Body, lease: Lease) {
+        let _ = (id, body, lease);
     }
 
     /// An attempt or an event ended, or an administrative operation changed it; written in the same

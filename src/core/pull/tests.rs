@@ -24,11 +24,11 @@ mod sink {
         fn added(&mut self, envelope: &Arc<Envelope>, _due: Timestamp) -> Self::Body {
             Arc::clone(envelope)
         }
-        fn changed(&mut self, _body: &Self::Body, _due: Timestamp, _tries: u16) {}
-        fn updated(&mut self, _body: &mut Self::Body, _payload: &Payload) {}
-        fn buried(&mut self, _body: &Self::Body, _at: Timestamp, _tries: u16) {}
-        fn revived(&mut self, _body: &Self::Body, _due: Timestamp) {}
-        fn removed(&mut self, _body: &Self::Body) {}
+        fn changed(&mut self, _id: EventId, _body: &Self::Body, _due: Timestamp, _tries: u16) {}
+        fn updated(&mut self, _id: EventId, _body: &mut Self::Body, _payload: &Payload) {}
+        fn buried(&mut self, _id: EventId, _body: &Self::Body, _at: Timestamp, _tries: u16) {}
+        fn revived(&mut self, _id: EventId, _body: &Self::Body, _due: Timestamp) {}
+        fn removed(&mut self, _id: EventId, _body: &Self::Body) {}
         fn recorded(&mut self, _record: Record, _telling: Option<&Self::Body>) {}
     }
 }

@@ -27,7 +27,7 @@ impl<B: Clone> Bucket<B> {
         };
         match entry.state() {
             State::Scheduled | State::Ready => {
-                let maybe_running = entry.maybe_running;
+                let maybe_running = entry.maybe_running();
                 self.cancel_waiting(id, sink);
                 truth(maybe_running)
             }
@@ -46,12 +46,13 @@ impl<B: Clone> Bucket<B> {
             return Ok(self.changed_past(id));
         };
         let due_now = due.as_micros() <= self.now_us;
-        let place = match entry.place {
+        let before = entry.place();
+        let place = match before {
             Place::Unconfirmed => Place::Unconfirmed,
             // It keeps its place in the list.
             Place::Ready(at) if due_now => Place::Ready(at),
             Place::Scheduled | Place::Ready(_) => {
-                match entry.place {
+                match before {
                     Place::Ready(at) => drop(self.waiting.remove_ready(at)),
                     _ => self.waiting.unschedule(id, entry.due),
                 }
@@ -60,10 +61,10 @@ impl<B: Clone> Bucket<B> {
             Place::Leased(_) | Place::Dead(_) => return Ok(Changed::TooLate(entry.state())),
         };
         entry.due = due;
-        if !matches!((&entry.place, &place), (Place::Ready(_), Place::Ready(_))) {
+        if !matches!((before, place), (Place::Ready(_), Place::Ready(_))) {
             entry.go(place);
         }
-        sink.changed(&entry.body, due, entry.tries);
+        sink.changed(id, &entry.body, due, entry.tries);
         Ok(changed(entry))
     }
 
@@ -81,13 +82,13 @@ impl<B: Clone> Bucket<B> {
             return Ok(self.changed_past(id));
         };
         let state = entry.state();
-        if entry.lease().is_some() || dead_only && state != State::Dead {
+        if entry.is_leased() || dead_only && state != State::Dead {
             return Ok(Changed::TooLate(state));
         }
         let envelope = Envelope::new(id, self.key.queue.clone(), payload.clone());
         entry.fingerprint = envelope.fingerprint();
         entry.resize(payload.len());
-        sink.updated(&mut entry.body, payload);
+        sink.updated(id, &mut entry.body, payload);
         if state == State::Dead {
             let ending = RecordDetails::by_operator(Outcome::Edited, by, self.now_us);
             entry.record(id, &self.key.queue, ending, sink);
@@ -109,13 +110,13 @@ impl<B: Clone> Bucket<B> {
             let Some(entry) = self.entries.get_mut(id) else {
                 continue;
             };
-            if entry.lease().is_some() || entry.fingerprint != *was {
+            if entry.is_leased() || entry.fingerprint != *was {
                 continue;
             }
             let envelope = Envelope::new(*id, self.key.queue.clone(), payload.clone());
             entry.fingerprint = envelope.fingerprint();
             entry.resize(payload.len());
-            sink.updated(&mut entry.body, payload);
+            sink.updated(*id, &mut entry.body, payload);
             rewritten += 1;
         }
         Ok(rewritten)
@@ -130,7 +131,7 @@ impl<B: Clone> Bucket<B> {
 }
 
 fn changed<B>(entry: &Entry<B>) -> Changed {
-    if entry.maybe_running {
+    if entry.maybe_running() {
         Changed::ChangedAfterAttempt(entry.due)
     } else {
         Changed::Changed(entry.due)

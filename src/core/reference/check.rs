@@ -19,8 +19,9 @@ impl<B: Clone> Bucket<B> {
         self.check_uniques()?;
         self.waiting.check()?;
         let leases = self.entries.iter();
-        let leases = leases.filter_map(|(id, entry)| Some((*id, entry.lease()?)));
+        let leases = leases.filter_map(|(id, entry)| Some((*id, self.leases.of(entry)?)));
         self.nodes.check(leases)?;
+        self.leases.check(self.nodes.leased())?;
         self.dedup.check()?;
         match self.dedup.ids().find(|id| self.entries.contains_key(id)) {
             Some(id) => Err(format!("{id} has a tombstone but is live")),
@@ -32,16 +33,15 @@ impl<B: Clone> Bucket<B> {
     fn check_places(&self) -> Result<(), String> {
         for (due, id) in self.waiting.scheduled() {
             let entry = self.entries.get(&id);
-            let same = entry
-                .is_some_and(|entry| matches!(entry.place, Place::Scheduled) && entry.due == due);
+            let same =
+                entry.is_some_and(|entry| entry.place() == Place::Scheduled && entry.due == due);
             expect(same, || {
                 format!("{id} is in the delay set but not scheduled")
             })?;
         }
         for (at, ready) in self.waiting.ready() {
             let entry = self.entries.get(&ready.id);
-            let same =
-                entry.is_some_and(|entry| matches!(entry.place, Place::Ready(here) if here == at));
+            let same = entry.is_some_and(|entry| entry.place() == Place::Ready(at));
             expect(same, || {
                 format!("{} is in the ready list but not ready", ready.id)
             })?;
@@ -52,17 +52,13 @@ impl<B: Clone> Bucket<B> {
                 format!("{id} is indexed as dead but is not")
             })?;
         }
-        for id in &self.held {
-            let held = self
-                .entries
-                .get(id)
-                .is_some_and(|entry| entry.is_unconfirmed());
-            expect(held, || {
-                format!("{id} is indexed as unconfirmed but is not")
-            })?;
-        }
+        let unconfirmed = self.entries.iter();
+        let unconfirmed = unconfirmed.filter(|(_, entry)| entry.is_unconfirmed());
+        expect(unconfirmed.count() == self.unconfirmed, || {
+            "the counter of unconfirmed events is wrong".into()
+        })?;
         let stats = self.stats();
-        let indexed = stats.scheduled + stats.ready + stats.leased + stats.dead + self.held.len();
+        let indexed = stats.scheduled + stats.ready + stats.leased + stats.dead + self.unconfirmed;
         let (places, events) = (indexed, self.entries.len());
         expect(places == events, || {
             format!("{events} events have {places} index entries")
@@ -85,7 +81,8 @@ impl<B: Clone> Bucket<B> {
                 format!("{id} is indexed by a key that is not its own")
             })?;
         }
-        let keyed = self.entries.values().filter(|entry| entry.key().is_some());
+        let keyed = self.entries.iter();
+        let keyed = keyed.filter(|(_, entry)| entry.key().is_some());
         let (keyed, found) = (keyed.count(), self.keys.len());
         expect(keyed == found, || {
             format!("{keyed} events have a key, but {found} are indexed")

@@ -1,7 +1,9 @@
 //! A counter of events by due time, without a scan over all of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::ops::Bound;
 
+use crate::core::reference::dense::DenseMap;
 use crate::event::EventId;
 use crate::time::Timestamp;
 
@@ -25,9 +27,52 @@ pub(super) struct DueCounts {
     crowded: BTreeMap<u64, BTreeMap<u64, usize>>,
 }
 
-type Scheduled = BTreeSet<(Timestamp, EventId)>;
+/// The delay set.
+pub(super) type Scheduled = DenseMap<DueKey, ()>;
+
+/// The order of the delay set: by due time, then by id.
+///
+/// The id is in two halves, as its alignment would make this a quarter longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct DueKey {
+    pub(super) due: Timestamp,
+    id: [u64; 2],
+}
+
+impl DueKey {
+    pub(super) fn new(due: Timestamp, id: EventId) -> Self {
+        let id = u128::from_be_bytes(id.to_bytes());
+        let id = [(id >> 64) as u64, id as u64];
+        Self { due, id }
+    }
+
+    pub(super) fn id(self) -> EventId {
+        let [high, low] = self.id.map(u128::from);
+        EventId::from_bytes((high << 64 | low).to_be_bytes())
+    }
+}
 
 impl DueCounts {
+    /// Counts all of a delay set.
+    pub(super) fn of(scheduled: &Scheduled) -> Self {
+        let mut counts = Self::default();
+        for (level, shift) in counts.levels.iter_mut().zip(SHIFTS) {
+            let cells = scheduled
+                .iter()
+                .map(|(key, ())| key.due.as_millis() >> shift);
+            *level = in_runs(cells);
+        }
+        let crowded = counts.levels[0].iter();
+        let crowded = crowded.filter(|(_, count)| **count >= CROWDED);
+        counts.crowded = crowded
+            .map(|(at, count)| {
+                let events = from(scheduled, *at).take(*count);
+                (*at, in_runs(events.map(Timestamp::as_millis)))
+            })
+            .collect();
+        counts
+    }
+
     /// Adds an event due then, which `scheduled` has already.
     pub(super) fn add(&mut self, due: Timestamp, scheduled: &Scheduled) {
         let ms = due.as_millis();
@@ -45,7 +90,7 @@ impl DueCounts {
             *fine.entry(ms).or_default() += 1;
         } else if count >= CROWDED {
             let fine = self.crowded.entry(at).or_default();
-            for (due, _) in from(scheduled, at).take(count) {
+            for due in from(scheduled, at).take(count) {
                 *fine.entry(due.as_millis()).or_default() += 1;
             }
         }
@@ -79,8 +124,8 @@ impl DueCounts {
     /// Checks the counts.
     pub(super) fn check(&self, scheduled: &Scheduled) -> Result<(), String> {
         let mut right = Self::default();
-        for (due, _) in scheduled {
-            let ms = due.as_millis();
+        for (key, ()) in scheduled.iter() {
+            let ms = key.due.as_millis();
             for (level, shift) in right.levels.iter_mut().zip(SHIFTS) {
                 *level.entry(ms >> shift).or_default() += 1;
             }
@@ -124,7 +169,7 @@ impl DueCounting<'_> {
         let edge = match self.counts.crowded.get(&at) {
             Some(fine) => self.fine.of(fine, counted, ms) + fine.get(&ms).unwrap_or(&0),
             None if self.counts.levels[0].contains_key(&at) => from(self.scheduled, at)
-                .take_while(|(due, _)| *due <= until)
+                .take_while(|due| *due <= until)
                 .count(),
             None => 0,
         };
@@ -159,9 +204,23 @@ impl RangeSum {
     }
 }
 
-/// Returns the scheduled events from the start of a narrow cell.
-fn from(scheduled: &Scheduled, cell: u64) -> impl Iterator<Item = &(Timestamp, EventId)> {
-    scheduled.range((Timestamp::from_millis(cell << SHIFTS[0]), MIN_ID)..)
+/// Returns when the scheduled events from the start of a narrow cell are due.
+fn from(scheduled: &Scheduled, cell: u64) -> impl Iterator<Item = Timestamp> {
+    let first = DueKey::new(Timestamp::from_millis(cell << SHIFTS[0]), MIN_ID);
+    let events = scheduled.range(Bound::Included(first));
+    events.map(|(key, ())| key.due)
+}
+
+/// Counts cells that come in order.
+fn in_runs(cells: impl Iterator<Item = u64>) -> BTreeMap<u64, usize> {
+    let mut runs: Vec<(u64, usize)> = Vec::new();
+    for cell in cells {
+        match runs.last_mut() {
+            Some((last, count)) if *last == cell => *count += 1,
+            _ => runs.push((cell, 1)),
+        }
+    }
+    runs.into_iter().collect()
 }
 
 fn one_less(counts: &mut BTreeMap<u64, usize>, at: u64) {
@@ -197,7 +256,7 @@ mod tests {
 
     #[test]
     fn what_is_due_until_any_instant_is_counted_exactly() {
-        let (mut counts, mut scheduled) = (DueCounts::default(), Scheduled::new());
+        let (mut counts, mut scheduled) = (DueCounts::default(), Scheduled::default());
         let mut asked: Vec<u64> = (0..200).map(|n| due(n * 61)).collect();
         asked.extend([
             0,
@@ -215,7 +274,10 @@ mod tests {
             let mut counting = counts.counting(scheduled);
             for ms in &asked {
                 let until = Timestamp::from_millis(*ms);
-                let right = scheduled.iter().filter(|(due, _)| *due <= until).count();
+                let right = scheduled
+                    .iter()
+                    .filter(|(key, ())| key.due <= until)
+                    .count();
                 assert_eq!(counting.until(until), right, "until {ms}, after others");
                 let alone = counts.counting(scheduled).until(until);
                 assert_eq!(alone, right, "until {ms}");
@@ -223,20 +285,21 @@ mod tests {
         };
         for number in 0..8_000 {
             let due = Timestamp::from_millis(due(number));
-            scheduled.insert((due, id(number.into())));
+            scheduled.insert(DueKey::new(due, id(number.into())), ());
             counts.add(due, &scheduled);
         }
         assert_eq!(counts.crowded.len(), 1);
         check(&counts, &scheduled);
+        check(&DueCounts::of(&scheduled), &scheduled);
         for number in (0..8_000).filter(|number| number % 3 != 0) {
             let due = Timestamp::from_millis(due(number));
-            scheduled.remove(&(due, id(number.into())));
+            scheduled.remove(&DueKey::new(due, id(number.into())));
             counts.remove(due);
         }
         check(&counts, &scheduled);
         for number in (0..8_000).filter(|number| number % 3 == 0) {
             let due = Timestamp::from_millis(due(number));
-            scheduled.remove(&(due, id(number.into())));
+            scheduled.remove(&DueKey::new(due, id(number.into())));
             counts.remove(due);
         }
         assert_eq!(counts, DueCounts::default());

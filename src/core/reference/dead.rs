@@ -34,7 +34,7 @@ impl<B: Clone> Bucket<B> {
             let ending =
                 RecordDetails::by_operator(Outcome::Revived, by.map(str::to_owned), self.now_us);
             entry.record(*id, &self.key.queue, ending, sink);
-            sink.revived(&entry.body, due);
+            sink.revived(*id, &entry.body, due);
             let unique = entry.unique().cloned();
             if let Some(unique) = unique.filter(|key| self.uniques.holder(key, due).is_none())
                 && self.uniques.take(&unique, *id)

@@ -1,7 +1,8 @@
 //! The dedup window of a bucket: tombstones of ended events, to recognise late repeats.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
+use crate::core::reference::dense::DenseMap;
 use crate::core::reference::entry::LastSettlement;
 use crate::core::reference::restore::Tombstone;
 use crate::core::reference::window::{DedupWindow, FORGET_MAX, ID_AHEAD_MAX};
@@ -11,7 +12,7 @@ use crate::time::Timestamp;
 /// The tombstones of a bucket, and the watermark of the dropped ones.
 #[derive(Clone, Debug)]
 pub(super) struct DedupState {
-    known: BTreeMap<EventId, TombstoneEntry>,
+    known: DenseMap<EventId, TombstoneEntry>,
     /// The same ids and when they ended, in µs; oldest first.
     order: VecDeque<(EventId, u64)>,
     window: DedupWindow,
@@ -32,7 +33,7 @@ pub(super) struct TombstoneEntry {
 impl DedupState {
     pub(super) fn new(window: DedupWindow) -> Self {
         Self {
-            known: BTreeMap::new(),
+            known: DenseMap::default(),
             order: VecDeque::new(),
             window,
             forgotten: None,
@@ -67,8 +68,12 @@ impl DedupState {
     ) {
         let remembered = TombstoneEntry { finished, settled };
         self.has_new = true;
-        if self.known.insert(finished.id, remembered).is_none() {
-            self.order.push_back((finished.id, ended_us));
+        match self.known.get_mut(&finished.id) {
+            Some(known) => *known = remembered,
+            None => {
+                self.known.insert(finished.id, remembered);
+                self.order.push_back((finished.id, ended_us));
+            }
         }
     }
 
@@ -131,7 +136,7 @@ impl DedupState {
 
     /// Returns the ids of all tombstones.
     pub(super) fn ids(&self) -> impl Iterator<Item = EventId> + '_ {
-        self.known.keys().copied()
+        self.known.iter().map(|(id, _)| *id)
     }
 
     /// Returns whether the tombstone of an unknown id may have been dropped.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::core::op::{AttemptOutcome, BATCH_BYTES, ChangeSink, RequestId, Settlement};
+use crate::core::reference::leases::LeaseIndex;
 use crate::event::{EventId, LatePolicy, QueueName, State};
 use crate::record::{Cause, NodeId, Outcome, Record, Stages, cut_error};
 use crate::time::Timestamp;
@@ -14,49 +15,42 @@ pub(super) struct Entry<B> {
     pub(super) body: B,
     pub(super) fingerprint: u64,
     pub(super) due: Timestamp,
-    pub(super) place: Place,
+    /// What its place says beside the state.
+    at: u64,
     /// Fields that few events have.
     more: Option<Box<RareFields>>,
     pub(super) tries: u16,
     pub(super) attempts: u16,
     /// The size of its payload in KiB, rounded up.
     kib: u16,
-    /// A lease of it was lost once, so a node believed dead may still run it.
-    pub(super) maybe_running: bool,
+    state: PlaceKind,
     /// Its records need data from its envelope.
     tells: bool,
 }
 
+// With a body of 8 bytes, as the stores have. A place would take 16 by itself.
+const _: () = assert!(size_of::<Entry<u64>>() == 48);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PlaceKind {
+    Unconfirmed,
+    Scheduled,
+    Ready,
+    Leased,
+    Dead,
+}
+
 /// The place of an event; it is in the index of that place and in no other.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// Pushed, not confirmed yet.
     Unconfirmed,
     Scheduled,
     /// At this position of the ready list.
     Ready(i64),
-    Leased(Box<Lease>),
+    Leased(LeaseIndex),
     /// Since then.
     Dead(Timestamp),
-}
-
-/// The lease of an event.
-#[derive(Clone, Debug)]
-pub(super) struct Lease {
-    pub(super) node: NodeId,
-    pub(super) request: RequestId,
-    /// Its index among the leases of that fetch.
-    pub(super) place: usize,
-    pub(super) moved_us: u64,
-    pub(super) fetched_us: u64,
-    /// Its own deadline; without one it lasts as long as the node's heartbeat.
-    pub(super) deadline: Option<Timestamp>,
-}
-
-impl Lease {
-    pub(super) fn is_under(&self, node: NodeId, request: RequestId) -> bool {
-        self.node == node && self.request == request
-    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -67,6 +61,8 @@ struct RareFields {
     expires: Option<Timestamp>,
     late: LatePolicy,
     settled: Option<LastSettlement>,
+    /// A lease of it was lost once, so a node believed dead may still run it.
+    maybe_running: bool,
 }
 
 /// The last accepted settlement, to recognise its repeat.
@@ -140,21 +136,43 @@ impl<B> Entry<B> {
                 unique_for,
                 expires,
                 late,
-                settled: None,
+                ..RareFields::default()
             })
         });
-        Self {
+        let mut entry = Self {
             body,
             fingerprint,
             due,
-            place,
+            at: 0,
             more,
             tries: 0,
             attempts,
             kib: kib(bytes),
-            maybe_running: false,
+            state: PlaceKind::Unconfirmed,
             tells,
+        };
+        entry.put(place);
+        entry
+    }
+
+    pub(super) fn place(&self) -> Place {
+        match self.state {
+            PlaceKind::Unconfirmed => Place::Unconfirmed,
+            PlaceKind::Scheduled => Place::Scheduled,
+            PlaceKind::Ready => Place::Ready(self.at.cast_signed()),
+            PlaceKind::Leased => Place::Leased(LeaseIndex(self.at)),
+            PlaceKind::Dead => Place::Dead(Timestamp::from_millis(self.at)),
         }
+    }
+
+    fn put(&mut self, place: Place) {
+        (self.state, self.at) = match place {
+            Place::Unconfirmed => (PlaceKind::Unconfirmed, 0),
+            Place::Scheduled => (PlaceKind::Scheduled, 0),
+            Place::Ready(at) => (PlaceKind::Ready, at.cast_unsigned()),
+            Place::Leased(LeaseIndex(at)) => (PlaceKind::Leased, at),
+            Place::Dead(since) => (PlaceKind::Dead, since.as_millis()),
+        };
     }
 
     /// Sets the size of its payload.
@@ -163,39 +181,31 @@ impl<B> Entry<B> {
     }
 
     pub(super) fn state(&self) -> State {
-        match self.place {
-            Place::Unconfirmed | Place::Scheduled => State::Scheduled,
-            Place::Ready(_) => State::Ready,
-            Place::Leased(_) => State::Leased,
-            Place::Dead(_) => State::Dead,
+        match self.state {
+            PlaceKind::Unconfirmed | PlaceKind::Scheduled => State::Scheduled,
+            PlaceKind::Ready => State::Ready,
+            PlaceKind::Leased => State::Leased,
+            PlaceKind::Dead => State::Dead,
         }
     }
 
-    /// Moves it to another place; returns the previous one.
-    pub(super) fn go(&mut self, place: Place) -> Place {
-        let (before, from) = (self.state(), std::mem::replace(&mut self.place, place));
+    /// Moves it to another place.
+    pub(super) fn go(&mut self, place: Place) {
+        let before = self.state();
+        self.put(place);
         debug_assert!(
             before.may_become(self.state()),
             "{before} became {}",
             self.state()
         );
-        from
     }
 
     pub(super) fn is_unconfirmed(&self) -> bool {
-        matches!(self.place, Place::Unconfirmed)
+        self.state == PlaceKind::Unconfirmed
     }
 
-    pub(super) fn lease(&self) -> Option<&Lease> {
-        match &self.place {
-            Place::Leased(lease) => Some(lease),
-            _ => None,
-        }
-    }
-
-    /// Returns the lease that `node` got by `request`, if it still stands.
-    pub(super) fn lease_under(&self, node: NodeId, request: RequestId) -> Option<&Lease> {
-        self.lease().filter(|lease| lease.is_under(node, request))
+    pub(super) fn is_leased(&self) -> bool {
+        self.state == PlaceKind::Leased
     }
 
     pub(super) fn key(&self) -> Option<&Arc<str>> {
@@ -216,6 +226,14 @@ impl<B> Entry<B> {
 
     pub(super) fn settle(&mut self, settled: LastSettlement) {
         self.more.get_or_insert_default().settled = Some(settled);
+    }
+
+    pub(super) fn maybe_running(&self) -> bool {
+        self.more.as_ref().is_some_and(|more| more.maybe_running)
+    }
+
+    pub(super) fn set_maybe_running(&mut self) {
+        self.more.get_or_insert_default().maybe_running = true;
     }
 
     /// Returns why it must not be delivered at `now_us`, if so.
@@ -301,6 +319,8 @@ pub(super) struct RecordDetails {
     pub(super) error: Option<String>,
     /// The actor of an administrative change.
     pub(super) by: Option<String>,
+    /// The settlement that was accepted.
+    pub(super) settled: Option<LastSettlement>,
 }
 
 impl RecordDetails {
@@ -318,6 +338,7 @@ impl RecordDetails {
             },
             error: None,
             by: None,
+            settled: None,
         }
     }
 

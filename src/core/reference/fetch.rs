@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::core::op::{
     BATCH_MAX, ChangeSink, Delivery, Fetch, Fetched, Holding, Kept, Reply, RequestId, StartMark,
 };
-use crate::core::reference::entry::{Budget, Entry, Lease, Place, RecordDetails, StaleReason};
+use crate::core::reference::entry::{Budget, Entry, Place, RecordDetails, StaleReason};
+use crate::core::reference::leases::Lease;
 use crate::core::reference::{Bucket, bounded};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{EventId, State};
@@ -90,7 +91,7 @@ impl<B: Clone> Bucket<B> {
         let ids = node.flat_map(|node| node.batch(fetch.request));
         let leased = ids.filter_map(|id| {
             let entry = self.entries.get(&id)?;
-            let lease = entry.lease_under(fetch.node, fetch.request)?;
+            let lease = self.leases.under(entry, fetch.node, fetch.request)?;
             Some(delivery(id, entry, lease))
         });
         leased.collect()
@@ -167,7 +168,7 @@ impl<B: Clone> Bucket<B> {
             deadline: batch.deadline,
         };
         batch.deliveries.push(delivery(id, entry, &lease));
-        entry.go(Place::Leased(Box::new(lease)));
+        entry.go(Place::Leased(self.leases.add(lease)));
     }
 
     fn set_aside<L: ChangeSink<Body = B>>(
@@ -222,15 +223,14 @@ impl<B: Clone> Bucket<B> {
         bounded("leases", leases.len())?;
         let after = When::After(hold).due(self.now_us);
         let stood = leases.iter().map(|(id, request)| {
-            let Some(entry) = self.entries.get_mut(id) else {
+            let Some(entry) = self.entries.get(id) else {
                 return false;
             };
-            let Place::Leased(lease) = &mut entry.place else {
+            let lease = self.leases.of_mut(entry);
+            let its = |lease: &&mut Lease| lease.node == node && lease.request == *request;
+            let Some(lease) = lease.filter(its) else {
                 return false;
             };
-            if !lease.is_under(node, *request) {
-                return false;
-            }
             match &mut lease.deadline {
                 // It lasts as long as the heartbeat and needs no extension.
                 None => !self.nodes.is_reaping(node),

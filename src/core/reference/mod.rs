@@ -22,8 +22,11 @@ mod check;
 mod counts;
 mod dead;
 mod dedup;
+mod dense;
 mod entry;
 mod fetch;
+mod leases;
+mod limits;
 mod node;
 mod push;
 mod read;
@@ -34,12 +37,14 @@ mod unique;
 mod waiting;
 mod window;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use self::dedup::DedupState;
+use self::dense::DenseMap;
 use self::entry::{Entry, Place, RecordDetails};
+use self::leases::Leases;
+pub(crate) use self::limits::{bounded, check_by, check_bytes, check_spans};
 use self::node::NodeLeases;
 pub use self::restore::{Restored, Tombstone};
 use self::unique::Uniques;
@@ -47,10 +52,10 @@ use self::waiting::WaitingEvents;
 #[cfg(feature = "redis")]
 pub(crate) use self::window::FORGET_MAX;
 pub use self::window::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};
-use crate::core::op::{Answer, BATCH_BYTES, BATCH_MAX, ChangeSink, Moved, Reply, StoreOp};
-use crate::error::{Error, Result};
+use crate::core::op::{Answer, BATCH_MAX, ChangeSink, Moved, Reply, StoreOp};
+use crate::error::Result;
 use crate::event::{BucketKey, EventId, State};
-use crate::record::{BY_BYTES_MAX, Outcome};
+use crate::record::Outcome;
 use crate::time::Timestamp;
 
 /// One bucket of the reference store; `B` is the kept form of an envelope.
@@ -70,11 +75,11 @@ use crate::time::Timestamp;
 /// #     fn added(&mut self, envelope: &Arc<Envelope>, _: duly::time::Timestamp) -> Arc<Envelope> {
 /// #         Arc::clone(envelope)
 /// #     }
-/// #     fn changed(&mut self, _: &Self::Body, _: duly::time::Timestamp, _: u16) {}
-/// #     fn updated(&mut self, _: &mut Self::Body, _: &Payload) {}
-/// #     fn buried(&mut self, _: &Self::Body, _: duly::time::Timestamp, _: u16) {}
-/// #     fn revived(&mut self, _: &Self::Body, _: duly::time::Timestamp) {}
-/// #     fn removed(&mut self, _: &Self::Body) {}
+/// #     fn changed(&mut self, _: EventId, _: &Self::Body, _: duly::time::Timestamp, _: u16) {}
+/// #     fn updated(&mut self, _: EventId, _: &mut Self::Body, _: &Payload) {}
+/// #     fn buried(&mut self, _: EventId, _: &Self::Body, _: duly::time::Timestamp, _: u16) {}
+/// #     fn revived(&mut self, _: EventId, _: &Self::Body, _: duly::time::Timestamp) {}
+/// #     fn removed(&mut self, _: EventId, _: &Self::Body) {}
 /// #     fn recorded(&mut self, _: duly::records::Record, _: Option<&Self::Body>) {}
 /// # }
 ///
@@ -90,9 +95,11 @@ pub struct Bucket<B> {
     key: BucketKey,
     /// The latest time seen.
     now_us: u64,
-    entries: BTreeMap<EventId, Entry<B>>,
-    held: BTreeSet<EventId>,
+    entries: DenseMap<EventId, Entry<B>>,
+    /// How many of them are unconfirmed.
+    unconfirmed: usize,
     waiting: WaitingEvents,
+    leases: Leases,
     nodes: NodeLeases,
     dead: BTreeSet<EventId>,
     /// Ids by key, of every event that has one.
@@ -130,9 +137,10 @@ impl<B: Clone> Bucket<B> {
         Self {
             key,
             now_us: 0,
-            entries: BTreeMap::new(),
-            held: BTreeSet::new(),
+            entries: DenseMap::default(),
+            unconfirmed: 0,
             waiting: WaitingEvents::default(),
+            leases: Leases::default(),
             nodes: NodeLeases::default(),
             dead: BTreeSet::new(),
             keys: BTreeSet::new(),
@@ -283,17 +291,19 @@ impl<B: Clone> Bucket<B> {
             Some(period) => self.hold_unique(id, entry.unique(), period, sink),
             None => self.free_unique(id, entry.unique()),
         }
+        let settled = ending.settled;
         entry.record(id, &self.key.queue, ending, sink);
-        sink.removed(&entry.body);
+        sink.removed(id, &entry.body);
         let finished = Tombstone {
             id,
             state,
             fingerprint: Some(entry.fingerprint),
             due: entry.due,
             tries: entry.tries,
-            maybe_running: entry.maybe_running,
+            maybe_running: entry.maybe_running(),
         };
-        self.dedup.remember(finished, entry.settled(), self.now_us);
+        let settled = settled.or(entry.settled());
+        self.dedup.remember(finished, settled, self.now_us);
     }
 
     /// Makes an event a dead letter, with `tries` attempts used up. It must have left its place
@@ -311,8 +321,11 @@ impl<B: Clone> Bucket<B> {
         };
         entry.go(Place::Dead(now));
         entry.tries = tries;
+        if let Some(settled) = ending.settled {
+            entry.settle(settled);
+        }
         entry.record(id, &self.key.queue, ending, sink);
-        sink.buried(&entry.body, now, tries);
+        sink.buried(id, &entry.body, now, tries);
         let unique = entry.unique().cloned();
         self.dead.insert(id);
         self.free_unique(id, unique.as_ref());
@@ -333,15 +346,13 @@ impl<B: Clone> Bucket<B> {
         let Some(entry) = self.entries.get(&id) else {
             return 0;
         };
-        match entry.place {
+        match entry.place() {
             Place::Scheduled => self.waiting.unschedule(id, entry.due),
             Place::Ready(at) => {
                 let ready = self.waiting.remove_ready(at);
                 return ready.map_or(0, |ready| ready.moved_us);
             }
-            Place::Unconfirmed => {
-                self.held.remove(&id);
-            }
+            Place::Unconfirmed => self.unconfirmed -= 1,
             Place::Leased(_) | Place::Dead(_) => {}
         }
         0
@@ -352,49 +363,5 @@ impl<B: Clone> Bucket<B> {
         let moved_us = self.unwait(id);
         let ending = RecordDetails::unheld(Outcome::Cancelled, moved_us, self.now_us);
         self.finish(id, State::Cancelled, ending, sink);
-    }
-}
-
-/// Rejects a list that is longer than an operation may carry.
-pub(crate) fn bounded(what: &str, len: usize) -> Result<()> {
-    if len > BATCH_MAX {
-        return Err(Error::invalid(format!(
-            "the operation carries {len} {what}; at most {BATCH_MAX} are allowed"
-        )));
-    }
-    Ok(())
-}
-
-/// Rejects several payloads that together exceed the byte limit of an operation.
-pub(crate) fn check_bytes(lens: impl ExactSizeIterator<Item = usize>) -> Result<()> {
-    let many = lens.len();
-    let bytes: usize = lens.sum();
-    if many > 1 && bytes > BATCH_BYTES {
-        return Err(Error::invalid(format!(
-            "the operation carries {many} payloads with {bytes} bytes together; at most \
-             {BATCH_BYTES} are allowed, split it"
-        )));
-    }
-    Ok(())
-}
-
-/// Rejects too many spans, and spans that are not in ascending order.
-pub(crate) fn check_spans(within: &[Duration]) -> Result<()> {
-    bounded("spans", within.len())?;
-    match within.is_sorted() {
-        true => Ok(()),
-        false => Err(Error::invalid(
-            "the spans of a forecast are not in ascending order",
-        )),
-    }
-}
-
-/// Rejects an actor name that is longer than a record keeps.
-pub(crate) fn check_by(by: Option<&str>) -> Result<()> {
-    match by.map_or(0, str::len) {
-        len if len > BY_BYTES_MAX => Err(Error::invalid(format!(
-            "the actor name has {len} bytes; at most {BY_BYTES_MAX} are allowed"
-        ))),
-        _ => Ok(()),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 
 use crate::core::op::{Holding, RequestId, StartMark};
-use crate::core::reference::entry::Lease;
+use crate::core::reference::leases::Lease;
 use crate::event::EventId;
 use crate::record::NodeId;
 use crate::time::Timestamp;

@@ -69,7 +69,7 @@ impl<B: Clone> Bucket<B> {
         if let Some(holder) = unique.and_then(|key| self.uniques.holder(key, now)) {
             let taken = holder.id;
             let entry = self.entries.get(&taken).filter(|_| holder.until.is_none());
-            let waits = entry.is_some_and(|entry| entry.lease().is_none());
+            let waits = entry.is_some_and(|entry| !entry.is_leased());
             match event.on_taken {
                 Unique::Keep => {
                     return Pushed {
@@ -91,7 +91,7 @@ impl<B: Clone> Bucket<B> {
         }
         let body = sink.added(envelope, due);
         let place = if L::CONFIRMS {
-            self.held.insert(id);
+            self.unconfirmed += 1;
             Place::Unconfirmed
         } else {
             Self::wait(&mut self.waiting, self.now_us, id, due)
@@ -143,7 +143,7 @@ impl<B: Clone> Bucket<B> {
                 .get_mut(id)
                 .filter(|entry| entry.is_unconfirmed())
             {
-                self.held.remove(id);
+                self.unconfirmed -= 1;
                 self.uniques.settled(*id);
                 let place = Self::wait(&mut self.waiting, self.now_us, *id, entry.due);
                 entry.go(place);
@@ -166,10 +166,11 @@ impl<B: Clone> Bucket<B> {
     /// to them gets it back.
     pub fn forget(&mut self, ids: &[EventId]) {
         for id in ids {
-            if self.held.remove(id)
+            let known = self.entries.get(id);
+            if known.is_some_and(Entry::is_unconfirmed)
                 && let Some(entry) = self.entries.remove(id)
             {
-                debug_assert_eq!(entry.state(), State::Scheduled);
+                self.unconfirmed -= 1;
                 self.free_key(*id, &entry);
                 self.free_unique(*id, entry.unique());
                 if let (Some(before), Some(unique)) = (self.uniques.settled(*id), entry.unique()) {

@@ -36,7 +36,7 @@ impl<B: Clone> Bucket<B> {
         let mut of_unique;
         let ids: &mut dyn Iterator<Item = EventId> = match by {
             PeekBy::All => {
-                of_all = self.entries.range(beyond(after)).map(|(id, _)| *id);
+                of_all = self.entries.range(beyond(after).0).map(|(id, _)| *id);
                 &mut of_all
             }
             PeekBy::Key(key) => {
@@ -122,9 +122,10 @@ impl<B: Clone> Bucket<B> {
     }
 
     fn snapshot(&self, id: EventId, entry: &Entry<B>) -> Snapshot<B> {
-        let since_us = match &entry.place {
-            Place::Ready(at) => self.waiting.moved_us(*at),
-            Place::Leased(lease) => Some(lease.fetched_us),
+        let lease = self.leases.of(entry);
+        let since_us = match entry.place() {
+            Place::Ready(at) => self.waiting.moved_us(at),
+            Place::Leased(_) => lease.map(|lease| lease.fetched_us),
             Place::Dead(at) => Some(at.as_micros()),
             Place::Unconfirmed | Place::Scheduled => None,
         };
@@ -134,9 +135,9 @@ impl<B: Clone> Bucket<B> {
             due: entry.due,
             tries: entry.tries,
             since: since_us.map(|us| Timestamp::from_millis(us / 1_000)),
-            holder: entry.lease().map(|lease| lease.node),
-            request: entry.lease().map(|lease| lease.request),
-            until: entry.lease().and_then(|lease| lease.deadline),
+            holder: lease.map(|lease| lease.node),
+            request: lease.map(|lease| lease.request),
+            until: lease.and_then(|lease| lease.deadline),
             body: Some(entry.body.clone()),
         }
     }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use crate::core::op::{self, BATCH_MAX, ChangeSink, Reaped, Reply, RequestId, StartMark};
-use crate::core::reference::entry::{Lease, RecordDetails};
+use crate::core::reference::entry::RecordDetails;
+use crate::core::reference::leases::Lease;
 use crate::core::reference::{Bucket, bounded};
 use crate::error::Result;
 use crate::event::EventId;
@@ -31,7 +32,7 @@ impl<B: Clone> Bucket<B> {
             && let Some((node, request, id)) = self.nodes.pop_reaping()
         {
             let entry = self.entries.get(&id);
-            if entry.is_some_and(|entry| entry.lease_under(node, request).is_some()) {
+            if entry.is_some_and(|entry| self.leases.under(entry, node, request).is_some()) {
                 self.take_back(id, &mut reaped, &mut unstarted, sink);
             }
         }
@@ -70,7 +71,7 @@ impl<B: Clone> Bucket<B> {
         }
         for (request, id) in self.nodes.kept_by(node, requests) {
             let entry = self.entries.get(&id);
-            let lease = entry.and_then(|entry| entry.lease_under(node, request));
+            let lease = entry.and_then(|entry| self.leases.under(entry, node, request));
             let is_kept = lease.is_some_and(|lease| lease.deadline.is_none());
             if !is_kept || held.contains(&(request, id)) {
                 continue;
@@ -102,7 +103,7 @@ impl<B: Clone> Bucket<B> {
         for (id, lease) in unstarted {
             if let Some(entry) = self.entries.get(&id) {
                 let (node, request) = (lease.node, lease.request);
-                sink.handed_back(&entry.body, op::Lease { node, request });
+                sink.handed_back(id, &entry.body, op::Lease { node, request });
             }
             self.release(id, &lease, &mut front);
         }
@@ -120,7 +121,7 @@ impl<B: Clone> Bucket<B> {
         let Some(entry) = self.entries.get_mut(&id) else {
             return;
         };
-        let Some(lease) = entry.lease().cloned() else {
+        let Some(lease) = self.leases.remove(entry) else {
             return;
         };
         self.nodes.end(id, &lease);
@@ -129,7 +130,7 @@ impl<B: Clone> Bucket<B> {
             reaped.ready += 1;
             return;
         }
-        entry.maybe_running = true;
+        entry.set_maybe_running();
         entry.tries = entry.tries.saturating_add(1);
         let tries = entry.tries;
         let ending = RecordDetails {
@@ -145,6 +146,7 @@ impl<B: Clone> Bucket<B> {
             },
             error: None,
             by: None,
+            settled: None,
         };
         if tries >= entry.attempts {
             self.bury(id, tries, ending, sink);
@@ -154,7 +156,7 @@ impl<B: Clone> Bucket<B> {
             // A prefetched event is not due yet and waits on.
             let place = Self::wait(&mut self.waiting, self.now_us, id, entry.due);
             entry.go(place);
-            sink.changed(&entry.body, entry.due, tries);
+            sink.changed(id, &entry.body, entry.due, tries);
             reaped.ready += 1;
         }
     }

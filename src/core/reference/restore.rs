@@ -1,10 +1,10 @@
 //! Restoring a bucket at start, from what its store has persisted.
 
-use std::collections::btree_map::Entry as Slot;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::core::reference::Bucket;
+use crate::core::reference::counts::DueKey;
 use crate::core::reference::entry::{Entry, EventOptions, Place};
 use crate::event::{EventId, LatePolicy, State};
 use crate::time::Timestamp;
@@ -66,13 +66,21 @@ impl<B: Clone> Bucket<B> {
     /// Returns `false` if the event is there already or has ended.
     #[must_use]
     pub fn restore(&mut self, restored: Restored<B>) -> bool {
+        let (id, due, is_dead) = (restored.id, restored.due, restored.dead_at.is_some());
+        let is_new = self.restore_unindexed(restored);
+        if is_new && !is_dead {
+            self.waiting.schedule(id, due);
+        }
+        is_new
+    }
+
+    /// The same for one of many: [`index_restored`](Self::index_restored) completes it.
+    #[must_use]
+    pub fn restore_unindexed(&mut self, restored: Restored<B>) -> bool {
         let id = restored.id;
-        if self.dedup.get(id).is_some() {
+        if self.dedup.get(id).is_some() || self.entries.contains_key(&id) {
             return false;
         }
-        let Slot::Vacant(slot) = self.entries.entry(id) else {
-            return false;
-        };
         let unique = restored.unique.map(Arc::<str>::from);
         let place = match restored.dead_at {
             Some(at) => {
@@ -80,7 +88,6 @@ impl<B: Clone> Bucket<B> {
                 Place::Dead(at)
             }
             None => {
-                self.waiting.schedule(id, restored.due);
                 if let Some(unique) = &unique {
                     self.uniques.take(unique, id);
                 }
@@ -104,8 +111,17 @@ impl<B: Clone> Bucket<B> {
         };
         let mut entry = Entry::new(restored.body, restored.due, place, terms);
         entry.tries = restored.tries;
-        slot.insert(entry);
-        true
+        self.entries.insert(id, entry)
+    }
+
+    /// Builds the delay set of all restored events at once: to sort them is quicker than to add
+    /// one at a time.
+    pub fn index_restored(&mut self) {
+        let scheduled = self.entries.iter();
+        let scheduled = scheduled.filter(|(_, entry)| entry.place() == Place::Scheduled);
+        let mut keys = Vec::with_capacity(self.entries.len());
+        keys.extend(scheduled.map(|(id, entry)| DueKey::new(entry.due, *id)));
+        self.waiting.schedule_all(keys);
     }
 
     /// Restores a unique key that stays taken by an event that is done; call before all events.

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::core::op::{AttemptOutcome, ChangeSink, FailureReason, Settlement, StartMark};
-use crate::core::reference::entry::{LastSettlement, Lease, Place, RecordDetails};
+use crate::core::reference::entry::{LastSettlement, Place, RecordDetails};
+use crate::core::reference::leases::Lease;
 use crate::core::reference::{Bucket, bounded};
 use crate::error::Result;
 use crate::event::{EventId, State};
@@ -30,15 +31,18 @@ impl<B: Clone> Bucket<B> {
                 let dedup = self.dedup.get(settlement.id);
                 return dedup.is_some_and(|dedup| dedup.settled == Some(settled));
             };
-            let Some(lease) = entry.lease_under(node, settlement.request).cloned() else {
+            if self.leases.under(entry, node, settlement.request).is_none() {
                 return entry.settled() == Some(settled);
+            }
+            let Some(lease) = self.leases.remove(entry) else {
+                return false;
             };
-            entry.settle(settled);
             self.nodes.end(settlement.id, &lease);
             if settlement.verdict == AttemptOutcome::Release {
+                entry.settle(settled);
                 self.release(settlement.id, &lease, &mut front);
             } else {
-                self.conclude(&lease, settlement, sink);
+                self.conclude(&lease, settlement, settled, sink);
             }
             true
         });
@@ -66,6 +70,7 @@ impl<B: Clone> Bucket<B> {
         &mut self,
         lease: &Lease,
         settlement: Settlement,
+        settled: LastSettlement,
         sink: &mut L,
     ) {
         let Settlement {
@@ -93,6 +98,7 @@ impl<B: Clone> Bucket<B> {
             },
             error: None,
             by: None,
+            settled: Some(settled),
         };
         let failing = |outcome, failing: FailureReason| RecordDetails {
             cause: Some(failing.cause),
@@ -143,11 +149,14 @@ impl<B: Clone> Bucket<B> {
         let Some(entry) = self.entries.get_mut(&id) else {
             return;
         };
+        if let Some(settled) = ending.settled {
+            entry.settle(settled);
+        }
         entry.record(id, &self.key.queue, ending, sink);
         entry.due = due;
         entry.tries = tries;
         let place = Self::wait(&mut self.waiting, self.now_us, id, due);
         entry.go(place);
-        sink.changed(&entry.body, due, tries);
+        sink.changed(id, &entry.body, due, tries);
     }
 }

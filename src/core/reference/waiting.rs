@@ -1,16 +1,16 @@
 //! The waiting events of a bucket: the delay set and the ready list.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::core::op::{CROWD, CROWD_SPAN};
-use crate::core::reference::counts::DueCounts;
+use crate::core::reference::counts::{DueCounts, DueKey, Scheduled};
 use crate::event::EventId;
 use crate::time::Timestamp;
 
 /// The delay set, ordered by due time, and the ready list, ordered by arrival.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WaitingEvents {
-    scheduled: BTreeSet<(Timestamp, EventId)>,
+    scheduled: Scheduled,
     counts: DueCounts,
     ready: BTreeMap<i64, ReadyItem>,
     /// The next free position before the first, and the one after the last.
@@ -28,31 +28,38 @@ pub(super) struct ReadyItem {
 
 impl WaitingEvents {
     pub(super) fn schedule(&mut self, id: EventId, due: Timestamp) {
-        if self.scheduled.insert((due, id)) {
+        if self.scheduled.insert(DueKey::new(due, id), ()) {
             self.counts.add(due, &self.scheduled);
         }
     }
 
+    /// Replaces the delay set.
+    pub(super) fn schedule_all(&mut self, mut keys: Vec<DueKey>) {
+        keys.sort_unstable();
+        self.scheduled = Scheduled::of_sorted(&keys);
+        self.counts = DueCounts::of(&self.scheduled);
+    }
+
     pub(super) fn unschedule(&mut self, id: EventId, due: Timestamp) {
-        if self.scheduled.remove(&(due, id)) {
+        if self.scheduled.remove(&DueKey::new(due, id)).is_some() {
             self.counts.remove(due);
         }
     }
 
     /// Returns the next scheduled event, if it is due until `until_us`.
     pub(super) fn due_until(&self, until_us: u64) -> Option<(Timestamp, EventId)> {
-        let first = self.scheduled.first().copied();
-        first.filter(|(due, _)| due.as_micros() <= until_us)
+        let (first, ()) = self.scheduled.first()?;
+        (first.due.as_micros() <= until_us).then(|| (first.due, first.id()))
     }
 
     pub(super) fn next_due(&self) -> Option<Timestamp> {
-        self.scheduled.first().map(|(due, _)| *due)
+        self.scheduled.first().map(|(first, ())| first.due)
     }
 
     /// Returns when the last of a crowd is due, if the next events are one.
     pub(super) fn due_of_crowd(&self) -> Option<Timestamp> {
-        let (due, _) = self.scheduled.iter().nth(CROWD - 1)?;
-        (due.since(self.next_due()?) <= CROWD_SPAN).then_some(*due)
+        let (last, ()) = self.scheduled.iter().nth(CROWD - 1)?;
+        (last.due.since(self.next_due()?) <= CROWD_SPAN).then_some(last.due)
     }
 
     /// Returns how many are due until each of these instants; cheapest if ascending.
@@ -110,7 +117,7 @@ impl WaitingEvents {
     }
 
     pub(super) fn scheduled(&self) -> impl Iterator<Item = (Timestamp, EventId)> + '_ {
-        self.scheduled.iter().copied()
+        self.scheduled.iter().map(|(key, ())| (key.due, key.id()))
     }
 
     pub(super) fn scheduled_len(&self) -> usize {

@@ -11,7 +11,8 @@ use crate::sqlite::checkpoint_on_close;
 use crate::sqlite::records::{Arrival, Load, QueueNumbers};
 use crate::store::embedded::ledger::{Change, Changes, Row};
 use crate::store::embedded::retention::Retention;
-use crate::store::embedded::{controls, sums, uniques};
+use crate::store::embedded::schema::PAGE_BYTES;
+use crate::store::embedded::{added, controls, sums, uniques};
 use crate::time::Timestamp;
 
 /// Writes batches; the only holder of the connection that writes.
@@ -21,6 +22,16 @@ pub(super) struct Committer {
     counts: Counts,
     queues: QueueNumbers,
     retention: Retention,
+    log: LogSize,
+}
+
+/// The size of the write-ahead log, in pages that are not in the file yet.
+#[derive(Clone, Copy, Debug)]
+struct LogSize {
+    /// As SQLite said last.
+    known: i64,
+    /// At most so many came since then.
+    since: i64,
 }
 
 /// What goes on from transaction to transaction; taken over only when one is committed.
@@ -34,6 +45,8 @@ pub(super) struct Counts {
     pub(super) records: i64,
     /// The number of the next record.
     pub(super) next_record: u64,
+    /// How many bytes were written of payloads, of pushed events and of others.
+    pub(super) bytes: u64,
 }
 
 impl Committer {
@@ -43,6 +56,11 @@ impl Committer {
             counts,
             queues: QueueNumbers::new(),
             retention,
+            // Somebody may have left one.
+            log: LogSize {
+                known: 0,
+                since: i64::MAX,
+            },
         }
     }
 
@@ -58,6 +76,8 @@ impl Committer {
             .prepare_cached("BEGIN IMMEDIATE")?
             .execute([])?;
         let is_idle = batch.clone().next().is_none();
+        let added: usize = batch.clone().map(|changes| changes.held.len()).sum();
+        let rows = self.connection.total_changes() + added as u64;
         let mut counts = self.counts;
         let written = Transaction::new(&self.connection, &mut counts, &mut self.queues, now)
             .and_then(|mut transaction| {
@@ -72,7 +92,13 @@ impl Committer {
             .and_then(|()| self.connection.prepare_cached("COMMIT")?.execute([]));
         match written {
             Ok(_) => {
+                let bytes = counts.bytes - self.counts.bytes;
                 self.counts = counts;
+                // A row is in its table and in up to seven indexes; but what is added comes one
+                // after the other, and fills half of its pages at least.
+                let rows = self.connection.total_changes().saturating_sub(rows);
+                let pages = 16 + 8 * rows + bytes / (PAGE_BYTES / 2);
+                self.log.since = self.log.since.saturating_add(pages.cast_signed());
                 Ok(())
             }
             Err(error) => {
@@ -92,27 +118,35 @@ impl Committer {
         self.retention.has_more()
     }
 
-    /// How many pages the write-ahead log holds that are not in the file yet.
-    pub(super) fn log_pages(&self) -> rusqlite::Result<i64> {
-        let (log, copied) = self.checkpoint_pragma("PRAGMA wal_checkpoint(NOOP)")?;
-        Ok(log - copied)
+    /// Whether the write-ahead log holds at least so many pages that are not in the file yet.
+    /// SQLite is only asked where that can be.
+    pub(super) fn has_log_of(&mut self, pages: i64) -> rusqlite::Result<bool> {
+        if self.log.known.saturating_add(self.log.since) >= pages {
+            self.checkpoint_pragma("PRAGMA wal_checkpoint(NOOP)")?;
+        }
+        Ok(self.log.known >= pages)
     }
 
     /// Copies the write-ahead log into the file, as far as readers allow.
-    pub(super) fn checkpoint(&self) -> rusqlite::Result<()> {
+    pub(super) fn checkpoint(&mut self) -> rusqlite::Result<()> {
         self.checkpoint_pragma("PRAGMA wal_checkpoint(PASSIVE)")
-            .map(drop)
     }
 
-    fn checkpoint_pragma(&self, sql: &str) -> rusqlite::Result<(i64, i64)> {
-        self.connection
-            .prepare_cached(sql)?
-            .query_row([], |row| Ok((row.get(1)?, row.get(2)?)))
+    /// Learns how large the log is.
+    fn checkpoint_pragma(&mut self, sql: &str) -> rusqlite::Result<()> {
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let (log, copied): (i64, i64) =
+            statement.query_row([], |row| Ok((row.get(1)?, row.get(2)?)))?;
+        self.log = LogSize {
+            known: log - copied,
+            since: 0,
+        };
+        Ok(())
     }
 
     /// Gives at most `pages` free pages back to the file system, when at least half as many as are
     /// in use are free; answers whether there is more to give.
-    pub(super) fn vacuum(&self, pages: u32) -> rusqlite::Result<bool> {
+    pub(super) fn vacuum(&mut self, pages: u32) -> rusqlite::Result<bool> {
         let pragma = |name: &str| -> rusqlite::Result<i64> {
             let mut statement = self.connection.prepare_cached(&format!("PRAGMA {name}"))?;
             statement.query_row([], |row| row.get(0))
@@ -127,11 +161,13 @@ impl Committer {
         // It frees a page with each step.
         let mut steps = vacuum.query([])?;
         while steps.next()?.is_some() {}
+        // It moves as many, and writes to whom they belong.
+        self.log.since = self.log.since.saturating_add(4 * i64::from(pages));
         Ok(true)
     }
 
     /// The last step: everything into the file, the log removed, and the file closed.
-    pub(super) fn close(self) -> rusqlite::Result<()> {
+    pub(super) fn close(mut self) -> rusqlite::Result<()> {
         self.checkpoint()?;
         checkpoint_on_close(&self.connection, true)?;
         self.connection.close().map_err(|(_, error)| error)
@@ -146,7 +182,6 @@ struct Transaction<'a, 'b> {
     now: Timestamp,
     /// Pushes were refused for want of room, and changes to their rows may still come.
     may_miss: bool,
-    add: CachedStatement<'a>,
     stand: CachedStatement<'a>,
     remove: CachedStatement<'a>,
     /// The records, which are written at the end.
@@ -166,8 +201,6 @@ impl<'a, 'b> Transaction<'a, 'b> {
             queues,
             now,
             may_miss: false,
-            add: connection
-                .prepare_cached("INSERT INTO events VALUES (?1, ?2, 0, NULL, ?3, ?4)")?,
             stand: connection.prepare_cached(
                 "UPDATE events SET due = ?2, tries = ?3, dead = ?4, sum = ?5 WHERE row = ?1",
             )?,
@@ -181,13 +214,7 @@ impl<'a, 'b> Transaction<'a, 'b> {
     /// records were added.
     fn fill(mut self, batch: impl Iterator<Item = &'b Changes> + Clone) -> rusqlite::Result<i64> {
         let is_idle = batch.clone().next().is_none();
-        for changes in batch.clone() {
-            for change in &changes.list {
-                if let Change::Added { row, due, body } = change {
-                    self.add(*row, *due, &changes.bytes[body.clone()])?;
-                }
-            }
-        }
+        added::write(self.connection, self.counts, batch.clone())?;
         let mut removed = Vec::new();
         for change in batch.flat_map(|changes| &changes.list) {
             match change {
@@ -224,15 +251,6 @@ impl<'a, 'b> Transaction<'a, 'b> {
         let added = self.load.finish(self.connection)?;
         self.counts.records += added;
         Ok(added)
-    }
-
-    fn add(&mut self, row: Row, due: Timestamp, body: &[u8]) -> rusqlite::Result<()> {
-        let due = ms(due);
-        let sum = sums::of_event(row, due, 0, None);
-        self.add.execute(params![row.number, due, sum, body])?;
-        self.counts.events += 1;
-        self.counts.rows ^= sums::of_row(row.number);
-        Ok(())
     }
 
     fn stand(&mut self, row: Row, due: i64, tries: i64, dead: Option<i64>) -> rusqlite::Result<()> {
@@ -302,6 +320,8 @@ impl<'a, 'b> Transaction<'a, 'b> {
             Some(envelope) => Cow::Owned(record.clone().telling(&envelope)),
             None => Cow::Borrowed(record),
         };
+        let payload = record.payload.as_ref();
+        self.counts.bytes += payload.map_or(0, |payload| payload.len() as u64);
         let number = self.counts.next_record;
         self.load
             .add(self.connection, self.queues, number, record)?;
@@ -309,12 +329,13 @@ impl<'a, 'b> Transaction<'a, 'b> {
         Ok(())
     }
 
-    fn update(&self, row: Row, payload: &Payload) -> rusqlite::Result<()> {
+    fn update(&mut self, row: Row, payload: &Payload) -> rusqlite::Result<()> {
         // A damaged body is left as it is; whoever reads it sets it aside.
         if let Some(mut envelope) = self.envelope(row)? {
             envelope.payload = payload.clone();
             let mut body = Vec::new();
             wire::encode(&envelope, &mut body);
+            self.counts.bytes += body.len() as u64;
             self.connection
                 .prepare_cached("UPDATE events SET body = ?2 WHERE row = ?1")?
                 .execute(params![row.number, body])?;

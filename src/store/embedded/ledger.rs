@@ -16,7 +16,7 @@ use crate::time::Timestamp;
 /// The numbers that rows have; they count up from one, and the end is never reached.
 pub(super) const NUMBERS: Range<i64> = 1..1 << 53;
 
-/// Where an envelope lies in the file, and whose it is: what the reference store keeps of it.
+/// Where an envelope lies in the file, and whose it is; the reference store keeps the number.
 ///
 /// The number alone would not do: a damaged tree may answer with another row than was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -118,56 +118,59 @@ impl<'a> Scribe<'a> {
 }
 
 impl ChangeSink for Scribe<'_> {
-    type Body = Row;
+    /// The number of its row.
+    type Body = i64;
 
     /// Nobody may lease an event that a power cut could still take back.
     const CONFIRMS: bool = true;
 
-    fn added(&mut self, envelope: &Arc<Envelope>, due: Timestamp) -> Row {
+    fn added(&mut self, envelope: &Arc<Envelope>, due: Timestamp) -> i64 {
         let row = self.cache().add(envelope);
         let from = self.changes.bytes.len();
         wire::encode(envelope, &mut self.changes.bytes);
         let body = from..self.changes.bytes.len();
         self.changes.held.push(envelope.id);
         self.changes.list.push(Change::Added { row, due, body });
-        row
+        row.number
     }
 
-    fn changed(&mut self, row: &Row, due: Timestamp, tries: u16) {
+    fn changed(&mut self, id: EventId, number: &i64, due: Timestamp, tries: u16) {
         self.changes.list.push(Change::Stands {
-            row: *row,
+            row: Row::new(*number, id),
             due,
             tries,
         });
     }
 
-    fn updated(&mut self, row: &mut Row, payload: &Payload) {
-        self.cache().update(*row, payload);
+    fn updated(&mut self, id: EventId, number: &mut i64, payload: &Payload) {
+        let row = Row::new(*number, id);
+        self.cache().update(row, payload);
         self.changes.list.push(Change::Updated {
-            row: *row,
+            row,
             payload: payload.clone(),
         });
     }
 
-    fn buried(&mut self, row: &Row, at: Timestamp, tries: u16) {
+    fn buried(&mut self, id: EventId, number: &i64, at: Timestamp, tries: u16) {
         self.changes.list.push(Change::Dead {
-            row: *row,
+            row: Row::new(*number, id),
             at,
             tries,
         });
     }
 
-    fn revived(&mut self, row: &Row, due: Timestamp) {
+    fn revived(&mut self, id: EventId, number: &i64, due: Timestamp) {
         self.changes.list.push(Change::Stands {
-            row: *row,
+            row: Row::new(*number, id),
             due,
             tries: 0,
         });
     }
 
-    fn removed(&mut self, row: &Row) {
-        self.cache().forget(*row);
-        self.changes.list.push(Change::Removed(*row));
+    fn removed(&mut self, id: EventId, number: &i64) {
+        let row = Row::new(*number, id);
+        self.cache().forget(row);
+        self.changes.list.push(Change::Removed(row));
     }
 
     fn unique_held(&mut self, bucket: &BucketKey, key: &str, held: Option<(EventId, Timestamp)>) {
@@ -178,10 +181,11 @@ impl ChangeSink for Scribe<'_> {
         });
     }
 
-    fn recorded(&mut self, record: Record, telling: Option<&Row>) {
+    fn recorded(&mut self, record: Record, telling: Option<&i64>) {
+        let telling = telling.map(|number| Row::new(*number, record.id));
         self.changes.list.push(Change::Recorded {
             record: Box::new(record),
-            telling: telling.copied(),
+            telling,
         });
     }
 }

@@ -16,6 +16,7 @@
 //! it open; `-starts`, the notes of handlers that started; and `-reserve`, room for the time when
 //! the disk is full.
 
+mod added;
 mod cache;
 mod check;
 mod commit;
@@ -29,6 +30,7 @@ mod pending;
 mod reader;
 pub(crate) mod recovery;
 pub(crate) mod retention;
+mod rows;
 pub(crate) mod schema;
 mod shared;
 mod space;
@@ -123,7 +125,7 @@ impl EmbeddedStore {
 
     /// Opens the store in the file at `path` with choices of your own.
     ///
-    /// Reads everything that is not over, so it takes a second or two for each million events.
+    /// Reads everything that is not over, so it takes half a second or so for each million events.
     ///
     /// # Errors
     ///
@@ -305,21 +307,14 @@ impl Store for EmbeddedStore {
         if self.shared.stop.get().is_some() || self.shared.pending.is_closed() {
             return Err(self.shared.why_closed());
         }
-        let starts: Vec<Start> = deliveries
-            .iter()
-            .map(|delivery| Start {
-                id: delivery.id,
-                attempt: delivery.attempt,
-                due: delivery.due,
-            })
-            .collect();
+        let starts = deliveries.iter().copied().map(Start::of_delivery);
         let is_full = |error: &std::io::Error| error.kind() == std::io::ErrorKind::StorageFull;
         let mut notes = self.shared.starts();
-        let mut noted = notes.note(&starts);
+        let mut noted = notes.note(starts.clone());
         if noted.as_ref().is_err_and(is_full) {
             // Handling what is stored is what the reserve is for.
             self.shared.space.release();
-            noted = notes.note(&starts);
+            noted = notes.note(starts);
         }
         drop(notes);
         noted.map_err(|error| match is_full(&error) {

@@ -5,7 +5,7 @@
 //! is the next batch.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -59,6 +59,8 @@ pub(super) enum Taken {
 pub(super) struct Pending {
     state: Mutex<State>,
     work: Condvar,
+    /// As in the state; every operation asks.
+    closed: AtomicBool,
     /// The weight of everything in the list and in the writer's hand.
     weight: AtomicUsize,
     weight_max: usize,
@@ -92,6 +94,7 @@ impl Pending {
         Self {
             state: Mutex::default(),
             work: Condvar::new(),
+            closed: AtomicBool::new(false),
             weight: AtomicUsize::new(0),
             weight_max,
             batch_max,
@@ -204,19 +207,24 @@ impl Pending {
 
     /// Takes nothing more in; what is in the list is still written.
     pub(super) fn close(&self) {
-        self.lock().closed = true;
+        self.end(&mut self.lock());
         self.work.notify_all();
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.lock().closed
+        self.closed.load(Ordering::Acquire)
+    }
+
+    fn end(&self, state: &mut State) {
+        state.closed = true;
+        self.closed.store(true, Ordering::Release);
     }
 
     /// Takes nothing more in, and answers `fate` to everyone who waits.
     pub(super) fn abandon(&self, fate: &Fate) {
         let (batches, writing) = {
             let mut state = self.lock();
-            state.closed = true;
+            self.end(&mut state);
             (std::mem::take(&mut state.batches), state.writing.take())
         };
         let gates = batches.iter().map(|batch| &batch.gate);

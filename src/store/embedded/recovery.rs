@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Mutex;
 
-use rusqlite::{Connection, Row as Found};
+use rusqlite::Connection;
 
 use crate::codec::body::View;
 use crate::codec::wire;
@@ -23,6 +23,7 @@ use crate::store::embedded::cache::Cache;
 use crate::store::embedded::commit::{Committer, Counts};
 use crate::store::embedded::ledger::{Change, Changes, Row, Scribe};
 use crate::store::embedded::retention::Retention;
+use crate::store::embedded::rows::{self, Columns};
 use crate::store::embedded::starts::Start;
 use crate::store::embedded::unsettled::Unsettled;
 use crate::store::embedded::{controls, ledger, schema, sums, uniques};
@@ -34,7 +35,7 @@ const FINISHED_READ: i64 = 500_000;
 
 /// What a recovery found.
 pub struct Recovered {
-    pub(super) shards: Shards<Row>,
+    pub(super) shards: Shards<i64>,
     pub(super) committer: Committer,
     /// The number of the next row.
     pub(super) next_row: i64,
@@ -69,7 +70,7 @@ impl Recovered {
 /// Reads everything that is not over and what was over last.
 pub fn recover(
     path: &Path,
-    connection: Connection,
+    mut connection: Connection,
     starts: HashSet<Start>,
     window: DedupWindow,
     retention: Retention,
@@ -86,14 +87,17 @@ pub fn recover(
             rows: 0,
             records: 0,
             next_record: 1,
+            bytes: 0,
         },
     };
-    let read = |scan: &mut Scan| {
+    let mut read = |scan: &mut Scan| {
         scan.read_finished(&connection)?;
         scan.read_uniques(&connection)?;
         scan.unsettled.sort();
-        scan.read_events(&connection)?;
-        scan.compare(schema::tally(&connection)?);
+        let tally = schema::tally(&connection)?;
+        let count = tally.map_or(0, |(events, _)| events);
+        scan.read_events(&mut connection, count)?;
+        scan.compare(tally);
         controls::read(&connection, &mut scan.changes)
     };
     let controls = read(&mut scan).map_err(|error| schema::KIND.at_open(path, error))?;
@@ -119,7 +123,7 @@ pub fn recover(
 }
 
 struct Scan {
-    shards: Shards<Row>,
+    shards: Shards<i64>,
     unsettled: Unsettled,
     /// The bucket of the row before: neighbours often share its queue.
     last: Option<BucketKey>,
@@ -129,47 +133,38 @@ struct Scan {
     counts: Counts,
 }
 
-/// The columns of an event, when their checksum holds.
-struct Columns {
-    due: Timestamp,
-    tries: u16,
-    dead: Option<Timestamp>,
-}
-
 impl Scan {
-    fn read_events(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        let mut statement = connection
-            .prepare("SELECT row, due, tries, dead, sum, body FROM events ORDER BY row")?;
-        let mut rows = statement.query([])?;
-        while let Some(found) = rows.next()? {
-            let number: i64 = found.get(0)?;
-            self.counts.events += 1;
-            self.counts.rows ^= sums::of_row(number);
-            if let Err(error) = self.read_event(number, found) {
-                tracing::error!(row = number, %error, "damaged event moved to the dead letters");
-                let why = error.to_string();
-                let row = Row { number, tag: 0 };
-                self.changes.list.push(Change::Damaged { row, why });
-                self.changes.list.push(Change::Removed(row));
+    fn read_events(&mut self, connection: &mut Connection, count: i64) -> rusqlite::Result<()> {
+        rows::read(connection, count, |batch| {
+            for (number, columns) in batch.rows {
+                self.counts.events += 1;
+                self.counts.rows ^= sums::of_row(number);
+                let restored =
+                    columns.and_then(|columns| self.read_event(number, columns, &batch.bytes));
+                if let Err(error) = restored {
+                    tracing::error!(row = number, %error, "damaged event moved to the dead letters");
+                    let why = error.to_string();
+                    let row = Row { number, tag: 0 };
+                    self.changes.list.push(Change::Damaged { row, why });
+                    self.changes.list.push(Change::Removed(row));
+                }
             }
-        }
+        })?;
+        self.shards.index_restored();
         Ok(())
     }
 
-    fn read_event(&mut self, number: i64, found: &Found<'_>) -> Result<()> {
-        let no_event = |error| Error::corrupt("its row is no event").because(error);
-        let body = found.get_ref(5).map_err(no_event)?;
-        let body = body
-            .as_blob()
-            .map_err(|error| Error::corrupt("it is no envelope").because(error))?;
-        let view = wire::view(body)?;
+    fn read_event(&mut self, number: i64, columns: Columns, bytes: &[u8]) -> Result<()> {
+        let view = wire::view(bytes.get(columns.body).unwrap_or_default())?;
         let row = Row::new(number, view.id);
         if !ledger::NUMBERS.contains(&number) {
             return Err(Error::corrupt("no row has such a number"));
         }
-        let Columns { due, tries, dead } = columns(row, found)
-            .map_err(no_event)?
-            .ok_or_else(|| Error::corrupt("the checksum of its row does not hold"))?;
+        let (due, tries, dead) = (columns.due, columns.tries, columns.dead);
+        if sums::of_event(row, due, tries, dead) != columns.sum {
+            return Err(Error::corrupt("the checksum of its row does not hold"));
+        }
+        let tries = u16::try_from(tries).unwrap_or(u16::MAX); // written from 16 bits
         if dead.is_none() && tries >= view.attempts {
             return Err(Error::corrupt(
                 "it has used up its attempts and is no dead letter",
@@ -178,8 +173,8 @@ impl Scan {
         let key = self.key(&view)?;
         let mut restored = Restored {
             id: view.id,
-            body: row,
-            due,
+            body: number,
+            due: Timestamp::from_millis(due.cast_unsigned()),
             tries,
             attempts: view.attempts,
             fingerprint: view.fingerprint,
@@ -190,7 +185,7 @@ impl Scan {
             late: view.late,
             tells: view.tells(),
             bytes: view.payload.len(),
-            dead_at: dead,
+            dead_at: dead.map(|at| Timestamp::from_millis(at.cast_unsigned())),
         };
         if number < self.next_row && self.is_known(&key, view.id)? {
             // The same row by two ways through a damaged tree; once is right.
@@ -199,10 +194,7 @@ impl Scan {
         self.next_row = self.next_row.max(number.saturating_add(1));
         let changes = &mut self.changes.list;
         self.unsettled.count(&key, &mut restored, changes);
-        let restored = self
-            .shards
-            .change(&key, WakeRule::Known, |bucket| bucket.restore(restored));
-        match restored {
+        match self.shards.restore(&key, restored) {
             true => Ok(()),
             false => Err(Error::corrupt(
                 "the same event is in another row, or its end is on record",
@@ -286,7 +278,7 @@ impl Scan {
     }
 }
 
-fn remember(shards: &Shards<Row>, record: &Record) {
+fn remember(shards: &Shards<i64>, record: &Record) {
     let (state, tries) = match record.outcome {
         // The attempt that ended it did not fail.
         Outcome::Acked | Outcome::Discarded => (State::Done, record.attempt.saturating_sub(1)),
@@ -307,15 +299,4 @@ fn remember(shards: &Shards<Row>, record: &Record) {
     shards.change(&key, WakeRule::Known, |bucket| {
         bucket.restore_tombstone(finished, record.stages.finished_us);
     });
-}
-
-fn columns(row: Row, found: &Found<'_>) -> rusqlite::Result<Option<Columns>> {
-    let (due, tries): (i64, i64) = (found.get(1)?, found.get(2)?);
-    let dead: Option<i64> = found.get(3)?;
-    let whole = sums::of_event(row, due, tries, dead) == found.get::<_, i64>(4)?;
-    Ok(whole.then(|| Columns {
-        due: Timestamp::from_millis(due.cast_unsigned()),
-        tries: u16::try_from(tries).unwrap_or(u16::MAX), // written from 16 bits
-        dead: dead.map(|at| Timestamp::from_millis(at.cast_unsigned())),
-    }))
 }

@@ -25,6 +25,9 @@ use crate::store::embedded::sums;
 /// The version of the tables that this duly writes and reads.
 const FORMAT: i64 = 7;
 
+/// The size of a page of the file.
+pub(super) const PAGE_BYTES: u64 = 4_096;
+
 /// A store's file. Its application id is "duly" in ASCII.
 pub(super) const KIND: Kind = Kind {
     name: "store",
@@ -102,7 +105,9 @@ fn connect(path: &Path, access: OpenFlags) -> Result<Connection> {
 fn configure(connection: &Connection, new: bool) -> rusqlite::Result<()> {
     if new {
         // Both only take effect before the first table.
-        connection.execute_batch("PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL")?;
+        connection.execute_batch(&format!(
+            "PRAGMA page_size = {PAGE_BYTES}; PRAGMA auto_vacuum = INCREMENTAL"
+        ))?;
     }
     let mut statement = connection.prepare("PRAGMA journal_mode = WAL")?;
     let mut rows = statement.query([])?;

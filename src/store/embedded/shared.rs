@@ -6,6 +6,7 @@ use crate::core::op::{
     Answer, AttemptOutcome, DeadPage, Delivery, Fetched, Peeked, Reply, Settlement, StartMark,
     StoreOp,
 };
+use crate::core::reference::Bucket;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, Envelope, Payload, QueueName};
 use crate::record::NodeId;
@@ -35,7 +36,7 @@ const PAYLOAD_BYTES_MAX: usize = 256 << 20;
 pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) paths: Paths,
-    pub(super) shards: Shards<Row>,
+    pub(super) shards: Shards<i64>,
     pub(super) hub: LocalMembership,
     pub(super) cache: Mutex<Cache>,
     pub(super) pending: Pending,
@@ -54,7 +55,7 @@ pub(super) struct Shared {
 
 /// An answer whose bodies are still to be found, and what must be on disk before it may be given.
 pub(super) struct Decided {
-    pub(super) answer: Answer<Row>,
+    pub(super) answer: Answer<i64>,
     pub(super) wait: Option<(Arc<Gate>, Lane)>,
     /// Who fetched, if it was a fetch.
     pub(super) node: NodeId,
@@ -199,11 +200,12 @@ impl Shared {
     /// Finds the bodies that are in memory; `Err` when some must be read.
     pub(super) fn find(
         &self,
-        answer: Answer<Row>,
+        answer: Answer<i64>,
     ) -> std::result::Result<Answer, Box<Answer<Known>>> {
         let cache = self.cache();
         let mut whole = true;
-        let known = answer.reply.try_map(|row| {
+        let known = answer.reply.try_map(|id, number| {
+            let row = Row::new(number, id);
             let cached = cache.get(row);
             whole &= matches!(cached, Cached::Whole(_));
             Ok::<_, std::convert::Infallible>(Known { row, cached })
@@ -281,31 +283,31 @@ impl Shared {
         });
     }
 
-    /// What was pushed is on disk, and takes effect.
-    pub(super) fn confirm(&self, chunk: &Chunk) {
-        let changes = &chunk.changes;
+    /// What was decided is on disk, and what was pushed takes effect.
+    pub(super) fn confirm(&self, chunks: &[Chunk]) {
         let now = self.clock.now();
+        let mut ended = Vec::new();
         let mut cache = self.cache();
-        for change in &changes.list {
+        for change in chunks.iter().flat_map(|chunk| &chunk.changes.list) {
             match change {
                 Change::Added { row, due, .. } => cache.written(*row, *due, now),
                 Change::Updated { row, payload } => cache.updated(*row, payload),
+                Change::Recorded { record, .. } if record.attempt > 0 => {
+                    ended.push(Start::of(record));
+                }
                 _ => {}
             }
         }
         drop(cache);
-        if !changes.held.is_empty()
-            && let Some(bucket) = &chunk.bucket
-        {
-            self.shards.change(bucket, WakeRule::Tell, |bucket| {
-                bucket.confirm(&changes.held);
-            });
+        for chunk in chunks {
+            let held = &chunk.changes.held;
+            if let Some(bucket) = &chunk.bucket
+                && !held.is_empty()
+            {
+                let confirm = |bucket: &mut Bucket<i64>| bucket.confirm(held);
+                self.shards.change(bucket, WakeRule::Tell, confirm);
+            }
         }
-        let ended = changes.list.iter().filter_map(|change| match change {
-            Change::Recorded { record, .. } if record.attempt > 0 => Some(Start::of(record)),
-            _ => None,
-        });
-        let ended: Vec<Start> = ended.collect();
         if !ended.is_empty() {
             self.starts().ended(&ended);
         }
@@ -373,7 +375,7 @@ fn forget_damaged(reader: &Reader, body: &mut Option<Known>) -> Result<()> {
 
 /// An answer all of whose bodies are in memory.
 fn finish(answer: Answer<Known>) -> Answer {
-    let reply = answer.reply.try_map(|known| match known.cached {
+    let reply = answer.reply.try_map(|_, known| match known.cached {
         Cached::Whole(envelope) => Ok(envelope),
         Cached::OnDisk | Cached::Updated(_) => Err(()),
     });

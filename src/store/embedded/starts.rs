@@ -8,29 +8,30 @@
 //! A note is 32 bytes: event id (16), due time of the attempt in ms (8), attempt (2), kind (2: 0 for
 //! a start, 1 for a start that was handed back), the low half of the xxh3-64 of these (4); numbers
 //! little-endian. The due time tells an attempt from the same one after a snooze, which is due
-//! later. A note whose checksum does not hold, as after a power cut, is no note.
+//! later. A note whose checksum does not hold, as after a power cut, is no note; neither are zeros.
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use mmap_io::{MemoryMappedFile, MmapIoError, MmapMode};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::core::op::{AttemptOutcome, Reply, StoreOp};
+use crate::core::op::{AttemptOutcome, Delivery, Reply, StoreOp};
 use crate::core::reference::Bucket;
 use crate::event::{EventId, State};
 use crate::record::Record;
 use crate::sqlite::files;
-use crate::store::embedded::ledger::{Row, Scribe};
+use crate::store::embedded::ledger::Scribe;
 use crate::store::embedded::shared::Shared;
 use crate::store::embedded::stop::Stop;
 use crate::time::Timestamp;
 
 const NOTE_LEN: usize = 32;
 
-/// The file is written anew when it is longer than this and than twice what is running.
-const BYTES_MIN: u64 = 1 << 20;
+/// How long the file is, unless twice what is running is more. It is written anew when it is full.
+const BYTES_MIN: u64 = 256 << 10;
 
 /// One attempt whose handler started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,6 +45,15 @@ pub struct Start {
 }
 
 impl Start {
+    /// The start of the handler of a delivery.
+    pub(super) fn of_delivery(delivery: &Delivery) -> Self {
+        Self {
+            id: delivery.id,
+            attempt: delivery.attempt,
+            due: delivery.due,
+        }
+    }
+
     /// The start of the attempt that a record is about.
     pub(super) fn of(record: &Record) -> Self {
         Self {
@@ -93,14 +103,16 @@ impl Note {
     }
 }
 
-/// The file of notes, open.
+/// The file of notes, open and mapped into memory: a note is there for the next process as soon as
+/// it is copied, without a system call.
 #[derive(Debug)]
 pub(super) struct Starts {
     path: PathBuf,
-    file: File,
-    bytes: u64,
-    /// Started, not handed back, and the data file does not say how it ended; bounded by the handlers that run at
-    /// once and the outcomes that wait to be written.
+    notes: MemoryMappedFile,
+    /// How much of it notes take; the rest is zeros, which are no notes.
+    used: u64,
+    /// Started, not handed back, and the data file does not say how it ended; bounded by the
+    /// handlers that run at once and the outcomes that wait to be written.
     running: HashSet<Start>,
 }
 
@@ -126,24 +138,30 @@ impl Starts {
 
     /// Begins anew; call only when what [`read`](Self::read) answered is in the data file.
     pub(super) fn begin(path: &Path) -> io::Result<Self> {
-        let file = files::open(path, OpenOptions::new().append(true))?;
-        file.set_len(0)?;
+        let file = files::open(path, OpenOptions::new().read(true).write(true))?;
+        // Over what is there, which has its room also on a disk that is full.
+        if file.metadata()?.len() > BYTES_MIN {
+            file.set_len(BYTES_MIN)?;
+        }
         Ok(Self {
             path: path.to_owned(),
-            file,
-            bytes: 0,
+            notes: map(file, path, &[], BYTES_MIN)?,
+            used: 0,
             running: HashSet::new(),
         })
     }
 
-    /// Notes that these start, in one write.
-    pub(super) fn note(&mut self, starts: &[Start]) -> io::Result<()> {
-        self.append(starts.iter().copied().map(Note::Started))?;
+    /// Notes that these start.
+    pub(super) fn note(
+        &mut self,
+        starts: impl ExactSizeIterator<Item = Start> + Clone,
+    ) -> io::Result<()> {
+        self.append(starts.clone().map(Note::Started))?;
         self.running.extend(starts);
         Ok(())
     }
 
-    /// Notes that these are handed back, in one write; those that were not noted stay so.
+    /// Notes that these are handed back; those that were not noted stay so.
     fn hand_back(&mut self, mut starts: Vec<Start>) -> io::Result<()> {
         starts.retain(|start| self.running.contains(start));
         if starts.is_empty() {
@@ -154,17 +172,16 @@ impl Starts {
         Ok(())
     }
 
-    fn append(&mut self, notes: impl Iterator<Item = Note>) -> io::Result<()> {
-        if self.bytes > BYTES_MIN.max(2 * (self.running.len() * NOTE_LEN) as u64) {
-            self.compact()?;
+    fn append(&mut self, notes: impl ExactSizeIterator<Item = Note>) -> io::Result<()> {
+        let more = (notes.len() * NOTE_LEN) as u64;
+        if self.used + more > self.notes.len() {
+            self.compact(more)?;
         }
-        let bytes: Vec<u8> = notes.flat_map(Note::to_bytes).collect();
-        if let Err(error) = self.file.write_all(&bytes) {
-            // Half a note would shift every later one.
-            self.file.set_len(self.bytes)?;
-            return Err(error);
+        for note in notes {
+            let noted = self.notes.update_region(self.used, &note.to_bytes());
+            noted.map_err(io::Error::other)?;
+            self.used += NOTE_LEN as u64;
         }
-        self.bytes += bytes.len() as u64;
         Ok(())
     }
 
@@ -175,24 +192,38 @@ impl Starts {
         }
     }
 
-    /// Writes a new file of what is running and puts it in the place of the old one: whoever dies
-    /// on the way leaves one of the two whole.
-    fn compact(&mut self) -> io::Result<()> {
+    /// Writes a new file of what is running, with room for `more` bytes and half of the file, and
+    /// puts it in the place of the old one: whoever dies on the way leaves one of the two whole.
+    fn compact(&mut self, more: u64) -> io::Result<()> {
         let mut path = self.path.clone().into_os_string();
         path.push("-new");
+        let path = PathBuf::from(path);
         let _ = fs::remove_file(&path); // left over from a process that died here
-        let mut file = files::open(Path::new(&path), OpenOptions::new().append(true))?;
-        let bytes: Vec<u8> = self
-            .running
-            .iter()
+        let file = files::open(&path, OpenOptions::new().read(true).write(true))?;
+        let running = self.running.iter();
+        let running: Vec<u8> = running
             .flat_map(|start| Note::Started(*start).to_bytes())
             .collect();
-        file.write_all(&bytes)?;
+        let used = running.len() as u64;
+        let notes = map(file, &path, &running, BYTES_MIN.max(2 * (used + more)))?;
         fs::rename(&path, &self.path)?;
-        self.file = file;
-        self.bytes = bytes.len() as u64;
+        (self.notes, self.used) = (notes, used);
         Ok(())
     }
+}
+
+/// Fills a file with notes and then with zeros up to `len`, and maps it.
+///
+/// Zeros are written, as a hole has no room on the disk: a full one must fail here, since a store
+/// into the mapping cannot.
+fn map(mut file: File, path: &Path, notes: &[u8], len: u64) -> io::Result<MemoryMappedFile> {
+    let mut bytes = notes.to_vec();
+    bytes.resize(usize::try_from(len).unwrap_or(usize::MAX), 0); // bounded by what runs
+    file.write_all(&bytes)?;
+    MemoryMappedFile::from_file(file, MmapMode::ReadWrite, path).map_err(|error| match error {
+        MmapIoError::Io(error) => error,
+        error => io::Error::other(error),
+    })
 }
 
 /// Returns the events that an operation releases.
@@ -209,7 +240,7 @@ pub(super) fn released(op: &StoreOp) -> Vec<EventId> {
 impl Shared {
     /// Notes that these events were released, before anyone can lease one of them again. Where that
     /// fails, their attempts count if the process ends now.
-    pub(super) fn hand_back(&self, bucket: &mut Bucket<Row>, now_us: u64, ids: &[EventId]) {
+    pub(super) fn hand_back(&self, bucket: &mut Bucket<i64>, now_us: u64, ids: &[EventId]) {
         let starts = ids.iter().filter_map(|id| {
             let mut scribe = Scribe::new(&self.cache);
             let found = bucket.apply(now_us, StoreOp::Get { id: *id }, &mut scribe);
@@ -233,5 +264,15 @@ impl Shared {
             }
             Err(error) => self.stop(Stop::new("a release could not be noted", error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_are_no_note() {
+        assert_eq!(Note::from_bytes(&[0; NOTE_LEN]), None);
     }
 }

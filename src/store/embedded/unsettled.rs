@@ -69,7 +69,7 @@ impl Unsettled {
     pub(super) fn count(
         &mut self,
         key: &BucketKey,
-        restored: &mut Restored<Row>,
+        restored: &mut Restored<i64>,
         changes: &mut Vec<Change>,
     ) {
         let Some(begun) = self.begun_of.remove(&restored.id) else {
@@ -99,9 +99,9 @@ impl Unsettled {
     }
 
     /// Its handler had started and nobody knows how it ended: it may have killed the process.
-    fn count_one(&self, key: &BucketKey, restored: &mut Restored<Row>, changes: &mut Vec<Change>) {
+    fn count_one(&self, key: &BucketKey, restored: &mut Restored<i64>, changes: &mut Vec<Change>) {
         restored.tries = restored.tries.saturating_add(1);
-        let (row, tries) = (restored.body, restored.tries);
+        let (row, tries) = (Row::new(restored.body, restored.id), restored.tries);
         let due = restored.due;
         changes.push(Change::Stands { row, due, tries });
         if tries >= restored.attempts {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::store::embedded::commit::Committer;
 use crate::store::embedded::gate::{Fate, Gate};
 use crate::store::embedded::pending::{Batch, Chunk, Taken};
+use crate::store::embedded::schema::PAGE_BYTES;
 use crate::store::embedded::shared::Shared;
 use crate::store::embedded::sqlite;
 use crate::store::embedded::stop::Stop;
@@ -17,8 +18,6 @@ use crate::store::embedded::stop::Stop;
 const LOG_PAGES_IDLE: i64 = 2_000;
 /// On a full disk it is copied when it has so many, so that it finds room within itself.
 const LOG_PAGES_FULL: i64 = 64;
-/// As `schema` makes the file.
-const PAGE_BYTES: u64 = 4_096;
 /// How long nothing happens before the file is tidied.
 const IDLE: Duration = Duration::from_millis(100);
 /// How often a full disk is looked at again.
@@ -177,9 +176,7 @@ impl Writer {
     }
 
     fn done(&self, gate: &Gate, chunks: &[Chunk]) {
-        for chunk in chunks {
-            self.shared.confirm(chunk);
-        }
+        self.shared.confirm(chunks);
         gate.open(Fate::Written);
     }
 
@@ -224,12 +221,11 @@ impl Writer {
 
     /// Copies the log into the file where it has at least `pages`.
     fn checkpoint_from(&mut self, pages: i64) {
-        let copied = self.committer.log_pages().and_then(|log| {
-            if log < pages {
-                return Ok(());
-            }
-            self.committer.checkpoint()
-        });
+        let copied = match self.committer.has_log_of(pages) {
+            Ok(true) => self.committer.checkpoint(),
+            Ok(false) => Ok(()),
+            Err(error) => Err(error),
+        };
         match copied {
             Ok(()) => {}
             Err(error) if sqlite::is_full(&error) => self.shared.space.release(),

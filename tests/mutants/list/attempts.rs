@@ -135,13 +135,25 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "embedded: the note of a start is not written",
         edits: &[edit(
             "src/store/embedded/mod.rs",
-            "let mut noted = notes.note(&starts);",
-            "let mut noted = notes.note(&starts[..0]);",
+            "let mut noted = notes.note(starts.clone());",
+            "let mut noted = notes.note(starts.clone().take(0));",
         )],
         caught_by: test(
             "embedded",
             "a_handler_that_kills_its_process_uses_an_attempt_and_ends_as_a_dead_letter",
         ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "full-notes-renewed-without-what-runs",
+        breaks: Attempts,
+        bug: "embedded: when the notes of starts are written anew, what still runs is not among them",
+        edits: &[edit(
+            "src/store/embedded/starts.rs",
+            "let running = self.running.iter();",
+            "let running = self.running.iter().take(0);",
+        )],
+        caught_by: test("embedded", "the_notes_do_not_grow_with_what_is_over"),
         masked_by: None,
     },
     Mutant {

@@ -20,7 +20,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a cancel after a lost lease does not say that an attempt may still run",
         edits: &[edit(
             "src/core/reference/reap.rs",
-            "        entry.maybe_running = true;\n",
+            "        entry.set_maybe_running();\n",
             "",
         )],
         caught_by: contract("a_cancel_after_a_lost_lease_says_that_somebody_may_run"),
@@ -44,7 +44,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "an update of an event whose handler runs answers that it is changed",
         edits: &[edit(
             "src/core/reference/change.rs",
-            "if entry.lease().is_some() || dead_only",
+            "if entry.is_leased() || dead_only",
             "if dead_only",
         )],
         caught_by: contract("a_change_of_what_is_leased_or_over_is_too_late"),

@@ -61,8 +61,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
                 ),
                 edit(
                     "src/store/embedded/mod.rs",
-                    "            self.shared.space.release();\n            noted = notes.note(&starts);\n",
-                    "            noted = notes.note(&starts);\n",
+                    "            self.shared.space.release();\n            noted = notes.note(starts);\n",
+                    "            noted = notes.note(starts);\n",
                 ),
             ],
         }),

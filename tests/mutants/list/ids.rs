@@ -82,8 +82,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "an id is forgotten as soon as its event is over",
         edits: &[edit(
             "src/core/reference/mod.rs",
-            "self.dedup.remember(finished, entry.settled(), self.now_us);",
-            "let _ = finished;",
+            "self.dedup.remember(finished, settled, self.now_us);",
+            "let _ = (finished, settled);",
         )],
         caught_by: contract("the_same_id_again_changes_nothing_in_any_state"),
         masked_by: None,

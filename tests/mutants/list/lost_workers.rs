@@ -92,8 +92,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a settle is accepted under whatever lease the event is",
         edits: &[edit(
             "src/core/reference/settle.rs",
-            "entry.lease_under(node, settlement.request).cloned()",
-            "entry.lease().cloned()",
+            "if self.leases.under(entry, node, settlement.request).is_none() {",
+            "if self.leases.of(entry).is_none() {",
         )],
         caught_by: contract("a_settle_under_another_lease_is_refused"),
         masked_by: None,

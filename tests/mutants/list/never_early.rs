@@ -32,8 +32,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "an event counts as due a millisecond before its time",
         edits: &[edit(
             "src/core/reference/waiting.rs",
-            "first.filter(|(due, _)| due.as_micros() <= until_us)",
-            "first.filter(|(due, _)| due.as_micros() <= until_us + 1_000)",
+            "(first.due.as_micros() <= until_us).then",
+            "(first.due.as_micros() <= until_us + 1_000).then",
         )],
         caught_by: contract("nothing_is_moved_before_it_is_due"),
         masked_by: None,

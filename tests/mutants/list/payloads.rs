@@ -64,8 +64,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a payload that was changed while keys are rotated is overwritten by what it was",
         edits: &[edit(
             "src/core/reference/change.rs",
-            "            if entry.lease().is_some() || entry.fingerprint != *was {",
-            "            if entry.lease().is_some() || was == &1 {",
+            "            if entry.is_leased() || entry.fingerprint != *was {",
+            "            if entry.is_leased() || was == &1 {",
         )],
         caught_by: payloads("a_change_that_is_made_meanwhile_is_never_overwritten"),
         masked_by: None,
