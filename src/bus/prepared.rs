@@ -44,6 +44,12 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
             (None, Some(text)) => id_in(BucketId::of_text(text, buckets), now),
             (None, None) => queue.inner.ids.id(buckets, now),
         };
+        // An id of a run may be a little older. Its event is then, too, so that nothing has to be
+        // stored of that.
+        let pushed = match self.id {
+            Some(_) => now,
+            None => id.created(),
+        };
         let attempts = self.attempts.unwrap_or(queue.options.attempts);
         if attempts == 0 {
             return Err(Error::invalid("attempts is 0; it must be 1 to 65535"));
@@ -55,7 +61,7 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
         let value = queue.encode(&self.payload)?;
         let given = self.id.map(|_| value.clone());
         let mut envelope = Envelope {
-            pushed: now,
+            pushed,
             attempts,
             delayed: self.when != When::Now,
             version: queue.options.version,

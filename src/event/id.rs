@@ -104,6 +104,7 @@ impl EventId {
     }
 
     /// Returns the id of a run at a place, from 0.
+    #[cfg(any(feature = "redis", test))]
     pub(crate) fn in_run(run: [u8; 15], place: u8) -> Self {
         let mut bytes = [Self::RUN_FIRST.wrapping_add(place); 16];
         bytes[..15].copy_from_slice(&run);
@@ -111,6 +112,7 @@ impl EventId {
     }
 
     /// Returns its place in its run, from 0, if it has one.
+    #[cfg(any(feature = "redis", test))]
     pub(crate) fn place_in_run(self) -> Option<u8> {
         let place = (self.0 as u8).checked_sub(Self::RUN_FIRST);
         place.filter(|place| *place < Self::RUN_MAX)
@@ -122,16 +124,19 @@ impl EventId {
     }
 
     /// Returns what the ids of its run have in common.
+    #[cfg(any(feature = "redis", test))]
     pub(crate) const fn run(self) -> u128 {
         self.0 >> 8
     }
 
     /// Returns whether it has a place before that of `other` in the same run.
+    #[cfg(any(feature = "redis", test))]
     pub(crate) fn is_before_in_run(self, other: Self) -> bool {
         self.run() == other.run() && self.0 < other.0
     }
 
     /// Returns whether `next` is the next id of its run.
+    #[cfg(any(feature = "redis", test))]
     pub(crate) fn precedes(self, next: Self) -> bool {
         next.place_in_run().is_some_and(|place| place > 0) && next.0 == self.0 + 1
     }
