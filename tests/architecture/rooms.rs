@@ -38,7 +38,6 @@ const PACKAGES: &[(&str, &[&str])] = &[
         "rusqlite",
         &["src/sqlite", "src/store/embedded", "src/journal/sqlite"],
     ),
-    ("mmap_io", &["src/store/embedded/starts.rs"]),
     ("tokio_postgres", &["src/journal/postgres"]),
     ("tokio_postgres_rustls", &["src/journal/postgres"]),
     ("redis", &["src/store/redis"]),

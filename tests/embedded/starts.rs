@@ -247,9 +247,7 @@ fn half_a_note_is_no_note() {
     let notes = place.directory.path().join("duly.db-starts");
     let mut bytes = std::fs::read(&notes).expect("the notes");
     drop(store);
-    // Two notes of 32 bytes; what is behind them is zeros.
-    assert!(bytes[64..].iter().all(|byte| *byte == 0));
-    bytes.truncate(64 - 5);
+    bytes.truncate(bytes.len() - 5);
     std::fs::write(&notes, bytes).expect("the notes");
     let store = place.open();
     let tries = |n| get(&store, n).expect("it is there").tries;
@@ -288,7 +286,7 @@ fn the_notes_do_not_grow_with_what_is_over() {
     let notes = place.directory.path().join("duly.db-starts");
     let len = std::fs::metadata(notes).expect("the notes").len();
     assert!(
-        len < 300_000,
+        len < 1_100_000,
         "{len} bytes of notes for one running handler"
     );
     drop(store);
@@ -346,7 +344,7 @@ async fn an_attempt_stays_noted_while_the_outcome_of_the_one_before_is_written()
     }
     let notes = place.directory.path().join("duly.db-starts");
     let len = std::fs::metadata(notes).expect("the notes").len();
-    assert!(len < 40_000 * 32, "the notes were written anew");
+    assert!(len < 1_000_000, "the notes were written anew");
     drop(store);
     let store = EmbeddedStore::open_with(place.path(), options).expect("a store");
     assert_eq!(get(&store, 1).expect("it is there").tries, 2);

@@ -8,14 +8,13 @@
 //! A note is 32 bytes: event id (16), due time of the attempt in ms (8), attempt (2), kind (2: 0 for
 //! a start, 1 for a start that was handed back), the low half of the xxh3-64 of these (4); numbers
 //! little-endian. The due time tells an attempt from the same one after a snooze, which is due
-//! later. A note whose checksum does not hold, as after a power cut, is no note; neither are zeros.
+//! later. A note whose checksum does not hold, as after a power cut, is no note.
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use mmap_io::{MemoryMappedFile, MmapIoError, MmapMode};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::core::op::{AttemptOutcome, Delivery, Reply, StoreOp};
@@ -30,8 +29,8 @@ use crate::time::Timestamp;
 
 const NOTE_LEN: usize = 32;
 
-/// How long the file is, unless twice what is running is more. It is written anew when it is full.
-const BYTES_MIN: u64 = 256 << 10;
+/// The file is written anew when it is longer than this and than twice what is running.
+const BYTES_MIN: u64 = 1 << 20;
 
 /// One attempt whose handler started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -103,16 +102,14 @@ impl Note {
     }
 }
 
-/// The file of notes, open and mapped into memory: a note is there for the next process as soon as
-/// it is copied, without a system call.
+/// The file of notes, open.
 #[derive(Debug)]
 pub(super) struct Starts {
     path: PathBuf,
-    notes: MemoryMappedFile,
-    /// How much of it notes take; the rest is zeros, which are no notes.
-    used: u64,
-    /// Started, not handed back, and the data file does not say how it ended; bounded by the
-    /// handlers that run at once and the outcomes that wait to be written.
+    file: File,
+    bytes: u64,
+    /// Started, not handed back, and the data file does not say how it ended; bounded by the handlers that run at
+    /// once and the outcomes that wait to be written.
     running: HashSet<Start>,
 }
 
@@ -138,20 +135,17 @@ impl Starts {
 
     /// Begins anew; call only when what [`read`](Self::read) answered is in the data file.
     pub(super) fn begin(path: &Path) -> io::Result<Self> {
-        let file = files::open(path, OpenOptions::new().read(true).write(true))?;
-        // Over what is there, which has its room also on a disk that is full.
-        if file.metadata()?.len() > BYTES_MIN {
-            file.set_len(BYTES_MIN)?;
-        }
+        let file = files::open(path, OpenOptions::new().append(true))?;
+        file.set_len(0)?;
         Ok(Self {
             path: path.to_owned(),
-            notes: map(file, path, &[], BYTES_MIN)?,
-            used: 0,
+            file,
+            bytes: 0,
             running: HashSet::new(),
         })
     }
 
-    /// Notes that these start.
+    /// Notes that these start, in one write.
     pub(super) fn note(
         &mut self,
         starts: impl ExactSizeIterator<Item = Start> + Clone,
@@ -161,7 +155,7 @@ impl Starts {
         Ok(())
     }
 
-    /// Notes that these are handed back; those that were not noted stay so.
+    /// Notes that these are handed back, in one write; those that were not noted stay so.
     fn hand_back(&mut self, mut starts: Vec<Start>) -> io::Result<()> {
         starts.retain(|start| self.running.contains(start));
         if starts.is_empty() {
@@ -172,16 +166,17 @@ impl Starts {
         Ok(())
     }
 
-    fn append(&mut self, notes: impl ExactSizeIterator<Item = Note>) -> io::Result<()> {
-        let more = (notes.len() * NOTE_LEN) as u64;
-        if self.used + more > self.notes.len() {
-            self.compact(more)?;
+    fn append(&mut self, notes: impl Iterator<Item = Note>) -> io::Result<()> {
+        if self.bytes > BYTES_MIN.max(2 * (self.running.len() * NOTE_LEN) as u64) {
+            self.compact()?;
         }
-        for note in notes {
-            let noted = self.notes.update_region(self.used, &note.to_bytes());
-            noted.map_err(io::Error::other)?;
-            self.used += NOTE_LEN as u64;
+        let bytes: Vec<u8> = notes.flat_map(Note::to_bytes).collect();
+        if let Err(error) = self.file.write_all(&bytes) {
+            // Half a note would shift every later one.
+            self.file.set_len(self.bytes)?;
+            return Err(error);
         }
+        self.bytes += bytes.len() as u64;
         Ok(())
     }
 
@@ -192,38 +187,23 @@ impl Starts {
         }
     }
 
-    /// Writes a new file of what is running, with room for `more` bytes and half of the file, and
-    /// puts it in the place of the old one: whoever dies on the way leaves one of the two whole.
-    fn compact(&mut self, more: u64) -> io::Result<()> {
+    /// Writes a new file of what is running and puts it in the place of the old one: whoever dies
+    /// on the way leaves one of the two whole.
+    fn compact(&mut self) -> io::Result<()> {
         let mut path = self.path.clone().into_os_string();
         path.push("-new");
-        let path = PathBuf::from(path);
         let _ = fs::remove_file(&path); // left over from a process that died here
-        let file = files::open(&path, OpenOptions::new().read(true).write(true))?;
+        let mut file = files::open(Path::new(&path), OpenOptions::new().append(true))?;
         let running = self.running.iter();
-        let running: Vec<u8> = running
+        let bytes: Vec<u8> = running
             .flat_map(|start| Note::Started(*start).to_bytes())
             .collect();
-        let used = running.len() as u64;
-        let notes = map(file, &path, &running, BYTES_MIN.max(2 * (used + more)))?;
+        file.write_all(&bytes)?;
         fs::rename(&path, &self.path)?;
-        (self.notes, self.used) = (notes, used);
+        self.file = file;
+        self.bytes = bytes.len() as u64;
         Ok(())
     }
-}
-
-/// Fills a file with notes and then with zeros up to `len`, and maps it.
-///
-/// Zeros are written, as a hole has no room on the disk: a full one must fail here, since a store
-/// into the mapping cannot.
-fn map(mut file: File, path: &Path, notes: &[u8], len: u64) -> io::Result<MemoryMappedFile> {
-    let mut bytes = notes.to_vec();
-    bytes.resize(usize::try_from(len).unwrap_or(usize::MAX), 0); // bounded by what runs
-    file.write_all(&bytes)?;
-    MemoryMappedFile::from_file(file, MmapMode::ReadWrite, path).map_err(|error| match error {
-        MmapIoError::Io(error) => error,
-        error => io::Error::other(error),
-    })
 }
 
 /// Returns the events that an operation releases.
@@ -264,15 +244,5 @@ impl Shared {
             }
             Err(error) => self.stop(Stop::new("a release could not be noted", error)),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn zeros_are_no_note() {
-        assert_eq!(Note::from_bytes(&[0; NOTE_LEN]), None);
     }
 }

@@ -70,7 +70,6 @@ fn compiled(features: &str) -> Vec<String> {
 fn each_feature_brings_its_own_packages_and_no_others() {
     let brought = [
         ("rusqlite", "embedded"),
-        ("mmap-io", "embedded"),
         ("redis", "redis"),
         ("tokio-postgres", "postgres"),
         ("rustls", "tls postgres"),
