@@ -77,9 +77,10 @@ async fn a_page_is_no_more_work_of_many_events_than_of_few() {
         let (first, from) = page(&bare, None).await;
         let (second, _) = page(&bare, from).await;
         let work = commands(&server) - before;
-        // Two calls of a script with ten questions each, and what a store asks by the way.
+        // Two calls of a script with a bounded number of questions each, and what a store asks by the
+        // way; some are of empty places of a table.
         assert!(
-            work <= 36,
+            work <= 60,
             "{work} commands for two pages of {events} events"
         );
         for events in [first, second] {

@@ -66,6 +66,7 @@ use crate::time::Timestamp;
 /// use duly::__internal::Bucket;
 /// use duly::store::operation::{Reply, StoreOp};
 /// # use std::sync::Arc;
+/// # use duly::EventId;
 /// # use duly::__internal::ChangeSink;
 /// # use duly::event::{BucketId, BucketKey, Envelope, Payload};
 /// # use duly::store::operation::Answer;
