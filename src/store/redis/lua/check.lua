@@ -65,14 +65,19 @@ local function check_body_of(id, own)
   end
 end
 
+local holds_of = {} -- batch -> the ids that its request and its node know of
+
 -- Returns whether the lease of an event is known to its request and its node.
 local function is_held(id, own)
-  local held = call("HGET", HELD, sub(own, 46, 61))
-  for _, it in ipairs(held and node_of(sub(own, 46, 53)) and ids_of_batch(held) or {}) do
-    if it == id then
-      return true
+  local batch = sub(own, 46, 61)
+  if not holds_of[batch] then
+    local held, known = call("HGET", HELD, batch), {}
+    for _, it in ipairs(held and node_of(sub(own, 46, 53)) and ids_of_batch(held) or {}) do
+      known[it] = true
     end
+    holds_of[batch] = known
   end
+  return holds_of[batch][id]
 end
 
 local function check_lease(id, own)

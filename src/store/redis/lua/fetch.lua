@@ -195,8 +195,14 @@ local function lease_part(page, part, body)
   len = len + 3
 end
 
--- Reads the bodies of some parts, which are not leased yet.
-local function read_parts(fields)
+-- Reads the parts that begin with some ids, and their bodies.
+local function read_parts(firsts)
+  local fields = {}
+  read_pages(firsts)
+  for _, first in ipairs(firsts) do
+    local page, part = place_of(first)
+    fields[#fields + 1] = page and field_of(page, part)
+  end
   for i, body in ipairs(#fields > 0 and call("HMGET", BODY, unpack(fields)) or {}) do
     bodies_of_parts[fields[i]] = body
   end
@@ -241,19 +247,14 @@ end
 
 -- Takes the parts at the head of the list. Returns how many entries of the list have been taken.
 local function take_parts(entries)
-  local firsts, fields, looked = {}, {}, 0
+  local firsts, looked = {}, 0
   for i, entry_of in ipairs(entries) do
     if #entry_of ~= ENTRY_OF_PART or i > PARTS_PER_READ then
       break
     end
     firsts[i] = sub(entry_of, 1, 16)
   end
-  read_pages(firsts)
-  for i = 1, #firsts do
-    local page, part = part_of(entries[i])
-    fields[#fields + 1] = page and field_of(page, part)
-  end
-  read_parts(fields)
+  read_parts(firsts)
   for i = 1, #firsts do
     local page, part = part_of(entries[i])
     local body = page and not deadline and body_for(page, part, body_of_part(page, part))
@@ -385,16 +386,11 @@ end
 -- Leases the scheduled parts of pages at the head of some members of the delay set. Returns how many
 -- have been looked at, and which of them leave the set.
 local function take_scheduled_parts(members)
-  local firsts, fields, taken = {}, {}, {}
+  local firsts, taken = {}, {}
   for i, member in ipairs(members) do
     firsts[i] = sub(member, 1, 16)
   end
-  read_pages(firsts)
-  for i = 1, #firsts do
-    local page, part = place_of(firsts[i])
-    fields[#fields + 1] = page and field_of(page, part)
-  end
-  read_parts(fields)
+  read_parts(firsts)
   for i, member in ipairs(members) do
     local page, part = place_of(firsts[i])
     if is_spent() then

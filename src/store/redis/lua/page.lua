@@ -34,11 +34,12 @@ local function is_pageable(id)
   return last >= PLACE and last < PLACE + 64
 end
 
+local function ones(n)
+  return n >= 32 and -1 or bit.lshift(1, math.max(n, 0)) - 1
+end
+
 -- Returns the words, the low and the high one, with the bits of `count` places from `first` on.
 local function bits(first, count)
-  local function ones(n)
-    return n >= 32 and -1 or bit.lshift(1, math.max(n, 0)) - 1
-  end
   local low = bit.bxor(ones(first + count), ones(first))
   return low, bit.bxor(ones(first + count - 32), ones(first - 32))
 end
