@@ -92,6 +92,11 @@ impl Change {
         }
     }
 
+    /// Returns whether there is less of it than expected.
+    pub(crate) fn fell(&self) -> bool {
+        matches!((self.was, self.is), (Some(was), Some(is)) if is < was)
+    }
+
     pub(crate) fn in_words(&self) -> String {
         let what = format!("{}: {} an event", self.work, self.kind.replace('_', " "));
         match (self.was, self.is) {

@@ -1,7 +1,7 @@
 //! A comparison of what an event costs in counts, which a busy machine does not disturb.
 //!
 //! ```text
-//! cargo test --bench counts                     # fails if a count has left its tolerance
+//! cargo test --bench counts                     # fails if a count has grown beyond its tolerance
 //! cargo test --bench counts -- redis embedded   # only what has one of these words in its name
 //! cargo test --bench counts -- --accept         # writes what was counted into the file
 //! ```
@@ -78,10 +78,15 @@ fn main() -> Result {
     if words.iter().any(|word| word == "--accept") {
         return expected::accept(&changes);
     }
+    // What fell is no fault, and the batches of some workloads are larger in one run than in others.
+    let (fell, changes): (Vec<_>, Vec<_>) = changes.into_iter().partition(expected::Change::fell);
+    for change in &fell {
+        println!("{}; `-- --accept` keeps it so", change.in_words());
+    }
     if changes.is_empty() {
         return Ok(());
     }
-    let mut report = format!("{} counts have changed:\n", changes.len());
+    let mut report = format!("{} counts have grown:\n", changes.len());
     for change in &changes {
         report += &format!("  {}\n", change.in_words());
     }
@@ -92,5 +97,5 @@ fn main() -> Result {
         "\n{report}Mend what grew, or accept it and say in the commit why:\n  \
          cargo test --workspace --all-features --bench counts -- --accept"
     );
-    Err("counts have changed".into())
+    Err("counts have grown".into())
 }
