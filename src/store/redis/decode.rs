@@ -121,7 +121,7 @@ impl ReplyReader {
 /// The bound up to which scores, which are floats, are exact.
 const SCORE_END: f64 = (1_u64 << 53) as f64;
 
-/// The minimum length of an event's state, and the length of a leased one; `lua/bucket.lua`
+/// The minimum length of an event's state, and the length of a leased one; `lua/state.lua`
 /// describes its bytes.
 pub(super) const STATE_LEN: usize = 45;
 const LEASED_LEN: usize = 71;

@@ -138,6 +138,7 @@ macro_rules! scripts {
 pub(super) static EDIT_AND_REVIVE: LazyLock<Script> = LazyLock::new(|| {
     let sources = [
         include_str!("lua/bucket.lua"),
+        include_str!("lua/state.lua"),
         include_str!("lua/page.lua"),
         include_str!("lua/bytes.lua"),
         include_str!("lua/body.lua"),
@@ -161,58 +162,58 @@ pub(super) static EDIT_AND_REVIVE: LazyLock<Script> = LazyLock::new(|| {
 
 scripts! {
     /// Adds events.
-    PUSH = "push", FILLS, ["bucket", "page", "bytes", "body", "ending"];
+    PUSH = "push", FILLS, ["bucket", "state", "page", "bytes", "body", "ending"];
     /// Adds events without keys, which is the most frequent call: without what only keys need, since
     /// each function of a script is made anew by each call.
-    PUSH_PLAIN = "push", FILLS, ["bucket", "page", "bytes", "plain"];
+    PUSH_PLAIN = "push", FILLS, ["bucket", "state", "page", "bytes", "plain"];
     /// Moves due events to the ready list.
-    MOVE_DUE = "move_due", DRAINS, ["bucket", "page"];
+    MOVE_DUE = "move_due", DRAINS, ["bucket", "state", "page"];
     /// Leases events to a node.
-    FETCH = "fetch", DRAINS, ["bucket", "page", "bytes", "body", "ending", "nodes"];
+    FETCH = "fetch", DRAINS, ["bucket", "state", "page", "bytes", "body", "ending", "nodes"];
     /// Ends attempts.
-    SETTLE = "settle", DRAINS, ["bucket", "page", "bytes", "body", "ending", "waiting", "nodes"];
+    SETTLE = "settle", DRAINS, ["bucket", "state", "page", "bytes", "body", "ending", "waiting", "nodes"];
     /// Extends all leases of a node.
     HEARTBEAT = "heartbeat", DRAINS, ["bucket", "nodes"];
     /// Extends leases with deadlines.
-    EXTEND = "extend", DRAINS, ["bucket", "page", "nodes"];
+    EXTEND = "extend", DRAINS, ["bucket", "state", "page", "nodes"];
     /// Takes back the leases of silent nodes and those past their deadline.
-    REAP = "reap", DRAINS, ["bucket", "page", "bytes", "body", "ending", "waiting", "nodes", "take_back"];
+    REAP = "reap", DRAINS, ["bucket", "state", "page", "bytes", "body", "ending", "waiting", "nodes", "take_back"];
     /// Takes back leases that their node reports it does not hold.
     RECONCILE = "reconcile", DRAINS,
-        ["bucket", "page", "bytes", "body", "ending", "waiting", "nodes", "take_back"];
+        ["bucket", "state", "page", "bytes", "body", "ending", "waiting", "nodes", "take_back"];
     /// Cancels an event.
-    CANCEL = "cancel", DRAINS, ["bucket", "page", "body", "ending"];
+    CANCEL = "cancel", DRAINS, ["bucket", "state", "page", "body", "ending"];
     /// Changes the due time of an event.
-    RESCHEDULE = "reschedule", DRAINS, ["bucket", "page", "waiting"];
+    RESCHEDULE = "reschedule", DRAINS, ["bucket", "state", "page", "waiting"];
     /// Replaces the body of an event.
-    UPDATE = "update", FILLS, ["bucket", "page", "bytes", "body", "ending"];
+    UPDATE = "update", FILLS, ["bucket", "state", "page", "bytes", "body", "ending"];
     /// Replaces bodies by re-encoded ones.
-    REWRITE = "rewrite", FILLS, ["bucket", "page", "bytes"];
+    REWRITE = "rewrite", FILLS, ["bucket", "state", "page", "bytes"];
     /// Looks events up.
-    LOOK = "look", DRAINS, ["bucket", "page", "bytes", "look_up"];
+    LOOK = "look", DRAINS, ["bucket", "state", "page", "bytes", "look_up"];
     /// Reads the events that have not ended, page by page.
-    PEEK = "peek", DRAINS, ["bucket", "page", "bytes", "look_up"];
+    PEEK = "peek", DRAINS, ["bucket", "state", "page", "bytes", "look_up"];
     /// Reads events by their key or their unique key.
-    FIND = "find", DRAINS, ["bucket", "page", "bytes", "body", "look_up"];
+    FIND = "find", DRAINS, ["bucket", "state", "page", "bytes", "body", "look_up"];
     /// Reads dead events.
-    READ_DEAD = "read_dead", DRAINS, ["bucket", "page", "bytes", "look_up"];
+    READ_DEAD = "read_dead", DRAINS, ["bucket", "state", "page", "bytes", "look_up"];
     /// Revives dead events.
-    REVIVE = "revive", DRAINS, ["bucket", "page", "bytes", "body", "ending", "waiting"];
+    REVIVE = "revive", DRAINS, ["bucket", "state", "page", "bytes", "body", "ending", "waiting"];
     /// Deletes dead events.
-    DROP = "drop", DRAINS, ["bucket", "page", "bytes", "body", "ending"];
+    DROP = "drop", DRAINS, ["bucket", "state", "page", "bytes", "body", "ending"];
     /// Reads records.
     OUTBOX = "outbox", READS, ["bucket"];
     /// Drops records that are in the journal.
     TRIM = "trim", DRAINS, ["bucket"];
     /// Counts events by state.
-    STATS = "stats", DRAINS, ["bucket", "page"];
+    STATS = "stats", DRAINS, ["bucket", "state", "page"];
     /// Counts events by due time.
-    FORECAST = "forecast", DRAINS, ["bucket", "page"];
+    FORECAST = "forecast", DRAINS, ["bucket", "state", "page"];
     /// Checks the invariants.
-    AUDIT = "audit", DRAINS, ["bucket", "page", "body", "nodes"];
+    AUDIT = "audit", DRAINS, ["bucket", "state", "page", "body", "nodes"];
     /// Looks for damage, and repairs it.
     CHECK = "check", DRAINS,
-        ["bucket", "page", "bytes", "body", "ending", "waiting", "nodes", "take_back"];
+        ["bucket", "state", "page", "bytes", "body", "ending", "waiting", "nodes", "take_back"];
     /// Announces a node, and returns the members.
     POLL_MEMBERS = "poll_members", DRAINS, [];
     /// Adds buckets to the registry.

@@ -79,8 +79,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: an entry that its event has left behind counts as the oldest ready event",
         edits: &[edit(
             "src/store/redis/lua/stats.lua",
-            "if is_placed(state, number_of) then",
-            "if state then",
+            "if is_placed(packed, number_of) then",
+            "if packed then",
         )],
         caught_by: contract("stats_tell_since_when_the_next_event_is_ready"),
         masked_by: None,

@@ -70,8 +70,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: another payload under a known id takes the first one's place",
         edits: &[edit(
             "src/store/redis/lua/push.lua",
-            "  if known or state then\n",
-            "  if (known or state) and not (known and sub(known, 5, 12) ~= sub(body, 5, 12)) then\n",
+            "  if known or it then\n",
+            "  if (known or it) and not (known and sub(known, 5, 12) ~= sub(body, 5, 12)) then\n",
         )],
         caught_by: contract("another_payload_under_the_same_id_is_a_conflict_in_any_state"),
         masked_by: None,
@@ -106,8 +106,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: events that were acked in a page are leased again when another one leaves it",
         edits: &[edit(
             "src/store/redis/lua/page.lua",
-            "elseif kind == 69 or has_bit(part.low, part.high, place) then",
-            "elseif kind == 69 then",
+            "elseif it.kind == \"E\" or has_bit(part.low, part.high, place) then",
+            "elseif it.kind == \"E\" then",
         )],
         caught_by: test("redis_store", "pages"),
         masked_by: None,

@@ -104,8 +104,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: the settle script acks an event under whatever lease it is",
         edits: &[edit(
             "src/store/redis/lua/settle.lua",
-            "if not (state and sub(state, 46, 61) == token) then",
-            "if not (state and byte(state) == 76) then",
+            "elseif not is_under(state, token) then",
+            "elseif not (state and #state == 71) then",
         )],
         caught_by: contract("a_settle_under_another_lease_is_refused"),
         masked_by: None,
@@ -116,8 +116,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: the settle script ends an attempt under whatever lease it is",
         edits: &[edit(
             "src/store/redis/lua/settle.lua",
-            "if state and byte(state) == 76 and sub(state, 46, 61) == me .. request then",
-            "if state and byte(state) == 76 then",
+            "if it and it.kind == \"L\" and it.token == me .. request then",
+            "if it and it.kind == \"L\" then",
         )],
         caught_by: contract("a_settle_after_the_lease_was_lost_is_refused"),
         masked_by: None,

@@ -80,14 +80,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: what a dead node had read ahead counts as due",
         edits: &[
             edit(
-                "src/store/redis/lua/take_back.lua",
-                "if number_at(state, 5) <= now_ms then\n    front",
-                "if true then\n    front",
+                "src/store/redis/lua/waiting.lua",
+                "if due_ms > now_ms then -- it was prefetched",
+                "if false then",
             ),
             edit(
                 "src/store/redis/lua/take_back.lua",
-                "if number_at(state, 5) <= now_ms then\n      back",
-                "if true then\n      back",
+                "wait(id, it, number_at(it.due, 1))",
+                "wait(id, it, now_ms)",
             ),
         ],
         caught_by: contract("what_was_read_ahead_and_lost_waits_for_its_due_time"),

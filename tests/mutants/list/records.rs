@@ -77,7 +77,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: a snoozed attempt leaves no record",
         edits: &[edit(
             "src/store/redis/lua/settle.lua",
-            "    note(id, \"\\3\", \"\\0\", attempt, due, moved, times, me, key, error, more)\n",
+            "    record(\"\\3\", \"\\0\", attempt)\n",
             "",
         )],
         caught_by: contract("each_verdict_leads_where_it_says_and_writes_one_record"),

@@ -58,26 +58,29 @@ local function look_at(page, part)
       local id, own = page.name .. char(PLACE + place), own_state(page, part, place)
       expect(not states[id] and not bodies[id] and not delay[id], hex(id) .. " is in a page and alone")
       states[id] = own
-      if byte(own) ~= 100 then
-        left, bodies[id], delay[id] = left + 1, true, part.kind == 83 or nil
+      if own.kind ~= "d" then
+        left, bodies[id], delay[id] = left + 1, true, part.kind == "S" or nil
       end
     else
-      expect(part.kind == 69 or part.kind == 76, name .. " has a place that is free and in a part")
+      expect(part.kind == "E" or part.kind == "L", name .. " has a place that is free and in a part")
     end
   end
-  if part.kind == 69 then
+  if part.kind == "E" then
     expect(left == 0, name .. " has an ended part with events")
     return
   end
   expect(left > 0, name .. " has a part of which all events are over")
-  expect(part.kind == 76 or left == part.count, name .. " has a waiting part that misses events")
+  expect(part.kind == "L" or left == part.count, name .. " has a waiting part that misses events")
   expect(cut(part, body_of_part(page, part) or nil), name .. " has a part without its body")
   used[field_of(page, part)] = true
-  if part.kind == 83 then
+  if part.kind == "S" then
     local member = member_of(page, part)
     expect(delay[member], name .. " has a scheduled part that is not in the delay set")
     delay[member], beyond = nil, beyond + part.count - 1
   end
+end
+for id, packed in pairs(states) do
+  states[id] = #id ~= NAME and read_state(packed) or packed
 end
 for _, name in ipairs(names) do
   local page, free = page_of(name), 0
@@ -112,7 +115,8 @@ local entries, live, own = call("LRANGE", READY, 0, -1), 0, {}
 for _, entry_of in ipairs(entries) do
   local ids, number_of = ids_at(entry_of)
   for _, id in ipairs(ids) do
-    if is_placed(states[id], number_of) then
+    local it = states[id]
+    if it and it.kind == "R" and it.entry == number_of then
       expect(not own[id], hex(id) .. " is in the ready list twice")
       live, own[id] = live + 1, true
     end
@@ -128,7 +132,7 @@ for _, batch in ipairs(call("LRANGE", PAST, 0, -1)) do
     local id = sub(batch, i, i + 15)
     expect(not remembered[id], hex(id) .. " has two tombstones")
     remembered[id], count = true, count + 1
-    expect((states[id] or ""):find("^[dce]"), hex(id) .. " has a tombstone but not ended")
+    expect(states[id] and states[id].kind:find("[dce]"), hex(id) .. " has a tombstone but not ended")
   end
 end
 expect(count == past, "tombstones are counted wrongly")
@@ -138,26 +142,26 @@ for field, value in pairs(held) do
   holds_of[field] = #field == 16 and set_of(ids_of_batch(value)) or nil
 end
 local batches, kept, timed, all = {}, {}, {}, 0
-for id, state in pairs(states) do
-  local kind, name = sub(state, 1, 1), hex(id)
+for id, it in pairs(states) do
+  local kind, name = it.kind, hex(id)
   local is_over = kind == "d" or kind == "c" or kind == "e"
   expect((kind == "S") == (delay[id] or false), name .. " is in the delay set or scheduled, not both")
   expect((kind == "R") == (own[id] or false), name .. " is in the ready list or ready, not both")
   expect((kind == "D") == (dead[id] or false), name .. " is in the dead set or dead, not both")
   expect(is_over == (remembered[id] or false), name .. " has a tombstone or has ended, not both")
   expect(is_over ~= (bodies[id] or false), name .. " has a body and has ended, or neither")
-  local has_deadline = kind == "L" and math.floor(byte(state, 2) / 2) % 2 == 1
+  local has_deadline = it.timed or false
   expect(has_deadline == (deadlines[id] or false), name .. " has a deadline in one place only")
   if kind == "L" then
-    local batch, node = sub(state, 46, 61), sub(state, 46, 53)
+    local batch, node = it.token, sub(it.token, 1, 8)
     batches[batch], all = (batches[batch] or 0) + 1, all + 1
     local of = has_deadline and timed or kept
     of[node] = (of[node] or 0) + 1
     expect(holds_of[batch] and holds_of[batch][id], name .. " is leased and not in its batch")
     local body = body_of(id) or nil
     local key, unique = keys_of(body)
-    local says = body and (is_newer(body) and byte(state, 2) >= 4 or key or unique or tells(body)) and true or false
-    expect((byte(state, 2) >= 4) == says, name .. " is leased without the flag for its extras")
+    local says = body and (is_newer(body) and it.extras or key or unique or tells(body)) and true or false
+    expect(it.extras == says, name .. " is leased without the flag for its extras")
   end
 end
 expect(all == leased, "leased events are counted wrongly")

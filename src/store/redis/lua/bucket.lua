@@ -7,7 +7,7 @@
 --                  the entries of the delay set), record (next number assigned), forgotten
 --                  (creation time of the newest forgotten id, ms), trimmed (last record in the
 --                  journal), longest (upper bound of body lengths, bytes)
--- STATE    hash    id -> state of the event; see below. Plain events of one push: see page.lua
+-- STATE    hash    id -> state of the event, see state.lua. Plain events of one push: see page.lua
 -- BODY     hash    id -> envelope
 -- DELAY    zset    id -> due time, ms
 -- READY    list    id .. number of the entry
@@ -26,20 +26,6 @@
 --                  not ended, so that those of one key are ordered by id
 -- HOLDS    zset    unique key -> until when a done event reserves it, ms
 -- ARGV[1]  the time in microseconds, or "" for the server's
---
--- An event that was pushed with a delay and never touched since has no state: it is in the delay
--- set and has a body. All others have one. Its numbers are big-endian:
---
---   1      kind: S scheduled, R ready, L leased, D dead, or ended: d done, c cancelled, e expired
---   2      flags: 1 a lease of it was lost once, 2 its lease has a deadline of its own,
---          4 its body has a key, a unique key or extras for records (known of leased ones)
---   3-4    number of the next attempt, of leased ones of this one
---   5-12   due time, ms (of scheduled ones the delay set has it)
---   13-20  moved to the ready list, us (ready and leased); time of death, us (dead)
---   21-28  fingerprint (known of leased ones and of those that have ended)
---   29-45  the last settlement that was accepted: node, request, kind of settlement
---   46-53  number of its entry in the ready list (ready)
---   46-53  node    54-61  request    62-69  fetched, us    70-71  attempts allowed (leased)
 --
 -- One clock for all nodes: the server's, which never goes back within a bucket.
 local COUNTS = ">dddddd"
@@ -65,11 +51,6 @@ local function leave()
   call("HSET", META, "counts", pack(COUNTS, now, leased, surplus, entry + 1, past, paged))
 end
 
-local ZEROS = string.rep("\0", 25)
-local ZERO, NEVER = ZEROS:sub(1, 8), ZEROS:sub(1, 17) -- NEVER: no settlement
-local FRESH = "\0\0\1" -- flags and next attempt of an event without attempts
-local ATTEMPTS = 16 -- of a body without extras
-
 local function u64(number)
   return pack(">I8", number)
 end
@@ -81,10 +62,6 @@ local number = u64(entry + 1)
 
 local function number_at(state, from)
   return (unpack_from(">I8", state, from))
-end
-
-local function attempt_of(state)
-  return byte(state, 3) * 256 + byte(state, 4)
 end
 
 -- Encodes a number below 65536.

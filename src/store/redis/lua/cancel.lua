@@ -5,16 +5,16 @@
 -- Returns {now, "cancelled" or "after" (an attempt may still run), or the kind of its state when it
 -- is too late, or "" for an unknown id}.
 local id = ARGV[4]
-local state = leave_waiting(id)
+local it = leave_waiting(id)
 local body = call("HGET", BODY, id)
 if body and is_newer(body) then
   return redis.error_reply("DULY CORRUPT the event was written by a newer duly, in a form that this "
     .. "version cannot read; cancel it with that one")
 end
-local kind = state and state:sub(1, 1) or (body and "S" or "")
-local truth = state and byte(state, 2) % 2 == 1 and "after" or "cancelled"
+local kind = it and it.kind or (body and "S" or "")
+local truth = it and it.lost and "after" or "cancelled"
 if kind == "S" or kind == "R" then
-  cancel(id, state, body)
+  cancel(id, it, body)
   kind = truth
 elseif kind == "c" then
   kind = truth

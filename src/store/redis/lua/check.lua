@@ -22,32 +22,28 @@ local function tell(kind, id, words)
   return repairs
 end
 
-local function flag(state, of)
-  return math.floor(byte(state, 2) / of) % 2 == 1
-end
-
 -- Makes an event that is alone and has a body ready now.
 local function restore(id, body)
   call("RPUSH", READY, id .. number)
-  call("HSET", STATE, id, "R" .. FRESH .. u64(now_ms) .. u64(now) .. sub(body, 5, 12) .. NEVER .. number)
+  call("HSET", STATE, id, new_ready(u64(now_ms) .. u64(now), sub(body, 5, 12)))
 end
 
 -- Ends an event whose body is gone. The record comes first, as with every end.
-local function drop_lost(id, state, due)
+local function drop_lost(id, it, due)
   note(id, "\11", "\0", 0, due, ZERO, ZERO .. ZERO, ZERO, nil, "its body was gone", more_of(nil, "duly doctor"))
   write_records()
-  finish_noted(id, "c", state, due, nil)
+  finish_noted(id, "c", it, due, nil)
   call("ZREM", DELAY, id)
   call("ZREM", DEAD, id)
   call("ZREM", LEASE, id)
 end
 
 -- Ends the lease of an event, whatever its request and its node know.
-local function end_its_lease(state)
-  if node_of(sub(state, 46, 53)) then
-    end_lease(state, flag(state, 2))
+local function end_its_lease(it)
+  if node_of(sub(it.token, 1, 8)) then
+    end_lease(it.token, it.timed)
   else
-    end_batch(sub(state, 46, 61), 1)
+    end_batch(it.token, 1)
   end
 end
 
@@ -56,12 +52,12 @@ local function check_body_of(id, own)
     return true
   end
   if tell("no_body", id, "has no body") then
-    if byte(own) == 76 then
+    if own.kind == "L" then
       end_its_lease(own)
-    elseif byte(own) == 82 then
+    elseif own.kind == "R" then
       surplus = surplus + 1 -- its entry in the list is skipped later
     end
-    drop_lost(id, own, sub(own, 5, 12))
+    drop_lost(id, own, own.due)
   end
 end
 
@@ -69,10 +65,10 @@ local holds_of = {} -- batch -> the ids that its request and its node know of
 
 -- Returns whether the lease of an event is known to its request and its node.
 local function is_held(id, own)
-  local batch = sub(own, 46, 61)
+  local batch = own.token
   if not holds_of[batch] then
     local held, known = call("HGET", HELD, batch), {}
-    for _, it in ipairs(held and node_of(sub(own, 46, 53)) and ids_of_batch(held) or {}) do
+    for _, it in ipairs(held and node_of(sub(batch, 1, 8)) and ids_of_batch(held) or {}) do
       known[it] = true
     end
     holds_of[batch] = known
@@ -81,8 +77,8 @@ local function is_held(id, own)
 end
 
 local function check_lease(id, own)
-  local timed, deadline = flag(own, 2), call("ZSCORE", LEASE, id)
-  if timed and not deadline then
+  local deadline = call("ZSCORE", LEASE, id)
+  if own.timed and not deadline then
     if tell("misplaced", id, "is leased with a deadline that is not in its set") then
       call("ZADD", LEASE, now_ms, id)
     end
@@ -98,7 +94,7 @@ local function check_lease(id, own)
 end
 
 local function check_own(id, own)
-  local kind = sub(own, 1, 1)
+  local kind = own.kind
   if kind == "d" or kind == "c" or kind == "e" then
     if call("HEXISTS", BODY, id) == 1 and tell("leftover", id, "has ended and has a body") then
       call("HDEL", BODY, id)
@@ -106,14 +102,14 @@ local function check_own(id, own)
   elseif check_body_of(id, own) then
     if kind == "S" and not call("ZSCORE", DELAY, id) then
       if tell("misplaced", id, "is scheduled and not in the delay set") then
-        call("ZADD", DELAY, number_at(own, 5), id)
+        call("ZADD", DELAY, number_at(own.due, 1), id)
       end
     elseif kind == "D" and not call("ZSCORE", DEAD, id) then
       if tell("misplaced", id, "is dead and not in the dead set") then
         call("ZADD", DEAD, 0, id)
       end
     elseif kind == "R" then
-      listed[#listed + 1] = id .. sub(own, 46)
+      listed[#listed + 1] = id .. own.entry
     elseif kind == "L" then
       check_lease(id, own)
     end
@@ -122,16 +118,16 @@ end
 
 -- Returns what is wrong with a part; nothing if it is sound.
 local function fault_of(page, part)
-  if part.kind == 69 then
+  if part.kind == "E" then
     return nil
   elseif not cut(part, body_of_part(page, part) or nil) then
     return "no_body", "has no body in its page"
-  elseif part.kind == 83 and not call("ZSCORE", DELAY, member_of(page, part)) then
+  elseif part.kind == "S" and not call("ZSCORE", DELAY, member_of(page, part)) then
     return "misplaced", "is scheduled and not in the delay set"
-  elseif part.kind == 76 then
+  elseif part.kind == "L" then
     for place = part.first, part.first + part.count - 1 do
       local id, own = page.name .. char(PLACE + place), own_state(page, part, place)
-      if part_at(page, place) and byte(own) == 76 and not is_held(id, own) then
+      if part_at(page, place) and own.kind == "L" and not is_held(id, own) then
         return "lost_lease", "is leased by a request that knows nothing of it"
       end
     end
@@ -148,11 +144,11 @@ local function check_page(page)
       is_damaged = true
       for place = part.first, part.first + part.count - 1 do
         local own = part_at(page, place) and own_state(page, part, place)
-        if own and byte(own) ~= 100 and (kind ~= "no_body" or not body_in_page(page, part, place)) then
+        if own and own.kind ~= "d" and (kind ~= "no_body" or not body_in_page(page, part, place)) then
           tell(kind, page.name .. char(PLACE + place), words)
         end
       end
-    elseif part.kind == 82 then
+    elseif part.kind == "R" then
       listed[#listed + 1] = entry_of_part(page, part)
     end
   end
@@ -165,7 +161,7 @@ local function check_page(page)
   for place = 0, 63 do
     if has_bit(page.low, page.high, place) then
       local id = page.name .. char(PLACE + place)
-      local own = call("HGET", STATE, id)
+      local own = state_of(id)
       if own then
         check_own(id, own)
       elseif call("ZSCORE", DELAY, id) and call("HEXISTS", BODY, id) == 0 then
@@ -180,7 +176,7 @@ local function check_state(id, state)
   if #id == NAME then
     check_page(page_of(id))
   else
-    check_own(id, state)
+    check_own(id, read_state(state))
   end
 end
 
@@ -190,7 +186,7 @@ local function check_body_of_parts(field, body)
   local page, from = page_of(sub(field, 1, NAME)), byte(field, 16) - PLACE
   local covered = {} -- places that some part has
   for _, part in ipairs(page and page.parts or {}) do
-    if part.body == from and part.kind ~= 69 then
+    if part.body == from and part.kind ~= "E" then
       return
     end
     for place = part.first, part.first + part.count - 1 do
@@ -217,18 +213,18 @@ local function check_body(id, body)
   if #id == FIELD_OF_PART then
     return check_body_of_parts(id, body)
   end
-  local state, is_inside = find(id)
+  local it, is_inside = find(id)
   if is_inside then
     if tell("leftover", id, "has a body of its own and is in a page") then
       call("HDEL", BODY, id)
     end
-  elseif not state and not call("ZSCORE", DELAY, id) then
+  elseif not it and not call("ZSCORE", DELAY, id) then
     if tell("no_place", id, "has a body and is nowhere") then
       restore(id, body)
     end
   end
   local key = keys_of(body)
-  if key and (not state or byte(state) < 97) and not call("ZSCORE", BY_KEY, key_entry(key, id))
+  if key and (not it or it.kind < "a") and not call("ZSCORE", BY_KEY, key_entry(key, id))
     and tell("misplaced", id, "has a key and is not found by it") then
     call("ZADD", BY_KEY, 0, key_entry(key, id))
   end
@@ -237,16 +233,16 @@ end
 local function check_delayed(id, due)
   if #id == MEMBER_OF_PART then
     local page, part = place_of(sub(id, 1, 16))
-    local is_own = page and part.kind == 83 and member_of(page, part) == id
+    local is_own = page and part.kind == "S" and member_of(page, part) == id
     if not is_own and tell("stray", "", "a member of the delay set is no part") then
       call("ZREM", DELAY, id)
       paged = paged - byte(id, 17) + 1
     end
     return
   end
-  local state = call("HGET", STATE, id)
-  if state then
-    if byte(state) ~= 83 and tell("stray", id, "is in the delay set and not scheduled") then
+  local it = state_of(id)
+  if it then
+    if it.kind ~= "S" and tell("stray", id, "is in the delay set and not scheduled") then
       call("ZREM", DELAY, id)
     end
   elseif call("HEXISTS", BODY, id) == 0 and tell("no_body", id, "is in the delay set and has no body") then
@@ -255,16 +251,15 @@ local function check_delayed(id, due)
 end
 
 local function check_dead(id)
-  local state = call("HGET", STATE, id)
-  if (not state or byte(state) ~= 68) and tell("stray", id, "is in the dead set and not dead") then
+  local it = state_of(id)
+  if not (it and it.kind == "D") and tell("stray", id, "is in the dead set and not dead") then
     call("ZREM", DEAD, id)
   end
 end
 
 local function check_deadline(id)
-  local state = call("HGET", STATE, id)
-  if not (state and byte(state) == 76 and flag(state, 2))
-    and tell("stray", id, "has a deadline and no such lease") then
+  local it = state_of(id)
+  if not (it and it.timed) and tell("stray", id, "has a deadline and no such lease") then
     call("ZREM", LEASE, id)
   end
 end
@@ -314,7 +309,7 @@ local function check_batch(field, value)
   local states = find_all(ids)
   for i = 1, #ids do
     local own = states[i]
-    count = count + (own and byte(own) == 76 and sub(own, 46, 61) == field and 1 or 0)
+    count = count + (own and own.kind == "L" and own.token == field and 1 or 0)
   end
   looked = looked + #ids
   if count == 0 then
@@ -350,11 +345,12 @@ local function check_again(entry_of)
     return
   end
   local id = sub(entry_of, 1, 16)
-  local state = call("HGET", STATE, id)
-  if state and byte(state) == 82 and sub(state, 46) == sub(entry_of, 17)
+  local it = state_of(id)
+  if it and it.kind == "R" and it.entry == sub(entry_of, 17)
     and tell("misplaced", id, "is ready and not in the ready list") then
     call("RPUSH", READY, id .. number)
-    call("HSET", STATE, id, sub(state, 1, 45) .. number)
+    it.entry = number
+    call("HSET", STATE, id, write_state(it))
   end
 end
 
@@ -366,10 +362,10 @@ local function check_counts()
   end
   local live, held, kept, timed, beyond = 0, 0, {}, {}, 0
   local function count(kind, node, is_timed, events)
-    if kind == 76 then
+    if kind == "L" then
       local of = is_timed and timed or kept
       held, of[node] = held + events, (of[node] or 0) + events
-    elseif kind == 82 then
+    elseif kind == "R" then
       live = live + events
     end
   end
@@ -381,14 +377,15 @@ local function check_counts()
       for _, part in ipairs(page.parts) do
         local left = 0
         for place = part.first, part.first + part.count - 1 do
-          local is_over = part.kind == 76 and has_bit(part.low, part.high, place)
+          local is_over = part.kind == "L" and has_bit(part.low, part.high, place)
           left = left + (part_at(page, place) and not is_over and 1 or 0)
         end
         count(part.kind, sub(part.tail, 1, 8), false, left)
-        beyond = beyond + (part.kind == 83 and part.count - 1 or 0)
+        beyond = beyond + (part.kind == "S" and part.count - 1 or 0)
       end
     else
-      count(byte(state), sub(state, 46, 53), byte(state) == 76 and flag(state, 2), 1)
+      local it = read_state(state)
+      count(it.kind, it.token and sub(it.token, 1, 8), it.timed, 1)
     end
   end
   local function counted(what, is, should)

@@ -16,18 +16,18 @@ for i = 5, #ARGV do
   end
   looked = looked + 1
   local id = ARGV[i]
-  local state = not seen[id] and call("HGET", STATE, id)
+  local it = not seen[id] and state_of(id)
   seen[id] = true
-  local body = state and byte(state) == 68 and read_body(id)
+  local body = it and it.kind == "D" and read_body(id)
   if body and not is_newer(body) then
-    note_end(id, "\11", sub(state, 5, 12), ZERO, body, by)
-    dropped[#dropped + 1] = { id = id, state = state, body = body }
+    note_end(id, "\11", it.due, ZERO, body, by)
+    dropped[#dropped + 1] = { id = id, state = it, body = body }
   end
 end
 -- First: an event that is dropped without a record could not be dropped again.
 write_records()
 for _, it in ipairs(dropped) do
-  finish_noted(it.id, "c", it.state, sub(it.state, 5, 12), it.body)
+  finish_noted(it.id, "c", it.state, it.state.due, it.body)
   call("ZREM", DEAD, it.id)
 end
 leave()

@@ -186,13 +186,12 @@ local function note_end(id, outcome, due, moved, body, by)
     more_of(body, by))
 end
 
--- Ends an event that is not leased and whose end is recorded.
-local function finish_noted(id, kind, state, due, body)
+-- Ends an event that is not leased and whose end is recorded; `it`: its state, if it has one.
+local function finish_noted(id, kind, it, due, body)
   local key, unique = keys_of(body)
-  local head = state and sub(state, 2, 4) or FRESH
-  local fingerprint = body and sub(body, 5, 12) or ZERO
-  local settled = state and sub(state, 29, 45) or sub(ZEROS, 1, 17)
-  call("HSET", STATE, id, kind .. head .. due .. ZERO .. fingerprint .. settled)
+  it = it or new_state(kind, due, ZERO, ZERO)
+  it.kind, it.due, it.moved, it.fingerprint = kind, due, ZERO, body and sub(body, 5, 12) or ZERO
+  call("HSET", STATE, id, write_state(it))
   call("HDEL", BODY, id)
   if key then
     call("ZREM", BY_KEY, key_entry(key, id))
@@ -203,18 +202,18 @@ end
 
 -- Cancels a waiting event. The record comes first: an event that has ended without one never gets
 -- it.
-local function cancel(id, state, body)
-  local is_ready = state and byte(state) == 82
+local function cancel(id, it, body)
+  local is_ready = it and it.kind == "R"
   local due, moved = nil, ZERO
   if is_ready then
-    due, moved = sub(state, 5, 12), sub(state, 13, 20)
+    due, moved = it.due, it.moved
   else
     due = u64(tonumber(call("ZSCORE", DELAY, id)))
   end
   check_keys()
   note_end(id, "\6", due, moved, body)
   write_records()
-  finish_noted(id, "c", state, due, body)
+  finish_noted(id, "c", it, due, body)
   if is_ready then -- its entry in the list is skipped later
     surplus = surplus + 1
   else

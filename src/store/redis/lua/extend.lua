@@ -11,9 +11,9 @@ local deadline = math.ceil((now + ARGV[3]) / 1000)
 local stood = {}
 for i = 4, #ARGV, 2 do
   local id, request = ARGV[i], ARGV[i + 1]
-  local state = find(id)
-  local stands = state and byte(state) == 76 and state:sub(46, 61) == me .. request
-  if stands and math.floor(byte(state, 2) / 2) % 2 == 1 then
+  local it = find(id)
+  local stands = it and it.kind == "L" and it.token == me .. request
+  if stands and it.timed then
     call("ZADD", LEASE, deadline, id)
   elseif stands then
     stands = node and not node.reaping -- it lasts as long as the heartbeat

@@ -57,9 +57,9 @@ if request <= node.last then
   local ids = ids_of_batch(call("HGET", HELD, me .. token) or "")
   local states, places = find_all(ids), {}
   for i, id in ipairs(ids) do
-    local state = states[i]
-    if state and byte(state) == 76 and sub(state, 46, 61) == me .. token then
-      answer[len + 1], answer[len + 2], answer[len + 3] = id, state, body_of(id)
+    local it = states[i]
+    if it and it.kind == "L" and it.token == me .. token then
+      answer[len + 1], answer[len + 2], answer[len + 3] = id, write_state(it), body_of(id)
       len = len + 3
       places[#places + 1] = u16(i - 1)
     end
@@ -80,15 +80,12 @@ local moved_now = u64(now)
 local aside = BATCH_MAX -- how many more expired or exhausted events it may set aside
 local expired, late_ones = {}, {}
 
-local function put(field, state)
-  changes[changes_len + 1], changes[changes_len + 2] = field, state
-  changes_len = changes_len + 2
-end
-
+-- Leases an event; `state`: what it becomes.
 local function give(id, state, body)
   count = count + 1
   held[#held + 1] = id .. "\0"
-  put(id, state)
+  changes[changes_len + 1], changes[changes_len + 2] = id, state
+  changes_len = changes_len + 2
   if deadline then
     deadlines[2 * count - 1], deadlines[2 * count] = deadline, id
   end
@@ -96,36 +93,26 @@ local function give(id, state, body)
   len = len + 3
 end
 
--- Leases an event whose body has extras, or sets it aside if it has expired or exhausted its
--- attempts. `state` is its state once leased, up to the node.
-local function give_or_end(id, state, body)
+-- Leases an event, or sets it aside if it has expired or is too late. `it`: its state.
+local function take(id, it, body)
+  it.kind, it.timed, it.extras, it.fingerprint = "L", deadline, false, sub(body, 5, 12)
+  it.token, it.fetched, it.allowed = me .. token, moved_now, ATTEMPTS
+  if not has_extras(body) then
+    return give(id, write_state(it), body)
+  end
   local attempts, expires, late, late_us, key, unique = extras_of(body)
-  local due = number_at(state, 5)
-  local passed = late and math.max(now - due * 1000, 0) > late_us
+  local passed = late and math.max(now - number_at(it.due, 1) * 1000, 0) > late_us
   if (expires and expires * 1000 <= now) or (passed and late == "expire") then
-    note_end(id, "\7", sub(state, 5, 12), sub(state, 13, 20), body)
-    expired[#expired + 1] = { id, state, body }
+    note_end(id, "\7", it.due, it.moved, body)
+    expired[#expired + 1] = { id, it, body }
     aside = aside - 1
   elseif passed then
-    note(id, "\4", "\7", 0, sub(state, 5, 12), sub(state, 13, 20), ZERO .. ZERO, ZERO, key, nil,
-      more_of(body))
-    late_ones[#late_ones + 1] = { id, state, unique }
+    note(id, "\4", "\7", 0, it.due, it.moved, ZERO .. ZERO, ZERO, key, nil, more_of(body))
+    late_ones[#late_ones + 1] = { id, it, unique }
     aside = aside - 1
   else
-    local says = key or unique or tells(body)
-    local flags = byte(state, 2) + (deadline and 2 or 0) + (says and 4 or 0)
-    give(id, "L" .. char(flags) .. sub(state, 3, 45) .. lease .. u16(attempts), body)
-  end
-end
-
--- `rest` is a state from its flags to its settlement.
-local function take(id, rest, body)
-  if has_extras(body) then
-    give_or_end(id, "L" .. rest, body)
-  elseif deadline then
-    give(id, "L" .. char(byte(rest) + 2) .. sub(rest, 2) .. plain, body)
-  else
-    give(id, "L" .. rest .. plain, body)
+    it.extras, it.allowed = key or unique or tells(body), attempts
+    give(id, write_state(it), body)
   end
 end
 
@@ -139,13 +126,13 @@ local function set_aside()
   recorded = true
   write_records()
   for _, it in ipairs(expired) do
-    local id, state, body = it[1], it[2], it[3]
-    finish_noted(id, "e", state, sub(state, 5, 12), body)
+    finish_noted(it[1], "e", it[2], it[2].due, it[3])
   end
   for _, it in ipairs(late_ones) do
     local id, state, unique = it[1], it[2], it[3]
+    state.kind, state.moved = "D", moved_now
     call("ZADD", DEAD, 0, id)
-    call("HSET", STATE, id, "D" .. sub(state, 2, 12) .. u64(now) .. sub(state, 21, 45))
+    call("HSET", STATE, id, write_state(state))
     free_unique(id, unique)
   end
   expired, late_ones = {}, {}
@@ -187,7 +174,7 @@ end
 
 -- Leases a part.
 local function lease_part(page, part, body)
-  part.kind, part.tail, part.low, part.high = 76, lease, 0, 0
+  part.kind, part.tail, part.low, part.high = "L", lease, 0, 0
   change(page)
   held[#held + 1] = member_of(page, part)
   count, spent = count + part.count, spent + #body
@@ -304,23 +291,16 @@ local function take_alone(entries)
     end
     looked = i
     local state, body = states[i], bodies[i - before]
-    if not (state and byte(state) == 82 and sub(state, 46) == sub(entries[i], 17)) then
+    if not is_placed(state, sub(entries[i], 17)) then
       passed_over = passed_over + 1 -- a stale entry
     elseif not body then
       call("HDEL", STATE, id) -- part of it was deleted by hand
     elseif byte(body) >= 240 and is_newer(body) then
       left[#left + 1] = entries[i]
-    elseif sub(state, 21, 28) == ZERO then -- it was moved without its body being read
-      take(id, sub(state, 2, 20) .. sub(body, 5, 12) .. sub(state, 29, 45), body)
-    elseif deadline or byte(body) % 16 >= 2 then
-      take(id, sub(state, 2, 45), body)
-    else -- nearly all: `take` and `give`, inlined
-      count = count + 1
-      held[#held + 1] = id .. "\0"
-      changes[changes_len + 1], changes[changes_len + 2] = id, "L" .. sub(state, 2, 45) .. plain
-      changes_len = changes_len + 2
-      answer[len + 1], answer[len + 2], answer[len + 3] = id, state, body
-      len = len + 3
+    elseif deadline or has_extras(body) or not has_fingerprint(state) then -- moved without its body
+      take(id, read_state(state), body)
+    else
+      give(id, lease_state(state, plain), body)
     end
   end
   write()
@@ -372,11 +352,12 @@ local function take_scheduled(ids, scores)
       call("HDEL", STATE, id) -- part of it was deleted by hand
     elseif is_newer(body) then
       taken[#taken] = nil
-    elseif state then
-      take(id, sub(state, 2, 4) .. last_due .. moved_now .. sub(body, 5, 12) .. sub(state, 29, 45),
-        body)
+    elseif not (state or deadline or has_extras(body)) then
+      give(id, lease_state(new_ready(last_due .. moved_now, sub(body, 5, 12)), plain), body)
     else
-      take(id, FRESH .. last_due .. moved_now .. sub(body, 5, 12) .. sub(ZEROS, 1, 17), body)
+      local it = state and read_state(state) or new_state("S", ZERO, ZERO, ZERO)
+      it.due, it.moved = last_due, moved_now
+      take(id, it, body)
     end
   end
   write()
@@ -395,7 +376,7 @@ local function take_scheduled_parts(members)
     local page, part = place_of(firsts[i])
     if is_spent() then
       return i - 1, taken
-    elseif page and part.kind == 83 then
+    elseif page and part.kind == "S" then
       local body = not deadline and count + part.count <= limit
         and body_for(page, part, body_of_part(page, part))
       if not body then

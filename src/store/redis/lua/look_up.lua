@@ -22,12 +22,12 @@ local function look_up(ids, answer, named, bodies)
     if named then
       answer[#answer + 1] = id
     end
-    local n, state, body = #answer, states[i], bodies[i - before]
+    local n, it, body = #answer, states[i], bodies[i - before]
     if inside[i] then
       body = body or body_of(id)
       spent = spent + #(body or "")
     end
-    answer[n + 1], answer[n + 2], answer[n + 3] = state or false, body or false, dues[i]
+    answer[n + 1], answer[n + 2], answer[n + 3] = it and write_state(it) or false, body or false, dues[i]
     answer[n + 4] = deadlines[i]
   end
   return #ids

@@ -20,14 +20,14 @@ while count < limit do
       entries[#entries + 1], count = member .. number, count + 1
     else
       local page, part = place_of(sub(member, 1, 16))
-      local is_there = page and part.kind == 83
+      local is_there = page and part.kind == "S"
       if is_there and count + part.count > limit then
         if looked == 0 then
           dissolve(page)
         end
         break
       elseif is_there then
-        part.kind, part.times, part.tail = 82, sub(part.times, 1, 8) .. moved, number .. ZERO .. ZERO
+        part.kind, part.times, part.tail = "R", sub(part.times, 1, 8) .. moved, number .. ZERO .. ZERO
         change(page)
         entries[#entries + 1] = entry_of_part(page, part)
         count, surplus = count + part.count, surplus - part.count + 1
@@ -41,13 +41,12 @@ while count < limit do
   end
   local states = #ids > 0 and call("HMGET", STATE, unpack(ids)) or {}
   for i, id in ipairs(ids) do
-    local state = states[i]
-    local head, rest = FRESH, ZEROS
-    if state then
-      head, rest = sub(state, 2, 4), sub(state, 21, 45)
+    local due, it = u64(tonumber(dues[i])), states[i] and read_state(states[i])
+    changes[2 * i - 1], changes[2 * i] = id, new_ready(due .. moved, ZERO)
+    if it then
+      it.kind, it.due, it.moved, it.entry = "R", due, moved, number
+      changes[2 * i] = write_state(it)
     end
-    changes[2 * i - 1] = id
-    changes[2 * i] = "R" .. head .. u64(tonumber(dues[i])) .. moved .. rest .. number
   end
   -- Insert before removing: Redis does not roll a script back, and an id that is in both places is
   -- skipped where it does not belong, while an id in neither is lost.

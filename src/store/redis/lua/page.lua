@@ -67,12 +67,12 @@ local function read_page(name, packed)
   page.low, page.high = unpack_from(">i4i4", packed, 2)
   local at = 10
   while at < #packed do
-    local kind, first, count, body = byte(packed, at, at + 3)
-    local part = { kind = kind, first = first, count = count, body = body,
+    local first, count, body = byte(packed, at + 1, at + 3)
+    local part = { kind = sub(packed, at, at), first = first, count = count, body = body,
       times = sub(packed, at + 4, at + 19), tail = sub(packed, at + 20, at + 43) }
     part.low, part.high = unpack_from(">i4i4", packed, at + 44)
     at = at + PART
-    if kind == 69 then
+    if part.kind == "E" then
       part.prints = sub(packed, at, at + 8 * count - 1)
       at = at + 8 * count
     end
@@ -130,7 +130,7 @@ local function add_pages(changes, len)
   for name, page in pairs(changed_pages) do
     local packed = { "P", pack(">i4i4", page.low, page.high) }
     for _, part in ipairs(page.parts) do
-      packed[#packed + 1] = char(part.kind, part.first, part.count, part.body) .. part.times
+      packed[#packed + 1] = part.kind .. char(part.first, part.count, part.body) .. part.times
         .. part.tail .. pack(">i4i4", part.low, part.high) .. (part.prints or "")
     end
     changes[len + 1], changes[len + 2] = name, table.concat(packed)
@@ -231,13 +231,13 @@ end
 
 -- Returns the body of an event in a page.
 local function body_in_page(page, part, place)
-  local body = part.kind ~= 69 and body_of_part(page, part)
+  local body = part.kind ~= "E" and body_of_part(page, part)
   local _, begins, ends = each_in(body or "", part.body, place, 1)()
   return begins and ends <= #body and sub(body, begins, ends) or nil
 end
 
 local function fingerprint_of(page, part, place)
-  if part.kind == 69 then
+  if part.kind == "E" then
     local at = 8 * (place - part.first)
     return sub(part.prints, at + 1, at + 8)
   end
@@ -247,15 +247,22 @@ end
 
 -- Returns the state that an event would have if it were alone.
 local function own_state(page, part, place)
-  local own, kind = FRESH .. part.times .. fingerprint_of(page, part, place), part.kind
-  if kind == 82 then
-    return "R" .. own .. NEVER .. sub(part.tail, 1, 8)
-  elseif kind == 83 then
-    return "S" .. own .. NEVER
-  elseif kind == 69 or has_bit(part.low, part.high, place) then
-    return "d" .. own .. sub(part.tail, 1, 16) .. "a"
+  local it = new_state(part.kind, sub(part.times, 1, 8), sub(part.times, 9), fingerprint_of(page, part, place))
+  if it.kind == "R" then
+    it.entry = sub(part.tail, 1, 8)
+  elseif it.kind == "E" or has_bit(part.low, part.high, place) then
+    it.kind, it.settled = "d", sub(part.tail, 1, 16) .. "a"
+  elseif it.kind == "L" then
+    it.token, it.fetched, it.allowed = sub(part.tail, 1, 16), sub(part.tail, 17), ATTEMPTS
+    it.timed, it.extras = false, false
   end
-  return "L" .. own .. NEVER .. part.tail .. u16(ATTEMPTS)
+  return it
+end
+
+-- Returns the state of an event that is alone; nothing without one.
+local function state_of(id)
+  local packed = call("HGET", STATE, id)
+  return packed and read_state(packed) or nil
 end
 
 -- Returns the state of an event, as if it were alone, and whether it is in a page.
@@ -264,7 +271,7 @@ local function find(id)
   if page then
     return own_state(page, part, place), true
   end
-  return call("HGET", STATE, id), false
+  return state_of(id), false
 end
 
 -- Returns the states of events in the same way: a list, and which of them are in pages.
@@ -279,8 +286,8 @@ local function find_all(ids)
       alone[#alone + 1], at[#at + 1] = id, i
     end
   end
-  for i, state in ipairs(#alone > 0 and call("HMGET", STATE, unpack(alone)) or {}) do
-    states[at[i]] = state
+  for i, packed in ipairs(#alone > 0 and call("HMGET", STATE, unpack(alone)) or {}) do
+    states[at[i]] = packed and read_state(packed) or nil
   end
   return states, inside
 end
@@ -298,7 +305,7 @@ end
 local function scheduled_at(id)
   local page, part = place_of(id)
   if page then
-    return part.kind == 83 and number_at(part.times, 1) or nil
+    return part.kind == "S" and number_at(part.times, 1) or nil
   end
   return tonumber(call("ZSCORE", DELAY, id) or nil)
 end
@@ -316,22 +323,22 @@ end
 local function dissolve(page)
   local states, bodies, delayed, gone, members = {}, {}, {}, {}, {}
   for _, part in ipairs(page.parts) do
-    local its = part.kind ~= 69 and bodies_in(page, part) or {}
+    local its = part.kind ~= "E" and bodies_in(page, part) or {}
     for place = part.first, part.first + part.count - 1 do
       if has_bit(page.low, page.high, place) then
         local id, body = page.name .. char(PLACE + place), its[place]
         local own = own_state(page, part, place)
-        if body and byte(own) ~= 100 then
+        if body and own.kind ~= "d" then
           bodies[#bodies + 1], bodies[#bodies + 2] = id, body
         end
-        if part.kind == 83 then
+        if part.kind == "S" then
           delayed[#delayed + 1], delayed[#delayed + 2] = number_at(part.times, 1), id
         else
-          states[#states + 1], states[#states + 2] = id, own
+          states[#states + 1], states[#states + 2] = id, write_state(own)
         end
       end
     end
-    if part.kind == 83 then
+    if part.kind == "S" then
       members[#members + 1] = member_of(page, part)
       paged = paged - part.count + 1
     end
@@ -361,13 +368,13 @@ local function leave_page(id)
   if page then
     dissolve(page)
   end
-  return call("HGET", STATE, id)
+  return state_of(id)
 end
 
 -- The same, unless its attempt runs or it has ended.
 local function leave_waiting(id)
   local page, part, place = place_of(id)
-  if page and part.kind ~= 82 and part.kind ~= 83 then
+  if page and part.kind ~= "R" and part.kind ~= "S" then
     return own_state(page, part, place)
   end
   return leave_page(id)
@@ -378,11 +385,6 @@ local function note_alone(id)
   local page = page_of(sub(id, 1, NAME)) or new_page(sub(id, 1, NAME))
   page.low, page.high = with_bit(page.low, page.high, byte(id, 16) - PLACE)
   change(page)
-end
-
--- Returns whether an event is ready and this is the number of its entry in the ready list.
-local function is_placed(state, number_of)
-  return state and byte(state) == 82 and sub(state, 46) == number_of
 end
 
 -- Returns the ids of a part, of which `member` begins with the first one and how many they are.
@@ -406,7 +408,7 @@ end
 -- Returns the part that is ready under an entry; nothing if its events are alone.
 local function part_of(entry_of)
   local page, part = place_of(sub(entry_of, 1, 16))
-  if page and part.kind == 82 and sub(part.tail, 1, 8) == sub(entry_of, 18) then
+  if page and part.kind == "R" and sub(part.tail, 1, 8) == sub(entry_of, 18) then
     return page, part
   end
 end

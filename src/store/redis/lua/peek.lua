@@ -21,7 +21,7 @@ local function add_parts(field, body)
   local page, from = page_of(sub(field, 1, NAME)), byte(field, 16) - PLACE
   for _, part in ipairs(page and page.parts or {}) do
     for place, begins, ends in each_in(part.body == from and body or "", from, part.first, part.count) do
-      if part.kind ~= 69 and part_at(page, place) then
+      if part.kind ~= "E" and part_at(page, place) then
         ids[#ids + 1], bodies[#bodies + 1] = page.name .. char(PLACE + place), sub(body, begins, ends)
       end
     end

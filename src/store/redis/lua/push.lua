@@ -110,8 +110,7 @@ local bodies_len, delayed_len, ready_count = 0, 0, 0
 local was_ready, was_due = some_due and ready_len() > 0, some_delayed and next_due()
 local earliest, is_ready = math.huge, false
 local moved = u64(now)
-local head, head_due, score, score_due
-local tail = sub(ZEROS, 1, 17) .. number
+local times, times_due, score, score_due
 
 local function add_body(field, body)
   added[bodies_len + 1], added[bodies_len + 2] = field, body
@@ -124,18 +123,18 @@ local function add_state(field, state)
 end
 
 local function add_ready(id, body, due)
-  if due ~= head_due then
-    head, head_due = "R" .. FRESH .. u64(due) .. moved, due
+  if due ~= times_due then
+    times, times_due = u64(due) .. moved, due
   end
   add_body(id, body)
-  add_state(id, head .. sub(body, 5, 12) .. tail)
+  add_state(id, new_ready(times, sub(body, 5, 12)))
   entries[#entries + 1] = id .. number
 end
 
 -- Adds a part, of whose events none is known.
 local function add_part(part, page)
   local first, due = byte(part.id, 16) - PLACE, part.due
-  local its = { kind = 82, first = first, count = part.count, body = first,
+  local its = { kind = "R", first = first, count = part.count, body = first,
     times = u64(due) .. (due > now_ms and ZERO or moved), tail = number .. ZERO .. ZERO, low = 0, high = 0 }
   local low, high = bits(first, part.count)
   page.low, page.high = bit.bor(page.low, low), bit.bor(page.high, high)
@@ -148,7 +147,7 @@ local function add_part(part, page)
   add_body(field_of(page, its), part.body)
   lengthen(EVENT_MAX)
   if due > now_ms then
-    its.kind = 83
+    its.kind = "S"
     delayed[delayed_len + 1], delayed[delayed_len + 2] = string.format("%.0f", due), member_of(page, its)
     delayed_len, earliest = delayed_len + 2, math.min(earliest, due)
     paged = paged + part.count - 1
@@ -182,9 +181,9 @@ local function write()
   end
 end
 
-local function due_of(id, state)
-  if state and byte(state) ~= 83 then
-    return number_at(state, 5)
+local function due_of(id, it)
+  if it and it.kind ~= "S" then
+    return number_at(it.due, 1)
   end
   return scheduled_at(id) or 0
 end
@@ -203,15 +202,15 @@ local function taken(i, unique, replaces)
     answer[#answer + 1] = { i, 1, dues[i], sub(other, 1, 16) }
     return true
   end
-  local state = call("HGET", STATE, other) -- one with a unique key is alone
+  local it = state_of(other) -- one with a unique key is alone
   if not replaces then
-    answer[#answer + 1] = { i, 1, due_of(other, state), other }
+    answer[#answer + 1] = { i, 1, due_of(other, it), other }
     return true
   end
-  local waits = not state or byte(state) ~= 76 -- not leased: its handler has not started
+  local waits = not it or it.kind ~= "L" -- not leased: its handler has not started
   local body = waits and read_body(other)
   if body and not is_newer(body) then
-    cancel(other, state, body)
+    cancel(other, it, body)
     answer[#answer + 1] = { i, 2, dues[i], other }
     look_at_forgotten(call("HGET", META, "forgotten"))
     rereads = true
@@ -248,24 +247,24 @@ local function is_older(id, until_ms)
 end
 
 local function push(i)
-  local id, state, known, body = ids[i], states[i], bodies[i], given[i]
+  local id, it, known, body = ids[i], states[i], bodies[i], given[i]
   local is_inside = inside[i]
   if rereads then
     write()
-    state, is_inside = find(id)
+    it, is_inside = find(id)
     known = call("HGET", BODY, id)
   end
   if is_inside then
     known = nil
-  elseif state and not known then
+  elseif it and not known then
     known = call("HGET", BODY, id)
-  elseif known and not state and not call("ZSCORE", DELAY, id) then
+  elseif known and not it and not call("ZSCORE", DELAY, id) then
     known = nil -- left by a push that failed midway
   end
-  if known or state then
-    local fingerprint = known and sub(known, 5, 12) or sub(state, 21, 28)
+  if known or it then
+    local fingerprint = known and sub(known, 5, 12) or it.fingerprint
     local same = fingerprint == sub(body, 5, 12)
-    answer[#answer + 1] = { i, same and 1 or 3, due_of(id, state), id }
+    answer[#answer + 1] = { i, same and 1 or 3, due_of(id, it), id }
   elseif some_new and (unpack_from(">I6", id)) > ahead then
     answer[#answer + 1] = { i, 5, dues[i], id }
   elseif some_old and is_older(id, forgotten) then

@@ -2,8 +2,8 @@
 --
 -- ARGV[4]  the calling process, which is not notified
 -- ARGV[5]  limit of events to take back, at most 1000
--- ARGV[6..] two for each silent node: node; the last heartbeat seen of it
 -- ARGV[6..] two for each silent node: node; its last heartbeat that the caller saw
+--
 -- Returns {now, 1 if there is earlier work, ready again, dead, 1 if there is more to take back,
 -- next deadline or false, then two for each node with leases: node, heartbeat}.
 look_first()
@@ -44,7 +44,7 @@ local function reap_node(node)
       if is_kept(state, batch) then
         leave_page(ids[i])
         take_back(ids[i], state, not may_have_started(node, sub(batch, 9), i))
-        end_lease(state, false)
+        end_lease(batch, false)
       end
     end
   end
@@ -59,14 +59,15 @@ end
 
 local past_deadline = not is_full()
   and call("ZRANGE", LEASE, "-inf", now_ms, "BYSCORE", "LIMIT", 0, limit - taken) or {}
-for i, state in ipairs(#past_deadline > 0 and call("HMGET", STATE, unpack(past_deadline)) or {}) do
+for i, packed in ipairs(#past_deadline > 0 and call("HMGET", STATE, unpack(past_deadline)) or {}) do
   if is_full() then
     break
   end
   deadlines[i] = past_deadline[i]
-  if state and byte(state) == 76 and math.floor(byte(state, 2) / 2) % 2 == 1 then
-    take_back(past_deadline[i], state)
-    end_lease(state, true)
+  local it = packed and read_state(packed)
+  if it and it.kind == "L" and it.timed then
+    take_back(past_deadline[i], it)
+    end_lease(it.token, true)
   end
 end
 

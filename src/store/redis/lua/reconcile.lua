@@ -44,7 +44,7 @@ for _, batch in ipairs(node and batches_of(me) or {}) do
       end
       leave_page(ids[i])
       take_back(ids[i], state, not may_have_started(node, request, i))
-      end_lease(state, false)
+      end_lease(batch, false)
     end
   end
 end

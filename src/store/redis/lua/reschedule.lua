@@ -19,30 +19,28 @@ elseif kind_of_when == 116 then
   end
 end
 look_first()
-local state = leave_waiting(id)
-local kind = state and state:sub(1, 1) or (call("HEXISTS", BODY, id) == 1 and "S" or "")
+local it = leave_waiting(id)
+local kind = it and it.kind or (call("HEXISTS", BODY, id) == 1 and "S" or "")
 if kind ~= "S" and kind ~= "R" then
   leave()
   return { now, 0, kind, 0 }
 end
-local is_due = due <= now_ms
-local head, rest = FRESH, ZEROS
-if state then
-  head, rest = sub(state, 2, 4), sub(state, 21, 45)
-end
-if kind == "R" and is_due then -- it keeps its place in the list
-  call("HSET", STATE, id, "R" .. head .. u64(due) .. sub(state, 13, 53))
-elseif is_due then
-  call("HSET", STATE, id, "R" .. head .. u64(due) .. u64(now) .. rest .. number)
+it = it or new_state("S", ZERO, ZERO, ZERO)
+it.due = u64(due)
+if kind == "R" and due <= now_ms then -- it keeps its place in the list
+  call("HSET", STATE, id, write_state(it))
+elseif due <= now_ms then
+  it.kind, it.moved, it.entry = "R", u64(now), number
+  call("HSET", STATE, id, write_state(it))
   call("RPUSH", READY, id .. number)
   call("ZREM", DELAY, id)
 else
   call("ZADD", DELAY, due, id)
   if kind == "R" then
-    surplus = surplus + 1
-    call("HSET", STATE, id, "S" .. head .. u64(due) .. ZERO .. rest)
+    surplus, it.kind, it.moved = surplus + 1, "S", ZERO
+    call("HSET", STATE, id, write_state(it))
   end
 end
 local earlier = wake(ARGV[2])
 leave()
-return { now, earlier, byte(head) % 2 == 1 and "after" or "changed", due }
+return { now, earlier, it.lost and "after" or "changed", due }

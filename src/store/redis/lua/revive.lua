@@ -19,16 +19,15 @@ for i = 6, #ARGV do
   end
   looked = looked + 1
   local id = ARGV[i]
-  local state = not seen[id] and call("HGET", STATE, id)
+  local it = not seen[id] and state_of(id)
   seen[id] = true
-  local body = state and byte(state) == 68 and read_body(id)
+  local body = it and it.kind == "D" and read_body(id)
   if body and not is_newer(body) then
     local _, unique = keys_of(body)
     note_end(id, "\9", due, ZERO, body, by)
     ids[#ids + 1], entries[#entries + 1] = id, id .. number
-    changes[#changes + 1] = id
-    changes[#changes + 1] = "R" .. sub(state, 2, 2) .. "\0\1" .. due .. moved .. sub(state, 21, 45)
-      .. number
+    it.kind, it.attempt, it.due, it.moved, it.entry = "R", 1, due, moved, number
+    changes[#changes + 1], changes[#changes + 2] = id, write_state(it)
     if unique then
       uniques[#uniques + 1] = { unique, id }
     end

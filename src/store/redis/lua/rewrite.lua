@@ -9,13 +9,14 @@
 local done = 0
 for i = 2, #ARGV, 3 do
   local id, read, new = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-  local state = leave_waiting(id)
+  local it = leave_waiting(id)
   local body = call("HGET", BODY, id)
-  if body and sub(body, 1, #read) == read and not (state and byte(state) == 76) then
+  if body and sub(body, 1, #read) == read and not (it and it.kind == "L") then
     lengthen(#new)
     call("HSET", BODY, id, new)
-    if state then -- its tombstone needs the fingerprint
-      call("HSET", STATE, id, sub(state, 1, 20) .. sub(new, 5, 12) .. sub(state, 29))
+    if it then -- its tombstone needs the fingerprint
+      it.fingerprint = sub(new, 5, 12)
+      call("HSET", STATE, id, write_state(it))
     end
     done = done + 1
   end

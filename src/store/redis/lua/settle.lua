@@ -52,7 +52,7 @@ for _, run in ipairs(runs) do
   if run.id then
     page, part = place_of(run.id)
   end
-  if page and part.kind == 76 and sub(part.tail, 1, 16) == me .. sub(ARGV[run.at + 1], 2, 9) then
+  if page and part.kind == "L" and sub(part.tail, 1, 16) == me .. sub(ARGV[run.at + 1], 2, 9) then
     dissolve(page)
   end
 end
@@ -63,7 +63,7 @@ local function find_part(run)
   local said, page = run.said, page_of(run.name)
   local low, high = unpack_from(">i4i4", said, 16)
   local part = page and part_at(page, byte(said, 24))
-  if part and part.kind == 76 and sub(part.tail, 1, 16) == me .. run.request
+  if part and part.kind == "L" and sub(part.tail, 1, 16) == me .. run.request
     and byte(said, 7 + 17 * run.acks) < part.first + part.count
     and bit.band(page.low, low) == low and bit.band(page.high, high) == high
     and bit.band(part.low, low) == 0 and bit.band(part.high, high) == 0 then
@@ -104,7 +104,7 @@ for i, state in ipairs(#alone > 0 and call("HMGET", STATE, unpack(alone)) or {})
   states[places[i]] = state
 end
 local changed, verdicts, changes, changes_len = {}, {}, {}, 0
-local over, front, back, delayed, dead = {}, {}, {}, {}, {}
+local over = {}
 local freed = {} -- bodies
 local acked = {} -- parts with new acks, and their pages
 local ended, timed, deadlines = {}, {}, {}
@@ -115,51 +115,27 @@ local function put(id, state)
   changes_len = changes_len + 2
 end
 
--- Returns the event to waiting, with these flags and next attempt.
-local function wait(id, head, due_ms, rest)
-  if due_ms <= now_ms then
-    put(id, "R" .. head .. u64(due_ms) .. u64(now) .. rest .. number)
-    back[#back + 1] = id .. number
-  else
-    put(id, "S" .. head .. u64(due_ms) .. ZERO .. rest)
-    local n = #delayed
-    delayed[n + 1], delayed[n + 2] = due_ms, id
-  end
-end
-
-local function release(id, state, haunted, rest)
-  local head, due_ms = haunted .. sub(state, 3, 4), number_at(state, 5)
-  if due_ms > now_ms then -- it was prefetched: back to waiting
-    wait(id, head, due_ms, rest)
-  else
-    put(id, "R" .. head .. sub(state, 5, 20) .. rest .. number)
-    front[#front + 1] = id .. number
-  end
-end
-
 local function delayed_ms(said)
   local delay = math.min(number_at(said, 26), tonumber(ARGV[6]))
   return delay == 0 and now_ms or math.ceil((now + delay) / 1000)
 end
 
 -- Ends an attempt in any way; `said` begins with the kind of settlement.
-local function conclude(id, state, said, times, verdict, settled, error)
-  local flags, attempt = byte(state, 2), attempt_of(state)
-  local haunted, rest = char(flags % 2), sub(state, 21, 28) .. settled
-  if verdict == 114 then
-    return release(id, state, haunted, rest)
-  end
-  local due, moved, key, unique, more = sub(state, 5, 12), sub(state, 13, 20)
-  local period
-  if flags >= 4 then
+local function conclude(id, it, said, times, verdict, settled, error)
+  local attempt, allowed, due, moved = it.attempt, it.allowed, it.due, it.moved
+  local period, key, unique, more
+  if it.extras and verdict ~= 114 then
     local body = read_body(id)
     key, unique = keys_of(body)
     period = unique and unique_for(body)
     more = more_of(body)
   end
+  local function record(outcome, cause, number)
+    note(id, outcome, cause, number, due, moved, times, me, key, error, more)
+  end
   local function finish_as(kind, outcome, number)
-    note(id, outcome, "\0", number, due, moved, times, me, key, error, more)
-    put(id, kind .. haunted .. sub(state, 3, 20) .. rest)
+    record(outcome, "\0", number)
+    it.kind = kind
     over[#over + 1], freed[#freed + 1] = id, id
     keyed[#keyed + 1] = key and key_entry(key, id)
     if period and kind == "d" then
@@ -168,39 +144,41 @@ local function conclude(id, state, said, times, verdict, settled, error)
       free_unique(id, unique)
     end
   end
-  if verdict == 97 then
+  it.settled = settled
+  if verdict == 114 then
+    hand_back(id, it)
+  elseif verdict == 97 then
     finish_as("d", "\1", attempt)
   elseif verdict == 120 then
     finish_as("d", "\5", attempt)
   elseif verdict == 101 then
     finish_as("e", "\7", 0)
   elseif verdict == 122 then
-    note(id, "\3", "\0", attempt, due, moved, times, me, key, error, more)
-    wait(id, haunted .. sub(state, 3, 4), delayed_ms(said), rest)
+    record("\3", "\0", attempt)
+    wait(id, it, delayed_ms(said))
   else
-    local allowed = byte(state, 70) * 256 + byte(state, 71)
-    local head = haunted .. u16(math.min(attempt + 1, 65535))
+    it.attempt = math.min(attempt + 1, 65535)
     if verdict == 116 and attempt < allowed then
-      note(id, "\2", sub(said, 34, 34), attempt, due, moved, times, me, key, error, more)
-      wait(id, head, delayed_ms(said), rest)
+      record("\2", sub(said, 34, 34), attempt)
+      wait(id, it, delayed_ms(said))
     else
       local cause = verdict == 116 and sub(said, 34, 34) or sub(said, 26, 26)
       if byte(cause) >= 128 then -- a damaged body has no extras
         cause, key, more = char(byte(cause) - 128), nil, nil
       end
-      note(id, "\4", cause, attempt, due, moved, times, me, key, error, more)
-      put(id, "D" .. head .. due .. u64(now) .. rest)
-      dead[#dead + 1], dead[#dead + 2] = 0, id
+      record("\4", cause, attempt)
+      bury(id, it)
       free_unique(id, unique)
     end
   end
+  put(id, write_state(it))
 end
 
 -- Whether the bodies that end may exceed the limit of one call.
 local is_heavy = count * longest > FREED_PER_READ * BUDGET
 
-local function end_lease(state, request, id)
-  if math.floor(byte(state, 2) / 2) % 2 == 1 then
+local function end_lease(it, request, id)
+  if it.timed then
     timed[request] = (timed[request] or 0) + 1
     deadlines[#deadlines + 1] = id
   else
@@ -250,31 +228,29 @@ local function settle_acks(run)
     local id, state, times = ids[done + i], states[done + i], sub(run.said, 32 * i - 15, 32 * i)
     local page, part, place = place_of(id)
     if page then
-      local is_own = part.kind ~= 82 and part.kind ~= 83 and sub(part.tail, 1, 16) == token
+      local is_own = part.kind ~= "R" and part.kind ~= "S" and sub(part.tail, 1, 16) == token
       verdicts[done + i] = is_own and "1" or "0" -- of a repeat too
-      if is_own and part.kind == 76 and ack_in(page, part, place) then
+      if is_own and part.kind == "L" and ack_in(page, part, place) then
         plain, records_len, over_len = plain + 1, records_len + 1, over_len + 1
         records[records_len] = id .. "\1\0\0\1" .. part.times .. times .. record_end
         over[over_len] = id
       end
-    elseif not (state and sub(state, 46, 61) == token) then -- only leased states are that long
-      -- A repeat, or a lost lease.
-      verdicts[done + i] = state and sub(state, 29, 45) == settled and "1" or "0"
+    elseif not is_under(state, token) then -- a repeat, or a lost lease
+      verdicts[done + i] = is_settled(state, settled) and "1" or "0"
     else
       verdicts[done + i] = "1"
-      if byte(state, 2) < 2 then
+      if is_plain_lease(state) then
         plain, records_len, over_len = plain + 1, records_len + 1, over_len + 1
-        records[records_len] = id .. "\1\0" .. sub(state, 3, 20) .. times .. record_end
-        changes[changes_len + 1] = id
-        changes[changes_len + 2] = "d" .. sub(state, 2, 28) .. settled
-        changes_len = changes_len + 2
+        records[records_len] = id .. "\1\0" .. times_of(state) .. times .. record_end
+        put(id, ack_state(state, settled))
         over[over_len], freed[#freed + 1] = id, id
         if is_heavy then
           spent = spent + call("HSTRLEN", BODY, id) / FREED_PER_READ
         end
       else
-        end_lease(state, run.request, id)
-        conclude(id, state, "a", times, 97, settled)
+        local it = read_state(state)
+        end_lease(it, run.request, id)
+        conclude(id, it, "a", times, 97, settled)
         records_len, over_len = #records, #over
       end
     end
@@ -290,19 +266,17 @@ local function settle_one(run)
   local id, said, error = ARGV[run.at], ARGV[run.at + 1], ARGV[run.at + 2]
   local state = changed[id] or states[done] -- an id may occur twice, under two leases
   local page, part, place = place_of(id)
-  if page then
-    state = own_state(page, part, place)
-  end
+  local it = page and own_state(page, part, place) or state and read_state(state)
   local verdict, request = byte(said), sub(said, 2, 9)
   local settled = me .. request .. char(verdict)
-  if state and byte(state) == 76 and sub(state, 46, 61) == me .. request then
-    end_lease(state, request, id)
-    conclude(id, state, said, sub(said, 10, 25), verdict, settled,
+  if it and it.kind == "L" and it.token == me .. request then
+    end_lease(it, request, id)
+    conclude(id, it, said, sub(said, 10, 25), verdict, settled,
       error ~= "" and sub(error, 2) or nil)
     changed[id] = changes[changes_len]
     verdicts[done] = "1"
   else
-    verdicts[done] = state and sub(state, 29, 45) == settled and "1" or "0"
+    verdicts[done] = it and it.settled == settled and "1" or "0"
   end
 end
 
@@ -313,11 +287,11 @@ local function end_parts()
     change(page)
     if bit.band(part.low, low) == low and bit.band(part.high, high) == high then
       local body, at = body_of_part(page, part) or "", 2 + 8 * (part.first - part.body)
-      part.kind, part.prints = 69, sub(body, at, at + 8 * part.count - 1)
+      part.kind, part.prints = "E", sub(body, at, at + 8 * part.count - 1)
       part.prints = part.prints .. string.rep("\0", 8 * part.count - #part.prints) -- it is damaged
       local is_last = true
       for _, it in ipairs(page.parts) do
-        is_last = is_last and (it.body ~= part.body or it.kind == 69)
+        is_last = is_last and (it.body ~= part.body or it.kind == "E")
       end
       freed[#freed + 1] = is_last and field_of(page, part) or nil
     end
@@ -336,8 +310,6 @@ for _, run in ipairs(runs) do
   end
 end
 
--- Redis does not roll a script back. So an event is inserted at its destination before its state
--- says so: an event left half done is still leased, and the repeated settle does all of it.
 local node = node_of(me)
 local is_news = announce_starts(node)
 local is_back = #back + #front + #delayed > 0
@@ -346,16 +318,7 @@ if is_back then
 end
 if changes_len + #records > 0 then
   write_records()
-  if #back > 0 then
-    call("RPUSH", READY, unpack(back))
-  end
-  put_first(front)
-  if #delayed > 0 then
-    call("ZADD", DELAY, unpack(delayed))
-  end
-  if #dead > 0 then
-    call("ZADD", DEAD, unpack(dead))
-  end
+  put_back()
   if #keyed > 0 then
     call("ZREM", BY_KEY, unpack(keyed))
   end

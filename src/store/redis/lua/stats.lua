@@ -16,9 +16,9 @@ local function oldest_of(entries)
       return number_at(part.times, 9)
     end
     local ids, number_of = ids_at(entry_of)
-    for _, state in ipairs(call("HMGET", STATE, unpack(ids))) do
-      if is_placed(state, number_of) then -- any other entry is stale
-        return number_at(state, 13)
+    for _, packed in ipairs(call("HMGET", STATE, unpack(ids))) do
+      if is_placed(packed, number_of) then -- any other entry is stale
+        return number_at(read_state(packed).moved, 1)
       end
     end
   end

@@ -11,24 +11,25 @@
 -- since), or the kind of its state when it is too late, or "" for an unknown id; due time, 1 if a
 -- record was written}.
 local id, read, new = ARGV[4], ARGV[5], ARGV[6]
-local state = leave_waiting(id)
+local it = leave_waiting(id)
 local body = call("HGET", BODY, id)
-local kind = state and state:sub(1, 1) or (body and "S" or "")
+local kind = it and it.kind or (body and "S" or "")
 local due, recorded = 0, 0
 if body and kind ~= "L" and (kind == "D" or ARGV[8] ~= "1") then
-  due = kind == "S" and tonumber(call("ZSCORE", DELAY, id)) or number_at(state, 5)
+  due = kind == "S" and tonumber(call("ZSCORE", DELAY, id)) or number_at(it.due, 1)
   if body:sub(1, #read) == read then
     if kind == "D" then
-      note_end(id, "\10", sub(state, 5, 12), ZERO, new, ARGV[7] ~= "" and sub(ARGV[7], 2) or nil)
+      note_end(id, "\10", it.due, ZERO, new, ARGV[7] ~= "" and sub(ARGV[7], 2) or nil)
       recorded = #records
       write_records() -- first: a changed body no longer matches the one that was read
     end
     lengthen(#new)
     call("HSET", BODY, id, new)
-    if state then -- its tombstone needs the fingerprint
-      call("HSET", STATE, id, sub(state, 1, 20) .. sub(new, 5, 12) .. sub(state, 29))
+    if it then -- its tombstone needs the fingerprint
+      it.fingerprint = sub(new, 5, 12)
+      call("HSET", STATE, id, write_state(it))
     end
-    kind = state and byte(state, 2) % 2 == 1 and "after" or "changed"
+    kind = it and it.lost and "after" or "changed"
   else
     kind = "again"
   end

@@ -19,13 +19,54 @@ local function wake(origin)
   return 0
 end
 
--- Inserts events that are handed back at the head of the list, in order.
-local function put_first(entries)
-  if #entries > 0 then
+-- Where events are to be inserted: at the end and at the head of the ready list, into the delay set and
+-- into the dead set.
+local back, front, delayed, dead = {}, {}, {}, {}
+
+-- Returns an event to waiting. It changes its state, which the caller writes after `put_back`.
+local function wait(id, it, due_ms)
+  it.due = u64(due_ms)
+  if due_ms <= now_ms then
+    it.kind, it.moved, it.entry = "R", u64(now), number
+    back[#back + 1] = id .. number
+  else
+    it.kind, it.moved = "S", ZERO
+    delayed[#delayed + 1], delayed[#delayed + 2] = due_ms, id
+  end
+end
+
+-- Hands back an event of which no handler has started: it is the next one again.
+local function hand_back(id, it)
+  local due_ms = number_at(it.due, 1)
+  if due_ms > now_ms then -- it was prefetched
+    return wait(id, it, due_ms)
+  end
+  it.kind, it.entry = "R", number
+  front[#front + 1] = id .. number
+end
+
+local function bury(id, it)
+  it.kind, it.moved = "D", u64(now)
+  dead[#dead + 1], dead[#dead + 2] = 0, id
+end
+
+-- Inserts all of them. Redis does not roll a script back. So an event is inserted at its destination
+-- before its state says so: one left half done is still leased, and the repeated call does all of it.
+local function put_back()
+  if #back > 0 then
+    call("RPUSH", READY, unpack(back))
+  end
+  if #front > 0 then
     local reversed = {}
-    for i = #entries, 1, -1 do
-      reversed[#reversed + 1] = entries[i]
+    for i = #front, 1, -1 do
+      reversed[#reversed + 1] = front[i]
     end
     call("LPUSH", READY, unpack(reversed))
+  end
+  if #delayed > 0 then
+    call("ZADD", DELAY, unpack(delayed))
+  end
+  if #dead > 0 then
+    call("ZADD", DEAD, unpack(dead))
   end
 end
