@@ -26,6 +26,9 @@ pub enum Input<B> {
     Answered {
         /// The call.
         call: CallId,
+        /// When the reply arrived: the sooner that is known, the tighter is the bound of the store's
+        /// time.
+        arrived: Mono,
         /// The reply.
         answer: Result<Answer<B>, ErrorKind>,
     },

@@ -262,7 +262,11 @@ fn trust_in_a_lease_counts_from_when_it_was_asked_for() {
     actions.clear();
     node.handle(
         asked + secs(1),
-        Input::Answered { call, answer },
+        Input::Answered {
+            call,
+            arrived: asked + secs(1),
+            answer,
+        },
         &mut actions,
     );
     let fresh = actions.iter().find_map(|action| match action {

@@ -235,11 +235,15 @@ impl<B> Node<B> {
                     self.touched.insert(bucket);
                 }
             }
-            Input::Answered { call, answer } => {
+            Input::Answered {
+                call,
+                arrived,
+                answer,
+            } => {
                 let call = self.calls.remove(&call);
                 if let Some(call) = call.filter(|call| !self.buckets[call.bucket].failed) {
                     self.touched.insert(call.bucket);
-                    self.handle_reply(now, &call, answer, out);
+                    self.handle_reply(now, &call, arrived.min(now), answer, out);
                 }
             }
             Input::Ended { bucket, settlement } => {

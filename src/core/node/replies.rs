@@ -14,6 +14,7 @@ impl<B> Node<B> {
         &mut self,
         now: Mono,
         call: &Call,
+        arrived: Mono,
         answer: Result<Answer<B>, ErrorKind>,
         out: &mut Vec<Action<B>>,
     ) {
@@ -25,7 +26,7 @@ impl<B> Node<B> {
         let queue = &mut self.queues[state.queue];
         match answer {
             Ok(Answer { now_us, reply }) => {
-                state.clock.learn(call.sent, now, now_us);
+                state.clock.learn(call.sent, arrived, now_us);
                 state.backoff.reset();
                 self.replied(now, call, now_us, reply, out);
             }
