@@ -40,7 +40,7 @@ pub struct SimNode {
     given_up: Vec<CallId>,
     /// It stands still until then, and what reaches it waits.
     pub paused_until_us: u64,
-    backlog: Vec<Happening>,
+    backlog: Vec<(Mono, Happening)>,
     /// It takes things in and decides nothing yet.
     holds_on: bool,
     born_us: u64,
@@ -171,6 +171,11 @@ impl World {
 
     /// Something reaches a node, unless it stands still or is another one by now.
     pub fn node_happens(&mut self, happening: Happening) {
+        self.node_hears(None, happening);
+    }
+
+    /// The same; a node that stood still reads later what had `arrived`.
+    fn node_hears(&mut self, arrived: Option<Mono>, happening: Happening) {
         let (at, life) = match &happening {
             Happening::Answered(Caller::Node { node, life, .. }, _)
             | Happening::GivenUp(Caller::Node { node, life, .. })
@@ -187,9 +192,10 @@ impl World {
         if node.core.is_none() || node.life != life {
             return;
         }
+        let arrived = arrived.unwrap_or_else(|| node.mono(self.now_us));
         if node.paused_until_us > self.now_us {
             if !matches!(happening, Happening::Turn { .. }) {
-                node.backlog.push(happening);
+                node.backlog.push((arrived, happening));
             }
             return;
         }
@@ -201,14 +207,22 @@ impl World {
                         answer = Err(ErrorKind::Unavailable);
                     }
                 }
-                Input::Answered { call, answer }
+                Input::Answered {
+                    call,
+                    arrived,
+                    answer,
+                }
             }
             Happening::GivenUp(from @ Caller::Node { call, .. }) => {
                 if self.plan.failures > 0 {
                     node.given_up.push(call);
                 }
                 let answer = self.tells_unknown(from);
-                Input::Answered { call, answer }
+                Input::Answered {
+                    call,
+                    arrived,
+                    answer,
+                }
             }
             Happening::Woken { bucket, .. } => {
                 if self.bug == Some(Bug::WakesIgnored) {
@@ -248,8 +262,8 @@ impl World {
         let node = &mut self.nodes[at];
         node.paused_until_us = 0;
         node.turn_at_us = u64::MAX; // its timer may have passed unheard
-        for happening in std::mem::take(&mut node.backlog) {
-            self.node_happens(happening);
+        for (arrived, happening) in std::mem::take(&mut node.backlog) {
+            self.node_hears(Some(arrived), happening);
         }
         self.drive(at, None);
     }

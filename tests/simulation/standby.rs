@@ -62,7 +62,11 @@ impl NextInLine {
         });
         let now_us = ms * 1_000;
         let answer = Ok(Answer { now_us, reply });
-        let answered = Input::Answered { call, answer };
+        let answered = Input::Answered {
+            call,
+            arrived: at(ms),
+            answer,
+        };
         self.0.handle(at(ms), answered, &mut Vec::new());
     }
 }
