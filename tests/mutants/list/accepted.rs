@@ -56,7 +56,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "page and not deadline and body_for(",
             "page and body_for(",
         )],
-        caught_by: test("redis_store", "pages"),
+        caught_by: test(
+            "redis_store",
+            "leases_with_deadlines_are_given_to_events_alone",
+        ),
         masked_by: None,
     },
     Mutant {
@@ -68,7 +71,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "  if has_bit(part.low, part.high, place) then\n    return false\n  end\n",
             "",
         )],
-        caught_by: test("redis_store", "pages"),
+        caught_by: test("redis_store", "an_ack_that_is_repeated_ends_nothing_else"),
         masked_by: None,
     },
     Mutant {

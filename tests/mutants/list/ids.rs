@@ -109,7 +109,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "elseif it.kind == \"E\" or has_bit(part.low, part.high, place) then",
             "elseif it.kind == \"E\" then",
         )],
-        caught_by: test("redis_store", "pages"),
+        caught_by: test("redis_store", "an_ack_that_is_repeated_ends_nothing_else"),
         masked_by: None,
     },
     Mutant {
@@ -121,7 +121,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "  return is_free and page or nil\n",
             "  return page\n",
         )],
-        caught_by: test("redis_store", "pages"),
+        caught_by: test(
+            "redis_store",
+            "an_id_is_known_after_all_events_of_its_page_have_ended",
+        ),
         masked_by: None,
     },
     Mutant {
@@ -133,7 +136,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "    note_alone(id)\n",
             "",
         )],
-        caught_by: test("redis_store", "pages"),
+        caught_by: test(
+            "redis_store",
+            "an_event_that_was_pushed_alone_is_known_when_its_whole_page_is_pushed",
+        ),
         masked_by: None,
     },
     Mutant {
