@@ -19,6 +19,7 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::clock;
+use crate::metrics;
 use crate::overview::EndedCounter;
 
 /// The most events that a scan of a queue reads, and dead ones.
@@ -166,6 +167,7 @@ impl Pool {
         ttr: Duration,
         wait: Duration,
     ) -> Result<Vec<Leased<EncodedPayload>>> {
+        let _waits = (!wait.is_zero()).then(metrics::waits);
         self.bus
             .lease_from(queues, max, ttr)
             .wait(wait)

@@ -8,7 +8,7 @@ use axum::http::{Method, StatusCode};
 use duly::EventId;
 use duly::lease::{EncodedPayload, Leased};
 use duly::metrics::Prometheus;
-use metrics::{counter, histogram};
+use metrics::{Gauge, counter, gauge, histogram};
 
 use crate::clock;
 use crate::webhook::{SECONDS, SECONDS_BOUNDS};
@@ -50,6 +50,9 @@ const HISTOGRAMS: &[(&str, &[f64])] = &[
 ];
 /// The label of the rest.
 const OTHER: &str = "other";
+
+/// Polls that wait for events, those of streams and webhooks included.
+const POLLS_WAITING: &str = "duly_polls_waiting";
 
 static EXPORTER: OnceLock<Option<Prometheus>> = OnceLock::new();
 
@@ -133,6 +136,22 @@ pub(crate) fn served(
         "code" => status.as_u16().to_string()
     )
     .increment(1);
+}
+
+/// Counts a poll that waits, as long as the returned value lives.
+pub(crate) fn waits() -> WaitingPoll {
+    let polls = gauge!(POLLS_WAITING);
+    polls.increment(1.0);
+    WaitingPoll(polls)
+}
+
+/// A poll that waits, counted.
+pub(crate) struct WaitingPoll(Gauge);
+
+impl Drop for WaitingPoll {
+    fn drop(&mut self) {
+        self.0.decrement(1.0);
+    }
 }
 
 /// Counts a request over the limit of a token, which is shown by its handle.

@@ -193,6 +193,18 @@ impl World {
         .await;
     }
 
+    /// Waits until a poll waits.
+    pub(crate) async fn wait_for_poll(&self) {
+        until("a poll waits", async || {
+            let page = self.admin(Method::GET, "/metrics").await.text;
+            let mut counts = page
+                .lines()
+                .filter_map(|line| line.strip_prefix("duly_polls_waiting "));
+            counts.any(|count| count.parse::<f64>().is_ok_and(|count| count >= 1.0))
+        })
+        .await;
+    }
+
     /// Waits until a queue has this many ready jobs.
     pub(crate) async fn wait_for_size(&self, queue: &str, size: u64) {
         until("the queue has its size", async || {

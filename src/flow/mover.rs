@@ -292,17 +292,3 @@ fn reply_of(
         answer,
     }
 }
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use super::use_precise_timers;
-
-    #[test]
-    fn timers_of_the_movers_thread_end_on_time() {
-        let slack = std::thread::spawn(|| {
-            use_precise_timers();
-            rustix::thread::current_timer_slack()
-        });
-        assert_eq!(slack.join().expect("it does not panic").ok(), Some(1));
-    }
-}

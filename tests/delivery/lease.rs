@@ -5,13 +5,14 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use duly::__internal::{Action, Input, Node};
+use duly::__internal::{Action, CallId, Input, Node};
 use duly::config::NodeOptions;
 use duly::event::{BucketId, BucketKey};
 use duly::prelude::*;
 use duly::records::NodeId;
-use duly::store::operation::{Answer, Delivery, Fetched, Holding, Reply, StoreOp};
+use duly::store::operation::{Answer, Delivery, Fetched, Holding, Reply, RequestId, StoreOp};
 use duly::testing::{Probe, TestBus};
 use duly::time::{Mono, Timestamp};
 use duly::{Annotation, QueueName};
@@ -217,58 +218,87 @@ async fn what_a_node_has_lost_is_not_started_when_it_is_back() {
     assert!(!new.is_empty(), "it does not work");
 }
 
+/// A node that has asked for the events of its bucket.
+struct Asking {
+    node: Node<()>,
+    bucket: usize,
+    asked: Mono,
+    call: CallId,
+    request: RequestId,
+}
+
+impl Asking {
+    fn new() -> Self {
+        let mut node = Node::<()>::new(NodeId(1), NodeOptions::default());
+        let queue = node.add_queue(QueueName::new("orders").unwrap(), 64, 4);
+        let key = BucketKey::new(QueueName::new("orders").unwrap(), BucketId(0));
+        let bucket = node.add_bucket(queue, key);
+        let mut actions = Vec::new();
+        let asked = Mono::default() + secs(100);
+        node.turn(asked, &mut actions);
+        let fetch = actions.iter().find_map(|action| match action {
+            Action::Call {
+                call,
+                op: StoreOp::Fetch(fetch),
+                ..
+            } => Some((*call, fetch.request)),
+            _ => None,
+        });
+        let (call, request) = fetch.expect("it fetches");
+        Self {
+            node,
+            bucket,
+            asked,
+            call,
+            request,
+        }
+    }
+
+    /// An event that is due `ahead` after the store's time is the reply, which arrives after
+    /// `way`, and is read after `late`. Returns what the node does then.
+    fn reads(&mut self, ahead: Duration, way: Duration, late: Duration) -> Vec<Action<()>> {
+        let now = Timestamp::from_millis(1_000);
+        let due = now + ahead;
+        let delivery = Delivery {
+            id: EventId::from_parts(due, BucketId(0), 1),
+            body: (),
+            due,
+            attempt: 1,
+            request: self.request,
+            place: 0,
+            moved_us: 0,
+        };
+        let reply = Reply::Fetched(Fetched {
+            deliveries: vec![delivery],
+            ready: 0,
+            next_due: None,
+            crowd_due: None,
+            full: false,
+            holding: Holding::default(),
+        });
+        let answered = Input::Answered {
+            call: self.call,
+            arrived: self.asked + way,
+            answer: Ok(Answer {
+                now_us: now.as_micros(),
+                reply,
+            }),
+        };
+        let mut actions = Vec::new();
+        let read = self.asked + late;
+        self.node.handle(read, answered, &mut actions);
+        self.node.turn(read, &mut actions);
+        actions
+    }
+}
+
 /// The answer may have been long on its way, and the others count from what the store saw.
 #[test]
 fn trust_in_a_lease_counts_from_when_it_was_asked_for() {
     let options = NodeOptions::default();
-    let mut node = Node::<()>::new(NodeId(1), options.clone());
-    let queue = node.add_queue(QueueName::new("orders").unwrap(), 64, 4);
-    let key = BucketKey::new(QueueName::new("orders").unwrap(), BucketId(0));
-    let bucket = node.add_bucket(queue, key);
-    let mut actions = Vec::new();
-    let asked = Mono::default() + secs(100);
-    node.turn(asked, &mut actions);
-    let fetch = actions.iter().find_map(|action| match action {
-        Action::Call {
-            call,
-            op: StoreOp::Fetch(fetch),
-            ..
-        } => Some((*call, fetch.request)),
-        _ => None,
-    });
-    let (call, request) = fetch.expect("it fetches");
-    let due = Timestamp::from_millis(1_000);
-    let delivery = Delivery {
-        id: EventId::from_parts(due, BucketId(0), 1),
-        body: (),
-        due,
-        attempt: 1,
-        request,
-        place: 0,
-        moved_us: 0,
-    };
-    let reply = Reply::Fetched(Fetched {
-        deliveries: vec![delivery],
-        ready: 0,
-        next_due: None,
-        crowd_due: None,
-        full: false,
-        holding: Holding::default(),
-    });
-    let answer = Ok(Answer {
-        now_us: due.as_micros(),
-        reply,
-    });
-    actions.clear();
-    node.handle(
-        asked + secs(1),
-        Input::Answered {
-            call,
-            arrived: asked + secs(1),
-            answer,
-        },
-        &mut actions,
-    );
+    let mut asking = Asking::new();
+    let actions = asking.reads(secs(0), secs(1), secs(1));
+    let (bucket, asked) = (asking.bucket, asking.asked);
     let fresh = actions.iter().find_map(|action| match action {
         Action::Fresh { bucket: of, until } if *of == bucket => Some(*until),
         _ => None,
@@ -277,6 +307,17 @@ fn trust_in_a_lease_counts_from_when_it_was_asked_for() {
         fresh,
         Some(asked + options.lease_timeout - options.safety_margin)
     );
+}
+
+#[test]
+fn the_stores_time_counts_from_when_a_reply_arrived() {
+    let starts = |late| {
+        let actions = Asking::new().reads(ms(50), ms(1), late);
+        let is_start = |action: &Action<()>| matches!(action, Action::Publish { .. });
+        actions.iter().any(is_start)
+    };
+    assert!(!starts(ms(50)), "the store may not be there yet");
+    assert!(starts(ms(52)), "however late the node reads it");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,9 +1,14 @@
 //! Promise 2: never early.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use duly::prelude::*;
+use duly::store::{MemoryStore, Store};
 use duly::testing::Probe;
+use tokio::sync::mpsc;
 
+use crate::faulty::{Fault, Faulty};
 use crate::world::{Numbers, ORDERS, World, ms, secs};
 
 over_every_store! {
@@ -91,4 +96,24 @@ async fn a_crowd_that_is_due_at_one_instant_starts_at_it(world: World) {
     bus.advance(secs(60)).await;
     assert!(probe.times().iter().all(|at| *at == secs(60)));
     assert_eq!(probe.count(), 5_000);
+}
+
+/// By default Linux lets the timers of a thread end up to 50 µs later.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_timers_of_the_mover_end_on_time() {
+    let near: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let way = Faulty::to(&near);
+    let (slacks, mut told) = mpsc::unbounded_channel();
+    way.meets(move |_, _| {
+        if std::thread::current().name() == Some("duly-mover") {
+            let slack = rustix::thread::current_timer_slack().expect("a thread knows its own");
+            slacks.send(slack).ok();
+        }
+        Fault::None
+    });
+    let builder = Bus::builder().only_registered().shared_store(way);
+    let builder = builder.register_as(ORDERS, Probe::<u64>::new());
+    let _bus = builder.start().await.unwrap();
+    assert_eq!(told.recv().await, Some(1));
 }

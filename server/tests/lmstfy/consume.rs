@@ -100,8 +100,7 @@ async fn the_order_of_names_is_the_priority(world: World) {
 async fn a_poll_waits_for_a_job(world: World) {
     let poll = world.consume("/api/ns/other,q?timeout=20&count=5");
     let publish = async {
-        // After the poll was sent; a poll that comes later finds the job as well.
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        world.wait_for_poll().await;
         world.publish("/api/ns/q", "x").await
     };
     let began = Instant::now();

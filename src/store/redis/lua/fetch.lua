@@ -297,9 +297,9 @@ local function take_alone(entries)
       call("HDEL", STATE, id) -- part of it was deleted by hand
     elseif byte(body) >= 240 and is_newer(body) then
       left[#left + 1] = entries[i]
-    elseif deadline or has_extras(body) or not has_fingerprint(state) then -- moved without its body
+    elseif deadline or has_extras(body) or not has_fingerprint(state) then
       take(id, read_state(state), body)
-    else
+    else -- nearly all
       give(id, lease_state(state, plain), body)
     end
   end

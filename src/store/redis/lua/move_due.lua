@@ -42,11 +42,10 @@ while count < limit do
   local states = #ids > 0 and call("HMGET", STATE, unpack(ids)) or {}
   for i, id in ipairs(ids) do
     local due, it = u64(tonumber(dues[i])), states[i] and read_state(states[i])
-    changes[2 * i - 1], changes[2 * i] = id, new_ready(due .. moved, ZERO)
     if it then
       it.kind, it.due, it.moved, it.entry = "R", due, moved, number
-      changes[2 * i] = write_state(it)
     end
+    changes[2 * i - 1], changes[2 * i] = id, it and write_state(it) or new_ready(due .. moved, ZERO)
   end
   -- Insert before removing: Redis does not roll a script back, and an id that is in both places is
   -- skipped where it does not belong, while an id in neither is lost.

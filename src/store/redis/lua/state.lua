@@ -72,7 +72,8 @@ local function is_placed(packed, number_of)
   return packed and byte(packed) == 82 and sub(packed, 46) == number_of
 end
 
--- Returns whether the fingerprint of an event that waits is known.
+-- Returns whether the fingerprint of an event that waits is known: not of one that was moved, as its
+-- body was not read.
 local function has_fingerprint(packed)
   return sub(packed, 21, 28) ~= ZERO
 end
