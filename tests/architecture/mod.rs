@@ -48,6 +48,10 @@ fn a_file_is_a_room_with_one_job() {
         "macros/src",
         "server",
         "dashboards/web",
+        "tests",
+        "examples",
+        "benches",
+        "fuzz",
     ])));
 }
 

@@ -1,21 +1,20 @@
 //! The check of a store: each kind of damage is found and repaired, and nothing is found on a healthy
 //! store that is used.
 
+mod healthy;
+
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use duly::ErrorKind;
 use duly::admin::{Damage, DamageKind};
-use duly::event::{Envelope, Payload};
 use duly::prelude::*;
 use duly::records::Outcome;
-use duly::store::operation::{AttemptOutcome, NewEvent, Settlement, StartMark, StoreOp};
+use duly::store::operation::{AttemptOutcome, Settlement, StartMark, StoreOp};
 use duly::store::{CheckTask, RedisStore, Store};
 use duly::time::When;
-use duly::{Annotation, ErrorKind};
 
-use crate::redis_store::kit::{Bare, NODE, builder, fresh, hex, stop};
+use crate::redis_store::kit::{Bare, NODE, fresh, hex};
 use crate::servers::{Redis, shared, shared_cluster};
 
 /// A bucket with an event in each place where one can be.
@@ -63,7 +62,7 @@ impl Bucket {
             .into_iter()
             .flat_map(|when| [when; 5]);
         let events = paged.iter().zip(whens);
-        let events = events.map(|(id, when)| plain(&bare, *id, when)).collect();
+        let events = events.map(|(id, when)| bare.plain(*id, when)).collect();
         bare.apply(StoreOp::Push(events)).await.unwrap();
         bare.fetch(5, 5).await.unwrap();
         let ready = bare
@@ -110,17 +109,6 @@ impl Bucket {
 
     async fn is_sound(&self) {
         assert_eq!(self.bare.store.audit_whole().await.unwrap(), [""; 0]);
-    }
-}
-
-fn plain(bare: &Bare, id: EventId, when: When) -> NewEvent {
-    let payload = Payload::from(&b"\"a letter\""[..]);
-    let mut envelope = Envelope::new(id, bare.bucket.queue.clone(), payload);
-    envelope.attempts = 16;
-    NewEvent {
-        envelope: Arc::new(envelope),
-        when,
-        on_taken: Unique::Keep,
     }
 }
 
@@ -365,71 +353,4 @@ async fn forget_registry(url: &str, prefix: &str) {
         }
     };
     assert!(deleted > 0, "{keys:?}");
-}
-
-/// Fails often.
-#[derive(Clone, Default)]
-struct Fickle(Arc<AtomicUsize>);
-
-impl Handler for Fickle {
-    type Payload = u32;
-
-    async fn handle(&self, event: Event<u32>, _cx: &Context) -> Result<(), Failure> {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        tokio::time::sleep(Duration::from_millis(1)).await; // so that a backlog grows
-        match event.payload % 5 {
-            0 if event.attempt() < 3 => Err(Failure::retry("once more")),
-            1 => Err(Failure::permanent("never")),
-            _ => Ok(()),
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_found_on_a_healthy_store_under_load() {
-    is_healthy_under_load(&shared().url()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_found_on_a_healthy_cluster_under_load() {
-    is_healthy_under_load(&shared_cluster()).await;
-}
-
-async fn is_healthy_under_load(url: &str) {
-    let (url, _) = fresh(url);
-    let handled = Fickle::default();
-    let annotation = Annotation::new("letters").buckets(2).workers(4);
-    let bus = builder(&url).register_as(annotation, handled.clone());
-    let bus = bus.start().await.unwrap();
-    let queue = bus.queue_named::<u32>("letters").unwrap();
-    queue.push_now(0).await.unwrap(); // the store knows the queue from now on
-    let mut checks = 0;
-    let mut number = 0;
-    while handled.0.load(Ordering::Relaxed) < 4_000 || checks < 20 {
-        let plain = (number..number + 100).map(|it| queue.push_now(it));
-        let delayed = (number..number + 20).map(|it| queue.push(it, Duration::from_millis(20)));
-        let keyed = (number..number + 20).map(|it| {
-            let event = queue
-                .event(it)
-                .key("order:7")
-                .unique(format!("{it}"), Unique::Keep);
-            event.after(Duration::from_millis(5)).send()
-        });
-        let pushes = futures_util::future::join3(
-            futures_util::future::join_all(plain),
-            futures_util::future::join_all(delayed),
-            futures_util::future::join_all(keyed),
-        );
-        let (pushed, report) = tokio::join!(pushes, bus.check_store().queue("letters").run());
-        assert!(pushed.0.iter().all(Result::is_ok));
-        let report = report.unwrap();
-        assert_eq!(report.damage, [], "check {checks}");
-        assert!(report.is_healthy());
-        checks += 1;
-        number += 100;
-    }
-    let report = bus.check_store().run().await.unwrap();
-    assert_eq!(report.buckets, 2);
-    assert!(!report.counts.contains_key(&DamageKind::Unregistered));
-    stop(&bus).await;
 }

@@ -119,6 +119,18 @@ pub(crate) struct Bare {
 pub(crate) const NODE: NodeId = NodeId(7);
 
 impl Bare {
+    /// An event with as many attempts as one has unless its queue says otherwise.
+    pub(crate) fn plain(&self, id: EventId, when: When) -> NewEvent {
+        let payload = Payload::from(&b"\"a letter\""[..]);
+        let mut envelope = Envelope::new(id, self.bucket.queue.clone(), payload);
+        envelope.attempts = 16;
+        NewEvent {
+            envelope: Arc::new(envelope),
+            when,
+            on_taken: Unique::Keep,
+        }
+    }
+
     pub(crate) async fn open(url: &str) -> Self {
         let queue = QueueName::new("letters").unwrap();
         Self {

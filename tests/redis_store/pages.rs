@@ -1,14 +1,15 @@
 //! Events of one push that share a page: nothing of it can be seen, whatever happens to one of them.
 
+mod scheduled;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::event::{Envelope, Payload, State};
+use duly::event::State;
 use duly::prelude::*;
 use duly::records::{Cause, Outcome};
 use duly::store::operation::{
-    AttemptOutcome, FailureReason, Fetch, NewEvent, PushOutcome, Reply, Settlement, StartMark,
-    Stats, StoreOp,
+    AttemptOutcome, FailureReason, Fetch, PushOutcome, Reply, Settlement, StartMark, Stats, StoreOp,
 };
 use duly::time::When;
 
@@ -33,7 +34,7 @@ impl Paged {
         let (url, prefix) = fresh(&server.url());
         let bare = Bare::open(&url).await;
         let ids = bare.new_run(count);
-        let events = ids.iter().map(|id| plain(&bare, *id, when)).collect();
+        let events = ids.iter().map(|id| bare.plain(*id, when)).collect();
         bare.apply(StoreOp::Push(events)).await.expect("a push");
         let base = format!("{prefix}:{{letters:0}}:");
         let paged = Self {
@@ -81,18 +82,6 @@ impl Paged {
         let stood = self.bare.typed(settle).await.expect("a settle");
         self.is_sound().await;
         stood == [true]
-    }
-}
-
-/// An event with as many attempts as one has unless its queue says otherwise.
-fn plain(bare: &Bare, id: EventId, when: When) -> NewEvent {
-    let payload = Payload::from(&b"\"a letter\""[..]);
-    let mut envelope = Envelope::new(id, bare.bucket.queue.clone(), payload);
-    envelope.attempts = 16;
-    NewEvent {
-        envelope: Arc::new(envelope),
-        when,
-        on_taken: Unique::Keep,
     }
 }
 
@@ -149,7 +138,7 @@ async fn an_id_is_known_after_all_events_of_its_page_have_ended() {
     let paged = Paged::with(10).await;
     let (bare, ids) = (&paged.bare, &paged.ids);
     let again = async || {
-        let events = ids.iter().map(|id| plain(bare, *id, When::Now)).collect();
+        let events = ids.iter().map(|id| bare.plain(*id, When::Now)).collect();
         bare.typed(StoreOp::push(events)).await.expect("a push")
     };
     let are_known = |pushed: &[duly::store::operation::Pushed]| {
@@ -277,73 +266,6 @@ async fn the_events_of_a_silent_node_leave_their_pages_in_order() {
 }
 
 #[tokio::test]
-async fn scheduled_events_of_a_page_are_moved_when_they_are_due_and_changed_one_by_one() {
-    let later = When::After(Duration::from_secs(3_600));
-    let paged = Paged::due(150, later).await;
-    let (bare, ids) = (&paged.bare, &paged.ids);
-    assert_eq!(paged.scheduled_entries(), 3);
-    assert_eq!(paged.stats().await.scheduled, 150);
-    let hours = [Duration::from_secs(3_000), Duration::from_secs(4_000)];
-    let coming = bare.typed(StoreOp::forecast(hours.to_vec())).await;
-    assert_eq!(coming.expect("a forecast"), [0, 150]);
-
-    let id = ids[70];
-    bare.apply(StoreOp::Cancel { id }).await.expect("a cancel");
-    paged.is_sound().await;
-    assert_eq!(bare.state(id).await, State::Cancelled);
-    let id = ids[140];
-    let when = When::Now;
-    let reschedule = StoreOp::Reschedule { id, when };
-    bare.apply(reschedule).await.expect("a change");
-    paged.is_sound().await;
-    let stats = paged.stats().await;
-    assert_eq!((stats.scheduled, stats.ready), (148, 1));
-    assert_eq!(bare.fetch(1, 100).await.unwrap(), [id]);
-
-    let early = Paged::due(150, When::After(Duration::from_millis(1))).await;
-    let (bare, ids) = (&early.bare, &early.ids);
-    until("all are moved", async || {
-        let moved = bare
-            .apply(StoreOp::MoveDue {
-                limit: 100,
-                calls: true,
-            })
-            .await;
-        early.is_sound().await;
-        let moved = moved.expect("a move");
-        matches!(moved, Reply::Moved(moved) if moved.ready == 150)
-    })
-    .await;
-    assert_eq!(&bare.fetch(1, 1_000).await.unwrap(), ids);
-    early.is_sound().await;
-}
-
-#[tokio::test]
-async fn scheduled_events_are_prefetched_by_the_part_and_go_back_alone() {
-    let paged = Paged::due(64, When::After(Duration::from_secs(60))).await;
-    let (bare, ids) = (&paged.bare, &paged.ids);
-    let fetch = |request, ahead_limit| Fetch {
-        node: NODE,
-        request,
-        limit: 0,
-        ahead: Duration::from_secs(90),
-        ahead_limit,
-        hold: None,
-        starts: usize::MAX,
-    };
-    let fetched = bare.typed(StoreOp::fetch(fetch(1, 64))).await.unwrap();
-    let leased: Vec<_> = fetched.deliveries.iter().map(|it| it.id).collect();
-    assert_eq!(&leased, ids);
-    assert!(fetched.deliveries.iter().all(|it| it.attempt == 1));
-    paged.is_sound().await;
-    assert!(paged.end(ids[9], 1, AttemptOutcome::Release).await);
-    assert_eq!(bare.state(ids[9]).await, State::Scheduled);
-    assert_eq!(bare.state(ids[10]).await, State::Leased);
-    assert_eq!(paged.stats().await.scheduled, 1);
-    assert!(paged.end(ids[10], 1, AttemptOutcome::Ack).await);
-}
-
-#[tokio::test]
 async fn leases_with_deadlines_are_given_to_events_alone() {
     let paged = Paged::with(64).await;
     let (bare, ids) = (&paged.bare, &paged.ids);
@@ -374,12 +296,12 @@ async fn leases_with_deadlines_are_given_to_events_alone() {
 async fn an_event_that_was_pushed_alone_is_known_when_its_whole_page_is_pushed() {
     let bare = Bare::open(&fresh(&shared().url()).0).await;
     let ids = bare.new_run(10);
-    let mut alone = plain(&bare, ids[4], When::Now);
+    let mut alone = bare.plain(ids[4], When::Now);
     Arc::make_mut(&mut alone.envelope).attempts = 3; // it needs a place of its own
     bare.apply(StoreOp::Push(vec![alone]))
         .await
         .expect("a push");
-    let events = ids.iter().map(|id| plain(&bare, *id, When::Now)).collect();
+    let events = ids.iter().map(|id| bare.plain(*id, When::Now)).collect();
     let pushed = bare.typed(StoreOp::push(events)).await.expect("a push");
     let known: Vec<_> = pushed
         .iter()
@@ -396,7 +318,7 @@ async fn parts_of_one_page_that_came_by_several_pushes_end_on_their_own() {
     let bare = Bare::open(&fresh(&shared().url()).0).await;
     let ids = bare.new_run(30);
     for some in [&ids[20..], &ids[..10], &ids[10..20]] {
-        let events = some.iter().map(|id| plain(&bare, *id, When::Now)).collect();
+        let events = some.iter().map(|id| bare.plain(*id, When::Now)).collect();
         bare.apply(StoreOp::Push(events)).await.expect("a push");
     }
     let in_order = [&ids[20..], &ids[..10], &ids[10..20]].concat();

@@ -1,0 +1,79 @@
+//! Nothing is found on a healthy store that is used.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use duly::Annotation;
+use duly::admin::DamageKind;
+use duly::prelude::*;
+
+use crate::redis_store::kit::{builder, fresh, stop};
+use crate::servers::{shared, shared_cluster};
+
+/// Fails often.
+#[derive(Clone, Default)]
+struct Fickle(Arc<AtomicUsize>);
+
+impl Handler for Fickle {
+    type Payload = u32;
+
+    async fn handle(&self, event: Event<u32>, _cx: &Context) -> Result<(), Failure> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_millis(1)).await; // so that a backlog grows
+        match event.payload % 5 {
+            0 if event.attempt() < 3 => Err(Failure::retry("once more")),
+            1 => Err(Failure::permanent("never")),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_found_on_a_healthy_store_under_load() {
+    is_healthy_under_load(&shared().url()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_found_on_a_healthy_cluster_under_load() {
+    is_healthy_under_load(&shared_cluster()).await;
+}
+
+async fn is_healthy_under_load(url: &str) {
+    let (url, _) = fresh(url);
+    let handled = Fickle::default();
+    let annotation = Annotation::new("letters").buckets(2).workers(4);
+    let bus = builder(&url).register_as(annotation, handled.clone());
+    let bus = bus.start().await.unwrap();
+    let queue = bus.queue_named::<u32>("letters").unwrap();
+    queue.push_now(0).await.unwrap(); // the store knows the queue from now on
+    let mut checks = 0;
+    let mut number = 0;
+    while handled.0.load(Ordering::Relaxed) < 4_000 || checks < 20 {
+        let plain = (number..number + 100).map(|it| queue.push_now(it));
+        let delayed = (number..number + 20).map(|it| queue.push(it, Duration::from_millis(20)));
+        let keyed = (number..number + 20).map(|it| {
+            let event = queue
+                .event(it)
+                .key("order:7")
+                .unique(format!("{it}"), Unique::Keep);
+            event.after(Duration::from_millis(5)).send()
+        });
+        let pushes = futures_util::future::join3(
+            futures_util::future::join_all(plain),
+            futures_util::future::join_all(delayed),
+            futures_util::future::join_all(keyed),
+        );
+        let (pushed, report) = tokio::join!(pushes, bus.check_store().queue("letters").run());
+        assert!(pushed.0.iter().all(Result::is_ok));
+        let report = report.unwrap();
+        assert_eq!(report.damage, [], "check {checks}");
+        assert!(report.is_healthy());
+        checks += 1;
+        number += 100;
+    }
+    let report = bus.check_store().run().await.unwrap();
+    assert_eq!(report.buckets, 2);
+    assert!(!report.counts.contains_key(&DamageKind::Unregistered));
+    stop(&bus).await;
+}

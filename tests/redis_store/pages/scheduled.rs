@@ -1,0 +1,77 @@
+//! Events of a page that wait for their due time.
+
+use std::time::Duration;
+
+use duly::event::State;
+use duly::store::operation::{AttemptOutcome, Fetch, Reply, StoreOp};
+use duly::time::When;
+
+use super::Paged;
+use crate::redis_store::kit::{NODE, until};
+
+#[tokio::test]
+async fn scheduled_events_of_a_page_are_moved_when_they_are_due_and_changed_one_by_one() {
+    let later = When::After(Duration::from_secs(3_600));
+    let paged = Paged::due(150, later).await;
+    let (bare, ids) = (&paged.bare, &paged.ids);
+    assert_eq!(paged.scheduled_entries(), 3);
+    assert_eq!(paged.stats().await.scheduled, 150);
+    let hours = [Duration::from_secs(3_000), Duration::from_secs(4_000)];
+    let coming = bare.typed(StoreOp::forecast(hours.to_vec())).await;
+    assert_eq!(coming.expect("a forecast"), [0, 150]);
+
+    let id = ids[70];
+    bare.apply(StoreOp::Cancel { id }).await.expect("a cancel");
+    paged.is_sound().await;
+    assert_eq!(bare.state(id).await, State::Cancelled);
+    let id = ids[140];
+    let when = When::Now;
+    let reschedule = StoreOp::Reschedule { id, when };
+    bare.apply(reschedule).await.expect("a change");
+    paged.is_sound().await;
+    let stats = paged.stats().await;
+    assert_eq!((stats.scheduled, stats.ready), (148, 1));
+    assert_eq!(bare.fetch(1, 100).await.unwrap(), [id]);
+
+    let early = Paged::due(150, When::After(Duration::from_millis(1))).await;
+    let (bare, ids) = (&early.bare, &early.ids);
+    until("all are moved", async || {
+        let moved = bare
+            .apply(StoreOp::MoveDue {
+                limit: 100,
+                calls: true,
+            })
+            .await;
+        early.is_sound().await;
+        let moved = moved.expect("a move");
+        matches!(moved, Reply::Moved(moved) if moved.ready == 150)
+    })
+    .await;
+    assert_eq!(&bare.fetch(1, 1_000).await.unwrap(), ids);
+    early.is_sound().await;
+}
+
+#[tokio::test]
+async fn scheduled_events_are_prefetched_by_the_part_and_go_back_alone() {
+    let paged = Paged::due(64, When::After(Duration::from_secs(60))).await;
+    let (bare, ids) = (&paged.bare, &paged.ids);
+    let fetch = |request, ahead_limit| Fetch {
+        node: NODE,
+        request,
+        limit: 0,
+        ahead: Duration::from_secs(90),
+        ahead_limit,
+        hold: None,
+        starts: usize::MAX,
+    };
+    let fetched = bare.typed(StoreOp::fetch(fetch(1, 64))).await.unwrap();
+    let leased: Vec<_> = fetched.deliveries.iter().map(|it| it.id).collect();
+    assert_eq!(&leased, ids);
+    assert!(fetched.deliveries.iter().all(|it| it.attempt == 1));
+    paged.is_sound().await;
+    assert!(paged.end(ids[9], 1, AttemptOutcome::Release).await);
+    assert_eq!(bare.state(ids[9]).await, State::Scheduled);
+    assert_eq!(bare.state(ids[10]).await, State::Leased);
+    assert_eq!(paged.stats().await.scheduled, 1);
+    assert!(paged.end(ids[10], 1, AttemptOutcome::Ack).await);
+}
