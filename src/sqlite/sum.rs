@@ -25,13 +25,21 @@ impl Default for Sum {
 
 impl Sum {
     pub(crate) fn number(&mut self, number: i64) -> &mut Self {
-        self.add(&number.to_le_bytes());
+        let room = self.bytes.get_mut(self.len..);
+        if let Some(room) = room.and_then(<[u8]>::first_chunk_mut)
+            && self.long.is_none()
+        {
+            *room = number.to_le_bytes();
+            self.len += size_of::<i64>();
+        } else {
+            self.add(&number.to_le_bytes());
+        }
         self
     }
 
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         // The length keeps two neighbours apart.
-        self.add(&(bytes.len() as u64).to_le_bytes());
+        self.number(bytes.len() as i64);
         self.add(bytes);
         self
     }

@@ -90,7 +90,7 @@ impl Script {
             place: 0,
             moved_us: 0,
         };
-        for _ in 0..=(1 << 20) / (32 * NOTES) {
+        for _ in 0..=(1 << 18) / (32 * NOTES) {
             // Where the disk fails the store has said so, and the script goes on.
             self.store.starting(queue, &[&start; NOTES]).ok();
         }

@@ -27,14 +27,23 @@ pub(crate) enum Arrival {
     Repeatable,
 }
 
+/// How many records are written together: few enough to stay in the processor's cache meanwhile.
+const TOGETHER: usize = 1_024;
+
 /// Records that are loaded within one transaction.
 ///
-/// They are written at its end, in the order of the table: a row that goes behind all others splits
-/// no page of it in two.
+/// They are written some at a time, in the order of the table: a row that goes behind all others
+/// splits no page of it in two.
 #[derive(Debug)]
 pub(crate) struct Load<'r> {
     arrival: Arrival,
+    /// Added, and not written yet.
     rows: Vec<NewRow<'r>>,
+    counted: Counted,
+    /// The part that grows, once it is known.
+    part: Option<i64>,
+    /// The queue of the last record, and its number: that of the next one, as a rule.
+    last: Option<(QueueName, i64)>,
 }
 
 impl<'r> Load<'r> {
@@ -43,6 +52,9 @@ impl<'r> Load<'r> {
         Self {
             arrival,
             rows: Vec::new(),
+            counted: Counted::default(),
+            part: None,
+            last: None,
         }
     }
 
@@ -54,41 +66,62 @@ impl<'r> Load<'r> {
         number: u64,
         record: Cow<'r, Record>,
     ) -> rusqlite::Result<()> {
-        let queue = match queues.get(&record.queue) {
-            Some(queue) => *queue,
-            None => number_given(connection, queues, &record.queue)?,
+        let queue = match &self.last {
+            Some((name, queue)) if *name == record.queue => *queue,
+            _ => {
+                let queue = match queues.get(&record.queue) {
+                    Some(queue) => *queue,
+                    None => number_given(connection, queues, &record.queue)?,
+                };
+                self.last = Some((record.queue.clone(), queue));
+                queue
+            }
         };
         self.rows.push(NewRow::new(number, record, queue));
+        if self.rows.len() == TOGETHER {
+            self.write(connection)?;
+        }
         Ok(())
     }
 
-    /// Writes the records, but for those that are there already, and their counts; returns how many
-    /// were not there before.
+    /// Writes the rest of the records, and the counts; returns how many were not there before.
     pub(crate) fn finish(mut self, connection: &Connection) -> rusqlite::Result<i64> {
-        if self.rows.is_empty() {
-            return Ok(0);
+        self.write(connection)?;
+        match self.part {
+            Some(part) => self.counted.write(connection, part),
+            None => Ok(0),
         }
+    }
+
+    /// Writes what was added, but for records that are there already.
+    fn write(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        let part = match self.part {
+            Some(part) => part,
+            None => *self.part.insert(parts::growing(connection)?),
+        };
         // Stable: of those that cannot be told apart the first is kept.
-        self.rows.sort_by_key(NewRow::place);
-        let part = parts::growing(connection)?;
-        let mut counted = Counted::default();
+        self.rows.sort_by_key(|row| row.place);
         let mut rows = &self.rows[..];
         if self.arrival == Arrival::First {
             let (chunks, rest) = self.rows.as_chunks::<AT_ONCE>();
             let mut insert = connection.prepare_cached(rows::insert_sql(AT_ONCE))?;
             for chunk in chunks {
                 rows::insert(&mut insert, chunk, part)?;
-                chunk.iter().for_each(|row| counted.count(row));
+                chunk.iter().for_each(|row| self.counted.count(row));
             }
             rows = rest;
         }
         let mut insert = connection.prepare_cached(rows::insert_sql(1))?;
         for row in rows {
             if rows::insert(&mut insert, std::slice::from_ref(row), part)? > 0 {
-                counted.count(row);
+                self.counted.count(row);
             }
         }
-        counted.write(connection, part)
+        self.rows.clear();
+        Ok(())
     }
 }
 
@@ -106,7 +139,7 @@ impl Counted {
     fn count(&mut self, row: &NewRow<'_>) {
         self.new += 1;
         let (record, queue) = (&row.record, row.queue);
-        let (finished, ..) = row.place();
+        let (finished, ..) = row.place;
         self.tenths.insert((queue, tenths::of(finished)));
         let minute = rows::comparable(MinuteStats::of(record).as_millis() / 60_000);
         let outcome = words::of_outcome(record.outcome);

@@ -64,24 +64,20 @@ fn written(rows: usize) -> String {
 /// A record that is to be written.
 #[derive(Debug)]
 pub(super) struct NewRow<'r> {
-    number: i64,
+    /// Where it goes.
+    pub(super) place: Place,
     pub(super) record: Cow<'r, Record>,
     pub(super) queue: i64,
 }
 
 impl<'r> NewRow<'r> {
     pub(super) fn new(number: u64, record: Cow<'r, Record>, queue: i64) -> Self {
+        let finished = comparable(record.stages.finished_us);
         Self {
-            number: comparable(number),
+            place: (finished, comparable(number), record.id.to_bytes()),
             record,
             queue,
         }
-    }
-
-    /// Where it goes.
-    pub(super) fn place(&self) -> Place {
-        let finished = comparable(self.record.stages.finished_us);
-        (finished, self.number, self.record.id.to_bytes())
     }
 }
 
@@ -111,13 +107,13 @@ fn bind(
     row: &NewRow<'_>,
 ) -> rusqlite::Result<()> {
     let NewRow {
-        number,
+        place: (finished, number, event),
         record,
         queue,
     } = row;
     let stages = record.stages;
     let numbers = [
-        (at::FINISHED, comparable(stages.finished_us)),
+        (at::FINISHED, *finished),
         (at::NUMBER, *number),
         (at::QUEUE, *queue),
         (at::OUTCOME, words::of_outcome(record.outcome)),
@@ -133,7 +129,7 @@ fn bind(
         statement.raw_bind_parameter(from + at, number)?;
     }
     let payload = record.payload.as_ref().map(payload);
-    statement.raw_bind_parameter(from + at::EVENT, record.id.to_bytes())?;
+    statement.raw_bind_parameter(from + at::EVENT, event)?;
     statement.raw_bind_parameter(from + at::CAUSE, record.cause.map(words::of_cause))?;
     statement.raw_bind_parameter(from + at::KEY, &record.key)?;
     statement.raw_bind_parameter(from + at::TRACE, record.trace.map(TraceId::to_bytes))?;

@@ -12,6 +12,7 @@ use crate::sqlite::records::{Arrival, Load, QueueNumbers};
 use crate::store::embedded::ledger::{Change, Changes, Row};
 use crate::store::embedded::retention::Retention;
 use crate::store::embedded::schema::PAGE_BYTES;
+use crate::store::embedded::starts::Start;
 use crate::store::embedded::{added, controls, sums, uniques};
 use crate::time::Timestamp;
 
@@ -64,14 +65,14 @@ impl Committer {
         }
     }
 
-    /// Writes all of `batch` and returns when it is on disk, or nothing of it. `may_miss`: rows of
-    /// pushes that were refused may be named in it.
+    /// Writes all of `batch`, or nothing of it; returns when it is on disk, and the starts that have
+    /// ended, as its records say. `may_miss`: rows of pushes that were refused may be named in it.
     pub(super) fn write<'a>(
         &mut self,
         batch: impl Iterator<Item = &'a Changes> + Clone,
         now: Timestamp,
         may_miss: bool,
-    ) -> rusqlite::Result<()> {
+    ) -> rusqlite::Result<Vec<Start>> {
         self.connection
             .prepare_cached("BEGIN IMMEDIATE")?
             .execute([])?;
@@ -84,14 +85,15 @@ impl Committer {
                 transaction.may_miss = may_miss;
                 transaction.fill(batch)
             })
-            .and_then(|added| {
+            .and_then(|(added, ended)| {
                 let added = (!is_idle).then_some(added);
                 self.retention
-                    .step(&self.connection, &mut counts.records, added, now)
-            })
-            .and_then(|()| self.connection.prepare_cached("COMMIT")?.execute([]));
+                    .step(&self.connection, &mut counts.records, added, now)?;
+                self.connection.prepare_cached("COMMIT")?.execute([])?;
+                Ok(ended)
+            });
         match written {
-            Ok(_) => {
+            Ok(ended) => {
                 let bytes = counts.bytes - self.counts.bytes;
                 self.counts = counts;
                 // A row is in its table and in up to seven indexes; but what is added comes one
@@ -99,7 +101,7 @@ impl Committer {
                 let rows = self.connection.total_changes().saturating_sub(rows);
                 let pages = 16 + 8 * rows + bytes / (PAGE_BYTES / 2);
                 self.log.since = self.log.since.saturating_add(pages.cast_signed());
-                Ok(())
+                Ok(ended)
             }
             Err(error) => {
                 // It may hold numbers that were given and taken back.
@@ -184,8 +186,10 @@ struct Transaction<'a, 'b> {
     may_miss: bool,
     stand: CachedStatement<'a>,
     remove: CachedStatement<'a>,
-    /// The records, which are written at the end.
+    /// The records, on their way.
     load: Load<'b>,
+    /// The starts that have ended, as the records say.
+    ended: Vec<Start>,
 }
 
 impl<'a, 'b> Transaction<'a, 'b> {
@@ -206,13 +210,17 @@ impl<'a, 'b> Transaction<'a, 'b> {
             )?,
             remove: connection.prepare_cached("DELETE FROM events WHERE row BETWEEN ?1 AND ?2")?,
             load: Load::new(Arrival::First),
+            ended: Vec::new(),
         })
     }
 
     /// Additions first and removals last, each in order of the rows; what lies between keeps the
     /// order in which it was decided. That is the order of each row's own life. Returns how many
-    /// records were added.
-    fn fill(mut self, batch: impl Iterator<Item = &'b Changes> + Clone) -> rusqlite::Result<i64> {
+    /// records were added, and which starts have ended.
+    fn fill(
+        mut self,
+        batch: impl Iterator<Item = &'b Changes> + Clone,
+    ) -> rusqlite::Result<(i64, Vec<Start>)> {
         let is_idle = batch.clone().next().is_none();
         added::write(self.connection, self.counts, batch.clone())?;
         let mut removed = Vec::new();
@@ -250,7 +258,7 @@ impl<'a, 'b> Transaction<'a, 'b> {
         }
         let added = self.load.finish(self.connection)?;
         self.counts.records += added;
-        Ok(added)
+        Ok((added, self.ended))
     }
 
     fn stand(&mut self, row: Row, due: i64, tries: i64, dead: Option<i64>) -> rusqlite::Result<()> {
@@ -312,6 +320,9 @@ impl<'a, 'b> Transaction<'a, 'b> {
 
     /// A damaged envelope has nothing to tell: the record goes without.
     fn record(&mut self, record: &'b Record, telling: Option<Row>) -> rusqlite::Result<()> {
+        if record.attempt > 0 {
+            self.ended.push(Start::of(record));
+        }
         let envelope = match telling {
             Some(row) => self.envelope(row)?,
             None => None,

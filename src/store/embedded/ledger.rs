@@ -89,6 +89,8 @@ pub(super) struct Changes {
     pub(super) bytes: Vec<u8>,
     /// The events that are held until these changes are written.
     pub(super) held: Vec<EventId>,
+    /// Whether bodies are among them, which the cache holds until they are written.
+    pub(super) have_bodies: bool,
 }
 
 impl Changes {
@@ -130,6 +132,7 @@ impl ChangeSink for Scribe<'_> {
         wire::encode(envelope, &mut self.changes.bytes);
         let body = from..self.changes.bytes.len();
         self.changes.held.push(envelope.id);
+        self.changes.have_bodies = true;
         self.changes.list.push(Change::Added { row, due, body });
         row.number
     }
@@ -145,6 +148,7 @@ impl ChangeSink for Scribe<'_> {
     fn updated(&mut self, id: EventId, number: &mut i64, payload: &Payload) {
         let row = Row::new(*number, id);
         self.cache().update(row, payload);
+        self.changes.have_bodies = true;
         self.changes.list.push(Change::Updated {
             row,
             payload: payload.clone(),

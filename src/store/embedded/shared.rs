@@ -283,18 +283,16 @@ impl Shared {
         });
     }
 
-    /// What was decided is on disk, and what was pushed takes effect.
-    pub(super) fn confirm(&self, chunks: &[Chunk]) {
+    /// What was decided is on disk, and what was pushed takes effect; `ended`, as records say.
+    pub(super) fn confirm(&self, chunks: &[Chunk], ended: &[Start]) {
         let now = self.clock.now();
-        let mut ended = Vec::new();
+        let changes = chunks.iter().map(|chunk| &chunk.changes);
+        let with_bodies = changes.filter(|changes| changes.have_bodies);
         let mut cache = self.cache();
-        for change in chunks.iter().flat_map(|chunk| &chunk.changes.list) {
+        for change in with_bodies.flat_map(|changes| &changes.list) {
             match change {
                 Change::Added { row, due, .. } => cache.written(*row, *due, now),
                 Change::Updated { row, payload } => cache.updated(*row, payload),
-                Change::Recorded { record, .. } if record.attempt > 0 => {
-                    ended.push(Start::of(record));
-                }
                 _ => {}
             }
         }
@@ -309,7 +307,7 @@ impl Shared {
             }
         }
         if !ended.is_empty() {
-            self.starts().ended(&ended);
+            self.starts().ended(ended);
         }
     }
 

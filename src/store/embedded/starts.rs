@@ -11,8 +11,9 @@
 //! later. A note whose checksum does not hold, as after a power cut, is no note.
 
 use std::collections::HashSet;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::{self, OpenOptions};
+use std::hash::{Hash, Hasher};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -23,17 +24,18 @@ use crate::event::{EventId, State};
 use crate::record::Record;
 use crate::sqlite::files;
 use crate::store::embedded::ledger::Scribe;
+use crate::store::embedded::mapped::MappedFile;
 use crate::store::embedded::shared::Shared;
 use crate::store::embedded::stop::Stop;
 use crate::time::Timestamp;
 
 const NOTE_LEN: usize = 32;
 
-/// The file is written anew when it is longer than this and than twice what is running.
-const BYTES_MIN: u64 = 1 << 20;
+/// How long the file is at least; it is written anew when it is full.
+const BYTES_MIN: usize = 1 << 18;
 
 /// One attempt whose handler started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
     /// The event.
     pub id: EventId,
@@ -41,6 +43,13 @@ pub struct Start {
     pub attempt: u16,
     /// When the attempt was due.
     pub due: Timestamp,
+}
+
+/// By the event alone: of one event there are few starts.
+impl Hash for Start {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id.hash(state);
+    }
 }
 
 impl Start {
@@ -106,104 +115,107 @@ impl Note {
 #[derive(Debug)]
 pub(super) struct Starts {
     path: PathBuf,
-    file: File,
-    bytes: u64,
-    /// Started, not handed back, and the data file does not say how it ended; bounded by the handlers that run at
-    /// once and the outcomes that wait to be written.
-    running: HashSet<Start>,
+    file: MappedFile,
+    /// How much of the file is written.
+    bytes: usize,
+    /// What has ended since the file was written anew: the data file says how. At most as many as
+    /// the file has room for notes.
+    ended: Vec<Start>,
 }
 
 impl Starts {
     /// Reads what the process before had started and not handed back.
     pub(super) fn read(path: &Path) -> io::Result<HashSet<Start>> {
-        let mut bytes = Vec::new();
-        match File::open(path) {
-            Ok(mut file) => file.read_to_end(&mut bytes)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
-            Err(error) => return Err(error),
-        };
-        let (notes, _) = bytes.as_chunks::<NOTE_LEN>();
-        let mut running = HashSet::new();
-        for note in notes.iter().filter_map(Note::from_bytes) {
-            match note {
-                Note::Started(start) => running.insert(start),
-                Note::HandedBack(start) => running.remove(&start),
-            };
+        match fs::read(path) {
+            Ok(bytes) => Ok(running(&bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(HashSet::new()),
+            Err(error) => Err(error),
         }
-        Ok(running)
     }
 
-    /// Begins anew; call only when what [`read`](Self::read) answered is in the data file.
+    /// Begins anew; call only when what [`read`](Self::read) returned is in the data file.
     pub(super) fn begin(path: &Path) -> io::Result<Self> {
-        let file = files::open(path, OpenOptions::new().append(true))?;
+        let file = files::open(path, OpenOptions::new().read(true).write(true))?;
         file.set_len(0)?;
         Ok(Self {
             path: path.to_owned(),
-            file,
+            file: MappedFile::fill(file, BYTES_MIN)?,
             bytes: 0,
-            running: HashSet::new(),
+            ended: Vec::new(),
         })
     }
 
-    /// Notes that these start, in one write.
-    pub(super) fn note(
-        &mut self,
-        starts: impl ExactSizeIterator<Item = Start> + Clone,
-    ) -> io::Result<()> {
-        self.append(starts.clone().map(Note::Started))?;
-        self.running.extend(starts);
-        Ok(())
+    /// Notes that these start.
+    pub(super) fn note(&mut self, starts: impl ExactSizeIterator<Item = Start>) -> io::Result<()> {
+        self.append(starts.map(Note::Started))
     }
 
-    /// Notes that these are handed back, in one write; those that were not noted stay so.
-    fn hand_back(&mut self, mut starts: Vec<Start>) -> io::Result<()> {
-        starts.retain(|start| self.running.contains(start));
-        if starts.is_empty() {
+    /// Notes that these are handed back, whether they were started or not.
+    fn hand_back(&mut self, starts: &[Start]) -> io::Result<()> {
+        if self.bytes == 0 {
             return Ok(());
         }
-        self.append(starts.iter().copied().map(Note::HandedBack))?;
-        self.ended(&starts);
-        Ok(())
+        self.append(starts.iter().copied().map(Note::HandedBack))
     }
 
-    fn append(&mut self, notes: impl Iterator<Item = Note>) -> io::Result<()> {
-        if self.bytes > BYTES_MIN.max(2 * (self.running.len() * NOTE_LEN) as u64) {
-            self.compact()?;
+    /// What a failed write leaves behind, the next one overwrites.
+    fn append(&mut self, notes: impl ExactSizeIterator<Item = Note>) -> io::Result<()> {
+        if self.bytes + notes.len() * NOTE_LEN > self.file.len() {
+            self.renew(notes.len())?;
         }
         let bytes: Vec<u8> = notes.flat_map(Note::to_bytes).collect();
-        if let Err(error) = self.file.write_all(&bytes) {
-            // Half a note would shift every later one.
-            self.file.set_len(self.bytes)?;
-            return Err(error);
-        }
-        self.bytes += bytes.len() as u64;
+        self.file.write(&bytes, self.bytes)?;
+        self.bytes += bytes.len();
         Ok(())
     }
 
     /// How these ended is in the data file. The next attempt of the same event may run already.
     pub(super) fn ended(&mut self, starts: &[Start]) {
-        for start in starts {
-            self.running.remove(start);
+        if self.bytes == 0 {
+            return;
+        }
+        self.ended.extend(starts);
+        if self.ended.len() * NOTE_LEN > self.file.len() && self.renew(0).is_err() {
+            // What has ended and stays noted takes room and does not count: its record is found.
+            self.ended.clear();
         }
     }
 
-    /// Writes a new file of what is running and puts it in the place of the old one: whoever dies
-    /// on the way leaves one of the two whole.
-    fn compact(&mut self) -> io::Result<()> {
+    /// Writes a new file of what is running, with room for so many notes more at least, and puts it
+    /// in the place of the old one: whoever dies on the way leaves one of the two whole.
+    fn renew(&mut self, more: usize) -> io::Result<()> {
+        let mut running = running(&self.file.read(self.bytes)?);
+        for start in &self.ended {
+            running.remove(start);
+        }
         let mut path = self.path.clone().into_os_string();
         path.push("-new");
         let _ = fs::remove_file(&path); // left over from a process that died here
-        let mut file = files::open(Path::new(&path), OpenOptions::new().append(true))?;
-        let running = self.running.iter();
-        let bytes: Vec<u8> = running
-            .flat_map(|start| Note::Started(*start).to_bytes())
-            .collect();
-        file.write_all(&bytes)?;
+        let file = files::open(Path::new(&path), OpenOptions::new().read(true).write(true))?;
+        let room = 2 * (running.len() + more) * NOTE_LEN;
+        let file = MappedFile::fill(file, room.max(BYTES_MIN))?;
+        let started = running.into_iter().map(Note::Started);
+        let bytes: Vec<u8> = started.flat_map(Note::to_bytes).collect();
+        file.write(&bytes, 0)?;
         fs::rename(&path, &self.path)?;
         self.file = file;
-        self.bytes = bytes.len() as u64;
+        self.bytes = bytes.len();
+        self.ended.clear();
         Ok(())
     }
+}
+
+/// Returns what has started by these notes, and was not handed back.
+fn running(notes: &[u8]) -> HashSet<Start> {
+    let (notes, _) = notes.as_chunks::<NOTE_LEN>();
+    let mut running = HashSet::new();
+    for note in notes.iter().filter_map(Note::from_bytes) {
+        match note {
+            Note::Started(start) => running.insert(start),
+            Note::HandedBack(start) => running.remove(&start),
+        };
+    }
+    running
 }
 
 /// Returns the events that an operation releases.
@@ -235,8 +247,8 @@ impl Shared {
                 _ => None,
             }
         });
-        let starts = starts.collect();
-        let noted = self.starts().hand_back(starts);
+        let starts: Vec<_> = starts.collect();
+        let noted = self.starts().hand_back(&starts);
         match noted {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::StorageFull => {

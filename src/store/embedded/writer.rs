@@ -12,6 +12,7 @@ use crate::store::embedded::pending::{Batch, Chunk, Taken};
 use crate::store::embedded::schema::PAGE_BYTES;
 use crate::store::embedded::shared::Shared;
 use crate::store::embedded::sqlite;
+use crate::store::embedded::starts::Start;
 use crate::store::embedded::stop::Stop;
 
 /// The log is copied into the file when it has so many pages (8 MiB) and nothing else is to do.
@@ -116,7 +117,7 @@ impl Writer {
     fn write(&mut self, batch: Batch) {
         self.untidy = true;
         match self.commit(&batch.chunks) {
-            Ok(()) => self.done(&batch.gate, &batch.chunks),
+            Ok(ended) => self.done(&batch, &ended),
             Err(error) if sqlite::is_full(&error) => self.write_without_pushes(batch),
             Err(error) => return self.stop("a commit failed", error),
         }
@@ -150,7 +151,7 @@ impl Writer {
                 _ => {}
             }
             let error = match self.commit(&batch.chunks) {
-                Ok(()) => return self.done(&batch.gate, &batch.chunks),
+                Ok(ended) => return self.done(&batch, &ended),
                 Err(error) if sqlite::is_full(&error) => error,
                 Err(error) => return self.stop("a commit failed", error),
             };
@@ -166,7 +167,8 @@ impl Writer {
         }
     }
 
-    fn commit(&mut self, chunks: &[Chunk]) -> rusqlite::Result<()> {
+    /// Returns the starts that have ended, as the records say that are written.
+    fn commit(&mut self, chunks: &[Chunk]) -> rusqlite::Result<Vec<Start>> {
         let now = self.shared.now();
         self.committer.write(
             chunks.iter().map(|chunk| &chunk.changes),
@@ -175,9 +177,9 @@ impl Writer {
         )
     }
 
-    fn done(&self, gate: &Gate, chunks: &[Chunk]) {
-        self.shared.confirm(chunks);
-        gate.open(Fate::Written);
+    fn done(&self, batch: &Batch, ended: &[Start]) {
+        self.shared.confirm(&batch.chunks, ended);
+        batch.gate.open(Fate::Written);
     }
 
     fn refuse(&self, gate: &Gate, pushes: &[Chunk]) {
@@ -199,7 +201,7 @@ impl Writer {
         if self.committer.has_more_to_prune() {
             // As a batch of nothing: each commit removes some records.
             return match self.commit(&[]) {
-                Ok(()) => {}
+                Ok(_) => {}
                 Err(full) if sqlite::is_full(&full) => self.shared.space.release(),
                 Err(error) => self.stop("removing old records failed", error),
             };

@@ -150,8 +150,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "embedded: when the notes of starts are written anew, what still runs is not among them",
         edits: &[edit(
             "src/store/embedded/starts.rs",
-            "let running = self.running.iter();",
-            "let running = self.running.iter().take(0);",
+            "let started = running.into_iter().map(Note::Started);",
+            "let started = running.into_iter().take(0).map(Note::Started);",
         )],
         caught_by: test("embedded", "the_notes_do_not_grow_with_what_is_over"),
         masked_by: None,
