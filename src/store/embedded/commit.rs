@@ -224,27 +224,34 @@ impl<'a, 'b> Transaction<'a, 'b> {
         let is_idle = batch.clone().next().is_none();
         added::write(self.connection, self.counts, batch.clone())?;
         let mut removed = Vec::new();
-        for change in batch.flat_map(|changes| &changes.list) {
-            match change {
-                Change::Added { .. } => {}
-                Change::Removed(row) => removed.push(row.number),
-                Change::Recorded { record, telling } => self.record(record, *telling)?,
-                Change::Stands { row, due, tries } => {
-                    self.stand(*row, ms(*due), (*tries).into(), None)?;
-                }
-                Change::Dead { row, at, tries } => {
-                    if let Some(due) = self.due(*row)? {
-                        self.stand(*row, due, (*tries).into(), Some(ms(*at)))?;
+        for changes in batch {
+            let mut records = changes.records.iter();
+            for change in &changes.list {
+                match change {
+                    Change::Added { .. } => {}
+                    Change::Removed(row) => removed.push(row.number),
+                    Change::Recorded { telling } => {
+                        if let Some(record) = records.next() {
+                            self.record(record, *telling)?;
+                        }
                     }
-                }
-                Change::Updated { row, payload } => self.update(*row, payload)?,
-                Change::Damaged { row, why } => self.set_aside(row.number, why)?,
-                Change::Lost { why } => self.note_loss(why)?,
-                Change::UniqueHeld { bucket, key, held } => {
-                    uniques::write(self.connection, bucket, key, *held)?;
-                }
-                Change::Controlled { queue, control } => {
-                    controls::write(self.connection, queue, control)?;
+                    Change::Stands { row, due, tries } => {
+                        self.stand(*row, ms(*due), (*tries).into(), None)?;
+                    }
+                    Change::Dead { row, at, tries } => {
+                        if let Some(due) = self.due(*row)? {
+                            self.stand(*row, due, (*tries).into(), Some(ms(*at)))?;
+                        }
+                    }
+                    Change::Updated { row, payload } => self.update(*row, payload)?,
+                    Change::Damaged { row, why } => self.set_aside(row.number, why)?,
+                    Change::Lost { why } => self.note_loss(why)?,
+                    Change::UniqueHeld { bucket, key, held } => {
+                        uniques::write(self.connection, bucket, key, *held)?;
+                    }
+                    Change::Controlled { queue, control } => {
+                        controls::write(self.connection, queue, control)?;
+                    }
                 }
             }
         }

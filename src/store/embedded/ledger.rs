@@ -65,12 +65,9 @@ pub(super) enum Change {
     Damaged { row: Row, why: String },
     /// Something is gone, and nobody knows what it was.
     Lost { why: String },
-    /// A line of history; it tells as well what the envelope in the row has to tell, if one is
-    /// named.
-    Recorded {
-        record: Box<Record>,
-        telling: Option<Row>,
-    },
+    /// A line of history, the next one of [`Changes::records`]; it tells as well what the envelope in
+    /// the row has to tell, if one is named.
+    Recorded { telling: Option<Row> },
     /// A unique key stays taken by an event that is done, until then; or not any more.
     UniqueHeld {
         bucket: BucketKey,
@@ -85,6 +82,9 @@ pub(super) enum Change {
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     pub(super) list: Vec<Change>,
+    /// The records of all lines of history, side by side: the writer comes to them long after, when
+    /// each on its own would have left the processor's cache.
+    pub(super) records: Vec<Record>,
     /// The bytes of all envelopes, one after the other: one allocation an operation.
     pub(super) bytes: Vec<u8>,
     /// The events that are held until these changes are written.
@@ -96,6 +96,12 @@ pub(super) struct Changes {
 impl Changes {
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
+    }
+
+    /// Adds a line of history, which tells as well what the envelope in a row has to tell.
+    pub(super) fn record(&mut self, record: Record, telling: Option<Row>) {
+        self.records.push(record);
+        self.list.push(Change::Recorded { telling });
     }
 }
 
@@ -187,9 +193,6 @@ impl ChangeSink for Scribe<'_> {
 
     fn recorded(&mut self, record: Record, telling: Option<&i64>) {
         let telling = telling.map(|number| Row::new(*number, record.id));
-        self.changes.list.push(Change::Recorded {
-            record: Box::new(record),
-            telling,
-        });
+        self.changes.record(record, telling);
     }
 }

@@ -192,8 +192,7 @@ impl Scan {
             return Ok(());
         }
         self.next_row = self.next_row.max(number.saturating_add(1));
-        let changes = &mut self.changes.list;
-        self.unsettled.count(&key, &mut restored, changes);
+        self.unsettled.count(&key, &mut restored, &mut self.changes);
         match self.shards.restore(&key, restored) {
             true => Ok(()),
             false => Err(Error::corrupt(

@@ -163,8 +163,9 @@ impl Starts {
         if self.bytes + notes.len() * NOTE_LEN > self.file.len() {
             self.renew(notes.len())?;
         }
-        let bytes: Vec<u8> = notes.flat_map(Note::to_bytes).collect();
-        self.file.write(&bytes, self.bytes)?;
+        let bytes: Vec<_> = notes.map(Note::to_bytes).collect();
+        let bytes = bytes.as_flattened();
+        self.file.write(bytes, self.bytes)?;
         self.bytes += bytes.len();
         Ok(())
     }
@@ -195,8 +196,9 @@ impl Starts {
         let room = 2 * (running.len() + more) * NOTE_LEN;
         let file = MappedFile::fill(file, room.max(BYTES_MIN))?;
         let started = running.into_iter().map(Note::Started);
-        let bytes: Vec<u8> = started.flat_map(Note::to_bytes).collect();
-        file.write(&bytes, 0)?;
+        let bytes: Vec<_> = started.map(Note::to_bytes).collect();
+        let bytes = bytes.as_flattened();
+        file.write(bytes, 0)?;
         fs::rename(&path, &self.path)?;
         self.file = file;
         self.bytes = bytes.len();

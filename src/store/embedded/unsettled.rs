@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::core::reference::Restored;
 use crate::event::{BucketKey, EventId};
 use crate::record::{Cause, NodeId, Outcome, Record, Stages};
-use crate::store::embedded::ledger::{Change, Row};
+use crate::store::embedded::ledger::{Change, Changes, Row};
 use crate::store::embedded::starts::Start;
 use crate::time::Timestamp;
 
@@ -70,7 +70,7 @@ impl Unsettled {
         &mut self,
         key: &BucketKey,
         restored: &mut Restored<i64>,
-        changes: &mut Vec<Change>,
+        changes: &mut Changes,
     ) {
         let Some(begun) = self.begun_of.remove(&restored.id) else {
             return;
@@ -99,15 +99,15 @@ impl Unsettled {
     }
 
     /// Its handler had started and nobody knows how it ended: it may have killed the process.
-    fn count_one(&self, key: &BucketKey, restored: &mut Restored<i64>, changes: &mut Vec<Change>) {
+    fn count_one(&self, key: &BucketKey, restored: &mut Restored<i64>, changes: &mut Changes) {
         restored.tries = restored.tries.saturating_add(1);
         let (row, tries) = (Row::new(restored.body, restored.id), restored.tries);
         let due = restored.due;
-        changes.push(Change::Stands { row, due, tries });
+        changes.list.push(Change::Stands { row, due, tries });
         if tries >= restored.attempts {
             let at = self.now;
             restored.dead_at = Some(at);
-            changes.push(Change::Dead { row, at, tries });
+            changes.list.push(Change::Dead { row, at, tries });
         }
         let record = Record {
             id: restored.id,
@@ -127,9 +127,6 @@ impl Unsettled {
             payload: None,
             by: None,
         };
-        changes.push(Change::Recorded {
-            record: Box::new(record),
-            telling: restored.tells.then_some(row),
-        });
+        changes.record(record, restored.tells.then_some(row));
     }
 }

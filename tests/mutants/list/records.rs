@@ -9,8 +9,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         edits: &[
             edit(
                 "src/store/embedded/commit.rs",
-                "Change::Recorded { record, telling } => self.record(record, *telling)?,",
-                "Change::Recorded { .. } => self.counts.next_record += 1,",
+                "self.record(record, *telling)?;",
+                "(_, self.counts.next_record) = (telling, self.counts.next_record + 1);",
             ),
             edit(
                 "src/store/embedded/commit.rs",
@@ -22,14 +22,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
                 "                self.counts = counts;\n",
                 "                let mut number = self.counts.next_record;
                 self.counts = counts;
-                for change in batch.flat_map(|changes| &changes.list) {
-                    if let Change::Recorded { record, .. } = change {
-                        let record = Cow::Borrowed(&**record);
-                        let mut load = Load::new(Arrival::First);
-                        load.add(&self.connection, &mut self.queues, number, record)?;
-                        load.finish(&self.connection)?;
-                        number += 1;
-                    }
+                for record in batch.flat_map(|changes| &changes.records) {
+                    let record = Cow::Borrowed(record);
+                    let mut load = Load::new(Arrival::First);
+                    load.add(&self.connection, &mut self.queues, number, record)?;
+                    load.finish(&self.connection)?;
+                    number += 1;
                 }
 ",
             ),
@@ -89,11 +87,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "embedded: an attempt that a dead process left open is counted and not recorded",
         edits: &[edit(
             "src/store/embedded/unsettled.rs",
-            "        changes.push(Change::Recorded {
-            record: Box::new(record),
-            telling: restored.tells.then_some(row),
-        });
-",
+            "        changes.record(record, restored.tells.then_some(row));\n",
             "        drop(record);\n",
         )],
         caught_by: test(
