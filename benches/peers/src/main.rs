@@ -1,4 +1,4 @@
-//! A benchmark of duly, its peers and the raw ceiling on Redis, with the same work in one run.
+//! A benchmark of duly, its peers and the raw ceiling, with the same work in one run.
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/peers/Cargo.toml             # some ten minutes
@@ -11,8 +11,11 @@
 
 mod ceiling;
 mod contender;
+mod contenders;
 mod on_apalis;
+mod on_beanstalkd;
 mod on_bullmq;
+mod on_chasquimq;
 mod on_duly;
 mod on_oxana;
 mod payload;
