@@ -1,8 +1,8 @@
 //! A benchmark of duly, its peers and the raw ceiling, with the same work in one run.
 //!
 //! ```text
-//! cargo run --release --manifest-path benches/peers/Cargo.toml             # some ten minutes
-//! cargo run --release --manifest-path benches/peers/Cargo.toml -- --quick  # about a minute
+//! cargo run --release --manifest-path benches/peers/Cargo.toml             # some 25 minutes
+//! cargo run --release --manifest-path benches/peers/Cargo.toml -- --quick  # some five minutes
 //! ```
 //!
 //! The README beside it describes the comparison, the settings and the caveats. It asserts no time;

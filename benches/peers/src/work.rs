@@ -21,7 +21,7 @@ const WORKERS: usize = 64;
 /// Calls under way at the same time, where each pushes many.
 const BULK_PUSHERS: usize = 4;
 const HOUR_MS: u64 = 3_600_000;
-/// How long after its push an event of the steady works is due.
+/// How long after its push an event of the steady works is due, in whole seconds.
 pub const DELAY_MS: u64 = 2_000;
 /// How often the steady works push.
 pub const STEP_MS: u64 = 10;
@@ -319,7 +319,7 @@ impl Bench<'_> {
         sleep(self.size.span).await;
         let own = cpu_time() - own;
         let server_us = gauge.cpu_us()? - server_us;
-        let own_commands = 2.0; // The gauge's.
+        let own_commands = 3.0; // The gauge's.
         let commands = gauge.commands()? - commands - own_commands;
         contender.close().await?;
         let seconds = self.size.span.as_secs_f64();
