@@ -13,7 +13,7 @@ pub use self::programs::{Needs, Programs};
 use crate::Result;
 
 /// A scheme of our own, as nobody has named one: the path of a socket follows it.
-pub const BEANSTALKD: &str = "beanstalkd+unix://";
+pub const BEANSTALKD_SCHEME: &str = "beanstalkd+unix://";
 
 /// Runs until it is dropped, in a directory that goes with it.
 pub struct Server {
@@ -28,7 +28,7 @@ impl Server {
         let directory = tempfile::tempdir()?;
         let mut command = match needs {
             Needs::Redis { .. } => redis(programs, &directory, aof),
-            Needs::Beanstalkd => beanstalkd(programs, &directory, aof),
+            Needs::Beanstalkd => beanstalkd(&directory, aof),
         };
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let server = Self {
@@ -49,7 +49,7 @@ impl Server {
     pub fn url(&self) -> String {
         let scheme = match self.needs {
             Needs::Redis { .. } => "redis+unix://",
-            Needs::Beanstalkd => BEANSTALKD,
+            Needs::Beanstalkd => BEANSTALKD_SCHEME,
         };
         format!("{scheme}{}", socket(&self.directory))
     }
@@ -86,8 +86,8 @@ fn redis(programs: &Programs, directory: &TempDir, aof: bool) -> Command {
     command
 }
 
-fn beanstalkd(programs: &Programs, directory: &TempDir, aof: bool) -> Command {
-    let mut command = Command::new(programs.beanstalkd);
+fn beanstalkd(directory: &TempDir, aof: bool) -> Command {
+    let mut command = Command::new(programs::BEANSTALKD);
     command.args(["-l", &format!("unix:{}", socket(directory))]);
     if aof {
         command.arg("-b").arg(directory.path()).args(["-f", "1000"]);

@@ -7,7 +7,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use crate::Result;
-use crate::server::BEANSTALKD;
+use crate::server::BEANSTALKD_SCHEME;
 
 /// After so long a job whose connection has not deleted it is handed on.
 const LEASE_S: u64 = 60;
@@ -23,7 +23,9 @@ pub struct Connection {
 impl Connection {
     /// One that pushes into a tube and reserves from it alone.
     pub async fn open(url: &str, tube: &str) -> Result<Self> {
-        let path = url.strip_prefix(BEANSTALKD).ok_or("not of beanstalkd")?;
+        let path = url
+            .strip_prefix(BEANSTALKD_SCHEME)
+            .ok_or("not of beanstalkd")?;
         let (read, write) = UnixStream::connect(path).await?.into_split();
         let mut opened = Self {
             answers: Answers(BufReader::new(read)),

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 
-use super::BEANSTALKD;
+use super::BEANSTALKD_SCHEME;
 use crate::Result;
 
 /// Asks a server how it is.
@@ -15,7 +15,7 @@ pub enum Gauge {
 
 impl Gauge {
     pub fn new(url: &str) -> Result<Self> {
-        Ok(match url.strip_prefix(BEANSTALKD) {
+        Ok(match url.strip_prefix(BEANSTALKD_SCHEME) {
             Some(path) => Self::Beanstalkd(BufReader::new(UnixStream::connect(path)?)),
             None => Self::Redis(redis::Client::open(url)?.get_connection()?),
         })

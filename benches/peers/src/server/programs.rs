@@ -1,10 +1,13 @@
 //! The server programs of this machine: whether a contender's is there and new enough.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::process::Command;
 
 use crate::plan::Plan;
+
+/// The program of beanstalkd.
+pub const BEANSTALKD: &str = "beanstalkd";
 
 /// What a contender runs on.
 #[derive(Clone, Copy, Debug)]
@@ -18,8 +21,7 @@ pub enum Needs {
 
 /// The programs, and what they say of themselves.
 pub struct Programs {
-    pub redis: std::ffi::OsString,
-    pub beanstalkd: &'static str,
+    pub redis: OsString,
     /// As in `7.0.15`, if there is one.
     pub redis_version: Option<String>,
     has_beanstalkd: bool,
@@ -27,12 +29,10 @@ pub struct Programs {
 
 impl Programs {
     pub fn find(plan: &Plan) -> Self {
-        let (redis, beanstalkd) = (plan.redis.clone(), "beanstalkd");
         Self {
-            redis_version: output(&redis, "--version").map(|line| version(&line)),
-            has_beanstalkd: output(beanstalkd.as_ref(), "-v").is_some(),
-            redis,
-            beanstalkd,
+            redis: plan.redis.clone(),
+            redis_version: output(&plan.redis, "--version").map(|line| version(&line)),
+            has_beanstalkd: output(BEANSTALKD.as_ref(), "-v").is_some(),
         }
     }
 
@@ -49,7 +49,7 @@ impl Programs {
                     let program = self.redis.display();
                     return Some(format!("{program} is not installed, or not in PATH"));
                 };
-                let old = numbers(version).is_none_or(|this| this < since);
+                let old = numbers(version).unwrap_or((0, 0)) < since;
                 old.then(|| format!("needs {needs} {}.{}, this is {version}", since.0, since.1))
             }
         }
@@ -80,6 +80,7 @@ fn version(line: &str) -> String {
     number.unwrap_or(line).to_owned()
 }
 
+/// Major and minor; none of a server that is not Redis.
 fn numbers(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.split('.').map(str::parse);
     Some((parts.next()?.ok()?, parts.next()?.ok()?))
