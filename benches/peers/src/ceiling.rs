@@ -1,7 +1,7 @@
 //! The raw ceiling: the same work as plain scripts in plain loops, without a library.
 //!
 //! It keeps the minimum to hand an event on when its node dies (the leased ids, the bodies until
-//! they are settled, a record for each), and nothing else: no envelope, no attempts, no id
+//! they are settled), a record for each if wanted, and nothing else: no envelope, no attempts, no id
 //! conflicts, no heartbeat, no handler that may fail.
 
 use std::sync::Arc;
@@ -31,10 +31,10 @@ const AHEAD_STEP_US: u64 = 2_000;
 /// The longest sleep of a taker.
 const LOOK_US: u64 = 2_000;
 /// About the bytes of a record.
-const RECORD: [u8; 56] = [7; 56];
+static RECORD: [u8; 56] = [7; 56];
 
-/// Takes and settles at most `TAKE_MAX` events a call.
-pub struct Ceiling<const TAKE_MAX: usize> {
+/// Takes and settles at most `TAKE_MAX` events a call, and may leave no records.
+pub struct Ceiling<const TAKE_MAX: usize, const RECORDS: bool> {
     connection: MultiplexedConnection,
     push: Script,
     keys: Arc<[[String; 5]]>,
@@ -43,7 +43,7 @@ pub struct Ceiling<const TAKE_MAX: usize> {
     takers: std::sync::Mutex<Vec<JoinHandle<()>>>,
 }
 
-impl<const TAKE_MAX: usize> Contender for Ceiling<TAKE_MAX> {
+impl<const TAKE_MAX: usize, const RECORDS: bool> Contender for Ceiling<TAKE_MAX, RECORDS> {
     const BATCH: usize = 1_000;
     /// The 64 that are in flight ride in two calls, since nothing can be faster.
     const IN_FLIGHT: (usize, usize) = (2, 32);
@@ -72,6 +72,7 @@ impl<const TAKE_MAX: usize> Contender for Ceiling<TAKE_MAX> {
                     },
                     timer: timer.clone(),
                     settle,
+                    record: if RECORDS { &RECORD } else { &[] },
                     stop: Arc::clone(&stop),
                 };
                 takers.push(thread::spawn(move || {
@@ -169,6 +170,8 @@ struct Taker {
     ahead: Duration,
     timer: Sender<(usize, Taken)>,
     settle: Receiver<(usize, Vec<u8>)>,
+    /// Of one event; empty when there are none.
+    record: &'static [u8],
     stop: Arc<AtomicBool>,
 }
 
@@ -177,7 +180,7 @@ impl Taker {
         let take: String = load(&mut self.connection, TAKE)?;
         let settle: String = load(&mut self.connection, SETTLE)?;
         let mut ran: Vec<Vec<Vec<u8>>> = vec![Vec::new(); BUCKETS];
-        let mut next_us = vec![0; BUCKETS];
+        let mut next_us = [0; BUCKETS];
         while !self.stop.load(Ordering::Relaxed) {
             for (bucket, id) in self.settle.try_iter() {
                 ran[bucket].push(id);
@@ -195,7 +198,8 @@ impl Taker {
             for &bucket in &asked {
                 for ids in std::mem::take(&mut ran[bucket]).chunks(take_max) {
                     let call = pipe.cmd("EVALSHA").arg(&settle).arg(5);
-                    call.arg(&self.keys[bucket]).arg(RECORD.repeat(ids.len()));
+                    call.arg(&self.keys[bucket])
+                        .arg(self.record.repeat(ids.len()));
                     call.arg(ids).ignore();
                 }
                 let call = pipe.cmd("EVALSHA").arg(&take).arg(5);

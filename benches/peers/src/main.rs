@@ -1,8 +1,8 @@
-//! A benchmark of duly, its peers and the raw ceiling on Redis, with the same work in one run.
+//! A benchmark of duly, its peers and the raw ceiling, with the same work in one run.
 //!
 //! ```text
-//! cargo run --release --manifest-path benches/peers/Cargo.toml             # some ten minutes
-//! cargo run --release --manifest-path benches/peers/Cargo.toml -- --quick  # about a minute
+//! cargo run --release --manifest-path benches/peers/Cargo.toml             # some 25 minutes
+//! cargo run --release --manifest-path benches/peers/Cargo.toml -- --quick  # some five minutes
 //! ```
 //!
 //! The README beside it describes the comparison, the settings and the caveats. It asserts no time;
@@ -11,8 +11,11 @@
 
 mod ceiling;
 mod contender;
+mod contenders;
 mod on_apalis;
+mod on_beanstalkd;
 mod on_bullmq;
+mod on_chasquimq;
 mod on_duly;
 mod on_oxana;
 mod payload;

@@ -1,28 +1,34 @@
 //! The plan of a run: sizes and contenders.
 
+use std::ffi::OsString;
 use std::time::Duration;
 
 use crate::Result;
+use crate::contenders;
 use crate::work::Work;
 
 pub const USAGE: &str = "\
-usage: duly-peers [--quick] [--aof] [--passes N] [--events N] [--herd N] [--seconds N]
-                  [--works w,w] [--contenders c,c]
+usage: duly-peers [--quick] [--aof] [--redis PATH] [--passes N] [--events N] [--herd N]
+                  [--seconds N] [--works w,w] [--contenders c,c]
 
   --quick       one pass of everything, small
-  --aof         Redis appends to a file and syncs it each second; otherwise it keeps nothing
+  --aof         the server appends to a file and syncs it each second; otherwise it keeps nothing
+  --redis PATH  the redis-server to start, also $DULY_PEERS_REDIS (redis-server in $PATH)
   --passes N    passes of each measurement; the table shows medians (3)
   --events N    events of a push or a drain (100000)
   --herd N      events that are due at one instant (50000)
   --seconds N   how long lateness and idleness are watched (10)
   --works       some of: push, bulk, drain, late, fast, shipped, herd, ahead, idle, resting
-  --contenders  some of: ceiling, ceiling-256, duly, apalis-redis, bullmq, oxana";
+  --contenders  some of: ceiling, ceiling-norecord, ceiling-256, duly, apalis-redis, bullmq,
+                oxana, chasquimq, beanstalkd";
 
 /// What a run measures.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub passes: usize,
     pub aof: bool,
+    /// The program of the Redis server.
+    pub redis: OsString,
     pub size: Size,
     /// All of them when empty.
     pub works: Vec<String>,
@@ -43,6 +49,7 @@ impl Plan {
         let mut plan = Self {
             passes: 3,
             aof: false,
+            redis: std::env::var_os("DULY_PEERS_REDIS").unwrap_or("redis-server".into()),
             size: Size {
                 events: 100_000,
                 herd: 50_000,
@@ -65,6 +72,7 @@ impl Plan {
             match word.as_str() {
                 "--quick" => {}
                 "--aof" => plan.aof = true,
+                "--redis" => plan.redis = value()?.into(),
                 "--passes" => plan.passes = value()?.parse::<usize>()?.max(1),
                 "--events" => plan.size.events = value()?.parse()?,
                 "--herd" => plan.size.herd = value()?.parse()?,
@@ -74,11 +82,14 @@ impl Plan {
                 _ => return Err(USAGE.into()),
             }
         }
-        let unknown = plan.works.iter().find(|name| Work::named(name).is_none());
-        match unknown {
-            Some(name) => Err(format!("there is no work {name:?}\n{USAGE}").into()),
-            None => Ok(plan),
+        let known = |name: &String| contenders::ALL.iter().any(|entry| entry.name == name);
+        if let Some(name) = plan.works.iter().find(|name| Work::named(name).is_none()) {
+            return Err(format!("there is no work {name:?}\n{USAGE}").into());
         }
+        if let Some(name) = plan.contenders.iter().find(|name| !known(name)) {
+            return Err(format!("there is no contender {name:?}\n{USAGE}").into());
+        }
+        Ok(plan)
     }
 
     pub fn has_work(&self, work: Work) -> bool {

@@ -9,14 +9,10 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
 
 use crate::Result;
-use crate::ceiling::Ceiling;
-use crate::on_apalis::OnApalis;
-use crate::on_bullmq::OnBullmq;
-use crate::on_duly::OnDuly;
-use crate::on_oxana::OnOxana;
+use crate::contenders::{self, Entry};
 use crate::plan::{Plan, Size};
-use crate::server::Server;
-use crate::table::{DULY, Table};
+use crate::server::{Programs, Server};
+use crate::table::Table;
 use crate::work::Work;
 
 /// The word with which this program starts itself for one measurement.
@@ -24,78 +20,51 @@ pub const CHILD: &str = "measure";
 /// A measurement that takes longer is ended.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The contenders, in the order of the columns, and the works that each of them does.
-const CONTENDERS: [(&str, &[Work]); 6] = [
-    (
-        "ceiling",
-        &[
-            Work::Push,
-            Work::Bulk,
-            Work::Drain,
-            Work::Late,
-            Work::Fast,
-            Work::Herd,
-            Work::Ahead,
-        ],
-    ),
-    ("ceiling-256", &[Work::Drain, Work::Herd]),
-    (
-        DULY,
-        &[
-            Work::Push,
-            Work::Bulk,
-            Work::Drain,
-            Work::Late,
-            Work::Fast,
-            Work::Herd,
-            Work::Ahead,
-            Work::Idle,
-        ],
-    ),
-    ("apalis-redis", PEER),
-    ("bullmq", PEER),
-    ("oxana", PEER),
-];
-
-const PEER: &[Work] = &[
-    Work::Push,
-    Work::Bulk,
-    Work::Drain,
-    Work::Late,
-    Work::Shipped,
-    Work::Herd,
-    Work::Idle,
-    Work::Resting,
-];
-
 /// Measures everything that is planned, and prints the table.
+///
+/// # Errors
+///
+/// When duly failed at a work, or nothing can be measured.
 pub fn all(plan: &Plan) -> Result {
     let begun = Instant::now();
-    let mut table = Table::default();
+    let programs = Programs::find(plan);
+    let (mut table, mut columns) = (Table::default(), Vec::new());
+    for entry in contenders::ALL {
+        if !plan.has_contender(entry.name) {
+            continue;
+        }
+        match programs.lacks(entry.needs) {
+            Some(lack) if entry.peer => table.leave_out(entry.name, &lack),
+            Some(lack) => return Err(lack.into()),
+            None => columns.push(entry),
+        }
+    }
     for work in Work::ALL.into_iter().filter(|work| plan.has_work(*work)) {
         for pass in 0..plan.passes {
-            for (name, works) in CONTENDERS {
-                if !works.contains(&work) || !plan.has_contender(name) {
-                    continue;
-                }
-                let at = begun.elapsed().as_secs();
+            for entry in columns.iter().filter(|it| it.works.contains(&work)) {
+                let (at, name) = (begun.elapsed().as_secs(), entry.name);
                 eprintln!("{at:>5} s  pass {}  {:<8} {name}", pass + 1, work.name());
-                match measure(name, work, plan) {
+                match measure(entry, work, plan, &programs) {
                     Ok(figures) => table.add(work, name, figures),
                     Err(error) => table.fail(work, name, &error.to_string()),
                 }
             }
         }
     }
-    table.print(plan, CONTENDERS.map(|(name, _)| name));
+    table.print(plan, &programs, &columns);
     table.verdict()
 }
 
 /// One measurement, in a process of its own.
-fn measure(name: &str, work: Work, plan: &Plan) -> Result<Vec<(String, f64)>> {
-    let server = Server::start(plan.aof)?;
+fn measure(
+    entry: &Entry,
+    work: Work,
+    plan: &Plan,
+    programs: &Programs,
+) -> Result<Vec<(String, f64)>> {
+    let server = Server::start(entry.needs, programs, plan.aof)?;
     let mut child = Command::new(std::env::current_exe()?)
-        .args([CHILD, name, work.name(), &server.url()])
+        .args([CHILD, entry.name, work.name(), &server.url()])
         .args(plan.size.to_words())
         .stdout(Stdio::piped())
         .spawn()?;
@@ -138,17 +107,7 @@ pub fn child(words: &[String]) -> Result {
         .enable_all()
         .build()?;
     // In a task of the runtime, as an application would be.
-    let measured = runtime.block_on(async {
-        match name.as_str() {
-            "ceiling" => work.measure::<Ceiling<1_000>>(url, size).await,
-            "ceiling-256" => work.measure::<Ceiling<256>>(url, size).await,
-            DULY => work.measure::<OnDuly>(url, size).await,
-            "apalis-redis" => work.measure::<OnApalis>(url, size).await,
-            "bullmq" => work.measure::<OnBullmq>(url, size).await,
-            "oxana" => work.measure::<OnOxana>(url, size).await,
-            _ => Err(format!("there is no contender {name:?}").into()),
-        }
-    });
+    let measured = runtime.block_on(contenders::measure(name, work, url, size));
     for (name, value) in measured? {
         println!("{name}={value}");
     }

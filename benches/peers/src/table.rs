@@ -1,22 +1,24 @@
 //! The result table: a line for each figure, a column for each contender, and ratios to duly.
 
+mod summary;
+
 use std::collections::BTreeMap;
 
 use crate::Result;
+use crate::contenders::{DULY, Entry};
 use crate::plan::Plan;
+use crate::server::Programs;
 use crate::work::Work;
 
-/// The contender that the others are compared with.
-pub const DULY: &str = "duly";
-
 const COLUMN: usize = 18;
-const LABEL: usize = 22;
+const LABEL: usize = 24;
 
 /// What was measured, of each work, contender and name: a value a pass.
 #[derive(Default)]
 pub struct Table {
     values: BTreeMap<(&'static str, &'static str), BTreeMap<String, Vec<f64>>>,
     failures: Vec<(&'static str, &'static str, String)>,
+    left_out: Vec<(&'static str, String)>,
 }
 
 impl Table {
@@ -32,40 +34,62 @@ impl Table {
             .push((work.name(), contender, error.to_owned()));
     }
 
-    pub fn print(&self, plan: &Plan, contenders: [&'static str; 6]) {
-        let columns: Vec<_> = contenders
-            .into_iter()
-            .filter(|name| plan.has_contender(name))
-            .collect();
+    /// Says why a contender is not measured, at once and below the table.
+    pub fn leave_out(&mut self, contender: &'static str, lack: &str) {
+        eprintln!("{contender} is left out: {lack}");
+        self.left_out.push((contender, lack.to_owned()));
+    }
+
+    pub fn print(&self, plan: &Plan, programs: &Programs, columns: &[Entry]) {
         let kept = match plan.aof {
-            true => "Redis with an append-only file, synced each second",
-            false => "Redis keeps nothing",
+            true => "servers append to a file and sync it each second",
+            false => "servers keep nothing",
         };
+        let redis = programs.redis_version.as_deref().unwrap_or("not there");
         println!();
         println!(
-            "{kept}; 64-byte payloads; medians of {} passes.",
+            "Redis {redis}; {kept}; 64-byte payloads; medians of {} passes.",
             plan.passes
         );
         println!("In parentheses: how many times the figure of duly.");
         print!("\n{:<LABEL$}", "");
-        for name in &columns {
-            print!("{name:>COLUMN$}");
+        for entry in columns {
+            print!("{:>COLUMN$}", entry.name);
         }
         println!();
         for work in Work::ALL.into_iter().filter(|work| plan.has_work(*work)) {
             println!("\n{}", work.title(plan.size));
             for line in LINES {
-                self.print_line(work, line, &columns);
+                self.print_line(work, line, columns);
             }
+            self.print_summary(work, columns);
         }
         for (work, contender, error) in &self.failures {
             println!("\n{contender}, {work}: {error}");
         }
+        for (contender, lack) in &self.left_out {
+            println!("\n{contender} is left out: {lack}");
+        }
     }
 
-    fn print_line(&self, work: Work, line: &str, columns: &[&'static str]) {
+    fn print_summary(&self, work: Work, columns: &[Entry]) {
+        let Some((line, bases)) = self.summary(work, columns) else {
+            return;
+        };
+        for (name, base) in bases.into_iter().flatten() {
+            print!("{:<LABEL$}", format!("  {line} of {name}"));
+            for entry in columns {
+                let value = self.value(work, entry.name, line);
+                let ratio = value.map_or("-".to_owned(), |value| format!("{:.2}", value / base));
+                print!("{ratio:>COLUMN$}");
+            }
+            println!();
+        }
+    }
+
+    fn print_line(&self, work: Work, line: &str, columns: &[Entry]) {
         let value = |contender| self.value(work, contender, line);
-        let values: Vec<_> = columns.iter().map(|name| value(name)).collect();
+        let values: Vec<_> = columns.iter().map(|entry| value(entry.name)).collect();
         let worth = match line {
             "missing" | "doubled" | "of only" => values.iter().flatten().any(|it| *it != 0.0),
             _ => values.iter().any(Option::is_some),
@@ -75,8 +99,8 @@ impl Table {
         }
         print!("{:<LABEL$}", format!("  {line}"));
         let base = value(DULY).filter(|base| base.abs() > 0.0 && counts_up_to_ratio(line));
-        for (name, value) in columns.iter().zip(values) {
-            let ratio = value.zip(base).filter(|_| *name != DULY);
+        for (entry, value) in columns.iter().zip(values) {
+            let ratio = value.zip(base).filter(|_| entry.name != DULY);
             let ratio = ratio.map_or(String::new(), |(value, base)| {
                 format!(" ({:.2})", value / base)
             });
@@ -124,9 +148,9 @@ impl Table {
 /// Every figure that a work may give, in the order in which they are shown.
 const LINES: [&str; 15] = [
     "events/s",
-    "redis cpu us",
+    "server cpu us",
     "own cpu us",
-    "redis bytes",
+    "server bytes",
     "p50 ms",
     "p99 ms",
     "max ms",
@@ -135,8 +159,8 @@ const LINES: [&str; 15] = [
     "missing",
     "doubled",
     "of only",
-    "redis commands/s",
-    "redis % of a core",
+    "server commands/s",
+    "server % of a core",
     "own % of a core",
 ];
 

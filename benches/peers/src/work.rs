@@ -21,10 +21,10 @@ const WORKERS: usize = 64;
 /// Calls under way at the same time, where each pushes many.
 const BULK_PUSHERS: usize = 4;
 const HOUR_MS: u64 = 3_600_000;
-/// How long after its push an event of the steady works is due.
-const DELAY_MS: u64 = 2_000;
+/// How long after its push an event of the steady works is due, in whole seconds.
+pub const DELAY_MS: u64 = 2_000;
 /// How often the steady works push.
-const STEP_MS: u64 = 10;
+pub const STEP_MS: u64 = 10;
 const IDLE_QUEUES: usize = 10;
 const IDLE_WORKERS: usize = 16;
 /// When nothing has started for so long, what has not will not.
@@ -153,7 +153,7 @@ impl Bench<'_> {
         let took = start.elapsed();
         let figures = vec![
             rate(self.size.events, took),
-            per_event("redis cpu us", gauge.cpu_us()? - cpu_us, self.size.events),
+            per_event("server cpu us", gauge.cpu_us()? - cpu_us, self.size.events),
         ];
         let there = contender.left().await? - before;
         contender.close().await?;
@@ -174,12 +174,12 @@ impl Bench<'_> {
             let took = start.elapsed();
             figures.push(rate(self.size.events, took));
             let cpu_us = gauge.cpu_us()? - cpu_us;
-            figures.push(per_event("redis cpu us", cpu_us, self.size.events));
+            figures.push(per_event("server cpu us", cpu_us, self.size.events));
         } else {
             singles(&contender, to, 0..self.size.events).await?;
         }
         let bytes = gauge.bytes()? - bytes;
-        figures.push(per_event("redis bytes", bytes, self.size.events));
+        figures.push(per_event("server bytes", bytes, self.size.events));
         let there = contender.left().await? - before;
         contender.close().await?;
         all_there(there, self.size.events)?;
@@ -194,18 +194,18 @@ impl Bench<'_> {
             queue: 0,
             due_ms: None,
         };
-        let (redis_us, own, start) = (gauge.cpu_us()?, cpu_time(), Instant::now());
+        let (server_us, own, start) = (gauge.cpu_us()?, cpu_time(), Instant::now());
         bulk(&contender, to, self.size.events, Some(&watch)).await?;
         watch.until(self.size.events, PATIENCE).await;
         let took = start.elapsed();
         settled(&*contender).await?;
         let own_us = (cpu_time() - own).as_secs_f64() * 1e6;
-        let redis_us = gauge.cpu_us()? - redis_us;
+        let server_us = gauge.cpu_us()? - server_us;
         contender.close().await?;
         let mut figures = account(&watch, self.size.events);
         if watch.started() == self.size.events {
             figures.push(rate(self.size.events, took));
-            figures.push(per_event("redis cpu us", redis_us, self.size.events));
+            figures.push(per_event("server cpu us", server_us, self.size.events));
             figures.push(per_event("own cpu us", own_us, self.size.events));
         }
         Ok(figures)
@@ -315,21 +315,24 @@ impl Bench<'_> {
         }
         let mut gauge = Gauge::new(self.url)?;
         sleep(Duration::from_secs(2)).await;
-        let (commands, redis_us, own) = (gauge.commands()?, gauge.cpu_us()?, cpu_time());
+        let (commands, server_us, own) = (gauge.commands()?, gauge.cpu_us()?, cpu_time());
         sleep(self.size.span).await;
         let own = cpu_time() - own;
-        let redis_us = gauge.cpu_us()? - redis_us;
-        let own_commands = 2.0; // The gauge's.
+        let server_us = gauge.cpu_us()? - server_us;
+        let own_commands = 3.0; // The gauge's.
         let commands = gauge.commands()? - commands - own_commands;
         contender.close().await?;
         let seconds = self.size.span.as_secs_f64();
         Ok(vec![
-            ("redis commands/s".to_owned(), (commands / seconds).max(0.0)),
+            (
+                "server commands/s".to_owned(),
+                (commands / seconds).max(0.0),
+            ),
             (
                 "own % of a core".to_owned(),
                 own.as_secs_f64() / seconds * 1e2,
             ),
-            ("redis % of a core".to_owned(), redis_us / 1e4 / seconds),
+            ("server % of a core".to_owned(), server_us / 1e4 / seconds),
         ])
     }
 }

@@ -111,8 +111,9 @@ impl PermissionCheck {
         }
     }
 
-    /// A command on a key, which comes first; the server checks only that word. So no script may
-    /// call a command on several keys, such as `EXISTS`: the further words would be keys.
+    /// A command on a key, which comes first; the server checks only that word, and the script
+    /// leaves out the words that are too many. So no script may call a command on several keys,
+    /// such as `EXISTS`: the further words would be keys.
     fn on_key(command: &str, key: &str) -> Self {
         Self {
             about: PermissionObject::Key(key.to_owned()),
