@@ -158,6 +158,36 @@ async fn everything_that_a_user_lacks_is_said_at_once() {
     look(&url).await.expect("everything is granted");
 }
 
+/// As from some version after 7.0 on: here a script in front of the check counts the words.
+#[tokio::test]
+async fn a_server_that_counts_the_words_says_the_same_of_permissions() {
+    const COUNTS: &str = "#!lua flags=no-writes
+local server = redis
+local redis = { acl_check_cmd = function(...)
+  local arity, words = server.call('COMMAND', 'INFO', (...))[1][2], select('#', ...)
+  if words < math.abs(arity) or arity > 0 and words > arity then
+    error('Wrong number of args calling command')
+  end
+  return server.acl_check_cmd(...)
+end }
+";
+    let server = with(Aof::Off, &[]);
+    let script = [COUNTS, include_str!("../preflight/rights.lua")].concat();
+    server.cli(&["ACL", "SETUSER", "default", "-hset"]);
+    let commands = [
+        &["HGET", "key", "1", "1", "1", "1"][..],
+        &["XADD", "key", "1", "1", "1", "1"],
+        &["HSET", "key", "1", "1", "1", "1"],
+        &["PING"],
+    ];
+    let counts = commands.map(|words| words.len().to_string());
+    let said = commands.iter().zip(&counts);
+    let said =
+        said.flat_map(|(words, count)| std::iter::once(count.as_str()).chain(words.to_vec()));
+    let call: Vec<_> = ["EVAL", &script, "0"].into_iter().chain(said).collect();
+    assert_eq!(server.cli(&call), "1101");
+}
+
 #[tokio::test]
 async fn a_cluster_will_do_and_is_not_taken_for_one_server() {
     let url = shared_cluster();
