@@ -24,7 +24,7 @@ const TOKEN: &str = "a-token-that-survives-kills";
 
 /// The program, and where it listens.
 pub(crate) struct Program {
-    child: Child,
+    pub(crate) child: Child,
     pub(crate) api: String,
     pub(crate) admin: String,
 }
