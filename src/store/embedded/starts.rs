@@ -177,7 +177,8 @@ impl Starts {
         }
         self.ended.extend(starts);
         if self.ended.len() * NOTE_LEN > self.file.len() && self.renew(0).is_err() {
-            // What has ended and stays noted takes room and does not count: its record is found.
+            // What has ended and stays noted takes room and does not count: an open goes by its
+            // record, or by its age where that is gone.
             self.ended.clear();
         }
     }
