@@ -9,7 +9,7 @@ use crate::time::Mono;
 ///
 /// A lease stands for as long as the node's heartbeat number changes often enough. Others measure
 /// the lease timeout from when they *saw* a number; this node measures it from when it *sent* the
-/// number, less a safety safety_margin. So it stops starting handlers before anyone can take its leases.
+/// number, less a safety margin. So it stops starting handlers before anyone can take its leases.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     pub(crate) holdings: Holdings,

@@ -13,7 +13,7 @@ pub(crate) enum SettlePace {
     AtOnce,
     /// In batches.
     Steady,
-    /// LatePolicy: due events wait to be started, and starting them comes first.
+    /// Late: due events wait to be started, and starting them comes first.
     StartsFirst,
 }
 

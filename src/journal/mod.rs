@@ -37,7 +37,7 @@ pub use crate::record::{Found, Keep, Pruned};
 use crate::record::{MinuteQuery, MinuteStats, Numbered, Query};
 use crate::time::Timestamp;
 
-/// A future that a journal answers with.
+/// A future that a journal returns.
 pub type JournalFuture<T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'static>>;
 
 /// Where records are kept.

@@ -67,7 +67,7 @@ impl From<Unread> for Error {
     }
 }
 
-/// What the journal answers, which may be nothing.
+/// What the journal returns, which may be nothing.
 pub(crate) async fn of_journal<T>(answer: impl Future<Output = Result<T>>) -> Result<T, Unread> {
     answered(PATIENCE, answer).await.map_err(Unread::Journal)
 }

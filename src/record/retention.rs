@@ -54,7 +54,7 @@ pub(crate) struct Allowed {
 
 /// How far a step may go that keeps `age`; `at_once`: however much that is.
 ///
-/// `oldest` answers the time of the oldest of what is kept, and is asked once in an hour.
+/// `oldest` returns the time of the oldest of what is kept, and is asked once in an hour.
 ///
 /// # Errors
 ///

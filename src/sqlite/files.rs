@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Makes the directory of the file where it is missing; answers where it is, and the file's name.
+/// Makes the directory of the file where it is missing; returns where it is, and the file's name.
 ///
 /// `example` is a name for a file, told to whoever named none.
 pub(crate) fn prepare(path: &Path, example: &str) -> Result<(PathBuf, OsString)> {

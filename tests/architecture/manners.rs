@@ -118,6 +118,52 @@ pub(crate) fn in_no_program(files: &[File], manifest: &str) -> Vec<String> {
     lost
 }
 
+/// Comments and messages that a rename has gone through: a sentence that begins with the name of a
+/// type, which is not quoted, and a word before a name of which it is a part.
+pub(crate) fn renamed_words(files: &[File]) -> Vec<String> {
+    let types: BTreeSet<_> = files.iter().flat_map(types_in).collect();
+    let mut wrong = Vec::new();
+    for file in files {
+        for (line, number) in file.text.lines().zip(1..) {
+            let text = line.trim_start();
+            let comment = text
+                .strip_prefix("//")
+                .map(|it| it.trim_start_matches(['/', '!', ' ']));
+            let first = comment
+                .and_then(|it| it.split(|c| !is_name(c)).next())
+                .unwrap_or("");
+            let is_compound = first.chars().filter(|c| c.is_uppercase()).count() > 1;
+            if is_compound && types.contains(first) {
+                wrong.push(format!(
+                    "{}:{number}: begins with the type {first}",
+                    file.path
+                ));
+            }
+            let is_prose = comment.is_some() || line.contains('"');
+            for (word, next) in line.split(' ').zip(line.split(' ').skip(1)) {
+                let is_part = next
+                    .strip_prefix(word)
+                    .is_some_and(|rest| rest.starts_with('_'));
+                if is_prose && is_part && word.len() > 3 && word.chars().all(char::is_alphabetic) {
+                    wrong.push(format!("{}:{number}: says `{word} {next}`", file.path));
+                }
+            }
+        }
+    }
+    wrong
+}
+
+/// The names of the types that a file declares.
+fn types_in(file: &File) -> impl Iterator<Item = &str> {
+    let lines = file.text.lines().map(|line| line.trim_start());
+    lines.filter_map(|line| {
+        let mut words = line.split(|c| !is_name(c)).filter(|word| !word.is_empty());
+        let is_kind = |word: &str| matches!(word, "struct" | "enum" | "trait" | "type");
+        words.by_ref().take(4).find(|word| is_kind(word))?;
+        words.next().filter(|_| !line.starts_with("//"))
+    })
+}
+
 /// Whether it is a program, or a folder of tests: `tests/a.rs`, `tests/a/main.rs` and
 /// `tests/a/mod.rs`, not `tests/a/b.rs`.
 fn is_target(path: &str) -> bool {
@@ -194,6 +240,22 @@ mod made_up {
             let found = unfinished(&[File::new("src/a.rs", &format!("\n    // {mark}: later"))]);
             assert_eq!(found, [format!("src/a.rs:2: says `{mark}`")]);
         }
+    }
+
+    #[test]
+    fn a_sentence_that_a_rename_has_gone_through_is_found() {
+        let word = "safety";
+        let text = format!(
+            "/// DueCounts events by state.\npub(crate) struct DueCounts;\n// The {word} {word}_margin: \
+             `DueCounts`.\n/// SplitMix64 is none of ours.\nlet {word} = {word} {word}_it;\n"
+        );
+        assert_eq!(
+            renamed_words(&[File::new("src/a.rs", &text)]),
+            [
+                "src/a.rs:1: begins with the type DueCounts",
+                &format!("src/a.rs:3: says `{word} {word}_margin:`"),
+            ]
+        );
     }
 
     #[test]

@@ -71,6 +71,18 @@ fn nothing_is_left_lying() {
 }
 
 #[test]
+fn no_rename_has_gone_through_a_sentence() {
+    let files = project(&[
+        "src",
+        "conformance/src",
+        "macros/src",
+        "server/src",
+        "tests",
+    ]);
+    expect_none(&manners::renamed_words(&files));
+}
+
+#[test]
 fn every_test_example_and_benchmark_says_what_it_is_for() {
     let files = project(&["tests", "examples", "benches"]);
     expect_none(&manners::without_opening(&files));

@@ -14,7 +14,7 @@ const SHIFTS: [u32; 3] = [12, 22, 32];
 /// cell.
 const CROWDED: usize = 1_024;
 
-/// DueCounts of the delay set by due time, updated with it.
+/// Counts of the delay set by due time, updated with it.
 ///
 /// To count the events due by an instant, it sums whole cells, wide ones first, and then scans the
 /// events of one narrow cell or its counts by the millisecond: some thousand steps, whatever the

@@ -16,12 +16,12 @@ const IDLE_NODES_MAX: usize = 1_024;
 #[derive(Clone, Debug, Default)]
 pub(super) struct NodeLeases {
     nodes: BTreeMap<NodeId, NodeEntry>,
-    /// NodeLeases that are being reaped and still have leases.
+    /// Nodes that are being reaped and still have leases.
     reaping: BTreeSet<NodeId>,
     /// Leases with their own deadline.
     deadlines: BTreeSet<(Timestamp, EventId)>,
     leased: usize,
-    /// DueCounts fetches, to find the least recently active node.
+    /// Counts fetches, to find the least recently active node.
     fetches: u64,
 }
 

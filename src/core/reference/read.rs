@@ -95,7 +95,7 @@ impl<B: Clone> Bucket<B> {
         Reply::Dead(DeadPage { letters, next })
     }
 
-    /// DueCounts events by state; unconfirmed ones are not counted.
+    /// Counts events by state; unconfirmed ones are not counted.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let due = self.waiting.count_until_each([self.now_us].into_iter());

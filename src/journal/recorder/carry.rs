@@ -224,7 +224,7 @@ impl Carrier {
         }
     }
 
-    /// Reads some outboxes, loads what they have at once, and trims it; answers which of them have
+    /// Reads some outboxes, loads what they have at once, and trims it; returns which of them have
     /// more.
     async fn carry(&self, outboxes: &[(Outbox, u64)]) -> Result<Outboxes, Trouble> {
         let share = (self.progress().share / outboxes.len()).max(1);

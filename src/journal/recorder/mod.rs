@@ -204,7 +204,7 @@ impl fmt::Debug for Recorder {
     }
 }
 
-/// What a journal answers, or an error where it takes too long or panics: whatever a journal does,
+/// What a journal returns, or an error where it takes too long or panics: whatever a journal does,
 /// whoever asks goes on.
 pub(super) async fn answered<T>(
     patience: Duration,

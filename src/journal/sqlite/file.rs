@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::error::Result;
 use crate::sqlite::files;
 
-/// Makes the file, and the directories on its way, where they are missing; answers where it is.
+/// Makes the file, and the directories on its way, where they are missing; returns where it is.
 pub(super) fn prepare(path: &Path) -> Result<PathBuf> {
     let (directory, name) = files::prepare(path, "journal.db")?;
     let path = directory.join(name);

@@ -50,7 +50,7 @@ impl<T: Send + 'static> Worker<T> {
         })
     }
 
-    /// Does `call` on the thread, after those that wait, and answers what it answers.
+    /// Does `call` on the thread, after those that wait, and returns what it returns.
     pub(super) fn run<A: Send + 'static>(
         &self,
         call: impl FnOnce(&mut T) -> Result<A> + Send + 'static,

@@ -160,7 +160,7 @@ pub(crate) fn remove_oldest(
     Ok((removed, more))
 }
 
-/// Removes counts of minutes before this one; answers whether there are more to remove.
+/// Removes counts of minutes before this one; returns whether there are more to remove.
 fn counts(step: &Connection, table: &str, before: i64) -> rusqlite::Result<bool> {
     // Whole minutes: one that is half removed would tell a wrong number.
     let through: Option<i64> = step

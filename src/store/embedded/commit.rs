@@ -147,7 +147,7 @@ impl Committer {
     }
 
     /// Gives at most `pages` free pages back to the file system, when at least half as many as are
-    /// in use are free; answers whether there is more to give.
+    /// in use are free; returns whether there is more to give.
     pub(super) fn vacuum(&mut self, pages: u32) -> rusqlite::Result<bool> {
         let pragma = |name: &str| -> rusqlite::Result<i64> {
             let mut statement = self.connection.prepare_cached(&format!("PRAGMA {name}"))?;

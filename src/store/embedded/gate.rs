@@ -1,6 +1,6 @@
 //! What a caller waits at until the writer has written its batch.
 //!
-//! All operations of a batch share one gate, so that a commit answers a thousand callers with one
+//! All operations of a batch share one gate, so that a commit wakes a thousand callers with one
 //! lock and a list of wakers.
 
 use std::future::Future;
@@ -87,7 +87,7 @@ impl Gate {
         wake(state);
     }
 
-    /// Waits for the fate and answers `Ok` when it is [`Fate::Written`].
+    /// Waits for the fate and returns `Ok` when it is [`Fate::Written`].
     pub(super) fn wait(self: Arc<Self>, lane: Lane) -> Wait {
         Wait {
             gate: self,

@@ -99,6 +99,25 @@ mod tests {
         }
     }
 
+    /// Else the first note on a full disk would end the process.
+    #[cfg(unix)]
+    #[test]
+    fn each_of_its_pages_has_a_place_on_the_disk_from_the_start() {
+        use std::os::unix::fs::MetadataExt;
+
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("file");
+        let options = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path);
+        let file = MappedFile::fill(options.expect("a file"), 1 << 18).expect("room");
+        file.file.sync_all().expect("a sync"); // some file systems choose the place only then
+        let blocks = std::fs::metadata(&path).expect("a file").blocks();
+        assert!(blocks * 512 >= 1 << 18, "{blocks} blocks of 512 bytes");
+    }
+
     #[test]
     fn nothing_is_written_behind_its_end() {
         let file = tempfile::tempfile().expect("a file");

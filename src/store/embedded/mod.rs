@@ -1,4 +1,4 @@
-//! The embedded store: one SQLite file, one process, durable when `push` answers.
+//! The embedded store: one SQLite file, one process, durable when `push` returns.
 //!
 //! ```text
 //!  caller ----> reference store decides ----> pending changes ----> writer: one transaction
@@ -81,9 +81,9 @@ use self::writer::Writer;
 ///
 /// - **The process dies, at any instruction**: what was acknowledged is there. An attempt whose
 ///   handler had started counts; an event that was merely leased loses nothing.
-/// - **The disk is full**: pushes answer [`ErrorKind::Full`](crate::ErrorKind::Full) and nothing of
+/// - **The disk is full**: pushes return [`ErrorKind::Full`](crate::ErrorKind::Full) and nothing of
 ///   them happened. What is stored is still handled; pushes work again when there is room.
-/// - **The disk fails**: the store stops itself. What was on its way answers
+/// - **The disk fails**: the store stops itself. What was on its way returns
 ///   [`ErrorKind::Unknown`](crate::ErrorKind::Unknown), everything later
 ///   [`ErrorKind::Closed`](crate::ErrorKind::Closed). A failed sync is never tried again.
 /// - **Bytes are damaged**: they are never delivered, but set aside and listed by

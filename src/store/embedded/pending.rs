@@ -220,7 +220,7 @@ impl Pending {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// Takes nothing more in, and answers `fate` to everyone who waits.
+    /// Takes nothing more in, and gives `fate` to everyone who waits.
     pub(super) fn abandon(&self, fate: &Fate) {
         let (batches, writing) = {
             let mut state = self.lock();

@@ -117,7 +117,7 @@ impl<R: Send + 'static> Reading<R> {
         Ok(Self::Thread(Mutex::new(Some((jobs, thread)))))
     }
 
-    /// Does `read`, and answers what it answers.
+    /// Does `read`, and returns what it returns.
     pub(super) fn run<T: Send + 'static>(
         &self,
         read: impl FnOnce(&mut R) -> Result<T> + Send + 'static,

@@ -112,7 +112,7 @@ fn configure(connection: &Connection, new: bool) -> rusqlite::Result<()> {
     let mut statement = connection.prepare("PRAGMA journal_mode = WAL")?;
     let mut rows = statement.query([])?;
     let mode = rows.next()?.map(|row| row.get::<_, String>(0));
-    // It answers first and writes then: without this step nobody would hear that it failed.
+    // It returns first and writes then: without this step nobody would hear that it failed.
     rows.next()?;
     if mode.transpose()?.as_deref() != Some("wal") {
         return Err(rusqlite::Error::InvalidQuery);

@@ -261,3 +261,38 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(number: u16) -> Start {
+        Start {
+            id: EventId::from_bytes([7; 16]),
+            attempt: number,
+            due: Timestamp::from_millis(5),
+        }
+    }
+
+    #[test]
+    fn what_has_ended_is_remembered_up_to_a_bound_and_what_runs_stays_noted() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("starts");
+        let mut starts = Starts::begin(&path).expect("a file");
+        let most = BYTES_MIN / NOTE_LEN;
+        starts.note([start(0), start(1)].into_iter()).expect("room");
+        for number in 1..=3 * u16::try_from(most).expect("a small number") {
+            starts.ended(&[start(number)]);
+            assert!(starts.ended.len() <= most, "{}", starts.ended.len());
+        }
+        let running = Starts::read(&path).expect("the file");
+        assert_eq!(running, HashSet::from([start(0)]));
+
+        drop(directory); // no file can be written in its place
+        let many: Vec<_> = (1..=2 * u16::try_from(most).expect("a small number"))
+            .map(start)
+            .collect();
+        starts.ended(&many);
+        assert_eq!(starts.ended, []);
+    }
+}

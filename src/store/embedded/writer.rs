@@ -1,4 +1,4 @@
-//! The writer: takes what was decided, writes it in one transaction, then answers everyone at once.
+//! The writer: takes what was decided, writes it in one transaction, then wakes every caller at once.
 //!
 //! It never retries a failed sync. Whatever fails, but for a full disk, stops the store: what is on
 //! disk is then not known any more, and only a new start can tell.

@@ -1,4 +1,4 @@
-//! ReplyReader of a URL: credentials, address, database, percent-encoding.
+//! Parts of a URL: credentials, address, database, percent-encoding.
 
 use super::{Address, Login};
 use crate::error::{Error, Result};
