@@ -309,12 +309,7 @@ impl BusBuilder {
                 fallback_scan_every: node.fallback_scan_every.max(store.fallback_poll_every()),
                 ..node
             },
-            false => NodeOptions {
-                drift_ppm: 0,
-                poll_every: Duration::ZERO,
-                settle_apart: Duration::ZERO,
-                ..node
-            },
+            false => node.for_one_process(),
         };
         let many = queues.iter();
         let many = many.map(|(queue, options)| (queue.clone(), options.buckets));

@@ -138,7 +138,7 @@ impl<B> BucketState<B> {
                 wanted = (at, look);
             }
         };
-        if self.mover.has_ready() && limit > 0 {
+        if self.mover.has_ready() && limit > 0 && queue.is_low() {
             or(Mono::default(), fetch());
         }
         if self.mover.has_ready() && is_crowded && queue.nodes > 1 {

@@ -13,7 +13,7 @@ pub struct NodeOptions {
     /// Default: 2 s, so that leases of a dead node are taken over within 3 s: it is suspected after
     /// 0.75 s at most.
     pub lease_timeout: Duration,
-    /// The safety safety_margin: a node stops starting handlers this long before its leases could be lost.
+    /// The safety margin: a node stops starting handlers this long before its leases could be lost.
     /// Default: 400 ms.
     pub safety_margin: Duration,
     /// The scan interval for dead holders in a bucket that has a holder not known to be alive.
@@ -54,7 +54,9 @@ pub struct NodeOptions {
     /// goes at once, the next collects what ends meanwhile. Default: 8 ms. Zero for a store that no
     /// other process uses, where a call is cheap.
     pub settle_apart: Duration,
-    /// How long finished attempts may wait while due events wait to be started. Default: 20 ms.
+    /// How long finished attempts may wait while due events wait to be started. Default: 20 ms;
+    /// three times that for a store that no other process uses, as its writer would take the cores
+    /// from the handlers.
     pub settle_wait: Duration,
     /// The most unsettled attempts of a bucket; beyond it the bucket fetches nothing. Default:
     /// 16,384.
@@ -111,6 +113,18 @@ impl Default for NodeOptions {
 }
 
 impl NodeOptions {
+    /// Returns the options for a store that no other process uses: one clock, no other members,
+    /// calls that cost little, and a writer that would take the cores from the handlers.
+    pub(crate) fn for_one_process(self) -> Self {
+        Self {
+            drift_ppm: 0,
+            poll_every: Duration::ZERO,
+            settle_apart: Duration::ZERO,
+            settle_wait: self.settle_wait * 3,
+            ..self
+        }
+    }
+
     /// Checks that the options are consistent.
     ///
     /// # Errors
@@ -120,7 +134,7 @@ impl NodeOptions {
         if self.heartbeat * 2 + self.safety_margin > self.lease_timeout {
             return Err(Error::invalid(format!(
                 "a heartbeat every {:?} does not fit twice into a lease timeout of {:?} less a \
-                 safety safety_margin of {:?}; the timeout must be at least two heartbeats and the safety_margin",
+                 safety margin of {:?}; the timeout must be at least two heartbeats and the margin",
                 self.heartbeat, self.lease_timeout, self.safety_margin
             )));
         }

@@ -77,6 +77,13 @@ impl QueueState {
         }
     }
 
+    /// Returns whether ready events are worth a fetch: a quarter of the credits is free, or workers
+    /// may soon be idle. What a fuller node would fetch waits in its ring then.
+    pub(crate) fn is_low(&self) -> bool {
+        let used = self.outstanding + self.reserved + self.waiting;
+        self.rate.is_some() || used <= 2 * self.workers || self.room() >= self.capacity / 4
+    }
+
     /// Returns how many may be prefetched beside a fetch of `limit`, at most `ahead_max` in all.
     pub(crate) fn prefetch_room(&self, limit: usize, ahead_max: usize) -> usize {
         let room = ahead_max.saturating_sub(self.ahead);
@@ -108,5 +115,30 @@ impl QueueState {
 
     pub(crate) fn is_paused(&self) -> bool {
         self.capacity == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ready_events_are_fetched_when_workers_may_idle_or_a_quarter_of_the_credits_is_free() {
+        let name: QueueName = "mail".parse().expect("a name");
+        let mut queue = QueueState::new(name, 1_024, 64);
+        queue.workers = 16;
+        for (outstanding, reserved, waiting, is_low) in [
+            (0, 0, 0, true),
+            (1_024, 0, 0, false),
+            (700, 68, 0, true),
+            (700, 69, 0, false),
+            (700, 0, 69, false),
+        ] {
+            (queue.outstanding, queue.reserved, queue.waiting) = (outstanding, reserved, waiting);
+            assert_eq!(queue.is_low(), is_low, "{queue:?}");
+        }
+        queue.resize(64, 40);
+        (queue.outstanding, queue.waiting) = (60, 0);
+        assert!(queue.is_low(), "most of what is fetched runs already");
     }
 }

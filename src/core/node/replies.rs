@@ -142,7 +142,7 @@ impl<B> Node<B> {
                     holding,
                 }),
             ) => {
-                if queue.room() == 0 || queue.window.room(queue.startable()) == 0 {
+                if !queue.is_low() || queue.window.room(queue.startable()) == 0 {
                     self.roomy.insert(state.queue); // the other buckets waited for this reply
                 }
                 state.fetch_over(queue);

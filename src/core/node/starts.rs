@@ -75,7 +75,7 @@ impl<B> BucketState<B> {
         let Some(due) = first.map(|due| self.clock.mono_at(due)) else {
             return Mono::MAX;
         };
-        let is_time = queue.window.is_low(queue.startable()) || self.held.pledged() == 0;
+        let is_time = queue.window.is_low(queue.startable());
         if is_time && queue.announceable() > 0 {
             due - ANNOUNCE_AHEAD
         } else if queue.idle() > 0 && !self.is_overdue(now) {
