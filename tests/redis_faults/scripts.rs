@@ -4,6 +4,7 @@ use duly::__internal::redis::scripts;
 
 /// The calls of the scripts of one name.
 pub(crate) struct Call {
+    /// Of scripts, and the names of functions.
     hashes: Vec<&'static str>,
 }
 
@@ -11,7 +12,7 @@ impl Call {
     /// By the name of the scripts.
     pub(crate) fn of(script: &str) -> Self {
         let named = scripts().filter(|it| it.name == script);
-        let hashes: Vec<_> = named.map(|it| it.hash()).collect();
+        let hashes: Vec<_> = named.flat_map(|it| [it.hash(), it.function()]).collect();
         assert!(!hashes.is_empty(), "no script has the name {script}");
         Self { hashes }
     }

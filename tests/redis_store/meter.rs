@@ -22,7 +22,10 @@ impl<'a> Meter<'a> {
     pub(crate) fn new(server: &'a Redis) -> Self {
         server.cli(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
         server.cli(&["CONFIG", "SET", "slowlog-max-len", "100000"]);
-        let names = scripts().map(|script| (script.hash().to_owned(), script.name));
+        let names = scripts().flat_map(|script| {
+            let names = [script.hash(), script.function()];
+            names.map(|name| (name.to_owned(), script.name))
+        });
         Self {
             server,
             names: names.collect(),
@@ -45,7 +48,7 @@ impl<'a> Meter<'a> {
     /// The scripts that ran since the last look, with their durations in µs.
     fn logged(&self) -> Vec<(String, f64)> {
         let script = "local out = {} for _, it in ipairs(redis.call('SLOWLOG', 'GET', 100000)) do \
-                      if it[4][1] == 'EVALSHA' or it[4][1] == 'EVAL' then \
+                      if it[4][1] == 'EVALSHA' or it[4][1] == 'EVAL' or it[4][1] == 'FCALL' then \
                       out[#out + 1] = it[4][2]:sub(1, 40):gsub('%s', '_') .. ' ' .. it[3] end end \
                       return out";
         let said = self.server.cli(&["EVAL", script, "0"]);

@@ -129,12 +129,12 @@ async fn events_of_one_call_lie_in_one_bucket() {
     stop(&bus).await;
 }
 
-/// How many scripts the server has run.
+/// How many functions the server has run.
 fn scripts(server: &Redis) -> u64 {
     let stats = server.cli(&["INFO", "commandstats"]);
-    let calls = stats.split("cmdstat_evalsha:calls=").nth(1);
+    let calls = stats.split("cmdstat_fcall:calls=").nth(1);
     let calls = calls.and_then(|rest| rest.split(',').next()?.parse().ok());
-    calls.expect("scripts were run")
+    calls.expect("functions were run")
 }
 
 #[tokio::test(flavor = "multi_thread")]

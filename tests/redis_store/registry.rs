@@ -208,7 +208,7 @@ async fn buckets_that_come_together_are_registered_together() {
     let before = calls(&server, "evalsha");
     let keys: Vec<_> = (1..=600).map(letters).collect();
     join_all(keys.iter().map(|key| push(&store, key))).await;
-    let registered = calls(&server, "evalsha") - before - 600;
+    let registered = calls(&server, "evalsha") - before; // pushes are calls of a function
     assert!(registered < 60, "{registered} calls");
     let listed = store.buckets().await.unwrap();
     assert_eq!(listed.len(), 601);

@@ -1,7 +1,10 @@
 //! The connections of a store.
 
+use std::sync::Arc;
+
 use crate::error::Result;
 use crate::event::BucketKey;
+use crate::store::redis::functions::FunctionUse;
 use crate::store::redis::managed::ManagedConnection;
 use crate::store::redis::options::ConnectionOptions;
 use crate::store::redis::url::Target;
@@ -17,6 +20,7 @@ pub(super) struct StoreConnections {
     /// For keys that all nodes share: one cluster node has them, and while it is unavailable no
     /// other call must wait.
     pub(super) hub: ManagedConnection,
+    pub(super) functions: Arc<FunctionUse>,
 }
 
 impl StoreConnections {
@@ -36,6 +40,7 @@ impl StoreConnections {
             work: link("duly-work").await?,
             pulse: link("duly-pulse").await?,
             hub: ManagedConnection::new(target, options.clone().named("duly-hub")),
+            functions: options.functions,
         })
     }
 

@@ -33,13 +33,15 @@ pub(super) struct CallContext<'a> {
     pub(super) records_max: u64,
     /// How many may wait before pushes are refused; `None`: unlimited.
     pub(super) waiting_max: Option<u64>,
+    /// Whether functions are called, and not scripts.
+    pub(super) calls_functions: bool,
     /// The calling process, which is not notified.
     pub(super) origin: &'a str,
 }
 
 impl CallContext<'_> {
     pub(super) fn call(&self, script: &'static Script, keys: &BucketKeys) -> Call {
-        let mut command = script.call(keys.of(script.parts()));
+        let mut command = script.call(self.calls_functions, keys.of(script.parts()));
         match self.now_us {
             Some(now_us) => command.arg(now_us),
             None => command.arg(""),

@@ -17,6 +17,7 @@ mod durable;
 mod encode;
 mod encode_settle;
 mod fault;
+mod functions;
 pub(crate) mod in_parts;
 pub(crate) mod keys;
 mod leases;
@@ -183,6 +184,10 @@ impl RedisStore {
         let prefix = target.asked.prefix.clone();
         let prefix = prefix.unwrap_or_else(|| PREFIX.to_owned());
         let found = preflight::check(&links.work, &target, &prefix, &SystemClock::new()).await?;
+        if found.allows_functions {
+            links.functions.allow();
+            functions::remove_others(&links.work).await;
+        }
         let shared = Shared::new(prefix, target, links, options);
         shared.check_times()?;
         shared.set_offset(found.offset_us);

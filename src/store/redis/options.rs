@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::functions::FunctionUse;
 use super::url::Target;
 use crate::outage::Outage;
 
@@ -22,6 +23,8 @@ pub(super) struct ConnectionOptions {
     pub(super) name: String,
     /// The outage log of failed attempts; the clones of options share it.
     pub(super) outage: Arc<Outage>,
+    /// Whether calls are of functions; the clones of options share it.
+    pub(super) functions: Arc<FunctionUse>,
 }
 
 impl ConnectionOptions {
@@ -58,6 +61,7 @@ impl Default for ConnectionOptions {
             probe_every: Duration::from_secs(15),
             name: "duly".to_owned(),
             outage: Arc::new(Outage::of("connections")),
+            functions: Arc::default(),
         }
     }
 }

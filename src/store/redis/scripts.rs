@@ -18,37 +18,69 @@ pub struct Script {
     parts: Vec<&'static str>,
     text: String,
     hash: String,
+    /// The same as a library, with one function.
+    library: String,
+    function: String,
 }
 
+/// The line above what a library does in each call, or a script that has definitions. What is before
+/// it is kept from call to call where the server has the library: functions, constants, and names
+/// without a value.
+const EACH_CALL: &str = "-- Each call:\n";
+
 impl Script {
-    fn new(name: &'static str, header: &str, sources: &[&str]) -> Self {
-        let source = sources.concat();
-        let parts = parts_in(&source);
-        let names = [include_str!("lua/names.lua"), &named_keys(&parts)].concat();
+    fn new(name: &'static str, flags: &[&str], libraries: &[&str], source: &str) -> Self {
+        let (shared, source) = source.split_once(EACH_CALL).unwrap_or(("", source));
+        let (mut once, mut each) = (String::new(), String::new());
+        for library in libraries {
+            let (definitions, of_a_call) = library.split_once(EACH_CALL).unwrap_or((library, ""));
+            once.push_str(definitions);
+            each.push_str(of_a_call);
+        }
+        let names = include_str!("lua/names.lua").split_once(EACH_CALL);
+        let (names, values) = names.unwrap_or_default();
+        let parts = parts_in(&[&once, &each, shared, source].concat());
+        let (declared, assigned) = named_keys(&parts);
         // The names are locals of the chunk, and all else is in a function: to make a function, Lua
         // copies the references to what is beyond the enclosing function, but for each one to a
         // local of that function it searches all that are referred to so far.
         let text = [
-            header,
-            &names,
-            "local function run()\n",
-            &source,
-            "end\nreturn run()\n",
-        ]
-        .concat();
-        #[cfg(feature = "testing")]
-        let text = match body::pretended_format() {
-            Some(format) => text
-                .replace("local FORMAT = 1", &format!("local FORMAT = {format}"))
-                .replace("local RECORDS = 1", &format!("local RECORDS = {format}")),
-            None => text,
+            names,
+            &declared,
+            "local function define()\nlocal ARGV\n",
+            values,
+            &once,
+            "local function begin(KEYS, arguments)\nARGV = arguments\n",
+            &assigned,
+            &each,
+            "end\n",
+            shared,
+            "return function(KEYS, arguments)\nbegin(KEYS, arguments)\n",
+            source,
+            "end\nend\n",
+        ];
+        let common = of_this_format(text.concat());
+        let header = match flags {
+            [] => "#!lua\n".to_owned(),
+            _ => format!("#!lua flags={}\n", flags.join(",")),
         };
+        let text = [&header, &common, "return define()(KEYS, ARGV)\n"].concat();
         let hash = redis::Script::new(&text).get_hash().to_owned();
+        let function = format!("duly_{name}_{}", &hash[..16]);
+        let flags: Vec<_> = flags.iter().map(|flag| format!("'{flag}'")).collect();
+        let library = format!(
+            "#!lua name={function}\n{common}local run\nredis.register_function{{\n  function_name = \
+             '{function}', flags = {{ {} }},\n  callback = function(KEYS, ARGV)\n    run = run or \
+             define()\n    return run(KEYS, ARGV)\n  end,\n}}\n",
+            flags.join(", ")
+        );
         Self {
             name,
             parts,
             text,
             hash,
+            library,
+            function,
         }
     }
 
@@ -67,18 +99,44 @@ impl Script {
         &self.hash
     }
 
-    /// Starts a call on these keys; arguments follow.
+    /// Returns the text of its library.
+    pub(super) fn library(&self) -> &str {
+        &self.library
+    }
+
+    /// Returns the name of its library, and of the function in it.
+    pub fn function(&self) -> &str {
+        &self.function
+    }
+
+    /// Starts a call on these keys, of the function or of the script; arguments follow.
     pub(super) fn call(
         &self,
+        is_function: bool,
         keys: impl ExactSizeIterator<Item = impl ToSingleRedisArg>,
     ) -> redis::Cmd {
-        let mut call = redis::cmd("EVALSHA");
-        call.arg(&self.hash).arg(keys.len());
+        let (command, name) = match is_function {
+            true => ("FCALL", &self.function),
+            false => ("EVALSHA", &self.hash),
+        };
+        let mut call = redis::cmd(command);
+        call.arg(name).arg(keys.len());
         for key in keys {
             call.arg(key);
         }
         call
     }
+}
+
+/// Returns the text as it is in the format that a test pretends to know.
+fn of_this_format(text: String) -> String {
+    #[cfg(feature = "testing")]
+    if let Some(format) = body::pretended_format() {
+        return text
+            .replace("local FORMAT = 1", &format!("local FORMAT = {format}"))
+            .replace("local RECORDS = 1", &format!("local RECORDS = {format}"));
+    }
+    text
 }
 
 /// Returns the parts whose keys a source names in its code.
@@ -92,33 +150,34 @@ fn parts_in(source: &str) -> Vec<&'static str> {
     keys::PARTS.into_iter().filter(is_named).collect()
 }
 
-/// The line that gives a script the names of its keys.
-fn named_keys(parts: &[&str]) -> String {
+/// The lines that declare the names of a script's keys, and assign the keys to them.
+fn named_keys(parts: &[&str]) -> (String, String) {
     if parts.is_empty() {
-        return String::new();
+        return <_>::default();
     }
     let names = parts.join(", ").to_ascii_uppercase();
     let keys: Vec<_> = (1..=parts.len()).map(|n| format!("KEYS[{n}]")).collect();
-    format!("local {names} = {}\n", keys.join(", "))
+    (
+        format!("local {names}\n"),
+        format!("{names} = {}\n", keys.join(", ")),
+    )
 }
 
-/// The header of a script that frees memory, or needs so little that it must run on a server whose
+/// The flags of a script that frees memory, or needs so little that it must run on a server whose
 /// memory is full.
-const DRAINS: &str = "#!lua flags=allow-oom\n";
-/// The header of a script that a server whose memory is full refuses before it begins.
-const FILLS: &str = "#!lua\n";
-/// The header of a script that changes nothing.
-const READS: &str = "#!lua flags=no-writes\n";
+const DRAINS: &[&str] = &["allow-oom"];
+/// Those of a script that a server whose memory is full refuses before it begins.
+const FILLS: &[&str] = &[];
+/// Those of a script that changes nothing.
+const READS: &[&str] = &["no-writes"];
 
 macro_rules! scripts {
     ($($(#[$doc:meta])* $name:ident = $file:literal, $flags:ident, [$($part:literal),*];)*) => {
         $(
             $(#[$doc])*
             pub(super) static $name: LazyLock<Script> = LazyLock::new(|| {
-                Script::new($file, $flags, &[
-                    $(include_str!(concat!("lua/", $part, ".lua")),)*
-                    include_str!(concat!("lua/", $file, ".lua")),
-                ])
+                let libraries = &[$(include_str!(concat!("lua/", $part, ".lua")),)*];
+                Script::new($file, $flags, libraries, include_str!(concat!("lua/", $file, ".lua")))
             });
         )*
 
@@ -136,7 +195,7 @@ macro_rules! scripts {
 /// `ARGV[4..=7]` as of the edit, `ARGV[8]` the calling process. Returns what the edit returns, and 1
 /// if there is earlier work.
 pub(super) static EDIT_AND_REVIVE: LazyLock<Script> = LazyLock::new(|| {
-    let sources = [
+    let libraries = [
         include_str!("lua/bucket.lua"),
         include_str!("lua/state.lua"),
         include_str!("lua/page.lua"),
@@ -144,6 +203,8 @@ pub(super) static EDIT_AND_REVIVE: LazyLock<Script> = LazyLock::new(|| {
         include_str!("lua/body.lua"),
         include_str!("lua/ending.lua"),
         include_str!("lua/waiting.lua"),
+    ];
+    let source = [
         "\nlocal given = ARGV\nlocal function edit(ARGV)\n",
         include_str!("lua/update.lua"),
         "\nend\nlocal function revive(ARGV)\n",
@@ -157,7 +218,7 @@ pub(super) static EDIT_AND_REVIVE: LazyLock<Script> = LazyLock::new(|| {
         "local revived = revive({ given[1], given[2], given[3], given[8], given[7], given[4] })\n",
         "return { now, edited[2], now_ms, 1, revived[2] }\n",
     ];
-    Script::new("edit_and_revive", FILLS, &sources)
+    Script::new("edit_and_revive", FILLS, &libraries, &source.concat())
 });
 
 scripts! {
@@ -232,7 +293,9 @@ mod tests {
                       return body or READY_LEN(META)\n";
         let parts = parts_in(source);
         assert_eq!(parts, ["meta", "body"]);
-        assert_eq!(named_keys(&parts), "local META, BODY = KEYS[1], KEYS[2]\n");
+        let (declared, assigned) = named_keys(&parts);
+        assert_eq!(declared, "local META, BODY\n");
+        assert_eq!(assigned, "META, BODY = KEYS[1], KEYS[2]\n");
     }
 
     #[test]
@@ -251,5 +314,45 @@ mod tests {
             [""; 0],
             "its keys are those of all nodes"
         );
+    }
+
+    /// A library lives on between calls: what a call changes must have its first value in each.
+    #[test]
+    fn what_a_call_changes_begins_anew_in_each_call() {
+        /// Functions, under names that no call changes.
+        const FUNCTIONS: [&str; 2] = ["guarded", "parts"];
+        let mut files = 0;
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/redis/lua");
+        for file in std::fs::read_dir(folder).expect("the scripts") {
+            let path = file.expect("a script").path();
+            let text = std::fs::read_to_string(&path).expect("a script");
+            let (once, each) = match text.split_once(EACH_CALL) {
+                Some(parts) => parts,
+                None if text.starts_with("-- Library:") => (&text[..], ""),
+                None => continue,
+            };
+            files += 1;
+            let assigned: HashSet<&str> = each
+                .lines()
+                .filter_map(|line| line.trim_start_matches("local ").split_once(" = "))
+                .flat_map(|(names, _)| names.split(", "))
+                .collect();
+            let declared = once.lines().filter_map(|line| line.strip_prefix("local "));
+            for line in declared.filter(|line| !line.starts_with("function ")) {
+                let line = line.split(" --").next().unwrap_or(line);
+                let (names, value) = line.split_once(" = ").unwrap_or((line, ""));
+                for name in names.split(", ") {
+                    let is_constant =
+                        name == name.to_ascii_uppercase() || FUNCTIONS.contains(&name);
+                    let is_anew = value.is_empty() && assigned.contains(name);
+                    assert!(
+                        is_anew || (!value.is_empty() && is_constant),
+                        "{}: {name} is neither a constant nor given a value in each call",
+                        path.display()
+                    );
+                }
+            }
+        }
+        assert!(files > 8, "{files} libraries");
     }
 }

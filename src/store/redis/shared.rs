@@ -103,6 +103,7 @@ impl Shared {
             window: self.options.window.shared_by(buckets),
             records_max: self.outboxes.kept_max(records),
             waiting_max: self.outboxes.waiting_max(records),
+            calls_functions: self.links.functions.is_on(),
             origin: &self.origin,
         }
     }

@@ -85,7 +85,7 @@ pub(super) async fn poll_members(shared: &Shared, me: MemberInfo) -> Result<Memb
     loop {
         let script = &scripts::POLL_MEMBERS;
         let keys = ["members", "queues", "hub"].map(|part| key(shared, part));
-        let mut command = script.call(keys.into_iter());
+        let mut command = script.call(false, keys.into_iter());
         match shared.terms().now_us {
             Some(now_us) => command.arg(now_us),
             None => command.arg(""),
@@ -218,7 +218,10 @@ pub(super) async fn set(shared: &Shared, queue: &QueueName, setting: Setting) ->
         Setting::Buckets(buckets) => ("buckets", text(buckets.map(|it| it.to_string()))),
     };
     let script = &scripts::SET;
-    let mut command = script.call(["control", "members"].iter().map(|part| key(shared, part)));
+    let mut command = script.call(
+        false,
+        ["control", "members"].iter().map(|part| key(shared, part)),
+    );
     command
         .arg(format!("{queue}:{name}"))
         .arg(value)

@@ -88,9 +88,15 @@ impl CallFailure {
         }
     }
 
-    /// Returns whether the server lacks the script.
-    pub(super) fn is_noscript(&self) -> bool {
-        self.cause.code() == Some("NOSCRIPT")
+    /// Returns whether the server lacks the script or the function.
+    pub(super) fn lacks_script(&self) -> bool {
+        lacks_script(&self.cause)
+    }
+
+    /// Returns whether the user may not do it, or the server cannot.
+    pub(super) fn is_of_permission(&self) -> bool {
+        let is_unknown = self.cause.detail().is_some_and(|it| it.contains("unknown"));
+        self.cause.code() == Some("NOPERM") || is_unknown
     }
 
     /// Returns the error for the caller. `place` is its origin, for instance `redis at host:6379`.
@@ -103,6 +109,12 @@ impl CallFailure {
         };
         Error::new(fault.kind, text).because(cause)
     }
+}
+
+/// Returns whether an error says that the server lacks a script or a function.
+pub(super) fn lacks_script(error: &RedisError) -> bool {
+    let lacks_function = || error.detail() == Some("Function not found");
+    error.code() == Some("NOSCRIPT") || lacks_function()
 }
 
 /// Classifies `error`, which came at `stage`.

@@ -144,6 +144,12 @@ pub(super) const RULES: &[Rule] = &[
         "the server lost the script again at once; do not flush scripts in a loop",
     ),
     Rule::refused(
+        "ERR",
+        Unavailable,
+        "the server lost the function again at once; do not delete functions in a loop",
+    )
+    .with("Function not found"),
+    Rule::refused(
         "NOPERM",
         Unavailable,
         "the user lacks this permission; grant it with ACL SETUSER",

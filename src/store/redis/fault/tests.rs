@@ -29,6 +29,7 @@ const ANSWERS: &[(&str, ErrorKind, bool)] = &[
     ("-MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.\r\n", Unavailable, KEEPS),
     ("-NOREPLICAS Not enough good replicas to write.\r\n", Unavailable, KEEPS),
     ("-NOSCRIPT No matching script. Please use EVAL.\r\n", Unavailable, KEEPS),
+    ("-ERR Function not found\r\n", Unavailable, KEEPS),
     ("-NOPERM this user has no permissions to run the 'evalsha' command\r\n", Unavailable, KEEPS),
     ("-NOPERM this user has no permissions to access one of the keys script: 9f, on @user_script:3.\r\n", Unknown, KEEPS),
     ("-NOAUTH Authentication required.\r\n", Unavailable, BREAKS),

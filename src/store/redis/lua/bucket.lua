@@ -29,21 +29,13 @@
 --
 -- One clock for all nodes: the server's, which never goes back within a bucket.
 local COUNTS = ">dddddd"
-local meta = call("HMGET", META, "counts", "record", "longest", "forgotten", "trimmed")
-local last_now, leased, surplus, entry, past, paged = 0, 0, 0, 0, 0, 0
-if meta[1] then
-  last_now, leased, surplus, entry, past, paged = unpack_from(COUNTS, meta[1])
-end
-local now = ARGV[1]
-if now == "" then
-  local time = call("TIME")
-  now = time[1] * 1000000 + time[2]
-end
-now = math.max(tonumber(now), last_now)
-local now_ms = math.floor(now / 1000)
-local record = tonumber(meta[2] or 1)
 local RECORDS = 1 -- the record format that this version writes, and the newest that it reads
-local longest = tonumber(meta[3] or 0)
+local meta, now, now_ms, record, longest
+local last_now, leased, surplus, entry, past, paged
+-- The number, encoded, of this call's entries in the ready list. An event that leaves the list
+-- leaves its entry behind, so that nothing has to be searched; the number identifies its current
+-- entry, as no call inserts an event twice.
+local number
 
 -- Writes the counts back, all in one field, as each field more would cost every call: the last
 -- step of a script.
@@ -54,11 +46,6 @@ end
 local function u64(number)
   return pack(">I8", number)
 end
-
--- The number, encoded, of this call's entries in the ready list. An event that leaves the list
--- leaves its entry behind, so that nothing has to be searched; the number identifies its current
--- entry, as no call inserts an event twice.
-local number = u64(entry + 1)
 
 local function number_at(state, from)
   return (unpack_from(">I8", state, from))
@@ -81,3 +68,20 @@ local function next_due()
   local head = call("ZRANGE", DELAY, 0, 0, "WITHSCORES")
   return head[2] and tonumber(head[2])
 end
+
+-- Each call:
+meta = call("HMGET", META, "counts", "record", "longest", "forgotten", "trimmed")
+last_now, leased, surplus, entry, past, paged = 0, 0, 0, 0, 0, 0
+if meta[1] then
+  last_now, leased, surplus, entry, past, paged = unpack_from(COUNTS, meta[1])
+end
+now = ARGV[1]
+if now == "" then
+  local time = call("TIME")
+  now = time[1] * 1000000 + time[2]
+end
+now = math.max(tonumber(now), last_now)
+now_ms = math.floor(now / 1000)
+record = tonumber(meta[2] or 1)
+longest = tonumber(meta[3] or 0)
+number = u64(entry + 1)

@@ -3,7 +3,7 @@
 -- A script blocks the server, some 2 ms for each MiB that it reads. So a call ends with the event
 -- that exhausts its budget; it handles at least one, however long.
 local BUDGET = 4194304 -- BATCH_BYTES of src/core/op/mod.rs
-local spent = 0
+local spent
 
 local function is_spent()
   return spent >= BUDGET
@@ -40,3 +40,6 @@ local function lengthen(bytes)
     call("HSET", META, "longest", longest)
   end
 end
+
+-- Each call:
+spent = 0

@@ -12,9 +12,8 @@
 --
 -- Returns {now, next cursor, 0 after the last, entries looked at, three for each damage: kind, id or
 -- "", words; entries that the ready list must have}.
-local cursor, most, repairs = ARGV[7], tonumber(ARGV[8]), ARGV[9] == "1"
-local found, listed, looked = {}, {}, 0
-look_first()
+local cursor, most, repairs, found, listed, looked
+local holds_of -- batch -> the ids that its request and its node know of
 
 -- Reports damage. Returns whether it is to be repaired.
 local function tell(kind, id, words)
@@ -60,8 +59,6 @@ local function check_body_of(id, own)
     drop_lost(id, own, own.due)
   end
 end
-
-local holds_of = {} -- batch -> the ids that its request and its node know of
 
 -- Returns whether the lease of an event is known to its request and its node.
 local function is_held(id, own)
@@ -250,20 +247,6 @@ local function check_delayed(id, due)
   end
 end
 
-local function check_dead(id)
-  local it = state_of(id)
-  if not (it and it.kind == "D") and tell("stray", id, "is in the dead set and not dead") then
-    call("ZREM", DEAD, id)
-  end
-end
-
-local function check_deadline(id)
-  local it = state_of(id)
-  if not (it and it.timed) and tell("stray", id, "has a deadline and no such lease") then
-    call("ZREM", LEASE, id)
-  end
-end
-
 local function check_unique(unique, holder)
   local id = sub(holder, 1, 16)
   if #holder > 16 then
@@ -279,12 +262,6 @@ local function check_unique(unique, holder)
   local is_own = its == unique or (body and is_newer(body))
   if (not is_own or call("ZSCORE", DEAD, id)) and tell("stray", id, "holds a unique key that is not its own") then
     call("HDEL", UNIQUE, unique)
-  end
-end
-
-local function check_reserved(unique)
-  if #(call("HGET", UNIQUE, unique) or "") <= 16 and tell("stray", "", "a unique key is reserved by nothing") then
-    call("ZREM", HOLDS, unique)
   end
 end
 
@@ -319,18 +296,6 @@ local function check_batch(field, value)
   elseif count ~= tonumber(call("HGET", HELD, "#" .. field) or 0)
     and tell("counts", "", "the leases of a request are counted wrongly") then
     call("HSET", HELD, "#" .. field, count)
-  end
-end
-
-local function check_nodes()
-  for _, node in ipairs(all_nodes()) do
-    looked = looked + 1
-    if ARGV[10] ~= "" and node.kept > 0 and now - node.seen > tonumber(ARGV[10])
-      and tell("silent_node", "", "a node holds " .. node.kept .. " leases and has been silent for "
-        .. math.floor((now - node.seen) / 1000000) .. " s") then
-      node.reaping, node.lost = true, true
-      keep_node(node.id, node)
-    end
   end
 end
 
@@ -433,17 +398,45 @@ local parts = {
     scan(call("HSCAN", BODY, cursor, "COUNT", most), check_body)
   end,
   delay = function() scan(call("ZSCAN", DELAY, cursor, "COUNT", most), check_delayed) end,
-  dead = function() scan(call("ZSCAN", DEAD, cursor, "COUNT", most), check_dead) end,
-  lease = function() scan(call("ZSCAN", LEASE, cursor, "COUNT", most), check_deadline) end,
+  dead = function()
+    scan(call("ZSCAN", DEAD, cursor, "COUNT", most), function(id)
+      local it = state_of(id)
+      if not (it and it.kind == "D") and tell("stray", id, "is in the dead set and not dead") then
+        call("ZREM", DEAD, id)
+      end
+    end)
+  end,
+  lease = function()
+    scan(call("ZSCAN", LEASE, cursor, "COUNT", most), function(id)
+      local it = state_of(id)
+      if not (it and it.timed) and tell("stray", id, "has a deadline and no such lease") then
+        call("ZREM", LEASE, id)
+      end
+    end)
+  end,
   unique = function() scan(call("HSCAN", UNIQUE, cursor, "COUNT", most), check_unique) end,
-  holds = function() scan(call("ZSCAN", HOLDS, cursor, "COUNT", most), check_reserved) end,
+  holds = function()
+    scan(call("ZSCAN", HOLDS, cursor, "COUNT", most), function(unique)
+      if #(call("HGET", UNIQUE, unique) or "") <= 16 and tell("stray", "", "a unique key is reserved by nothing") then
+        call("ZREM", HOLDS, unique)
+      end
+    end)
+  end,
   by_key = function() scan(call("ZSCAN", BY_KEY, cursor, "COUNT", most), check_key) end,
   held = function()
     most = math.max(1, math.floor(most / 10))
     scan(call("HSCAN", HELD, cursor, "COUNT", most), check_batch)
   end,
   nodes = function()
-    check_nodes()
+    for _, node in ipairs(all_nodes()) do
+      looked = looked + 1
+      if ARGV[10] ~= "" and node.kept > 0 and now - node.seen > tonumber(ARGV[10])
+        and tell("silent_node", "", "a node holds " .. node.kept .. " leases and has been silent for "
+          .. math.floor((now - node.seen) / 1000000) .. " s") then
+        node.reaping, node.lost = true, true
+        keep_node(node.id, node)
+      end
+    end
     cursor = "0"
   end,
   -- From the tail on: what is pushed meanwhile is looked at twice, and nothing is passed over.
@@ -464,6 +457,11 @@ local parts = {
     cursor = "0"
   end,
 }
+
+-- Each call:
+cursor, most, repairs = ARGV[7], tonumber(ARGV[8]), ARGV[9] == "1"
+found, listed, looked, holds_of = {}, {}, 0, {}
+look_first()
 check_keys()
 parts[ARGV[6]]()
 write_taken()

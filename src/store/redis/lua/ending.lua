@@ -5,9 +5,9 @@
 --          of now an id's creation time may be, ms
 -- ARGV[3]  how many records the outbox keeps
 local ENTRY_BYTES = 262144 -- records with payloads: an entry ends with the one that exceeds it
-local records, told = {}, 0 -- the bytes of the records beyond their fixed part
-
-local finished = u64(now)
+local records, told -- the bytes of the records beyond their fixed part
+local finished -- the time, encoded
+local forgets -- how many more ids this call may forget
 
 local function text(it)
   return it and pack(">I2", #it + 1) .. it or "\0\0"
@@ -52,8 +52,6 @@ local function write_records()
   end
   records, told = {}, 0
 end
-
-local forgets -- how many more ids this call may forget
 
 -- Forgets those of some ids that have a place in a page. Returns the ids of the others, and the pages
 -- of which nothing is left.
@@ -220,3 +218,6 @@ local function cancel(id, it, body)
     call("ZREM", DELAY, id)
   end
 end
+
+-- Each call:
+records, told, finished, forgets = {}, 0, u64(now), nil

@@ -19,8 +19,112 @@ local BATCH_MAX = 1000
 local PASSED_MAX = 4000 -- limit of stale entries in one call
 local PARTS_PER_READ = 32
 local REST = 1000 -- ms until it checks again for nodes that can read a newer format
+local expired, late_ones -- events that are set aside
+
+-- Sets an event with extras aside if it has expired or is too late. Returns whether it is; `it`, its
+-- state, learns of the extras otherwise.
+local function set_aside(id, it, body)
+  local attempts, expires, late, late_us, key, unique = extras_of(body)
+  local passed = late and math.max(now - number_at(it.due, 1) * 1000, 0) > late_us
+  if (expires and expires * 1000 <= now) or (passed and late == "expire") then
+    note_end(id, "\7", it.due, it.moved, body)
+    expired[#expired + 1] = { id, it, body }
+    return true
+  elseif passed then
+    note(id, "\4", "\7", 0, it.due, it.moved, ZERO .. ZERO, ZERO, key, nil, more_of(body))
+    late_ones[#late_ones + 1] = { id, it, unique }
+    return true
+  end
+  it.extras, it.allowed = key or unique or tells(body), attempts
+end
+
+-- Ends the events set aside. The records come first, and an event is inserted at its destination
+-- before its state says so: an event left half done is still waiting. Returns whether there were any.
+local function end_what_is_aside()
+  if #records == 0 then
+    return false
+  end
+  check_keys()
+  write_records()
+  for _, it in ipairs(expired) do
+    finish_noted(it[1], "e", it[2], it[2].due, it[3])
+  end
+  for _, it in ipairs(late_ones) do
+    local id, state, unique = it[1], it[2], it[3]
+    state.kind, state.moved = "D", u64(now)
+    call("ZADD", DEAD, 0, id)
+    call("HSET", STATE, id, write_state(state))
+    free_unique(id, unique)
+  end
+  expired, late_ones = {}, {}
+  return true
+end
+
+-- Appends what is still leased in a batch to an answer of `len`. Returns its length, and the places of
+-- the events in the batch.
+local function add_held(batch, answer, len)
+  local ids = ids_of_batch(call("HGET", HELD, batch) or "")
+  local states, places = find_all(ids), {}
+  for i, id in ipairs(ids) do
+    local it = states[i]
+    if it and it.kind == "L" and it.token == batch then
+      answer[len + 1], answer[len + 2], answer[len + 3] = id, write_state(it), body_of(id)
+      len = len + 3
+      places[#places + 1] = u16(i - 1)
+    end
+  end
+  return len, table.concat(places)
+end
+
+-- Puts a part under a lease. Returns its name.
+local function put_under(page, part, lease)
+  part.kind, part.tail, part.low, part.high = "L", lease, 0, 0
+  change(page)
+  return member_of(page, part)
+end
+
+-- Returns the body of a part alone, of which `body` is the field; nothing if it is damaged. That of a
+-- part which is all of it is not looked at: its reader finds damage.
+local function body_for(page, part, body)
+  local is_all = part.first == part.body
+  for _, it in ipairs(page.parts) do
+    is_all = is_all and (it == part or it.body ~= part.body)
+  end
+  return is_all and body and sub(body, start_of(body)) or cut(part, body or nil)
+end
+
+-- Reads the parts that begin with some ids, and their bodies.
+local function read_parts(firsts)
+  local fields = {}
+  read_pages(firsts)
+  for _, first in ipairs(firsts) do
+    local page, part = place_of(first)
+    fields[#fields + 1] = page and field_of(page, part)
+  end
+  for i, body in ipairs(#fields > 0 and call("HMGET", BODY, unpack(fields)) or {}) do
+    bodies_of_parts[fields[i]] = body
+  end
+end
+
+-- Divides a part: its first `most` events, and the rest, which is a part of its own. Returns the rest
+-- and the body of the first ones.
+local function divide(page, part, most)
+  local rest = {}
+  for key, value in pairs(part) do
+    rest[key] = value
+  end
+  rest.first, rest.count, part.count = part.first + most, part.count - most, most
+  for i, it in ipairs(page.parts) do
+    if it == part then
+      table.insert(page.parts, i + 1, rest)
+      return rest, cut(part, body_of_part(page, part))
+    end
+  end
+end
+
+-- Each call:
 local me, request, token = ARGV[4], tonumber(ARGV[5]), ARGV[6]
-local node = node_of(me) or new_node()
+local node = node_for(me)
 node.seen = now
 local answer, len, recorded = { now, 0, false, false, 0, 0, node.last, 0, "" }, 9, false
 local count, newer = 0, 0
@@ -54,17 +158,7 @@ if request <= node.refused then
 end
 
 if request <= node.last then
-  local ids = ids_of_batch(call("HGET", HELD, me .. token) or "")
-  local states, places = find_all(ids), {}
-  for i, id in ipairs(ids) do
-    local it = states[i]
-    if it and it.kind == "L" and it.token == me .. token then
-      answer[len + 1], answer[len + 2], answer[len + 3] = id, write_state(it), body_of(id)
-      len = len + 3
-      places[#places + 1] = u16(i - 1)
-    end
-  end
-  answer[9] = table.concat(places)
+  len, answer[9] = add_held(me .. token, answer, len)
   if len > 9 and node.kept > 0 and not node.reaping then
     node.beat = node.beat + 1
   end
@@ -78,7 +172,7 @@ local lease = me .. token .. u64(now) -- the suffix of each lease of this call
 local plain = lease .. u16(ATTEMPTS)
 local moved_now = u64(now)
 local aside = BATCH_MAX -- how many more expired or exhausted events it may set aside
-local expired, late_ones = {}, {}
+expired, late_ones = {}, {}
 
 -- Leases an event; `state`: what it becomes.
 local function give(id, state, body)
@@ -100,49 +194,18 @@ local function take(id, it, body)
   if not has_extras(body) then
     return give(id, write_state(it), body)
   end
-  local attempts, expires, late, late_us, key, unique = extras_of(body)
-  local passed = late and math.max(now - number_at(it.due, 1) * 1000, 0) > late_us
-  if (expires and expires * 1000 <= now) or (passed and late == "expire") then
-    note_end(id, "\7", it.due, it.moved, body)
-    expired[#expired + 1] = { id, it, body }
-    aside = aside - 1
-  elseif passed then
-    note(id, "\4", "\7", 0, it.due, it.moved, ZERO .. ZERO, ZERO, key, nil, more_of(body))
-    late_ones[#late_ones + 1] = { id, it, unique }
+  if set_aside(id, it, body) then
     aside = aside - 1
   else
-    it.extras, it.allowed = key or unique or tells(body), attempts
     give(id, write_state(it), body)
   end
-end
-
--- Ends the events set aside. The records come first, and an event is inserted at its destination
--- before its state says so: an event left half done is still waiting.
-local function set_aside()
-  if #records == 0 then
-    return
-  end
-  check_keys()
-  recorded = true
-  write_records()
-  for _, it in ipairs(expired) do
-    finish_noted(it[1], "e", it[2], it[2].due, it[3])
-  end
-  for _, it in ipairs(late_ones) do
-    local id, state, unique = it[1], it[2], it[3]
-    state.kind, state.moved = "D", moved_now
-    call("ZADD", DEAD, 0, id)
-    call("HSET", STATE, id, write_state(state))
-    free_unique(id, unique)
-  end
-  expired, late_ones = {}, {}
 end
 
 -- A lease is in its batch before it takes effect, and takes effect before its event leaves the list
 -- or set in which it waits: an event left half done is in two places and never in none.
 local written = 0
 local function write()
-  set_aside()
+  recorded = end_what_is_aside() or recorded
   if count > written then
     call("HSET", HELD, me .. token, table.concat(held), "#" .. me .. token, count)
     call("HSET", STATE, unpack(changes, 1, add_pages(changes, changes_len)))
@@ -162,52 +225,13 @@ end
 local limit = math.min(tonumber(ARGV[7]), BATCH_MAX)
 local unseen = limit > 0 and call("LLEN", READY) or 0 -- entries
 
--- Returns the body of a part alone, of which `body` is the field; nothing if it is damaged. That of a
--- part which is all of it is not looked at: its reader finds damage.
-local function body_for(page, part, body)
-  local is_all = part.first == part.body
-  for _, it in ipairs(page.parts) do
-    is_all = is_all and (it == part or it.body ~= part.body)
-  end
-  return is_all and body and sub(body, start_of(body)) or cut(part, body or nil)
-end
-
 -- Leases a part.
 local function lease_part(page, part, body)
-  part.kind, part.tail, part.low, part.high = "L", lease, 0, 0
-  change(page)
-  held[#held + 1] = member_of(page, part)
+  local name = put_under(page, part, lease)
+  held[#held + 1] = name
   count, spent = count + part.count, spent + #body
-  answer[len + 1], answer[len + 2], answer[len + 3] = member_of(page, part), part.times, body
+  answer[len + 1], answer[len + 2], answer[len + 3] = name, part.times, body
   len = len + 3
-end
-
--- Reads the parts that begin with some ids, and their bodies.
-local function read_parts(firsts)
-  local fields = {}
-  read_pages(firsts)
-  for _, first in ipairs(firsts) do
-    local page, part = place_of(first)
-    fields[#fields + 1] = page and field_of(page, part)
-  end
-  for i, body in ipairs(#fields > 0 and call("HMGET", BODY, unpack(fields)) or {}) do
-    bodies_of_parts[fields[i]] = body
-  end
-end
-
--- Divides a part: its first `most` events, and the rest, which is a part of its own. Returns both.
-local function divide(page, part, most)
-  local rest = {}
-  for key, value in pairs(part) do
-    rest[key] = value
-  end
-  rest.first, rest.count, part.count = part.first + most, part.count - most, most
-  for i, it in ipairs(page.parts) do
-    if it == part then
-      table.insert(page.parts, i + 1, rest)
-      return part, rest
-    end
-  end
 end
 
 -- Puts entries of their own in the place of that at the head of the list, whose events are alone, or
@@ -252,9 +276,9 @@ local function take_parts(entries)
       break
     elseif count + part.count > limit then
       if count < limit then
-        local first, rest = divide(page, part, limit - count)
-        lease_part(page, first, cut(first, body_of_part(page, first)))
-        surplus = surplus + first.count
+        local rest, its = divide(page, part, limit - count)
+        lease_part(page, part, its)
+        surplus = surplus + part.count
         call("LSET", READY, i - 1, entry_of_part(page, rest))
       end
       break

@@ -59,7 +59,12 @@ local function all_nodes()
   return nodes
 end
 
-local function new_node()
+-- Returns the record of a node, a new one before its first fetch.
+local function node_for(id)
+  local node = node_of(id)
+  if node then
+    return node
+  end
   if call("HLEN", NODES) >= NODES_MAX then
     local quietest
     for _, node in ipairs(all_nodes()) do

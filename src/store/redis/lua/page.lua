@@ -25,8 +25,8 @@
 local NAME, PART, PLACE = 15, 52, 128
 local ENTRY_OF_PART, MEMBER_OF_PART, FIELD_OF_PART = 25, 17, 17 -- the lengths
 local COUNTED_MAX = 2000 -- entries of the delay set that one call counts
-local pages, changed_pages = {}, {} -- name -> page, or false
-local bodies_of_parts = {}
+local pages, changed_pages -- name -> page, or false
+local bodies_of_parts
 
 -- Returns whether this may be the id of an event in a page.
 local function is_pageable(id)
@@ -465,3 +465,6 @@ local function ids_of_batch(held)
   end
   return ids
 end
+
+-- Each call:
+pages, changed_pages, bodies_of_parts = {}, {}, {}

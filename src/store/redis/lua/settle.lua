@@ -18,6 +18,59 @@
 -- for each whose lease was lost}. Where the bodies of the first ones exceed the limit of one call,
 -- it settles only those, and the text ends with them.
 local FREED_PER_READ = 4 -- removing a body takes at most a quarter of the time of reading it
+
+-- Finds the part of a run of acks of one page, if it has all of them and they are new. Any other run
+-- is one of ids.
+local function find_part(run)
+  local said, page = run.said, page_of(run.name)
+  local low, high = unpack_from(">i4i4", said, 16)
+  local part = page and part_at(page, byte(said, 24))
+  if part and part.kind == "L" and sub(part.tail, 1, 16) == ARGV[4] .. run.request
+    and byte(said, 7 + 17 * run.acks) < part.first + part.count
+    and bit.band(page.low, low) == low and bit.band(page.high, high) == high
+    and bit.band(part.low, low) == 0 and bit.band(part.high, high) == 0 then
+    run.page, run.part, run.low, run.high = page, part, low, high
+    return
+  end
+  local ids_said = {}
+  for at = 24, 7 + 17 * run.acks, 17 do
+    ids_said[#ids_said + 1] = run.name .. char(PLACE + byte(said, at)) .. sub(said, at + 1, at + 16)
+  end
+  run.said = table.concat(ids_said)
+end
+
+local function delayed_ms(said)
+  local delay = math.min(number_at(said, 26), tonumber(ARGV[6]))
+  return delay == 0 and now_ms or math.ceil((now + delay) / 1000)
+end
+
+-- Returns what an end needs of a body: how long its unique key stays reserved, key and unique key, and
+-- the extras of its record.
+local function extras_to_end(id)
+  local body = read_body(id)
+  local key, unique = keys_of(body)
+  return unique and unique_for(body), key, unique, more_of(body)
+end
+
+-- Ends the parts of which all events are acked: of their bodies, only the fingerprints are left.
+local function end_parts(acked, freed)
+  for part, page in pairs(acked) do
+    local low, high = bits(part.first, part.count)
+    change(page)
+    if bit.band(part.low, low) == low and bit.band(part.high, high) == high then
+      local body, at = body_of_part(page, part) or "", 2 + 8 * (part.first - part.body)
+      part.kind, part.prints = "E", sub(body, at, at + 8 * part.count - 1)
+      part.prints = part.prints .. string.rep("\0", 8 * part.count - #part.prints) -- it is damaged
+      local is_last = true
+      for _, it in ipairs(page.parts) do
+        is_last = is_last and (it.body ~= part.body or it.kind == "E")
+      end
+      freed[#freed + 1] = is_last and field_of(page, part) or nil
+    end
+  end
+end
+
+-- Each call:
 local me = ARGV[4]
 local runs, at, count = {}, 9, 0
 local firsts = {} -- ids of pages
@@ -55,26 +108,6 @@ for _, run in ipairs(runs) do
   if page and part.kind == "L" and sub(part.tail, 1, 16) == me .. sub(ARGV[run.at + 1], 2, 9) then
     dissolve(page)
   end
-end
-
--- Finds the part of a run of acks of one page, if it has all of them and they are new. Any other run
--- is one of ids.
-local function find_part(run)
-  local said, page = run.said, page_of(run.name)
-  local low, high = unpack_from(">i4i4", said, 16)
-  local part = page and part_at(page, byte(said, 24))
-  if part and part.kind == "L" and sub(part.tail, 1, 16) == me .. run.request
-    and byte(said, 7 + 17 * run.acks) < part.first + part.count
-    and bit.band(page.low, low) == low and bit.band(page.high, high) == high
-    and bit.band(part.low, low) == 0 and bit.band(part.high, high) == 0 then
-    run.page, run.part, run.low, run.high = page, part, low, high
-    return
-  end
-  local ids_said = {}
-  for at = 24, 7 + 17 * run.acks, 17 do
-    ids_said[#ids_said + 1] = run.name .. char(PLACE + byte(said, at)) .. sub(said, at + 1, at + 16)
-  end
-  run.said = table.concat(ids_said)
 end
 
 local ids, states, alone, places = {}, {}, {}, {}
@@ -115,20 +148,12 @@ local function put(id, state)
   changes_len = changes_len + 2
 end
 
-local function delayed_ms(said)
-  local delay = math.min(number_at(said, 26), tonumber(ARGV[6]))
-  return delay == 0 and now_ms or math.ceil((now + delay) / 1000)
-end
-
 -- Ends an attempt in any way; `said` begins with the kind of settlement.
 local function conclude(id, it, said, times, verdict, settled, error)
   local attempt, allowed, due, moved = it.attempt, it.allowed, it.due, it.moved
   local period, key, unique, more
   if it.extras and verdict ~= 114 then
-    local body = read_body(id)
-    key, unique = keys_of(body)
-    period = unique and unique_for(body)
-    more = more_of(body)
+    period, key, unique, more = extras_to_end(id)
   end
   local function record(outcome, cause, number)
     note(id, outcome, cause, number, due, moved, times, me, key, error, more)
@@ -280,24 +305,6 @@ local function settle_one(run)
   end
 end
 
--- Ends the parts of which all events are acked: of their bodies, only the fingerprints are left.
-local function end_parts()
-  for part, page in pairs(acked) do
-    local low, high = bits(part.first, part.count)
-    change(page)
-    if bit.band(part.low, low) == low and bit.band(part.high, high) == high then
-      local body, at = body_of_part(page, part) or "", 2 + 8 * (part.first - part.body)
-      part.kind, part.prints = "E", sub(body, at, at + 8 * part.count - 1)
-      part.prints = part.prints .. string.rep("\0", 8 * part.count - #part.prints) -- it is damaged
-      local is_last = true
-      for _, it in ipairs(page.parts) do
-        is_last = is_last and (it.body ~= part.body or it.kind == "E")
-      end
-      freed[#freed + 1] = is_last and field_of(page, part) or nil
-    end
-  end
-end
-
 for _, run in ipairs(runs) do
   if is_spent() then
     break
@@ -312,7 +319,7 @@ end
 
 local node = node_of(me)
 local is_news = announce_starts(node)
-local is_back = #back + #front + #delayed > 0
+local is_back = is_any_back()
 if is_back then
   look_first()
 end
@@ -322,7 +329,7 @@ if changes_len + #records > 0 then
   if #keyed > 0 then
     call("ZREM", BY_KEY, unpack(keyed))
   end
-  end_parts()
+  end_parts(acked, freed)
   changes_len = add_pages(changes, changes_len)
   if changes_len > 0 then
     call("HSET", STATE, unpack(changes, 1, changes_len))

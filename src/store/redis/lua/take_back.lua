@@ -1,12 +1,9 @@
 -- Library: leases that are taken back from their node.
 --
 -- ARGV[5]  limit of events to take back, at most 1000
-local limit = math.min(tonumber(ARGV[5]), 1000)
-check_keys()
-call("ZCARD", LEASE)
-local changes, uniques = {}, {}
-local deadlines, ended = {}, {} -- leases that end: ids; node -> the arguments of `end_leases`
-local taken, ready = 0, 0
+local limit, taken, ready
+local changes, uniques
+local deadlines, ended -- leases that end: ids; node -> the arguments of `end_leases`
 
 local function is_full()
   return taken >= limit or is_spent()
@@ -102,3 +99,9 @@ local function write_taken()
     end
   end
 end
+
+-- Each call:
+limit, taken, ready = math.min(tonumber(ARGV[5]), 1000), 0, 0
+check_keys()
+call("ZCARD", LEASE)
+changes, uniques, deadlines, ended = {}, {}, {}, {}

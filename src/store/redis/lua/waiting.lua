@@ -21,7 +21,12 @@ end
 
 -- Where events are to be inserted: at the end and at the head of the ready list, into the delay set and
 -- into the dead set.
-local back, front, delayed, dead = {}, {}, {}, {}
+local back, front, delayed, dead
+
+-- Returns whether any event is to wait again.
+local function is_any_back()
+  return #back + #front + #delayed > 0
+end
 
 -- Returns an event to waiting. It changes its state, which the caller writes after `put_back`.
 local function wait(id, it, due_ms)
@@ -70,3 +75,7 @@ local function put_back()
     call("ZADD", DEAD, unpack(dead))
   end
 end
+
+-- Each call:
+was_ready, was_due = nil, nil
+back, front, delayed, dead = {}, {}, {}, {}

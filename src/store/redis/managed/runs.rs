@@ -1,4 +1,4 @@
-//! Script execution over a connection: by hash, durably, and with detection of repeats.
+//! Script execution over a connection: by function or hash, durably, and with detection of repeats.
 
 use redis::{Arg, Cmd, Value};
 use tokio::time::Instant;
@@ -6,7 +6,9 @@ use tokio::time::Instant;
 use super::{ManagedConnection, State, closed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::redis::durable::{DurabilityWait, DurableCalls, ReachedDurability};
-use crate::store::redis::fault::CallFailure;
+use crate::store::redis::fault::{CallFailure, Stage};
+use crate::store::redis::functions;
+use crate::store::redis::live_connection::LiveConnection;
 use crate::store::redis::scripts::Script;
 
 /// A reply, and whether its call may have been executed more than once.
@@ -17,25 +19,22 @@ pub(in crate::store::redis) struct ScriptReply {
 }
 
 impl ManagedConnection {
-    /// Runs a script. A server that lacks it is sent its text, with the same keys, so that in a
-    /// cluster it reaches the same node.
+    /// Runs a script or its function. A server that lacks it is sent its text, with the same keys,
+    /// so that in a cluster it reaches the same node.
     ///
     /// # Errors
     ///
     /// As [`send`](Self::send).
     pub(in crate::store::redis) async fn run(&self, script: &Script, call: &Cmd) -> Result<Value> {
-        self.run_text(script.text(), call).await
+        let reply = self.run_script(script, call).await?;
+        Ok(reply.value)
     }
 
     /// Runs a script by its text.
+    #[cfg(test)]
     pub(in crate::store::redis) async fn run_text(&self, text: &str, call: &Cmd) -> Result<Value> {
-        let deadline = self.deadline();
-        let lane = self.lane(deadline).await?;
-        let mut answer = lane.ask(call, deadline).await;
-        if answer.as_ref().is_err_and(CallFailure::is_noscript) {
-            answer = lane.ask(&with_text(text, call), deadline).await;
-        }
-        self.judge(&lane, answer)
+        let reply = self.run_either(text, None, call).await?;
+        Ok(reply.value)
     }
 
     /// Runs a script; also returns whether the call may have been executed more than once, so that
@@ -49,17 +48,44 @@ impl ManagedConnection {
         script: &Script,
         call: &Cmd,
     ) -> Result<ScriptReply> {
+        self.run_either(script.text(), Some(script.library()), call)
+            .await
+    }
+
+    async fn run_either(
+        &self,
+        text: &str,
+        library: Option<&str>,
+        call: &Cmd,
+    ) -> Result<ScriptReply> {
         let deadline = self.deadline();
         let lane = self.lane(deadline).await?;
         let (mut answer, mut is_repeat) = lane.send_noted(call, deadline).await;
-        if answer.as_ref().is_err_and(CallFailure::is_noscript) {
-            let whole = with_text(script.text(), call);
-            let (again, repeats) = lane.send_noted(&whole, deadline).await;
+        if answer.as_ref().is_err_and(CallFailure::lacks_script) {
+            let (again, repeats) = lane.send_noted(&with_text(text, call), deadline).await;
             (answer, is_repeat) = (again, is_repeat || repeats);
+            if let Some(library) = library.filter(|_| call.args_iter().next() == Some(FCALL)) {
+                self.load(&lane, library, call, deadline).await;
+            }
         }
         match self.judge(&lane, answer) {
             Ok(value) => Ok(ScriptReply { value, is_repeat }),
             Err(error) => Err(maybe_applied(error, is_repeat)),
+        }
+    }
+
+    /// Gives the server of a call a library, for its next call.
+    async fn load(&self, lane: &LiveConnection, library: &str, call: &Cmd, deadline: Instant) {
+        let load = functions::load(library);
+        let (answers, _) = lane.ask_all(&load, self.slot_of(call), deadline).await;
+        let answers = answers.and_then(|answers| match answers.into_iter().next() {
+            Some(Value::ServerError(error)) if !error.details().is_some_and(is_loaded) => {
+                Err(CallFailure::new(error.into(), Stage::Sent))
+            }
+            _ => Ok(()),
+        });
+        if let Err(why) = answers {
+            self.shared.options.functions.refused(&why);
         }
     }
 
@@ -112,6 +138,14 @@ impl ManagedConnection {
         });
         durable.run(text, call, wait, deadline).await
     }
+}
+
+/// The name of the command that calls a function.
+const FCALL: Arg<&[u8]> = Arg::Simple(b"FCALL");
+
+/// Returns whether an error says that another process has loaded the same library meanwhile.
+fn is_loaded(error: &str) -> bool {
+    error.contains("already exists")
 }
 
 /// Returns the error of a call of which an earlier execution may have succeeded.

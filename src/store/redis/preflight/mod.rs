@@ -38,6 +38,8 @@ pub(super) struct ServerFacts {
     pub(super) waits_for_disk: bool,
     /// The offset of the server's clock from this node's, in microseconds.
     pub(super) offset_us: i64,
+    /// Whether the user may load functions and call them.
+    pub(super) allows_functions: bool,
 }
 
 /// Checks the servers of `link`.
@@ -84,6 +86,7 @@ pub(super) async fn check(
         durability,
         waits_for_disk: has_waitaof && durability != Durability::Memory,
         offset_us: offset(link, target, clock).await?,
+        allows_functions: rights::allows_functions(link).await,
     })
 }
 

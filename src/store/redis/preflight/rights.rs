@@ -30,6 +30,9 @@ const OF_A_CLUSTER: &[&[&str]] = &[&["CLUSTER", "INFO"], &["CLUSTER", "SLOTS"]];
 /// A command on servers that have it.
 const WAITAOF: &[&str] = &["WAITAOF", "0", "0", "1"];
 
+/// The commands of functions, without which scripts do the same.
+const FUNCTIONS: [&[&str]; 2] = [&["FCALL", "f", "0"], &["FUNCTION", "LOAD", "text"]];
+
 /// Commands on keys outside of scripts.
 const ON_KEYS: &[&str] = &["HSETNX"];
 
@@ -86,6 +89,17 @@ pub(super) async fn check(
          {user} ~{prefix}:* &{prefix}:* {}",
         granted.join(" ")
     )))
+}
+
+/// Returns whether the user may load functions and call them.
+pub(super) async fn allows_functions(link: &ManagedConnection) -> bool {
+    let mut call = redis::cmd("EVAL");
+    call.arg(RIGHTS).arg(0);
+    for question in &FUNCTIONS {
+        call.arg(question.len()).arg(question);
+    }
+    let answer = link.send(&call).await;
+    matches!(answer, Ok(Value::BulkString(answers)) if answers == [b'1'; FUNCTIONS.len()])
 }
 
 /// The object of a question, besides its command.

@@ -198,7 +198,7 @@ async fn register(shared: &Shared, batch: &[BucketKey]) -> Result<()> {
     }
     let script = &scripts::REGISTER;
     let keys = ["registered", "registry", "members"].map(|part| shared_state::key(shared, part));
-    let mut command = script.call(keys.into_iter());
+    let mut command = script.call(false, keys.into_iter());
     command.arg(&super::token());
     for bucket in batch {
         command.arg(bucket.to_string());

@@ -388,10 +388,10 @@ fn slot_of(command: &Cmd) -> Option<Slot> {
     };
     let name = words(0)?.to_ascii_uppercase();
     let at = match &name[..] {
-        b"EVAL" | b"EVALSHA" if words(2)? == b"0" => return None,
-        b"EVAL" | b"EVALSHA" => 3,
-        b"CLIENT" | b"CLUSTER" | b"CONFIG" | b"INFO" | b"PING" | b"SCRIPT" | b"TIME" | b"WAIT"
-        | b"WAITAOF" => return None,
+        b"EVAL" | b"EVALSHA" | b"FCALL" if words(2)? == b"0" => return None,
+        b"EVAL" | b"EVALSHA" | b"FCALL" => 3,
+        b"CLIENT" | b"CLUSTER" | b"CONFIG" | b"FUNCTION" | b"INFO" | b"PING" | b"SCRIPT"
+        | b"TIME" | b"WAIT" | b"WAITAOF" => return None,
         _ => 1,
     };
     words(at).map(Slot::for_key)
