@@ -56,7 +56,7 @@ fn nodes_with_different_numbers_of_buckets_share_a_queue() {
 }
 
 #[test]
-fn a_script_cache_that_is_flushed_under_load_loses_nothing() {
+fn scripts_and_functions_that_are_flushed_under_load_lose_nothing() {
     let redis = server();
     let site = Site::new(redis.url());
     // A call that a busy machine makes late is none that was refused.
@@ -67,6 +67,7 @@ fn a_script_cache_that_is_flushed_under_load_loses_nothing() {
     wait_for_each(&site, &nodes);
     for _ in 0..60 {
         assert_eq!(redis.cli(&["SCRIPT", "FLUSH"]), "OK");
+        assert_eq!(redis.cli(&["FUNCTION", "FLUSH"]), "OK");
         let_it_run(Duration::from_millis(20));
     }
     wait_for_more(&site);

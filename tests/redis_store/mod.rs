@@ -18,6 +18,7 @@ mod durable;
 mod failover;
 mod format;
 mod full;
+mod functions;
 mod healed;
 mod idle;
 mod kit;

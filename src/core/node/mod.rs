@@ -5,6 +5,8 @@ mod members;
 mod publish;
 mod replies;
 mod starts;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -90,7 +90,7 @@ impl Script {
     }
 
     /// Returns its text.
-    pub(super) fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         &self.text
     }
 
@@ -100,7 +100,7 @@ impl Script {
     }
 
     /// Returns the text of its library.
-    pub(super) fn library(&self) -> &str {
+    pub fn library(&self) -> &str {
         &self.library
     }
 

@@ -160,12 +160,39 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: a script that the server has forgotten is not given to it again",
         edits: &[edit(
             "src/store/redis/managed/runs.rs",
-            "let mut answer = lane.ask(call, deadline).await;\n        if answer",
-            "let mut answer = lane.ask(call, deadline).await;\n        if false && answer",
+            "if answer.as_ref().is_err_and(CallFailure::lacks_script) {",
+            "if false && answer.as_ref().is_err_and(CallFailure::lacks_script) {",
         )],
         caught_by: test(
             "lib",
             "a_script_that_the_server_forgot_is_given_to_it_again",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-function-keeps-pages",
+        breaks: Doubt,
+        bug: "Redis: what a function has read of pages is still known to its next call",
+        edits: &[edit(
+            "src/store/redis/lua/page.lua",
+            "pages, changed_pages, bodies_of_parts = {}, {}, {}",
+            "pages, changed_pages, bodies_of_parts = pages or {}, {}, {}",
+        )],
+        caught_by: test("redis_store", "an_ack_that_is_repeated_ends_nothing_else"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-lost-function-not-given-again",
+        breaks: Doubt,
+        bug: "Redis: a server that has lost its functions never gets them again",
+        edits: &[edit(
+            "src/store/redis/managed/runs.rs",
+            "if let Some(library) = library.filter(|_| call.args_iter().next() == Some(FCALL)) {",
+            "if let Some(library) = library.filter(|_| false) {",
+        )],
+        caught_by: test(
+            "redis_store",
+            "functions_are_called_once_a_server_has_them_and_given_to_one_that_lost_them",
         ),
         masked_by: None,
     },

@@ -1,0 +1,124 @@
+//! Redis Functions, and scripts where there are none.
+
+use std::ops::RangeInclusive;
+
+use duly::__internal::redis::scripts;
+use duly::time::When;
+
+use crate::redis_store::kit::{Bare, fresh};
+use crate::servers::Redis;
+
+/// How often the server has run a command.
+fn calls(server: &Redis, command: &str) -> u64 {
+    let stats = server.cli(&["INFO", "commandstats"]);
+    let name = format!("cmdstat_{command}:calls=");
+    let calls = stats.split(&name).nth(1);
+    calls.map_or(0, |rest| {
+        let (calls, _) = rest.split_once(',').expect("more follows");
+        calls.parse().expect("a number")
+    })
+}
+
+/// Pushes events and handles each under a request, and looks the bucket over.
+async fn live(bare: &Bare, requests: RangeInclusive<u64>) {
+    for request in requests {
+        let id = bare.new_id();
+        bare.push(id, When::Now).await.unwrap();
+        assert_eq!(bare.fetch(request, 10).await.unwrap(), [id]);
+        assert_eq!(bare.ack(request, &[id]).await.unwrap(), [true]);
+    }
+    assert_eq!(bare.store.audit_whole().await.unwrap(), [""; 0]);
+}
+
+#[tokio::test]
+async fn each_script_is_a_library_that_a_server_takes() {
+    let server = Redis::plain();
+    for script in scripts() {
+        let name = script.function();
+        assert_eq!(server.cli(&["FUNCTION", "LOAD", script.library()]), name);
+        let hash = server.cli(&["SCRIPT", "LOAD", script.text()]);
+        assert_eq!(hash, script.hash(), "{name}");
+    }
+    let listed = server.cli(&["FUNCTION", "LIST"]);
+    assert_eq!(listed.matches("library_name").count(), scripts().count());
+}
+
+#[tokio::test]
+async fn functions_are_called_once_a_server_has_them_and_given_to_one_that_lost_them() {
+    let server = Redis::plain();
+    let (url, _) = fresh(&server.url());
+    let bare = Bare::open(&url).await;
+    live(&bare, 1..=2).await;
+    for first in [11, 21] {
+        assert_eq!(server.cli(&["FUNCTION", "FLUSH"]), "OK");
+        live(&bare, first..=first).await;
+        server.cli(&["CONFIG", "RESETSTAT"]);
+        live(&bare, first + 1..=first + 5).await;
+        let scripts = calls(&server, "eval") + calls(&server, "evalsha");
+        assert_eq!((calls(&server, "fcall"), scripts), (16, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_call_functions_is_served_by_scripts() {
+    let server = Redis::start(crate::servers::RedisOptions {
+        tcp: true,
+        ..Default::default()
+    });
+    for lacks in ["-fcall", "-function|load"] {
+        let rules = [
+            "ACL", "SETUSER", "ann", "reset", "on", ">a", "~*", "&*", "+@all", lacks,
+        ];
+        assert_eq!(server.cli(&rules), "OK");
+        let (url, _) = fresh(&format!("redis://ann:a@127.0.0.1:{}", server.port()));
+        let bare = Bare::open(&url).await;
+        live(&bare, 1..=2).await;
+        assert_eq!(calls(&server, "fcall"), 0, "{lacks}");
+        assert!(calls(&server, "evalsha") > 0, "{lacks}");
+    }
+}
+
+#[tokio::test]
+async fn a_full_server_that_takes_no_library_runs_scripts() {
+    let server = Redis::plain();
+    let (url, _) = fresh(&server.url());
+    let bare = Bare::open(&url).await;
+    let (first, second) = (bare.new_id(), bare.new_id());
+    bare.push(first, When::Now).await.unwrap();
+    bare.push(second, When::Now).await.unwrap();
+    server.cli(&["FUNCTION", "FLUSH"]);
+    server.cli(&["CONFIG", "SET", "maxmemory", "1mb"]);
+    assert_eq!(bare.fetch(1, 1).await.unwrap(), [first]);
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    assert_eq!(bare.ack(1, &[first]).await.unwrap(), [true]);
+    assert_eq!(bare.fetch(2, 1).await.unwrap(), [second]);
+    assert_eq!(bare.ack(2, &[second]).await.unwrap(), [true]);
+    assert_eq!(
+        (calls(&server, "fcall"), calls(&server, "function|load")),
+        (0, 0)
+    );
+    server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(bare.store.audit_whole().await.unwrap(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_store_that_opens_removes_the_libraries_of_other_versions_and_no_others() {
+    let server = Redis::plain();
+    let library = |name: &str| {
+        let text = format!(
+            "#!lua name={name}\nredis.register_function('{name}', function() return 1 end)\n"
+        );
+        assert_eq!(server.cli(&["FUNCTION", "LOAD", &text]), name);
+    };
+    let (url, _) = fresh(&server.url());
+    live(&Bare::open(&url).await, 1..=1).await;
+    let ours = server.cli(&["FUNCTION", "LIST"]);
+    library("duly_push_0123456789abcdef");
+    library("dulynoted");
+    let bare = Bare::open(&url).await;
+    let listed = server.cli(&["FUNCTION", "LIST"]);
+    assert!(!listed.contains("duly_push_0123456789abcdef"), "{listed}");
+    let expected = ours.matches("library_name").count() + 1;
+    assert_eq!(listed.matches("library_name").count(), expected, "{listed}");
+    live(&bare, 2..=2).await;
+}
