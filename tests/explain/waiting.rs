@@ -229,6 +229,11 @@ async fn a_full_ring_says_so(world: World) {
     let (bus, queue) = world.serve(ORDERS.workers(2).ring(64), &hanging()).await;
     queue.push_many(0..64, secs(0)).await.unwrap();
     bus.advance(secs(1)).await;
+    // What is pushed wakes its bucket, which fetches while there is any room.
+    for _ in 0..64 {
+        queue.push_now(0).await.unwrap();
+        bus.advance(secs(1)).await;
+    }
     let id = queue.push_now(1).await.unwrap().id();
     bus.advance(secs(1)).await;
     let explained = bus.explain(id).await.unwrap();

@@ -3,14 +3,18 @@
 use std::ops::RangeInclusive;
 
 use duly::__internal::redis::scripts;
+use duly::QueueName;
 use duly::time::When;
 
 use crate::redis_store::kit::{Bare, fresh};
-use crate::servers::Redis;
+use crate::servers::{Cluster, Redis};
 
 /// How often the server has run a command.
 fn calls(server: &Redis, command: &str) -> u64 {
-    let stats = server.cli(&["INFO", "commandstats"]);
+    calls_in(&server.cli(&["INFO", "commandstats"]), command)
+}
+
+fn calls_in(stats: &str, command: &str) -> u64 {
     let name = format!("cmdstat_{command}:calls=");
     let calls = stats.split(&name).nth(1);
     calls.map_or(0, |rest| {
@@ -121,4 +125,25 @@ async fn a_store_that_opens_removes_the_libraries_of_other_versions_and_no_other
     let expected = ours.matches("library_name").count() + 1;
     assert_eq!(listed.matches("library_name").count(), expected, "{listed}");
     live(&bare, 2..=2).await;
+}
+
+#[tokio::test]
+async fn each_master_of_a_cluster_is_given_the_functions() {
+    let cluster = Cluster::masters(3);
+    let (url, _) = fresh(&cluster.url());
+    let mut bare = Bare::open(&url).await;
+    let count = |command: &str| -> Vec<u64> {
+        let masters = 0..3;
+        let stats = masters.map(|at| cluster.node(at).cli(&["INFO", "commandstats"]));
+        stats.map(|stats| calls_in(&stats, command)).collect()
+    };
+    for round in 1..=2 {
+        let before = count("eval");
+        for number in 0..16 {
+            bare.bucket.queue = QueueName::new(&format!("letters-{number}")).unwrap();
+            live(&bare, round..=round).await;
+        }
+        assert!(count("fcall").iter().all(|calls| *calls > 0));
+        assert_eq!(count("eval") == before, round == 2, "{before:?}");
+    }
 }

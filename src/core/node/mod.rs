@@ -222,8 +222,7 @@ impl<B> Node<B> {
         timer.min(self.members.wakes(&self.options))
     }
 
-    /// Takes an input. Decisions wait for the next [`turn`](Self::turn), so that inputs that arrive
-    /// together are decided together.
+    /// Takes an input. Inputs that arrive together are decided together, in the next turn.
     pub fn handle(&mut self, now: Mono, input: Input<B>, out: &mut Vec<Action<B>>) {
         match input {
             Input::Woken { bucket } => {
