@@ -1,10 +1,14 @@
 //! Redis Functions, and scripts where there are none.
 
-use std::ops::RangeInclusive;
-
 use duly::__internal::redis::scripts;
-use duly::QueueName;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use duly::event::{Envelope, Payload};
+use duly::store::operation::NewEvent;
+use duly::store::{Durability, Store};
 use duly::time::When;
+use duly::{QueueName, Unique};
 
 use crate::redis_store::kit::{Bare, fresh};
 use crate::servers::{Cluster, Redis};
@@ -146,4 +150,29 @@ async fn each_master_of_a_cluster_is_given_the_functions() {
         assert!(count("fcall").iter().all(|calls| *calls > 0));
         assert_eq!(count("eval") == before, round == 2, "{before:?}");
     }
+}
+
+/// They are in a pipeline with their wait, which brings no library.
+#[tokio::test]
+async fn pushes_that_wait_for_a_replica_bring_their_text_once() {
+    let server = Redis::plain();
+    let (url, _) = fresh(&server.url());
+    let bare = Bare::open(&url).await;
+    let mut brought = Vec::new();
+    for _ in 0..2 {
+        let before = calls(&server, "eval");
+        let queue = bare.bucket.queue.clone();
+        let envelope = Envelope::new(bare.new_id(), queue, Payload::default());
+        let event = NewEvent {
+            envelope: Arc::new(envelope),
+            when: When::Now,
+            on_taken: Unique::Keep,
+        };
+        let wanted = Durability::Replicated(1);
+        let pushed = bare.store.push_durably(&bare.bucket, vec![event], wanted);
+        pushed.await.expect_err("there is no replica");
+        brought.push(calls(&server, "eval") - before);
+    }
+    assert_eq!(brought[1], 0, "{brought:?}");
+    assert_eq!(bare.fetch(1, 10).await.unwrap().len(), 2);
 }

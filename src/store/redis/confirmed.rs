@@ -13,6 +13,7 @@ use crate::store::Durability;
 use crate::store::redis::admit::check_push;
 use crate::store::redis::decode::ReplyReader;
 use crate::store::redis::durable::{DurabilityWait, ReachedDurability};
+use crate::store::redis::encode::CallContext;
 use crate::store::redis::managed::ScriptReply;
 use crate::store::redis::preflight::ServerFacts;
 use crate::store::redis::push;
@@ -71,7 +72,12 @@ async fn attempt(
     attempts: &mut Attempts,
 ) -> Result<(Answer, ReachedDurability)> {
     push::register(shared, bucket, until).await?;
-    let call = shared.terms().push(&shared.keys(bucket), events.iter());
+    // A pipeline with its wait brings a server no library; a script it brings once.
+    let terms = CallContext {
+        calls_functions: false,
+        ..shared.terms()
+    };
+    let call = terms.push(&shared.keys(bucket), events.iter());
     let link = shared.links.for_pushes(bucket);
     let carried = link.run_durably(call.script, &call.command, wait, deadline);
     let (ScriptReply { value, is_repeat }, reached) = carried.await?;

@@ -14,7 +14,6 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use super::call_queues::{CallQueues, Driver};
-use super::fault;
 use super::managed::{ManagedConnection, ScriptReply, maybe_applied, with_text};
 use super::topology::accepted;
 use crate::error::{Error, ErrorKind, Result};
@@ -150,7 +149,7 @@ impl DurableCalls {
         let commands = calls.iter().map(|call| call.command.clone());
         let mut answers = self.exchange(slot, wait, commands).await?;
         let unknown: Vec<usize> = (0..calls.len())
-            .filter(|call| lacks_script(&answers.calls[*call]))
+            .filter(|call| is_noscript(&answers.calls[*call]))
             .collect();
         if !unknown.is_empty() {
             let texts = unknown.iter().map(|call| &calls[*call]);
@@ -244,9 +243,6 @@ fn unconfirmed(error: &redis::RedisError) -> Error {
     Error::new(ErrorKind::Unknown, text)
 }
 
-fn lacks_script(answer: &Value) -> bool {
-    match answer {
-        Value::ServerError(error) => fault::lacks_script(&error.clone().into()),
-        _ => false,
-    }
+fn is_noscript(answer: &Value) -> bool {
+    matches!(answer, Value::ServerError(error) if error.code() == "NOSCRIPT")
 }

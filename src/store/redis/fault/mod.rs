@@ -90,7 +90,8 @@ impl CallFailure {
 
     /// Returns whether the server lacks the script or the function.
     pub(super) fn lacks_script(&self) -> bool {
-        lacks_script(&self.cause)
+        let cause = &self.cause;
+        cause.code() == Some("NOSCRIPT") || cause.detail() == Some("Function not found")
     }
 
     /// Returns whether the user may not do it, or the server cannot.
@@ -109,12 +110,6 @@ impl CallFailure {
         };
         Error::new(fault.kind, text).because(cause)
     }
-}
-
-/// Returns whether an error says that the server lacks a script or a function.
-pub(super) fn lacks_script(error: &RedisError) -> bool {
-    let lacks_function = || error.detail() == Some("Function not found");
-    error.code() == Some("NOSCRIPT") || lacks_function()
 }
 
 /// Classifies `error`, which came at `stage`.
