@@ -54,9 +54,8 @@ pub struct NodeOptions {
     /// goes at once, the next collects what ends meanwhile. Default: 8 ms. Zero for a store that no
     /// other process uses, where a call is cheap.
     pub settle_apart: Duration,
-    /// How long finished attempts may wait while due events wait to be started. Default: 20 ms;
-    /// three times that for a store that no other process uses, as its writer would take the cores
-    /// from the handlers.
+    /// How long finished attempts may wait while due events wait to be started: those come first,
+    /// also at the store. Default: 60 ms.
     pub settle_wait: Duration,
     /// The most unsettled attempts of a bucket; beyond it the bucket fetches nothing. Default:
     /// 16,384.
@@ -100,7 +99,7 @@ impl Default for NodeOptions {
             batch: 500,
             settle_linger: Duration::from_micros(500),
             settle_apart: Duration::from_millis(8),
-            settle_wait: Duration::from_millis(20),
+            settle_wait: Duration::from_millis(60),
             unsettled_max: 16_384,
             starts_min: 64,
             sleep_max: Duration::from_secs(30),
@@ -114,13 +113,12 @@ impl Default for NodeOptions {
 
 impl NodeOptions {
     /// Returns the options for a store that no other process uses: one clock, no other members,
-    /// calls that cost little, and a writer that would take the cores from the handlers.
+    /// and calls that cost little.
     pub(crate) fn for_one_process(self) -> Self {
         Self {
             drift_ppm: 0,
             poll_every: Duration::ZERO,
             settle_apart: Duration::ZERO,
-            settle_wait: self.settle_wait * 3,
             ..self
         }
     }

@@ -7,7 +7,7 @@ use crate::time::Mono;
 /// The least number for each worker.
 const EACH: usize = 4;
 /// The window grows up to this many times its minimum.
-const GROWTH: usize = 16;
+const GROWTH: usize = 64;
 /// The window is halved after this long without need for it.
 const HALVED_AFTER: Duration = Duration::from_secs(1);
 
@@ -93,20 +93,23 @@ mod tests {
         assert_eq!((window.room(0), window.room(70)), (64, 0));
         window.ran_dry(at(1));
         assert_eq!(window.room(0), 64, "nothing was announced");
-        for (ms, size) in [(2, 128), (3, 256), (4, 512), (5, 1_024), (6, 1_024)] {
+        for (ms, size) in [(2, 128), (3, 256), (4, 512), (5, 1_024), (6, 2_048), (7, 4_096), (8, 4_096)] {
             window.acknowledged();
             window.ran_dry(at(ms));
             window.ran_dry(at(ms));
             assert_eq!(window.room(0), size);
         }
-        window.decay(at(1_005));
-        assert_eq!(window.room(0), 1_024);
+        window.decay(at(1_006));
+        assert_eq!(window.room(0), 4_096);
         for (ms, size) in [
-            (1_007, 512),
-            (1_008, 512),
-            (2_008, 256),
-            (9_000, 128),
-            (10_000, 64),
+            (1_007, 2_048),
+            (1_008, 2_048),
+            (2_008, 1_024),
+            (9_000, 512),
+            (10_000, 256),
+            (11_000, 128),
+            (12_000, 64),
+            (13_000, 64),
         ] {
             window.decay(at(ms));
             assert_eq!(window.room(0), size);
