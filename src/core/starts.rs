@@ -93,18 +93,26 @@ mod tests {
         assert_eq!((window.room(0), window.room(70)), (64, 0));
         window.ran_dry(at(1));
         assert_eq!(window.room(0), 64, "nothing was announced");
-        for (ms, size) in [(2, 128), (3, 256), (4, 512), (5, 1_024), (6, 2_048), (7, 4_096), (8, 4_096)] {
+        for (ms, size) in [
+            (2, 128),
+            (3, 256),
+            (4, 512),
+            (5, 1_024),
+            (6, 2_048),
+            (7, 4_096),
+            (8, 4_096),
+        ] {
             window.acknowledged();
             window.ran_dry(at(ms));
             window.ran_dry(at(ms));
             assert_eq!(window.room(0), size);
         }
-        window.decay(at(1_006));
+        window.decay(at(1_007));
         assert_eq!(window.room(0), 4_096);
         for (ms, size) in [
-            (1_007, 2_048),
-            (1_008, 2_048),
-            (2_008, 1_024),
+            (1_009, 2_048),
+            (1_010, 2_048),
+            (2_010, 1_024),
             (9_000, 512),
             (10_000, 256),
             (11_000, 128),

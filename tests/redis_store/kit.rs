@@ -11,7 +11,7 @@ use duly::store::operation::{
     Answer, AttemptOutcome, FailureReason, Fetch, NewEvent, Operation, Reply, Settlement,
     StartMark, StoreOp,
 };
-use duly::store::{RedisStore, Store};
+use duly::store::{RedisOptions, RedisStore, Store};
 use duly::time::{Timestamp, When};
 use duly::{Annotation, BusBuilder, QueueName, Result as Answered, Unique};
 
@@ -132,9 +132,13 @@ impl Bare {
     }
 
     pub(crate) async fn open(url: &str) -> Self {
+        Self::open_with(url, RedisOptions::new()).await
+    }
+
+    pub(crate) async fn open_with(url: &str, options: RedisOptions) -> Self {
         let queue = QueueName::new("letters").unwrap();
         Self {
-            store: RedisStore::open(url).await.expect("a store"),
+            store: RedisStore::open_with(url, options).await.expect("a store"),
             bucket: BucketKey::new(queue, BucketId(0)),
         }
     }

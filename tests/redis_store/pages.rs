@@ -1,5 +1,6 @@
 //! Events of one push that share a page: nothing of it can be seen, whatever happens to one of them.
 
+mod forgotten;
 mod scheduled;
 
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use duly::event::State;
 use duly::prelude::*;
 use duly::records::{Cause, Outcome};
+use duly::store::RedisOptions;
 use duly::store::operation::{
     AttemptOutcome, FailureReason, Fetch, PushOutcome, Reply, Settlement, StartMark, Stats, StoreOp,
 };
@@ -30,9 +32,13 @@ impl Paged {
     }
 
     async fn due(count: usize, when: When) -> Self {
+        Self::open(RedisOptions::new(), count, when).await
+    }
+
+    async fn open(options: RedisOptions, count: usize, when: When) -> Self {
         let server = shared();
         let (url, prefix) = fresh(&server.url());
-        let bare = Bare::open(&url).await;
+        let bare = Bare::open_with(&url, options).await;
         let ids = bare.new_run(count);
         let events = ids.iter().map(|id| bare.plain(*id, when)).collect();
         bare.apply(StoreOp::Push(events)).await.expect("a push");

@@ -13,6 +13,7 @@ use crate::time::When;
 const BYTES_ENOUGH: usize = 16 * 1024;
 /// The longest body that is worth a place in a part; `EVENT_MAX` of `lua/push.lua`.
 const BODY_MAX: usize = 1024;
+const FINGERPRINT_LEN: usize = 8;
 /// The length of the name of a part: the id of its first event, and how many it has.
 const NAME_LEN: usize = 17;
 
@@ -64,24 +65,25 @@ pub(super) fn add_events<'e>(
                     Unique::Keep => when(first.event.when),
                     Unique::Replace => when(first.event.when).to_ascii_uppercase(),
                 };
-                command.arg(&id).arg(when).arg(&first.body).arg(0);
+                command.arg(&id).arg(when).arg(&first.body).arg("");
                 rest
             } else {
-                let (body, count) = body_of(run);
+                let (bodies, prints) = part_of(run);
+                let count = prints.len() / FINGERPRINT_LEN;
                 command
                     .arg(&id)
                     .arg(when(first.event.when))
-                    .arg(body)
-                    .arg(count);
+                    .arg(bodies)
+                    .arg(prints);
                 &run[count..]
             };
         }
     }
 }
 
-/// Returns the body of a part with the first events of a run, and how many these are.
-fn body_of(run: &[Pushed<'_>]) -> (Vec<u8>, usize) {
-    let (mut prints, mut bodies) = (vec![0], Vec::new());
+/// Returns the body of a part with the first events of a run, and their fingerprints.
+fn part_of(run: &[Pushed<'_>]) -> (Vec<u8>, Vec<u8>) {
+    let (mut bodies, mut prints) = (Vec::new(), Vec::new());
     for event in run {
         if bodies.len() >= BYTES_ENOUGH {
             break;
@@ -90,11 +92,8 @@ fn body_of(run: &[Pushed<'_>]) -> (Vec<u8>, usize) {
         prints.extend_from_slice(&body::fingerprint(&event.body));
         bodies.extend_from_slice(&len.to_be_bytes());
         bodies.extend_from_slice(&event.body);
-        prints[0] += 1; // a run is at most as long as a page
     }
-    let count = usize::from(prints[0]);
-    prints.append(&mut bodies);
-    (prints, count)
+    (bodies, prints)
 }
 
 /// Encodes when an event is due.

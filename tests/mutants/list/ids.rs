@@ -94,10 +94,25 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: an id is forgotten as soon as its event is over",
         edits: &[edit(
             "src/store/redis/lua/settle.lua",
-            "    remember(over)\n",
-            "    call(\"HDEL\", STATE, unpack(over))\n",
+            "    remember(table.concat(over), over_count)\n",
+            "    call(\"HDEL\", STATE, unpack(ids_of_batch(table.concat(over))))\n",
         )],
         caught_by: contract("the_same_id_again_changes_nothing_in_any_state"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-tombstone-of-several-loses-one",
+        breaks: Ids,
+        bug: "Redis: of events that were acked together, one more is forgotten than the limit says",
+        edits: &[edit(
+            "src/store/redis/lua/ending.lua",
+            "char(byte(item, 16) + left, its - left)",
+            "char(byte(item, 16) + left + 1, its - left - 1)",
+        )],
+        caught_by: test(
+            "redis_store",
+            "events_that_were_acked_together_are_forgotten_one_by_one",
+        ),
         masked_by: None,
     },
     Mutant {

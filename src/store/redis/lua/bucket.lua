@@ -13,13 +13,13 @@
 -- READY    list    id .. number of the entry
 -- LEASE    zset    id -> deadline, ms, of leases with a deadline of their own
 -- NODES    hash    node -> its record, see nodes.lua
--- HELD     hash    node .. request -> ids of the batch, each with a zero after it, or parts of
---                  pages; "#" .. node .. request -> how many of them are still leased
+-- HELD     hash    node .. request -> a batch: items of 17 bytes, an id and a zero, or the first id
+--                  of events that follow each other in a page and how many these are;
+--                  "#" .. node .. request -> how many events of it are still leased
 -- DEAD     zset    id -> 0, so that it is ordered by id
 -- UNIQUE   hash    unique key -> id; for a done event whose key is reserved for a while,
 --                  id .. until when, ms
--- PAST     list    tombstones, the ids of ended events, in batches, the oldest first; each
---                  batch begins with its time, us
+-- PAST     list    tombstones of ended events, the oldest first: a time, us, and a batch
 -- OUTBOX   stream  records; the id of an entry is the number of its first record
 -- WAKE     channel for notifications of earlier work in the bucket
 -- BY_KEY   zset    length of the key .. key .. id -> 0, of events that have a key and have

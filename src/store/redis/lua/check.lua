@@ -123,7 +123,7 @@ local function fault_of(page, part)
     return "misplaced", "is scheduled and not in the delay set"
   elseif part.kind == "L" then
     for place = part.first, part.first + part.count - 1 do
-      local id, own = page.name .. char(PLACE + place), own_state(page, part, place)
+      local id, own = page.name .. char(PLACE + place), own_state(part, place)
       if part_at(page, place) and own.kind == "L" and not is_held(id, own) then
         return "lost_lease", "is leased by a request that knows nothing of it"
       end
@@ -140,7 +140,7 @@ local function check_page(page)
     if kind then
       is_damaged = true
       for place = part.first, part.first + part.count - 1 do
-        local own = part_at(page, place) and own_state(page, part, place)
+        local own = part_at(page, place) and own_state(part, place)
         if own and own.kind ~= "d" and (kind ~= "no_body" or not body_in_page(page, part, place)) then
           tell(kind, page.name .. char(PLACE + place), words)
         end
@@ -364,7 +364,7 @@ local function check_counts()
   end
   local ended = 0
   for _, batch in ipairs(call("LRANGE", PAST, 0, -1)) do
-    ended = ended + (#batch - 8) / 16
+    ended = ended + #ids_of_batch(sub(batch, 9))
   end
   if counted("tombstones", past, ended) then
     past = ended

@@ -5,7 +5,9 @@
 --          of now an id's creation time may be, ms
 -- ARGV[3]  how many records the outbox keeps
 local ENTRY_BYTES = 262144 -- records with payloads: an entry ends with the one that exceeds it
-local records, told -- the bytes of the records beyond their fixed part
+local records -- texts, each one record unless
+local several -- place of one that stands for more -> how many more
+local told -- the bytes of the records beyond their fixed part
 local finished -- the time, encoded
 local forgets -- how many more ids this call may forget
 
@@ -23,9 +25,18 @@ local function note(id, outcome, cause, attempt, due, moved, fetched_started, no
     .. fetched_started .. finished .. node .. text(key) .. text(error) .. (more or "")
 end
 
+-- Appends a text that stands for `count` records.
+local function note_several(count, its)
+  records[#records + 1] = its
+  several[#records] = count - 1
+end
+
 -- Writes records `from` to `to` as one entry, whose id is the number of the first.
 local function write_entry(from, to)
   local after = record + to - from + 1
+  for at, more in pairs(several) do
+    after = after + (at >= from and at <= to and more or 0)
+  end
   local oldest = math.max(math.min(after - ARGV[3], record), 1)
   call("XADD", OUTBOX, "MINID", "=", oldest, record .. "-0", RECORDS == 1 and "r" or "r" .. RECORDS,
     table.concat(records, "", from, to))
@@ -50,23 +61,43 @@ local function write_records()
   if #records > 0 then
     write_entry(from, #records)
   end
-  records, told = {}, 0
+  records, several, told = {}, {}, 0
 end
 
--- Forgets those of some ids that have a place in a page. Returns the ids of the others, and the pages
--- of which nothing is left.
-local function forget_places(ids)
+-- Divides a batch of tombstones. Returns the items of its first events, at most `most`; how many these
+-- are; the rest of it.
+local function first_of(batch, most)
+  local items, count = {}, 0
+  for at = 9, #batch, 17 do
+    local item = sub(batch, at, at + 16)
+    local left, its = most - count, events_of(item)
+    if its > left then
+      if left > 0 then
+        items[#items + 1] = sub(item, 1, 16) .. char(left)
+        item = sub(item, 1, NAME) .. char(byte(item, 16) + left, its - left)
+      end
+      return items, most, sub(batch, 1, 8) .. item .. sub(batch, at + 17)
+    end
+    items[#items + 1], count = item, count + its
+  end
+  return items, count, nil
+end
+
+-- Forgets what some items stand for, each of events in one part or of ones that are alone by now.
+local function forget_items(items)
   local fields = {}
-  read_pages(ids)
-  for _, id in ipairs(ids) do
-    local page, _, place = place_of(id)
-    if not page then -- it is alone
-      fields[#fields + 1] = id
-      page, place = is_pageable(id) and page_of(sub(id, 1, NAME)), byte(id, 16) - PLACE
+  read_pages(items)
+  for _, item in ipairs(items) do
+    local page = is_pageable(item) and page_of(sub(item, 1, NAME))
+    if not place_of(item) then
+      for _, id in ipairs(ids_of_batch(item)) do
+        fields[#fields + 1] = id
+      end
     end
     if page then
-      page.low, page.high = without_bit(page.low, page.high, place)
-      changed_pages[page.name] = page
+      local low, high = bits(byte(item, 16) - PLACE, events_of(item))
+      page.low, page.high = bit.band(page.low, bit.bnot(low)), bit.band(page.high, bit.bnot(high))
+      change(page)
       if page.low == 0 and page.high == 0 then
         fields[#fields + 1] = page.name
         pages[page.name], changed_pages[page.name] = false, nil
@@ -74,7 +105,9 @@ local function forget_places(ids)
     end
   end
   keep_pages()
-  return fields
+  if #fields > 0 then
+    call("HDEL", STATE, unpack(fields))
+  end
 end
 
 -- Removes the tombstones outside of the dedup window, the oldest first; of a bucket in which
@@ -91,23 +124,22 @@ local function forget(has_ended)
       past = 0
       break
     end
-    local age, count = now - number_at(batch, 1), (#batch - 8) / 16
+    local age = now - number_at(batch, 1)
     local surplus = past - (has_ended and age >= keep_us and math.min(max, cap) or cap)
     if age >= max_age_us then
       surplus = past
     end
-    count = math.min(count, surplus, forgets)
-    if count <= 0 then
+    if surplus <= 0 then
       break
     end
     if not until_ms then
       until_ms = tonumber(call("HGET", META, "forgotten") or 0)
       until_ms = until_ms > ahead and now_ms - 1 or until_ms
     end
-    local ids, last = {}, nil
-    for i = 1, count do
-      ids[i] = sub(batch, 16 * i - 7, 16 * i + 8)
-      local made = sub(ids[i], 1, 6)
+    local items, count, rest = first_of(batch, math.min(surplus, forgets))
+    local last
+    for _, item in ipairs(items) do
+      local made = sub(item, 1, 6)
       if made ~= last then -- many share one millisecond
         local made_ms = unpack_from(">I6", made)
         -- An id that is further ahead is refused for that.
@@ -115,13 +147,10 @@ local function forget(has_ended)
       end
     end
     call("LPOP", PAST)
-    if #batch > 8 + 16 * count then
-      call("LPUSH", PAST, sub(batch, 1, 8) .. sub(batch, 16 * count + 9))
+    if rest then
+      call("LPUSH", PAST, rest)
     end
-    local fields = forget_places(ids)
-    if #fields > 0 then
-      call("HDEL", STATE, unpack(fields))
-    end
+    forget_items(items)
     past, forgets = past - count, forgets - count
   end
   if until_ms then
@@ -129,10 +158,11 @@ local function forget(has_ended)
   end
 end
 
--- Remembers events that have ended, and forgets others for them.
-local function remember(ids)
-  call("RPUSH", PAST, finished .. table.concat(ids))
-  past = past + #ids
+-- Remembers events that have ended, and forgets others for them; `items` of a batch, which stand for
+-- `count`.
+local function remember(items, count)
+  call("RPUSH", PAST, finished .. items)
+  past = past + count
   forget(true)
 end
 
@@ -195,7 +225,7 @@ local function finish_noted(id, kind, it, due, body)
     call("ZREM", BY_KEY, key_entry(key, id))
   end
   free_unique(id, unique)
-  remember({ id })
+  remember(id .. "\0", 1)
 end
 
 -- Cancels a waiting event. The record comes first: an event that has ended without one never gets
@@ -220,4 +250,4 @@ local function cancel(id, it, body)
 end
 
 -- Each call:
-records, told, finished, forgets = {}, 0, u64(now), nil
+records, several, told, finished, forgets = {}, {}, 0, u64(now), nil

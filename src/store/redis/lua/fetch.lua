@@ -90,7 +90,7 @@ local function body_for(page, part, body)
   for _, it in ipairs(page.parts) do
     is_all = is_all and (it == part or it.body ~= part.body)
   end
-  return is_all and body and sub(body, start_of(body)) or cut(part, body or nil)
+  return is_all and body or cut(part, body or nil)
 end
 
 -- Reads the parts that begin with some ids, and their bodies.
@@ -114,6 +114,7 @@ local function divide(page, part, most)
     rest[key] = value
   end
   rest.first, rest.count, part.count = part.first + most, part.count - most, most
+  rest.prints, part.prints = sub(part.prints, 8 * most + 1), sub(part.prints, 1, 8 * most)
   for i, it in ipairs(page.parts) do
     if it == part then
       table.insert(page.parts, i + 1, rest)

@@ -13,9 +13,8 @@
 --        5-12   due time, ms           13-20  moved to the ready list, us
 --        21-44  node, request, fetched, us (leased and ended); or number of its entry (ready)
 --        45-52  which of the 64 places were acked under this lease
---        53-    of an ended part: the fingerprint of each event
--- BODY   first id .. "p" -> how many events (1 byte), the fingerprint of each, and then for each the
---        length of its body (2 bytes) and its body
+--        53-    the fingerprint of each event
+-- BODY   first id .. "p" -> for each event the length of its body (2 bytes) and its body
 -- READY  first id .. how many .. number of the entry
 -- DELAY  first id .. how many
 --
@@ -55,13 +54,6 @@ local function with_bit(low, high, place)
   return low, bit.bor(high, bit.lshift(1, place - 32))
 end
 
-local function without_bit(low, high, place)
-  if place < 32 then
-    return bit.band(low, bit.bnot(bit.lshift(1, place))), high
-  end
-  return low, bit.band(high, bit.bnot(bit.lshift(1, place - 32)))
-end
-
 local function read_page(name, packed)
   local page = { name = name, parts = {} }
   page.low, page.high = unpack_from(">i4i4", packed, 2)
@@ -71,11 +63,8 @@ local function read_page(name, packed)
     local part = { kind = sub(packed, at, at), first = first, count = count, body = body,
       times = sub(packed, at + 4, at + 19), tail = sub(packed, at + 20, at + 43) }
     part.low, part.high = unpack_from(">i4i4", packed, at + 44)
-    at = at + PART
-    if part.kind == "E" then
-      part.prints = sub(packed, at, at + 8 * count - 1)
-      at = at + 8 * count
-    end
+    part.prints = sub(packed, at + PART, at + PART + 8 * count - 1)
+    at = at + PART + 8 * count
     page.parts[#page.parts + 1] = part
   end
   pages[name] = page
@@ -131,7 +120,7 @@ local function add_pages(changes, len)
     local packed = { "P", pack(">i4i4", page.low, page.high) }
     for _, part in ipairs(page.parts) do
       packed[#packed + 1] = part.kind .. char(part.first, part.count, part.body) .. part.times
-        .. part.tail .. pack(">i4i4", part.low, part.high) .. (part.prints or "")
+        .. part.tail .. pack(">i4i4", part.low, part.high) .. part.prints
     end
     changes[len + 1], changes[len + 2] = name, table.concat(packed)
     len = len + 2
@@ -184,15 +173,10 @@ local function body_of_part(page, part)
   return bodies_of_parts[field]
 end
 
--- Returns where the bodies begin in the body of a part.
-local function start_of(body)
-  return 2 + 8 * (byte(body) or 0)
-end
-
 -- Iterates over a body of which some places are of interest: the place of each event, where its
 -- body begins and ends.
 local function each_in(body, from, first, count)
-  local at, place = start_of(body), from
+  local at, place = 1, from
   return function()
     while place < first + count and at + 1 <= #body do
       local begins, its = at + 2, place
@@ -206,7 +190,7 @@ end
 
 -- Returns the bytes of the events of a part; nothing if its body is gone or damaged.
 local function cut(part, body)
-  local at, from, last = start_of(body or ""), nil, part.first + part.count - 1
+  local at, from, last = 1, nil, part.first + part.count - 1
   for place = part.body, last do
     if place == part.first then
       from = at
@@ -236,18 +220,11 @@ local function body_in_page(page, part, place)
   return begins and ends <= #body and sub(body, begins, ends) or nil
 end
 
-local function fingerprint_of(page, part, place)
-  if part.kind == "E" then
-    local at = 8 * (place - part.first)
-    return sub(part.prints, at + 1, at + 8)
-  end
-  local body, at = body_of_part(page, part) or "", 2 + 8 * (place - part.body)
-  return #body > at + 7 and sub(body, at, at + 7) or ZERO
-end
 
--- Returns the state that an event would have if it were alone.
-local function own_state(page, part, place)
-  local it = new_state(part.kind, sub(part.times, 1, 8), sub(part.times, 9), fingerprint_of(page, part, place))
+-- Returns the state that an event of a part would have if it were alone.
+local function own_state(part, place)
+  local at = 8 * (place - part.first)
+  local it = new_state(part.kind, sub(part.times, 1, 8), sub(part.times, 9), sub(part.prints, at + 1, at + 8))
   if it.kind == "R" then
     it.entry = sub(part.tail, 1, 8)
   elseif it.kind == "E" or has_bit(part.low, part.high, place) then
@@ -269,7 +246,7 @@ end
 local function find(id)
   local page, part, place = place_of(id)
   if page then
-    return own_state(page, part, place), true
+    return own_state(part, place), true
   end
   return state_of(id), false
 end
@@ -281,7 +258,7 @@ local function find_all(ids)
   for i, id in ipairs(ids) do
     local page, part, place = place_of(id)
     if page then
-      states[i], inside[i] = own_state(page, part, place), true
+      states[i], inside[i] = own_state(part, place), true
     else
       alone[#alone + 1], at[#at + 1] = id, i
     end
@@ -327,7 +304,7 @@ local function dissolve(page)
     for place = part.first, part.first + part.count - 1 do
       if has_bit(page.low, page.high, place) then
         local id, body = page.name .. char(PLACE + place), its[place]
-        local own = own_state(page, part, place)
+        local own = own_state(part, place)
         if body and own.kind ~= "d" then
           bodies[#bodies + 1], bodies[#bodies + 2] = id, body
         end
@@ -375,7 +352,7 @@ end
 local function leave_waiting(id)
   local page, part, place = place_of(id)
   if page and part.kind ~= "R" and part.kind ~= "S" then
-    return own_state(page, part, place)
+    return own_state(part, place)
   end
   return leave_page(id)
 end
@@ -413,9 +390,9 @@ local function part_of(entry_of)
   end
 end
 
--- Returns how many events a member of the delay set stands for.
+-- Returns how many events a member of the delay set or an item of a batch stands for.
 local function events_of(member)
-  return #member == MEMBER_OF_PART and byte(member, 17) or 1
+  return math.max(byte(member, 17) or 1, 1)
 end
 
 -- Returns when the last of the next `crowd` scheduled events is due, ms, if that is within `span` of
@@ -452,13 +429,13 @@ end
 
 -- Returns the ids of a batch. An item of it is an id and a zero, or the first id of a part and how
 -- many events it has.
-local function ids_of_batch(held)
+local function ids_of_batch(batch)
   local ids = {}
-  for at = 1, #held, 17 do
-    if byte(held, at + 16) == 0 then
-      ids[#ids + 1] = sub(held, at, at + 15)
+  for at = 1, #batch, 17 do
+    if byte(batch, at + 16) == 0 then
+      ids[#ids + 1] = sub(batch, at, at + 15)
     else
-      for _, id in ipairs(ids_of_part(sub(held, at, at + 16))) do
+      for _, id in ipairs(ids_of_part(sub(batch, at, at + 16))) do
         ids[#ids + 1] = id
       end
     end

@@ -7,8 +7,8 @@
 -- ARGV[8]  limit of waiting records, or "" for none
 -- ARGV[9..]  the events in order, four for each: id; when, and the policy for a taken unique key:
 --            "n" now, "a" and us from now, "t" and ms since the epoch, in capitals to replace; body;
---            0. Or four for several plain events that are to share a part of a page: id of the
---            first; when; body of the part; how many
+--            "". Or four for several plain events that are to share a part of a page: id of the
+--            first; when; body of the part; the fingerprint of each
 -- Returns {now, 1 if there is earlier work, {place, verdict, due, other id} for each event that was
 -- not simply accepted}. Verdicts: 1 duplicate, 2 replaced, 3 conflict, 4 too old, 5 too new.
 local EVENT_MAX = 1024 -- the longest body of an event in a part; BODY_MAX of src/store/redis/page.rs
@@ -43,7 +43,7 @@ end
 local alone, at_alone = {}, {} -- ids of events that come alone, and their places in the call
 local names = {} -- ids of the first events of parts
 for at = 9, #ARGV, 4 do
-  local id, when, events = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 3])
+  local id, when, prints = ARGV[at], ARGV[at + 1], ARGV[at + 3]
   if when ~= last_when then -- most events of a batch share it
     last_when, last_due = when, due_at(when)
     if not last_due then
@@ -53,10 +53,10 @@ for at = 9, #ARGV, 4 do
     end
     some_due, some_delayed = some_due or last_due <= now_ms, some_delayed or last_due > now_ms
   end
-  if events > 0 then
-    parts[count + 1] = { id = id, due = last_due, count = events, body = ARGV[at + 2] }
+  if prints ~= "" then
+    parts[count + 1] = { id = id, due = last_due, count = #prints / 8, body = ARGV[at + 2], prints = prints }
     names[#names + 1] = id
-    count = count + events
+    count = count + #prints / 8
   else
     count = count + 1
     ids[count], dues[count], given[count] = id, last_due, ARGV[at + 2]
@@ -135,7 +135,8 @@ end
 local function add_part(part, page)
   local first, due = byte(part.id, 16) - PLACE, part.due
   local its = { kind = "R", first = first, count = part.count, body = first,
-    times = u64(due) .. (due > now_ms and ZERO or moved), tail = number .. ZERO .. ZERO, low = 0, high = 0 }
+    times = u64(due) .. (due > now_ms and ZERO or moved), tail = number .. ZERO .. ZERO, low = 0, high = 0,
+    prints = part.prints }
   local low, high = bits(first, part.count)
   page.low, page.high = bit.bor(page.low, low), bit.bor(page.high, high)
   local at = #page.parts

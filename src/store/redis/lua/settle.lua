@@ -52,15 +52,13 @@ local function extras_to_end(id)
   return unique and unique_for(body), key, unique, more_of(body)
 end
 
--- Ends the parts of which all events are acked: of their bodies, only the fingerprints are left.
+-- Ends the parts of which all events are acked.
 local function end_parts(acked, freed)
   for part, page in pairs(acked) do
     local low, high = bits(part.first, part.count)
     change(page)
     if bit.band(part.low, low) == low and bit.band(part.high, high) == high then
-      local body, at = body_of_part(page, part) or "", 2 + 8 * (part.first - part.body)
-      part.kind, part.prints = "E", sub(body, at, at + 8 * part.count - 1)
-      part.prints = part.prints .. string.rep("\0", 8 * part.count - #part.prints) -- it is damaged
+      part.kind = "E"
       local is_last = true
       for _, it in ipairs(page.parts) do
         is_last = is_last and (it.body ~= part.body or it.kind == "E")
@@ -136,16 +134,23 @@ end
 for i, state in ipairs(#alone > 0 and call("HMGET", STATE, unpack(alone)) or {}) do
   states[places[i]] = state
 end
-local changed, verdicts, changes, changes_len = {}, {}, {}, 0
-local over = {}
+local changed, changes, changes_len = {}, {}, 0
+local over, over_count = {}, 0 -- items of events that have ended
 local freed = {} -- bodies
 local acked = {} -- parts with new acks, and their pages
 local ended, timed, deadlines = {}, {}, {}
 local keyed = {} -- index entries of events that have ended
+local verdicts = {}
 
 local function put(id, state)
   changes[changes_len + 1], changes[changes_len + 2] = id, state
   changes_len = changes_len + 2
+end
+
+local function end_alone(id)
+  local len = #over
+  over[len + 1], over[len + 2], over_count = id, "\0", over_count + 1
+  freed[#freed + 1] = id
 end
 
 -- Ends an attempt in any way; `said` begins with the kind of settlement.
@@ -161,7 +166,7 @@ local function conclude(id, it, said, times, verdict, settled, error)
   local function finish_as(kind, outcome, number)
     record(outcome, "\0", number)
     it.kind = kind
-    over[#over + 1], freed[#freed + 1] = id, id
+    end_alone(id)
     keyed[#keyed + 1] = key and key_entry(key, id)
     if period and kind == "d" then
       hold_unique(id, unique, period)
@@ -226,25 +231,27 @@ end
 
 -- Settles new acks of one part, which is all that there is to nearly all settlements.
 local function settle_part(run)
-  local part, records_len, over_len = run.part, #records, #over
+  local part, said, from = run.part, run.said, 1
   part.low, part.high = bit.bor(part.low, run.low), bit.bor(part.high, run.high)
   acked[part] = run.page
-  for i = 1, run.acks do
-    verdicts[done + i], records[records_len + i] = "1", ""
-    over[over_len + i] = run.name .. char(PLACE + byte(run.said, 7 + 17 * i))
+  for i = 1, run.acks do -- those that follow each other are one item
+    local place = byte(said, 7 + 17 * i)
+    if byte(said, 24 + 17 * i) ~= place + 1 then
+      over[#over + 1] = run.name .. char(PLACE + place - i + from, i + 1 - from)
+      from = i + 1
+    end
   end
-  -- One record for all, in the place of the last one.
-  records[records_len + run.acks] = part.times .. "\0" .. u16(run.acks) .. finished .. me .. run.name
-    .. sub(run.said, 24)
-  ended[run.request] = (ended[run.request] or 0) + run.acks
+  verdicts[#verdicts + 1] = string.rep("1", run.acks)
+  note_several(run.acks, part.times .. "\0" .. u16(run.acks) .. finished .. me .. run.name
+    .. sub(said, 24))
+  ended[run.request], over_count = (ended[run.request] or 0) + run.acks, over_count + run.acks
   done = done + run.acks
 end
 
 -- Settles a run of acks.
 local function settle_acks(run)
   local token, settled = me .. run.request, me .. run.request .. "a"
-  local plain, records_len, over_len = 0, #records, #over
-  local settled_len = 0
+  local plain, settled_len = 0, 0
   for i = 1, run.acks do
     if is_spent() then
       break
@@ -254,21 +261,21 @@ local function settle_acks(run)
     local page, part, place = place_of(id)
     if page then
       local is_own = part.kind ~= "R" and part.kind ~= "S" and sub(part.tail, 1, 16) == token
-      verdicts[done + i] = is_own and "1" or "0" -- of a repeat too
+      verdicts[#verdicts + 1] = is_own and "1" or "0" -- of a repeat too
       if is_own and part.kind == "L" and ack_in(page, part, place) then
-        plain, records_len, over_len = plain + 1, records_len + 1, over_len + 1
-        records[records_len] = id .. "\1\0\0\1" .. part.times .. times .. record_end
-        over[over_len] = id
+        plain, over_count = plain + 1, over_count + 1
+        records[#records + 1] = id .. "\1\0\0\1" .. part.times .. times .. record_end
+        over[#over + 1] = id .. "\1"
       end
     elseif not is_under(state, token) then -- a repeat, or a lost lease
-      verdicts[done + i] = is_settled(state, settled) and "1" or "0"
+      verdicts[#verdicts + 1] = is_settled(state, settled) and "1" or "0"
     else
-      verdicts[done + i] = "1"
+      verdicts[#verdicts + 1] = "1"
       if is_plain_lease(state) then
-        plain, records_len, over_len = plain + 1, records_len + 1, over_len + 1
-        records[records_len] = id .. "\1\0" .. times_of(state) .. times .. record_end
+        plain = plain + 1
+        records[#records + 1] = id .. "\1\0" .. times_of(state) .. times .. record_end
         put(id, ack_state(state, settled))
-        over[over_len], freed[#freed + 1] = id, id
+        end_alone(id)
         if is_heavy then
           spent = spent + call("HSTRLEN", BODY, id) / FREED_PER_READ
         end
@@ -276,7 +283,6 @@ local function settle_acks(run)
         local it = read_state(state)
         end_lease(it, run.request, id)
         conclude(id, it, "a", times, 97, settled)
-        records_len, over_len = #records, #over
       end
     end
   end
@@ -291,7 +297,7 @@ local function settle_one(run)
   local id, said, error = ARGV[run.at], ARGV[run.at + 1], ARGV[run.at + 2]
   local state = changed[id] or states[done] -- an id may occur twice, under two leases
   local page, part, place = place_of(id)
-  local it = page and own_state(page, part, place) or state and read_state(state)
+  local it = page and own_state(part, place) or state and read_state(state)
   local verdict, request = byte(said), sub(said, 2, 9)
   local settled = me .. request .. char(verdict)
   if it and it.kind == "L" and it.token == me .. request then
@@ -299,9 +305,9 @@ local function settle_one(run)
     conclude(id, it, said, sub(said, 10, 25), verdict, settled,
       error ~= "" and sub(error, 2) or nil)
     changed[id] = changes[changes_len]
-    verdicts[done] = "1"
+    verdicts[#verdicts + 1] = "1"
   else
-    verdicts[done] = it and it.settled == settled and "1" or "0"
+    verdicts[#verdicts + 1] = it and it.settled == settled and "1" or "0"
   end
 end
 
@@ -337,8 +343,8 @@ if changes_len + #records > 0 then
   if #freed > 0 then
     call("HDEL", BODY, unpack(freed))
   end
-  if #over > 0 then
-    remember(over)
+  if over_count > 0 then
+    remember(table.concat(over), over_count)
   end
   if #deadlines > 0 then
     call("ZREM", LEASE, unpack(deadlines))
