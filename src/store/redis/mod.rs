@@ -184,14 +184,14 @@ impl RedisStore {
         let prefix = target.asked.prefix.clone();
         let prefix = prefix.unwrap_or_else(|| PREFIX.to_owned());
         let found = preflight::check(&links.work, &target, &prefix, &SystemClock::new()).await?;
-        if found.allows_functions {
-            links.functions.allow();
-            functions::remove_others(&links.work).await;
-        }
         let shared = Shared::new(prefix, target, links, options);
         shared.check_times()?;
         shared.set_offset(found.offset_us);
         shared.hub.claim_at_start(&shared).await?;
+        if found.allows_functions {
+            shared.links.functions.allow();
+            functions::remove_others(&shared.links.work).await;
+        }
         Ok(Self {
             shared: Arc::new(shared),
             pushes: Arc::default(),

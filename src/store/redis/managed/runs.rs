@@ -74,17 +74,16 @@ impl ManagedConnection {
         }
     }
 
-    /// Gives the server of a call a library, for its next call.
+    /// Gives the server of a call a library, for its next call. One that does not arrive is given
+    /// again then.
     async fn load(&self, lane: &LiveConnection, library: &str, call: &Cmd, deadline: Instant) {
         let load = functions::load(library);
         let (answers, _) = lane.ask_all(&load, self.slot_of(call), deadline).await;
-        let answers = answers.and_then(|answers| match answers.into_iter().next() {
-            Some(Value::ServerError(error)) if !error.details().is_some_and(is_loaded) => {
-                Err(CallFailure::new(error.into(), Stage::Sent))
-            }
-            _ => Ok(()),
-        });
-        if let Err(why) = answers {
+        let answer = answers.ok().and_then(|answers| answers.into_iter().next());
+        if let Some(Value::ServerError(error)) = answer
+            && !error.details().is_some_and(is_loaded)
+        {
+            let why = CallFailure::new(error.into(), Stage::Sent);
             self.shared.options.functions.refused(&why);
         }
     }

@@ -69,7 +69,7 @@ pub(super) async fn check(
     }
     let oldest = infos.as_ref().ok().and_then(|infos| oldest(infos));
     let has_waitaof = oldest.is_some_and(|version| version >= WAITS_FOR_DISK);
-    rights::check(link, target, prefix, has_waitaof).await?;
+    let allows_functions = rights::check(link, target, prefix, has_waitaof).await?;
     let infos = infos?;
     for info in &infos {
         nothing_is_evicted(info, target)?;
@@ -86,7 +86,7 @@ pub(super) async fn check(
         durability,
         waits_for_disk: has_waitaof && durability != Durability::Memory,
         offset_us: offset(link, target, clock).await?,
-        allows_functions: rights::allows_functions(link).await,
+        allows_functions,
     })
 }
 

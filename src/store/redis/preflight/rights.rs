@@ -46,7 +46,8 @@ pub(super) fn is_denied(error: &Error) -> bool {
     cause.is_some_and(|cause| cause.code() == Some("NOPERM"))
 }
 
-/// Queries the user's permissions on keys such as those of a bucket and of all nodes.
+/// Queries the user's permissions on keys such as those of a bucket and of all nodes. Returns whether
+/// it may also load functions and call them.
 ///
 /// # Errors
 ///
@@ -57,49 +58,44 @@ pub(super) async fn check(
     target: &Target,
     prefix: &str,
     has_waitaof: bool,
-) -> Result<()> {
-    let mut questions = questions(target, prefix);
+) -> Result<bool> {
+    let mut needed = questions(target, prefix);
     if has_waitaof {
-        questions.push(PermissionCheck::plain(WAITAOF));
+        needed.push(PermissionCheck::plain(WAITAOF));
     }
+    let useful = FUNCTIONS.map(PermissionCheck::plain);
     let mut call = redis::cmd("EVAL");
     // No key is declared, or a user without them could not even run the script.
     call.arg(RIGHTS).arg(0);
-    for question in &questions {
+    for question in needed.iter().chain(&useful) {
         call.arg(question.words.len()).arg(&question.words);
     }
-    let lacks = match link.send(&call).await {
-        Ok(answer) => MissingPermissions::read(&questions, &answer).ok_or_else(|| {
-            Error::corrupt(format!(
+    let (lacks, allows_functions) = match link.send(&call).await {
+        Ok(Value::BulkString(answers)) if answers.len() == needed.len() + useful.len() => {
+            let (needs, uses) = answers.split_at(needed.len());
+            let allows_functions = uses.iter().all(|answer| *answer == b'1');
+            (MissingPermissions::read(&needed, needs), allows_functions)
+        }
+        Ok(_) => {
+            return Err(Error::corrupt(format!(
                 "{target} did not report the permissions of its user"
-            ))
-        })?,
-        Err(error) if is_denied(&error) => MissingPermissions::even_the_question(),
+            )));
+        }
+        Err(error) if is_denied(&error) => (MissingPermissions::even_the_question(), false),
         Err(error) => return Err(error),
     };
     let lacks = lacks.in_words(prefix);
     if lacks.is_empty() {
-        return Ok(());
+        return Ok(allows_functions);
     }
     let user = target.login.user.as_deref().unwrap_or("default");
-    let granted: BTreeSet<_> = questions.iter().map(PermissionCheck::grant).collect();
+    let granted: BTreeSet<_> = needed.iter().map(PermissionCheck::grant).collect();
     let granted: Vec<_> = granted.into_iter().collect();
     Err(Error::invalid(format!(
         "{target}: the user {user} lacks {lacks}; all that is needed is granted by: ACL SETUSER \
          {user} ~{prefix}:* &{prefix}:* {}",
         granted.join(" ")
     )))
-}
-
-/// Returns whether the user may load functions and call them.
-pub(super) async fn allows_functions(link: &ManagedConnection) -> bool {
-    let mut call = redis::cmd("EVAL");
-    call.arg(RIGHTS).arg(0);
-    for question in &FUNCTIONS {
-        call.arg(question.len()).arg(question);
-    }
-    let answer = link.send(&call).await;
-    matches!(answer, Ok(Value::BulkString(answers)) if answers == [b'1'; FUNCTIONS.len()])
 }
 
 /// The object of a question, besides its command.
@@ -222,13 +218,7 @@ impl MissingPermissions {
 
     /// A server does not say whether it refuses a command or its key. If every command on a key is
     /// refused, it is the key.
-    fn read(questions: &[PermissionCheck], answer: &Value) -> Option<Self> {
-        let Value::BulkString(answers) = answer else {
-            return None;
-        };
-        if answers.len() != questions.len() {
-            return None;
-        }
+    fn read(questions: &[PermissionCheck], answers: &[u8]) -> Self {
         let answered = || questions.iter().zip(answers);
         let mut lacks = Self::default();
         for (question, _) in answered().filter(|(_, answer)| **answer == b'0') {
@@ -244,7 +234,7 @@ impl MissingPermissions {
                 }
             }
         }
-        Some(lacks)
+        lacks
     }
 
     fn in_words(self, prefix: &str) -> String {
