@@ -11,7 +11,7 @@ use duly::time::When;
 use duly::{QueueName, Unique};
 
 use crate::redis_store::kit::{Bare, fresh};
-use crate::servers::{Cluster, Redis};
+use crate::servers::{Cluster, Fault, Proxy, Redis};
 
 /// How often the server has run a command.
 fn calls(server: &Redis, command: &str) -> u64 {
@@ -36,6 +36,16 @@ async fn live(bare: &Bare, requests: RangeInclusive<u64>) {
         assert_eq!(bare.ack(request, &[id]).await.unwrap(), [true]);
     }
     assert_eq!(bare.store.audit_whole().await.unwrap(), [""; 0]);
+}
+
+/// Makes a call until its connection is not cut.
+async fn persist<T>(call: impl AsyncFn() -> duly::Result<T>) {
+    for _ in 0..10 {
+        if call().await.is_ok() {
+            return;
+        }
+    }
+    panic!("ten calls failed");
 }
 
 #[tokio::test]
@@ -107,6 +117,34 @@ async fn a_full_server_that_takes_no_library_runs_scripts() {
     );
     server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
     assert_eq!(bare.store.audit_whole().await.unwrap(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_library_that_is_lost_on_its_way_is_given_again() {
+    let server = Redis::plain();
+    let proxy = Proxy::before(server.address());
+    let (url, _) = fresh(&proxy.url());
+    let bare = Bare::open(&url).await;
+    live(&bare, 1..=2).await;
+    server.cli(&["FUNCTION", "FLUSH"]);
+    let mut cuts = 3; // the first library of each operation
+    proxy.on_request(move |bytes| {
+        let loads = bytes.windows(4).any(|it| it == b"LOAD");
+        cuts -= u32::from(loads && cuts > 0);
+        (loads && cuts > 0).then_some(Fault::CutBefore)
+    });
+    for request in 11..=14 {
+        let id = bare.new_id();
+        persist(async || bare.push(id, When::Now).await).await;
+        persist(async || bare.fetch(request, 10).await).await;
+        persist(async || bare.ack(request, &[id]).await).await;
+    }
+    assert!(proxy.counts().cuts > 0);
+    live(&bare, 15..=15).await;
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    live(&bare, 16..=17).await;
+    let scripts = calls(&server, "eval") + calls(&server, "evalsha");
+    assert_eq!((calls(&server, "fcall"), scripts), (7, 0));
 }
 
 #[tokio::test]
