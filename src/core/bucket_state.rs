@@ -41,6 +41,10 @@ pub(crate) struct BucketState<B> {
     /// A move or a fetch is in flight.
     pub(crate) is_polling: bool,
     pub(crate) last_fetch: Mono,
+    /// When a call of its own announced starts or asked for the store's time.
+    pub(crate) asked: Mono,
+    /// Such a call is in flight.
+    pub(crate) is_asking: bool,
     pub(crate) backoff: Backoff,
     /// The store has failed for good: nothing more is sent.
     pub(crate) failed: bool,
@@ -79,6 +83,8 @@ impl<B> BucketState<B> {
             fetching: None,
             is_polling: false,
             last_fetch: Mono::default(),
+            asked: Mono::default(),
+            is_asking: false,
             backoff: Backoff::default(),
             failed: false,
         }

@@ -74,7 +74,7 @@ impl<B> Node<B> {
             ..
         } = self;
         let state = &mut buckets[bucket];
-        if !resting && let Some(started) = state.announce(now, &mut queues[state.queue], false) {
+        if !resting && let Some(started) = state.announce_alone(now, &mut queues[state.queue]) {
             due_calls.push((
                 CallKind::Announce { started },
                 StoreOp::Settle {

@@ -381,7 +381,7 @@ impl<B> Node<B> {
             let paced = queue.rate.as_ref().map_or(Mono::default(), Rate::wakes);
             at = at.min(state.next_prefetched_due().max(paced));
         }
-        at = at.min(state.announces_at(now, queue).max(state.backoff.until));
+        at = at.min(state.calls_alone_at(now, queue).max(state.backoff.until));
         if let Some((look, _)) = state.next_poll(now, queue, &self.options, self.stopping) {
             at = at.min(look);
         }

@@ -52,7 +52,7 @@ impl<B> Node<B> {
                     }
                     CallKind::Fetch { .. } => state.is_polling = false,
                     CallKind::Settle { .. } => state.settler.handle_failure(),
-                    CallKind::Announce { .. } => {}
+                    CallKind::Announce { .. } => state.is_asking = false,
                     CallKind::Heartbeat { .. } => state.leases.handle_failure(now, &self.options),
                     CallKind::Reconcile { from, .. } => {
                         state.leases.unstated(now, from, &self.options);
@@ -182,6 +182,7 @@ impl<B> Node<B> {
                 }
             }
             (CallKind::Announce { started }, Reply::Settled(_)) => {
+                state.is_asking = false;
                 self.announced(bucket, *started, true);
             }
             (CallKind::Settle { started }, Reply::Settled(accepted)) => {

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use crate::core::node::Node;
-use crate::core::op::{Answer, Fetched, Holding, Reply, StoreOp};
+use crate::core::op::{Answer, Delivery, Fetched, Holding, Reply, StoreOp};
 use crate::core::options::NodeOptions;
 use crate::core::step::{Action, CallId, Input};
-use crate::event::{BucketId, BucketKey, QueueName};
+use crate::event::{BucketId, BucketKey, EventId, QueueName};
 use crate::record::NodeId;
-use crate::time::Mono;
+use crate::time::{Mono, Timestamp};
 
 fn at(ms: u64) -> Mono {
     Mono::default() + Duration::from_millis(ms)
@@ -29,6 +29,16 @@ fn turn(node: &mut Node<()>, ms: u64) -> Vec<(CallId, usize)> {
     calls.collect()
 }
 
+fn answer(node: &mut Node<()>, ms: u64, call: CallId, reply: Reply<()>) {
+    let now_us = ms * 1_000;
+    let answered = Input::Answered {
+        call,
+        arrived: at(ms),
+        answer: Ok(Answer { now_us, reply }),
+    };
+    node.handle(at(ms), answered, &mut Vec::new());
+}
+
 /// A fetch brings nothing; `ready`: how many events are there.
 fn brings_nothing(node: &mut Node<()>, ms: u64, call: CallId, ready: usize) {
     let reply = Reply::Fetched(Fetched {
@@ -39,15 +49,7 @@ fn brings_nothing(node: &mut Node<()>, ms: u64, call: CallId, ready: usize) {
         full: false,
         holding: Holding::default(),
     });
-    let answered = Input::Answered {
-        call,
-        arrived: at(ms),
-        answer: Ok(Answer {
-            now_us: ms * 1_000,
-            reply,
-        }),
-    };
-    node.handle(at(ms), answered, &mut Vec::new());
+    answer(node, ms, call, reply);
 }
 
 /// A bucket that waits for room, which fetches of others have reserved, is asked when they bring
@@ -79,4 +81,65 @@ fn a_bucket_that_waits_for_the_room_of_others_is_fetched_when_they_bring_nothing
         .map(|(_, bucket)| *bucket)
         .collect();
     assert_eq!(calls, [waits.1]);
+}
+
+/// Takes a turn; returns the calls that settle nothing.
+fn calls_for_time(node: &mut Node<()>, ms: u64) -> Vec<CallId> {
+    let mut actions = Vec::new();
+    node.turn(at(ms), &mut actions);
+    let calls = actions.into_iter().filter_map(|action| match action {
+        Action::Call {
+            call,
+            op: StoreOp::Settle { settlements, .. },
+            ..
+        } if settlements.is_empty() => Some(call),
+        _ => None,
+    });
+    calls.collect()
+}
+
+/// What tells the store's time best is the reply to a call that does little.
+#[test]
+fn the_time_is_asked_for_once_shortly_before_an_event_is_due() {
+    for is_shared in [true, false] {
+        let options = match is_shared {
+            true => NodeOptions::default(),
+            false => NodeOptions::default().for_one_process(),
+        };
+        let mut node = Node::new(NodeId(1), options);
+        let name: QueueName = "mail".parse().expect("a name");
+        let queue = node.add_queue(name.clone(), 1_024, 64);
+        let key = BucketKey::new(name, BucketId(0));
+        node.add_bucket(queue, key);
+        let (fetch, _) = turn(&mut node, 1)[0];
+        let deliveries = (0..2).map(|place| Delivery {
+            id: EventId::from_parts(Timestamp::default(), BucketId(0), place),
+            body: (),
+            due: Timestamp::from_millis(100 + 100 * place),
+            attempt: 1,
+            request: 1,
+            place: usize::try_from(place).expect("small"),
+            moved_us: 0,
+        });
+        let fetched = Fetched {
+            deliveries: deliveries.collect(),
+            ready: 0,
+            next_due: None,
+            crowd_due: None,
+            full: false,
+            holding: Holding::default(),
+        };
+        answer(&mut node, 2, fetch, Reply::Fetched(fetched));
+        assert!(calls_for_time(&mut node, 94).is_empty(), "too early");
+        let calls = calls_for_time(&mut node, 96);
+        assert_eq!(calls.len(), usize::from(is_shared));
+        assert!(
+            calls_for_time(&mut node, 196).is_empty(),
+            "one is in flight"
+        );
+        for call in calls {
+            answer(&mut node, 197, call, Reply::Settled(Vec::new()));
+            assert_eq!(calls_for_time(&mut node, 197).len(), 1, "the next event");
+        }
+    }
 }
