@@ -88,7 +88,9 @@ impl World {
                 self.skew_store(from, bucket);
             }
             (StoreOp::MoveDue { .. }, Some(Bug::SplitMove)) => self.take_out_due(bucket),
-            (StoreOp::Settle { settlements, .. }, Some(Bug::SettleWithoutToken)) => {
+            (StoreOp::Settle { settlements, .. }, Some(Bug::SettleWithoutToken))
+                if !settlements.is_empty() =>
+            {
                 let id = settlements[0].id;
                 if let Some(token) = self.checker.lease_of(id)
                     && settlements.len() == 1
