@@ -5,8 +5,8 @@
 --          of now an id's creation time may be, ms
 -- ARGV[3]  how many records the outbox keeps
 local ENTRY_BYTES = 262144 -- records with payloads: an entry ends with the one that exceeds it
-local records -- texts, each one record unless
-local several -- place of one that stands for more -> how many more
+local records -- texts, most of them one record each
+local several -- the place of one that stands for more -> how many more
 local told -- the bytes of the records beyond their fixed part
 local finished -- the time, encoded
 local forgets -- how many more ids this call may forget

@@ -220,7 +220,6 @@ local function body_in_page(page, part, place)
   return begins and ends <= #body and sub(body, begins, ends) or nil
 end
 
-
 -- Returns the state that an event of a part would have if it were alone.
 local function own_state(part, place)
   local at = 8 * (place - part.first)
