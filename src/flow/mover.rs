@@ -20,6 +20,7 @@ use crate::event::Envelope;
 use crate::flow::call_metrics::CallMetrics;
 use crate::flow::consumers::consumer::Consumer;
 use crate::flow::consumers::gauges::GaugeUpdater;
+use crate::flow::log_limiter::LogLimiter;
 use crate::flow::membership::poll::MembershipPoll;
 use crate::flow::node::inbox::{Inbox, NodeInput, WakeTarget};
 use crate::flow::node::lease_fences::LeaseFences;
@@ -58,6 +59,8 @@ pub(crate) struct Mover {
     /// The counters of each queue's moves.
     pub(crate) moves: Vec<Arc<MoverCounters>>,
     pub(crate) gauges: GaugeUpdater,
+    /// Limits the lines of refused outcomes.
+    pub(crate) refused: LogLimiter,
     pub(crate) inbox: Arc<Inbox>,
     /// `None` where the store has only one node.
     pub(crate) membership: Option<Arc<MembershipPoll>>,
@@ -217,7 +220,17 @@ impl Mover {
             }
             Action::Refused { bucket, lost } => {
                 let bucket = self.node.bucket(bucket);
-                tracing::warn!(%bucket, lost, "outcomes arrived after their lease was lost");
+                // A server that forgot everything refuses those of each bucket; metrics count all.
+                match self.refused.allows(self.clock.mono()) {
+                    true => tracing::warn!(
+                        %bucket, lost,
+                        "outcomes arrived after their lease was lost; further ones are logged at \
+                         debug level for a minute"
+                    ),
+                    false => tracing::debug!(
+                        %bucket, lost, "outcomes arrived after their lease was lost"
+                    ),
+                }
             }
             Action::StoreFailed { bucket, kind } => {
                 let bucket = self.node.bucket(bucket);

@@ -237,6 +237,7 @@ impl Flow {
             gates,
             moves,
             gauges,
+            refused: LogLimiter::default(),
             inbox: Arc::clone(&inbox),
             membership: membership.clone(),
             member_lost,

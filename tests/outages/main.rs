@@ -29,7 +29,7 @@ const BUCKETS: u16 = 16;
 const AWAY: Duration = Duration::from_secs(8);
 /// The most lines of a server that was away once: each part of the bus that asks the store for
 /// itself tells when it goes, when the reason changes and when it comes back.
-const LINES_MAX: usize = 60;
+const LINES_MAX: usize = 30;
 
 /// The lines of this process that are no `debug`: the mover has a thread of its own.
 static LINES: LazyLock<Lines> = LazyLock::new(|| {
