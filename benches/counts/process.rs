@@ -27,7 +27,7 @@ pub(crate) type Run = BTreeMap<&'static str, f64>;
 /// Counts everything that can be counted of a workload: an event of it.
 pub(crate) fn count(work: Work) -> Result<Run> {
     // How many events a drain settles at a time is a matter of speed: the most at a time count.
-    let runs = if work == Work::Drain(Kept::Redis) {
+    let runs = if matches!(work, Work::Drain(Kept::Redis) | Work::Fail(_)) {
         2
     } else {
         1

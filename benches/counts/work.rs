@@ -51,10 +51,12 @@ pub(crate) enum Work {
     /// Events due at once are pushed, 1,024 at once; then a bus starts, which fetches and handles
     /// them, settles them and writes their records.
     Drain(Kept),
+    /// The same, and one event of 64 fails once and is retried.
+    Fail(Kept),
 }
 
 impl Work {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Publish,
         Self::PublishMany,
         Self::Drain(Kept::Memory),
@@ -64,6 +66,7 @@ impl Work {
         Self::PushOne(Kept::Redis),
         Self::PushMany(Kept::Redis),
         Self::Drain(Kept::Redis),
+        Self::Fail(Kept::Redis),
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -79,6 +82,9 @@ impl Work {
             Self::Drain(Kept::Memory) => "drain_memory",
             Self::Drain(Kept::Embedded) => "drain_embedded",
             Self::Drain(Kept::Redis) => "drain_redis",
+            Self::Fail(Kept::Memory) => "fail_memory",
+            Self::Fail(Kept::Embedded) => "fail_embedded",
+            Self::Fail(Kept::Redis) => "fail_redis",
         }
     }
 
@@ -91,7 +97,9 @@ impl Work {
     pub(crate) fn kept(self) -> Kept {
         match self {
             Self::Publish | Self::PublishMany => Kept::Memory,
-            Self::PushOne(kept) | Self::PushMany(kept) | Self::Drain(kept) => kept,
+            Self::PushOne(kept) | Self::PushMany(kept) | Self::Drain(kept) | Self::Fail(kept) => {
+                kept
+            }
         }
     }
 
@@ -112,7 +120,8 @@ impl Work {
                     push_many(&bus, events, TOMORROW).await?;
                     Ok(bus.shutdown(GRACE).await?)
                 }
-                Self::Drain(_) => drain(url, events).await,
+                Self::Drain(_) => drain(url, events, false).await,
+                Self::Fail(_) => drain(url, events, true).await,
             }
         })
     }
@@ -144,15 +153,24 @@ impl Goal {
     }
 }
 
-pub(crate) struct Counts(pub(crate) Arc<Goal>);
+pub(crate) struct Counts {
+    pub(crate) goal: Arc<Goal>,
+    /// Whether one event of [`BATCH`] fails once.
+    pub(crate) fails: bool,
+}
 
 impl Handler for Counts {
     type Payload = Value;
 
-    async fn handle(&self, _event: Event<Value>, _cx: &Context) -> Result<(), Failure> {
-        let handled = self.0.handled.fetch_add(1, Ordering::Relaxed) + 1;
-        if handled == self.0.wanted.load(Ordering::Relaxed) {
-            self.0.reached.notify_one();
+    async fn handle(&self, event: Event<Value>, _cx: &Context) -> Result<(), Failure> {
+        let goal = &self.goal;
+        let handled = goal.handled.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.fails && event.attempt() == 1 && handled.is_multiple_of(BATCH as u64) {
+            goal.raise(1);
+            return Err(Failure::retry_after(Duration::ZERO, "once"));
+        }
+        if handled == goal.wanted.load(Ordering::Relaxed) {
+            goal.reached.notify_one();
         }
         Ok(())
     }
@@ -167,7 +185,12 @@ pub(crate) fn builder(url: &str) -> BusBuilder {
 }
 
 pub(crate) fn handling(builder: BusBuilder, goal: &Arc<Goal>) -> BusBuilder {
-    builder.register_as(Annotation::new(QUEUE).workers(64), Counts(Arc::clone(goal)))
+    failing(builder, goal, false)
+}
+
+fn failing(builder: BusBuilder, goal: &Arc<Goal>, fails: bool) -> BusBuilder {
+    let goal = Arc::clone(goal);
+    builder.register_as(Annotation::new(QUEUE).workers(64), Counts { goal, fails })
 }
 
 async fn publish(events: u64, batched: bool) -> Result {
@@ -219,7 +242,7 @@ pub(crate) async fn push_many(bus: &Bus, events: u64, delay: Duration) -> Result
     Ok(())
 }
 
-async fn drain(url: &str, events: u64) -> Result {
+async fn drain(url: &str, events: u64, fails: bool) -> Result {
     let goal = Goal::new(events);
     if url == "memory:" {
         // It ends with its bus: one bus does both.
@@ -231,7 +254,7 @@ async fn drain(url: &str, events: u64) -> Result {
     let bus = builder(url).publish_only().start().await?;
     push_many(&bus, events, Duration::ZERO).await?;
     bus.shutdown(GRACE).await?;
-    let bus = handling(builder(url), &goal).start().await?;
+    let bus = failing(builder(url), &goal, fails).start().await?;
     goal.reached().await;
     Ok(bus.shutdown(GRACE).await?)
 }

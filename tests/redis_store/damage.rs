@@ -132,11 +132,11 @@ async fn what_was_deleted_by_hand_is_named_by_the_audit_and_harms_nothing_else()
     );
     for ((id, wrong), words) in [
         (one, "has no body"),
-        (two, "has a body and has ended, or neither"),
-        (three, "has a body and no state"),
-        (four, "has a body and no state"),
+        (two, "has no body"),
+        (three, "has a body and is nowhere"),
+        (four, "has a body and is nowhere"),
     ] {
-        let names = |line: &&String| line.contains(&hex(id)) && line.contains(words);
+        let names = |line: &&String| line.contains(&id.to_string()) && line.contains(words);
         assert!(wrong.iter().any(|line| names(&line)), "{words}: {wrong:?}");
     }
 }

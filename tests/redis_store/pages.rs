@@ -1,6 +1,7 @@
 //! Events of one push that share a page: nothing of it can be seen, whatever happens to one of them.
 
 mod forgotten;
+mod leaving;
 mod scheduled;
 
 use std::sync::Arc;

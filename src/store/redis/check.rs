@@ -1,5 +1,5 @@
 //! Checks for damage: of a bucket, structure by structure, in bounded steps, and the audit, which
-//! reads a bucket in one.
+//! looks at the same in one step.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -33,6 +33,9 @@ const AUDITED_MAX: usize = 2_000;
 /// The most damage that is listed of a bucket; repaired is all of it.
 const DAMAGE_MAX: usize = 10_000;
 
+/// The most violations that an audit lists of a bucket.
+const VIOLATIONS_MAX: usize = 100;
+
 /// A clock that is off by more than this is reported, us.
 const SKEW_US: u64 = 1_000_000;
 
@@ -51,7 +54,7 @@ impl RedisStore {
     /// # Errors
     /// When the servers cannot be reached.
     pub async fn audit(&self) -> Result<Vec<String>> {
-        self.audit_buckets(Some(AUDITED_MAX)).await
+        self.audit_buckets(AUDITED_MAX).await
     }
 
     /// Checks buckets of any size, in a store that is at rest: each blocks its server, for some
@@ -61,20 +64,16 @@ impl RedisStore {
     ///
     /// When the servers cannot be reached.
     pub async fn audit_whole(&self) -> Result<Vec<String>> {
-        self.audit_buckets(None).await
+        self.audit_buckets(usize::MAX).await
     }
 
-    async fn audit_buckets(&self, entries_max: Option<usize>) -> Result<Vec<String>> {
+    async fn audit_buckets(&self, entries_max: usize) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
         for bucket in registry::read(&self.shared).await? {
-            let keys = self.shared.keys(&bucket);
-            let call = self.shared.terms().audit(&keys, entries_max);
-            let mut parts = self.shared.call(&self.shared.links.work, &call).await?;
-            parts.number()?;
-            while !parts.is_empty() {
-                let words = parts.bytes()?;
-                wrong.push(format!("{bucket}: {}", String::from_utf8_lossy(&words)));
-            }
+            let mut check = Check::new(&self.shared, bucket, CheckTask::new(false));
+            check.step("whole", b"0", entries_max, &[]).await?;
+            let violations = check.found.iter().take(VIOLATIONS_MAX);
+            wrong.extend(violations.map(Damage::to_string));
         }
         Ok(wrong)
     }
@@ -86,12 +85,7 @@ pub(super) async fn check(
     bucket: BucketKey,
     task: CheckTask,
 ) -> Result<Vec<Damage>> {
-    let mut check = Check {
-        shared,
-        bucket,
-        task,
-        found: Vec::new(),
-    };
+    let mut check = Check::new(shared, bucket, task);
     check.states().await?;
     for structure in WALKED {
         let mut cursor = b"0".to_vec();
@@ -152,7 +146,17 @@ impl Step {
     }
 }
 
-impl Check<'_> {
+impl<'a> Check<'a> {
+    fn new(shared: &'a Arc<Shared>, bucket: BucketKey, task: CheckTask) -> Self {
+        let found = Vec::new();
+        Self {
+            shared,
+            bucket,
+            task,
+            found,
+        }
+    }
+
     /// Walks the states. Ready events are compared with the ready list: one that was ready before
     /// the list was read, is ready after, at the same place, and was not in the list, is misplaced.
     async fn states(&mut self) -> Result<()> {

@@ -152,18 +152,7 @@ impl CallContext<'_> {
         call
     }
 
-    /// Checks a bucket, if it has at most `entries_max` entries.
-    pub(super) fn audit(&self, keys: &BucketKeys, entries_max: Option<usize>) -> Call {
-        let mut call = self.call(&scripts::AUDIT, keys);
-        self.add_silence(&mut call.command);
-        match entries_max {
-            Some(most) => call.command.arg(most),
-            None => call.command.arg(""),
-        };
-        call
-    }
-
-    /// Looks at a part of one structure of a bucket for damage, from `cursor` on.
+    /// Looks at a part of one structure of a bucket for damage, from `cursor` on, or at all of it.
     pub(super) fn check(
         &self,
         keys: &BucketKeys,
@@ -175,19 +164,14 @@ impl CallContext<'_> {
         call.command.arg(self.origin).arg(BATCH_MAX);
         call.command.arg(structure).arg(cursor).arg(most);
         call.command.arg(u8::from(repairs));
-        self.add_silence(&mut call.command);
+        match self.now_us {
+            Some(_) => call.command.arg(""), // a test clock that jumps proves no silence
+            None => call.command.arg(us(UNHEARD_MAX)),
+        };
         for entry in again {
             call.command.arg(entry);
         }
         call
-    }
-
-    /// Adds how long a node with leases may have been silent.
-    fn add_silence(&self, command: &mut Cmd) {
-        match self.now_us {
-            Some(_) => command.arg(""), // a test clock that jumps proves no silence
-            None => command.arg(us(UNHEARD_MAX)),
-        };
     }
 
     /// Encodes any other operation: one call of one script.
@@ -315,7 +299,7 @@ fn add_ids(command: &mut Cmd, ids: &[EventId]) {
     }
 }
 
-/// The audit reports nodes that hold leases and have been silent for this long: they are dead and
+/// A check reports nodes that hold leases and have been silent for this long: they are dead and
 /// no node has noticed, or they do not know their leases.
 const UNHEARD_MAX: Duration = Duration::from_secs(60);
 

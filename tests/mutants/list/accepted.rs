@@ -35,8 +35,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         edits: &[
             edit(
                 "src/store/redis/lua/fetch.lua",
-                "  write()\n  surplus = surplus - (passed_over - passed_before)\n",
-                "  call(\"LTRIM\", READY, looked, -1)\n  write()\n  surplus = surplus - (passed_over - passed_before)\n",
+                "  write()\n  newer = newer + #newer_ones\n",
+                "  call(\"LTRIM\", READY, dues and 0 or looked, -1)\n  write()\n  newer = newer + #newer_ones\n",
             ),
             edit(
                 "src/store/redis/lua/fetch.lua",
@@ -68,8 +68,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: a repeated ack ends another event of the page",
         edits: &[edit(
             "src/store/redis/lua/settle.lua",
-            "  if has_bit(part.low, part.high, place) then\n    return false\n  end\n",
-            "",
+            " and not has_bit(part.low, part.high, byte(its)) then",
+            " then",
         )],
         caught_by: test("redis_store", "an_ack_that_is_repeated_ends_nothing_else"),
         masked_by: None,

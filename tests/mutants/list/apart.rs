@@ -135,8 +135,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: an audit looks at a bucket of any size in one step",
         edits: &[edit(
             "src/store/redis/check.rs",
-            "self.audit_buckets(Some(AUDITED_MAX)).await",
-            "self.audit_buckets(None.or(Some(AUDITED_MAX * 100_000))).await",
+            "self.audit_buckets(AUDITED_MAX).await",
+            "self.audit_buckets(AUDITED_MAX * 100_000).await",
         )],
         caught_by: test("redis_store", "no_script_keeps_a_server_for_long"),
         masked_by: None,

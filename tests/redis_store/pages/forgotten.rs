@@ -69,15 +69,23 @@ async fn events_that_were_acked_together_are_forgotten_one_by_one() {
     paged.remembers_the_last_of(&over).await;
 }
 
-/// A tombstone of several events stands for them also when their page has been dissolved.
+/// A tombstone of several events stands for them also when all have left their page.
 #[tokio::test]
 async fn events_that_were_acked_together_are_forgotten_when_their_page_is_gone() {
-    let paged = Paged::forgetful(20).await;
+    let paged = Paged::forgetful(24).await;
     paged.bare.fetch(1, 100).await.expect("a fetch");
     paged.acks(&[0, 1, 2, 3, 4]).await;
-    let release = AttemptOutcome::Release;
-    assert!(paged.end(paged.ids[19], 1, release).await, "it leaves");
-    let over: Vec<_> = (0..19).collect();
+    let leaves = |at: &usize| (6..=20).contains(at) && at % 2 == 0;
+    let released = (0..24).filter(leaves);
+    paged
+        .settle(released.map(|at| (paged.ids[at], AttemptOutcome::Release)))
+        .await;
+    assert_eq!(
+        paged.len("HLEN", "state"),
+        1 + 24,
+        "too many for the others"
+    );
+    let over: Vec<_> = (0..24).filter(|at| !leaves(at)).collect();
     paged.acks(&over[5..]).await;
     paged.remembers_the_last_of(&over).await;
 }

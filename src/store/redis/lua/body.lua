@@ -12,12 +12,18 @@ local PAYLOAD_KEPT_MAX = 65536 -- longer payloads are not kept in records
 
 -- The format is in the high four bits; flags above that of extras are only set with it.
 local function has_extras(body)
-  return byte(body) % 16 >= 2
+  return (byte(body) or 0) % 16 >= 2
 end
 
 -- Returns whether the event's records need data that only the body has: its trace or payload.
 local function tells(body)
-  return byte(body) % 16 >= 4
+  return (byte(body) or 0) % 16 >= 4
+end
+
+-- Returns the text at a place in a body, and where it ends.
+local function text_at(body, at)
+  local after = at + 2 + byte(body, at) * 256 + byte(body, at + 1)
+  return sub(body, at + 2, after - 1), after
 end
 
 local guarded = pcall
@@ -36,15 +42,12 @@ local function read_extras(body)
   end
   at = at + math.floor(flags / 32) % 2 * 8 + math.floor(flags / 64) % 2 * 4
   if flags % 2 == 1 then
-    local len = byte(body, at) * 256 + byte(body, at + 1)
-    key = body:sub(at + 2, at + 1 + len)
-    at = at + 2 + len
+    key, at = text_at(body, at)
   end
   if math.floor(flags / 2) % 2 == 1 then
-    local len = byte(body, at) * 256 + byte(body, at + 1)
-    unique = body:sub(at + 2, at + 1 + len)
+    unique, at = text_at(body, at)
   end
-  return attempts, expires, late, late_us, key, unique
+  return attempts, expires, late, late_us, key, unique, at
 end
 
 -- Returns attempts, expiry in ms, "expire" or "bury", lateness in us, key, unique key. Of a damaged
@@ -73,25 +76,11 @@ end
 local UNIQUE_FOR_MAX = 366 * 86400000
 
 local function read_unique_for(body)
-  local flags, at = byte(body, 17), 20
-  local function skip()
-    local from, len = at + 2, byte(body, at) * 256 + byte(body, at + 1)
-    at = from + len
-    return sub(body, from, at - 1)
-  end
-  if flags < 128 then
-    return nil
-  end
-  at = at + math.floor(flags / 4) % 2 * 8 + (math.floor(flags / 8) % 4 > 0 and 12 or 0)
-  at = at + math.floor(flags / 32) % 2 * 8 + math.floor(flags / 64) % 2 * 4
-  if flags % 2 == 1 then
-    skip()
-  end
-  skip() -- the unique key
-  local count = byte(body, at)
-  at = at + 1
-  for _ = 1, count do
-    local name, words = skip(), skip()
+  local at = select(7, read_extras(body)) + 1
+  for _ = 1, byte(body, 17) < 128 and 0 or byte(body, at - 1) do -- the headers
+    local name, words
+    name, at = text_at(body, at)
+    words, at = text_at(body, at)
     if name == "duly-unique-for" then
       return #words <= 11 and words:find("^%d+$") and math.min(tonumber(words), UNIQUE_FOR_MAX) or nil
     end

@@ -76,13 +76,6 @@ local function add_held(batch, answer, len)
   return len, table.concat(places)
 end
 
--- Puts a part under a lease. Returns its name.
-local function put_under(page, part, lease)
-  part.kind, part.tail, part.low, part.high = "L", lease, 0, 0
-  change(page)
-  return member_of(page, part)
-end
-
 -- Returns the body of a part alone, of which `body` is the field; nothing if it is damaged. That of a
 -- part which is all of it is not looked at: its reader finds damage.
 local function body_for(page, part, body)
@@ -106,21 +99,17 @@ local function read_parts(firsts)
   end
 end
 
--- Divides a part: its first `most` events, and the rest, which is a part of its own. Returns the rest
--- and the body of the first ones.
-local function divide(page, part, most)
-  local rest = {}
-  for key, value in pairs(part) do
-    rest[key] = value
-  end
-  rest.first, rest.count, part.count = part.first + most, part.count - most, most
-  rest.prints, part.prints = sub(part.prints, 8 * most + 1), sub(part.prints, 1, 8 * most)
-  for i, it in ipairs(page.parts) do
-    if it == part then
-      table.insert(page.parts, i + 1, rest)
-      return rest, cut(part, body_of_part(page, part))
+-- Returns the first ones of some entries or members, each `step`-th of a list, that are all parts, or
+-- all of events that are alone; their first ids; and whether they are parts.
+local function head_of(list, step, part_len)
+  local heads, firsts, are_parts = {}, {}, #list[1] == part_len
+  for at = 1, #list, step do
+    if (#list[at] == part_len) ~= are_parts or (are_parts and #heads == PARTS_PER_READ) then
+      break
     end
+    heads[#heads + 1], firsts[#firsts + 1] = list[at], sub(list[at], 1, 16)
   end
+  return heads, firsts, are_parts
 end
 
 -- Each call:
@@ -228,7 +217,9 @@ local unseen = limit > 0 and call("LLEN", READY) or 0 -- entries
 
 -- Leases a part.
 local function lease_part(page, part, body)
-  local name = put_under(page, part, lease)
+  local name = member_of(page, part)
+  part.kind, part.tail, part.low, part.high = "L", lease, 0, 0
+  change(page)
   held[#held + 1] = name
   count, spent = count + part.count, spent + #body
   answer[len + 1], answer[len + 2], answer[len + 3] = name, part.times, body
@@ -238,9 +229,9 @@ end
 -- Puts entries of their own in the place of that at the head of the list, whose events are alone, or
 -- are to be so.
 local function open_entry(entry_of)
-  local page = part_of(entry_of)
+  local page, part = part_of(entry_of)
   if page then
-    dissolve(page)
+    leave_part(page, part, -1, -1)
   end
   local ids, number_of = ids_at(entry_of)
   local entries = {}
@@ -257,55 +248,60 @@ local function open_entry(entry_of)
   surplus, unseen = surplus + #entries - 1, unseen + #entries - 1
 end
 
--- Takes the parts at the head of the list. Returns how many entries of the list have been taken.
-local function take_parts(entries)
-  local firsts, looked = {}, 0
-  for i, entry_of in ipairs(entries) do
-    if #entry_of ~= ENTRY_OF_PART or i > PARTS_PER_READ then
-      break
-    end
-    firsts[i] = sub(entry_of, 1, 16)
-  end
+-- Leases parts that wait as entries of the ready list, or as members of the delay set, until one does
+-- not fit. Returns how many have left.
+local function take_parts(waiting, firsts, are_ready)
+  local looked = 0
   read_parts(firsts)
-  for i = 1, #firsts do
-    local page, part = part_of(entries[i])
-    local body = page and not deadline and body_for(page, part, body_of_part(page, part))
-    if not body then
-      if i == 1 then
-        open_entry(entries[i])
-      end
-      break
-    elseif count + part.count > limit then
-      if count < limit then
-        local rest, its = divide(page, part, limit - count)
-        lease_part(page, part, its)
-        surplus = surplus + part.count
-        call("LSET", READY, i - 1, entry_of_part(page, rest))
-      end
-      break
+  for i, first in ipairs(firsts) do
+    local page, part
+    if are_ready then
+      page, part = part_of(waiting[i])
+    else
+      page, part = scheduled_part(first)
     end
-    lease_part(page, part, body)
-    surplus, looked = surplus + part.count - 1, i
-    if is_spent() then
+    local body = page and not deadline and body_for(page, part, body_of_part(page, part))
+    if not page and not are_ready then
+      paged, looked = paged - events_of(waiting[i]) + 1, i -- it is no part any more
+    elseif not body then
+      if i == 1 and are_ready then
+        open_entry(waiting[i])
+      elseif i == 1 then
+        leave_part(page, part, -1, -1)
+      end
       break
+    elseif count == limit or is_spent() then
+      break
+    else
+      local rest
+      if count + part.count > limit then
+        part, rest = divide(page, part, limit - count)
+        body = cut(part, body_of_part(page, part))
+      end
+      local beyond = part.count - (rest and 0 or 1)
+      looked = i
+      if not are_ready then
+        paged, part.times = paged - beyond, sub(part.times, 1, 8) .. moved_now
+      else
+        surplus = surplus + beyond
+        if rest then
+          looked = i - 1
+          call("LSET", READY, i - 1, entry_of_part(page, rest))
+        end
+      end
+      lease_part(page, part, body)
     end
   end
   write()
   return looked
 end
 
--- Takes the events at the head of the list that are alone. Returns how many entries of the list
--- have been taken.
-local function take_alone(entries)
-  local ids = {}
-  for i, entry_of in ipairs(entries) do
-    if #entry_of == ENTRY_OF_PART then
-      break
-    end
-    ids[i] = sub(entry_of, 1, 16)
-  end
+-- Leases events that are alone: the ready ones of some entries, or scheduled ones with their due
+-- times. Returns how many it has looked at, and the waiting of those that leave and of those that only
+-- a newer duly can read.
+local function take_alone(waiting, ids, dues)
   local states, looked, bodies, before, read = call("HMGET", STATE, unpack(ids)), 0, {}, 0, 0
-  local passed_before, left = passed_over, {}
+  local gone, newer_ones = {}, {}
   for i, id in ipairs(ids) do
     if i > read then
       if is_spent() then
@@ -314,27 +310,28 @@ local function take_alone(entries)
       before = read
       bodies, read = read_bodies(ids, i)
     end
-    looked = i
+    looked, gone[#gone + 1] = i, waiting[i]
     local state, body = states[i], bodies[i - before]
-    if not is_placed(state, sub(entries[i], 17)) then
-      passed_over = passed_over + 1 -- a stale entry
+    if not dues and not is_placed(state, sub(waiting[i], 17)) then
+      passed_over, surplus = passed_over + 1, surplus - 1 -- a stale entry
     elseif not body then
       call("HDEL", STATE, id) -- part of it was deleted by hand
-    elseif byte(body) >= 240 and is_newer(body) then
-      left[#left + 1] = entries[i]
-    elseif deadline or has_extras(body) or not has_fingerprint(state) then
-      take(id, read_state(state), body)
-    else -- nearly all
-      give(id, lease_state(state, plain), body)
+    elseif is_newer(body) then
+      newer_ones[#newer_ones + 1], gone[#gone] = waiting[i], nil
+    else
+      if dues then
+        state = due_state(state, u64(tonumber(dues[i])) .. moved_now, sub(body, 5, 12))
+      end
+      if deadline or has_extras(body) or not has_fingerprint(state) then
+        take(id, read_state(state), body)
+      else -- nearly all
+        give(id, lease_state(state, plain), body)
+      end
     end
   end
   write()
-  surplus = surplus - (passed_over - passed_before)
-  if #left > 0 then -- to the end of the list, for a version that can read them
-    newer = newer + #left
-    call("RPUSH", READY, unpack(left))
-  end
-  return looked
+  newer = newer + #newer_ones
+  return looked, gone, newer_ones
 end
 
 local per_entry = math.max((unseen - surplus) / math.max(unseen, 1), 1)
@@ -344,113 +341,49 @@ while count < limit and unseen > 0 and may_look() do
   if #entries == 0 then
     break
   end
-  local taken = #entries[1] == ENTRY_OF_PART and take_parts(entries) or take_alone(entries)
+  local heads, firsts, are_parts = head_of(entries, 1, ENTRY_OF_PART)
+  local taken
+  if are_parts then
+    taken = take_parts(heads, firsts, true)
+  else
+    local _, newer_ones
+    taken, _, newer_ones = take_alone(heads, firsts)
+    if #newer_ones > 0 then -- to the end of the list, for a version that can read them
+      call("RPUSH", READY, unpack(newer_ones))
+    end
+  end
   unseen = unseen - taken
   call("LTRIM", READY, taken, -1)
 end
 
 local until_ms = math.floor((now + ARGV[8]) / 1000)
 limit = math.min(count + ARGV[9], BATCH_MAX)
-local last_score, last_due
 local skipped = 0 -- events left to a newer duly stay in front
-
--- Leases those of some ids that are scheduled alone. Returns how many have been looked at, and which of
--- them leave the delay set.
-local function take_scheduled(ids, scores)
-  local states, looked, bodies, before, read = call("HMGET", STATE, unpack(ids)), 0, {}, 0, 0
-  local taken = {}
-  for i, id in ipairs(ids) do
-    if i > read then
-      if is_spent() then
-        break
-      end
-      before = read
-      bodies, read = read_bodies(ids, i)
-    end
-    looked = i
-    taken[#taken + 1] = id
-    local state, body, score = states[i], bodies[i - before], scores[i]
-    if score ~= last_score then
-      last_score, last_due = score, u64(tonumber(score))
-    end
-    if not body then
-      call("HDEL", STATE, id) -- part of it was deleted by hand
-    elseif is_newer(body) then
-      taken[#taken] = nil
-    elseif not (state or deadline or has_extras(body)) then
-      give(id, lease_state(new_ready(last_due .. moved_now, sub(body, 5, 12)), plain), body)
-    else
-      local it = state and read_state(state) or new_state("S", ZERO, ZERO, ZERO)
-      it.due, it.moved = last_due, moved_now
-      take(id, it, body)
-    end
-  end
-  write()
-  return looked, taken
-end
-
--- Leases the scheduled parts of pages at the head of some members of the delay set. Returns how many
--- have been looked at, and which of them leave the set.
-local function take_scheduled_parts(members)
-  local firsts, taken = {}, {}
-  for i, member in ipairs(members) do
-    firsts[i] = sub(member, 1, 16)
-  end
-  read_parts(firsts)
-  for i, member in ipairs(members) do
-    local page, part = place_of(firsts[i])
-    if is_spent() then
-      return i - 1, taken
-    elseif page and part.kind == "S" then
-      local body = not deadline and count + part.count <= limit
-        and body_for(page, part, body_of_part(page, part))
-      if not body then
-        write()
-        if i == 1 then
-          dissolve(page)
-        end
-        return i - 1, taken
-      end
-      part.times = sub(part.times, 1, 8) .. moved_now
-      lease_part(page, part, body)
-    end
-    paged, taken[i] = paged - byte(member, 17) + 1, member
-  end
-  write()
-  return #members, taken
-end
-
 while count < limit and may_look() do
   local want = math.min(limit - count, aside)
   local due = call("ZRANGE", DELAY, "-inf", until_ms, "BYSCORE", "LIMIT", skipped, want,
     "WITHSCORES")
-  local found = #due / 2
-  if found == 0 then
+  if #due == 0 then
     break
   end
-  -- Those at the head that are of one kind.
-  local members, scores, are_parts = {}, {}, #due[1] == MEMBER_OF_PART
-  for i = 1, math.min(found, are_parts and PARTS_PER_READ or found) do
-    if (#due[2 * i - 1] == MEMBER_OF_PART) ~= are_parts then
-      break
-    end
-    members[i], scores[i] = due[2 * i - 1], due[2 * i]
-  end
-  local looked, taken
+  local heads, firsts, are_parts = head_of(due, 2, MEMBER_OF_PART)
+  local looked, gone
   if are_parts then
-    looked, taken = take_scheduled_parts(members)
+    looked = take_parts(heads, firsts, false)
   else
-    looked, taken = take_scheduled(members, scores)
-  end
-  if #taken == looked and looked > 0 then
-    call("ZREMRANGEBYRANK", DELAY, skipped, skipped + looked - 1)
-  else
-    skipped, newer = skipped + looked - #taken, newer + looked - #taken
-    if #taken > 0 then
-      call("ZREM", DELAY, unpack(taken))
+    local dues, newer_ones = {}, nil
+    for i = 1, #heads do
+      dues[i] = due[2 * i]
     end
+    looked, gone, newer_ones = take_alone(heads, firsts, dues)
+    skipped = skipped + #newer_ones
   end
-  if found < want and looked == found then
+  if (are_parts or #gone == looked) and looked > 0 then
+    call("ZREMRANGEBYRANK", DELAY, skipped, skipped + looked - 1)
+  elseif gone and #gone > 0 then
+    call("ZREM", DELAY, unpack(gone))
+  end
+  if #due < 2 * want and 2 * looked == #due then
     break -- nothing more is due
   end
 end

@@ -19,33 +19,27 @@ while count < limit do
       ids[#ids + 1], dues[#dues + 1] = member, due[i + 1]
       entries[#entries + 1], count = member .. number, count + 1
     else
-      local page, part = place_of(sub(member, 1, 16))
-      local is_there = page and part.kind == "S"
-      if is_there and count + part.count > limit then
-        if looked == 0 then
-          dissolve(page)
+      local page, part = scheduled_part(sub(member, 1, 16))
+      if page then
+        local rest
+        if count + part.count > limit then
+          part, rest = divide(page, part, limit - count)
         end
-        break
-      elseif is_there then
         part.kind, part.times, part.tail = "R", sub(part.times, 1, 8) .. moved, number .. ZERO .. ZERO
         change(page)
         entries[#entries + 1] = entry_of_part(page, part)
         count, surplus = count + part.count, surplus - part.count + 1
+        paged = paged + (rest and rest.count - 1 or 0)
       end
-      paged = paged - byte(member, 17) + 1
+      paged = paged - events_of(member) + 1
     end
     looked = looked + 1
     if count >= limit then
       break
     end
   end
-  local states = #ids > 0 and call("HMGET", STATE, unpack(ids)) or {}
-  for i, id in ipairs(ids) do
-    local due, it = u64(tonumber(dues[i])), states[i] and read_state(states[i])
-    if it then
-      it.kind, it.due, it.moved, it.entry = "R", due, moved, number
-    end
-    changes[2 * i - 1], changes[2 * i] = id, it and write_state(it) or new_ready(due .. moved, ZERO)
+  for i, state in ipairs(#ids > 0 and call("HMGET", STATE, unpack(ids)) or {}) do
+    changes[2 * i - 1], changes[2 * i] = ids[i], due_state(state, u64(tonumber(dues[i])) .. moved, ZERO)
   end
   -- Insert before removing: Redis does not roll a script back, and an id that is in both places is
   -- skipped where it does not belong, while an id in neither is lost.

@@ -18,11 +18,13 @@
 -- READY  first id .. how many .. number of the entry
 -- DELAY  first id .. how many
 --
--- An event with which something happens alone leaves: its whole page is then dissolved, and each of
--- its events is as one that was pushed alone. A ready one keeps its place in the list, so that the
--- entry of a part stands for those of its events whose states have its number.
+-- An event with which something happens alone leaves: it is then as one that was pushed alone, and the
+-- others stay, in the parts before and behind it. Where it is ready all events of its part leave, and
+-- keep their place in the list: the entry of a part stands for those of its events whose states have its
+-- number.
 local NAME, PART, PLACE = 15, 52, 128
 local ENTRY_OF_PART, MEMBER_OF_PART, FIELD_OF_PART = 25, 17, 17 -- the lengths
+local PIECES_MAX = 8 -- a part that would fall into more is left by all its events
 local COUNTED_MAX = 2000 -- entries of the delay set that one call counts
 local pages, changed_pages -- name -> page, or false
 local bodies_of_parts
@@ -190,18 +192,11 @@ end
 
 -- Returns the bytes of the events of a part; nothing if its body is gone or damaged.
 local function cut(part, body)
-  local at, from, last = 1, nil, part.first + part.count - 1
-  for place = part.body, last do
-    if place == part.first then
-      from = at
-    end
-    local high, low = byte(body or "", at, at + 1)
-    if not low then
-      return nil
-    end
-    at = at + 2 + high * 256 + low
+  local from, to, count = nil, nil, 0
+  for _, begins, ends in each_in(body or "", part.body, part.first, part.count) do
+    from, to, count = from or begins - 2, ends, count + 1
   end
-  return at <= #body + 1 and sub(body, from, at - 1) or nil
+  return count == part.count and to <= #body and sub(body, from, to) or nil
 end
 
 -- Returns the bodies of the events of a part by their places; without those that are damaged.
@@ -294,31 +289,103 @@ local function entry_of_part(page, part)
   return member_of(page, part) .. sub(part.tail, 1, 8)
 end
 
--- Makes all events of a page ones that are alone. Bodies and entries come first: an event left half
--- done is still in the page.
-local function dissolve(page)
-  local states, bodies, delayed, gone, members = {}, {}, {}, {}, {}
-  for _, part in ipairs(page.parts) do
-    local its = part.kind ~= "E" and bodies_in(page, part) or {}
-    for place = part.first, part.first + part.count - 1 do
-      if has_bit(page.low, page.high, place) then
-        local id, body = page.name .. char(PLACE + place), its[place]
-        local own = own_state(part, place)
-        if body and own.kind ~= "d" then
-          bodies[#bodies + 1], bodies[#bodies + 2] = id, body
-        end
-        if part.kind == "S" then
-          delayed[#delayed + 1], delayed[#delayed + 2] = number_at(part.times, 1), id
-        else
-          states[#states + 1], states[#states + 2] = id, write_state(own)
-        end
+-- Returns the part that is scheduled and has an event; nothing without one.
+local function scheduled_part(id)
+  local page, part = place_of(id)
+  if page and part.kind == "S" then
+    return page, part
+  end
+end
+
+-- Returns a part of some of the events of another one.
+local function piece(part, first, count)
+  local its, at = {}, 8 * (first - part.first)
+  for key, value in pairs(part) do
+    its[key] = value
+  end
+  its.first, its.count, its.prints = first, count, sub(part.prints, at + 1, at + 8 * count)
+  return its
+end
+
+-- Puts pieces of a part in its place.
+local function replace(page, part, pieces)
+  local parts = {}
+  for _, it in ipairs(page.parts) do
+    if it ~= part then
+      parts[#parts + 1] = it
+    else
+      for _, its in ipairs(pieces) do
+        parts[#parts + 1] = its
       end
     end
-    if part.kind == "S" then
-      members[#members + 1] = member_of(page, part)
-      paged = paged - part.count + 1
+  end
+  page.parts = parts
+  change(page)
+end
+
+-- Divides a part. Returns a part of its first `most` events, and one of the others; of a scheduled part
+-- the latter has its member in the delay set.
+local function divide(page, part, most)
+  local first, rest = piece(part, part.first, most), piece(part, part.first + most, part.count - most)
+  replace(page, part, { first, rest })
+  if part.kind == "S" then
+    call("ZADD", DELAY, number_at(rest.times, 1), member_of(page, rest))
+  end
+  return first, rest
+end
+
+-- Returns whether a part that has not ended needs a body.
+local function needs_body(page, body)
+  for _, it in ipairs(page.parts) do
+    if it.body == body and it.kind ~= "E" then
+      return true
     end
-    gone[#gone + 1] = field_of(page, part)
+  end
+  return false
+end
+
+-- Returns the pieces of a part without some of its places.
+local function pieces_without(part, low, high)
+  local pieces, beyond, from = {}, part.first + part.count, nil
+  for place = part.first, beyond do
+    local stays = place < beyond and not has_bit(low, high, place)
+    if stays then
+      from = from or place
+    elseif from then
+      pieces[#pieces + 1], from = piece(part, from, place - from), nil
+    end
+  end
+  return pieces
+end
+
+-- Makes the events of a part at some places ones that are alone. Bodies and members come first: an
+-- event left half done is still in the page. Returns the parts of the others.
+local function leave_part(page, part, low, high)
+  local pieces = pieces_without(part, low, high)
+  if #pieces > PIECES_MAX then
+    pieces, low, high = {}, -1, -1
+  end
+  local states, bodies, delayed = {}, {}, {}
+  local its = part.kind ~= "E" and bodies_in(page, part) or {}
+  for place = part.first, part.first + part.count - 1 do
+    if has_bit(low, high, place) and has_bit(page.low, page.high, place) then
+      local id, own = page.name .. char(PLACE + place), own_state(part, place)
+      if its[place] and own.kind ~= "d" then
+        bodies[#bodies + 1], bodies[#bodies + 2] = id, its[place]
+      end
+      if part.kind == "S" then
+        delayed[#delayed + 1], delayed[#delayed + 2] = number_at(part.times, 1), id
+      else
+        states[#states + 1], states[#states + 2] = id, write_state(own)
+      end
+    end
+  end
+  if part.kind == "S" then
+    paged = paged - part.count + 1
+    for _, it in ipairs(pieces) do
+      delayed[#delayed + 1], delayed[#delayed + 2] = number_at(part.times, 1), member_of(page, it)
+      paged = paged + it.count - 1
+    end
   end
   if #bodies > 0 then
     call("HSET", BODY, unpack(bodies))
@@ -326,31 +393,34 @@ local function dissolve(page)
   if #delayed > 0 then
     call("ZADD", DELAY, unpack(delayed))
   end
-  page.parts = {}
-  change(page)
+  replace(page, part, pieces)
   call("HSET", STATE, unpack(states, 1, add_pages(states, #states)))
-  if #gone > 0 then
-    call("HDEL", BODY, unpack(gone))
+  if not needs_body(page, part.body) then
+    call("HDEL", BODY, field_of(page, part))
   end
-  if #members > 0 then
-    call("ZREM", DELAY, unpack(members))
+  if part.kind == "S" then
+    call("ZREM", DELAY, member_of(page, part))
   end
+  return pieces
 end
 
--- Makes an event one that is alone. Returns its state: nothing of one that is unknown, or that was
--- pushed alone with a delay and never touched since.
+-- Makes an event one that is alone, with all of its part. Returns its state: nothing of one that is
+-- unknown, or that was pushed alone with a delay and never touched since.
 local function leave_page(id)
-  local page = place_of(id)
+  local page, part = place_of(id)
   if page then
-    dissolve(page)
+    leave_part(page, part, -1, -1)
   end
   return state_of(id)
 end
 
--- The same, unless its attempt runs or it has ended.
+-- Makes a waiting event one that is alone, and returns its state in the same way; that of one whose
+-- attempt runs, or that has ended, wherever it is.
 local function leave_waiting(id)
   local page, part, place = place_of(id)
-  if page and part.kind ~= "R" and part.kind ~= "S" then
+  if page and part.kind == "S" then
+    leave_part(page, part, with_bit(0, 0, place))
+  elseif page and part.kind ~= "R" then
     return own_state(part, place)
   end
   return leave_page(id)

@@ -19,24 +19,31 @@
 -- it settles only those, and the text ends with them.
 local FREED_PER_READ = 4 -- removing a body takes at most a quarter of the time of reading it
 
--- Finds the part of a run of acks of one page, if it has all of them and they are new. Any other run
--- is one of ids.
-local function find_part(run)
-  local said, page = run.said, page_of(run.name)
-  local low, high = unpack_from(">i4i4", said, 16)
-  local part = page and part_at(page, byte(said, 24))
-  if part and part.kind == "L" and sub(part.tail, 1, 16) == ARGV[4] .. run.request
-    and byte(said, 7 + 17 * run.acks) < part.first + part.count
-    and bit.band(page.low, low) == low and bit.band(page.high, high) == high
-    and bit.band(part.low, low) == 0 and bit.band(part.high, high) == 0 then
-    run.page, run.part, run.low, run.high = page, part, low, high
-    return
+-- Divides a run of acks of one page, and adds what it consists of to `runs`: the acks of each part, and
+-- those of events that are alone, which are a run of ids.
+local function divide_run(runs, run)
+  local said, page, from = run.said, page_of(run.name), 1
+  local said_low, said_high = unpack_from(">i4i4", said, 16)
+  while from <= run.acks do
+    local part, to = page and part_at(page, byte(said, 7 + 17 * from)), from
+    local its = { page = page, part = part, request = run.request }
+    if part then
+      local beyond, low, high = part.first + part.count, bits(part.first, part.count)
+      if byte(said, 7 + 17 * run.acks) < beyond then
+        to = run.acks
+      end
+      while to < run.acks and byte(said, 24 + 17 * to) < beyond do
+        to = to + 1
+      end
+      its.low, its.high = bit.band(said_low, low), bit.band(said_high, high)
+      its.said = sub(said, 7 + 17 * from, 23 + 17 * to)
+    else
+      local at = 7 + 17 * from
+      its.said = run.name .. char(PLACE + byte(said, at)) .. sub(said, at + 1, at + 16)
+    end
+    its.acks, from = to - from + 1, to + 1
+    runs[#runs + 1] = its
   end
-  local ids_said = {}
-  for at = 24, 7 + 17 * run.acks, 17 do
-    ids_said[#ids_said + 1] = run.name .. char(PLACE + byte(said, at)) .. sub(said, at + 1, at + 16)
-  end
-  run.said = table.concat(ids_said)
 end
 
 local function delayed_ms(said)
@@ -59,11 +66,7 @@ local function end_parts(acked, freed)
     change(page)
     if bit.band(part.low, low) == low and bit.band(part.high, high) == high then
       part.kind = "E"
-      local is_last = true
-      for _, it in ipairs(page.parts) do
-        is_last = is_last and (it.body ~= part.body or it.kind == "E")
-      end
-      freed[#freed + 1] = is_last and field_of(page, part) or nil
+      freed[#freed + 1] = not needs_body(page, part.body) and field_of(page, part) or nil
     end
   end
 end
@@ -96,48 +99,51 @@ if count == 0 then
   leave()
   return { now, 0, "" }
 end
--- Events that are to be settled alone leave their pages first.
+-- Events that are to be settled alone leave their parts first.
 read_pages(firsts)
+local acked = {} -- parts with new acks, or that others have left, and their pages
+local leaving = {} -- part -> its page, and the places of events that leave
 for _, run in ipairs(runs) do
-  local page, part = nil, nil
+  local page, part, place = nil, nil, nil
   if run.id then
-    page, part = place_of(run.id)
+    page, part, place = place_of(run.id)
   end
-  if page and part.kind == "L" and sub(part.tail, 1, 16) == me .. sub(ARGV[run.at + 1], 2, 9) then
-    dissolve(page)
+  if page and part.kind == "L" and sub(part.tail, 1, 16) == me .. sub(ARGV[run.at + 1], 2, 9)
+    and not has_bit(part.low, part.high, place) then
+    local its = leaving[part] or { page = page, low = 0, high = 0 }
+    its.low, its.high = with_bit(its.low, its.high, place)
+    leaving[part] = its
+  end
+end
+for part, its in pairs(leaving) do
+  for _, other in ipairs(leave_part(its.page, part, its.low, its.high)) do
+    acked[other] = its.page
   end
 end
 
-local ids, states, alone, places = {}, {}, {}, {}
-local number_of_ids = 0
+local divided, alone, at_alone = {}, {}, {}
 for _, run in ipairs(runs) do
   if run.name then
-    find_part(run)
-  end
-  if run.id then
-    number_of_ids = number_of_ids + 1
-    ids[number_of_ids] = run.id
-  elseif not run.part then
-    for from = 1, 32 * run.acks, 32 do
-      number_of_ids = number_of_ids + 1
-      ids[number_of_ids] = sub(run.said, from, from + 15)
-    end
+    divide_run(divided, run)
   else
-    number_of_ids = number_of_ids + run.acks
+    divided[#divided + 1] = run
   end
 end
-for i = 1, count do
-  if ids[i] and not place_of(ids[i]) then
-    alone[#alone + 1], places[#places + 1] = ids[i], i
+for _, run in ipairs(divided) do
+  run.states = not run.part and {}
+  for i = 1, run.part and 0 or math.max(run.acks, 1) do
+    local id = run.id or sub(run.said, 32 * i - 31, 32 * i - 16)
+    if not place_of(id) then
+      alone[#alone + 1], at_alone[#at_alone + 1] = id, { run.states, i }
+    end
   end
 end
 for i, state in ipairs(#alone > 0 and call("HMGET", STATE, unpack(alone)) or {}) do
-  states[places[i]] = state
+  at_alone[i][1][at_alone[i][2]] = state
 end
 local changed, changes, changes_len = {}, {}, 0
 local over, over_count = {}, 0 -- items of events that have ended
 local freed = {} -- bodies
-local acked = {} -- parts with new acks, and their pages
 local ended, timed, deadlines = {}, {}, {}
 local keyed = {} -- index entries of events that have ended
 local verdicts = {}
@@ -216,58 +222,63 @@ local function end_lease(it, request, id)
   end
 end
 
-local done = 0
 local record_end = finished .. me .. "\0\0\0\0"
 
--- Notes that an event of a part is acked, which is all that it takes. Returns whether it was not.
-local function ack_in(page, part, place)
-  if has_bit(part.low, part.high, place) then
-    return false
+-- Returns those of the acks of a part that are new, and gives the verdict on each: "1" of a repeat too.
+local function new_acks(page, part, run)
+  local said, are_new = {}, part.kind == "L"
+  if are_new and bit.band(part.low, run.low) == 0 and bit.band(part.high, run.high) == 0 then
+    verdicts[#verdicts + 1] = string.rep("1", run.acks)
+    return run.said
   end
-  part.low, part.high = with_bit(part.low, part.high, place)
-  acked[part] = page
-  return true
+  for i = 1, run.acks do
+    local its = sub(run.said, 17 * i - 16, 17 * i)
+    local is_known = has_bit(page.low, page.high, byte(its))
+    verdicts[#verdicts + 1] = is_known and "1" or "0"
+    if are_new and is_known and not has_bit(part.low, part.high, byte(its)) then
+      said[#said + 1] = its
+    end
+  end
+  return table.concat(said)
 end
 
--- Settles new acks of one part, which is all that there is to nearly all settlements.
+-- Settles acks of one part, in the order of their places, which is all that there is to nearly all
+-- settlements.
 local function settle_part(run)
-  local part, said, from = run.part, run.said, 1
+  local page, part = run.page, run.part
+  if part.kind == "R" or part.kind == "S" or sub(part.tail, 1, 16) ~= me .. run.request then
+    verdicts[#verdicts + 1] = string.rep("0", run.acks)
+    return
+  end
+  local said, from = new_acks(page, part, run), 1
+  local acks = #said / 17
+  if acks == 0 then
+    return
+  end
   part.low, part.high = bit.bor(part.low, run.low), bit.bor(part.high, run.high)
-  acked[part] = run.page
-  for i = 1, run.acks do -- those that follow each other are one item
-    local place = byte(said, 7 + 17 * i)
-    if byte(said, 24 + 17 * i) ~= place + 1 then
-      over[#over + 1] = run.name .. char(PLACE + place - i + from, i + 1 - from)
+  acked[part] = page
+  for i = 1, acks do -- those that follow each other are one item
+    local place = byte(said, 17 * i - 16)
+    if byte(said, 17 * i + 1) ~= place + 1 then
+      over[#over + 1] = page.name .. char(PLACE + place - i + from, i + 1 - from)
       from = i + 1
     end
   end
-  verdicts[#verdicts + 1] = string.rep("1", run.acks)
-  note_several(run.acks, part.times .. "\0" .. u16(run.acks) .. finished .. me .. run.name
-    .. sub(said, 24))
-  ended[run.request], over_count = (ended[run.request] or 0) + run.acks, over_count + run.acks
-  done = done + run.acks
+  note_several(acks, part.times .. "\0" .. u16(acks) .. finished .. me .. page.name .. said)
+  ended[run.request], over_count = (ended[run.request] or 0) + acks, over_count + acks
 end
 
--- Settles a run of acks.
+-- Settles a run of acks of events that are alone.
 local function settle_acks(run)
   local token, settled = me .. run.request, me .. run.request .. "a"
-  local plain, settled_len = 0, 0
+  local plain = 0
   for i = 1, run.acks do
     if is_spent() then
       break
     end
-    settled_len = i
-    local id, state, times = ids[done + i], states[done + i], sub(run.said, 32 * i - 15, 32 * i)
-    local page, part, place = place_of(id)
-    if page then
-      local is_own = part.kind ~= "R" and part.kind ~= "S" and sub(part.tail, 1, 16) == token
-      verdicts[#verdicts + 1] = is_own and "1" or "0" -- of a repeat too
-      if is_own and part.kind == "L" and ack_in(page, part, place) then
-        plain, over_count = plain + 1, over_count + 1
-        records[#records + 1] = id .. "\1\0\0\1" .. part.times .. times .. record_end
-        over[#over + 1] = id .. "\1"
-      end
-    elseif not is_under(state, token) then -- a repeat, or a lost lease
+    local id, state = sub(run.said, 32 * i - 31, 32 * i - 16), run.states[i]
+    local times = sub(run.said, 32 * i - 15, 32 * i)
+    if not is_under(state, token) then -- a repeat, or a lost lease
       verdicts[#verdicts + 1] = is_settled(state, settled) and "1" or "0"
     else
       verdicts[#verdicts + 1] = "1"
@@ -289,13 +300,11 @@ local function settle_acks(run)
   if plain > 0 then
     ended[run.request] = (ended[run.request] or 0) + plain
   end
-  done = done + settled_len
 end
 
 local function settle_one(run)
-  done = done + 1
-  local id, said, error = ARGV[run.at], ARGV[run.at + 1], ARGV[run.at + 2]
-  local state = changed[id] or states[done] -- an id may occur twice, under two leases
+  local id, said, error = run.id, ARGV[run.at + 1], ARGV[run.at + 2]
+  local state = changed[id] or run.states[1] -- an id may occur twice, under two leases
   local page, part, place = place_of(id)
   local it = page and own_state(part, place) or state and read_state(state)
   local verdict, request = byte(said), sub(said, 2, 9)
@@ -311,7 +320,7 @@ local function settle_one(run)
   end
 end
 
-for _, run in ipairs(runs) do
+for _, run in ipairs(divided) do
   if is_spent() then
     break
   elseif run.part then

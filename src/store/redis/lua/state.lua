@@ -67,6 +67,14 @@ local function new_ready(times, fingerprint)
   return "R" .. FRESH .. times .. fingerprint .. NEVER .. number
 end
 
+-- Writes the state of a scheduled event that becomes ready; `times`: due and moved.
+local function due_state(packed, times, fingerprint)
+  if not packed then
+    return new_ready(times, fingerprint)
+  end
+  return "R" .. sub(packed, 2, 4) .. times .. sub(packed, 21, 45) .. number
+end
+
 -- Returns whether an event is ready under a number of an entry.
 local function is_placed(packed, number_of)
   return packed and byte(packed) == 82 and sub(packed, 46) == number_of
