@@ -63,6 +63,21 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         masked_by: None,
     },
     Mutant {
+        name: "redis-body-goes-with-the-first",
+        breaks: Accepted,
+        bug: "Redis: an event that leaves its page takes the body of the others with it",
+        edits: &[edit(
+            "src/store/redis/lua/page.lua",
+            "  if not needs_body(page, part.body) then\n",
+            "  if true then\n",
+        )],
+        caught_by: test(
+            "redis_store",
+            "scheduled_events_leave_their_page_one_by_one",
+        ),
+        masked_by: None,
+    },
+    Mutant {
         name: "redis-page-counts-an-ack-twice",
         breaks: Accepted,
         bug: "Redis: a repeated ack ends another event of the page",

@@ -219,6 +219,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         masked_by: None,
     },
     Mutant {
+        name: "check-overlooks-tombstones",
+        breaks: Controls,
+        bug: "Redis: a check looks at no tombstone, and one of a living event forgets it",
+        edits: &[edit(
+            "src/store/redis/lua/check.lua",
+            "  if over then\n",
+            "  if false then\n",
+        )],
+        caught_by: test("redis_store", "each_event_that_has_ended_has_one_tombstone"),
+        masked_by: None,
+    },
+    Mutant {
         name: "check-registers-nothing",
         breaks: Controls,
         bug: "Redis: a repair says that a bucket was registered, and leaves it unknown",

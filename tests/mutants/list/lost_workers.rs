@@ -104,8 +104,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: the settle script acks an event under whatever lease it is",
         edits: &[edit(
             "src/store/redis/lua/settle.lua",
-            "elseif not is_under(state, token) then",
-            "elseif not (state and #state == 71) then",
+            "if not is_under(state, token) then",
+            "if not (state and #state == 71) then",
         )],
         caught_by: contract("a_settle_under_another_lease_is_refused"),
         masked_by: None,
