@@ -204,7 +204,7 @@ function check.page(page)
     return check.places(page)
   end
   for _, part in ipairs(page.parts) do
-    leave_part(page, part, -1, -1)
+    leave_part(page, part)
   end
   local silent = found
   found = {}

@@ -231,7 +231,7 @@ end
 local function open_entry(entry_of)
   local page, part = part_of(entry_of)
   if page then
-    leave_part(page, part, -1, -1)
+    leave_part(page, part)
   end
   local ids, number_of = ids_at(entry_of)
   local entries = {}
@@ -267,7 +267,7 @@ local function take_parts(waiting, firsts, are_ready)
       if i == 1 and are_ready then
         open_entry(waiting[i])
       elseif i == 1 then
-        leave_part(page, part, -1, -1)
+        leave_part(page, part)
       end
       break
     elseif count == limit or is_spent() then

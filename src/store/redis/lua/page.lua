@@ -49,13 +49,6 @@ local function has_bit(low, high, place)
   return bit.band(place < 32 and low or high, bit.lshift(1, place % 32)) ~= 0
 end
 
-local function with_bit(low, high, place)
-  if place < 32 then
-    return bit.bor(low, bit.lshift(1, place)), high
-  end
-  return low, bit.bor(high, bit.lshift(1, place - 32))
-end
-
 local function read_page(name, packed)
   local page = { name = name, parts = {} }
   page.low, page.high = unpack_from(">i4i4", packed, 2)
@@ -180,9 +173,12 @@ end
 local function each_in(body, from, first, count)
   local at, place = 1, from
   return function()
-    while place < first + count and at + 1 <= #body do
-      local begins, its = at + 2, place
-      at, place = begins + byte(body, at) * 256 + byte(body, at + 1), place + 1
+    while place < first + count do
+      local begins, its, high, low = at + 2, place, byte(body, at, at + 1)
+      if not low then
+        return nil
+      end
+      at, place = begins + high * 256 + low, place + 1
       if its >= first then
         return its, begins, at - 1
       end
@@ -197,15 +193,6 @@ local function cut(part, body)
     from, to, count = from or begins - 2, ends, count + 1
   end
   return count == part.count and to <= #body and sub(body, from, to) or nil
-end
-
--- Returns the bodies of the events of a part by their places; without those that are damaged.
-local function bodies_in(page, part)
-  local body, found = body_of_part(page, part) or "", {}
-  for place, from, to in each_in(body, part.body, part.first, part.count) do
-    found[place] = to <= #body and sub(body, from, to) or nil
-  end
-  return found
 end
 
 -- Returns the body of an event in a page.
@@ -344,40 +331,47 @@ local function needs_body(page, body)
   return false
 end
 
--- Returns the pieces of a part without some of its places.
-local function pieces_without(part, low, high)
-  local pieces, beyond, from = {}, part.first + part.count, nil
-  for place = part.first, beyond do
-    local stays = place < beyond and not has_bit(low, high, place)
-    if stays then
-      from = from or place
-    elseif from then
-      pieces[#pieces + 1], from = piece(part, from, place - from), nil
+-- Returns the pieces of a part without some places, in their order.
+local function pieces_without(part, places)
+  local pieces, from, beyond = {}, part.first, part.first + part.count
+  for _, place in ipairs(places) do
+    if place > from then
+      pieces[#pieces + 1] = piece(part, from, place - from)
     end
+    from = place + 1
+  end
+  if from < beyond then
+    pieces[#pieces + 1] = piece(part, from, beyond - from)
   end
   return pieces
 end
 
--- Makes the events of a part at some places ones that are alone. Bodies and members come first: an
--- event left half done is still in the page. Returns the parts of the others.
-local function leave_part(page, part, low, high)
-  local pieces = pieces_without(part, low, high)
-  if #pieces > PIECES_MAX then
-    pieces, low, high = {}, -1, -1
+-- Makes the events of a part at some places, in their order, ones that are alone, or all. Bodies and
+-- members come first: an event left half done is still in the page. Returns the parts of the others.
+local function leave_part(page, part, places)
+  local pieces = places and pieces_without(part, places)
+  if not pieces or #pieces > PIECES_MAX then
+    pieces, places = {}, {}
+    for at = 1, part.count do
+      places[at] = part.first + at - 1
+    end
   end
-  local states, bodies, delayed = {}, {}, {}
-  local its = part.kind ~= "E" and bodies_in(page, part) or {}
-  for place = part.first, part.first + part.count - 1 do
-    if has_bit(low, high, place) and has_bit(page.low, page.high, place) then
+  local states, bodies, delayed, wanted = {}, {}, {}, {}
+  for _, place in ipairs(places) do
+    if has_bit(page.low, page.high, place) then
       local id, own = page.name .. char(PLACE + place), own_state(part, place)
-      if its[place] and own.kind ~= "d" then
-        bodies[#bodies + 1], bodies[#bodies + 2] = id, its[place]
-      end
+      wanted[place] = own.kind ~= "d" and id or nil
       if part.kind == "S" then
         delayed[#delayed + 1], delayed[#delayed + 2] = number_at(part.times, 1), id
       else
         states[#states + 1], states[#states + 2] = id, write_state(own)
       end
+    end
+  end
+  local body, first = part.kind ~= "E" and body_of_part(page, part) or "", places[1]
+  for place, begins, ends in each_in(body, part.body, first, places[#places] - first + 1) do
+    if wanted[place] and ends <= #body then
+      bodies[#bodies + 1], bodies[#bodies + 2] = wanted[place], sub(body, begins, ends)
     end
   end
   if part.kind == "S" then
@@ -409,7 +403,7 @@ end
 local function leave_page(id)
   local page, part = place_of(id)
   if page then
-    leave_part(page, part, -1, -1)
+    leave_part(page, part)
   end
   return state_of(id)
 end
@@ -419,7 +413,7 @@ end
 local function leave_waiting(id)
   local page, part, place = place_of(id)
   if page and part.kind == "S" then
-    leave_part(page, part, with_bit(0, 0, place))
+    leave_part(page, part, { place })
   elseif page and part.kind ~= "R" then
     return own_state(part, place)
   end
@@ -429,7 +423,8 @@ end
 -- Notes that an event with the id of a place is alone, so that no later page has it.
 local function note_alone(id)
   local page = page_of(sub(id, 1, NAME)) or new_page(sub(id, 1, NAME))
-  page.low, page.high = with_bit(page.low, page.high, byte(id, 16) - PLACE)
+  local low, high = bits(byte(id, 16) - PLACE, 1)
+  page.low, page.high = bit.bor(page.low, low), bit.bor(page.high, high)
   change(page)
 end
 

@@ -110,13 +110,13 @@ for _, run in ipairs(runs) do
   end
   if page and part.kind == "L" and sub(part.tail, 1, 16) == me .. sub(ARGV[run.at + 1], 2, 9)
     and not has_bit(part.low, part.high, place) then
-    local its = leaving[part] or { page = page, low = 0, high = 0 }
-    its.low, its.high = with_bit(its.low, its.high, place)
-    leaving[part] = its
+    leaving[part] = leaving[part] or { page = page, places = {} }
+    table.insert(leaving[part].places, place)
   end
 end
 for part, its in pairs(leaving) do
-  for _, other in ipairs(leave_part(its.page, part, its.low, its.high)) do
+  table.sort(its.places)
+  for _, other in ipairs(leave_part(its.page, part, its.places)) do
     acked[other] = its.page
   end
 end
