@@ -53,10 +53,12 @@ pub(crate) enum Work {
     Drain(Kept),
     /// The same, and one event of 64 fails once and is retried.
     Fail(Kept),
+    /// Events due tomorrow are pushed, 1,024 at once, and cancelled one by one, 64 under way at a time.
+    Cancel(Kept),
 }
 
 impl Work {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Publish,
         Self::PublishMany,
         Self::Drain(Kept::Memory),
@@ -67,6 +69,7 @@ impl Work {
         Self::PushMany(Kept::Redis),
         Self::Drain(Kept::Redis),
         Self::Fail(Kept::Redis),
+        Self::Cancel(Kept::Redis),
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -85,6 +88,9 @@ impl Work {
             Self::Fail(Kept::Memory) => "fail_memory",
             Self::Fail(Kept::Embedded) => "fail_embedded",
             Self::Fail(Kept::Redis) => "fail_redis",
+            Self::Cancel(Kept::Memory) => "cancel_memory",
+            Self::Cancel(Kept::Embedded) => "cancel_embedded",
+            Self::Cancel(Kept::Redis) => "cancel_redis",
         }
     }
 
@@ -97,9 +103,11 @@ impl Work {
     pub(crate) fn kept(self) -> Kept {
         match self {
             Self::Publish | Self::PublishMany => Kept::Memory,
-            Self::PushOne(kept) | Self::PushMany(kept) | Self::Drain(kept) | Self::Fail(kept) => {
-                kept
-            }
+            Self::PushOne(kept)
+            | Self::PushMany(kept)
+            | Self::Drain(kept)
+            | Self::Fail(kept)
+            | Self::Cancel(kept) => kept,
         }
     }
 
@@ -122,6 +130,7 @@ impl Work {
                 }
                 Self::Drain(_) => drain(url, events, false).await,
                 Self::Fail(_) => drain(url, events, true).await,
+                Self::Cancel(_) => cancel(url, events).await,
             }
         })
     }
@@ -240,6 +249,22 @@ pub(crate) async fn push_many(bus: &Bus, events: u64, delay: Duration) -> Result
         }
     }
     Ok(())
+}
+
+async fn cancel(url: &str, events: u64) -> Result {
+    let bus = builder(url).publish_only().start().await?;
+    let queue = bus.queue_named::<Value>(QUEUE)?;
+    for _ in 0..events / MANY {
+        let pushed = queue.push_many((0..MANY).map(|_| VALUE), TOMORROW).await?;
+        let cancelled = stream::iter(&pushed)
+            .map(|receipt| queue.cancel(receipt.id()))
+            .buffer_unordered(IN_FLIGHT);
+        let cancelled: Vec<Cancelled> = cancelled.try_collect().await?;
+        if cancelled.iter().any(|it| *it != Cancelled::Cancelled) {
+            return Err("an event was not cancelled".into());
+        }
+    }
+    Ok(bus.shutdown(GRACE).await?)
 }
 
 async fn drain(url: &str, events: u64, fails: bool) -> Result {

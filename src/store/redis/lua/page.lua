@@ -346,10 +346,11 @@ local function pieces_without(part, places)
   return pieces
 end
 
--- Makes the events of a part at some places, in their order, ones that are alone, or all. Bodies and
--- members come first: an event left half done is still in the page. Returns the parts of the others.
-local function leave_part(page, part, places)
-  local pieces = places and pieces_without(part, places)
+-- Makes the events of a part at some places, in their order, ones that are alone, or all. One that ends
+-- has then the state `over`. Bodies and members come first: an event left half done is still in the page.
+-- Returns the parts of the others.
+local function leave_part(page, part, places, over)
+  local pieces, ended = places and pieces_without(part, places), over and places[1]
   if not pieces or #pieces > PIECES_MAX then
     pieces, places = {}, {}
     for at = 1, part.count do
@@ -358,7 +359,9 @@ local function leave_part(page, part, places)
   end
   local states, bodies, delayed, wanted = {}, {}, {}, {}
   for _, place in ipairs(places) do
-    if has_bit(page.low, page.high, place) then
+    if place == ended then
+      states = { page.name .. char(PLACE + place), over }
+    elseif has_bit(page.low, page.high, place) then
       local id, own = page.name .. char(PLACE + place), own_state(part, place)
       wanted[place] = own.kind ~= "d" and id or nil
       if part.kind == "S" then
@@ -368,7 +371,7 @@ local function leave_part(page, part, places)
       end
     end
   end
-  local body, first = part.kind ~= "E" and body_of_part(page, part) or "", places[1]
+  local body, first = next(wanted) and body_of_part(page, part) or "", places[1]
   for place, begins, ends in each_in(body, part.body, first, places[#places] - first + 1) do
     if wanted[place] and ends <= #body then
       bodies[#bodies + 1], bodies[#bodies + 2] = wanted[place], sub(body, begins, ends)
