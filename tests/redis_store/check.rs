@@ -135,7 +135,12 @@ async fn case(which: Which, script: &str, expected: &[DamageKind], lost: usize) 
     let expected: BTreeSet<_> = expected.iter().copied().collect();
     assert_eq!(kinds, expected, "{script}: {seen:#?}");
     assert!(seen.iter().all(|damage| !damage.repaired));
-    assert_eq!(bucket.check(false).await, seen, "a look changes nothing");
+    let again = bucket.check(false).await;
+    let what = |found: &[Damage]| -> Vec<_> {
+        let found = found.iter(); // their words may tell a time
+        found.map(|damage| (damage.kind, damage.id)).collect()
+    };
+    assert_eq!(what(&again), what(&seen), "a look changes nothing");
 
     let repaired = bucket.check(true).await;
     assert!(

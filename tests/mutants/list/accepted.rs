@@ -67,7 +67,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Accepted,
         bug: "Redis: an event that leaves its page takes the body of the others with it",
         edits: &[edit(
-            "src/store/redis/lua/page.lua",
+            "src/store/redis/lua/leaving.lua",
             "  if not needs_body(page, part.body) then\n",
             "  if true then\n",
         )],

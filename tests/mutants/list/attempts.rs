@@ -111,8 +111,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: a settle without settlements announces nothing",
         edits: &[edit(
             "src/store/redis/lua/settle.lua",
-            "  if announce_starts(node) then\n    keep_node(me, node)\n  end\n  leave()",
-            "  leave()",
+            "  if announce_starts(node) then\n    keep_node(me, node)\n  end\n  keep_counts()",
+            "  keep_counts()",
         )],
         caught_by: contract("a_settle_announces_starts"),
         masked_by: None,

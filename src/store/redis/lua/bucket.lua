@@ -39,7 +39,7 @@ local number
 
 -- Writes the counts back, all in one field, as each field more would cost every call: the last
 -- step of a script.
-local function leave()
+local function keep_counts()
   call("HSET", META, "counts", pack(COUNTS, now, leased, surplus, entry + 1, past, paged))
 end
 

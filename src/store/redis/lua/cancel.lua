@@ -14,7 +14,7 @@ if page and part.kind == "S" then -- what most are: all that is known of it is i
   it.kind = "c"
   leave_part(page, part, { place }, write_state(it))
   remember(id .. "\0", 1)
-  leave()
+  keep_counts()
   return { now, "cancelled" }
 end
 local it = leave_waiting(id)
@@ -31,5 +31,5 @@ if kind == "S" or kind == "R" then
 elseif kind == "c" then
   kind = truth
 end
-leave()
+keep_counts()
 return { now, kind }

@@ -626,6 +626,6 @@ if repairs then
   keep_pages()
   write_taken()
   wake(ARGV[4])
-  leave()
+  keep_counts()
 end
 return { now, tostring(cursor), looked, found, listed }

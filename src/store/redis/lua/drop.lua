@@ -30,5 +30,5 @@ for _, it in ipairs(dropped) do
   finish_noted(it.id, "c", it.state, it.state.due, it.body)
   call("ZREM", DEAD, it.id)
 end
-leave()
+keep_counts()
 return { now, #dropped, looked }

@@ -20,5 +20,5 @@ for i = 4, #ARGV, 2 do
   end
   stood[#stood + 1] = stands and "1" or "0"
 end
-leave()
+keep_counts()
 return { now, table.concat(stood) }

@@ -132,7 +132,7 @@ local function done()
   if recorded then
     answer[len + 1] = 1
   end
-  leave()
+  keep_counts()
   return answer
 end
 
@@ -142,7 +142,7 @@ if node.reaping or node.lost then
 end
 if request <= node.refused then
   keep_node(me, node)
-  leave()
+  keep_counts()
   return redis.error_reply("DULY LEASELOST the node was reaped as dead and its events were given "
     .. "to others; drop them and fetch again")
 end

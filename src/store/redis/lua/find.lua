@@ -35,5 +35,5 @@ else
     call("ZREM", BY_KEY, unpack(gone))
   end
 end
-leave()
+keep_counts()
 return answer

@@ -29,5 +29,5 @@ if #ARGV > 1 then
   count(#ARGV)
   fill(2, #ARGV)
 end
-leave()
+keep_counts()
 return answer

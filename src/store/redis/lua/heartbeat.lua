@@ -17,5 +17,5 @@ end
 if stands or is_news then
   keep_node(ARGV[2], node)
 end
-leave()
+keep_counts()
 return { now, stands and 1 or 0, node and node.kept or 0, node and node.last or 0 }

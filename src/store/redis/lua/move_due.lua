@@ -56,5 +56,5 @@ local ready = ready_len()
 if ARGV[3] ~= "" and ready > 0 then
   call("SPUBLISH", WAKE, "!" .. ARGV[3])
 end
-leave()
+keep_counts()
 return { now, count, ready, next_due() or false }

@@ -62,5 +62,5 @@ for first = 1, #ids, CHUNK do
   local last = math.min(first + CHUNK - 1, #ids)
   look_up({ unpack(ids, first, last) }, answer, true, { unpack(bodies, first, last) })
 end
-leave()
+keep_counts()
 return answer

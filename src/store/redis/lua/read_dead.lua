@@ -14,5 +14,5 @@ local told = look_up(ids, answer, true)
 if told < found then
   answer[2] = ids[told]
 end
-leave()
+keep_counts()
 return answer

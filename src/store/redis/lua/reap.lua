@@ -87,5 +87,5 @@ for _, node in ipairs(all_nodes()) do
   end
 end
 answer[5] = more and 1 or 0
-leave()
+keep_counts()
 return answer

@@ -51,5 +51,5 @@ end
 write_taken()
 forget(false)
 local earlier = wake(ARGV[4])
-leave()
+keep_counts()
 return { now, earlier, ready, #dead / 2, more }

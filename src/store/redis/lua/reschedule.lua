@@ -22,7 +22,7 @@ look_first()
 local it = leave_waiting(id)
 local kind = it and it.kind or (call("HEXISTS", BODY, id) == 1 and "S" or "")
 if kind ~= "S" and kind ~= "R" then
-  leave()
+  keep_counts()
   return { now, 0, kind, 0 }
 end
 it = it or new_state("S", ZERO, ZERO, ZERO)
@@ -42,5 +42,5 @@ else
   end
 end
 local earlier = wake(ARGV[2])
-leave()
+keep_counts()
 return { now, earlier, it.lost and "after" or "changed", due }

@@ -50,5 +50,5 @@ if #ids > 0 then
   call("ZREM", DEAD, unpack(ids))
 end
 local earlier = wake(ARGV[4])
-leave()
+keep_counts()
 return { now, earlier, #ids, looked }

@@ -21,5 +21,5 @@ for i = 2, #ARGV, 3 do
     done = done + 1
   end
 end
-leave()
+keep_counts()
 return { now, done }

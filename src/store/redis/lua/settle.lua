@@ -96,7 +96,7 @@ if count == 0 then
   if announce_starts(node) then
     keep_node(me, node)
   end
-  leave()
+  keep_counts()
   return { now, 0, "" }
 end
 -- Events that are to be settled alone leave their parts first.
@@ -368,5 +368,5 @@ local earlier = 0
 if is_back then
   earlier = wake(ARGV[5])
 end
-leave()
+keep_counts()
 return { now, earlier, table.concat(verdicts) }

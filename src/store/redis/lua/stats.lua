@@ -41,5 +41,5 @@ local ready = ready_len()
 local oldest = ready > 0 and oldest_ready()
 local due = counter_of_events()(call("ZCOUNT", DELAY, "-inf", now_ms))
 local counts = { call("ZCARD", DELAY) + paged - due, ready + due, leased, call("ZCARD", DEAD), oldest }
-leave()
+keep_counts()
 return { now, unpack(counts) }

@@ -34,5 +34,5 @@ if body and kind ~= "L" and (kind == "D" or ARGV[8] ~= "1") then
     kind = "again"
   end
 end
-leave()
+keep_counts()
 return { now, kind, due, recorded }
