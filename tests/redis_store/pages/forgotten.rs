@@ -75,7 +75,7 @@ async fn events_that_were_acked_together_are_forgotten_when_their_page_is_gone()
     let paged = Paged::forgetful(24).await;
     paged.bare.fetch(1, 100).await.expect("a fetch");
     paged.acks(&[0, 1, 2, 3, 4]).await;
-    let leaves = |at: &usize| (6..=20).contains(at) && at % 2 == 0;
+    let leaves = |at: &usize| (6..=20).contains(at) && at.is_multiple_of(2);
     let released = (0..24).filter(leaves);
     paged
         .settle(released.map(|at| (paged.ids[at], AttemptOutcome::Release)))
