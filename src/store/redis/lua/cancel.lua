@@ -12,7 +12,7 @@ if page and part.kind == "S" then -- what most are: all that is known of it is i
   note_end(id, "\6", it.due, ZERO)
   write_records()
   it.kind = "c"
-  leave_part(page, part, { place }, write_state(it))
+  leave_part(page, part, { place }, { [place] = write_state(it) })
   remember(id .. "\0", 1)
   keep_counts()
   return { now, "cancelled" }

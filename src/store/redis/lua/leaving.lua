@@ -64,11 +64,12 @@ local function pieces_without(part, places)
   return pieces
 end
 
--- Makes the events of a part at some places, in their order, ones that are alone, or all. One that ends
--- has then the state `over`. Bodies and members come first: an event left half done is still in the page.
--- Returns the parts of the others.
-local function leave_part(page, part, places, over)
-  local pieces, ended = places and pieces_without(part, places), over and places[1]
+-- Takes the events of a part at some places, in their order, out of it, or all. `becomes`: place ->
+-- the state of an event that something has happened to. Writes bodies and members, which come first: an
+-- event left half done is still in the page. Returns the parts of the others, and ids and states of
+-- those that are alone.
+local function take_out(page, part, places, becomes)
+  local pieces = places and pieces_without(part, places)
   if not pieces or #pieces > PIECES_MAX then
     pieces, places = {}, {}
     for at = 1, part.count do
@@ -77,16 +78,15 @@ local function leave_part(page, part, places, over)
   end
   local states, bodies, delayed, wanted = {}, {}, {}, {}
   for _, place in ipairs(places) do
-    if place == ended then
-      states = { page.name .. char(PLACE + place), over }
-    elseif has_bit(page.low, page.high, place) then
-      local id, own = page.name .. char(PLACE + place), own_state(part, place)
-      wanted[place] = own.kind ~= "d" and id or nil
-      if part.kind == "S" then
-        delayed[#delayed + 1], delayed[#delayed + 2] = number_at(part.times, 1), id
-      else
-        states[#states + 1], states[#states + 2] = id, write_state(own)
-      end
+    local id, state = page.name .. char(PLACE + place), becomes and becomes[place]
+    local is_known = has_bit(page.low, page.high, place)
+    if is_known and not state and part.kind == "S" then
+      delayed[#delayed + 1], delayed[#delayed + 2] = number_at(part.times, 1), id
+      wanted[place] = id
+    elseif is_known then
+      state = state or write_state(own_state(part, place))
+      states[#states + 1], states[#states + 2] = id, state
+      wanted[place] = not has_ended(state) and id or nil
     end
   end
   local body, first = next(wanted) and body_of_part(page, part) or "", places[1]
@@ -109,6 +109,12 @@ local function leave_part(page, part, places, over)
     call("ZADD", DELAY, unpack(delayed))
   end
   replace(page, part, pieces)
+  return pieces, states
+end
+
+-- The same, and writes all of it.
+local function leave_part(page, part, places, becomes)
+  local _, states = take_out(page, part, places, becomes)
   call("HSET", STATE, unpack(states, 1, add_pages(states, #states)))
   if not needs_body(page, part.body) then
     call("HDEL", BODY, field_of(page, part))
@@ -116,7 +122,6 @@ local function leave_part(page, part, places, over)
   if part.kind == "S" then
     call("ZREM", DELAY, member_of(page, part))
   end
-  return pieces
 end
 
 -- Makes an event one that is alone, with all of its part. Returns its state: nothing of one that is

@@ -99,28 +99,7 @@ if count == 0 then
   keep_counts()
   return { now, 0, "" }
 end
--- Events that are to be settled alone leave their parts first.
 read_pages(firsts)
-local acked = {} -- parts with new acks, or that others have left, and their pages
-local leaving = {} -- part -> its page, and the places of events that leave
-for _, run in ipairs(runs) do
-  local page, part, place = nil, nil, nil
-  if run.id then
-    page, part, place = place_of(run.id)
-  end
-  if page and part.kind == "L" and sub(part.tail, 1, 16) == me .. sub(ARGV[run.at + 1], 2, 9)
-    and not has_bit(part.low, part.high, place) then
-    leaving[part] = leaving[part] or { page = page, places = {} }
-    table.insert(leaving[part].places, place)
-  end
-end
-for part, its in pairs(leaving) do
-  table.sort(its.places)
-  for _, other in ipairs(leave_part(its.page, part, its.places)) do
-    acked[other] = its.page
-  end
-end
-
 local divided, alone, at_alone = {}, {}, {}
 for _, run in ipairs(runs) do
   if run.name then
@@ -144,6 +123,8 @@ end
 local changed, changes, changes_len = {}, {}, 0
 local over, over_count = {}, 0 -- items of events that have ended
 local freed = {} -- bodies
+local acked = {} -- parts with new acks, or that others leave, and their pages
+local leaving = {} -- part -> its page, and the states of events that leave by their places
 local ended, timed, deadlines = {}, {}, {}
 local keyed = {} -- index entries of events that have ended
 local verdicts = {}
@@ -159,7 +140,7 @@ local function end_alone(id)
   freed[#freed + 1] = id
 end
 
--- Ends an attempt in any way; `said` begins with the kind of settlement.
+-- Ends an attempt in any way; `said` begins with the kind of settlement. Returns the new state.
 local function conclude(id, it, said, times, verdict, settled, error)
   local attempt, allowed, due, moved = it.attempt, it.allowed, it.due, it.moved
   local period, key, unique, more
@@ -207,7 +188,7 @@ local function conclude(id, it, said, times, verdict, settled, error)
       free_unique(id, unique)
     end
   end
-  put(id, write_state(it))
+  return write_state(it)
 end
 
 -- Whether the bodies that end may exceed the limit of one call.
@@ -293,7 +274,7 @@ local function settle_acks(run)
       else
         local it = read_state(state)
         end_lease(it, run.request, id)
-        conclude(id, it, "a", times, 97, settled)
+        put(id, conclude(id, it, "a", times, 97, settled))
       end
     end
   end
@@ -306,17 +287,44 @@ local function settle_one(run)
   local id, said, error = run.id, ARGV[run.at + 1], ARGV[run.at + 2]
   local state = changed[id] or run.states[1] -- an id may occur twice, under two leases
   local page, part, place = place_of(id)
-  local it = page and own_state(part, place) or state and read_state(state)
+  local it = state and read_state(state) or page and own_state(part, place)
   local verdict, request = byte(said), sub(said, 2, 9)
   local settled = me .. request .. char(verdict)
-  if it and it.kind == "L" and it.token == me .. request then
-    end_lease(it, request, id)
-    conclude(id, it, said, sub(said, 10, 25), verdict, settled,
-      error ~= "" and sub(error, 2) or nil)
-    changed[id] = changes[changes_len]
-    verdicts[#verdicts + 1] = "1"
-  else
+  if not (it and it.kind == "L" and it.token == me .. request) then
     verdicts[#verdicts + 1] = it and it.settled == settled and "1" or "0"
+    return
+  end
+  end_lease(it, request, id)
+  changed[id] = conclude(id, it, said, sub(said, 10, 25), verdict, settled,
+    error ~= "" and sub(error, 2) or nil)
+  if page then
+    leaving[part] = leaving[part] or { page = page, becomes = {} }
+    leaving[part].becomes[place] = changed[id]
+  else
+    put(id, changed[id])
+  end
+  verdicts[#verdicts + 1] = "1"
+end
+
+-- Takes events that were settled alone out of their parts.
+local function take_all_out()
+  for part, its in pairs(leaving) do
+    local places = {}
+    for place in pairs(its.becomes) do
+      places[#places + 1] = place
+    end
+    table.sort(places)
+    local pieces, states_of = take_out(its.page, part, places, its.becomes)
+    for i = 1, #states_of, 2 do
+      put(states_of[i], states_of[i + 1])
+    end
+    acked[part] = nil
+    for _, other in ipairs(pieces) do
+      acked[other] = its.page
+    end
+    if not needs_body(its.page, part.body) then
+      freed[#freed + 1] = field_of(its.page, part)
+    end
   end
 end
 
@@ -338,9 +346,10 @@ local is_back = is_any_back()
 if is_back then
   look_first()
 end
-if changes_len + #records > 0 then
+if changes_len + #records > 0 or next(leaving) then
   write_records()
   put_back()
+  take_all_out()
   if #keyed > 0 then
     call("ZREM", BY_KEY, unpack(keyed))
   end

@@ -101,6 +101,11 @@ local function is_settled(packed, settled)
   return packed and sub(packed, 29, 45) == settled
 end
 
+-- Returns whether an event has ended.
+local function has_ended(packed)
+  return byte(packed) >= 97
+end
+
 -- Returns whether the lease of an event has no flags.
 local function is_plain_lease(packed)
   return byte(packed, 2) < 2
