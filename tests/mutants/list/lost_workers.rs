@@ -116,8 +116,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: the settle script ends an attempt under whatever lease it is",
         edits: &[edit(
             "src/store/redis/lua/settle.lua",
-            "if it and it.kind == \"L\" and it.token == me .. request then",
-            "if it and it.kind == \"L\" then",
+            "if not (it and it.kind == \"L\" and it.token == me .. request) then",
+            "if not (it and it.kind == \"L\") then",
         )],
         caught_by: contract("a_settle_after_the_lease_was_lost_is_refused"),
         masked_by: None,
