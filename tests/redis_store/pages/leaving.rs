@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use duly::prelude::*;
 use duly::store::operation::{
-    AttemptOutcome, Fetch, PushOutcome, Pushed, Settlement, StartMark, StoreOp,
+    AttemptOutcome, Delivery, Fetch, PushOutcome, Pushed, Settlement, StartMark, StoreOp,
 };
 use duly::time::When;
 
@@ -38,7 +38,8 @@ impl Paged {
         self.len("HLEN", "body")
     }
 
-    async fn prefetch(&self, request: u64, ahead_limit: usize) -> Vec<EventId> {
+    /// Fetches what is due within ninety seconds.
+    pub(super) async fn prefetch(&self, request: u64, ahead_limit: usize) -> Vec<Delivery> {
         let fetch = Fetch {
             node: NODE,
             request,
@@ -50,9 +51,12 @@ impl Paged {
         };
         let fetched = self.bare.typed(StoreOp::fetch(fetch)).await;
         self.is_sound().await;
-        let deliveries = fetched.expect("a fetch").deliveries;
-        deliveries.into_iter().map(|it| it.id).collect()
+        fetched.expect("a fetch").deliveries
     }
+}
+
+fn ids_of(deliveries: Vec<Delivery>) -> Vec<EventId> {
+    deliveries.into_iter().map(|it| it.id).collect()
 }
 
 fn retry() -> AttemptOutcome {
@@ -77,7 +81,7 @@ async fn scheduled_events_leave_their_page_one_by_one() {
     bare.apply(reschedule).await.expect("a change");
     paged.is_sound().await;
     let rest = [&ids[20..21], &ids[1..20], &ids[21..29], &ids[31..59]].concat();
-    assert_eq!(paged.prefetch(1, 100).await, rest);
+    assert_eq!(ids_of(paged.prefetch(1, 100).await), rest);
     assert_eq!(bare.ack(1, &rest).await.unwrap(), vec![true; rest.len()]);
     paged.is_sound().await;
     assert_eq!(paged.bodies(), 0);
@@ -145,10 +149,10 @@ async fn a_part_of_which_many_fail_is_left_by_all() {
 #[tokio::test]
 async fn a_limit_divides_a_part() {
     let paged = Paged::due(60, LATER).await;
-    assert_eq!(paged.prefetch(1, 20).await, paged.ids[..20]);
+    assert_eq!(ids_of(paged.prefetch(1, 20).await), paged.ids[..20]);
     assert_eq!((paged.scheduled_entries(), paged.states()), (1, 1));
-    assert_eq!(paged.prefetch(2, 30).await, paged.ids[20..50]);
-    assert_eq!(paged.prefetch(3, 30).await, paged.ids[50..]);
+    assert_eq!(ids_of(paged.prefetch(2, 30).await), paged.ids[20..50]);
+    assert_eq!(ids_of(paged.prefetch(3, 30).await), paged.ids[50..]);
     assert_eq!((paged.scheduled_entries(), paged.states()), (0, 1));
 
     let due = When::After(Duration::from_millis(1));

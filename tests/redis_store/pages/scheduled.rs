@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use duly::event::State;
-use duly::store::operation::{AttemptOutcome, Fetch, Reply, StoreOp};
+use duly::store::operation::{AttemptOutcome, Reply, StoreOp};
 use duly::time::When;
 
 use super::Paged;
-use crate::redis_store::kit::{NODE, until};
+use crate::redis_store::kit::until;
 
 #[tokio::test]
 async fn scheduled_events_of_a_page_are_moved_when_they_are_due_and_changed_one_by_one() {
@@ -55,20 +55,10 @@ async fn scheduled_events_of_a_page_are_moved_when_they_are_due_and_changed_one_
 async fn scheduled_events_are_prefetched_by_the_part_and_go_back_alone() {
     let paged = Paged::due(64, When::After(Duration::from_secs(60))).await;
     let (bare, ids) = (&paged.bare, &paged.ids);
-    let fetch = |request, ahead_limit| Fetch {
-        node: NODE,
-        request,
-        limit: 0,
-        ahead: Duration::from_secs(90),
-        ahead_limit,
-        hold: None,
-        starts: usize::MAX,
-    };
-    let fetched = bare.typed(StoreOp::fetch(fetch(1, 64))).await.unwrap();
-    let leased: Vec<_> = fetched.deliveries.iter().map(|it| it.id).collect();
+    let deliveries = paged.prefetch(1, 64).await;
+    let leased: Vec<_> = deliveries.iter().map(|it| it.id).collect();
     assert_eq!(&leased, ids);
-    assert!(fetched.deliveries.iter().all(|it| it.attempt == 1));
-    paged.is_sound().await;
+    assert!(deliveries.iter().all(|it| it.attempt == 1));
     assert!(paged.end(ids[9], 1, AttemptOutcome::Release).await);
     assert_eq!(bare.state(ids[9]).await, State::Scheduled);
     assert_eq!(bare.state(ids[10]).await, State::Leased);

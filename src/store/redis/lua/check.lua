@@ -457,7 +457,7 @@ function check.counts()
     else
       local it = read_state(state)
       count(it.kind, it.token and sub(it.token, 1, 8), it.timed, 1)
-      if over and it.kind:find("[dce]") then
+      if over and has_ended(state) then
         over[field] = true
       end
     end

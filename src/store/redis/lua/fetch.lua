@@ -99,14 +99,16 @@ local function read_parts(firsts)
   end
 end
 
--- Returns the first ones of some entries or members, each `step`-th of a list, that are all parts, or
--- all of events that are alone; their first ids; and whether they are parts.
-local function head_of(list, step, part_len)
+-- Returns the first ones of some entries or members, each `step`-th of a list, that are all parts, of
+-- no more than `most` events but for the last one, or all of events that are alone; their first ids; and
+-- whether they are parts.
+local function head_of(list, step, part_len, most)
   local heads, firsts, are_parts = {}, {}, #list[1] == part_len
   for at = 1, #list, step do
-    if (#list[at] == part_len) ~= are_parts or (are_parts and #heads == PARTS_PER_READ) then
+    if (#list[at] == part_len) ~= are_parts or (are_parts and (#heads == PARTS_PER_READ or most <= 0)) then
       break
     end
+    most = most - (are_parts and events_of(list[at]) or 1)
     heads[#heads + 1], firsts[#firsts + 1] = list[at], sub(list[at], 1, 16)
   end
   return heads, firsts, are_parts
@@ -341,7 +343,7 @@ while count < limit and unseen > 0 and may_look() do
   if #entries == 0 then
     break
   end
-  local heads, firsts, are_parts = head_of(entries, 1, ENTRY_OF_PART)
+  local heads, firsts, are_parts = head_of(entries, 1, ENTRY_OF_PART, limit - count)
   local taken
   if are_parts then
     taken = take_parts(heads, firsts, true)
@@ -366,7 +368,7 @@ while count < limit and may_look() do
   if #due == 0 then
     break
   end
-  local heads, firsts, are_parts = head_of(due, 2, MEMBER_OF_PART)
+  local heads, firsts, are_parts = head_of(due, 2, MEMBER_OF_PART, limit - count)
   local looked, gone
   if are_parts then
     looked = take_parts(heads, firsts, false)
