@@ -83,6 +83,9 @@
 //! | `testing` | | the bus on a virtual clock |
 //!
 //! A URL of what is not compiled in is refused, and the error names the feature.
+//!
+//! SQLite is compiled into the program once: duly takes any `rusqlite` from 0.32 to 0.43, so that it
+//! stands beside sqlx 0.8 and 0.9, sea-orm and diesel in one manifest.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

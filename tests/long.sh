@@ -4,7 +4,7 @@
 #
 #     tests/long.sh            runs every part
 #     tests/long.sh <part>...  runs these: simulation stress model hostile embedded syscalls crash
-#                              redis server records journal power benches mutants
+#                              redis server records journal neighbours power benches mutants
 #
 # What it sets of the environment, a million seeds of the simulation among it, wins nothing over what
 # is set already. Seeds are printed. tests/run.sh installs what is needed.
@@ -15,7 +15,7 @@ export CARGO_TERM_COLOR=never NO_COLOR=1
 for bin in /usr/lib/postgresql/*/bin; do PATH=$PATH:$bin; done # Debian keeps it out of the PATH
 parts=("$@")
 [ $# != 0 ] || parts=(simulation stress model hostile embedded syscalls crash redis server records journal
-    power benches mutants)
+    neighbours power benches mutants)
 failed=()
 
 # default <name> <value>: sets a variable that nobody has set.
@@ -78,6 +78,20 @@ records() {
 journal() {
     default DULY_JOURNAL_CASES 1000
     duly --test stores -- journal::
+}
+neighbours() {
+    default DULY_NEIGHBOURS build
+    duly --test project -- neighbours::
+    # The embedded store on each rusqlite that is allowed: the workspace has the newest.
+    local away minor last
+    away=$(mktemp -d)
+    trap 'cp "$away/Cargo.lock" tests/oldest/Cargo.lock; rm -rf "$away"' EXIT
+    cp tests/oldest/Cargo.lock "$away"
+    last=$(sed -nE 's/^rusqlite = .*<0\.([0-9]+)".*/\1/p' Cargo.toml)
+    for minor in $(seq 32 $((last - 1))); do
+        cargo update --quiet --manifest-path tests/oldest/Cargo.toml rusqlite --precise "0.$minor.0"
+        DULY_RUSQLITE=0.$minor cargo test --quiet --manifest-path tests/oldest/Cargo.toml --lib
+    done
 }
 power() {
     default DULY_POWER_CASES 1000

@@ -17,5 +17,6 @@ mod config;
 mod dashboards;
 mod macros;
 mod mutants;
+mod neighbours;
 mod quickstart;
 mod servers_work;

@@ -153,6 +153,8 @@ tests "documentation tests" cargo test --workspace --all-features --no-fail-fast
 # In the same folder: packages that need no feature here that the others lack are not built again.
 tests "without features" \
     cargo test --locked --manifest-path tests/lean/Cargo.toml --lib --target-dir "$target"
+tests "embedded store, on the oldest SQLite" \
+    cargo test --locked --manifest-path tests/oldest/Cargo.toml --lib --target-dir "$target"
 tests "models, under every interleaving" \
     cargo test --locked --manifest-path tests/loom/Cargo.toml --release --target-dir "$target/loom"
 

@@ -3,9 +3,11 @@
 
 mod kind;
 mod sum;
+mod version;
 
 pub(crate) mod files;
 pub(crate) mod records;
 
 pub(crate) use self::kind::{Kind, checkpoint_on_close};
 pub(crate) use self::sum::Sum;
+pub(crate) use self::version::says_size_of_log;

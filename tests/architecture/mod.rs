@@ -4,7 +4,7 @@
 //! beside each are tests that pass it made-up files and expect its complaint, to prove that the
 //! check can fail.
 
-mod files;
+pub(crate) mod files;
 mod manners;
 mod rooms;
 

@@ -7,11 +7,21 @@ use duly::store::{EmbeddedOptions, EmbeddedStore};
 use crate::embedded::damage::{bits_to_flip, copy_with, is_said_well};
 use crate::embedded::harness::*;
 
+/// A reserve with which no test's log is copied.
+const LARGE: u64 = 16 << 20;
+/// One with which it is soon.
+const SMALL: u64 = 4_096;
+
+fn with_reserve(place: &Place, reserve: u64) -> EmbeddedStore {
+    let options = place.options().reserve_bytes(reserve);
+    EmbeddedStore::open_with(place.path(), options).expect("a store")
+}
+
 /// The data file and the log of a store that pushed so many events, one a transaction, and whose
 /// power went then.
-fn left_by(events: u64) -> (Vec<u8>, Vec<u8>) {
+fn left_by(events: u64, reserve: u64) -> (Vec<u8>, Vec<u8>) {
     let place = Place::new();
-    let store = place.open();
+    let store = with_reserve(&place, reserve);
     (1..=events).for_each(|n| push_now(&store, n));
     let read = |suffix: &str| {
         let name = format!("duly.db{suffix}");
@@ -41,7 +51,7 @@ fn first_of(store: &EmbeddedStore, case: &str) -> usize {
 
 #[test]
 fn a_log_cut_anywhere_loses_the_youngest_events_and_nothing_else() {
-    let (data, log) = left_by(40);
+    let (data, log) = left_by(40, LARGE);
     let mut seen = Vec::new();
     for len in (0..=log.len()).step_by(4_001).chain([log.len()]) {
         let Ok((store, _place)) = open(&data, &log[..len]) else {
@@ -56,7 +66,7 @@ fn a_log_cut_anywhere_loses_the_youngest_events_and_nothing_else() {
 /// How many events make a store copy its log into the file, just after the last of them.
 fn until_it_is_copied() -> u64 {
     let place = Place::new();
-    let store = place.open();
+    let store = with_reserve(&place, SMALL);
     let len = || fs::metadata(place.path()).expect("the file").len();
     let (before, mut events) = (len(), 0);
     while len() == before {
@@ -68,9 +78,9 @@ fn until_it_is_copied() -> u64 {
 }
 
 /// Only within the last transaction nobody can tell rot from a power cut.
-fn costs_at_most_the_last_transaction(events: u64) {
-    let (data, log) = left_by(events);
-    let (_, shorter) = left_by(events - 1);
+fn costs_at_most_the_last_transaction(events: u64, reserve: u64) {
+    let (data, log) = left_by(events, reserve);
+    let (_, shorter) = left_by(events - 1, reserve);
     let last = shorter.len();
     let mut found = 0;
     let last_bits = (last..log.len()).step_by(61).map(|byte| byte * 8 + 3);
@@ -100,19 +110,19 @@ fn costs_at_most_the_last_transaction(events: u64) {
 
 #[test]
 fn a_flipped_bit_in_the_log_costs_at_most_the_last_transaction_or_is_found() {
-    costs_at_most_the_last_transaction(12);
+    costs_at_most_the_last_transaction(12, LARGE);
 }
 
 #[test]
 fn a_flipped_bit_in_a_log_that_was_copied_costs_at_most_the_last_transaction_or_is_found() {
-    costs_at_most_the_last_transaction(until_it_is_copied());
+    costs_at_most_the_last_transaction(until_it_is_copied(), SMALL);
 }
 
 /// The first transaction is the one that makes the tables; a log of nothing else is one, too.
 #[test]
 fn a_log_whose_header_is_gone_is_found() {
     for events in [0, 3] {
-        let (data, mut log) = left_by(events);
+        let (data, mut log) = left_by(events, LARGE);
         log[12..16].fill(0xFF); // what it says of its rounds; its sum does not hold any more
         let error = open(&data, &log).err().expect("it was synced");
         is_said_well(&error, "the header");
@@ -123,7 +133,7 @@ fn a_log_whose_header_is_gone_is_found() {
 #[test]
 fn a_header_that_was_half_written_when_a_copied_log_began_anew_costs_nothing() {
     let events = until_it_is_copied();
-    let (data, old) = left_by(events);
+    let (data, old) = left_by(events, SMALL);
     let round = u32::from_be_bytes(old[12..16].try_into().expect("four bytes"));
     let salt = u32::from_be_bytes(old[16..20].try_into().expect("four bytes"));
     let mut new = old[..32].to_vec();

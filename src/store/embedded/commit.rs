@@ -10,6 +10,7 @@ use crate::record::Record;
 use crate::sqlite::checkpoint_on_close;
 use crate::sqlite::records::{Arrival, Load, QueueNumbers};
 use crate::store::embedded::ledger::{Change, Changes, Row};
+use crate::store::embedded::log_size::LogSize;
 use crate::store::embedded::retention::Retention;
 use crate::store::embedded::schema::PAGE_BYTES;
 use crate::store::embedded::starts::Start;
@@ -24,15 +25,6 @@ pub(super) struct Committer {
     queues: QueueNumbers,
     retention: Retention,
     log: LogSize,
-}
-
-/// The size of the write-ahead log, in pages that are not in the file yet.
-#[derive(Clone, Copy, Debug)]
-struct LogSize {
-    /// As SQLite said last.
-    known: i64,
-    /// At most so many came since then.
-    since: i64,
 }
 
 /// What goes on from transaction to transaction; taken over only when one is committed.
@@ -52,16 +44,13 @@ pub(super) struct Counts {
 
 impl Committer {
     pub(super) fn new(connection: Connection, counts: Counts, retention: Retention) -> Self {
+        let log = LogSize::found(&connection);
         Self {
             connection,
             counts,
             queues: QueueNumbers::new(),
             retention,
-            // Somebody may have left one.
-            log: LogSize {
-                known: 0,
-                since: i64::MAX,
-            },
+            log,
         }
     }
 
@@ -99,8 +88,7 @@ impl Committer {
                 // A row is in its table and in up to seven indexes; but what is added comes one
                 // after the other, and fills half of its pages at least.
                 let rows = self.connection.total_changes().saturating_sub(rows);
-                let pages = 16 + 8 * rows + bytes / (PAGE_BYTES / 2);
-                self.log.since = self.log.since.saturating_add(pages.cast_signed());
+                self.log.grow(16 + 8 * rows + bytes / (PAGE_BYTES / 2));
                 Ok(ended)
             }
             Err(error) => {
@@ -120,30 +108,15 @@ impl Committer {
         self.retention.has_more()
     }
 
-    /// Whether the write-ahead log holds at least so many pages that are not in the file yet.
-    /// SQLite is only asked where that can be.
+    /// Whether the write-ahead log holds at least so many pages that are not in the file yet, or may
+    /// do so where SQLite cannot say.
     pub(super) fn has_log_of(&mut self, pages: i64) -> rusqlite::Result<bool> {
-        if self.log.known.saturating_add(self.log.since) >= pages {
-            self.checkpoint_pragma("PRAGMA wal_checkpoint(NOOP)")?;
-        }
-        Ok(self.log.known >= pages)
+        self.log.reaches(pages, &self.connection)
     }
 
     /// Copies the write-ahead log into the file, as far as readers allow.
     pub(super) fn checkpoint(&mut self) -> rusqlite::Result<()> {
-        self.checkpoint_pragma("PRAGMA wal_checkpoint(PASSIVE)")
-    }
-
-    /// Learns how large the log is.
-    fn checkpoint_pragma(&mut self, sql: &str) -> rusqlite::Result<()> {
-        let mut statement = self.connection.prepare_cached(sql)?;
-        let (log, copied): (i64, i64) =
-            statement.query_row([], |row| Ok((row.get(1)?, row.get(2)?)))?;
-        self.log = LogSize {
-            known: log - copied,
-            since: 0,
-        };
-        Ok(())
+        self.log.checkpoint(&self.connection)
     }
 
     /// Gives at most `pages` free pages back to the file system, when at least half as many as are
@@ -164,7 +137,7 @@ impl Committer {
         let mut steps = vacuum.query([])?;
         while steps.next()?.is_some() {}
         // It moves as many, and writes to whom they belong.
-        self.log.since = self.log.since.saturating_add(4 * i64::from(pages));
+        self.log.grow(4 * u64::from(pages));
         Ok(true)
     }
 

@@ -25,6 +25,7 @@ mod file;
 mod gate;
 pub(crate) mod ledger;
 mod log;
+mod log_size;
 mod mapped;
 mod options;
 mod pending;
