@@ -22,7 +22,7 @@ pub(crate) struct Consumers {
 pub(crate) struct ConsumerEntry {
     pub(crate) consumer: Arc<dyn Consumer>,
     /// Its index in the node.
-    place: usize,
+    pub(crate) place: usize,
     options: Arc<QueueOptions>,
     /// Locked during a change, so that the later of two changes wins.
     course: Mutex<ConsumerState>,
