@@ -10,6 +10,7 @@ use crate::flow::consumers::consumer::Consumer;
 use crate::flow::node::inbox::Inbox;
 use crate::flow::options::QueueOptions;
 use crate::flow::runtime_settings::RuntimeSettings;
+use crate::panics;
 
 /// The consumers of a process, run as its options and the runtime settings say.
 pub(crate) struct Consumers {
@@ -165,7 +166,8 @@ impl Consumers {
             rate: control.rate,
         };
         if course.stuck != stuck {
-            say_stuck(queue, course.stuck, stuck, workers);
+            let before = course.stuck;
+            panics::reported(|| say_stuck(queue, before, stuck, workers));
             course.stuck = stuck;
         }
         if course.told != Some(terms) {
