@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::{error, fmt};
 
+use crate::panics::{Contained, SOURCES_MAX};
+
 /// The most bytes of external text that a message quotes.
 const SHOWN_BYTES_MAX: usize = 160;
 
@@ -27,7 +29,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub struct Error {
     kind: ErrorKind,
     context: Cow<'static, str>,
-    source: Option<Box<dyn error::Error + Send + Sync>>,
+    /// Perhaps a store's own error, whose drop may panic anywhere.
+    source: Option<Contained<Box<dyn error::Error + Send + Sync>>>,
 }
 
 /// The class of an [`Error`], by what a caller can do about it.
@@ -97,7 +100,7 @@ impl Error {
     /// Adds the cause.
     #[must_use]
     pub fn because(mut self, source: impl Into<Box<dyn error::Error + Send + Sync>>) -> Self {
-        self.source = Some(source.into());
+        self.source = Some(Contained::new(source.into()));
         self
     }
 
@@ -167,7 +170,8 @@ impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {}", self.kind, self.context)?;
         let mut cause = error::Error::source(self);
-        while let Some(error) = cause {
+        for _ in 0..SOURCES_MAX {
+            let Some(error) = cause else { break };
             write!(f, ": {error}")?;
             cause = error.source();
         }
@@ -178,7 +182,7 @@ impl fmt::Debug for Error {
 impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match &self.source {
-            Some(source) => Some(source.as_ref()),
+            Some(source) => Some((**source).as_ref()),
             None => None,
         }
     }

@@ -105,6 +105,7 @@ mod handler;
 pub mod journal;
 pub mod metrics;
 mod outage;
+mod panics;
 mod record;
 mod retry;
 #[cfg(feature = "embedded")]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind};
+use crate::panics;
 
 /// The most lines of one log within [`WINDOW`], for a failure that comes and goes.
 const LINES_MAX: u32 = 10;
@@ -63,20 +64,21 @@ impl<K: Ord> Outage<K> {
         state.failing.insert(part, (kind, error.to_string()));
         let is_first = state.logged.is_empty();
         if state.logged.contains(&kind) || !state.may_log() {
-            tracing::debug!(what, kind = kind.name(), %error, "still failing");
+            let line = || tracing::debug!(what, kind = kind.name(), %error, "still failing");
+            panics::reported(line);
             return;
         }
         state.logged.push(kind);
-        match (is_first, kind) {
+        let failures = state.failures;
+        panics::reported(|| match (is_first, kind) {
             (_, ErrorKind::Invalid | ErrorKind::Corrupt | ErrorKind::Closed) => {
                 tracing::error!(what, kind = kind.name(), %error, "store outage, see the error");
             }
             (true, _) => tracing::warn!(what, kind = kind.name(), %error, "store outage"),
             (false, _) => {
-                let failures = state.failures;
                 tracing::warn!(what, kind = kind.name(), %error, failures, "store outage changed");
             }
-        }
+        });
     }
 
     /// Notes the success of a part.
@@ -92,7 +94,7 @@ impl<K: Ord> Outage<K> {
         let (what, failures) = (self.what, std::mem::take(&mut state.failures));
         // Log the end only if the outage was logged.
         if !std::mem::take(&mut state.logged).is_empty() {
-            tracing::info!(what, failures, "store outage ended");
+            panics::reported(|| tracing::info!(what, failures, "store outage ended"));
         }
     }
 

@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::panics;
 
 /// The longest delay of a push: as many seconds as 32 bits count, 136 years.
 pub const DELAY_MAX: Duration = Duration::from_secs(u32::MAX as u64);
@@ -255,6 +256,38 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// The wall time in whole milliseconds, rounded down.
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.wall_us() / 1_000)
+    }
+}
+
+/// A clock that stands still where another one panics: a clock may be anybody's.
+#[derive(Debug)]
+pub(crate) struct GuardedClock {
+    near: std::sync::Arc<dyn Clock>,
+    last_wall_us: AtomicU64,
+    last_mono: AtomicU64,
+}
+
+impl GuardedClock {
+    pub(crate) fn new(near: std::sync::Arc<dyn Clock>) -> Self {
+        Self {
+            near,
+            last_wall_us: AtomicU64::new(0),
+            last_mono: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Clock for GuardedClock {
+    fn wall_us(&self) -> u64 {
+        let read = panics::caught(|| self.near.wall_us());
+        read.inspect(|us| self.last_wall_us.store(*us, Ordering::Relaxed))
+            .unwrap_or_else(|_| self.last_wall_us.load(Ordering::Relaxed))
+    }
+
+    fn mono(&self) -> Mono {
+        let read = panics::caught(|| self.near.mono());
+        read.inspect(|mono| self.last_mono.store(mono.0, Ordering::Relaxed))
+            .unwrap_or_else(|_| Mono(self.last_mono.load(Ordering::Relaxed)))
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::bus::journal::{JournalConfig, JournalHandle, record};
-use crate::bus::open::{check_durability, open_store};
+use crate::bus::open::{check_durability, check_io, check_timers, open_store};
 use crate::bus::owner::BusOwner;
 use crate::bus::payloads::check_encryption;
 use crate::bus::{Bus, Inner, ids::NewIds};
@@ -22,8 +22,8 @@ use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, States};
 use crate::journal::{RecordChoices, RecorderOptions};
 use crate::metrics::{self, MetricsChoices, PullMeters, PushMeters, QueueLabels};
 use crate::record::NodeId;
-use crate::store::{Durability, Metered, Store};
-use crate::time::{Clock, SystemClock};
+use crate::store::{Durability, Guarded, Metered, Store};
+use crate::time::{Clock, GuardedClock, SystemClock};
 
 /// The default store: a file in the working directory.
 const STORE_URL: &str = "sqlite:duly.db";
@@ -238,21 +238,23 @@ impl BusBuilder {
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for two handlers of one queue, a missing
-    /// state of a handler, a value out of bounds, or an unknown setting; or the store's error on
-    /// opening.
+    /// state of a handler, a value out of bounds, an unknown setting, or a runtime that was built
+    /// without timers (`enable_time`), or without I/O (`enable_io`) where something connects or
+    /// listens; or the store's error on opening.
     ///
     /// # Panics
     ///
     /// Outside of a tokio runtime.
     pub async fn start(mut self) -> Result<Bus> {
+        check_timers()?;
         let settings = match self.settings.take() {
             Some(settings) => settings,
             None => Settings::load_for(self.known_queues()?)?,
         };
-        let clock = self
-            .clock
-            .take()
-            .unwrap_or_else(|| Arc::new(SystemClock::new()));
+        let clock: Arc<dyn Clock> = match self.clock.take() {
+            Some(clock) => Arc::new(GuardedClock::new(clock)),
+            None => Arc::new(SystemClock::new()),
+        };
         let defaults = QueueOptions::default().with(&settings.queue_defaults);
         let keys = match self.keys.take() {
             Some(keys) => keys,
@@ -280,6 +282,7 @@ impl BusBuilder {
         let metrics = settings.metrics.with(self.metrics);
         metrics.check()?;
         if let Some(address) = metrics.listen {
+            check_io("metrics.listen")?;
             metrics::listen(address)?;
         }
         let payload_bytes_max = self
@@ -293,7 +296,7 @@ impl BusBuilder {
         }
 
         let (store, store_url) = match self.store.take() {
-            Some(store) => (store, None),
+            Some(store) => (Arc::new(Guarded::new(store)) as Arc<dyn Store>, None),
             None => {
                 let url = self.store_url.take().or(settings.store_url);
                 let url = url.unwrap_or_else(|| STORE_URL.to_owned());

@@ -11,7 +11,7 @@ use crate::bus::Queue;
 use crate::bus::queue::CALL_MAX;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::CALL_HEADER;
-use crate::flow::CallResult;
+use crate::flow::{CallResult, QueueWaits};
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// Pushes `payload`, due at once, and waits for the reply that its handler gives with
@@ -24,10 +24,25 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// replies in the same way. On a store of one process, the handler must run in it. Waits at most
     /// 24 hours. The reply may arrive a moment before the event's record can be read.
     ///
+    /// The wait ends with the event, however that ends: one that is cancelled, replaced, expired or
+    /// settled by a consumer that pulls is noticed within a quarter of a second.
+    ///
+    /// # Calls that nest
+    ///
+    /// A handler that calls keeps its worker until the reply. So calls into the caller's own queue,
+    /// or in a circle of queues, need a free worker at each level: with `workers = 16` there may be
+    /// 15 handlers that wait and one that replies. A call that all workers would have to wait for
+    /// fails at once with [`ErrorKind::Full`], and nothing is pushed; on a shared store, where
+    /// another process may have a free worker, it waits for its whole `timeout`. Only a call that
+    /// the handler itself awaits is seen, not one in a task that it spawned. Two queues, one for
+    /// what calls and one for what replies, need none of this.
+    ///
     /// # Errors
     ///
     /// [`ErrorKind::NotFound`] when no handler of the queue runs in this process, and the store has
-    /// no other; or when the event is no longer there;
+    /// no other; when the event is no longer there; or, on a store of one process, when it was done
+    /// by a consumer that pulls or by another bus, so that there is no reply;
+    /// [`ErrorKind::Full`] for a call in a handler that could never be replied to, as above;
     /// [`ErrorKind::Closed`] when the bus stops before the reply; [`ErrorKind::TimedOut`] after
     /// `timeout`; [`ErrorKind::Unavailable`] with the handler's error when the event ended without
     /// success; [`ErrorKind::Invalid`] when the reply is not an `R`; and as [`push`](Self::push).
@@ -36,8 +51,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         // Register first, then check: a flow that ends after the check releases its callers.
         let is_shared = self.inner.store.is_shared();
         let mut waiting = self.inner.replies.wait(id);
-        match self.inner.flow().as_ref() {
-            Some(flow) if is_shared || flow.serves(&self.name) => {}
+        let waits = match self.inner.flow().as_ref() {
+            Some(flow) if is_shared || flow.serves(&self.name) => flow.waits(&self.name),
             Some(_) => {
                 return Err(Error::new(
                     ErrorKind::NotFound,
@@ -49,7 +64,21 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
                 ));
             }
             None => return Err(Error::closed("the bus is stopping and calls no handlers")),
-        }
+        };
+        let waits = waits.filter(|_| !is_shared);
+        let _nested = match waits.as_ref().map(QueueWaits::wait).transpose() {
+            Ok(nested) => nested,
+            Err(_endless) => {
+                return Err(Error::new(
+                    ErrorKind::Full,
+                    format!(
+                        "every worker of queue {} would wait for a reply of its own queue, or of \
+                         one that waits for it; set more workers, or call another queue",
+                        self.name
+                    ),
+                ));
+            }
+        };
         let event = self.event(payload).id(id);
         let event = match is_shared {
             true => event.header(CALL_HEADER, "1"),
@@ -57,10 +86,15 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         };
         event.send().await?;
         let answer = async {
-            tokio::select! {
+            let stored = tokio::select! {
                 biased; // a handler here knows the reply before it is stored
-                answer = waiting.answer() => Ok(answer),
-                answer = self.stored_reply(id), if is_shared => answer.map(Some),
+                answer = waiting.answer() => return Ok(answer),
+                stored = self.stored_reply(id) => stored,
+            };
+            // It may have replied between the two polls, and the store has seen only the end.
+            match waiting.reported() {
+                Some(answer) => Ok(Some(answer)),
+                None => stored.map(Some),
             }
         };
         match tokio::time::timeout(timeout.min(CALL_MAX), answer).await {

@@ -10,7 +10,7 @@ use crate::bus::{Bus, BusBuilder, Inner};
 #[cfg(feature = "postgres")]
 use crate::error::ErrorKind;
 use crate::error::{Error, Result, redact_url, shown};
-use crate::journal::recorder::{Recorder, Setup};
+use crate::journal::recorder::{Recorder, Setup, answered};
 use crate::journal::{Journal, JournalStatus, RecordChoices, RecorderOptions};
 use crate::metrics;
 use crate::store::{Store, WhenFull};
@@ -204,10 +204,9 @@ impl JournalRecorder {
         if self.is_shared {
             return;
         }
-        match tokio::time::timeout(CLOSE_WITHIN, self.journal.close()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "failed to close the journal"),
-            Err(_elapsed) => tracing::warn!("timed out while closing the journal"),
+        let closed = answered(CLOSE_WITHIN, async { self.journal.close().await }).await;
+        if let Err(error) = closed {
+            tracing::warn!(%error, "failed to close the journal");
         }
     }
 

@@ -1,8 +1,10 @@
 //! Opening the store of a URL.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::error::{Error, Result, shown};
+use crate::panics;
 use crate::store::{Durability, MemoryStore, Store};
 use crate::time::Clock;
 
@@ -27,7 +29,10 @@ pub(super) async fn open_store(
     match url.split_once(':') {
         Some(("memory", "")) => Ok(Arc::new(MemoryStore::with_clock(Arc::clone(clock)))),
         Some(("sqlite", rest)) => open_embedded(sqlite_path(rest)?, clock, virtual_time),
-        Some((scheme, _)) if REDIS.contains(&scheme) => open_redis(url).await,
+        Some((scheme, _)) if REDIS.contains(&scheme) => {
+            check_io("a store in Redis")?;
+            open_redis(url).await
+        }
         // Only the scheme is quoted: the rest may contain a password.
         other => Err(Error::invalid(format!(
             "unknown scheme \"{}\" of a store url; use `memory:`, `sqlite:` and the path of a file, \
@@ -64,6 +69,34 @@ async fn open_redis(url: &str) -> Result<Arc<dyn Store>> {
 #[allow(clippy::unused_async)] // opening one is async
 async fn open_redis(_: &str) -> Result<Arc<dyn Store>> {
     Err(Error::not_built("a store in Redis", "redis"))
+}
+
+/// Rejects a runtime without timers, on which the bus would panic later.
+pub(super) fn check_timers() -> Result<()> {
+    // The runtime says it in no other way than by a panic.
+    panics::caught(|| drop(tokio::time::sleep(Duration::ZERO))).map_err(|_| {
+        Error::invalid(
+            "the runtime has no timers, which the bus needs: build it with `enable_all` or \
+             `enable_time` of `tokio::runtime::Builder`",
+        )
+    })
+}
+
+/// Rejects a runtime without I/O, on which `what` would panic later.
+pub(super) fn check_io(what: &str) -> Result<()> {
+    // As above; on a pipe, which needs neither an address nor a permission.
+    #[cfg(all(unix, feature = "redis"))]
+    {
+        let opened = panics::caught(tokio::net::UnixStream::pair);
+        if opened.is_err() {
+            return Err(Error::invalid(format!(
+                "the runtime has no I/O, which {what} needs: build it with `enable_all` or \
+                 `enable_io` of `tokio::runtime::Builder`"
+            )));
+        }
+    }
+    let _ = what;
+    Ok(())
 }
 
 /// Rejects a store that can never be as durable as configured.

@@ -21,6 +21,7 @@ pub(crate) use consumers::registry::{Check, Entry, annotations, checks, linked};
 pub use consumers::registry::{Construct, Registration};
 pub(crate) use handlers::decode::{DecodeError, PayloadDecoder};
 pub(crate) use handlers::replies::{CallResult, Replies, ReplyStore};
+pub(crate) use handlers::waits::QueueWaits;
 pub use options::{QueueChoices, QueueOptions};
 pub(crate) use pull::PullOrder;
 pub(crate) use runtime_settings::RuntimeSettings;

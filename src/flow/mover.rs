@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +28,7 @@ use crate::flow::node::inbox::{Inbox, NodeInput, WakeTarget};
 use crate::flow::node::lease_fences::LeaseFences;
 use crate::metrics::MoverCounters;
 use crate::outage::Outage;
+use crate::panics;
 use crate::store::{Store, StoreFuture};
 use crate::time::{Clock, Mono};
 use crate::trace;
@@ -148,7 +151,7 @@ impl Mover {
             let mut actions = std::mem::take(&mut self.actions);
             let is_idle = actions.is_empty();
             for action in actions.drain(..) {
-                answers.extend(self.act(action));
+                answers.extend(self.act_or_report(action));
             }
             self.actions = actions; // keeps its capacity
             if !is_idle {
@@ -163,7 +166,8 @@ impl Mover {
                 self.actions.shrink_to(KEPT_MAX);
                 let at = self.node.wakes();
                 let waits = |queue| self.node.waits_for_rate(now, queue);
-                let at = self.gauges.before_sleep(now, at, &self.consumers, waits);
+                let gauges = || self.gauges.before_sleep(now, at, &self.consumers, waits);
+                let at = panics::caught(gauges).unwrap_or(at);
                 return if ends_at > 1 {
                     at.min(now + PATIENCE)
                 } else {
@@ -173,13 +177,31 @@ impl Mover {
         }
     }
 
+    /// As [`act`](Self::act); an action that panics is logged, and a call counts as one whose reply
+    /// was lost. What may panic is the code of a log subscriber or of a metrics recorder.
+    fn act_or_report(&self, action: Action<Arc<Envelope>>) -> Option<NodeInput> {
+        let call = match &action {
+            Action::Call { call, .. } => Some(*call),
+            _ => None,
+        };
+        panics::caught(|| self.act(action)).unwrap_or_else(|words| {
+            panics::reported(|| tracing::error!(words, "an action of the mover panicked"));
+            Some(Input::Answered {
+                call: call?,
+                arrived: self.clock.mono(),
+                answer: Err(ErrorKind::Unknown),
+            })
+        })
+    }
+
     /// Carries out one action; returns the result of a store call that completed at once.
     fn act(&self, action: Action<Arc<Envelope>>) -> Option<NodeInput> {
         match action {
             Action::Call { call, bucket, op } => {
                 let tally = CallMetrics::of(&self.moves[self.node.queue_of(bucket)], &op);
                 let key = self.node.bucket(bucket);
-                let span = trace::call_of_settle(key, &op);
+                let span = panics::caught(|| trace::call_of_settle(key, &op));
+                let span = span.unwrap_or_else(|_| Span::none());
                 let answer = span.in_scope(|| self.store.apply(key, op));
                 let outage = Arc::clone(&self.outage);
                 let context = CallContext {
@@ -207,6 +229,7 @@ impl Mover {
                 through,
                 is_certain,
             } => {
+                self.gates.of(bucket).lost(through); // before anything that may panic
                 let bucket_key = self.node.bucket(bucket);
                 if is_certain {
                     tracing::warn!(bucket = %bucket_key, through, "leases lost to another node");
@@ -216,7 +239,6 @@ impl Mover {
                         "leases not renewed in time; events that have not started are handed back"
                     );
                 }
-                self.gates.of(bucket).lost(through);
             }
             Action::Refused { bucket, lost } => {
                 let bucket = self.node.bucket(bucket);
@@ -254,15 +276,17 @@ impl Mover {
         }
         let (inbox, clock) = (Arc::clone(&self.inbox), Arc::clone(&self.clock));
         self.runtime.spawn(async move {
-            let answer = tokio::time::timeout(CALL_TIMEOUT, answer)
-                .instrument(context.span.clone())
-                .await
-                .unwrap_or_else(|_| {
-                    Err(Error::new(
-                        ErrorKind::Unknown,
-                        "the store did not respond in time",
-                    ))
-                });
+            let answer =
+                tokio::time::timeout(CALL_TIMEOUT, answer).instrument(context.span.clone());
+            let answer = match AssertUnwindSafe(answer).catch_unwind().await {
+                Ok(Ok(answer)) => answer,
+                Ok(Err(_elapsed)) => Err(Error::new(
+                    ErrorKind::Unknown,
+                    "the store did not respond in time",
+                )),
+                // The span's subscriber did.
+                Err(panic) => Err(Error::new(ErrorKind::Unknown, panics::message(panic))),
+            };
             inbox.add(reply_of(call, answer, clock.mono(), context));
         });
         None
@@ -290,14 +314,24 @@ fn reply_of(
     arrived: Mono,
     context: CallContext,
 ) -> NodeInput {
-    trace::settled(&context.span, answer.as_ref().err());
-    context.tally.count(&answer);
+    let CallContext {
+        tally,
+        span,
+        outage,
+        bucket,
+    } = context;
+    // Whatever reports panic, the node gets its reply.
+    panics::reported(|| {
+        trace::settled(&span, answer.as_ref().err());
+        tally.count(&answer);
+    });
     match &answer {
-        Ok(_) => context.outage.succeeded(&context.bucket),
+        Ok(_) => outage.succeeded(&bucket),
         // The lease is lost, but the store is well.
         Err(error) if error.kind() == ErrorKind::LeaseLost => {}
-        Err(error) => context.outage.failed(context.bucket, error),
+        Err(error) => outage.failed(bucket, error),
     }
+    panics::dropped(span); // its end is reported, too
     let answer = answer.map_err(|error| error.kind());
     Input::Answered {
         call,

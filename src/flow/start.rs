@@ -24,6 +24,7 @@ use crate::flow::consumers::set::{ConsumerEntry, Consumers};
 use crate::flow::consumers::stuck;
 use crate::flow::handlers::deps::ExecutorDeps;
 use crate::flow::handlers::replies::Replies;
+use crate::flow::handlers::waits::{QueueWaits, WaitGraph};
 use crate::flow::log_limiter::LogLimiter;
 use crate::flow::membership::depth_sampler::DepthSampler;
 use crate::flow::membership::poll::{MembershipPoll, SettingsReader};
@@ -86,6 +87,8 @@ pub(crate) struct Flow {
     stop: CancellationToken,
     /// The callers that wait for a handler's reply.
     replies: Arc<Replies>,
+    /// The handlers that wait for other handlers.
+    waits: Arc<WaitGraph>,
 }
 
 impl Flow {
@@ -139,6 +142,7 @@ impl Flow {
         let gauges = GaugeUpdater::at(handlers.iter().map(|(queue, ..)| queue), &labels);
         let mut moves = Vec::new();
         let stuck = Arc::<Notify>::default();
+        let waits = Arc::<WaitGraph>::default();
 
         let mut consumers = BTreeMap::new();
         let mut in_order = Vec::new();
@@ -158,6 +162,10 @@ impl Flow {
                 inbox: Arc::clone(&inbox),
                 gates: Arc::clone(&gates),
                 replies: Arc::clone(&replies),
+                waits: QueueWaits {
+                    graph: Arc::clone(&waits),
+                    place,
+                },
                 keys: keys.clone(),
                 runs: Arc::new(AttemptMetrics::new(&label)),
                 stuck: Arc::clone(&stuck),
@@ -262,6 +270,7 @@ impl Flow {
             depth_sampler,
             stop,
             replies,
+            waits,
         })
     }
 
@@ -281,6 +290,13 @@ impl Flow {
     /// Returns whether this process has a handler for `queue`.
     pub(crate) fn serves(&self, queue: &QueueName) -> bool {
         self.consumers.get(queue).is_some()
+    }
+
+    /// Returns a queue with a handler here in the wait graph.
+    pub(crate) fn waits(&self, queue: &QueueName) -> Option<QueueWaits> {
+        let place = self.consumers.get(queue)?.place;
+        let graph = Arc::clone(&self.waits);
+        Some(QueueWaits { graph, place })
     }
 
     /// Returns whether a node that shares the store has a handler for `queue`, by the last poll.

@@ -6,6 +6,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::panics;
+
 /// An argument of a handler function that extracts a shared value by its type.
 ///
 /// The required types are known before the bus starts, so a missing one fails the start and not the
@@ -29,7 +31,9 @@ impl<T> Clone for State<T> {
 
 /// A map of shared values by type.
 #[derive(Clone, Default)]
-pub struct States(HashMap<TypeId, (&'static str, Arc<dyn Any + Send + Sync>)>);
+pub struct States(StateMap);
+
+type StateMap = HashMap<TypeId, (&'static str, Arc<dyn Any + Send + Sync>)>;
 
 impl States {
     /// Inserts `value`; returns whether it replaced one of the same type.
@@ -61,6 +65,13 @@ impl States {
 
     pub(crate) fn has(&self, id: TypeId) -> bool {
         self.0.contains_key(&id)
+    }
+}
+
+/// Drops each value by itself: a panic of one must not keep a bus from closing its store.
+impl Drop for States {
+    fn drop(&mut self) {
+        self.0.drain().for_each(panics::dropped);
     }
 }
 

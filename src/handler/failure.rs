@@ -4,13 +4,21 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
+use crate::panics::{self, SOURCES_MAX};
+use crate::record::{ERROR_BYTES_MAX, cut_error};
+
 /// A handler's error, with the outcome it asks for.
 ///
 /// Any error converts into a `Failure` that means *retry by the queue's policy*, so `?` is all that
 /// most handlers need: custom errors, `Box<dyn Error + Send + Sync>`, `anyhow::Error`,
 /// `eyre::Report`, and strings (`Err("no".into())`). An error that is not `Send + Sync` does not
 /// convert. The [sources](std::error::Error::source) of an error are included in the failure's
-/// text. Choose any other outcome with the constructors here or with [`FailureExt`].
+/// text, at most 32 of them. Choose any other outcome with the constructors here or with
+/// [`FailureExt`].
+///
+/// The text is written as a part of the attempt, up to the 2,048 bytes that a record keeps. A
+/// `Display` that panics or fails, or a `Drop` that panics, changes nothing of the outcome; the
+/// record says that the text could not be written.
 ///
 /// # Examples
 ///
@@ -90,9 +98,27 @@ impl Failure {
         }))
     }
 
-    pub(crate) fn ending(&self) -> FailureKind {
-        self.0.ending
+    /// Writes its text, as far as a record keeps it, and drops its error. Runs the error's own
+    /// code, and never panics.
+    pub(crate) fn report(self) -> FailureReport {
+        let FailureParts { ending, words } = *self.0;
+        let text = match words {
+            FailureText::Text(text) => cut_error(text),
+            FailureText::Error(error) => {
+                let text = panics::error_text(error.as_ref(), ERROR_BYTES_MAX);
+                panics::dropped(error);
+                text
+            }
+        };
+        FailureReport { ending, text }
     }
+}
+
+/// What a failure asks for and says, without the handler's error.
+#[derive(Debug)]
+pub(crate) struct FailureReport {
+    pub(crate) ending: FailureKind,
+    pub(crate) text: String,
 }
 
 /// Prints the error and its sources.
@@ -103,7 +129,8 @@ impl fmt::Display for Failure {
             FailureText::Error(error) => {
                 write!(f, "{error}")?;
                 let mut cause = error.source();
-                while let Some(error) = cause {
+                for _ in 0..SOURCES_MAX {
+                    let Some(error) = cause else { break };
                     write!(f, ": {error}")?;
                     cause = error.source();
                 }

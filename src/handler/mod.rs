@@ -12,8 +12,8 @@ pub use annotation::{Annotated, Annotation, StateRequirement, delay_event};
 pub use context::Context;
 pub(crate) use context::{AttemptContext, HandlerEnv};
 pub use extract::{State, States};
-pub(crate) use failure::FailureKind;
 pub use failure::{Failure, FailureExt};
+pub(crate) use failure::{FailureKind, FailureReport};
 pub use upgrade::{OldPayload, Upgrade};
 
 use crate::event::Event;
@@ -36,9 +36,8 @@ use crate::event::Event;
 /// returns: use a [`BlockingHandler`] for blocking code, and check [`Context::is_cancelled`] in
 /// long loops.
 ///
-/// **Panics are contained.** They fail the attempt and nothing else.
-///
-/// **Panics are contained.** They fail the attempt and nothing else.
+/// **Panics are contained.** They fail the attempt and nothing else. So are those of the handler's
+/// error, of its payload and of the values that it owns, wherever the bus drops or prints them.
 ///
 /// # Examples
 ///

@@ -4,12 +4,14 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
+use crate::panics::{self, Contained};
 
 /// The future of a store operation.
 ///
 /// A store that needs neither disk nor network returns a future that is ready at once: it allocates
-/// nothing, and the caller may read the result without polling.
+/// nothing, and the caller may read the result without polling. A panic of a wrapped future is an
+/// error of kind [`Unknown`](crate::ErrorKind::Unknown).
 ///
 /// # Examples
 ///
@@ -30,8 +32,10 @@ pub struct StoreFuture<T>(State<T>);
 enum State<T> {
     /// The result, until it is taken.
     Ready(Option<Result<T>>),
-    Coming(Pin<Box<dyn Future<Output = Result<T>> + Send>>),
+    Coming(Contained<BoxedAnswer<T>>),
 }
+
+type BoxedAnswer<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
 impl<T> StoreFuture<T> {
     /// Creates a future that is ready with `answer`.
@@ -41,7 +45,8 @@ impl<T> StoreFuture<T> {
 
     /// Wraps a future.
     pub fn new(answer: impl Future<Output = Result<T>> + Send + 'static) -> Self {
-        Self(State::Coming(Box::pin(answer)))
+        let answer: BoxedAnswer<T> = Box::pin(answer);
+        Self(State::Coming(Contained::new(answer)))
     }
 
     /// Returns the result if it is ready.
@@ -63,9 +68,15 @@ impl<T> Future for StoreFuture<T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
             State::Ready(answer) => answer.take().map_or(Poll::Pending, Poll::Ready),
-            State::Coming(answer) => answer.as_mut().poll(cx),
+            State::Coming(answer) => panics::caught(|| answer.as_mut().poll(cx))
+                .unwrap_or_else(|words| Poll::Ready(Err(panicked(&words)))),
         }
     }
+}
+
+/// The error of a call in which a store panicked: it may have happened.
+pub(super) fn panicked(words: &str) -> Error {
+    Error::new(ErrorKind::Unknown, format!("the store panicked: {words}"))
 }
 
 impl<T> fmt::Debug for StoreFuture<T> {

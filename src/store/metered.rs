@@ -336,6 +336,8 @@ mod tests {
         let passed = methods(part(include_str!("metered.rs"), "impl Store for Metered {"));
         assert!(asked.contains(&"apply") && asked.contains(&"fallback_poll_every"));
         assert_eq!(asked, passed);
+        let passed = methods(part(include_str!("guarded.rs"), "impl Store for Guarded {"));
+        assert_eq!(asked, passed);
     }
 
     #[test]

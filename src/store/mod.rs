@@ -6,6 +6,7 @@ mod durability;
 #[cfg(feature = "embedded")]
 pub(crate) mod embedded;
 mod future;
+mod guarded;
 mod hub;
 mod memory;
 mod metered;
@@ -28,6 +29,7 @@ pub use self::durability::Durability;
 #[cfg(feature = "embedded")]
 pub use self::embedded::{Damaged, EmbeddedOptions, EmbeddedStore};
 pub use self::future::StoreFuture;
+pub(crate) use self::guarded::Guarded;
 pub use self::memory::{MemoryStore, RECORDS_MAX};
 pub(crate) use self::metered::Metered;
 pub(crate) use self::operation::{Operation, unexpected};
@@ -83,6 +85,9 @@ use crate::event::{BucketKey, QueueName};
 /// not. Nor does a reap of a lease on which its node had announced no start: the event is handed
 /// back, without a record. An event without attempts left becomes a dead letter, even if a retry is
 /// requested.
+///
+/// **A panic is an error.** A bus that calls a store takes a panic of it for an error of kind
+/// [`Unknown`], and repeats the call.
 ///
 /// **Everything is bounded.** No operation carries or returns more than
 /// [`BATCH_MAX`](crate::store::operation::BATCH_MAX) events, nor much more than

@@ -7,6 +7,7 @@ use super::files::{File, is_name, words};
 /// `error` lies under everything, since everything may fail. `lib.rs` is the front door and stands
 /// on no floor; `__private` is the door for what the macros write, and `__internal` for this repository.
 const FLOORS: &[&[&str]] = &[
+    &["panics"],
     &["error"],
     &["time", "duration", "outage"],
     &["event"],

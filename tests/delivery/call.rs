@@ -1,5 +1,7 @@
 //! `call`: push and wait for the handler's reply.
 
+use duly::Annotation;
+use duly::lease::{LeaseOutcome, LeaseStatus};
 use duly::prelude::*;
 use duly::testing::Probe;
 
@@ -14,6 +16,9 @@ over_every_store! {
     a_reply_of_another_type_is_an_error,
     a_call_without_a_handler_here_is_refused,
     a_call_to_a_stopped_bus_is_refused,
+    a_call_ends_with_its_event_however_that_ends,
+    calls_that_nest_are_refused_where_no_worker_is_left,
+    calls_in_a_circle_of_queues_are_refused_where_no_worker_is_left,
 }
 
 async fn a_call_answers_with_the_handlers_reply(world: World) {
@@ -96,4 +101,108 @@ async fn a_call_to_a_stopped_bus_is_refused(world: World) {
     bus.shutdown(secs(1)).await.unwrap();
     let error = queue.call::<()>(1, secs(5)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Closed);
+}
+
+/// Cancelled, or settled by somebody else, or expired while nobody fetches.
+async fn a_call_ends_with_its_event_however_that_ends(world: World) {
+    let (bus, queue) = world.serve(ORDERS, &Probe::<u64>::new()).await;
+    bus.set_workers("orders", 0).unwrap();
+    let ends: [(&str, ErrorKind, Option<LeaseOutcome>); 5] = [
+        ("it is cancelled", ErrorKind::Unavailable, None),
+        ("no reply", ErrorKind::NotFound, Some(LeaseOutcome::Ack)),
+        (
+            "no such order",
+            ErrorKind::Unavailable,
+            Some(LeaseOutcome::Bury(Some("no such order".to_owned()))),
+        ),
+        (
+            "was paid",
+            ErrorKind::Unavailable,
+            Some(LeaseOutcome::Discard(Some("was paid".to_owned()))),
+        ),
+        (
+            "it was discarded",
+            ErrorKind::Unavailable,
+            Some(LeaseOutcome::Discard(None)),
+        ),
+    ];
+    for (words, kind, outcome) in ends {
+        let began = bus.clock().elapsed();
+        let end = async {
+            let leased = queue
+                .lease(1, secs(60))
+                .wait(secs(10))
+                .send()
+                .await
+                .unwrap();
+            let leased = &leased[0];
+            match outcome {
+                None => {
+                    let _ = leased.release().await.unwrap();
+                    let cancelled = queue.cancel(leased.id()).await.unwrap();
+                    assert_eq!(cancelled, Cancelled::Cancelled);
+                }
+                Some(outcome) => {
+                    let settled = bus.settle_lease(leased.token(), outcome).await.unwrap();
+                    assert_eq!(settled, LeaseStatus::Held);
+                }
+            }
+        };
+        let (called, ()) = tokio::join!(queue.call::<u64>(1, secs(3_600)), end);
+        let error = called.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+        assert!(bus.clock().elapsed() - began < secs(1), "{words}");
+    }
+}
+
+/// Fifteen of sixteen workers may wait; the sixteenth replies.
+async fn calls_that_nest_are_refused_where_no_worker_is_left(world: World) {
+    let probe = Probe::<u64>::running(|event, cx| {
+        let queue = cx.bus().queue_named::<u64>("orders");
+        async move {
+            if event.payload > 0 {
+                queue?.call::<()>(event.payload - 1, secs(3_600)).await?;
+            }
+            Ok(())
+        }
+    });
+    let orders = ORDERS.workers(16).attempts(1).timeout(secs(3_600));
+    let (bus, queue) = world.serve(orders, &probe).await;
+    queue.call::<()>(15, secs(3_600)).await.unwrap();
+    let error = queue.call::<()>(16, secs(3_600)).await.unwrap_err();
+    assert!(
+        error.to_string().contains("every worker of queue orders"),
+        "{error}"
+    );
+    let waited = futures_util::future::join_all((0..8).map(|_| queue.call::<()>(1, secs(3_600))));
+    assert!(waited.await.into_iter().all(|it| it.is_ok()));
+    assert!(bus.clock().elapsed() < secs(5), "nobody waited in vain");
+}
+
+async fn calls_in_a_circle_of_queues_are_refused_where_no_worker_is_left(world: World) {
+    let calls = |other: &'static str| {
+        Probe::<u64>::running(move |event, cx| {
+            let queue = cx.bus().queue_named::<u64>(other);
+            async move {
+                if event.payload > 0 {
+                    queue?.call::<()>(event.payload - 1, secs(3_600)).await?;
+                }
+                Ok(())
+            }
+        })
+    };
+    let orders = ORDERS.workers(1).attempts(1).timeout(secs(3_600));
+    const OTHERS: Annotation = Annotation::new("others").workers(1).attempts(1);
+    let builder = world.builder().register_as(orders, calls("others"));
+    let builder = builder.register_as(OTHERS.timeout(secs(3_600)), calls("orders"));
+    let bus = world.start(builder).await;
+    let queue = bus.queue_named::<u64>("orders").unwrap();
+    queue.call::<()>(1, secs(3_600)).await.unwrap();
+    let error = queue.call::<()>(2, secs(3_600)).await.unwrap_err();
+    assert!(
+        error.to_string().contains("every worker of queue orders"),
+        "{error}"
+    );
+    assert!(bus.clock().elapsed() < secs(5), "nobody waited in vain");
 }

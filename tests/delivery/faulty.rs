@@ -34,6 +34,12 @@ pub(crate) enum Fault {
     Judged(PushOutcome),
     /// It is not done, and no answer ever comes.
     Hung,
+    /// It is not done, and the call panics.
+    #[allow(dead_code)] // of those who take this in, one needs it
+    Panics,
+    /// It is not done, and the future panics.
+    #[allow(dead_code)] // of those who take this in, one needs it
+    PanicsLater,
 }
 
 type Faults = dyn FnMut(&BucketKey, &StoreOp) -> Fault + Send;
@@ -52,6 +58,8 @@ pub(crate) struct Faulty {
     /// By how much for later.
     pub(crate) ahead_us: AtomicU64,
     pub(crate) notes_fail: AtomicBool,
+    #[allow(dead_code)] // of those who take this in, one needs it
+    pub(crate) notes_panic: AtomicBool,
     pub(crate) notes: AtomicUsize,
     pub(crate) asked: AtomicUsize,
     /// How its outboxes were limited last.
@@ -72,6 +80,7 @@ impl Faulty {
             behind_us: AtomicU64::new(0),
             ahead_us: AtomicU64::new(0),
             notes_fail: AtomicBool::new(false),
+            notes_panic: AtomicBool::new(false),
             notes: AtomicUsize::new(0),
             asked: AtomicUsize::new(0),
             limit: Mutex::default(),
@@ -119,6 +128,11 @@ impl Faulty {
                 failed(ErrorKind::Unknown)
             }
             Fault::Hung => StoreFuture::new(std::future::pending()),
+            Fault::Panics => std::panic::resume_unwind(Box::new("on purpose")),
+            Fault::PanicsLater => StoreFuture::new(async {
+                tokio::task::yield_now().await;
+                std::panic::resume_unwind(Box::new("on purpose"))
+            }),
         }
     }
 
@@ -213,6 +227,9 @@ impl Store for Faulty {
 
     fn starting(&self, queue: &QueueName, deliveries: &[&Delivery]) -> duly::Result<()> {
         self.notes.fetch_add(deliveries.len(), Ordering::Relaxed);
+        if self.notes_panic.load(Ordering::Relaxed) {
+            std::panic::resume_unwind(Box::new("on purpose"));
+        }
         if self.notes_fail.load(Ordering::Relaxed) {
             return Err(Error::new(
                 ErrorKind::Unavailable,

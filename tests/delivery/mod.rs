@@ -14,6 +14,7 @@ mod closed;
 mod controls;
 mod dead_letter;
 mod doubt;
+mod enemy;
 mod exports;
 mod finding;
 mod full;

@@ -111,3 +111,50 @@ async fn there_is_nowhere_to_publish_without_a_handler_for_the_value() {
     let error = other.publish("text".to_owned()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
 }
+
+/// Three of four workers may wait for room; the fourth makes some.
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_publishes_to_its_own_queue_does_not_wait_for_itself() {
+    for workers in [1, 4] {
+        for many in [false, true] {
+            let world = World::memory();
+            let probe = Probe::running(move |event: Event<u64>, cx: &Context| {
+                let queue = cx.bus().queue_named::<u64>("orders");
+                async move {
+                    let queue = queue?;
+                    let published = match (event.payload, many) {
+                        (0, _) => Ok(()),
+                        (_, true) => {
+                            let mut publisher = queue.publisher()?;
+                            publisher
+                                .publish_many(&mut (0..200).map(|_| 0).collect())
+                                .await
+                        }
+                        (_, false) => {
+                            let mut published = Ok(());
+                            for _ in 0..200 {
+                                published = published.and(queue.publish(0).await);
+                            }
+                            published
+                        }
+                    };
+                    match published {
+                        Err(error) if error.kind() == ErrorKind::Full => Ok(()),
+                        published => Ok(published?),
+                    }
+                }
+            });
+            let orders = ORDERS.ring(64).workers(workers).timeout(secs(3_600));
+            let (bus, queue) = world.serve(orders, &probe).await;
+            let pushed = queue.push_many([1; 8], secs(0)).await.unwrap();
+            bus.run_until_idle(secs(60)).await.unwrap();
+            for receipt in pushed {
+                let outcomes = bus.outcomes(receipt.id()).await.unwrap();
+                assert_eq!(outcomes, [Outcome::Acked], "{workers} workers");
+            }
+            bus.advance(secs(1)).await;
+            assert!(probe.count() >= 8 + 64, "{} were handled", probe.count());
+            bus.shutdown(secs(1)).await.unwrap();
+        }
+    }
+}

@@ -159,3 +159,39 @@ async fn the_builder_overrules_the_annotation() {
     bus.advance(secs(60)).await;
     assert_eq!(probe.times(), [secs(0), secs(7)]);
 }
+
+/// Neither the start nor what follows it may panic for want of a timer.
+#[test]
+fn a_runtime_without_timers_is_refused() {
+    let builders = [
+        tokio::runtime::Builder::new_current_thread,
+        tokio::runtime::Builder::new_multi_thread,
+    ];
+    for new in builders {
+        let runtime = new().enable_io().build().unwrap();
+        let builder = builder().settings(Default::default()).store_url("memory:");
+        let error = runtime.block_on(builder.start()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.to_string().contains("enable_time"), "{error}");
+    }
+}
+
+#[test]
+fn a_runtime_without_io_is_refused_where_something_connects() {
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_time().build().unwrap();
+    let shared = builder().settings(Default::default());
+    let shared = shared.store_url("redis://127.0.0.1:1");
+    let error = runtime.block_on(shared.start()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(error.to_string().contains("enable_io"), "{error}");
+
+    let alone = builder().settings(Default::default()).store_url("memory:");
+    runtime.block_on(async {
+        let bus = alone.register_as(ORDERS, Probe::<u64>::new()).start().await;
+        let bus = bus.unwrap();
+        let queue = bus.queue_named::<u64>("orders").unwrap();
+        queue.call::<()>(1, secs(60)).await.unwrap();
+        bus.shutdown(secs(30)).await.unwrap();
+    });
+}

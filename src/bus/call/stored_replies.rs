@@ -1,4 +1,5 @@
-//! Replies to callers of other processes: events that are looked up, and never handled.
+//! The ends of called events, looked up in the store, and replies to callers of other processes:
+//! events that are looked up, and never handled.
 //!
 //! A reply is an event of the queue `<namespace>.duly.replies` under the name of the event that it
 //! replies to, stored before that event is done. It is never due before it expires, so no consumer
@@ -15,6 +16,7 @@ use crate::codec::{Codec, Raw};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{EventId, QueueName, State};
 use crate::flow::{CallResult, ReplyStore};
+use crate::record::{Outcome, Record};
 
 /// How long a reply is kept.
 const REPLY_KEPT: Duration = Duration::from_secs(300);
@@ -100,7 +102,7 @@ async fn store(inner: &Arc<Inner>, queue: &QueueName, id: EventId, reply: &[u8])
 }
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
-    /// Waits until an event is over, and returns its stored reply.
+    /// Waits until an event is over, and returns its stored reply, or how it ended without one.
     pub(super) async fn stored_reply(&self, id: EventId) -> Result<CallResult> {
         let (mut pause, pause_max) = PAUSES;
         loop {
@@ -118,40 +120,65 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
 
     /// Returns the result of an event that is over.
     async fn look_up(&self, id: EventId) -> Result<Option<CallResult>> {
+        let now = self.inner.now();
         // The state first: a reply is stored before its event is done.
-        let state = self.get(id).await?.map(|found| found.state);
-        match state {
-            Some(State::Scheduled | State::Ready | State::Leased) => Ok(None),
-            Some(State::Done) | None => {
-                let replies = replies_of(&self.inner, &self.name)?;
-                let reply_id = replies.id_for_name(&id.to_string());
-                let found = replies.get(reply_id).await?;
-                let Some(envelope) = found.and_then(|found| found.body) else {
-                    return match state {
-                        Some(_) => Ok(Some(CallResult::Replied(None))),
-                        None => Err(Error::new(
-                            ErrorKind::NotFound,
-                            format!("event {id} is no longer in the store, nor is a reply to it"),
-                        )),
-                    };
-                };
-                let opened = self
-                    .inner
-                    .keys
-                    .open(reply_id, &replies.name, &envelope.payload);
-                let opened = opened.map_err(|why| {
-                    Error::invalid(format!("the reply to event {id} cannot be read")).because(why)
-                })?;
-                Ok(Some(CallResult::Replied(Some(opened.value.into_owned()))))
+        let found = self.get(id).await?;
+        match found.as_ref().map(|found| found.state) {
+            Some(State::Scheduled | State::Ready) => {
+                // The store notices it only when somebody fetches.
+                let expires = found.and_then(|found| found.body?.expires);
+                let words = "the event expired before its handler started";
+                let has_expired = expires.is_some_and(|expires| expires <= now);
+                Ok(has_expired.then(|| CallResult::Failed(words.to_owned())))
             }
+            Some(State::Leased) => Ok(None),
+            Some(State::Done) => self.look_up_reply(id, true).await.map(Some),
+            None => self.look_up_reply(id, false).await.map(Some),
             Some(state) => {
-                let records = Bus::from_inside(Arc::clone(&self.inner)).records();
-                let last = records.id(id).newest_first().limit(1).page().await;
-                let error = last.ok().and_then(|mut page| page.items.pop()?.error);
+                let error = self.last_record(id).await.and_then(|last| last.error);
                 Ok(Some(CallResult::Failed(
                     error.unwrap_or_else(|| format!("it is {state}")),
                 )))
             }
         }
+    }
+
+    /// Returns the reply to an event that is done, or is not in the store any more.
+    async fn look_up_reply(&self, id: EventId, is_done: bool) -> Result<CallResult> {
+        if self.inner.store.is_shared() {
+            let replies = replies_of(&self.inner, &self.name)?;
+            let reply_id = replies.id_for_name(&id.to_string());
+            let found = replies.get(reply_id).await?;
+            if let Some(envelope) = found.and_then(|found| found.body) {
+                let keys = &self.inner.keys;
+                let opened = keys.open(reply_id, &replies.name, &envelope.payload);
+                let opened = opened.map_err(|why| {
+                    Error::invalid(format!("the reply to event {id} cannot be read")).because(why)
+                })?;
+                return Ok(CallResult::Replied(Some(opened.value.into_owned())));
+            }
+        }
+        let last = self.last_record(id).await;
+        match last.map(|last| (last.outcome, last.error)) {
+            Some((outcome, error)) if outcome.is_final() && outcome != Outcome::Acked => {
+                let words = error.unwrap_or_else(|| format!("it was {outcome}"));
+                return Ok(CallResult::Failed(words));
+            }
+            _ if is_done && self.inner.store.is_shared() => return Ok(CallResult::Replied(None)),
+            _ => {}
+        }
+        let words = match is_done {
+            true => {
+                format!("event {id} is done, but not by a handler of this bus: it has no reply")
+            }
+            false => format!("event {id} is no longer in the store, nor is a reply to it"),
+        };
+        Err(Error::new(ErrorKind::NotFound, words))
+    }
+
+    async fn last_record(&self, id: EventId) -> Option<Record> {
+        let records = Bus::from_inside(Arc::clone(&self.inner)).records();
+        let last = records.id(id).newest_first().limit(1).page().await;
+        last.ok()?.items.pop()
     }
 }

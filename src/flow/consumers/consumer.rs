@@ -10,12 +10,14 @@ use tokio::runtime::{Handle, Runtime};
 
 use crate::core::step::{Input, Job};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::Envelope;
+use crate::event::{Envelope, QueueName};
 use crate::flow::handlers::attempt::Attempt;
 use crate::flow::handlers::executor::{Executor, Task};
+use crate::flow::handlers::waits::{EndlessWait, QueueWaits};
 use crate::flow::pool::deadlines::DeadlineTable;
 use crate::flow::pool::publisher::Publisher;
 use crate::flow::pool::{Pool, PoolOptions};
+use crate::panics::{self, Contained};
 
 /// A consumer, whatever its payload type.
 pub(crate) trait Consumer: Send + Sync {
@@ -116,6 +118,7 @@ where
         let pool = Pool::new(executor, pool_options)
             .map_err(|error| Error::invalid("invalid ring size").because(error))?;
         let publisher = Mutex::new(pool.publisher());
+        pool.work().deps.waits.set_workers(options.workers);
         Ok(Self {
             pool,
             publisher,
@@ -140,7 +143,8 @@ where
         }
         if forgotten > 0 {
             let queue = &self.pool.work().deps.surroundings.queue;
-            tracing::warn!(%queue, forgotten, "published events dropped at shutdown");
+            let line = || tracing::warn!(%queue, forgotten, "published events dropped at shutdown");
+            panics::reported(line);
         }
     }
 }
@@ -179,6 +183,7 @@ where
     }
 
     fn set_workers(&self, workers: usize) {
+        self.pool.work().deps.waits.set_workers(workers);
         self.pool.set_workers(workers);
     }
 
@@ -239,20 +244,42 @@ where
 }
 
 /// Publishes values of one type into one ring.
-struct HandlerPublisher<A: Attempt>(Mutex<Publisher<Executor<A>>>)
+struct HandlerPublisher<A: Attempt>
 where
-    A::Payload: DeserializeOwned;
+    A::Payload: DeserializeOwned,
+{
+    publisher: Mutex<Publisher<Executor<A>>>,
+    waits: QueueWaits,
+    queue: QueueName,
+}
 
 impl<A: Attempt> HandlerPublisher<A>
 where
     A::Payload: DeserializeOwned,
 {
     fn of(pool: &Pool<Executor<A>>) -> Self {
-        Self(Mutex::new(pool.publisher()))
+        let deps = &pool.work().deps;
+        Self {
+            publisher: Mutex::new(pool.publisher()),
+            waits: deps.waits.clone(),
+            queue: deps.surroundings.queue.clone(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Publisher<Executor<A>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let publisher = self.publisher.lock();
+        publisher.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_endless(&self, _: EndlessWait) -> Error {
+        Error::new(
+            ErrorKind::Full,
+            format!(
+                "the ring of queue {} is full, and every worker that could make room waits for room \
+                 itself; push the value instead, or publish it after the handler has returned",
+                self.queue
+            ),
+        )
     }
 }
 
@@ -262,11 +289,13 @@ where
 {
     fn try_publish(&self, payload: A::Payload) -> Result<(), (A::Payload, Error)> {
         let mut publisher = self.lock();
-        match publisher.try_publish(Task::Published(payload)) {
+        match publisher.try_publish(Task::Published(Contained::new(payload))) {
             Ok(()) => Ok(()),
-            Err(Task::Published(payload)) if publisher.is_closed() => Err((payload, stopping())),
+            Err(Task::Published(payload)) if publisher.is_closed() => {
+                Err((payload.into_inner(), stopping()))
+            }
             Err(Task::Published(payload)) => Err((
-                payload,
+                payload.into_inner(),
                 Error::new(ErrorKind::Full, "the ring is full; try again later"),
             )),
             Err(Task::Stored(_)) => unreachable!("a publisher returns the task that it was given"),
@@ -274,7 +303,8 @@ where
     }
 
     fn try_publish_many(&self, payloads: &mut VecDeque<A::Payload>) -> usize {
-        self.lock().try_publish_many_as(payloads, Task::Published)
+        let task = |payload| Task::Published(Contained::new(payload));
+        self.lock().try_publish_many_as(payloads, task)
     }
 
     fn publish_many<'a>(
@@ -284,8 +314,13 @@ where
         Box::pin(async move {
             while self.try_publish_many(payloads) > 0 {}
             // The ring is full: wait for room for each of the others.
-            while let Some(payload) = payloads.pop_front() {
+            while !payloads.is_empty() {
+                let waiting = self.waits.wait().map_err(|it| self.is_endless(it))?;
+                let Some(payload) = payloads.pop_front() else {
+                    break;
+                };
                 self.publish(payload).await?;
+                drop(waiting);
                 self.try_publish_many(payloads);
             }
             Ok(())
@@ -297,17 +332,22 @@ where
             let task = match self.try_publish(payload) {
                 Ok(()) => return Ok(()),
                 Err((payload, error)) if error.kind() == ErrorKind::Full => {
-                    Task::Published(payload)
+                    Task::Published(Contained::new(payload))
                 }
                 Err((_, error)) => return Err(error),
             };
+            let _waiting = self.waits.wait().map_err(|it| self.is_endless(it))?;
             let mut publisher = self.lock().clone();
             publisher.publish(task).await.map_err(|_closed| stopping())
         })
     }
 
     fn split(&self) -> Box<dyn ValuePublisher<A::Payload>> {
-        Box::new(Self(Mutex::new(self.lock().clone())))
+        Box::new(Self {
+            publisher: Mutex::new(self.lock().clone()),
+            waits: self.waits.clone(),
+            queue: self.queue.clone(),
+        })
     }
 }
 

@@ -18,6 +18,7 @@ use crate::flow::handlers::deps::ExecutorDeps;
 use crate::flow::handlers::executor::Executor;
 use crate::flow::pool::deadlines::DeadlineTable;
 use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, Upgrade};
+use crate::panics;
 
 /// The dependencies of a consumer besides its handler.
 pub(crate) struct ConsumerDeps {
@@ -57,7 +58,7 @@ impl Entry {
         annotation: Annotation,
         upgrade: Option<Upgrade<H::Payload>>,
     ) -> Self {
-        Self::new::<H, _>(annotation, upgrade, |_| AsyncAttempt(handler))
+        Self::new::<H, _>(annotation, upgrade, |_| AsyncAttempt::new(handler))
     }
 
     /// Registers a handler on its own threads.
@@ -117,7 +118,7 @@ fn check<T: DeserializeOwned + 'static>(upgrade: Option<Upgrade<T>>) -> Check {
             version,
             upgrade,
         };
-        reading.read(envelope).map(drop)
+        reading.read(envelope).map(panics::dropped)
     })
 }
 

@@ -10,6 +10,7 @@ use crate::flow::consumers::consumer::Consumer;
 use crate::flow::node::inbox::Inbox;
 use crate::flow::options::QueueOptions;
 use crate::flow::runtime_settings::RuntimeSettings;
+use crate::panics;
 
 /// The consumers of a process, run as its options and the runtime settings say.
 pub(crate) struct Consumers {
@@ -22,7 +23,7 @@ pub(crate) struct Consumers {
 pub(crate) struct ConsumerEntry {
     pub(crate) consumer: Arc<dyn Consumer>,
     /// Its index in the node.
-    place: usize,
+    pub(crate) place: usize,
     options: Arc<QueueOptions>,
     /// Locked during a change, so that the later of two changes wins.
     course: Mutex<ConsumerState>,
@@ -165,7 +166,8 @@ impl Consumers {
             rate: control.rate,
         };
         if course.stuck != stuck {
-            say_stuck(queue, course.stuck, stuck, workers);
+            let before = course.stuck;
+            panics::reported(|| say_stuck(queue, before, stuck, workers));
             course.stuck = stuck;
         }
         if course.told != Some(terms) {

@@ -11,13 +11,15 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::event::Event;
 use crate::flow::handlers::blocking_threads::BlockingThreads;
-use crate::handler::{AttemptContext, BlockingHandler, Failure, Handler};
+use crate::flow::handlers::waits::RunningAttempt;
+use crate::handler::{AttemptContext, BlockingHandler, Failure, FailureReport, Handler};
+use crate::panics::Contained;
 use crate::trace::CurrentEvent;
 
 /// How one call of a handler ended.
 pub(crate) enum HandlerExit {
     /// It returned; with its reply for a waiting caller, if it gave one.
-    Returned(Result<(), Failure>, Option<Vec<u8>>),
+    Returned(Result<(), FailureReport>, Option<Vec<u8>>),
     /// It exceeded its timeout, was settled then, and has returned now.
     Late,
     /// It was never called: it may not start any more, or no thread was available.
@@ -54,7 +56,13 @@ pub(crate) trait Attempt: Send + Sync + 'static {
 }
 
 /// A handler on the runtime.
-pub(crate) struct AsyncAttempt<H>(pub(crate) H);
+pub(crate) struct AsyncAttempt<H>(Contained<H>);
+
+impl<H> AsyncAttempt<H> {
+    pub(crate) fn new(handler: H) -> Self {
+        Self(Contained::new(handler))
+    }
+}
 
 impl<H: Handler> Attempt for AsyncAttempt<H> {
     type Payload = H::Payload;
@@ -73,7 +81,8 @@ impl<H: Handler> Attempt for AsyncAttempt<H> {
         } else {
             self.0.handle(event, &cx).await
         };
-        HandlerExit::Returned(returned, cx.take_reply())
+        // The text of its error is written here: it is the handler's own code.
+        HandlerExit::Returned(returned.map_err(Failure::report), cx.take_reply())
     }
 }
 
@@ -82,7 +91,7 @@ impl<H: Handler> Attempt for AsyncAttempt<H> {
 /// A thread cannot be stopped, so a handler that is too slow keeps its worker until it returns; its
 /// event is settled at the timeout. For that reason the queue has no more threads than workers.
 pub(crate) struct BlockingAttempt<H> {
-    handler: Arc<H>,
+    handler: Arc<Contained<H>>,
     threads: BlockingThreads,
     stuck: AtomicUsize,
 }
@@ -90,7 +99,7 @@ pub(crate) struct BlockingAttempt<H> {
 impl<H> BlockingAttempt<H> {
     pub(crate) fn new(handler: H, threads: BlockingThreads) -> Self {
         Self {
-            handler: Arc::new(handler),
+            handler: Arc::new(Contained::new(handler)),
             threads,
             stuck: AtomicUsize::new(0),
         }
@@ -112,6 +121,7 @@ impl<H: BlockingHandler> Attempt for BlockingAttempt<H> {
         let handler = Arc::clone(&self.handler);
         let mut own = cx.fork();
         let (span, carried) = (tracing::Span::current(), CurrentEvent::current());
+        let attempt = RunningAttempt::current();
         let (starts, started) = oneshot::channel();
         let (ends, mut ended) = oneshot::channel();
         let runtime = Handle::current();
@@ -125,7 +135,14 @@ impl<H: BlockingHandler> Attempt for BlockingAttempt<H> {
                 true => handler.handle_delayed(event, &own),
                 false => handler.handle(event, &own),
             };
-            let call = || span.in_scope(|| carried.within(call));
+            let call = || {
+                span.in_scope(|| carried.within(call))
+                    .map_err(Failure::report)
+            };
+            let call = || match attempt {
+                Some(attempt) => attempt.within(call),
+                None => call(),
+            };
             let returned = catch_unwind(AssertUnwindSafe(call));
             let _ = ends.send(returned.map(|returned| (returned, own.take_reply())));
         };

@@ -13,6 +13,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crate::panics;
+
 /// How long an idle thread is kept: starting one costs some 20 µs.
 const KEEP_IDLE: Duration = Duration::from_secs(10);
 
@@ -108,8 +110,8 @@ impl Shared {
     fn serve(&self, job: Job) {
         let mut next = Some(job);
         while let Some(job) = next {
-            if catch_unwind(AssertUnwindSafe(job)).is_err() {
-                tracing::error!(thread = %self.name, "a job panicked on its thread");
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(job)) {
+                panics::log("a job panicked on its thread", panic);
             }
             next = self.next();
         }

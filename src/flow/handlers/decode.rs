@@ -1,14 +1,13 @@
 //! Decoding: from a stored payload to the value that a handler takes.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde::de::DeserializeOwned;
 
 use crate::codec::{DecryptedPayload, KeyRing, OpenError, WITHHELD};
 use crate::event::Envelope;
-use crate::flow::pool::running_job::panic_message;
-use crate::handler::{OldPayload, Upgrade};
+use crate::handler::{Failure, OldPayload, Upgrade};
+use crate::panics;
 
 /// Why a stored payload could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +57,8 @@ impl<T: DeserializeOwned> PayloadDecoder<T> {
             Some(upgrade) if version < self.version => {
                 let old = OldPayload::new(version, &opened);
                 let upgraded = caught("its upgrade", || {
-                    upgrade.of(old).map_err(|failure| failure.to_string())
+                    let upgraded = upgrade.of(old).map_err(Failure::report);
+                    upgraded.map_err(|failure| failure.text)
                 });
                 upgraded.map_err(|why| {
                     DecodeError::Undecodable(format!(
@@ -91,8 +91,5 @@ fn decoded<T: DeserializeOwned>(opened: &DecryptedPayload<'_>) -> Result<T, Stri
 
 /// Runs foreign code; returns its value, or its error or panic as text.
 fn caught<T>(who: &str, read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(read)) {
-        Ok(read) => read,
-        Err(panic) => Err(format!("{who} panicked: {}", panic_message(panic))),
-    }
+    panics::caught(read).unwrap_or_else(|message| Err(format!("{who} panicked: {message}")))
 }

@@ -12,12 +12,14 @@ use crate::event::Envelope;
 use crate::flow::handlers::burning::BurnMeter;
 use crate::flow::handlers::replies::Replies;
 use crate::flow::handlers::ticket::{SettlePhase, Ticket};
+use crate::flow::handlers::waits::QueueWaits;
 use crate::flow::log_limiter::LogLimiter;
 use crate::flow::node::inbox::Inbox;
 use crate::flow::node::lease_fences::LeaseFences;
 use crate::flow::options::QueueOptions;
 use crate::handler::HandlerEnv;
 use crate::metrics::{AttemptMetrics, Stages};
+use crate::panics;
 use crate::store::Store;
 use crate::time::Clock;
 
@@ -34,6 +36,8 @@ pub(crate) struct ExecutorDeps {
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) gates: Arc<LeaseFences>,
     pub(crate) replies: Arc<Replies>,
+    /// The handlers that wait for other handlers.
+    pub(crate) waits: QueueWaits,
     pub(crate) keys: KeyRing,
     pub(crate) runs: Arc<AttemptMetrics>,
     /// Notified when a blocking handler exceeds its timeout, and when it has returned.
@@ -88,12 +92,14 @@ impl ExecutorDeps {
     pub(crate) fn note_start(&self, job: &Job<Arc<Envelope>>, started_us: u64) -> bool {
         let (delivery, queue) = (&job.delivery, &self.surroundings.queue);
         if let Err(error) = self.store.starting(queue, &[delivery]) {
-            tracing::error!(%queue, id = %delivery.id, %error, "handler not started");
+            panics::reported(
+                || tracing::error!(%queue, id = %delivery.id, %error, "handler not started"),
+            );
             return false;
         }
         let due_us = delivery.due.as_micros();
         let stages = Stages::of(due_us, delivery.moved_us, job.fetched_us, started_us);
-        self.runs.started(&stages);
+        panics::reported(|| self.runs.started(&stages));
         true
     }
 

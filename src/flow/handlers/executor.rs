@@ -14,6 +14,7 @@ use crate::flow::handlers::ticket::{SettlePhase, Ticket};
 use crate::flow::pool::deadlines::TICK;
 use crate::flow::pool::work::{JobEnd, Work};
 use crate::handler::{Context, FailureKind};
+use crate::panics::{self, Contained};
 use crate::record::{Cause, cut_error};
 use crate::retry::RetryPolicy;
 use crate::trace;
@@ -28,7 +29,7 @@ pub(crate) enum Task<T> {
     /// A leased event.
     Stored(Box<Job<Arc<Envelope>>>),
     /// A value that was published straight into the ring.
-    Published(T),
+    Published(Contained<T>),
 }
 
 /// Runs the attempts of one queue.
@@ -57,9 +58,17 @@ where
         kept: &mut Context,
     ) -> Option<(Self::Ticket, impl Future<Output = HandlerExit> + Send)> {
         let (event, ticket) = match task {
-            Task::Published(payload) => (Event::published(payload), None),
+            Task::Published(payload) => (Event::published(payload.into_inner()), None),
             Task::Stored(job) => {
-                let (event, ticket) = self.check_in(job)?;
+                let (event, started_us) = self.check_in_or_hand_back(&job)?;
+                let traced = panics::caught(|| trace::handle(&job.delivery, started_us));
+                let ticket = Ticket {
+                    traced: traced.unwrap_or_default(),
+                    job,
+                    started_us,
+                    since: self.deps.clock.mono(),
+                    phase: (!A::CAN_BE_DROPPED).then(Arc::default),
+                };
                 (event, Some(ticket))
             }
         };
@@ -86,16 +95,18 @@ where
     }
 
     fn within<R>(&self, ticket: &Self::Ticket, run: impl FnOnce() -> R) -> R {
-        match ticket {
+        // Its place in memory, where it stays while the attempt runs, tells it from the others.
+        let attempt = self.deps.waits.attempt(std::ptr::from_ref(ticket).addr());
+        attempt.within(|| match ticket {
             Some(ticket) => ticket.traced.within(run),
             None => run(),
-        }
+        })
     }
 
     fn end(&self, ticket: Self::Ticket, ended: JobEnd<HandlerExit>) {
         match ticket {
             Some(ticket) => self.settle(&ticket, ended),
-            None => self.log_failure(&ended),
+            None => panics::reported(|| self.log_failure(&ended)),
         }
     }
 
@@ -125,12 +136,25 @@ impl<A: Attempt> Executor<A>
 where
     A::Payload: DeserializeOwned,
 {
-    /// Checks whether a delivery may start, and decodes it; settles it otherwise.
-    fn check_in(&self, job: Box<Job<Arc<Envelope>>>) -> Option<(Event<A::Payload>, Ticket)> {
+    /// As [`check_in`](Self::check_in); a delivery on whose way something panics is released after
+    /// a pause.
+    fn check_in_or_hand_back(&self, job: &Job<Arc<Envelope>>) -> Option<(Event<A::Payload>, u64)> {
+        panics::caught(|| self.check_in(job)).unwrap_or_else(|words| {
+            let (queue, id) = (&self.deps.surroundings.queue, job.delivery.id);
+            let line = || tracing::error!(%queue, %id, words, "checking an event in panicked");
+            panics::reported(line);
+            self.deps.hand_back_later(job);
+            None
+        })
+    }
+
+    /// Checks whether a delivery may start, and decodes it; settles it otherwise. Returns its event
+    /// and when it starts.
+    fn check_in(&self, job: &Job<Arc<Envelope>>) -> Option<(Event<A::Payload>, u64)> {
         // A handler on its own thread may start later: its lease is checked, and its start logged,
         // there.
-        if A::CAN_BE_DROPPED && !self.deps.is_fresh(&job) {
-            self.deps.hand_back(&job);
+        if A::CAN_BE_DROPPED && !self.deps.is_fresh(job) {
+            self.deps.hand_back(job);
             return None;
         }
         let delivery = &job.delivery;
@@ -140,30 +164,24 @@ where
             let words = "the event expired before its handler started";
             let ended = || CallResult::Failed(words.to_owned());
             self.deps.replies.tell(delivery.id, ended);
-            self.deps.tell(&job, 0, AttemptOutcome::Expire);
+            self.deps.tell(job, 0, AttemptOutcome::Expire);
             return None;
         }
         let payload = match self.reading.read(envelope) {
-            Ok(payload) => payload,
+            Ok(payload) => Contained::new(payload),
             Err(why) => {
-                self.settle_unread(&job, &why);
+                self.settle_unread(job, &why);
                 return None;
             }
         };
-        if A::CAN_BE_DROPPED && !self.deps.note_start(&job, started_us) {
-            self.deps.hand_back_later(&job);
+        if A::CAN_BE_DROPPED && !self.deps.note_start(job, started_us) {
+            self.deps.hand_back_later(job);
             return None;
         }
         let (due, attempt) = (delivery.due, delivery.attempt);
-        let event = Event::stored(payload, Arc::clone(envelope), due, attempt, started_us);
-        let ticket = Ticket {
-            traced: trace::handle(&job.delivery, started_us),
-            job,
-            started_us,
-            since: self.deps.clock.mono(),
-            phase: (!A::CAN_BE_DROPPED).then(Arc::default),
-        };
-        Some((event, ticket))
+        let (payload, body) = (payload.into_inner(), Arc::clone(envelope));
+        let event = Event::stored(payload, body, due, attempt, started_us);
+        Some((event, started_us))
     }
 
     /// Settles a payload that does not decode. It will not decode at the next attempt either,
@@ -187,12 +205,12 @@ where
         if tries_again {
             let policy = &self.deps.options.backoff;
             let delay = policy.delay_after(delivery.attempt, fastrand::f64());
-            trace::unread(delivery, cause, Some(delay));
+            panics::reported(|| trace::unread(delivery, cause, Some(delay)));
             return self
                 .deps
                 .tell(job, 0, AttemptOutcome::Retry(delay, failing));
         }
-        trace::unread(delivery, cause, None);
+        panics::reported(|| trace::unread(delivery, cause, None));
         self.deps
             .replies
             .tell(delivery.id, || CallResult::Failed(words));
@@ -211,10 +229,10 @@ where
             SettlePhase::Already => return self.deps.stuck.notify_one(),
         }
         let ran = self.deps.clock.mono().since(ticket.since);
-        self.deps.runs.ended(ran);
+        panics::reported(|| self.deps.runs.ended(ran));
         let ended = match ended {
             JobEnd::Finished(HandlerExit::Returned(..)) if self.is_too_late(ran) => {
-                self.warn_of_blocking(ticket, ran);
+                panics::reported(|| self.warn_of_blocking(ticket, ran));
                 JobEnd::TimedOut
             }
             ended => ended,
@@ -238,7 +256,7 @@ where
             | AttemptOutcome::Expire
             | AttemptOutcome::Release => false,
         };
-        ticket.traced.ended(&ticket.job.delivery, &verdict);
+        panics::reported(|| ticket.traced.ended(&ticket.job.delivery, &verdict));
         if let Some(reply) = reply
             && !is_told
             && body.headers.iter().any(|(name, _)| name == CALL_HEADER)
@@ -284,6 +302,7 @@ where
         let queue = &self.deps.surroundings.queue;
         match ended {
             JobEnd::Finished(HandlerExit::Returned(Err(failure), _)) => {
+                let failure = &failure.text;
                 tracing::warn!(%queue, %failure, "handler of a published event failed");
             }
             JobEnd::Finished(HandlerExit::NotStarted) => {
@@ -322,16 +341,16 @@ fn judge(
             return (AttemptOutcome::Ack, reply);
         }
         JobEnd::Finished(HandlerExit::Returned(Err(failure), _)) => {
-            let words = Some(failure.to_string());
-            match failure.ending() {
+            let words = Some(failure.text);
+            match failure.ending {
                 FailureKind::Retry => retry(Cause::Failed, None, words),
                 FailureKind::RetryAfter(delay) => retry(Cause::Failed, Some(delay), words),
                 FailureKind::Snooze(delay) => AttemptOutcome::Snooze(delay),
                 FailureKind::Permanent => AttemptOutcome::Bury(FailureReason {
                     cause: Cause::Failed,
-                    error: words.map(cut_error),
+                    error: words,
                 }),
-                FailureKind::Discard => AttemptOutcome::Discard(words.map(cut_error)),
+                FailureKind::Discard => AttemptOutcome::Discard(words),
             }
         }
         JobEnd::Finished(HandlerExit::NotStarted) => AttemptOutcome::Release,

@@ -8,3 +8,4 @@ pub(in crate::flow) mod deps;
 pub(in crate::flow) mod executor;
 pub(in crate::flow) mod replies;
 pub(in crate::flow) mod ticket;
+pub(crate) mod waits;

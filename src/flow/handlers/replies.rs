@@ -105,6 +105,11 @@ impl PendingReply {
     pub(crate) async fn answer(&mut self) -> Option<CallResult> {
         (&mut self.answer).await.ok()
     }
+
+    /// Returns the result if it has been reported, and was not returned before.
+    pub(crate) fn reported(&mut self) -> Option<CallResult> {
+        self.answer.try_recv().ok()
+    }
 }
 
 impl Drop for PendingReply {

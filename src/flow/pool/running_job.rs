@@ -1,9 +1,7 @@
 //! A running job: its future, its limit and its end.
 
-use std::any::Any;
 use std::collections::VecDeque;
 use std::future::Future;
-use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,9 +12,7 @@ use tokio::time::{Sleep, sleep};
 use super::Shared;
 use super::deadlines::{COARSE_MIN, Deadline, DeadlineSlot};
 use super::work::{JobEnd, Work};
-
-/// The most bytes that are kept of a panic's message.
-const WORDS_MAX: usize = 1_024;
+use crate::panics;
 
 /// What a worker lends to the job that it runs.
 pub(super) struct JobContext<'a, W: Work> {
@@ -72,7 +68,7 @@ where
         match catch_unwind(AssertUnwindSafe(|| work.within(ticket, || future.poll(cx)))) {
             Ok(Poll::Ready(output)) => Poll::Ready(JobEnd::Finished(output)),
             Ok(Poll::Pending) => this.watch(cx),
-            Err(panic) => Poll::Ready(JobEnd::Panicked(panic_message(panic))),
+            Err(panic) => Poll::Ready(JobEnd::Panicked(panics::message(panic))),
         }
     }
 }
@@ -165,12 +161,14 @@ impl<'a, W: Work, F> RunningJob<'a, W, F> {
         let drop = || self.future.set(None);
         let work = &self.lent.pool.work;
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work.within(&ticket, drop))) {
-            log("dropping a job's future panicked", panic);
+            panics::log("dropping a job's future panicked", panic);
+            // It may have been its surroundings that panicked, before the drop.
+            panics::reported(|| self.future.set(None));
         }
         if let Err(panic) =
             catch_unwind(AssertUnwindSafe(|| self.lent.pool.work.end(ticket, ended)))
         {
-            log("ending a job panicked", panic);
+            panics::log("ending a job panicked", panic);
         }
     }
 }
@@ -179,26 +177,4 @@ impl<W: Work, F> Drop for RunningJob<'_, W, F> {
     fn drop(&mut self) {
         self.end(JobEnd::Cut);
     }
-}
-
-/// Logs a panic that no job's end can carry.
-#[cold]
-pub(super) fn log(what: &'static str, panic: Box<dyn Any + Send>) {
-    tracing::error!(panic = panic_message(panic), "{what}");
-}
-
-/// Returns the message of a panic, truncated.
-#[cold]
-pub(in crate::flow) fn panic_message(panic: Box<dyn Any + Send>) -> String {
-    let words = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
-        (Some(words), _) => words,
-        (_, Some(words)) => words.as_str(),
-        _ => "a panic without words",
-    };
-    let words = words[..words.floor_char_boundary(WORDS_MAX)].to_owned();
-    // The panic's payload may panic once when it is dropped.
-    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-        mem::forget(again);
-    }
-    words
 }

@@ -23,9 +23,10 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::deadlines::DeadlineSlot;
-use super::running_job::{JobContext, RunningJob, log};
+use super::running_job::{JobContext, RunningJob};
 use super::wake::LeaveResult;
 use super::work::Work;
+use crate::panics;
 
 /// The most jobs a worker takes at once.
 const BATCH_MAX: usize = 64;
@@ -112,7 +113,7 @@ impl<W: Work> Worker<W> {
                 self.pace.suspended();
             } else if self.pace.is_over(Instant::now) {
                 if let Some(busy) = self.pace.long_jobs() {
-                    self.pool.work.kept_thread(busy);
+                    panics::reported(|| self.pool.work.kept_thread(busy));
                 }
                 yield_now().await;
                 self.pace.restart(Instant::now());
@@ -275,7 +276,7 @@ fn begin<W: Work>(
     kept: &mut W::Kept,
 ) -> Option<(W::Ticket, impl Future<Output = W::Output> + Send)> {
     catch_unwind(AssertUnwindSafe(|| work.begin(job, kept))).unwrap_or_else(|panic| {
-        log("beginning a job panicked", panic);
+        panics::log("beginning a job panicked", panic);
         None
     })
 }

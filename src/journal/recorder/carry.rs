@@ -1,6 +1,7 @@
 //! Carrying: reads outboxes, loads the journal, trims.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,11 +13,12 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::core::op::BATCH_MAX;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::journal::recorder::news::News;
 use crate::journal::recorder::status::Board;
 use crate::journal::recorder::{RecorderOptions, Setup, answered};
 use crate::journal::{Batch, Journal};
+use crate::panics;
 use crate::record::Record;
 use crate::store::{OUTBOX_BATCH_MAX, Outbox, OutboxPage, Store};
 use crate::time::Timestamp;
@@ -117,10 +119,10 @@ impl Carrier {
                 }
                 Err(trouble) => {
                     failures += 1;
-                    match &trouble {
+                    panics::reported(|| match &trouble {
                         Trouble::Journal(error) => self.board.failed(error, self.now()),
                         Trouble::Store(error) => self.board.store_failed(error),
-                    }
+                    });
                 }
             }
             if is_last && (failures > 0 || self.behind.is_empty()) {
@@ -180,7 +182,15 @@ impl Carrier {
         let size = todo.len().div_ceil(lanes).clamp(1, OUTBOXES);
         let mut groups = todo.chunks(size).map(<[_]>::to_vec);
         let this = &*self;
-        let carry = |some: Outboxes| async move { (this.carry(&some).await, some) };
+        let carry = |some: Outboxes| async move {
+            // What may panic is a log subscriber or a metrics recorder.
+            let carried = AssertUnwindSafe(this.carry(&some)).catch_unwind().await;
+            let panicked = |panic| {
+                let error = Error::new(ErrorKind::Unknown, panics::message(panic));
+                Err(Trouble::Store(error))
+            };
+            (carried.unwrap_or_else(panicked), some)
+        };
         let mut behind = Outboxes::new();
         let mut failed = None;
         let all_at_once = lanes > 1 && todo.len() <= lanes * size;

@@ -33,6 +33,7 @@ use self::status::Board;
 pub use self::status::JournalStatus;
 use crate::error::{Error, ErrorKind, Result};
 use crate::journal::{Journal, Keep};
+use crate::panics;
 use crate::store::Store;
 
 /// How a recorder goes about it.
@@ -206,13 +207,16 @@ impl fmt::Debug for Recorder {
 
 /// What a journal returns, or an error where it takes too long or panics: whatever a journal does,
 /// whoever asks goes on.
-pub(super) async fn answered<T>(
+pub(crate) async fn answered<T>(
     patience: Duration,
     answer: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     match tokio::time::timeout(patience, AssertUnwindSafe(answer).catch_unwind()).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(_panic)) => Err(Error::new(ErrorKind::Unknown, "the journal panicked")),
+        Ok(Err(panic)) => Err(Error::new(
+            ErrorKind::Unknown,
+            format!("the journal panicked: {}", panics::message(panic)),
+        )),
         Err(_elapsed) => Err(Error::new(
             ErrorKind::Unknown,
             format!("the journal has not answered for {patience:?}"),

@@ -1,0 +1,247 @@
+//! The wait graph: which handlers wait for a worker of which queue, so that a wait that could never
+//! end is refused.
+//!
+//! A handler that waits for room in a ring, or for the reply to a call, waits for a worker of that
+//! queue, and keeps its own. If every worker of the queue waits, for that queue or for others whose
+//! workers all wait, nobody is left to end any of it.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+thread_local! {
+    /// The attempt that this thread polls or runs now.
+    static CURRENT: Cell<Option<RunningAttempt>> = const { Cell::new(None) };
+}
+
+/// A running attempt; a number that tells it from every other one that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunningAttempt {
+    /// The address of its graph.
+    graph: usize,
+    /// The index of its queue.
+    place: usize,
+    attempt: usize,
+}
+
+impl RunningAttempt {
+    /// Returns the attempt that this thread polls or runs now.
+    pub(crate) fn current() -> Option<Self> {
+        CURRENT.get()
+    }
+
+    /// Runs a part of the attempt.
+    #[inline]
+    pub(crate) fn within<R>(self, run: impl FnOnce() -> R) -> R {
+        let _reset = Reset(CURRENT.replace(Some(self)));
+        run()
+    }
+}
+
+struct Reset(Option<RunningAttempt>);
+
+impl Drop for Reset {
+    #[inline]
+    fn drop(&mut self) {
+        CURRENT.set(self.0);
+    }
+}
+
+/// The handlers of a bus that wait for its queues. Its size is bounded by the number of workers.
+#[derive(Debug, Default)]
+pub(crate) struct WaitGraph(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// How many workers each queue has.
+    workers: Vec<usize>,
+    /// The attempts that wait.
+    waiting: HashMap<usize, WaitingAttempt>,
+}
+
+#[derive(Debug)]
+struct WaitingAttempt {
+    place: usize,
+    /// The queues that it waits for, each as often as it does.
+    targets: Vec<usize>,
+}
+
+/// A queue in the wait graph of its bus.
+#[derive(Clone, Debug)]
+pub(crate) struct QueueWaits {
+    pub(crate) graph: Arc<WaitGraph>,
+    pub(crate) place: usize,
+}
+
+/// The wait could never end: every worker that could end it waits itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EndlessWait;
+
+/// A wait of a handler, until it is dropped; of no effect outside of handlers.
+#[derive(Debug)]
+pub(crate) struct WaitGuard<'a>(Option<(&'a QueueWaits, usize)>);
+
+impl QueueWaits {
+    /// Names the attempt of this queue with a number that no other running one has.
+    #[inline]
+    pub(crate) fn attempt(&self, number: usize) -> RunningAttempt {
+        RunningAttempt {
+            graph: Arc::as_ptr(&self.graph).addr(),
+            place: self.place,
+            attempt: number,
+        }
+    }
+
+    /// Notes how many workers the queue has.
+    pub(crate) fn set_workers(&self, workers: usize) {
+        let mut state = self.graph.lock();
+        if state.workers.len() <= self.place {
+            state.workers.resize(self.place + 1, 0);
+        }
+        state.workers[self.place] = workers;
+    }
+
+    /// Begins to wait for a worker of this queue, if the caller is a handler of the bus.
+    ///
+    /// # Errors
+    ///
+    /// When the wait could never end.
+    pub(crate) fn wait(&self) -> Result<WaitGuard<'_>, EndlessWait> {
+        let waiter = RunningAttempt::current();
+        let waiter = waiter.filter(|it| it.graph == Arc::as_ptr(&self.graph).addr());
+        let Some(RunningAttempt { place, attempt, .. }) = waiter else {
+            return Ok(WaitGuard(None));
+        };
+        let mut state = self.graph.lock();
+        let waiting = state.waiting.entry(attempt);
+        let waiting = waiting.or_insert_with(|| WaitingAttempt {
+            place,
+            targets: Vec::new(),
+        });
+        waiting.targets.push(self.place);
+        let is_endless = state.is_stuck(self.place);
+        drop(state);
+        let guard = WaitGuard(Some((self, attempt)));
+        if is_endless {
+            return Err(EndlessWait); // and the guard takes it back
+        }
+        Ok(guard)
+    }
+}
+
+impl State {
+    /// Returns whether no worker of a queue can go on, nor of those that it waits for.
+    fn is_stuck(&self, place: usize) -> bool {
+        let (mut seen, mut next) = (vec![place], 0);
+        while let Some(&place) = seen.get(next) {
+            next += 1;
+            let workers = self.workers.get(place).copied().unwrap_or(0);
+            let waiting = self.waiting.values().filter(|it| it.place == place);
+            // Without workers it is paused, which somebody ends.
+            if workers == 0 || waiting.clone().count() < workers {
+                return false;
+            }
+            for target in waiting.flat_map(|it| &it.targets) {
+                if !seen.contains(target) {
+                    seen.push(*target);
+                }
+            }
+        }
+        true
+    }
+}
+
+impl WaitGraph {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every change under the lock leaves the state consistent.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for WaitGuard<'_> {
+    fn drop(&mut self) {
+        let Some((queue, attempt)) = self.0.take() else {
+            return;
+        };
+        let mut state = queue.graph.lock();
+        let Some(waiting) = state.waiting.get_mut(&attempt) else {
+            return;
+        };
+        if let Some(at) = waiting.targets.iter().position(|it| *it == queue.place) {
+            waiting.targets.swap_remove(at);
+        }
+        if waiting.targets.is_empty() {
+            state.waiting.remove(&attempt);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Queues with these numbers of workers.
+    fn queues<const N: usize>(workers: [usize; N]) -> [QueueWaits; N] {
+        let graph = Arc::<WaitGraph>::default();
+        let queue = |place| QueueWaits {
+            graph: Arc::clone(&graph),
+            place,
+        };
+        let queues = std::array::from_fn(queue);
+        queues
+            .iter()
+            .zip(workers)
+            .for_each(|(queue, workers)| queue.set_workers(workers));
+        queues
+    }
+
+    /// Waits in an attempt of `from` for `to`.
+    fn wait<'a>(
+        from: &QueueWaits,
+        number: usize,
+        to: &'a QueueWaits,
+    ) -> Result<WaitGuard<'a>, EndlessWait> {
+        from.attempt(number).within(|| to.wait())
+    }
+
+    #[test]
+    fn the_last_worker_of_a_queue_does_not_wait_for_it() {
+        let [queue] = queues([3]);
+        let _one = wait(&queue, 1, &queue).unwrap();
+        let two = wait(&queue, 2, &queue).unwrap();
+        assert!(wait(&queue, 3, &queue).is_err());
+        drop(two);
+        let _three = wait(&queue, 3, &queue).unwrap();
+        assert!(wait(&queue, 2, &queue).is_err());
+        assert!(queue.wait().is_ok(), "outside of handlers anybody waits");
+    }
+
+    #[test]
+    fn a_circle_of_queues_is_refused_where_it_closes() {
+        let [a, b, c] = queues([1, 2, 1]);
+        let _a = wait(&a, 1, &b).unwrap();
+        let b1 = wait(&b, 2, &c).unwrap();
+        let _b2 = wait(&b, 3, &a).unwrap();
+        assert!(wait(&c, 4, &a).is_err());
+        drop(b1);
+        assert!(wait(&c, 4, &a).is_ok(), "a worker of b can go on");
+    }
+
+    #[test]
+    fn an_attempt_that_waits_twice_is_one_worker() {
+        let [queue, other] = queues([2, 1]);
+        let _one = wait(&queue, 1, &queue).unwrap();
+        let again = wait(&queue, 1, &queue).unwrap();
+        let _other = wait(&queue, 1, &other).unwrap();
+        drop(again);
+        assert!(wait(&queue, 2, &other).is_ok(), "nobody of the other waits");
+        assert!(wait(&queue, 2, &queue).is_err());
+    }
+
+    #[test]
+    fn a_paused_queue_is_waited_for() {
+        let [queue] = queues([1]);
+        queue.set_workers(0);
+        assert!(wait(&queue, 1, &queue).is_ok());
+    }
+}
