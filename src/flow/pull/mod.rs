@@ -5,7 +5,7 @@ mod task;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -104,7 +104,7 @@ impl Pulls {
         self: &Arc<Self>,
         order: &PullOrder,
     ) -> Result<Vec<PulledEvent<Arc<Envelope>>>> {
-        self.started.get_or_init(|| self.start()).await;
+        self.started.get_or_try_init(|| self.start()).await?;
         let requester = self.next.fetch_add(1, Ordering::Relaxed);
         let names: Vec<_> = order.queues.iter().map(|(name, _)| name.clone()).collect();
         self.mark(&names);
@@ -140,8 +140,10 @@ impl Pulls {
     }
 
     /// Starts the task, with the buckets that the store lists.
-    async fn start(self: &Arc<Self>) {
-        self.store.watch(Arc::clone(self) as Arc<dyn Watcher>);
+    async fn start(self: &Arc<Self>) -> Result<()> {
+        // Held weakly, or the store and its puller would keep each other alive.
+        let watcher: Weak<Self> = Arc::downgrade(self);
+        self.store.watch(watcher)?;
         let listed = tokio::time::timeout(LIST_TIMEOUT, self.store.known_buckets());
         match listed.await {
             Ok(Ok(known)) => self.found(&known.buckets),
@@ -151,11 +153,12 @@ impl Pulls {
             Err(_elapsed) => tracing::warn!("the list of the buckets to pull from is late"),
         }
         if self.abandoned.is_cancelled() || self.stopped.is_cancelled() {
-            return;
+            return Ok(());
         }
         self.is_running.store(true, Ordering::Release);
         let task = PullTask::new(Arc::clone(self), self.options.clone());
         self.runtime.spawn(task.run());
+        Ok(())
     }
 
     /// Notes buckets that exist.

@@ -46,7 +46,7 @@ mod writer;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use crate::core::membership::{MemberInfo, Membership};
@@ -57,7 +57,7 @@ use crate::record::Keep;
 use crate::sqlite::{files, records};
 use crate::store::hub::LocalMembership;
 use crate::store::{
-    CheckTask, Control, Damage, Durability, RecordTable, Setting, Store, StoreFuture, Watcher,
+    CheckTask, Control, Damage, Durability, KnownBuckets, RecordTable, Setting, Store, StoreFuture, Watcher,
 };
 
 use self::cache::Cache;
@@ -300,8 +300,13 @@ impl Store for EmbeddedStore {
         StoreFuture::ready(Ok(self.shared.shards.keys()))
     }
 
-    fn watch(&self, watcher: Arc<dyn Watcher>) {
-        self.shared.shards.watch(watcher);
+    fn buckets_of(&self, queue: &QueueName) -> StoreFuture<KnownBuckets> {
+        let buckets = self.shared.shards.keys_of(queue);
+        StoreFuture::ready(Ok(KnownBuckets::all(buckets)))
+    }
+
+    fn watch(&self, watcher: Weak<dyn Watcher>) -> Result<()> {
+        self.shared.shards.watch(watcher)
     }
 
     fn starting(&self, _queue: &QueueName, deliveries: &[&Delivery]) -> Result<()> {

@@ -44,7 +44,7 @@ pub(crate) mod url;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -309,8 +309,8 @@ impl Store for RedisStore {
         self.shared.registry.configure(queues, others);
     }
 
-    fn watch(&self, watcher: Arc<dyn Watcher>) {
-        self.shared.watch(watcher);
+    fn watch(&self, watcher: Weak<dyn Watcher>) -> Result<()> {
+        self.shared.watchers.add(watcher)
     }
 
     fn poll_members(&self, me: MemberInfo) -> StoreFuture<Membership> {
@@ -358,8 +358,8 @@ impl Store for RedisStore {
         self.shared.outboxes.limit(limit)
     }
 
-    fn watch_outboxes(&self, watcher: Arc<dyn OutboxWatcher>) {
-        self.shared.outboxes.watch(watcher);
+    fn watch_outboxes(&self, watcher: Weak<dyn OutboxWatcher>) -> Result<()> {
+        self.shared.outboxes.watch(watcher)
     }
 
     fn close(&self) -> StoreFuture<()> {

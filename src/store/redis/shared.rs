@@ -10,7 +10,7 @@ use crate::core::reference::KEEP_FOR;
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId};
 use crate::record::{Cause, NodeId};
-use crate::store::Watcher;
+use crate::store::{Watcher, Watchers};
 use crate::store::redis::capacity::Capacity;
 use crate::store::redis::choices::RedisOptions;
 use crate::store::redis::connections::StoreConnections;
@@ -27,9 +27,6 @@ use crate::store::redis::shared_state::SharedState;
 use crate::store::redis::subscription::{NotificationCallbacks, Notifications};
 use crate::store::redis::url::{Place, Target};
 use crate::time::{Clock, SystemClock};
-
-/// The limit of watchers; one more drops the oldest.
-const WATCHERS_MAX: usize = 64;
 
 /// The shared state of a store.
 pub(super) struct Shared {
@@ -52,7 +49,7 @@ pub(super) struct Shared {
     keys: RwLock<HashMap<BucketKey, Arc<BucketKeys>>>,
     /// The subscribed buckets.
     listened: RwLock<HashSet<BucketKey>>,
-    watchers: RwLock<Vec<Arc<dyn Watcher>>>,
+    pub(super) watchers: Watchers<dyn Watcher>,
     is_closed: AtomicBool,
     /// Why everything is refused: the keys have another format than this version knows.
     fenced: OnceLock<String>,
@@ -82,7 +79,7 @@ impl Shared {
             offset_us: AtomicI64::new(0),
             keys: RwLock::default(),
             listened: RwLock::default(),
-            watchers: RwLock::default(),
+            watchers: Watchers::default(),
             is_closed: AtomicBool::new(false),
             fenced: OnceLock::new(),
             met_newer: AtomicBool::new(false),
@@ -327,33 +324,13 @@ impl Shared {
         }
     }
 
-    pub(super) fn watch(&self, watcher: Arc<dyn Watcher>) {
-        let mut watchers = self
-            .watchers
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        if watchers.iter().any(|known| Arc::ptr_eq(known, &watcher)) {
-            return;
-        }
-        if watchers.len() == WATCHERS_MAX {
-            watchers.remove(0);
-        }
-        watchers.push(watcher);
-    }
-
     /// Notifies the watchers of earlier work in a bucket.
     pub(super) fn tell(&self, bucket: &BucketKey) {
         self.tell_as(bucket, |watcher, bucket| watcher.earlier(bucket));
     }
 
     fn tell_as(&self, bucket: &BucketKey, how: fn(&dyn Watcher, &BucketKey)) {
-        let watchers = {
-            let watchers = self.watchers.read().unwrap_or_else(PoisonError::into_inner);
-            watchers.clone()
-        };
-        for watcher in watchers {
-            how(&*watcher, bucket);
-        }
+        self.watchers.tell(|watcher| how(watcher, bucket));
     }
 
     /// Refuses all further calls, and closes the connections.
