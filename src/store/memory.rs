@@ -12,8 +12,8 @@ use crate::record::{Numbered, Record};
 use crate::store::hub::LocalMembership;
 use crate::store::shards::{Shards, WakeRule};
 use crate::store::{
-    CheckTask, Control, Damage, Durability, KnownBuckets, OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage,
-    OutboxWatcher, Setting, Store, StoreFuture, Watcher, Watchers, WhenFull, outbox,
+    CheckTask, Control, Damage, Durability, KnownBuckets, OUTBOX_BATCH_MAX, Outbox, OutboxLimit,
+    OutboxPage, OutboxWatcher, Setting, Store, StoreFuture, Watcher, Watchers, WhenFull, outbox,
 };
 use crate::time::{Clock, SystemClock, Timestamp};
 
@@ -148,7 +148,8 @@ impl MemoryStore {
             false => self.shards.change_known(key, news, apply),
         };
         if has_recorded {
-            self.recorded.tell(|watcher| watcher.recorded(&Outbox::Store));
+            self.recorded
+                .tell(|watcher| watcher.recorded(&Outbox::Store));
         }
         answer
     }

@@ -37,9 +37,9 @@ pub use self::outbox::{
     OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, WhenFull,
 };
 pub use self::records::RecordTable;
-pub(crate) use self::watchers::Watchers;
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisOptions, RedisStore};
+pub(crate) use self::watchers::Watchers;
 pub use crate::core::membership::{Member, MemberInfo, Membership};
 use crate::core::op::{Answer, Delivery, NewEvent, StoreOp};
 pub use crate::core::reference::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};

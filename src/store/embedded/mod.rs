@@ -57,7 +57,8 @@ use crate::record::Keep;
 use crate::sqlite::{files, records};
 use crate::store::hub::LocalMembership;
 use crate::store::{
-    CheckTask, Control, Damage, Durability, KnownBuckets, RecordTable, Setting, Store, StoreFuture, Watcher,
+    CheckTask, Control, Damage, Durability, KnownBuckets, RecordTable, Setting, Store, StoreFuture,
+    Watcher,
 };
 
 use self::cache::Cache;

@@ -305,6 +305,11 @@ impl Store for RedisStore {
         StoreFuture::new(async move { registry::known(&shared).await })
     }
 
+    fn buckets_of(&self, queue: &QueueName) -> StoreFuture<KnownBuckets> {
+        let (shared, queue) = (Arc::clone(&self.shared), queue.clone());
+        StoreFuture::new(async move { registry::known_of(&shared, &queue).await })
+    }
+
     fn configured(&self, queues: &BTreeMap<QueueName, u16>, others: u16) {
         self.shared.registry.configure(queues, others);
     }

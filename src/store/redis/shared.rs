@@ -10,7 +10,6 @@ use crate::core::reference::KEEP_FOR;
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId};
 use crate::record::{Cause, NodeId};
-use crate::store::{Watcher, Watchers};
 use crate::store::redis::capacity::Capacity;
 use crate::store::redis::choices::RedisOptions;
 use crate::store::redis::connections::StoreConnections;
@@ -26,7 +25,11 @@ use crate::store::redis::registry::Registry;
 use crate::store::redis::shared_state::SharedState;
 use crate::store::redis::subscription::{NotificationCallbacks, Notifications};
 use crate::store::redis::url::{Place, Target};
+use crate::store::{Watcher, Watchers};
 use crate::time::{Clock, SystemClock};
+
+/// The most buckets whose keys are kept.
+const KEYS_MAX: usize = 16_384;
 
 /// The shared state of a store.
 pub(super) struct Shared {
@@ -92,7 +95,7 @@ impl Shared {
     }
 
     pub(super) fn terms(&self) -> CallContext<'_> {
-        let buckets = self.known_buckets();
+        let buckets = self.registry.count();
         let records = self.options.records_total / buckets.max(1);
         let records = records.max(crate::core::op::BATCH_MAX) as u64;
         CallContext {
@@ -113,17 +116,12 @@ impl Shared {
         };
         known.unwrap_or_else(|| {
             let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+            if keys.len() >= KEYS_MAX {
+                keys.clear(); // those in use are made again
+            }
             let made = || Arc::new(BucketKeys::new(&self.prefix, bucket));
             Arc::clone(keys.entry(bucket.clone()).or_insert_with(made))
         })
-    }
-
-    /// Returns the number of buckets that this process knows.
-    fn known_buckets(&self) -> usize {
-        self.keys
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .len()
     }
 
     /// Runs a script on a bucket.
