@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(places, PLACES);
     }
 
-    const PLACES: [u16; 5] = [0, 0, 0, 0, 0];
+    const PLACES: [u16; 5] = [0, 0, 7, 27, 838];
 
     #[test]
     fn only_an_event_that_is_elsewhere_has_the_header() {

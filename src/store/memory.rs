@@ -1,6 +1,7 @@
 //! The memory store: the reference store behind the `Store` trait, without a disk.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::core::membership::{MemberInfo, Membership};
@@ -40,7 +41,6 @@ pub const RECORDS_MAX: usize = 100_000;
 /// # Ok::<(), duly::Error>(())
 /// # }).unwrap();
 /// ```
-#[derive(Debug)]
 pub struct MemoryStore {
     shards: Shards<Arc<Envelope>>,
     records: Mutex<Records>,
@@ -156,6 +156,17 @@ impl MemoryStore {
 
     fn records(&self) -> MutexGuard<'_, Records> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Prints how much there is, and none of it.
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore")
+            .field("buckets", &self.shards.len())
+            .field("records", &self.records().kept.len())
+            .field("shared", &self.shared)
+            .finish_non_exhaustive()
     }
 }
 

@@ -245,6 +245,11 @@ impl<B: Clone> Shards<B> {
         self.keys_in(..)
     }
 
+    /// Returns how many buckets there are.
+    pub(crate) fn len(&self) -> usize {
+        self.present.load(Ordering::Relaxed)
+    }
+
     /// Returns those of a queue.
     pub(crate) fn keys_of(&self, queue: &QueueName) -> Vec<BucketKey> {
         let at = |bucket| BucketKey::new(queue.clone(), BucketId(bucket));

@@ -9,6 +9,7 @@ pub(super) mod display;
 mod edit;
 mod filter;
 mod page;
+pub(super) mod retention;
 mod source;
 #[cfg(test)]
 mod tests;

@@ -39,6 +39,7 @@ mod sqlite;
 pub(crate) mod starts;
 mod stop;
 pub(crate) mod sums;
+mod sweep;
 mod table;
 mod uniques;
 mod unsettled;
@@ -102,14 +103,12 @@ use self::writer::Writer;
 /// assert!(EmbeddedStore::open(directory.path().join("duly.db")).is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct EmbeddedStore {
     shared: Arc<Shared>,
     writing: Writing,
 }
 
 /// Who writes.
-#[derive(Debug)]
 enum Writing {
     Thread(Mutex<Option<JoinHandle<()>>>),
     Inline(Mutex<Option<Box<Writer>>>),
@@ -341,6 +340,14 @@ impl Store for EmbeddedStore {
     fn close(&self) -> StoreFuture<()> {
         self.begin_close();
         StoreFuture::new(Arc::clone(&self.shared.ended).wait(Lane::Rest))
+    }
+}
+
+impl std::fmt::Debug for EmbeddedStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EmbeddedStore")
+            .field("shared", &self.shared)
+            .finish_non_exhaustive()
     }
 }
 

@@ -133,24 +133,6 @@ impl Shared {
         decided
     }
 
-    /// Now and then has unused buckets forget what is old.
-    fn sweep(&self, now_us: u64) {
-        for key in self.shards.sweep(now_us) {
-            let mut scribe = Scribe::new(&self.cache);
-            self.shards.change_known(&key, WakeRule::Swept, |bucket| {
-                let swept = bucket.apply(now_us, StoreOp::SWEEP, &mut scribe);
-                if swept.is_ok() && !scribe.changes.is_empty() {
-                    // If the list is closed, the next start forgets it.
-                    let _ = self.pending.submit(Chunk {
-                        bucket: Some(key.clone()),
-                        changes: scribe.changes,
-                        lane: Lane::Rest,
-                    });
-                }
-            });
-        }
-    }
-
     /// Sets one thing of a queue; it is kept when the gate says so.
     pub(super) fn set(&self, queue: &QueueName, setting: Setting) -> Result<Arc<Gate>> {
         if self.stop.get().is_some() {

@@ -138,6 +138,11 @@ impl Registry {
         known.len()
     }
 
+    fn was_read(&self) {
+        let mut read_at = self.read_at.lock().unwrap_or_else(PoisonError::into_inner);
+        *read_at = Some(Instant::now());
+    }
+
     /// Returns the known buckets of a queue, if the list was read a moment ago.
     fn fresh_of(&self, queue: &QueueName) -> Option<Vec<BucketKey>> {
         let read_at = *self.read_at.lock().unwrap_or_else(PoisonError::into_inner);
@@ -185,10 +190,7 @@ pub(super) async fn read(shared: &Arc<Shared>) -> Result<Vec<BucketKey>> {
     let mut listed = shared.registry.listed.lock().await;
     read_new(shared, &mut listed).await?;
     shared.registry.note(&listed.buckets);
-    let now = Instant::now();
-    let mut read_at = shared.registry.read_at.lock();
-    *read_at.as_mut().unwrap_or_else(|error| error.get_mut()) = Some(now);
-    drop(read_at);
+    shared.registry.was_read();
     let mut buckets = listed.buckets.clone();
     drop(listed);
     buckets.sort_unstable();
