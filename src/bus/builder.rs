@@ -327,6 +327,7 @@ impl BusBuilder {
         let push_meters = PushMeters::of_pushes(Arc::clone(&labels));
         let mut consumed: Vec<_> = handlers.iter().map(|(queue, ..)| queue).collect();
         consumed.sort_unstable();
+        let kept: Vec<_> = consumed.iter().map(|queue| (*queue).clone()).collect();
         for queue in consumed.into_iter().chain(queues.keys()) {
             push_meters.of(queue);
         }
@@ -387,6 +388,7 @@ impl BusBuilder {
             .flow
             .write()
             .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(flow);
+        crate::bus::dead_letters::retention::start(&inner, &kept);
         Ok(Bus {
             _owner: Some(Arc::new(BusOwner(Arc::clone(&inner)))),
             inner,

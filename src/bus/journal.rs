@@ -189,7 +189,7 @@ pub(super) async fn record(choice: JournalConfig<'_>) -> Result<Option<JournalRe
         outbox_max: limit.max,
         member_lost: Arc::clone(member_lost),
         options,
-    });
+    })?;
     Ok(Some(JournalRecorder {
         journal,
         is_shared,

@@ -1,12 +1,15 @@
 //! Finds an event by its id alone.
 
+use std::collections::BTreeSet;
+
 use futures_util::StreamExt;
 
 use crate::bus::Inner;
 use crate::bus::fan_out::{as_they_come, in_time};
-use crate::core::op::{Snapshot, StoreOp};
+use crate::core::op::{Cancelled, Changed, Snapshot, StoreOp};
 use crate::error::{Error, Result};
-use crate::event::{BucketKey, EventId};
+use crate::event::{BucketId, BucketKey, EventId, QueueName};
+use crate::store::Operation;
 use crate::time::Timestamp;
 
 /// An event as its bucket has it.
@@ -29,16 +32,89 @@ pub(super) struct Location {
     pub(super) failed: Option<Error>,
 }
 
+/// A reply that says whether the bucket has the event.
+pub(super) trait EventReply {
+    fn is_found(&self) -> bool;
+}
+
+impl EventReply for Option<Snapshot> {
+    fn is_found(&self) -> bool {
+        self.is_some()
+    }
+}
+
+impl EventReply for Cancelled {
+    fn is_found(&self) -> bool {
+        *self != Self::NotFound
+    }
+}
+
+impl EventReply for Changed {
+    fn is_found(&self) -> bool {
+        *self != Self::NotFound
+    }
+}
+
+/// Returns of how many queues the buckets are.
+fn queues_of(buckets: &[BucketKey]) -> usize {
+    let queues: BTreeSet<&QueueName> = buckets.iter().map(|key| &key.queue).collect();
+    queues.len()
+}
+
 impl Inner {
-    /// Looks into the bucket that the id names of every queue that the store knows, for two seconds
-    /// each.
+    /// Applies an operation on one event in the bucket of the queue that has it; returns also which
+    /// one that is.
+    pub(super) async fn on_event<R: EventReply>(
+        &self,
+        queue: &QueueName,
+        id: EventId,
+        operation: impl Fn() -> Operation<R>,
+    ) -> Result<(BucketKey, R)> {
+        let buckets = self.buckets(queue, &self.options(queue));
+        let first = BucketKey::new(queue.clone(), id.place(buckets));
+        let reply = self.apply(&first, operation()).await?;
+        if reply.is_found() {
+            return Ok((first, reply));
+        }
+        let (others, away) = self.other_places(&first, id).await?;
+        for other in others {
+            let reply = self.apply(&other, operation()).await?;
+            if reply.is_found() {
+                return Ok((other, reply));
+            }
+        }
+        match away {
+            Some(error) => Err(error),
+            None => Ok((first, reply)),
+        }
+    }
+
+    /// Returns the buckets besides `first` in which an event of its queue may lie, by an earlier
+    /// number of buckets; and why there may be others.
+    pub(super) async fn other_places(
+        &self,
+        first: &BucketKey,
+        id: EventId,
+    ) -> Result<(Vec<BucketKey>, Option<Error>)> {
+        if first.bucket == id.bucket() && (0..first.bucket.0).all(|it| !id.may_lie_in(BucketId(it)))
+        {
+            return Ok((Vec::new(), None));
+        }
+        let known = self.open()?.buckets_of(&first.queue).await?;
+        let mut buckets = known.buckets;
+        buckets.retain(|key| *key != *first && id.may_lie_in(key.bucket));
+        Ok((buckets, known.away))
+    }
+
+    /// Looks into each bucket in which the event may lie of every queue that the store knows, for two
+    /// seconds each.
     pub(super) async fn locate(&self, id: EventId) -> Result<Location> {
         let known = in_time(self.store.known_buckets()).await?;
         let mut buckets = known.buckets;
-        buckets.retain(|key| key.bucket == id.bucket());
+        buckets.retain(|key| id.may_lie_in(key.bucket));
         let mut location = Location {
             event: None,
-            queues: buckets.len(),
+            queues: queues_of(&buckets),
             failed: known.away,
         };
         let calls = buckets.into_iter().map(|bucket| self.look_up(bucket, id));
@@ -59,6 +135,22 @@ impl Inner {
             }
         }
         Ok(location)
+    }
+
+    /// Looks an event of a queue up, for two seconds in each bucket.
+    pub(super) async fn locate_in(&self, queue: QueueName, id: EventId) -> Result<Option<Located>> {
+        let buckets = self.buckets(&queue, &self.options(&queue));
+        let first = BucketKey::new(queue, id.place(buckets));
+        if let Some(found) = self.look_up(first.clone(), id).await? {
+            return Ok(Some(found));
+        }
+        let (others, away) = in_time(self.other_places(&first, id)).await?;
+        for other in others {
+            if let Some(found) = self.look_up(other, id).await? {
+                return Ok(Some(found));
+            }
+        }
+        away.map_or(Ok(None), Err)
     }
 
     /// Looks an event up in one bucket, for two seconds.

@@ -189,7 +189,9 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             }
         }
         for event in events {
-            let pushed = self.push_given(id.bucket(), vec![event], wanted).await?;
+            let pushed = self
+                .push_given(event.envelope.bucket(), vec![event], wanted)
+                .await?;
             match pushed.into_iter().next() {
                 Some(Ok(receipt)) => return Ok(Some(receipt)),
                 Some(Err(error)) if error.kind() != ErrorKind::Conflict => return Err(error),

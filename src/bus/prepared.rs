@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use futures_util::TryStreamExt;
 use serde::Serialize;
 
+use crate::bus::fan_out::in_order;
 use crate::bus::push::{id_in, lost, spread_out};
 use crate::bus::{EventBuilder, Queue, Receipt};
-use crate::core::op::{NewEvent, Unique};
+use crate::core::op::{NewEvent, StoreOp, Unique};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{BucketId, Envelope};
+use crate::event::{BucketId, BucketKey, Envelope};
 use crate::store::Durability;
 use crate::time::When;
 use crate::trace;
@@ -44,6 +46,10 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
             (None, Some(text)) => id_in(BucketId::of_text(text, buckets), now),
             (None, None) => queue.inner.ids.id(buckets, now),
         };
+        let bucket = match self.id {
+            Some(id) => id.place(buckets),
+            None => id.bucket(),
+        };
         // An id of a run may be a little older. Its event is then, too, so that nothing has to be
         // stored of that.
         let pushed = match self.id {
@@ -78,6 +84,7 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
         }
         let spread = self.spread.unwrap_or(queue.options.spread);
         let when = spread_out(&mut envelope, spread, self.when, now)?;
+        envelope.put_in(bucket);
         envelope.check(queue.inner.payload_bytes_max)?;
         let event = NewEvent {
             envelope: Arc::new(envelope),
@@ -98,6 +105,30 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
 }
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
+    /// Puts an event with an id of its caller's into the bucket where an earlier push has put it,
+    /// if the queue had another number of buckets then.
+    pub(super) async fn follow_earlier_push(&self, prepared: &mut PreparedEvent) -> Result<()> {
+        if prepared.given.is_none() {
+            return Ok(());
+        }
+        let (inner, envelope) = (&self.inner, &mut prepared.event.envelope);
+        let id = envelope.id;
+        let first = BucketKey::new(self.name.clone(), envelope.bucket());
+        let (others, _away) = inner.other_places(&first, id).await?;
+        let found = others.into_iter().map(|other| async move {
+            let found = inner.apply(&other, StoreOp::get(id)).await?;
+            Ok::<_, Error>(found.map(|_| other.bucket))
+        });
+        let mut found = in_order(found);
+        while let Some(found) = found.try_next().await? {
+            if let Some(bucket) = found {
+                Arc::make_mut(envelope).put_in(bucket);
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Pushes one event, under its own id or a generated one.
     pub(super) async fn push_prepared(&self, prepared: PreparedEvent) -> Result<Receipt> {
         let PreparedEvent {
@@ -105,7 +136,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             given,
             durability,
         } = prepared;
-        let bucket = event.envelope.id.bucket();
+        let bucket = event.envelope.bucket();
         let Some(value) = given else {
             let mut receipts = self.push_made(bucket, vec![event], durability).await?;
             return receipts.pop().unwrap_or_else(|| Err(lost()));

@@ -188,7 +188,9 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
     /// Sets an id from [`Queue::new_id`] or [`Queue::id_for_name`]: pushing again with the same id
     /// changes nothing, so a push whose result was lost can be repeated.
     ///
-    /// The id names the bucket, so `key` and `unique` do not determine it.
+    /// The id determines the bucket, so `key` and `unique` do not: it is the one that the id names, if
+    /// the queue has that bucket. An id of another library or of a name is hashed onto the buckets
+    /// that the queue has now, unless an earlier push has put it elsewhere.
     pub fn id(mut self, id: EventId) -> Self {
         self.id = Some(id);
         self
@@ -214,7 +216,9 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
         let queue = self.queue.clone();
         let _under_way = queue.inner.ids.push_begins();
         let mut prepared = self.prepare()?;
-        let span = trace::push(&queue.name, prepared.event.envelope.id);
+        queue.follow_earlier_push(&mut prepared).await?;
+        let envelope = &prepared.event.envelope;
+        let span = trace::push(&queue.name, envelope.id, envelope.bucket());
         span.in_scope(|| prepared.stamp());
         let pushed = queue.push_prepared(prepared).instrument(span.clone()).await;
         trace::pushed(&span, pushed.as_ref().map(Receipt::told));

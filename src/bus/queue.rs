@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::bus::locate::EventReply;
 use crate::bus::push::EventBuilder;
 use crate::bus::{Inner, Receipt};
 use crate::codec::Codec;
@@ -158,7 +159,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// The store's error; on [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) calling again is
     /// safe.
     pub async fn cancel(&self, id: EventId) -> Result<Cancelled> {
-        self.apply(id, StoreOp::cancel(id)).await
+        self.apply(id, || StoreOp::cancel(id)).await
     }
 
     /// Reschedules an event that waits, and returns the result.
@@ -169,7 +170,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// that is too long.
     pub async fn reschedule(&self, id: EventId, when: impl Into<When>) -> Result<Changed> {
         let when = when.into().checked(self.inner.now())?;
-        self.apply(id, StoreOp::reschedule(id, when)).await
+        self.apply(id, || StoreOp::reschedule(id, when)).await
     }
 
     /// Replaces the payload of an event that waits, and returns the result.
@@ -180,7 +181,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// payload cannot be encoded or is too large.
     pub async fn update(&self, id: EventId, payload: &T) -> Result<Changed> {
         let payload = self.stored_as_update(id, payload)?;
-        self.apply(id, StoreOp::update(id, payload)).await
+        self.apply(id, || StoreOp::update(id, payload.clone()))
+            .await
     }
 
     /// Looks an event up; `None` when the store does not know it, or not any more.
@@ -189,12 +191,21 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     ///
     /// The store's error.
     pub async fn get(&self, id: EventId) -> Result<Option<Snapshot>> {
-        self.apply(id, StoreOp::get(id)).await
+        Ok(self.find(id).await?.1)
     }
 
-    async fn apply<R>(&self, id: EventId, operation: Operation<R>) -> Result<R> {
-        let bucket = BucketKey::new(self.name.clone(), id.bucket());
-        self.inner.apply(&bucket, operation).await
+    /// Looks an event up; returns also in which bucket it is.
+    pub(super) async fn find(&self, id: EventId) -> Result<(BucketKey, Option<Snapshot>)> {
+        let get = || StoreOp::get(id);
+        self.inner.on_event(&self.name, id, get).await
+    }
+
+    async fn apply<R: EventReply>(
+        &self,
+        id: EventId,
+        operation: impl Fn() -> Operation<R>,
+    ) -> Result<R> {
+        Ok(self.inner.on_event(&self.name, id, operation).await?.1)
     }
 }
 

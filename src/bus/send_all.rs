@@ -52,7 +52,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         let Some(first) = prepared.first() else {
             return Ok(Vec::new());
         };
-        let (bucket, durability) = (first.event.envelope.id.bucket(), first.durability);
+        let (bucket, durability) = (first.event.envelope.bucket(), first.durability);
         let many = prepared.len();
         let span = trace::push_many(&self.name, many);
         span.in_scope(|| prepared.iter_mut().for_each(PreparedEvent::stamp));

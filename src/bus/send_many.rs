@@ -10,7 +10,7 @@ use tracing::Instrument;
 use crate::bus::prepared::PreparedEvent;
 use crate::bus::push::{count, lost};
 use crate::bus::push_many::BATCHES_AT_ONCE;
-use crate::bus::{EventBuilder, PUSH_MANY_MAX, Queue, Receipt};
+use crate::bus::{EventBuilder, PUSH_MANY_MAX, Queue, Receipt, fan_out};
 use crate::core::op::{BATCH_BYTES, BATCH_MAX};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketId;
@@ -60,6 +60,9 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     ) -> Result<Vec<Receipt>> {
         let refused = |error: &Error| self.pushes.rejected(error.kind(), 1);
         let mut prepared = self.prepared(events).inspect_err(refused)?;
+        self.follow_earlier_pushes(&mut prepared)
+            .await
+            .inspect_err(refused)?;
         let (many, span) = (prepared.len(), trace::push_many(&self.name, prepared.len()));
         span.in_scope(|| prepared.iter_mut().for_each(PreparedEvent::stamp));
         let batches = batches(prepared).into_iter();
@@ -69,6 +72,12 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         let pushed = pushed.and_then(|pushed| in_order(many, pushed));
         trace::pushed_many(&span, pushed.as_ref().err());
         pushed
+    }
+
+    /// As [`follow_earlier_push`](Self::follow_earlier_push) of each.
+    async fn follow_earlier_pushes(&self, prepared: &mut [PreparedEvent]) -> Result<()> {
+        let follow = prepared.iter_mut().map(|it| self.follow_earlier_push(it));
+        fan_out::in_order(follow).try_collect().await
     }
 
     fn prepared(
@@ -105,7 +114,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         let Some((_, first)) = batch.first() else {
             return Ok(Vec::new());
         };
-        let (bucket, durability) = (first.event.envelope.id.bucket(), first.durability);
+        let (bucket, durability) = (first.event.envelope.bucket(), first.durability);
         let events = batch.iter().map(|(_, it)| it.event.clone()).collect();
         let pushed = match first.given {
             Some(_) => self.push_given(bucket, events, durability).await,
@@ -134,7 +143,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
 fn batches(prepared: Vec<PreparedEvent>) -> Vec<Batch> {
     let mut groups = BTreeMap::<(BucketId, bool, Option<Durability>), (Vec<Batch>, usize)>::new();
     for (place, it) in prepared.into_iter().enumerate() {
-        let bucket = it.event.envelope.id.bucket();
+        let bucket = it.event.envelope.bucket();
         let group = (bucket, it.given.is_some(), it.durability);
         let (batches, bytes) = groups.entry(group).or_default();
         *bytes += it.event.envelope.payload.len();

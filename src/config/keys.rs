@@ -8,7 +8,7 @@ use crate::event::QueueName;
 use crate::flow::QueueChoices;
 
 /// The keys of `queue_defaults` and of each queue.
-const QUEUE: [Key<QueueChoices>; 14] = [
+const QUEUE: [Key<QueueChoices>; 16] = [
     Key::new(
         "buckets",
         "a whole number from 1 to 1024",
@@ -55,6 +55,14 @@ const QUEUE: [Key<QueueChoices>; 14] = [
     Key::new("keep_payload", BOOLEAN, |queue, found| {
         found.boolean().map(|it| queue.keep_payload = Some(it))
     }),
+    Key::new("dead_keep_for", DURATION, |queue, found| {
+        found.duration().map(|it| queue.dead_keep_for = Some(it))
+    }),
+    Key::new(
+        "dead_keep_max",
+        "a whole number of dead letters",
+        |queue, found| found.number().map(|it| queue.dead_keep_max = Some(it)),
+    ),
     Key::new("codec", "`json`, `msgpack` or `raw`", |queue, found| {
         found.codec().map(|it| queue.codec = Some(it))
     }),

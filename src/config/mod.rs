@@ -44,6 +44,8 @@
 //! | `dedicated` | `true` or `false` | `false` |
 //! | `consume` | `true` or `false` | `true` |
 //! | `keep_payload` | `true` or `false`: whether records keep the payload | `false` |
+//! | `dead_keep_for` | how long after its death a dead letter is dropped, `1s` to `3653d` | never |
+//! | `dead_keep_max` | how many dead letters stay; the first ids go | no limit |
 //! | `codec` | `json`, `msgpack` or `raw`: the codec of pushed payloads | `json` |
 //! | `encrypt` | `true` or `false`: whether pushed payloads are encrypted | `false` |
 //!

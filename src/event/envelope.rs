@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::event::id::EventId;
 use crate::event::late::LatePolicy;
 use crate::event::payload::Payload;
+use crate::event::place::BUCKET_HEADER;
 use crate::event::queue::QueueName;
 use crate::event::trace::{TRACE_HEADER, TraceId};
 use crate::time::Timestamp;
@@ -27,7 +28,7 @@ pub type Headers = Vec<(String, String)>;
 /// The store keeps the due time and the number of attempts made beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// Its id, which includes its bucket.
+    /// Its id, which usually names its [bucket](Self::bucket).
     pub id: EventId,
     /// Its queue.
     pub queue: QueueName,
@@ -105,10 +106,14 @@ impl Envelope {
         if self.attempts == 0 {
             return Err(Error::invalid("attempts is 0, it must be at least 1"));
         }
-        if self.headers.len() > HEADERS_MAX {
+        let counted = self
+            .headers
+            .iter()
+            .filter(|(name, _)| name != BUCKET_HEADER);
+        let headers = counted.count();
+        if headers > HEADERS_MAX || self.headers.len() > HEADERS_MAX + 1 {
             return Err(Error::invalid(format!(
-                "the event has {} headers, at most {HEADERS_MAX} are allowed",
-                self.headers.len()
+                "the event has {headers} headers, at most {HEADERS_MAX} are allowed"
             )));
         }
         for (what, text) in [("key", &self.key), ("unique key", &self.unique)] {

@@ -42,6 +42,15 @@ pub struct QueueOptions {
     /// ([`PAYLOAD_KEPT_MAX`](crate::records::PAYLOAD_KEPT_MAX)). Fixed when an event is pushed.
     /// Default: no.
     pub keep_payload: bool,
+    /// How long after its death a dead letter is dropped, from a second to ten years. Default:
+    /// never, since only its owner knows whether it is still of use.
+    pub dead_keep_for: Option<Duration>,
+    /// The most dead letters; of more than these each bucket drops its share, those with the first
+    /// ids. Default: no limit, for the same reason.
+    ///
+    /// Both limits are enforced about once a minute, by each process that consumes the queue; what
+    /// is dropped has a record, whose actor is `retention`.
+    pub dead_keep_max: Option<usize>,
     /// The codec of pushed values; stored values are read whatever their codec. Default: JSON.
     pub codec: Codec,
     /// Whether pushed values are encrypted, under the active key of the bus's [key
@@ -65,6 +74,8 @@ impl Default for QueueOptions {
             consume: true,
             version: 0,
             keep_payload: false,
+            dead_keep_for: None,
+            dead_keep_max: None,
             codec: Codec::Json,
             encrypt: false,
         }
@@ -103,6 +114,10 @@ pub struct QueueChoices {
     pub version: Option<u32>,
     /// See [`QueueOptions::keep_payload`].
     pub keep_payload: Option<bool>,
+    /// See [`QueueOptions::dead_keep_for`].
+    pub dead_keep_for: Option<Duration>,
+    /// See [`QueueOptions::dead_keep_max`].
+    pub dead_keep_max: Option<usize>,
     /// See [`QueueOptions::codec`].
     pub codec: Option<Codec>,
     /// See [`QueueOptions::encrypt`].
@@ -125,6 +140,8 @@ impl From<&Annotation> for QueueChoices {
             consume: None,
             version: said.version,
             keep_payload: said.keep_payload,
+            dead_keep_for: None,
+            dead_keep_max: None,
             codec: said.codec,
             encrypt: said.encrypt,
         }
@@ -149,6 +166,8 @@ impl QueueOptions {
             consume: choices.consume.unwrap_or(self.consume),
             version: choices.version.unwrap_or(self.version),
             keep_payload: choices.keep_payload.unwrap_or(self.keep_payload),
+            dead_keep_for: choices.dead_keep_for.or(self.dead_keep_for),
+            dead_keep_max: choices.dead_keep_max.or(self.dead_keep_max),
             codec: choices.codec.unwrap_or(self.codec),
             encrypt: choices.encrypt.unwrap_or(self.encrypt),
         }
@@ -193,6 +212,13 @@ impl QueueOptions {
             return wrong(format!(
                 "ring is {}; it must be a power of two from 64 to 65536",
                 self.ring
+            ));
+        }
+        const TEN_YEARS: Duration = Duration::from_secs(3_653 * 86_400);
+        let keep_for = self.dead_keep_for.unwrap_or(TEN_YEARS);
+        if !(Duration::from_secs(1)..=TEN_YEARS).contains(&keep_for) {
+            return wrong(format!(
+                "dead_keep_for is {keep_for:?}; it must be 1s to 3653d"
             ));
         }
         if !self.codec.is_built_in() {

@@ -191,7 +191,8 @@ impl Flow {
             pulls: Arc::clone(&pulls),
         });
 
-        store.watch(Arc::clone(&inbox) as Arc<dyn Watcher>);
+        let watcher: Arc<dyn Watcher> = Arc::clone(&inbox) as _;
+        store.watch(Arc::downgrade(&watcher))?;
         // Before the mover begins, so that nothing is fetched against the settings.
         orders.read_at_start().await?;
         let membership = if store.is_shared() {

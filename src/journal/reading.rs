@@ -121,7 +121,7 @@ pub(crate) async fn waiting_in<T: Send>(
     outboxes.retain(|outbox| match outbox {
         Outbox::Store => true,
         Outbox::Bucket(bucket) => {
-            let is_of = |id: EventId| id.bucket() == bucket.bucket;
+            let is_of = |id: EventId| id.may_lie_in(bucket.bucket);
             let is_its = query.queue.as_ref().is_none_or(|it| *it == bucket.queue);
             is_its && query.id.is_none_or(is_of) && is_in(bucket)
         }

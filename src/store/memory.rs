@@ -1,19 +1,20 @@
 //! The memory store: the reference store behind the `Store` trait, without a disk.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::core::membership::{MemberInfo, Membership};
 use crate::core::op::{Answer, ChangeSink, StoreOp};
-use crate::core::reference::DedupWindow;
+use crate::core::reference::{Bucket, DedupWindow};
 use crate::error::Result;
 use crate::event::{BucketKey, Envelope, EventId, Payload, QueueName};
 use crate::record::{Numbered, Record};
 use crate::store::hub::LocalMembership;
 use crate::store::shards::{Shards, WakeRule};
 use crate::store::{
-    CheckTask, Control, Damage, Durability, OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage,
-    OutboxWatcher, OutboxWatchers, Setting, Store, StoreFuture, Watcher, WhenFull, outbox,
+    CheckTask, Control, Damage, Durability, KnownBuckets, OUTBOX_BATCH_MAX, Outbox, OutboxLimit,
+    OutboxPage, OutboxWatcher, Setting, Store, StoreFuture, Watcher, Watchers, WhenFull, outbox,
 };
 use crate::time::{Clock, SystemClock, Timestamp};
 
@@ -40,11 +41,10 @@ pub const RECORDS_MAX: usize = 100_000;
 /// # Ok::<(), duly::Error>(())
 /// # }).unwrap();
 /// ```
-#[derive(Debug)]
 pub struct MemoryStore {
     shards: Shards<Arc<Envelope>>,
     records: Mutex<Records>,
-    recorded: OutboxWatchers,
+    recorded: Watchers<dyn OutboxWatcher>,
     hub: LocalMembership,
     clock: Arc<dyn Clock>,
     shared: bool,
@@ -63,7 +63,7 @@ impl MemoryStore {
         Self {
             shards: Shards::default(),
             records: Mutex::new(Records::new(RECORDS_MAX)),
-            recorded: OutboxWatchers::default(),
+            recorded: Watchers::default(),
             hub: LocalMembership::default(),
             clock,
             shared: false,
@@ -116,9 +116,25 @@ impl MemoryStore {
             self.records().check_room()?;
         }
         let now_us = self.clock.wall_us();
+        let (news, adds) = (WakeRule::of(&op), matches!(op, StoreOp::Push(_)));
+        let answer = self.change(bucket, (news, adds), now_us, op);
+        for unused in self.shards.sweep(now_us) {
+            // It ends nothing, it only forgets.
+            let _ = self.change(&unused, (WakeRule::Swept, false), now_us, StoreOp::SWEEP);
+        }
+        answer
+    }
+
+    fn change(
+        &self,
+        key: &BucketKey,
+        (news, adds): (WakeRule, bool),
+        now_us: u64,
+        op: StoreOp,
+    ) -> Result<Answer> {
         let mut ledger = MemoryChangeSink::default();
         let mut has_recorded = false;
-        let answer = self.shards.change(bucket, WakeRule::of(&op), |bucket| {
+        let apply = |bucket: &mut Bucket<Arc<Envelope>>| {
             let answer = bucket.apply(now_us, op, &mut ledger);
             has_recorded = !ledger.records.is_empty();
             if has_recorded {
@@ -126,15 +142,31 @@ impl MemoryStore {
                 self.records().append(ledger.records);
             }
             answer
-        });
+        };
+        let answer = match adds {
+            true => self.shards.change(key, news, apply),
+            false => self.shards.change_known(key, news, apply),
+        };
         if has_recorded {
-            self.recorded.tell(&Outbox::Store);
+            self.recorded
+                .tell(|watcher| watcher.recorded(&Outbox::Store));
         }
         answer
     }
 
     fn records(&self) -> MutexGuard<'_, Records> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Prints how much there is, and none of it.
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore")
+            .field("buckets", &self.shards.len())
+            .field("records", &self.records().kept.len())
+            .field("shared", &self.shared)
+            .finish_non_exhaustive()
     }
 }
 
@@ -187,8 +219,13 @@ impl Store for MemoryStore {
         StoreFuture::ready(Ok(self.shards.keys()))
     }
 
-    fn watch(&self, watcher: Arc<dyn Watcher>) {
-        self.shards.watch(watcher);
+    fn buckets_of(&self, queue: &QueueName) -> StoreFuture<KnownBuckets> {
+        let buckets = self.shards.keys_of(queue);
+        StoreFuture::ready(Ok(KnownBuckets::all(buckets)))
+    }
+
+    fn watch(&self, watcher: Weak<dyn Watcher>) -> Result<()> {
+        self.shards.watch(watcher)
     }
 
     fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {
@@ -220,8 +257,8 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn watch_outboxes(&self, watcher: Arc<dyn OutboxWatcher>) {
-        self.recorded.add(watcher);
+    fn watch_outboxes(&self, watcher: Weak<dyn OutboxWatcher>) -> Result<()> {
+        self.recorded.add(watcher)
     }
 
     fn close(&self) -> StoreFuture<()> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::core::membership::{MemberInfo, Membership};
@@ -257,8 +257,12 @@ impl Store for Metered {
         self.near.fallback_poll_every()
     }
 
-    fn watch(&self, watcher: Arc<dyn Watcher>) {
-        self.near.watch(watcher);
+    fn buckets_of(&self, queue: &QueueName) -> StoreFuture<KnownBuckets> {
+        self.near.buckets_of(queue)
+    }
+
+    fn watch(&self, watcher: Weak<dyn Watcher>) -> Result<()> {
+        self.near.watch(watcher)
     }
 
     /// Counts failures only: it is called for each attempt, and writes to memory at most.
@@ -300,8 +304,8 @@ impl Store for Metered {
         self.near.limit_outboxes(limit)
     }
 
-    fn watch_outboxes(&self, watcher: Arc<dyn OutboxWatcher>) {
-        self.near.watch_outboxes(watcher);
+    fn watch_outboxes(&self, watcher: Weak<dyn OutboxWatcher>) -> Result<()> {
+        self.near.watch_outboxes(watcher)
     }
 
     fn close(&self) -> StoreFuture<()> {

@@ -16,10 +16,12 @@ mod records;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 mod shards;
+mod watchers;
+mod watermarks;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 pub(crate) use self::control::RATES;
@@ -33,13 +35,13 @@ pub(crate) use self::guarded::Guarded;
 pub use self::memory::{MemoryStore, RECORDS_MAX};
 pub(crate) use self::metered::Metered;
 pub(crate) use self::operation::{Operation, unexpected};
-pub(crate) use self::outbox::OutboxWatchers;
 pub use self::outbox::{
     OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, WhenFull,
 };
 pub use self::records::RecordTable;
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisOptions, RedisStore};
+pub(crate) use self::watchers::Watchers;
 pub use crate::core::membership::{Member, MemberInfo, Membership};
 use crate::core::op::{Answer, Delivery, NewEvent, StoreOp};
 pub use crate::core::reference::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};
@@ -97,7 +99,8 @@ use crate::event::{BucketKey, QueueName};
 /// [`Unknown`]: crate::ErrorKind::Unknown
 /// [`LeaseLost`]: crate::ErrorKind::LeaseLost
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// Applies one operation to one bucket, which need not exist yet.
+    /// Applies one operation to one bucket, which need not exist yet. Only a push makes a bucket
+    /// exist: whatever reads or changes events leaves nothing behind in one that has none.
     ///
     /// An operation that needs neither disk nor network is done when this returns, and the future
     /// is ready at once; the mover relies on it for punctuality, not for correctness.
@@ -181,6 +184,21 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// When the store cannot be read.
     fn buckets(&self) -> StoreFuture<Vec<BucketKey>>;
 
+    /// Returns the known buckets of a queue, as [`known_buckets`](Self::known_buckets) does. A shared
+    /// store may return a list that is some hundred milliseconds old. Default: picked from all.
+    ///
+    /// # Errors
+    ///
+    /// As [`known_buckets`](Self::known_buckets).
+    fn buckets_of(&self, queue: &QueueName) -> StoreFuture<KnownBuckets> {
+        let (all, queue) = (self.known_buckets(), queue.clone());
+        StoreFuture::new(async move {
+            let mut known = all.await?;
+            known.buckets.retain(|bucket| bucket.queue == queue);
+            Ok(known)
+        })
+    }
+
     /// Returns the known buckets, for administrative queries, where a partial result is better than
     /// none. If a shared store cannot list all of them now, it returns those that it knows of, and
     /// why there may be others. Default: all of them.
@@ -207,8 +225,14 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Duration::from_secs(30)
     }
 
-    /// Registers `watcher`, to be notified when a bucket's next work becomes earlier.
-    fn watch(&self, watcher: Arc<dyn Watcher>);
+    /// Registers `watcher`, to be notified when a bucket's next work becomes earlier. The store does
+    /// not keep it alive, and forgets it when it is gone.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`](crate::ErrorKind::Full) when as many as the store takes are alive: none of them is
+    /// dropped for a new one.
+    fn watch(&self, watcher: Weak<dyn Watcher>) -> Result<()>;
 
     /// Records, in a way that outlives the process, that the handlers of these deliveries start
     /// now.
@@ -301,9 +325,15 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         outbox::no_limit(limit)
     }
 
-    /// Registers `watcher`, to be notified when this process has written records.
-    fn watch_outboxes(&self, watcher: Arc<dyn OutboxWatcher>) {
+    /// Registers `watcher`, to be notified when this process has written records. Default: does
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`watch`](Self::watch).
+    fn watch_outboxes(&self, watcher: Weak<dyn OutboxWatcher>) -> Result<()> {
         drop(watcher);
+        Ok(())
     }
 
     /// Flushes pending writes and releases files and connections.

@@ -1,7 +1,6 @@
 //! Outboxes: the records of a store that wait for the journal.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
@@ -105,36 +104,4 @@ pub(crate) fn no_limit(limit: OutboxLimit) -> Result<()> {
 pub trait OutboxWatcher: Send + Sync {
     /// `outbox` has new records. Called often and from anywhere, so it must be quick.
     fn recorded(&self, outbox: &Outbox);
-}
-
-/// The registered outbox watchers.
-#[derive(Default)]
-pub(crate) struct OutboxWatchers(Mutex<Vec<Arc<dyn OutboxWatcher>>>);
-
-/// The limit of watchers; one more drops the oldest.
-const WATCHERS_MAX: usize = 64;
-
-impl OutboxWatchers {
-    /// Registers `watcher`.
-    pub(crate) fn add(&self, watcher: Arc<dyn OutboxWatcher>) {
-        let mut watchers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if watchers.len() == WATCHERS_MAX {
-            watchers.remove(0);
-        }
-        watchers.push(watcher);
-    }
-
-    /// Notifies every watcher.
-    pub(crate) fn tell(&self, outbox: &Outbox) {
-        let watchers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for watcher in watchers.iter() {
-            watcher.recorded(outbox);
-        }
-    }
-}
-
-impl fmt::Debug for OutboxWatchers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OutboxWatchers").finish_non_exhaustive()
-    }
 }

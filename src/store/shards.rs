@@ -2,19 +2,27 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::{Bound, RangeBounds};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use crate::core::op::StoreOp;
 #[cfg(feature = "embedded")]
 use crate::core::reference::Restored;
 use crate::core::reference::{Bucket, DedupWindow, Head};
-use crate::event::BucketKey;
-use crate::store::Watcher;
+use crate::error::Result;
+use crate::event::{BucketId, BucketKey, QueueName};
+use crate::store::watermarks::Watermarks;
+use crate::store::{Watcher, Watchers};
 use crate::time::Timestamp;
 
-/// The limit of watchers; one more drops the oldest.
-const WATCHERS_MAX: usize = 64;
+/// How many changes there are from one step of the sweep to the next.
+const SWEEP_EVERY: u64 = 32;
+/// How many buckets one step of it looks at.
+const SWEPT_AT_ONCE: usize = 32;
+/// An idle bucket stays for so long after its last use, in microseconds: longer than a late repeat
+/// of a fetch can take, and than the pause between two polls of its consumers.
+const UNUSED_US: u64 = 60_000_000;
 
 /// The most threads that help to index what was restored.
 #[cfg(feature = "embedded")]
@@ -28,19 +36,35 @@ pub(crate) struct Shards<B> {
     buckets: RwLock<BTreeMap<BucketKey, Arc<Shard<B>>>>,
     /// The number of buckets that were ever used.
     used: AtomicU64,
-    watchers: RwLock<Vec<Arc<dyn Watcher>>>,
+    /// The number of buckets in the map.
+    present: AtomicUsize,
+    /// Counts changes, for the sweep.
+    changes: AtomicU64,
+    /// The bucket up to which the sweep has come.
+    swept: Mutex<Option<BucketKey>>,
+    watchers: Watchers<dyn Watcher>,
     /// The dedup window of a bucket; its cap is that of all buckets together.
     window: DedupWindow,
     /// The number of tombstones in all buckets.
     remembered: AtomicUsize,
-    /// Ids created until then may have been forgotten before the start.
-    forgotten: Option<Timestamp>,
+    /// The watermarks of buckets that are not in the map.
+    forgotten: Mutex<Watermarks>,
 }
 
 struct Shard<B> {
     bucket: Mutex<Bucket<B>>,
-    /// Whether an event was ever in it: a bucket that was only queried is not worth a poll.
+    /// Whether an event was ever in it: a bucket whose only push was refused is not worth a poll.
     is_used: AtomicBool,
+    /// When it was last used, by the time of its operations.
+    used_us: AtomicU64,
+    /// Whether it was removed from the map; set under its lock.
+    is_gone: AtomicBool,
+}
+
+impl<B> Shard<B> {
+    fn lock(&self) -> MutexGuard<'_, Bucket<B>> {
+        self.bucket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Whether a change can bring work that the mover does not know of.
@@ -53,6 +77,8 @@ pub(crate) enum WakeRule {
     /// The same, and the mover has no capacity: all others are notified if an event is ready after
     /// it.
     Called,
+    /// The sweep made it, which is no use of the bucket.
+    Swept,
 }
 
 impl WakeRule {
@@ -86,17 +112,20 @@ impl<B: Clone> Shards<B> {
         Self {
             buckets: RwLock::default(),
             used: AtomicU64::new(0),
-            watchers: RwLock::default(),
+            present: AtomicUsize::new(0),
+            changes: AtomicU64::new(0),
+            swept: Mutex::default(),
+            watchers: Watchers::default(),
             window,
             remembered: AtomicUsize::new(0),
-            forgotten: None,
+            forgotten: Mutex::default(),
         }
     }
 
     /// Sets the creation time up to which any bucket may have forgotten tombstones.
     #[cfg(feature = "embedded")]
     pub(crate) fn raise_watermark(&mut self, created: Timestamp) {
-        self.forgotten = Some(created);
+        self.watermarks().raise_all(created);
         let buckets = self.buckets.get_mut();
         for shard in buckets.unwrap_or_else(PoisonError::into_inner).values() {
             let mut bucket = shard.bucket.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,15 +134,47 @@ impl<B: Clone> Shards<B> {
     }
 
     /// Applies `change` under the bucket's lock, and notifies the watchers if it brought work
-    /// sooner.
+    /// sooner. An unknown bucket is created.
     pub(crate) fn change<T>(
         &self,
         key: &BucketKey,
         news: WakeRule,
         change: impl FnOnce(&mut Bucket<B>) -> T,
     ) -> T {
-        let shard = self.shard(key);
-        let mut bucket = shard.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let shard = self.shard(key);
+            let bucket = shard.lock();
+            if !shard.is_gone.load(Ordering::Relaxed) {
+                return self.change_locked(key, news, &shard, bucket, change);
+            }
+        }
+    }
+
+    /// The same for an operation that adds nothing: it sees an unknown bucket as an empty one, and
+    /// leaves nothing behind.
+    pub(crate) fn change_known<T>(
+        &self,
+        key: &BucketKey,
+        news: WakeRule,
+        change: impl FnOnce(&mut Bucket<B>) -> T,
+    ) -> T {
+        while let Some(shard) = self.known(key) {
+            let bucket = shard.lock();
+            if !shard.is_gone.load(Ordering::Relaxed) {
+                return self.change_locked(key, news, &shard, bucket, change);
+            }
+        }
+        change(&mut Bucket::new(key.clone()).with_window(self.window))
+    }
+
+    fn change_locked<T>(
+        &self,
+        key: &BucketKey,
+        news: WakeRule,
+        shard: &Shard<B>,
+        mut bucket: MutexGuard<'_, Bucket<B>>,
+        change: impl FnOnce(&mut Bucket<B>) -> T,
+    ) -> T {
         let (before, remembered): (Head, _) = (bucket.head(), bucket.remembered());
         bucket.set_window(self.window_now());
         let answer = change(&mut bucket);
@@ -125,12 +186,15 @@ impl<B: Clone> Shards<B> {
             // bucket.
             self.used.fetch_add(1, Ordering::Release);
         }
+        if news != WakeRule::Swept {
+            shard.used_us.store(bucket.now_us(), Ordering::Relaxed);
+        }
         drop(bucket);
         if is_earlier && news == WakeRule::Tell {
-            self.tell(|watcher| watcher.earlier(key));
+            self.watchers.tell(|watcher| watcher.earlier(key));
         }
         if is_ready && news == WakeRule::Called {
-            self.tell(|watcher| watcher.called(key));
+            self.watchers.tell(|watcher| watcher.called(key));
         }
         answer
     }
@@ -139,7 +203,7 @@ impl<B: Clone> Shards<B> {
     #[cfg(feature = "embedded")]
     pub(crate) fn restore(&mut self, key: &BucketKey, restored: Restored<B>) -> bool {
         let shard = self.shard(key);
-        let mut bucket = shard.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bucket = shard.lock();
         if !shard.is_used.swap(true, Ordering::Relaxed) {
             self.used.fetch_add(1, Ordering::Release);
         }
@@ -176,34 +240,103 @@ impl<B: Clone> Shards<B> {
         self.used.load(Ordering::Acquire)
     }
 
-    /// Returns every bucket that holds events or did before, by key.
-    ///
-    /// Empty buckets are included: a consumer that does not serve one would not be notified of the
-    /// next event in it.
+    /// Returns every bucket that holds events or tombstones, by key.
     pub(crate) fn keys(&self) -> Vec<BucketKey> {
+        self.keys_in(..)
+    }
+
+    /// Returns how many buckets there are.
+    pub(crate) fn len(&self) -> usize {
+        self.present.load(Ordering::Relaxed)
+    }
+
+    /// Returns those of a queue.
+    pub(crate) fn keys_of(&self, queue: &QueueName) -> Vec<BucketKey> {
+        let at = |bucket| BucketKey::new(queue.clone(), BucketId(bucket));
+        self.keys_in(at(0)..=at(u16::MAX))
+    }
+
+    fn keys_in(&self, range: impl RangeBounds<BucketKey>) -> Vec<BucketKey> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
-        let used = |shard: &&Arc<Shard<B>>| shard.is_used.load(Ordering::Relaxed);
-        let keys = buckets.iter().filter(|(_, shard)| used(shard));
+        let is_used = |shard: &Shard<B>| shard.is_used.load(Ordering::Relaxed);
+        let keys = buckets.range(range).filter(|(_, shard)| is_used(shard));
         keys.map(|(key, _)| key.clone()).collect()
     }
 
+    /// Now and then removes buckets that are idle: without events, tombstones and unique keys, and
+    /// unused for a while. Returns unused ones that may become so: their store looks at them, by an
+    /// operation that forgets what is old.
+    pub(crate) fn sweep(&self, now_us: u64) -> Vec<BucketKey> {
+        let changes = self.changes.fetch_add(1, Ordering::Relaxed);
+        match changes % SWEEP_EVERY {
+            0 => self.sweep_some(now_us),
+            _ => Vec::new(),
+        }
+    }
+
+    #[cold]
+    fn sweep_some(&self, now_us: u64) -> Vec<BucketKey> {
+        let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        let unused_until = now_us.saturating_sub(UNUSED_US);
+        let (mut unused, mut idle) = (Vec::new(), Vec::new());
+        {
+            let from = swept.take().map_or(Bound::Unbounded, Bound::Excluded);
+            let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
+            for (key, shard) in buckets.range((from, Bound::Unbounded)).take(SWEPT_AT_ONCE) {
+                *swept = Some(key.clone());
+                if shard.used_us.load(Ordering::Relaxed) > unused_until {
+                    continue;
+                }
+                let Ok(bucket) = shard.bucket.try_lock() else {
+                    continue;
+                };
+                match bucket.is_idle() {
+                    true => idle.push(key.clone()),
+                    false => unused.push(key.clone()),
+                }
+            }
+        }
+        if !idle.is_empty() {
+            self.remove(&idle, unused_until);
+        }
+        unused
+    }
+
+    /// Removes buckets that are still idle and unused.
+    fn remove(&self, keys: &[BucketKey], unused_until: u64) {
+        let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
+        for key in keys {
+            let Some(shard) = buckets.get(key).cloned() else {
+                continue;
+            };
+            let Ok(bucket) = shard.bucket.try_lock() else {
+                continue;
+            };
+            if !bucket.is_idle() || shard.used_us.load(Ordering::Relaxed) > unused_until {
+                continue;
+            }
+            shard.is_gone.store(true, Ordering::Relaxed);
+            if let Some(until) = bucket.watermark() {
+                self.watermarks().add(key.clone(), until);
+            }
+            buckets.remove(key);
+            self.present.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn watermarks(&self) -> MutexGuard<'_, Watermarks> {
+        self.forgotten
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Registers `watcher`; the same one only once.
-    pub(crate) fn watch(&self, watcher: Arc<dyn Watcher>) {
-        let mut watchers = self
-            .watchers
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        if watchers.iter().any(|known| Arc::ptr_eq(known, &watcher)) {
-            return;
-        }
-        if watchers.len() == WATCHERS_MAX {
-            watchers.remove(0);
-        }
-        watchers.push(watcher);
+    pub(crate) fn watch(&self, watcher: Weak<dyn Watcher>) -> Result<()> {
+        self.watchers.add(watcher)
     }
 
     /// Checks every bucket and returns the first violation.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> std::result::Result<(), String> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         for (key, shard) in buckets.iter() {
             let bucket = shard.bucket.lock().unwrap_or_else(PoisonError::into_inner);
@@ -218,8 +351,7 @@ impl<B: Clone> Shards<B> {
         if self.remembered.load(Ordering::Relaxed) < self.window.cap {
             return self.window;
         }
-        let used = usize::try_from(self.used()).unwrap_or(usize::MAX);
-        self.window.shared_by(used)
+        self.window.shared_by(self.present.load(Ordering::Relaxed))
     }
 
     /// Adds a bucket's change of its number of tombstones to the total.
@@ -231,34 +363,28 @@ impl<B: Clone> Shards<B> {
         }
     }
 
+    fn known(&self, key: &BucketKey) -> Option<Arc<Shard<B>>> {
+        let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
+        buckets.get(key).map(Arc::clone)
+    }
+
     fn shard(&self, key: &BucketKey) -> Arc<Shard<B>> {
-        let known = {
-            let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
-            buckets.get(key).map(Arc::clone)
-        };
-        known.unwrap_or_else(|| {
+        self.known(key).unwrap_or_else(|| {
             let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
             let made = || {
                 let mut bucket = Bucket::new(key.clone());
-                if let Some(created) = self.forgotten {
+                if let Some(created) = self.watermarks().take(key) {
                     bucket.raise_watermark(created);
                 }
+                self.present.fetch_add(1, Ordering::Relaxed);
                 Arc::new(Shard {
                     bucket: Mutex::new(bucket),
                     is_used: AtomicBool::new(false),
+                    used_us: AtomicU64::new(0),
+                    is_gone: AtomicBool::new(false),
                 })
             };
             Arc::clone(buckets.entry(key.clone()).or_insert_with(made))
         })
-    }
-
-    fn tell(&self, what: impl Fn(&dyn Watcher)) {
-        let watchers = {
-            let watchers = self.watchers.read().unwrap_or_else(PoisonError::into_inner);
-            watchers.clone()
-        };
-        for watcher in watchers {
-            what(&*watcher);
-        }
     }
 }

@@ -22,7 +22,7 @@ macro_rules! line {
             message = $message,
             { QUEUE } = %$delivery.body.queue,
             { ID } = %$delivery.id,
-            { BUCKET } = $delivery.id.bucket().0,
+            { BUCKET } = $delivery.body.bucket().0,
             { ATTEMPT } = $delivery.attempt,
             { ATTEMPTS } = $delivery.body.attempts,
             { TRACE } = $delivery.body.trace().map(tracing::field::display),

@@ -13,7 +13,7 @@ use super::names::{
 };
 use crate::core::op::{AttemptOutcome, Delivery, StoreOp};
 use crate::error::Error;
-use crate::event::{BucketKey, Envelope, EventId, QueueName};
+use crate::event::{BucketId, BucketKey, Envelope, EventId, QueueName};
 use crate::record::Outcome;
 use crate::time::Timestamp;
 
@@ -32,14 +32,14 @@ const fn kind(word: &'static str) -> Option<&'static str> {
 }
 
 /// Creates the span of a push of one event.
-pub(crate) fn push(queue: &QueueName, id: EventId) -> Span {
+pub(crate) fn push(queue: &QueueName, id: EventId, bucket: BucketId) -> Span {
     span!(
         target: SPANS,
         Level::DEBUG,
         PUSH,
         { QUEUE } = %queue,
         { ID } = %id,
-        { BUCKET } = id.bucket().0,
+        { BUCKET } = bucket.0,
         { EVENTS } = 1_u64,
         { DUE } = Empty,
         { OUTCOME } = Empty,
@@ -149,7 +149,7 @@ pub(crate) fn handle(delivery: &Delivery<Arc<Envelope>>, started_us: u64) -> Att
         HANDLE,
         { QUEUE } = %envelope.queue,
         { ID } = %delivery.id,
-        { BUCKET } = delivery.id.bucket().0,
+        { BUCKET } = envelope.bucket().0,
         { ATTEMPT } = delivery.attempt,
         { ATTEMPTS } = envelope.attempts,
         { DUE } = %delivery.due,

@@ -59,6 +59,8 @@ linger = "0s"
 dedicated = true
 consume = false
 keep_payload = true
+dead_keep_for = "30d"
+dead_keep_max = 1000
 codec = "raw"
 encrypt = true
 

@@ -49,6 +49,8 @@ fn every_key_of_a_file_becomes_a_choice() {
             consume: Some(false),
             version: None,
             keep_payload: Some(true),
+            dead_keep_for: Some(Duration::from_secs(30 * 86_400)),
+            dead_keep_max: Some(1_000),
             codec: Some(Codec::Raw),
             encrypt: Some(true),
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use duly::event::BucketKey;
@@ -219,9 +219,10 @@ impl Store for Faulty {
         self.met(|near| near.buckets())
     }
 
-    fn watch(&self, watcher: Arc<dyn Watcher>) {
-        if !self.is_deaf.load(Ordering::Relaxed) {
-            self.near.watch(watcher);
+    fn watch(&self, watcher: Weak<dyn Watcher>) -> duly::Result<()> {
+        match self.is_deaf.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => self.near.watch(watcher),
         }
     }
 
@@ -262,8 +263,8 @@ impl Store for Faulty {
         self.near.limit_outboxes(limit)
     }
 
-    fn watch_outboxes(&self, watcher: Arc<dyn OutboxWatcher>) {
-        self.near.watch_outboxes(watcher);
+    fn watch_outboxes(&self, watcher: Weak<dyn OutboxWatcher>) -> duly::Result<()> {
+        self.near.watch_outboxes(watcher)
     }
 
     fn close(&self) -> StoreFuture<()> {

@@ -2,7 +2,7 @@
 //! It may have outboxes besides those of the store.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use duly::QueueName;
@@ -74,8 +74,8 @@ impl Store for Deaf {
         self.0.fallback_poll_every()
     }
 
-    fn watch(&self, watcher: Arc<dyn Watcher>) {
-        self.0.watch(watcher);
+    fn watch(&self, watcher: Weak<dyn Watcher>) -> duly::Result<()> {
+        self.0.watch(watcher)
     }
 
     fn records(&self) -> Option<Arc<dyn RecordTable>> {
@@ -125,7 +125,9 @@ impl Store for Deaf {
         self.0.limit_outboxes(limit)
     }
 
-    fn watch_outboxes(&self, _watcher: Arc<dyn OutboxWatcher>) {}
+    fn watch_outboxes(&self, _watcher: Weak<dyn OutboxWatcher>) -> duly::Result<()> {
+        Ok(())
+    }
 
     fn close(&self) -> StoreFuture<()> {
         StoreFuture::ready(Ok(()))

@@ -25,7 +25,8 @@ impl Watcher for Called {
 impl Called {
     async fn beside(bare: &Bare) -> Arc<Self> {
         let called = Arc::new(Self::default());
-        bare.store.watch(Arc::clone(&called) as Arc<dyn Watcher>);
+        let watcher: Arc<dyn Watcher> = Arc::clone(&called) as _;
+        bare.store.watch(Arc::downgrade(&watcher)).unwrap();
         bare.fetch(1, 0).await.unwrap(); // it listens from the first look on
         called
     }

@@ -257,7 +257,9 @@ impl PushResult {
 pub async fn a_watcher_is_told_of_work_that_comes_sooner(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
     let told = Arc::new(PushResult::default());
-    world.store().watch(Arc::clone(&told) as Arc<dyn Watcher>);
+    let watcher: Arc<dyn Watcher> = Arc::clone(&told) as _;
+    let watched = world.store().watch(Arc::downgrade(&watcher));
+    watched.expect("there is room");
     let first = world.add(world.event().when(secs(60))).await;
     assert!(told.take(), "the first due time");
     world.add(world.event().when(secs(30))).await;
@@ -283,7 +285,9 @@ pub async fn a_watcher_is_told_of_work_that_comes_sooner(harness: &dyn StoreHarn
 pub async fn a_watcher_is_left_alone_otherwise(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
     let told = Arc::new(PushResult::default());
-    world.store().watch(Arc::clone(&told) as Arc<dyn Watcher>);
+    let watcher: Arc<dyn Watcher> = Arc::clone(&told) as _;
+    let watched = world.store().watch(Arc::downgrade(&watcher));
+    watched.expect("there is room");
     let first = world.add(world.event().when(secs(10))).await;
     assert!(told.take());
     world.add(world.event().when(secs(20))).await;

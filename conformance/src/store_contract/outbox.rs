@@ -234,7 +234,8 @@ pub async fn a_watcher_of_outboxes_is_told_of_every_record(harness: &dyn StoreHa
     };
     let told = Arc::new(PushResult::default());
     let watcher: Arc<dyn OutboxWatcher> = Arc::clone(&told) as _;
-    world.store().watch_outboxes(watcher);
+    let watched = world.store().watch_outboxes(Arc::downgrade(&watcher));
+    watched.expect("there is room");
     let id = world.add(world.event()).await;
     world.stats().await;
     assert_eq!(told.0.load(Ordering::SeqCst), 0, "a push leaves none");

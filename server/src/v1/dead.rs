@@ -50,10 +50,15 @@ pub(super) struct PageQuery {
     /// Those with this key.
     #[param(min_length = 1, max_length = 256, example = "customer:8")]
     key: Option<String>,
-    /// The `next` of the page before: the last id of it.
-    #[param(value_type = Option<String>, min_length = 26, max_length = 26,
-        pattern = "^[0-7][0-9A-TV-Za-tv-z]{25}$", example = "01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
-    after: Option<EventId>,
+    /// The `next` of the page before: the last id of it, with its bucket where the id does not name
+    /// that.
+    #[param(
+        min_length = 26,
+        max_length = 32,
+        pattern = "^[0-7][0-9A-TV-Za-tv-z]{25}(/[0-9]{1,5})?$",
+        example = "01KBKSY8Q3X4H1W9V0T5RZ7M2C"
+    )]
+    after: Option<String>,
     /// The size of the page, 1 to 1,000. Default: 100.
     #[param(minimum = 1, maximum = 1000, example = 100)]
     limit: Option<usize>,
@@ -145,8 +150,9 @@ pub(super) async fn list(
         )));
     }
     let name = pool.queue(&namespace, &queue)?.name().clone();
-    let after = query.after;
-    let after = after.map(|id| DeadLetterCursor { queue: name, id });
+    let after = query.after.clone();
+    let cursor = |after: String| format!("{name}/{after}").parse::<DeadLetterCursor>();
+    let after = after.map(cursor).transpose()?;
     let letters = query.filter(letters(pool, &namespace, &queue)?.limit(limit))?;
     let (items, next) = match letters.after(after).page().await {
         Ok(page) => (page.items, page.next),
@@ -169,7 +175,10 @@ pub(super) async fn list(
     });
     let page = DeadPage {
         items: views.collect(),
-        next: next.map(|cursor| cursor.id.to_string()),
+        next: next.map(|cursor| match cursor.to_string().split_once('/') {
+            Some((_, place)) => place.to_owned(),
+            None => cursor.id.to_string(),
+        }),
     };
     Ok(Json(page).into_response())
 }

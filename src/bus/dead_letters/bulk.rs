@@ -163,10 +163,8 @@ impl DeadLetters {
                     sweep.passed_over += letters.len() as u64 - done;
                 }
                 sweep.matched += letters.len() as u64;
-                sweep.next = letters.last().map(|id| DeadLetterCursor {
-                    queue: bucket.queue.clone(),
-                    id: *id,
-                });
+                let last = letters.last();
+                sweep.next = last.map(|id| DeadLetterCursor::new(&bucket, *id));
             }
             if left == 0 {
                 return Ok(());

@@ -9,7 +9,7 @@ use crate::bus::payloads::value;
 use crate::codec::KeyRing;
 use crate::core::op::Snapshot;
 use crate::error::Result;
-use crate::event::{EventId, Payload, QueueName};
+use crate::event::{BucketId, BucketKey, EventId, Payload, QueueName};
 use crate::record::{Cause, Record};
 use crate::time::Timestamp;
 
@@ -31,6 +31,7 @@ pub struct DeadLetter {
     pub payload: Payload,
     /// Its last record.
     pub last: LastRecord,
+    pub(super) bucket: BucketId,
     /// The bus's keys, to decrypt the payload.
     pub(super) keys: KeyRing,
 }
@@ -72,7 +73,7 @@ impl LastRecord {
 
 impl DeadLetter {
     pub(super) fn new(
-        queue: QueueName,
+        BucketKey { queue, bucket }: BucketKey,
         snapshot: &Snapshot,
         last: LastRecord,
         keys: KeyRing,
@@ -86,6 +87,7 @@ impl DeadLetter {
             tries: snapshot.tries,
             payload: body.map(|body| body.payload.clone()).unwrap_or_default(),
             last,
+            bucket,
             keys,
         }
     }
@@ -125,6 +127,7 @@ impl DeadLetter {
     pub fn cursor(&self) -> DeadLetterCursor {
         DeadLetterCursor {
             queue: self.queue.clone(),
+            bucket: self.bucket,
             id: self.id,
         }
     }

@@ -105,7 +105,7 @@ impl DeadLetters {
         let mut answer = Edited::NotFound;
         let queues = &self.filter.queues;
         let is_asked = |bucket: &BucketKey| {
-            bucket.bucket == id.bucket() && (queues.is_empty() || queues.contains(&bucket.queue))
+            id.may_lie_in(bucket.bucket) && (queues.is_empty() || queues.contains(&bucket.queue))
         };
         let reach = self.inner.reach(is_asked).await?;
         for bucket in reach.buckets {

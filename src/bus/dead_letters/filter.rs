@@ -30,7 +30,7 @@ const CLOCK_LAG: Duration = Duration::from_secs(1);
 impl DeadLetterFilter {
     /// Returns whether a bucket may have matches.
     pub(super) fn may_match(&self, bucket: &BucketKey) -> bool {
-        let is_of = |ids: &BTreeSet<EventId>| ids.iter().any(|id| id.bucket() == bucket.bucket);
+        let is_of = |ids: &BTreeSet<EventId>| ids.iter().any(|id| id.may_lie_in(bucket.bucket));
         (self.queues.is_empty() || self.queues.contains(&bucket.queue))
             && self.ids.as_ref().is_none_or(is_of)
     }

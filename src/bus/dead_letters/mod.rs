@@ -9,6 +9,7 @@ pub(super) mod display;
 mod edit;
 mod filter;
 mod page;
+pub(super) mod retention;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 
 use crate::bus::{Bus, Inner};
 use crate::error::{Error, Result, shown};
-use crate::event::{EventId, QueueName};
+use crate::event::{BucketId, BucketKey, EventId, QueueName};
 use crate::record::{BY_BYTES_MAX, Cause};
 use crate::store::RATES;
 use crate::time::Timestamp;
@@ -54,6 +55,8 @@ pub struct DeadLetters {
 pub struct DeadLetterCursor {
     /// The queue of the dead letter before it.
     pub queue: QueueName,
+    /// Its bucket.
+    pub bucket: BucketId,
     /// The id of the dead letter before it.
     pub id: EventId,
 }
@@ -238,10 +241,24 @@ impl fmt::Debug for DeadLetters {
     }
 }
 
-/// Formats as `queue/id`.
+impl DeadLetterCursor {
+    fn new(bucket: &BucketKey, id: EventId) -> Self {
+        Self {
+            queue: bucket.queue.clone(),
+            bucket: bucket.bucket,
+            id,
+        }
+    }
+}
+
+/// Formats as `queue/id`, with `/bucket` where that is not the one that the id names.
 impl fmt::Display for DeadLetterCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.queue, self.id)
+        write!(f, "{}/{}", self.queue, self.id)?;
+        match self.bucket == self.id.bucket() {
+            true => Ok(()),
+            false => write!(f, "/{}", self.bucket),
+        }
     }
 }
 
@@ -255,10 +272,17 @@ impl FromStr for DeadLetterCursor {
                 shown(text)
             ))
         };
-        let (queue, id) = text.split_once('/').ok_or_else(wrong)?;
+        let (queue, place) = text.split_once('/').ok_or_else(wrong)?;
+        let (id, bucket) = match place.split_once('/') {
+            Some((id, bucket)) => (id, Some(bucket)),
+            None => (place, None),
+        };
+        let id: EventId = id.parse().map_err(|_: Error| wrong())?;
+        let bucket = bucket.map_or(Ok(id.bucket().0), str::parse);
         Ok(Self {
             queue: queue.parse().map_err(|_: Error| wrong())?,
-            id: id.parse().map_err(|_: Error| wrong())?,
+            bucket: BucketId(bucket.map_err(|_| wrong())?),
+            id,
         })
     }
 }

@@ -83,7 +83,7 @@ impl DeadLetters {
             }
             if self.filter.matches_last(&last) {
                 matching.push(DeadLetter::new(
-                    page.bucket.queue.clone(),
+                    page.bucket.clone(),
                     &letter,
                     last,
                     self.inner.keys.clone(),
@@ -109,7 +109,7 @@ pub(super) async fn last_of(
     };
     let wanted: HashSet<EventId> = letters.iter().map(|letter| letter.id).collect();
     let of_them = |it: Numbered| wanted.contains(&it.1.id).then_some(it);
-    let is_in = |bucket: &BucketKey| wanted.iter().any(|id| id.bucket() == bucket.bucket);
+    let is_in = |bucket: &BucketKey| wanted.iter().any(|id| id.may_lie_in(bucket.bucket));
     let waiting = reading::waiting_in(store, is_in, &query, of_them, |_| {});
     let mut waiting = match waiting.await {
         Ok(waiting) => waiting,

@@ -10,8 +10,7 @@ use crate::bus::names::MatchLevel;
 use crate::bus::scan::{Scan, ScanPage, Source};
 use crate::core::op::{BATCH_MAX, Snapshot, StoreOp};
 use crate::error::{Error, Result};
-use crate::event::{BucketId, BucketKey, EventId};
-use crate::time::Timestamp;
+use crate::event::{BucketKey, EventId};
 
 /// Reads dead letters in the order of their ids: all of them, or those that are named.
 pub(super) struct Letters<'a>(&'a DeadLetterFilter);
@@ -33,7 +32,7 @@ impl Source for Letters<'_> {
                 .await?;
             return Ok((page.letters, page.next));
         };
-        let here = ids.iter().filter(|id| id.bucket() == bucket.bucket);
+        let here = ids.iter().filter(|id| id.may_lie_in(bucket.bucket));
         let here = here.filter(|id| after.is_none_or(|after| **id > after));
         let here: Vec<EventId> = here.copied().take(limit).collect();
         let next = here.last().copied().filter(|_| here.len() == limit);
@@ -74,7 +73,7 @@ impl<'a> DeadLetterScan<'a> {
             }
         }
         let from = query.after.as_ref().map(|cursor| {
-            let bucket = BucketKey::new(cursor.queue.clone(), cursor.id.bucket());
+            let bucket = BucketKey::new(cursor.queue.clone(), cursor.bucket);
             (bucket, Some(cursor.id))
         });
         Ok(Self {
@@ -91,21 +90,19 @@ impl<'a> DeadLetterScan<'a> {
         };
         let id = match self.scan.place() {
             Some((next, Some(id))) if *next == bucket => *id,
-            _ => last_id(bucket.bucket),
+            _ => LAST_ID,
         };
         let (read, mut letters) = (events.len(), events);
         letters.retain(|letter| self.filter.matches(letter));
-        let queue = bucket.queue.clone();
+        let end = DeadLetterCursor::new(&bucket, id);
         Ok(Some(DeadLetterPage {
             bucket,
             letters,
-            end: DeadLetterCursor { queue, id },
+            end,
             read,
         }))
     }
 }
 
-/// The last id that a bucket can have.
-fn last_id(bucket: BucketId) -> EventId {
-    EventId::from_parts(Timestamp::MAX, bucket, u64::MAX)
-}
+/// The last id that there can be.
+const LAST_ID: EventId = EventId::from_bytes([u8::MAX; 16]);

@@ -18,7 +18,7 @@ use crate::bus::fan_out::in_order;
 use crate::bus::{Bus, EventCursor, Inner, Queue};
 use crate::core::op::{Cancelled, Changed, PeekBy, StoreOp};
 use crate::error::{Error, Result};
-use crate::event::{BucketKey, EventId, QueueName, State};
+use crate::event::{EventId, QueueName, State};
 use crate::time::When;
 
 /// The most events that one [`Events::cancel`] or [`Events::reschedule`] covers.
@@ -70,8 +70,8 @@ impl Bus {
     /// Finds an event by its id alone, in any queue and state, also before its first attempt;
     /// `None` when no queue knows the id, or not any more.
     ///
-    /// The id names the bucket but not the queue, so each queue with such a bucket is queried, 32
-    /// at a time; [`Queue::get`] queries one. To learn why an event does not run, call
+    /// The id says which buckets may have it, but not the queue, so those of each queue are queried,
+    /// 32 at a time; [`Queue::get`] queries one. To learn why an event does not run, call
     /// [`explain`](Self::explain).
     ///
     /// # Errors
@@ -107,9 +107,9 @@ impl Bus {
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an invalid name, or the store's error.
     pub async fn event_in(&self, queue: &str, id: EventId) -> Result<Option<StoredEvent>> {
-        let bucket = BucketKey::new(QueueName::new(queue)?, id.bucket());
-        let found = self.inner.apply(&bucket, StoreOp::get(id)).await?;
-        let event = |found| StoredEvent::new(Arc::clone(&self.inner), bucket.queue.clone(), &found);
+        let (queue, get) = (QueueName::new(queue)?, || StoreOp::get(id));
+        let (bucket, found) = self.inner.on_event(&queue, id, get).await?;
+        let event = |found| StoredEvent::new(Arc::clone(&self.inner), bucket, &found);
         Ok(found.map(event))
     }
 

@@ -27,14 +27,11 @@ pub(super) async fn event(inner: &Arc<Inner>, id: EventId) -> Result<Option<Stor
     match (event, failed) {
         (None, Some(error)) => Err(error),
         (None, None) => Ok(None),
-        (Some(found), _) => {
-            let queue = found.bucket.queue;
-            Ok(Some(StoredEvent::new(
-                Arc::clone(inner),
-                queue,
-                &found.snapshot,
-            )))
-        }
+        (Some(found), _) => Ok(Some(StoredEvent::new(
+            Arc::clone(inner),
+            found.bucket,
+            &found.snapshot,
+        ))),
     }
 }
 
@@ -122,9 +119,7 @@ impl Events {
         let is_it = |event: &Snapshot| self.state.is_none_or(|state| event.state == state);
         let events = events.into_iter().filter(is_it);
         items.extend(
-            events.map(|event| {
-                StoredEvent::new(Arc::clone(&self.inner), bucket.queue.clone(), &event)
-            }),
+            events.map(|event| StoredEvent::new(Arc::clone(&self.inner), bucket.clone(), &event)),
         );
     }
 }

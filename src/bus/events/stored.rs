@@ -9,7 +9,7 @@ use crate::bus::Inner;
 use crate::bus::dead_letters::display;
 use crate::core::op::{Cancelled, Changed, Snapshot, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{BucketKey, EventId, Headers, Payload, QueueName, State};
+use crate::event::{BucketId, BucketKey, EventId, Headers, Payload, QueueName, State};
 use crate::store::Operation;
 use crate::time::{Timestamp, When};
 
@@ -46,15 +46,17 @@ pub struct StoredEvent {
     pub headers: Headers,
     /// Its payload, as it is stored; `None` when it is over, and when its bytes are damaged.
     pub payload: Option<Payload>,
+    bucket: BucketId,
     inner: Arc<Inner>,
 }
 
 impl StoredEvent {
-    pub(super) fn new(inner: Arc<Inner>, queue: QueueName, snapshot: &Snapshot) -> Self {
+    pub(super) fn new(inner: Arc<Inner>, key: BucketKey, snapshot: &Snapshot) -> Self {
         let body = snapshot.body.as_deref();
         Self {
             id: snapshot.id,
-            queue,
+            queue: key.queue,
+            bucket: key.bucket,
             state: snapshot.state,
             due: snapshot.due,
             tries: snapshot.tries,
@@ -118,7 +120,7 @@ impl StoredEvent {
     }
 
     async fn apply<R>(&self, operation: Operation<R>) -> Result<R> {
-        let bucket = BucketKey::new(self.queue.clone(), self.id.bucket());
+        let bucket = BucketKey::new(self.queue.clone(), self.bucket);
         self.inner.apply(&bucket, operation).await
     }
 }

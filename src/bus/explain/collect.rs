@@ -116,8 +116,7 @@ async fn find(
 ) -> Option<Located> {
     if let Some(queue) = queue {
         facts.asked = 1;
-        let bucket = BucketKey::new(queue, id.bucket());
-        let found = inner.look_up(bucket, id).await;
+        let found = inner.locate_in(queue, id).await;
         return facts.miss(found)?;
     }
     let location = inner.locate(id).await;

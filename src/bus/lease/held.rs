@@ -52,6 +52,7 @@ mod tests {
         LeaseToken {
             id: EventId::from_parts(Timestamp::from_millis(1), BucketId(0), number),
             queue: QueueName::new("work").expect("a legal name"),
+            bucket: BucketId(0),
             node: NodeId(1),
             request: 1,
             attempt: 1,

@@ -181,6 +181,7 @@ impl<T> LeaseRequest<T> {
         let token = LeaseToken {
             id: delivery.id,
             queue: bucket.queue,
+            bucket: bucket.bucket,
             node,
             request: delivery.request,
             attempt: delivery.attempt,

@@ -230,7 +230,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
                 Cancelled::TooLate(State::Leased) => {}
                 Cancelled::TooLate(state) => return Ok(EndResult::TooLate(state)),
             }
-            let Some(found) = self.get(id).await? else {
+            let (bucket, found) = self.find(id).await?;
+            let Some(found) = found else {
                 continue; // it has ended meanwhile
             };
             let (Some(node), Some(request)) = (found.holder, found.request) else {
@@ -238,7 +239,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             };
             let token = LeaseToken {
                 id,
-                queue: self.name.clone(),
+                queue: bucket.queue,
+                bucket: bucket.bucket,
                 node,
                 request,
                 attempt: found.tries.saturating_add(1),

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::core::op::RequestId;
 use crate::error::{Error, Result, shown};
-use crate::event::{BucketKey, EventId, QueueName};
+use crate::event::{BucketId, BucketKey, EventId, QueueName};
 use crate::record::NodeId;
 
 /// The lease of one attempt, as text that is safe in a URL: with it any process that shares the
@@ -40,6 +40,7 @@ use crate::record::NodeId;
 pub struct LeaseToken {
     pub(super) id: EventId,
     pub(super) queue: QueueName,
+    pub(super) bucket: BucketId,
     pub(super) node: NodeId,
     pub(super) request: RequestId,
     pub(super) attempt: u16,
@@ -67,26 +68,28 @@ impl LeaseToken {
     }
 
     pub(super) fn bucket(&self) -> BucketKey {
-        BucketKey::new(self.queue.clone(), self.id.bucket())
+        BucketKey::new(self.queue.clone(), self.bucket)
     }
 }
 
-/// The event, the holder, the fetch, the attempt and the time of the lease, and the queue.
+/// The event, the holder, the fetch, the attempt and the time of the lease, and the queue; and after
+/// the attempt the bucket, where that is not the one that the id names.
 impl fmt::Display for LeaseToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             id,
             queue,
+            bucket,
             node,
             request,
             attempt,
             fetched_us,
         } = self;
-        write!(
-            f,
-            "{id}-{:x}-{request:x}-{attempt:x}-{fetched_us:x}-{queue}",
-            node.0
-        )
+        write!(f, "{id}-{:x}-{request:x}-{attempt:x}", node.0)?;
+        if *bucket != id.bucket() {
+            write!(f, ".{:x}", bucket.0)?;
+        }
+        write!(f, "-{fetched_us:x}-{queue}")
     }
 }
 
@@ -111,18 +114,26 @@ impl FromStr for LeaseToken {
 
 fn parse(text: &str) -> Option<LeaseToken> {
     let mut parts = text.splitn(6, '-');
-    let id = parts.next()?.parse().ok()?;
-    let mut number = || {
-        let digits = parts.next()?;
+    let number = |digits: &str| {
         let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
         u64::from_str_radix(digits, 16).ok().filter(|_| is_hex)
     };
+    let small = |digits: &str| u16::try_from(number(digits)?).ok();
+    let id: EventId = parts.next()?.parse().ok()?;
+    let node = NodeId(number(parts.next()?)?);
+    let request = number(parts.next()?)?;
+    let attempt = parts.next()?;
+    let (attempt, bucket) = match attempt.split_once('.') {
+        Some((attempt, bucket)) => (attempt, BucketId(small(bucket)?)),
+        None => (attempt, id.bucket()),
+    };
     Some(LeaseToken {
         id,
-        node: NodeId(number()?),
-        request: number()?,
-        attempt: u16::try_from(number()?).ok()?,
-        fetched_us: number()?,
+        bucket,
+        node,
+        request,
+        attempt: small(attempt)?,
+        fetched_us: number(parts.next()?)?,
         queue: parts.next()?.parse().ok()?,
     })
 }
@@ -135,6 +146,7 @@ mod tests {
         LeaseToken {
             id: EventId::from_bytes([7; 16]),
             queue: queue.parse().unwrap(),
+            bucket: BucketId(0x0707),
             node: NodeId(u64::MAX),
             request: 1 << 40,
             attempt: 1_000,
@@ -149,6 +161,13 @@ mod tests {
             let text = token(queue).to_string();
             assert_eq!(text.parse::<LeaseToken>().unwrap(), token(queue));
             let is_safe = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+            assert!(text.chars().all(is_safe), "{text}");
+            let elsewhere = LeaseToken {
+                bucket: BucketId(3),
+                ..token(queue)
+            };
+            let text = elsewhere.to_string();
+            assert_eq!(text.parse::<LeaseToken>().unwrap(), elsewhere, "{text}");
             assert!(text.chars().all(is_safe), "{text}");
         }
     }

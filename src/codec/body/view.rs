@@ -10,8 +10,8 @@ use super::{
 };
 use crate::error::{Error, Result};
 use crate::event::{
-    Envelope, EventId, LatePolicy, Payload, QueueName, TRACE_HEADER, TraceId, UNIQUE_HEADER,
-    read_unique_for,
+    BUCKET_HEADER, BucketId, Envelope, EventId, LatePolicy, Payload, QueueName, TRACE_HEADER,
+    TraceId, UNIQUE_HEADER, read_bucket, read_unique_for,
 };
 use crate::time::Timestamp;
 
@@ -203,6 +203,14 @@ impl<'a> View<'a> {
     pub fn unique_for(&self) -> Option<Duration> {
         self.unique?;
         read_unique_for(self.headers.value_of(UNIQUE_HEADER)?)
+    }
+}
+
+impl View<'_> {
+    /// As [`Envelope::bucket`].
+    #[must_use]
+    pub fn bucket(&self) -> BucketId {
+        read_bucket(self.headers.value_of(BUCKET_HEADER), self.id)
     }
 }
 

@@ -207,6 +207,14 @@ pub enum StoreOp {
     },
 }
 
+impl StoreOp {
+    /// Changes no event: has a bucket forget what is old.
+    pub(crate) const SWEEP: Self = Self::Reap {
+        silent: Vec::new(),
+        limit: 0,
+    };
+}
+
 /// A selection of events for [`StoreOp::Peek`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PeekBy {

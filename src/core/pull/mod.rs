@@ -31,9 +31,10 @@ use crate::time::{Mono, Timestamp};
 
 /// The most callers that may wait at once.
 pub(crate) const REQUESTS_MAX: usize = 100_000;
-/// The most queues that are known at once; beyond it idle ones are forgotten.
+/// The most queues that are known at once; beyond it those that nobody pulls from are forgotten at
+/// once.
 pub(crate) const PULLED_QUEUES_MAX: usize = 20_000;
-/// A queue that nobody has pulled from for this long may be forgotten.
+/// A queue that nobody has pulled from for this long is forgotten.
 const IDLE_AFTER: Duration = Duration::from_secs(60);
 
 /// A caller's number, in the order of arrival.
@@ -172,6 +173,8 @@ pub(crate) struct Puller<B> {
     /// Buckets and queues with changes since the last turn.
     touched: BTreeSet<usize>,
     touched_queues: BTreeSet<usize>,
+    /// When idle queues were last forgotten.
+    swept_at: Mono,
     is_stopping: bool,
 }
 
@@ -193,6 +196,7 @@ impl<B: Clone> Puller<B> {
             queue_timers: BTreeSet::new(),
             touched: BTreeSet::new(),
             touched_queues: BTreeSet::new(),
+            swept_at: Mono::default(),
             is_stopping: false,
         }
     }
@@ -211,6 +215,11 @@ impl<B: Clone> Puller<B> {
     /// Returns whether a queue is served.
     pub(crate) fn serves(&self, queue: &QueueName) -> bool {
         self.queue_of.contains_key(queue)
+    }
+
+    /// Returns how many queues are served.
+    pub(crate) fn queues(&self) -> usize {
+        self.queues.len()
     }
 
     /// Returns when to call `turn` if no input comes first; [`Mono::MAX`] is never.
@@ -273,6 +282,10 @@ impl<B: Clone> Puller<B> {
 
     /// Decides what to do now.
     pub(crate) fn turn(&mut self, now: Mono, out: &mut Vec<PullAction<B>>) {
+        if now.since(self.swept_at) >= IDLE_AFTER {
+            self.swept_at = now;
+            self.forget_idle(now, IDLE_AFTER);
+        }
         while let Some((at, bucket)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
             self.timers.remove(&(at, bucket));
             self.touched.insert(bucket);

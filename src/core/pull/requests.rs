@@ -1,5 +1,6 @@
 //! Callers that pull: which of them get the next events.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::core::op::Settlement;
@@ -7,8 +8,7 @@ use crate::core::pull::bucket::PulledBucket;
 use crate::core::pull::fetches::LOOKED_AT_MAX;
 use crate::core::pull::queue::PulledQueue;
 use crate::core::pull::{
-    IDLE_AFTER, PULLED_QUEUES_MAX, PullAction, PullFetch, PulledEvent, Puller, REQUESTS_MAX,
-    RequesterId,
+    PULLED_QUEUES_MAX, PullAction, PullFetch, PulledEvent, Puller, REQUESTS_MAX, RequesterId,
 };
 use crate::core::step::Job;
 use crate::error::ErrorKind;
@@ -57,7 +57,8 @@ impl<B: Clone> Puller<B> {
             Some(known) => *known,
             None => {
                 if self.queues.len() >= PULLED_QUEUES_MAX {
-                    self.forget_idle(now);
+                    // Those that the caller has just asked for are younger than that.
+                    self.forget_idle(now, Duration::from_nanos(1));
                 }
                 if self.queues.len() >= PULLED_QUEUES_MAX {
                     return; // its callers are refused
@@ -82,9 +83,9 @@ impl<B: Clone> Puller<B> {
         }
     }
 
-    /// Forgets queues that nobody has pulled from for a while, and in which nothing is left to do.
-    fn forget_idle(&mut self, now: Mono) {
-        let in_use: Vec<usize> = self.calls.values().map(|call| call.bucket).collect();
+    /// Forgets queues that nobody has pulled from for so long, and in which nothing is left to do.
+    pub(super) fn forget_idle(&mut self, now: Mono, idle_for: Duration) {
+        let in_use: BTreeSet<usize> = self.calls.values().map(|call| call.bucket).collect();
         let is_idle = |at: &usize| {
             let Some(bucket) = self.buckets.get(at) else {
                 return true;
@@ -94,7 +95,7 @@ impl<B: Clone> Puller<B> {
         let idle: Vec<usize> = self
             .queues
             .iter()
-            .filter(|(_, queue)| queue.users == 0 && now.since(queue.used_at) >= IDLE_AFTER)
+            .filter(|(_, queue)| queue.users == 0 && now.since(queue.used_at) >= idle_for)
             .filter(|(_, queue)| queue.buckets.iter().all(is_idle))
             .map(|(at, _)| *at)
             .collect();

@@ -120,6 +120,10 @@ impl DedupState {
         self.forgotten = self.forgotten.max(Some(created));
     }
 
+    pub(super) fn watermark(&self) -> Option<Timestamp> {
+        self.forgotten
+    }
+
     /// Lowers a watermark that is too far ahead. No id that far ahead is ever accepted, so such a
     /// watermark is from a time when the clock was wrong or any id was accepted, and would close
     /// the bucket to all.

@@ -229,6 +229,7 @@ impl<B: Clone> Bucket<B> {
             self.dedup.forget_surplus(self.now_us);
         } else if is_look {
             self.dedup.forget_old(self.now_us);
+            self.free_expired(sink);
         }
         Ok(Answer {
             now_us: self.now_us,
@@ -243,6 +244,12 @@ impl<B: Clone> Bucket<B> {
             ready: self.waiting.ready_len() > 0,
             next_due: self.waiting.next_due(),
         }
+    }
+
+    /// Returns whether nothing of it is worth keeping: no events, tombstones or unique keys.
+    #[must_use]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.entries.is_empty() && self.dedup.len() == 0 && self.uniques.is_empty()
     }
 
     /// Returns whether it has no live events.

@@ -45,12 +45,12 @@ impl<B: Clone> Bucket<B> {
     }
 
     fn belongs(&self, envelope: &Envelope) -> Result<()> {
-        if envelope.queue != self.key.queue || envelope.id.bucket() != self.key.bucket {
+        if envelope.queue != self.key.queue || envelope.bucket() != self.key.bucket {
             return Err(Error::invalid(format!(
                 "event {} of queue {} belongs to bucket {}, but was pushed to {}",
                 envelope.id,
                 envelope.queue,
-                envelope.id.bucket(),
+                envelope.bucket(),
                 self.key
             )));
         }

@@ -138,6 +138,12 @@ impl<B: Clone> Bucket<B> {
         self.dedup.forget_surplus(ended_us);
     }
 
+    /// Returns the watermark.
+    #[must_use]
+    pub(crate) fn watermark(&self) -> Option<Timestamp> {
+        self.dedup.watermark()
+    }
+
     /// Raises the watermark: tombstones of ids created until `created` may have been dropped.
     pub fn raise_watermark(&mut self, created: Timestamp) {
         self.dedup.forget_until(created);

@@ -12,6 +12,8 @@ use crate::time::Timestamp;
 
 /// The most expired keys that are freed when another one begins to stay taken.
 const EXPIRED_MAX: usize = 2;
+/// The most expired keys that one look at the bucket frees.
+const SWEPT_MAX: usize = 1_000;
 
 /// The owner of a unique key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +56,16 @@ impl<B: Clone> Bucket<B> {
         }
         if is_held {
             sink.unique_held(&self.key, unique, Some((id, until)));
+        }
+    }
+}
+
+impl<B: Clone> Bucket<B> {
+    /// Frees unique keys whose time is over.
+    pub(super) fn free_expired<L: ChangeSink<Body = B>>(&mut self, sink: &mut L) {
+        let now = self.now();
+        for key in self.uniques.expire(now) {
+            sink.unique_held(&self.key, &key, None);
         }
     }
 }
@@ -130,6 +142,24 @@ impl Uniques {
         }
         self.holds.insert((until, Arc::clone(key)));
         (true, let_go)
+    }
+
+    /// Frees the keys whose time is over, a bounded number at a time, and returns them.
+    pub(super) fn expire(&mut self, now: Timestamp) -> Vec<Arc<str>> {
+        let mut let_go = Vec::new();
+        while let Some((first, name)) = self.holds.first().cloned()
+            && first <= now
+            && let_go.len() < SWEPT_MAX
+        {
+            self.holds.remove(&(first, Arc::clone(&name)));
+            self.taken.remove(&name);
+            let_go.push(name);
+        }
+        let_go
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.taken.is_empty()
     }
 
     /// Restores a key that stayed taken when the process ended.

@@ -1,11 +1,11 @@
 //! Consumers that pull: the handle of callers, and the task that runs the puller of `core`.
 
 mod hand_off;
+mod pulled_queues;
 mod task;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -13,16 +13,18 @@ use tokio::sync::{Notify, OnceCell, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use self::hand_off::HandOff;
+use self::pulled_queues::PulledQueues;
 use self::task::PullTask;
 use crate::core::pull::{LeaseOrder, PullInput, PullOptions, PulledEvent, RequesterId};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{BucketId, BucketKey, Envelope, QueueName};
+use crate::event::{BucketKey, Envelope, QueueName};
 use crate::flow::runtime_settings::RuntimeSettings;
 use crate::record::NodeId;
 use crate::store::{Store, Watcher};
 use crate::time::Clock;
 
-/// How long the first caller waits for the list of buckets; those of the settings are known.
+/// How long the first caller of a queue waits for the list of its buckets; those of the settings are
+/// known.
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An input of the task.
@@ -58,8 +60,7 @@ pub(crate) struct Pulls {
     runtime: Handle,
     messages: Mutex<Vec<PullMessage>>,
     notify: Notify,
-    /// The known buckets of each queue, and whether anybody has pulled from it.
-    known: RwLock<BTreeMap<QueueName, (BTreeSet<BucketId>, bool)>>,
+    queues: PulledQueues,
     next: AtomicU64,
     started: OnceCell<()>,
     is_running: AtomicBool,
@@ -85,7 +86,7 @@ impl Pulls {
             runtime: Handle::current(),
             messages: Mutex::default(),
             notify: Notify::new(),
-            known: RwLock::default(),
+            queues: PulledQueues::default(),
             next: AtomicU64::new(0),
             started: OnceCell::new(),
             is_running: AtomicBool::new(false),
@@ -104,10 +105,10 @@ impl Pulls {
         self: &Arc<Self>,
         order: &PullOrder,
     ) -> Result<Vec<PulledEvent<Arc<Envelope>>>> {
-        self.started.get_or_init(|| self.start()).await;
+        self.started.get_or_try_init(|| self.start()).await?;
         let requester = self.next.fetch_add(1, Ordering::Relaxed);
         let names: Vec<_> = order.queues.iter().map(|(name, _)| name.clone()).collect();
-        self.mark(&names);
+        self.begin(&names).await;
         let (sender, mut receiver) = oneshot::channel();
         let asked = LeaseOrder {
             requester,
@@ -139,66 +140,47 @@ impl Pulls {
             .and_then(HandOff::take)
     }
 
-    /// Starts the task, with the buckets that the store lists.
-    async fn start(self: &Arc<Self>) {
-        self.store.watch(Arc::clone(self) as Arc<dyn Watcher>);
-        let listed = tokio::time::timeout(LIST_TIMEOUT, self.store.known_buckets());
-        match listed.await {
-            Ok(Ok(known)) => self.found(&known.buckets),
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "failed to list the buckets to pull from");
-            }
-            Err(_elapsed) => tracing::warn!("the list of the buckets to pull from is late"),
-        }
+    /// Starts the task.
+    async fn start(self: &Arc<Self>) -> Result<()> {
+        // Held weakly, or the store and its puller would keep each other alive.
+        let watcher: Weak<Self> = Arc::downgrade(self);
+        self.store.watch(watcher)?;
         if self.abandoned.is_cancelled() || self.stopped.is_cancelled() {
-            return;
+            return Ok(());
         }
         self.is_running.store(true, Ordering::Release);
         let task = PullTask::new(Arc::clone(self), self.options.clone());
         self.runtime.spawn(task.run());
+        Ok(())
+    }
+
+    /// Notes that these queues are pulled from, with the buckets that the store lists.
+    async fn begin(&self, queues: &[QueueName]) {
+        for queue in queues {
+            self.queues.begin(queue);
+            if self.queues.is_listed(queue) {
+                continue;
+            }
+            let listed = tokio::time::timeout(LIST_TIMEOUT, self.store.buckets_of(queue));
+            match listed.await {
+                Ok(Ok(known)) => self.found(&known.buckets),
+                Ok(Err(error)) => {
+                    tracing::warn!(%queue, %error, "failed to list the buckets to pull from");
+                }
+                Err(_elapsed) => {
+                    tracing::warn!(%queue, "the list of the buckets to pull from is late");
+                }
+            }
+            self.queues.listed(queue);
+        }
     }
 
     /// Notes buckets that exist.
     pub(crate) fn found(&self, buckets: &[BucketKey]) {
-        let mut pulled = Vec::new();
-        {
-            let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-            for key in buckets {
-                let (ids, is_pulled) = known.entry(key.queue.clone()).or_default();
-                if ids.insert(key.bucket) && *is_pulled {
-                    pulled.push(key.clone());
-                }
-            }
+        let new = self.queues.add(buckets);
+        if !new.is_empty() {
+            self.add(PullMessage::Found(new));
         }
-        if !pulled.is_empty() {
-            self.add(PullMessage::Found(pulled));
-        }
-    }
-
-    /// Notes that these queues are pulled from: their wake-ups are passed on.
-    fn mark(&self, queues: &[QueueName]) {
-        let is_marked = {
-            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-            let is_pulled = |queue| known.get(queue).is_some_and(|(_, is_pulled)| *is_pulled);
-            queues.iter().all(is_pulled)
-        };
-        if !is_marked {
-            let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-            for queue in queues {
-                known.entry(queue.clone()).or_default().1 = true;
-            }
-        }
-    }
-
-    /// Returns the buckets of a queue: at least `many`, and all others that are known.
-    fn buckets(&self, queue: &QueueName, many: u16) -> Vec<BucketKey> {
-        let mut ids: BTreeSet<BucketId> = (0..many).map(BucketId).collect();
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, _)) = known.get(queue) {
-            ids.extend(known);
-        }
-        let key = |id| BucketKey::new(queue.clone(), id);
-        ids.into_iter().map(key).collect()
     }
 
     fn add(&self, message: PullMessage) {
@@ -251,14 +233,8 @@ impl Drop for Caller<'_> {
 
 impl Watcher for Pulls {
     fn earlier(&self, bucket: &BucketKey) {
-        let (is_known, is_pulled) = {
-            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-            let queue = known.get(&bucket.queue);
-            queue.map_or((false, false), |(ids, is_pulled)| {
-                (ids.contains(&bucket.bucket), *is_pulled)
-            })
-        };
-        if !is_known {
+        let (is_pulled, is_known) = self.queues.knows(bucket);
+        if is_pulled && !is_known {
             self.found(std::slice::from_ref(bucket));
         }
         if is_pulled {

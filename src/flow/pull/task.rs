@@ -113,6 +113,9 @@ impl PullTask {
             self.take(now, message, &mut actions);
         }
         self.puller.turn(now, &mut actions);
+        let is_pulled = |queue: &QueueName| self.puller.serves(queue);
+        let pulled = self.puller.queues();
+        self.pulls.queues.forget_others(pulled, is_pulled);
         let is_busy = has_messages || !actions.is_empty();
         let mut answers = Answers::new();
         self.act(actions, &mut answers);
@@ -138,8 +141,10 @@ impl PullTask {
                     return; // it is gone already
                 }
                 for (queue, many) in order.queues.iter().zip(buckets) {
+                    // It may have been forgotten since its caller has noted it.
+                    self.pulls.queues.begin(queue);
                     if !self.puller.serves(queue) {
-                        let buckets = self.pulls.buckets(queue, many);
+                        let buckets = self.pulls.queues.buckets(queue, many);
                         let queue = queue.clone();
                         self.settings.remove(&queue);
                         let serve = PullInput::Serve {

@@ -34,7 +34,7 @@ pub use self::status::JournalStatus;
 use crate::error::{Error, ErrorKind, Result};
 use crate::journal::{Journal, Keep};
 use crate::panics;
-use crate::store::Store;
+use crate::store::{OutboxWatcher, Store};
 
 /// How a recorder goes about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,11 +125,16 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     /// Starts both tasks on the current runtime.
-    pub(crate) fn start(setup: Setup) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Full`] when as many recorders as the store takes carry its records.
+    pub(crate) fn start(setup: Setup) -> Result<Self> {
         let (board, news) = (Arc::<Board>::default(), Arc::<News>::default());
         let stop = CancellationToken::new();
         let stop_within = setup.options.stop_within;
-        setup.store.watch_outboxes(Arc::clone(&news) as _);
+        let watcher: Arc<dyn OutboxWatcher> = Arc::clone(&news) as _;
+        setup.store.watch_outboxes(Arc::downgrade(&watcher))?;
         let pruning = prune::run(
             Arc::clone(&setup.store),
             Arc::clone(&setup.journal),
@@ -137,14 +142,14 @@ impl Recorder {
             setup.options.patience,
         );
         let carrier = Carrier::new(setup, Arc::clone(&board), Arc::clone(&news));
-        Self {
+        Ok(Self {
             recording: Mutex::new(Some(tokio::spawn(carrier.run(stop.clone())))),
             pruning: tokio::spawn(pruning),
             board,
             news,
             stop,
             stop_within,
-        }
+        })
     }
 
     /// What it has done, and how the journal is.

@@ -17,7 +17,7 @@ pub(super) struct News {
 #[derive(Debug, Default)]
 struct Heard {
     outboxes: BTreeSet<Outbox>,
-    /// Nobody takes anything any more; a store has no way to forget a watcher.
+    /// Nobody takes anything any more, and the store may still have it.
     is_over: bool,
 }
 

@@ -40,6 +40,7 @@ mod sqlite;
 pub(crate) mod starts;
 mod stop;
 pub(crate) mod sums;
+mod sweep;
 mod table;
 mod uniques;
 mod unsettled;
@@ -47,7 +48,7 @@ mod writer;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use crate::core::membership::{MemberInfo, Membership};
@@ -58,7 +59,8 @@ use crate::record::Keep;
 use crate::sqlite::{files, records};
 use crate::store::hub::LocalMembership;
 use crate::store::{
-    CheckTask, Control, Damage, Durability, RecordTable, Setting, Store, StoreFuture, Watcher,
+    CheckTask, Control, Damage, Durability, KnownBuckets, RecordTable, Setting, Store, StoreFuture,
+    Watcher,
 };
 
 use self::cache::Cache;
@@ -102,14 +104,12 @@ use self::writer::Writer;
 /// assert!(EmbeddedStore::open(directory.path().join("duly.db")).is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct EmbeddedStore {
     shared: Arc<Shared>,
     writing: Writing,
 }
 
 /// Who writes.
-#[derive(Debug)]
 enum Writing {
     Thread(Mutex<Option<JoinHandle<()>>>),
     Inline(Mutex<Option<Box<Writer>>>),
@@ -301,8 +301,13 @@ impl Store for EmbeddedStore {
         StoreFuture::ready(Ok(self.shared.shards.keys()))
     }
 
-    fn watch(&self, watcher: Arc<dyn Watcher>) {
-        self.shared.shards.watch(watcher);
+    fn buckets_of(&self, queue: &QueueName) -> StoreFuture<KnownBuckets> {
+        let buckets = self.shared.shards.keys_of(queue);
+        StoreFuture::ready(Ok(KnownBuckets::all(buckets)))
+    }
+
+    fn watch(&self, watcher: Weak<dyn Watcher>) -> Result<()> {
+        self.shared.shards.watch(watcher)
     }
 
     fn starting(&self, _queue: &QueueName, deliveries: &[&Delivery]) -> Result<()> {
@@ -336,6 +341,14 @@ impl Store for EmbeddedStore {
     fn close(&self) -> StoreFuture<()> {
         self.begin_close();
         StoreFuture::new(Arc::clone(&self.shared.ended).wait(Lane::Rest))
+    }
+}
+
+impl std::fmt::Debug for EmbeddedStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EmbeddedStore")
+            .field("shared", &self.shared)
+            .finish_non_exhaustive()
     }
 }
 

@@ -33,6 +33,9 @@ use crate::time::Timestamp;
 /// How many of the last records are read to remember what is finished.
 const FINISHED_READ: i64 = 500_000;
 
+/// Over how many buckets of its queue the tombstones of ended events are restored.
+const BUCKETS: u16 = 8;
+
 /// What a recovery found.
 pub struct Recovered {
     pub(super) shards: Shards<i64>,
@@ -223,7 +226,7 @@ impl Scan {
     }
 
     fn key(&mut self, view: &View<'_>) -> Result<BucketKey> {
-        let bucket = view.id.bucket();
+        let bucket = view.bucket();
         if let Some(last) = &self.last
             && *last.queue == *view.queue
         {
@@ -286,7 +289,9 @@ fn remember(shards: &Shards<i64>, record: &Record) {
         // It goes on, or waits as a dead letter.
         _ => return,
     };
-    let key = BucketKey::new(record.queue.clone(), record.id.bucket());
+    // A record does not say where its event was: it is found in each bucket in which it may have been.
+    let bucket = record.id.place(BUCKETS);
+    let key = BucketKey::new(record.queue.clone(), bucket);
     let finished = Tombstone {
         id: record.id,
         state,

@@ -95,8 +95,9 @@ impl Shared {
         let released = starts::released(&op);
         let news = WakeRule::of(&op);
         let now_us = self.clock.wall_us();
+        let adds = matches!(op, StoreOp::Push(_));
         let mut scribe = Scribe::new(&self.cache);
-        self.shards.change(key, news, |bucket| {
+        let decide = |bucket: &mut Bucket<i64>| {
             let answer = bucket.apply(now_us, op, &mut scribe)?;
             let changes = scribe.changes;
             if !released.is_empty() {
@@ -123,7 +124,13 @@ impl Shared {
                 wait: wait.map(|gate| (gate, lane)),
                 node,
             })
-        })
+        };
+        let decided = match adds {
+            true => self.shards.change(key, news, decide),
+            false => self.shards.change_known(key, news, decide),
+        };
+        self.sweep(now_us);
+        decided
     }
 
     /// Sets one thing of a queue; it is kept when the gate says so.

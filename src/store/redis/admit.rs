@@ -12,12 +12,12 @@ pub(super) fn check_push(bucket: &BucketKey, events: &[NewEvent]) -> Result<()> 
     check_bytes(events.iter().map(|event| event.envelope.payload.len()))?;
     for event in events {
         let envelope = &event.envelope;
-        if envelope.queue != bucket.queue || envelope.id.bucket() != bucket.bucket {
+        if envelope.queue != bucket.queue || envelope.bucket() != bucket.bucket {
             return Err(Error::invalid(format!(
                 "event {} of queue {} belongs to bucket {}, it was pushed to {bucket}",
                 envelope.id,
                 envelope.queue,
-                envelope.id.bucket(),
+                envelope.bucket(),
             )));
         }
         envelope.check(usize::MAX)?;

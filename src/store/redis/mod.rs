@@ -44,7 +44,7 @@ pub(crate) mod url;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -305,12 +305,17 @@ impl Store for RedisStore {
         StoreFuture::new(async move { registry::known(&shared).await })
     }
 
+    fn buckets_of(&self, queue: &QueueName) -> StoreFuture<KnownBuckets> {
+        let (shared, queue) = (Arc::clone(&self.shared), queue.clone());
+        StoreFuture::new(async move { registry::known_of(&shared, &queue).await })
+    }
+
     fn configured(&self, queues: &BTreeMap<QueueName, u16>, others: u16) {
         self.shared.registry.configure(queues, others);
     }
 
-    fn watch(&self, watcher: Arc<dyn Watcher>) {
-        self.shared.watch(watcher);
+    fn watch(&self, watcher: Weak<dyn Watcher>) -> Result<()> {
+        self.shared.watchers.add(watcher)
     }
 
     fn poll_members(&self, me: MemberInfo) -> StoreFuture<Membership> {
@@ -358,8 +363,8 @@ impl Store for RedisStore {
         self.shared.outboxes.limit(limit)
     }
 
-    fn watch_outboxes(&self, watcher: Arc<dyn OutboxWatcher>) {
-        self.shared.outboxes.watch(watcher);
+    fn watch_outboxes(&self, watcher: Weak<dyn OutboxWatcher>) -> Result<()> {
+        self.shared.outboxes.watch(watcher)
     }
 
     fn close(&self) -> StoreFuture<()> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
@@ -12,7 +12,7 @@ use crate::store::redis::decode::{ReplyReader, unreadable};
 use crate::store::redis::record;
 use crate::store::redis::shared::Shared;
 use crate::store::{
-    OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, OutboxWatchers, WhenFull,
+    OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, Watchers, WhenFull,
 };
 
 /// An upper bound of record numbers.
@@ -26,7 +26,7 @@ const BEGINNING: usize = 68;
 
 /// The state and the limits of all outboxes in this process.
 pub(super) struct Outboxes {
-    watchers: OutboxWatchers,
+    watchers: Watchers<dyn OutboxWatcher>,
     /// The limit of waiting records without an outbox limit.
     default_max: u64,
     /// How many records are kept before a writer drops the oldest.
@@ -51,7 +51,7 @@ const SEEN_MAX: usize = 4;
 impl Outboxes {
     pub(super) fn new(default_max: u64) -> Self {
         Self {
-            watchers: OutboxWatchers::default(),
+            watchers: Watchers::default(),
             default_max,
             kept_max: AtomicU64::new(default_max),
             waiting_max: AtomicU64::new(RECORDS_END),
@@ -92,13 +92,14 @@ impl Outboxes {
         (max < RECORDS_END).then_some(max.min(share))
     }
 
-    pub(super) fn watch(&self, watcher: Arc<dyn OutboxWatcher>) {
-        self.watchers.add(watcher);
+    pub(super) fn watch(&self, watcher: Weak<dyn OutboxWatcher>) -> Result<()> {
+        self.watchers.add(watcher)
     }
 
     /// Notifies the watchers of new records of a bucket in this process.
     pub(super) fn tell(&self, bucket: &BucketKey) {
-        self.watchers.tell(&Outbox::Bucket(bucket.clone()));
+        let outbox = Outbox::Bucket(bucket.clone());
+        self.watchers.tell(|watcher| watcher.recorded(&outbox));
     }
 
     /// Remembers a read up to a number.

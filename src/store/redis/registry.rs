@@ -7,7 +7,7 @@
 
 mod writer;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -28,6 +28,9 @@ use crate::store::redis::shared_state;
 const PAGE: usize = 1_000;
 /// How long to wait for the list where cached data will do.
 const PATIENCE: Duration = Duration::from_millis(1_500);
+/// For how long the list of one queue's buckets is used without another read: as long as a change of
+/// their number takes to reach every node.
+const FRESH: Duration = Duration::from_millis(250);
 /// The pause before the list is read again after a timeout.
 const RESTS: Duration = Duration::from_secs(5);
 const TOKEN: usize = 8;
@@ -37,7 +40,9 @@ pub(super) struct Registry {
     /// The list as of the last read.
     listed: tokio::sync::Mutex<CachedList>,
     /// Buckets in the list: read there, or written by this process.
-    known: RwLock<HashSet<BucketKey>>,
+    known: RwLock<BTreeSet<BucketKey>>,
+    /// When the list was last read.
+    read_at: Mutex<Option<Instant>>,
     /// The number of buckets that each consumer of a queue serves by its settings.
     configured: RwLock<Configured>,
     writing: Mutex<WriterState>,
@@ -82,6 +87,7 @@ impl Default for Registry {
         Self {
             listed: tokio::sync::Mutex::default(),
             known: RwLock::default(),
+            read_at: Mutex::default(),
             configured: RwLock::default(),
             writing: Mutex::default(),
             attempts: watch::Sender::new(0),
@@ -123,9 +129,27 @@ impl Registry {
     /// Returns the known buckets, sorted.
     pub(super) fn known(&self) -> Vec<BucketKey> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let mut known: Vec<_> = known.iter().cloned().collect();
-        known.sort_unstable();
-        known
+        known.iter().cloned().collect()
+    }
+
+    /// Returns how many buckets are known.
+    pub(super) fn count(&self) -> usize {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.len()
+    }
+
+    fn was_read(&self) {
+        let mut read_at = self.read_at.lock().unwrap_or_else(PoisonError::into_inner);
+        *read_at = Some(Instant::now());
+    }
+
+    /// Returns the known buckets of a queue, if the list was read a moment ago.
+    fn fresh_of(&self, queue: &QueueName) -> Option<Vec<BucketKey>> {
+        let read_at = *self.read_at.lock().unwrap_or_else(PoisonError::into_inner);
+        read_at.filter(|at| at.elapsed() < FRESH)?;
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let at = |bucket| BucketKey::new(queue.clone(), BucketId(bucket));
+        Some(known.range(at(0)..=at(u16::MAX)).cloned().collect())
     }
 
     /// Returns the known and the configured buckets, sorted.
@@ -166,6 +190,7 @@ pub(super) async fn read(shared: &Arc<Shared>) -> Result<Vec<BucketKey>> {
     let mut listed = shared.registry.listed.lock().await;
     read_new(shared, &mut listed).await?;
     shared.registry.note(&listed.buckets);
+    shared.registry.was_read();
     let mut buckets = listed.buckets.clone();
     drop(listed);
     buckets.sort_unstable();
@@ -214,6 +239,20 @@ pub(super) async fn known(shared: &Arc<Shared>) -> Result<KnownBuckets> {
     }
     registry.asked.failed((), &away);
     Ok(KnownBuckets::some(known, away))
+}
+
+/// Returns the known buckets of a queue, by a list that is at most [`FRESH`] old.
+///
+/// # Errors
+///
+/// As [`known`].
+pub(super) async fn known_of(shared: &Arc<Shared>, queue: &QueueName) -> Result<KnownBuckets> {
+    if let Some(fresh) = shared.registry.fresh_of(queue) {
+        return Ok(KnownBuckets::all(fresh));
+    }
+    let mut known = known(shared).await?;
+    known.buckets.retain(|bucket| bucket.queue == *queue);
+    Ok(known)
 }
 
 async fn read_new(shared: &Shared, listed: &mut CachedList) -> Result<()> {

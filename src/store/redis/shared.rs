@@ -10,7 +10,6 @@ use crate::core::reference::KEEP_FOR;
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId};
 use crate::record::{Cause, NodeId};
-use crate::store::Watcher;
 use crate::store::redis::capacity::Capacity;
 use crate::store::redis::choices::RedisOptions;
 use crate::store::redis::connections::StoreConnections;
@@ -26,10 +25,11 @@ use crate::store::redis::registry::Registry;
 use crate::store::redis::shared_state::SharedState;
 use crate::store::redis::subscription::{NotificationCallbacks, Notifications};
 use crate::store::redis::url::{Place, Target};
+use crate::store::{Watcher, Watchers};
 use crate::time::{Clock, SystemClock};
 
-/// The limit of watchers; one more drops the oldest.
-const WATCHERS_MAX: usize = 64;
+/// The most buckets whose keys are kept.
+const KEYS_MAX: usize = 16_384;
 
 /// The shared state of a store.
 pub(super) struct Shared {
@@ -52,7 +52,7 @@ pub(super) struct Shared {
     keys: RwLock<HashMap<BucketKey, Arc<BucketKeys>>>,
     /// The subscribed buckets.
     listened: RwLock<HashSet<BucketKey>>,
-    watchers: RwLock<Vec<Arc<dyn Watcher>>>,
+    pub(super) watchers: Watchers<dyn Watcher>,
     is_closed: AtomicBool,
     /// Why everything is refused: the keys have another format than this version knows.
     fenced: OnceLock<String>,
@@ -82,7 +82,7 @@ impl Shared {
             offset_us: AtomicI64::new(0),
             keys: RwLock::default(),
             listened: RwLock::default(),
-            watchers: RwLock::default(),
+            watchers: Watchers::default(),
             is_closed: AtomicBool::new(false),
             fenced: OnceLock::new(),
             met_newer: AtomicBool::new(false),
@@ -95,7 +95,7 @@ impl Shared {
     }
 
     pub(super) fn terms(&self) -> CallContext<'_> {
-        let buckets = self.known_buckets();
+        let buckets = self.registry.count();
         let records = self.options.records_total / buckets.max(1);
         let records = records.max(crate::core::op::BATCH_MAX) as u64;
         CallContext {
@@ -116,17 +116,12 @@ impl Shared {
         };
         known.unwrap_or_else(|| {
             let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+            if keys.len() >= KEYS_MAX {
+                keys.clear(); // those in use are made again
+            }
             let made = || Arc::new(BucketKeys::new(&self.prefix, bucket));
             Arc::clone(keys.entry(bucket.clone()).or_insert_with(made))
         })
-    }
-
-    /// Returns the number of buckets that this process knows.
-    fn known_buckets(&self) -> usize {
-        self.keys
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .len()
     }
 
     /// Runs a script on a bucket.
@@ -327,33 +322,13 @@ impl Shared {
         }
     }
 
-    pub(super) fn watch(&self, watcher: Arc<dyn Watcher>) {
-        let mut watchers = self
-            .watchers
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        if watchers.iter().any(|known| Arc::ptr_eq(known, &watcher)) {
-            return;
-        }
-        if watchers.len() == WATCHERS_MAX {
-            watchers.remove(0);
-        }
-        watchers.push(watcher);
-    }
-
     /// Notifies the watchers of earlier work in a bucket.
     pub(super) fn tell(&self, bucket: &BucketKey) {
         self.tell_as(bucket, |watcher, bucket| watcher.earlier(bucket));
     }
 
     fn tell_as(&self, bucket: &BucketKey, how: fn(&dyn Watcher, &BucketKey)) {
-        let watchers = {
-            let watchers = self.watchers.read().unwrap_or_else(PoisonError::into_inner);
-            watchers.clone()
-        };
-        for watcher in watchers {
-            how(&*watcher, bucket);
-        }
+        self.watchers.tell(|watcher| how(watcher, bucket));
     }
 
     /// Refuses all further calls, and closes the connections.

@@ -27,7 +27,7 @@ async fn watchers_are_told_of_what_wrote_records_and_of_nothing_else() {
     let bare = Bare::open(&url).await;
     let told = Arc::new(Told(AtomicUsize::new(0), bare.outbox()));
     let watcher: Arc<dyn OutboxWatcher> = told.clone();
-    bare.store.watch_outboxes(watcher);
+    bare.store.watch_outboxes(Arc::downgrade(&watcher)).unwrap();
     let told = |what: &str, times: usize| {
         assert_eq!(told.0.swap(0, Ordering::SeqCst), times, "{what}");
     };

@@ -38,9 +38,12 @@ local last_now, leased, surplus, entry, past, paged
 local number
 
 -- Writes the counts back, all in one field, as each field more would cost every call: the last
--- step of a script.
-local function keep_counts()
-  call("HSET", META, "counts", pack(COUNTS, now, leased, surplus, entry + 1, past, paged))
+-- step of a script. Where the bucket has none, only a script that `adds` writes them: what reads
+-- leaves nothing behind in a bucket that does not exist.
+local function keep_counts(adds)
+  if meta[1] or adds or leased > 0 then
+    call("HSET", META, "counts", pack(COUNTS, now, leased, surplus, entry + 1, past, paged))
+  end
 end
 
 local function u64(number)

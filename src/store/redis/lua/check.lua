@@ -626,6 +626,6 @@ if repairs then
   keep_pages()
   write_taken()
   wake(ARGV[4])
-  keep_counts()
+  keep_counts(true)
 end
 return { now, tostring(cursor), looked, found, listed }

@@ -38,10 +38,13 @@ local function node_of(id)
   return packed and read_node(packed)
 end
 
+-- Keeps the record of a node, but not in a bucket that does not exist.
 local function keep_node(id, node)
-  call("HSET", NODES, id, pack(">I8I8I8I4I4BBI8I4I8I8I4", node.beat, node.last, node.refused, node.kept,
-    node.timed, node.lost and 1 or 0, node.reaping and 1 or 0, node.seen, node.says, node.to,
-    node.started, node.first))
+  if meta[1] or node.kept + node.timed > 0 then
+    call("HSET", NODES, id, pack(">I8I8I8I4I4BBI8I4I8I8I4", node.beat, node.last, node.refused, node.kept,
+      node.timed, node.lost and 1 or 0, node.reaping and 1 or 0, node.seen, node.says, node.to,
+      node.started, node.first))
+  end
 end
 
 -- Returns every node, ordered by id.

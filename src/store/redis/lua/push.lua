@@ -65,7 +65,7 @@ for at = 9, #ARGV, 4 do
   end
 end
 if count == 0 then
-  keep_counts()
+  keep_counts(true)
   return { now, 0 }
 end
 
@@ -333,5 +333,5 @@ if earliest < (was_due or math.huge) or (is_ready and not was_ready) then
   call("SPUBLISH", WAKE, ARGV[4])
   answer[2] = 1
 end
-keep_counts()
+keep_counts(true)
 return answer

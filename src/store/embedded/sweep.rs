@@ -1,0 +1,28 @@
+//! The sweep of buckets that are not used any more.
+
+use crate::core::op::StoreOp;
+use crate::store::embedded::gate::Lane;
+use crate::store::embedded::ledger::Scribe;
+use crate::store::embedded::pending::Chunk;
+use crate::store::embedded::shared::Shared;
+use crate::store::shards::WakeRule;
+
+impl Shared {
+    /// Now and then has unused buckets forget what is old.
+    pub(super) fn sweep(&self, now_us: u64) {
+        for key in self.shards.sweep(now_us) {
+            let mut scribe = Scribe::new(&self.cache);
+            self.shards.change_known(&key, WakeRule::Swept, |bucket| {
+                let swept = bucket.apply(now_us, StoreOp::SWEEP, &mut scribe);
+                if swept.is_ok() && !scribe.changes.is_empty() {
+                    // If the list is closed, the next start forgets it.
+                    let _ = self.pending.submit(Chunk {
+                        bucket: Some(key.clone()),
+                        changes: scribe.changes,
+                        lane: Lane::Rest,
+                    });
+                }
+            });
+        }
+    }
+}
