@@ -272,6 +272,11 @@ impl Flow {
         Some(Error::new(kind, words))
     }
 
+    /// Returns whether nothing runs any more, since the runtime has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.parts.abandoned.is_cancelled()
+    }
+
     /// Returns whether this process has a handler for `queue`.
     pub(crate) fn serves(&self, queue: &QueueName) -> bool {
         self.parts.consumers.get(queue).is_some()

@@ -17,6 +17,7 @@ mod doubt;
 mod exports;
 mod finding;
 mod full;
+mod futures;
 mod handlers;
 mod ids;
 mod kit;
