@@ -361,10 +361,11 @@ impl BusBuilder {
             forecasts: Default::default(),
             leases: Default::default(),
             judged: Default::default(),
-            stopping: tokio::sync::Mutex::default(),
+            stop: Default::default(),
             is_closed: AtomicBool::new(false),
             is_lent: self.is_lent,
             runtime: Handle::current(),
+            virtual_time: self.virtual_time,
         });
         crate::bus::call::stored_replies::install(&inner);
         self.states.insert(Bus::from_inside(Arc::clone(&inner)));

@@ -52,6 +52,11 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         let is_shared = self.inner.store.is_shared();
         let mut waiting = self.inner.replies.wait(id);
         let waits = match self.inner.flow().as_ref() {
+            Some(flow) if flow.has_ended() => {
+                return Err(Error::closed(
+                    "the runtime of the bus has ended, so no handler runs; start another bus",
+                ));
+            }
             Some(flow) if is_shared || flow.serves(&self.name) => flow.waits(&self.name),
             Some(_) => {
                 return Err(Error::new(

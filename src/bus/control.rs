@@ -1,8 +1,10 @@
 //! Runtime settings of a queue, stored once for every node until they are changed.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::bus::Bus;
+use crate::bus::completed::Completed;
 use crate::bus::names::MatchLevel;
 use crate::error::{Error, Result};
 use crate::event::{BUCKETS_MAX, QueueName};
@@ -13,7 +15,8 @@ impl Bus {
     ///
     /// Running handlers finish, and pushes are accepted as before. Every node follows within a
     /// quarter of a second, and a node that starts later from its beginning. The store keeps the
-    /// setting as long as it keeps anything.
+    /// setting as long as it keeps anything. If this future is dropped half-way, the setting is
+    /// stored and applied all the same.
     ///
     /// # Errors
     ///
@@ -116,14 +119,19 @@ impl Bus {
     async fn set(&self, queue: &str, setting: Setting) -> Result<()> {
         let queue = QueueName::new(queue)?;
         self.inner.check_known(&queue, MatchLevel::Slips).await?;
-        self.inner.open()?.set(&queue, setting).await?;
-        let orders = self.inner.flow().as_ref().map(|flow| flow.orders());
-        // This node need not wait for its next membership poll, and may have none.
-        if let Some(orders) = orders
-            && let Err(error) = orders.read_controls().await
-        {
-            tracing::warn!(%queue, %error, "failed to read back a runtime setting");
-        }
-        Ok(())
+        let inner = Arc::clone(&self.inner);
+        // Both steps, though the caller may be gone after the first: what is stored is applied.
+        let both = async move {
+            inner.open()?.set(&queue, setting).await?;
+            let orders = inner.flow().as_ref().map(|flow| flow.orders());
+            // This node need not wait for its next membership poll, and may have none.
+            if let Some(orders) = orders
+                && let Err(error) = orders.read_controls().await
+            {
+                tracing::warn!(%queue, %error, "failed to read back a runtime setting");
+            }
+            Ok(())
+        };
+        Completed::new(&self.inner.runtime, both).await
     }
 }

@@ -4,6 +4,7 @@ mod admin;
 mod builder;
 mod call;
 mod checks;
+mod completed;
 mod control;
 mod dead_letters;
 mod events;
@@ -33,6 +34,7 @@ mod reencrypt;
 mod scan;
 pub(crate) mod send_all;
 mod send_many;
+mod stop;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -60,12 +62,13 @@ pub use records::{MinuteStatsQuery, RecordStream, Records};
 pub use reencrypt::{KeyCounts, Reencrypt, ReencryptReport};
 pub use scan::EventCursor;
 use serde::Serialize;
+use stop::BusStop;
 use tokio::runtime::Handle;
 
 use crate::bus::ids::NewIds;
 use crate::codec::KeyRing;
 use crate::core::op::{Answer, NewEvent, StoreOp};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::event::{BucketKey, Payload, QueueName};
 use crate::flow::{Check, Flow, QueueOptions, Replies, RuntimeSettings};
 use crate::handler::{Annotated, Context};
@@ -142,14 +145,15 @@ pub(crate) struct Inner {
     leases: lease::Leases,
     /// The unknown names that were pushed to.
     judged: CheckedNames,
-    /// Held while the bus stops, so that the store stays open until everything is settled.
-    stopping: tokio::sync::Mutex<()>,
+    stop: BusStop,
     /// The store is not called any more.
     is_closed: AtomicBool,
     /// Whether the store is shared, so that the bus must not close it when it is dropped.
     is_lent: bool,
     /// The runtime of the bus.
     runtime: Handle,
+    /// Whether time is virtual, which threads do not see.
+    virtual_time: bool,
 }
 
 impl fmt::Debug for Bus {
@@ -288,9 +292,14 @@ impl Bus {
     /// started, settles everything that ended, records what waits for the journal within two
     /// seconds, and closes the store.
     ///
-    /// A handler that still runs after the grace period is [cancelled](Context::cancellation) and
-    /// then dropped; its attempt counts, and its event is ready again. Later calls wait for the
-    /// first one and do nothing.
+    /// When the grace period begins, handlers [are told](Context::stopping). One that still runs
+    /// after it is [cancelled](Context::cancellation) and then dropped, and its event is ready
+    /// again; whether that counts as an attempt, `free_interruptions` of its queue says.
+    ///
+    /// The stop takes at most the grace period and about ten seconds, of which a store and a journal
+    /// that respond need few milliseconds; a handler that blocks its thread needs two seconds of
+    /// them. It goes on if this future is dropped. Later calls, on any runtime, wait for the same
+    /// stop, whatever their grace period, and return its result.
     ///
     /// # Errors
     ///
@@ -305,29 +314,7 @@ impl Bus {
                  of the bus instead, for example by a channel",
             ));
         }
-        let _stopping = self.inner.stopping.lock().await;
-        let flow = self
-            .inner
-            .flow
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        let settled = match flow {
-            Some(flow) => flow.stop(grace).await,
-            None => true,
-        };
-        if let Some(recorded) = &self.inner.recorded {
-            recorded.stop().await;
-        }
-        self.inner.is_closed.store(true, Ordering::Release);
-        self.inner.store.close().await?;
-        if !settled {
-            return Err(Error::new(
-                ErrorKind::TimedOut,
-                "not everything could be settled in time; those events are handled again",
-            ));
-        }
-        Ok(())
+        self.inner.stop(grace).await
     }
 
     /// Returns the store, for tests that look underneath.

@@ -11,6 +11,9 @@ pub(super) struct BusOwner(pub(super) Arc<Inner>);
 impl Drop for BusOwner {
     fn drop(&mut self) {
         let inner = &self.0;
+        if inner.stop.has_begun() {
+            return; // it goes on without its callers
+        }
         let mut flow = inner.flow.write().unwrap_or_else(PoisonError::into_inner);
         drop(flow.take());
         drop(flow);
@@ -25,9 +28,16 @@ impl Drop for BusOwner {
             "bus dropped without shutdown; running handlers are cut and leased events wait for expiry"
         );
         // Queues may live on, but must not keep the store's file or connections open.
-        if !inner.is_lent {
-            let closing = inner.store.close();
-            inner.runtime.spawn(closing);
+        inner.close_unless_shared();
+    }
+}
+
+impl Inner {
+    /// Closes the store in the background, unless others may use it.
+    pub(super) fn close_unless_shared(&self) {
+        if !self.is_lent {
+            let closing = self.store.close();
+            self.runtime.spawn(closing);
         }
     }
 }

@@ -9,11 +9,13 @@ mod membership;
 mod mover;
 mod node;
 mod options;
+mod parts;
 #[allow(missing_debug_implementations)] // public to benchmarks alone
 pub(crate) mod pool;
 mod pull;
 mod runtime_settings;
 mod start;
+mod stop;
 
 pub(crate) use call_metrics::settle_kind;
 pub(crate) use consumers::consumer::ValuePublisher;

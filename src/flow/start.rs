@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -14,7 +13,6 @@ use crate::codec::KeyRing;
 use crate::core::node::Node;
 use crate::core::options::NodeOptions;
 use crate::core::pull::PullOptions;
-use crate::core::step::Input;
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::flow::consumers::consumer::ValuePublisher;
@@ -32,6 +30,7 @@ use crate::flow::mover::Mover;
 use crate::flow::node::inbox::Inbox;
 use crate::flow::node::lease_fences::LeaseFences;
 use crate::flow::options::QueueOptions;
+use crate::flow::parts::FlowParts;
 use crate::flow::pool::deadlines::DeadlineTable;
 use crate::flow::pull::Pulls;
 use crate::flow::runtime_settings::RuntimeSettings;
@@ -41,9 +40,6 @@ use crate::outage::Outage;
 use crate::record::NodeId;
 use crate::store::{MemberInfo, Store, Watcher};
 use crate::time::Clock;
-
-/// How long handlers have after their stop signal before they are cut.
-const LAST_WORDS: Duration = Duration::from_millis(50);
 
 /// The dependencies of a flow.
 pub(crate) struct Setup {
@@ -68,25 +64,16 @@ pub(crate) struct Setup {
 
 /// The running flow of events through this process: one mover, and a consumer for each queue.
 pub(crate) struct Flow {
-    consumers: Arc<Consumers>,
+    pub(super) parts: FlowParts,
     orders: Arc<SettingsReader>,
-    inbox: Arc<Inbox>,
-    /// The callers that pull.
-    pulls: Arc<Pulls>,
     /// The buckets that the store does not serve.
     outage: Arc<Outage<usize>>,
     /// `None` where the store has only one node.
-    membership: Option<Arc<MembershipPoll>>,
+    pub(super) membership: Option<Arc<MembershipPoll>>,
     /// Cancelled when the node has stopped.
-    stopped: CancellationToken,
-    /// Cancelled to end the mover and the depth sampler at once.
-    abandoned: CancellationToken,
+    pub(super) stopped: CancellationToken,
     /// The depth sampler; it runs until the flow is abandoned.
-    depth_sampler: Option<JoinHandle<()>>,
-    /// Cancelled to stop handlers.
-    stop: CancellationToken,
-    /// The callers that wait for a handler's reply.
-    replies: Arc<Replies>,
+    pub(super) depth_sampler: Option<JoinHandle<()>>,
     /// The handlers that wait for other handlers.
     waits: Arc<WaitGraph>,
 }
@@ -116,7 +103,7 @@ impl Flow {
         let runtime = Handle::current();
         let board = DeadlineTable::new(runtime.clone());
         let inbox = Arc::new(Inbox::default());
-        let stop = CancellationToken::new();
+        let (stopping, stop) = (CancellationToken::new(), CancellationToken::new());
 
         let pulls = PullOptions {
             is_shared: store.is_shared(),
@@ -155,6 +142,7 @@ impl Flow {
                     queue: queue.clone(),
                     node: id,
                     states: Arc::clone(&states),
+                    stopping: stopping.clone(),
                     stop: stop.clone(),
                 }),
                 store: Arc::clone(&store),
@@ -254,23 +242,29 @@ impl Flow {
             stopped: stopped.clone(),
             abandoned: abandoned.clone(),
         };
+        let parts = FlowParts {
+            consumers,
+            inbox,
+            pulls,
+            replies,
+            stopping,
+            stop,
+            abandoned,
+        };
+        let runtime = mover.runtime.clone();
         if virtual_time {
             mover.spawn_task();
         } else {
             mover.spawn_thread()?;
         }
+        runtime.spawn(parts.clone().when_the_runtime_ends());
         Ok(Self {
-            consumers,
+            parts,
             orders,
-            inbox,
-            pulls,
             outage,
             membership,
             stopped,
-            abandoned,
             depth_sampler,
-            stop,
-            replies,
             waits,
         })
     }
@@ -278,24 +272,29 @@ impl Flow {
     /// Returns the port for values of type `T` into the ring of `queue`, if this process consumes
     /// it.
     pub(crate) fn port<T: 'static>(&self, queue: &QueueName) -> Option<Arc<dyn ValuePublisher<T>>> {
-        let port: Box<dyn Any> = Arc::clone(&self.consumers.get(queue)?.consumer).port();
+        let port: Box<dyn Any> = Arc::clone(&self.parts.consumers.get(queue)?.consumer).port();
         port.downcast().ok().map(|port| *port)
     }
 
     /// Returns why the store does not serve a bucket to this node, if so.
     pub(crate) fn why_not_served(&self, bucket: &BucketKey) -> Option<Error> {
-        let (kind, words) = self.outage.why(&self.inbox.place(bucket)?)?;
+        let (kind, words) = self.outage.why(&self.parts.inbox.place(bucket)?)?;
         Some(Error::new(kind, words))
+    }
+
+    /// Returns whether nothing runs any more, since the runtime has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.parts.abandoned.is_cancelled()
     }
 
     /// Returns whether this process has a handler for `queue`.
     pub(crate) fn serves(&self, queue: &QueueName) -> bool {
-        self.consumers.get(queue).is_some()
+        self.parts.consumers.get(queue).is_some()
     }
 
     /// Returns a queue with a handler here in the wait graph.
     pub(crate) fn waits(&self, queue: &QueueName) -> Option<QueueWaits> {
-        let place = self.consumers.get(queue)?.place;
+        let place = self.parts.consumers.get(queue)?.place;
         let graph = Arc::clone(&self.waits);
         Some(QueueWaits { graph, place })
     }
@@ -309,18 +308,22 @@ impl Flow {
     /// Returns whether a handler runs that blocks its thread.
     #[cfg(feature = "testing")]
     pub(crate) fn is_blocking(&self) -> bool {
-        let mut consumers = self.consumers.iter().map(|(_, served)| &served.consumer);
+        let mut consumers = self
+            .parts
+            .consumers
+            .iter()
+            .map(|(_, served)| &served.consumer);
         consumers.any(|consumer| consumer.blocks() && consumer.load().1 > 0)
     }
 
     /// Sets how many handlers of `queue` may run at once; 0 pauses it.
     pub(crate) fn set_workers(&self, queue: &QueueName, workers: usize) -> Result<()> {
-        self.consumers.set_workers(queue, workers)
+        self.parts.consumers.set_workers(queue, workers)
     }
 
     /// Returns the callers that pull.
     pub(crate) fn pulls(&self) -> Arc<Pulls> {
-        Arc::clone(&self.pulls)
+        Arc::clone(&self.parts.pulls)
     }
 
     /// Returns the runtime settings, to read them again.
@@ -331,65 +334,9 @@ impl Flow {
     /// Returns for each queue how many events wait in its ring, how many workers are active, and
     /// how many there may be.
     pub(crate) fn load(&self) -> impl Iterator<Item = (&QueueName, usize, usize, usize)> {
-        self.consumers.iter().map(|(queue, served)| {
+        self.parts.consumers.iter().map(|(queue, served)| {
             let (queued, active) = served.consumer.load();
             (queue, queued, active, served.consumer.workers())
         })
-    }
-
-    /// Stops fetching, lets handlers finish within `grace`, releases what never started and settles
-    /// everything that ended. Returns whether all of that was done in time.
-    pub(crate) async fn stop(mut self, grace: Duration) -> bool {
-        self.inbox.add(Input::Stop);
-        self.pulls.stop(SETTLE_MIN).await;
-        let stops: Vec<_> = self
-            .consumers
-            .iter()
-            .map(|(_, served)| Arc::clone(&served.consumer).stop())
-            .collect();
-        let mut finished = futures_util::future::join_all(stops);
-        if tokio::time::timeout(grace, &mut finished).await.is_err() {
-            self.stop.cancel();
-            if tokio::time::timeout(LAST_WORDS, &mut finished)
-                .await
-                .is_err()
-            {
-                for (_, served) in self.consumers.iter() {
-                    served.consumer.cut();
-                }
-                // Suspended handlers are gone now; those that block their thread are not awaited.
-                let _ = tokio::time::timeout(LAST_WORDS, finished).await;
-            }
-        }
-        let settled = tokio::time::timeout(grace.max(SETTLE_MIN), self.stopped.cancelled()).await;
-        // A node that has not settled everything may hold leases, and must not leave.
-        if settled.is_ok()
-            && let Some(membership) = self.membership.take()
-        {
-            membership.leave().await;
-        }
-        if let Some(depth_sampler) = self.depth_sampler.take() {
-            self.abandoned.cancel();
-            let _ = depth_sampler.await; // no gauges of this node after its stop
-        }
-        settled.is_ok()
-    }
-}
-
-/// The least time for outcomes to reach the store, however short the grace.
-const SETTLE_MIN: Duration = Duration::from_secs(2);
-
-/// A dropped flow ends at once and waits for nothing; the leases expire.
-impl Drop for Flow {
-    fn drop(&mut self) {
-        self.stop.cancel();
-        self.abandoned.cancel();
-        self.pulls.abandon();
-        self.inbox.add(Input::Stop); // wakes the mover, so that it sees that it is abandoned
-        for (_, served) in self.consumers.iter() {
-            served.consumer.set_workers(0); // or cut jobs make room for waiting ones
-            served.consumer.cut();
-        }
-        self.replies.give_up();
     }
 }

@@ -39,6 +39,8 @@ pub(crate) struct HandlerEnv {
     pub(crate) queue: QueueName,
     pub(crate) node: NodeId,
     pub(crate) states: Arc<States>,
+    /// Cancelled when the bus begins to stop.
+    pub(crate) stopping: CancellationToken,
     /// Cancelled when the bus stops waiting for handlers.
     pub(crate) stop: CancellationToken,
 }
@@ -93,12 +95,12 @@ impl Context {
             Ok(queue) => queue,
             Err(error) => panic!("{error}"),
         };
-        let (states, stop) = (Arc::new(states), CancellationToken::new());
         let env = HandlerEnv {
             queue,
             node: NodeId::default(),
-            states,
-            stop,
+            states: Arc::new(states),
+            stopping: CancellationToken::new(),
+            stop: CancellationToken::new(),
         };
         Self::new(Arc::new(env), None)
     }
@@ -167,6 +169,42 @@ impl Context {
             Some(rare) => rare.token.is_cancelled(),
             None => self.shared.stop.is_cancelled(),
         }
+    }
+
+    /// A token that is cancelled when the bus begins to stop: the handler has the grace period of
+    /// [`Bus::shutdown`](crate::Bus::shutdown) to end.
+    ///
+    /// A handler that may need longer watches it, puts its progress away and
+    /// [snoozes](crate::Failure::snooze); the next attempt goes on from there, in another process.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use duly::prelude::*;
+    ///
+    /// #[delay_event(queue = "export", register = false)]
+    /// async fn export(event: Event<u64>, cx: &Context) -> Result<(), Failure> {
+    ///     let stopping = cx.stopping();
+    ///     for part in 0..event.payload {
+    ///         if stopping.is_cancelled() {
+    ///             // Note `part` where the next attempt finds it.
+    ///             return Err(Failure::snooze(Duration::ZERO));
+    ///         }
+    ///         tokio::task::yield_now().await; // export `part`
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    #[must_use]
+    pub fn stopping(&self) -> CancellationToken {
+        self.shared.stopping.clone()
+    }
+
+    /// Returns whether the bus has begun to stop. For blocking handlers.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.shared.stopping.is_cancelled()
     }
 
     /// Sets the reply to the caller in `Queue::call`; sent when the handler succeeds. Only the

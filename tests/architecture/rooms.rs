@@ -27,9 +27,10 @@ const FLOW_FLOORS: &[&[&str]] = &[
     &["node"],
     &["handlers", "call_metrics", "pull"],
     &["consumers"],
-    &["membership"],
+    &["membership", "parts"],
     &["mover"],
     &["start"],
+    &["stop"],
 ];
 
 /// Packages that one room hides from the rest, and that room: changing one is changing the other.

@@ -18,6 +18,7 @@ mod enemy;
 mod exports;
 mod finding;
 mod full;
+mod futures;
 mod handlers;
 mod ids;
 mod kit;

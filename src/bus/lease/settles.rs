@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -16,6 +17,9 @@ use crate::record::NodeId;
 
 /// The most settlements of one bucket and holder that may wait.
 const WAITING_MAX: usize = 100_000;
+/// How long a settlement waits for its reply, longer than any call of a store: only a runtime that
+/// nobody drives, or whose threads are all blocked, takes longer.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One call settles what one holder has leased of one bucket.
 type Group = (BucketKey, NodeId);
@@ -145,12 +149,15 @@ impl Inner {
             };
             self.runtime.spawn(sender.run());
         }
-        replied.await.unwrap_or_else(|_gone| {
-            Err(Error::new(
-                ErrorKind::Unknown,
-                "the runtime of the bus ended before the reply; settling again is safe",
-            ))
-        })
+        let lost = |what: &str| {
+            let words = format!("the runtime of the bus {what} the reply; settling again is safe");
+            Err(Error::new(ErrorKind::Unknown, words))
+        };
+        match tokio::time::timeout(REPLY_TIMEOUT, replied).await {
+            Ok(Ok(reply)) => reply,
+            Ok(Err(_gone)) => lost("ended before"),
+            Err(_elapsed) => lost("does not run its tasks, which bring"),
+        }
     }
 
     async fn settle_all(

@@ -46,6 +46,9 @@ pub(crate) trait Consumer: Send + Sync {
     /// started.
     fn stop(self: Arc<Self>) -> BoxFuture<'static, ()>;
 
+    /// Accepts nothing more; whoever waits for room is refused.
+    fn close(&self);
+
     /// Drops the handlers that still run.
     fn cut(&self);
 
@@ -215,6 +218,10 @@ where
             self.pool.stopped().await;
             self.hand_back(self.pool.drain());
         })
+    }
+
+    fn close(&self) {
+        self.pool.close();
     }
 
     fn cut(&self) {

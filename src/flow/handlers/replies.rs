@@ -31,11 +31,11 @@ pub(crate) trait ReplyStore: Send + Sync {
 }
 
 /// The waiting callers of this process, by event id.
-#[derive(Default)]
 pub(crate) struct Replies {
     /// For the callers of other processes; set once, when the bus starts.
     stored: OnceLock<Box<dyn ReplyStore>>,
-    waiting: Mutex<HashMap<EventId, oneshot::Sender<CallResult>>>,
+    /// `None`: no reply will come any more, and who waits is released at once.
+    waiting: Mutex<Option<HashMap<EventId, oneshot::Sender<CallResult>>>>,
     /// The number of callers, so that other events need no lock.
     count: AtomicUsize,
 }
@@ -56,12 +56,24 @@ impl fmt::Debug for Replies {
     }
 }
 
+impl Default for Replies {
+    fn default() -> Self {
+        Self {
+            stored: OnceLock::new(),
+            waiting: Mutex::new(Some(HashMap::new())),
+            count: AtomicUsize::new(0),
+        }
+    }
+}
+
 impl Replies {
     /// Waits for the end of `id`, from now on.
     pub(crate) fn wait(self: &Arc<Self>, id: EventId) -> PendingReply {
         let (sender, answer) = oneshot::channel();
         self.count.fetch_add(1, Ordering::SeqCst); // before the push, so no end is missed
-        self.lock().insert(id, sender);
+        if let Some(waiting) = &mut *self.lock() {
+            waiting.insert(id, sender);
+        }
         PendingReply {
             replies: Arc::clone(self),
             id,
@@ -74,7 +86,7 @@ impl Replies {
         if self.count.load(Ordering::SeqCst) == 0 {
             return false;
         }
-        let sender = self.lock().remove(&id);
+        let sender = self.lock().as_mut().and_then(|it| it.remove(&id));
         sender.is_some_and(|sender| sender.send(answer()).is_ok()) // it may have given up
     }
 
@@ -90,12 +102,14 @@ impl Replies {
         }
     }
 
-    /// Releases every caller: no reply will come any more.
+    /// Releases every caller, those that are still to come too: no reply will come any more.
     pub(crate) fn give_up(&self) {
-        self.lock().clear();
+        self.lock().take();
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<EventId, oneshot::Sender<CallResult>>> {
+    fn lock(
+        &self,
+    ) -> std::sync::MutexGuard<'_, Option<HashMap<EventId, oneshot::Sender<CallResult>>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -114,7 +128,9 @@ impl PendingReply {
 
 impl Drop for PendingReply {
     fn drop(&mut self) {
-        self.replies.lock().remove(&self.id);
+        if let Some(waiting) = &mut *self.replies.lock() {
+            waiting.remove(&self.id);
+        }
         self.replies.count.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -26,6 +26,9 @@ use crate::time::Clock;
 /// How long the first caller of a queue waits for the list of its buckets; those of the settings are
 /// known.
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a caller waits for the task beyond its own time: twice a store call, whose timeout is
+/// 10 s. Only a runtime that nobody drives, or whose threads are all blocked, takes longer.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// An input of the task.
 enum PullMessage {
@@ -58,7 +61,9 @@ pub(crate) struct Pulls {
     controls: Arc<RuntimeSettings>,
     options: PullOptions,
     runtime: Handle,
-    messages: Mutex<Vec<PullMessage>>,
+    /// The messages that the task has not seen yet; `None`: there is no task any more, and what is
+    /// added is dropped, so that its caller is refused.
+    messages: Mutex<Option<Vec<PullMessage>>>,
     notify: Notify,
     queues: PulledQueues,
     next: AtomicU64,
@@ -84,7 +89,7 @@ impl Pulls {
             controls,
             options,
             runtime: Handle::current(),
-            messages: Mutex::default(),
+            messages: Mutex::new(Some(Vec::new())),
             notify: Notify::new(),
             queues: PulledQueues::default(),
             next: AtomicU64::new(0),
@@ -105,7 +110,7 @@ impl Pulls {
         self: &Arc<Self>,
         order: &PullOrder,
     ) -> Result<Vec<PulledEvent<Arc<Envelope>>>> {
-        self.started.get_or_try_init(|| self.start()).await?;
+        self.started.get_or_try_init(|| async { self.start() }).await?;
         let requester = self.next.fetch_add(1, Ordering::Relaxed);
         let names: Vec<_> = order.queues.iter().map(|(name, _)| name.clone()).collect();
         self.begin(&names).await;
@@ -123,33 +128,39 @@ impl Pulls {
             pulls: self,
             requester: Some(requester),
         };
-        let reply = if order.wait.is_zero() {
-            receiver.await
-        } else {
-            match tokio::time::timeout(order.wait, &mut receiver).await {
-                Ok(reply) => reply,
-                Err(_elapsed) => {
+        if !order.wait.is_zero() {
+            tokio::select! {
+                biased; // the reply before the end of the wait
+                reply = &mut receiver => {
+                    caller.requester = None;
+                    return taken(reply);
+                }
+                () = tokio::time::sleep(order.wait) => {
                     self.add(PullMessage::Input(PullInput::Expired(requester)));
-                    receiver.await
                 }
             }
+        }
+        let Ok(reply) = tokio::time::timeout(REPLY_TIMEOUT, receiver).await else {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                "the runtime of the bus does not run its tasks; whatever is leased later is handed \
+                 back",
+            ));
         };
         caller.requester = None;
-        reply
-            .unwrap_or_else(|_gone| Err(closed()))
-            .and_then(HandOff::take)
+        taken(reply)
     }
 
     /// Starts the task.
-    async fn start(self: &Arc<Self>) -> Result<()> {
+    fn start(self: &Arc<Self>) -> Result<()> {
         // Held weakly, or the store and its puller would keep each other alive.
         let watcher: Weak<Self> = Arc::downgrade(self);
         self.store.watch(watcher)?;
-        if self.abandoned.is_cancelled() || self.stopped.is_cancelled() {
-            return Ok(());
-        }
-        self.is_running.store(true, Ordering::Release);
         let task = PullTask::new(Arc::clone(self), self.options.clone());
+        self.is_running.store(true, Ordering::Release);
+        if self.abandoned.is_cancelled() {
+            return Ok(()); // it stopped meanwhile; the task that is dropped refuses everybody
+        }
         self.runtime.spawn(task.run());
         Ok(())
     }
@@ -183,12 +194,27 @@ impl Pulls {
         }
     }
 
+    /// Adds a message, or drops it if there is no task any more: its caller is refused then.
     fn add(&self, message: PullMessage) {
-        self.messages().push(message);
+        if let Some(messages) = &mut *self.messages() {
+            messages.push(message);
+        }
         self.notify.notify_one();
     }
 
-    fn messages(&self) -> std::sync::MutexGuard<'_, Vec<PullMessage>> {
+    /// Takes all messages.
+    fn take(&self) -> Vec<PullMessage> {
+        let mut messages = self.messages();
+        messages.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Takes no more messages and drops those that wait.
+    fn close(&self) {
+        let left = self.messages().take();
+        drop(left); // without the lock: leased events that are dropped are handed back by a message
+    }
+
+    fn messages(&self) -> std::sync::MutexGuard<'_, Option<Vec<PullMessage>>> {
         // Poison is harmless: every change under the lock is one call.
         self.messages.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -203,10 +229,20 @@ impl Pulls {
         self.abandon();
     }
 
-    /// Ends at once and waits for nothing.
+    /// Ends at once and waits for nothing; callers are refused.
     pub(crate) fn abandon(&self) {
         self.abandoned.cancel();
+        self.close();
     }
+}
+
+/// Takes what a caller was sent; nothing: the task is gone.
+fn taken(
+    reply: Result<Result<HandOff>, oneshot::error::RecvError>,
+) -> Result<Vec<PulledEvent<Arc<Envelope>>>> {
+    reply
+        .unwrap_or_else(|_gone| Err(closed()))
+        .and_then(HandOff::take)
 }
 
 fn closed() -> Error {

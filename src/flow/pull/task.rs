@@ -90,6 +90,8 @@ impl PullTask {
             }
         }
         drop(stopped);
+        self.pulls.close();
+        self.replies.clear(); // whoever is left is refused now, not when the last call has ended
         // What was sent is not taken back.
         while self.calls.next().await.is_some() {}
     }
@@ -107,7 +109,7 @@ impl PullTask {
             let answered = PullInput::Answered { call, answer };
             self.puller.handle(now, answered, &mut actions);
         }
-        let messages = std::mem::take(&mut *self.pulls.messages());
+        let messages = self.pulls.take();
         has_messages |= !messages.is_empty();
         for message in messages {
             self.take(now, message, &mut actions);
@@ -230,6 +232,13 @@ impl PullTask {
                 }
             }
         }
+    }
+}
+
+/// Whether it has stopped, was never run, or its runtime has ended: nobody waits for it any more.
+impl Drop for PullTask {
+    fn drop(&mut self) {
+        self.pulls.close();
     }
 }
 

@@ -19,6 +19,7 @@
 mod added;
 mod cache;
 mod check;
+mod closing;
 mod commit;
 mod controls;
 mod file;
@@ -137,7 +138,11 @@ impl EmbeddedStore {
     /// process has it open or it cannot be written.
     pub fn open_with(path: impl AsRef<Path>, options: EmbeddedOptions) -> Result<Self> {
         let paths = Paths::prepare(path.as_ref())?;
-        let lock = Lock::take(&paths)?;
+        let lock = match Lock::take(&paths) {
+            // A bus of this process that was dropped a moment ago.
+            Err(_) if closing::wait(&paths.data) => Lock::take(&paths)?,
+            taken => taken?,
+        };
         paths.claim_data()?;
         log::settle(&paths.data)?;
         let connection = schema::open_writer(&paths.data)?;
@@ -232,6 +237,7 @@ impl EmbeddedStore {
 
     /// Closes the list and lets whoever writes end.
     fn begin_close(&self) {
+        self.shared.begin_to_let_go();
         self.shared.pending.close();
         if let Writing::Inline(writer) = &self.writing {
             let writer = writer.lock().unwrap_or_else(PoisonError::into_inner).take();

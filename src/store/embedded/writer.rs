@@ -106,11 +106,7 @@ impl Writer {
                 }
             },
         };
-        let lock = shared.lock.lock();
-        drop(
-            lock.unwrap_or_else(std::sync::PoisonError::into_inner)
-                .take(),
-        );
+        shared.let_go();
         shared.ended.open(fate);
     }
 

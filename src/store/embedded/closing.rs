@@ -1,0 +1,53 @@
+//! The stores that this process is closing: who opens one of them again waits for that.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::store::embedded::shared::Shared;
+
+/// How long an open waits for the close before it. A close takes milliseconds, unless the disk is
+/// slow and much is to be written.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The data files of stores that close. Bounded by the threads that write them.
+static CLOSING: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+static CLOSED: Condvar = Condvar::new();
+
+impl Shared {
+    /// Notes that the store closes, which goes on in the background.
+    pub(super) fn begin_to_let_go(&self) {
+        let held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.is_some() {
+            lock().insert(self.paths.data.clone());
+        }
+    }
+
+    /// Lets go of the store's lock, the last of its files.
+    pub(super) fn let_go(&self) {
+        let mut held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(held.take());
+        lock().remove(&self.paths.data);
+        CLOSED.notify_all();
+    }
+}
+
+/// Waits until the store in `data` is closed; returns whether it was being closed.
+pub(super) fn wait(data: &Path) -> bool {
+    let closing = lock();
+    if !closing.contains(data) {
+        return false;
+    }
+    let is_closing = |closing: &mut BTreeSet<PathBuf>| closing.contains(data);
+    drop(
+        CLOSED
+            .wait_timeout_while(closing, CLOSE_TIMEOUT, is_closing)
+            .unwrap_or_else(PoisonError::into_inner),
+    );
+    true
+}
+
+fn lock() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    CLOSING.lock().unwrap_or_else(PoisonError::into_inner)
+}
