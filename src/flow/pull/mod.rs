@@ -14,10 +14,12 @@ use tokio_util::sync::CancellationToken;
 
 use self::hand_off::HandOff;
 use self::task::PullTask;
+use crate::core::op::{Answer, Fetched, Reply, SetAside};
 use crate::core::pull::{LeaseOrder, PullInput, PullOptions, PulledEvent, RequesterId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, Envelope, QueueName};
 use crate::flow::runtime_settings::RuntimeSettings;
+use crate::metrics::PullMeters;
 use crate::record::NodeId;
 use crate::store::{Store, Watcher};
 use crate::time::Clock;
@@ -55,6 +57,7 @@ pub(crate) struct Pulls {
     pub(crate) clock: Arc<dyn Clock>,
     controls: Arc<RuntimeSettings>,
     options: PullOptions,
+    meters: PullMeters,
     runtime: Handle,
     messages: Mutex<Vec<PullMessage>>,
     notify: Notify,
@@ -74,6 +77,7 @@ impl Pulls {
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         controls: Arc<RuntimeSettings>,
+        meters: PullMeters,
         options: PullOptions,
     ) -> Self {
         Self {
@@ -82,6 +86,7 @@ impl Pulls {
             clock,
             controls,
             options,
+            meters,
             runtime: Handle::current(),
             messages: Mutex::default(),
             notify: Notify::new(),
@@ -91,6 +96,19 @@ impl Pulls {
             is_running: AtomicBool::new(false),
             stopped: CancellationToken::new(),
             abandoned: CancellationToken::new(),
+        }
+    }
+
+    /// Counts the events that a fetch has ended instead of leasing them.
+    fn count(&self, bucket: &BucketKey, answer: &Result<Answer>) {
+        if let Ok(Answer {
+            reply: Reply::Fetched(Fetched { aside, .. }),
+            ..
+        }) = answer
+            && *aside != SetAside::default()
+        {
+            let meters = self.meters.of(&bucket.queue);
+            meters.settles.set_aside(aside.expired, aside.late);
         }
     }
 

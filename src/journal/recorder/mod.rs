@@ -125,7 +125,7 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// Starts both tasks on the current runtime.
     pub(crate) fn start(setup: Setup) -> Self {
-        let (board, news) = (Arc::<Board>::default(), Arc::<News>::default());
+        let (board, news) = (Arc::new(Board::new()), Arc::<News>::default());
         let stop = CancellationToken::new();
         let stop_within = setup.options.stop_within;
         setup.store.watch_outboxes(Arc::clone(&news) as _);
