@@ -137,7 +137,7 @@ impl Pool {
 
     /// Returns the queue of a namespace.
     pub(crate) fn queue(&self, namespace: &str, queue: &str) -> Result<Queue<Body>> {
-        self.bus.queue_named(&format!("{namespace}.{queue}"))
+        self.bus.queue_to_push(&format!("{namespace}.{queue}"))
     }
 
     /// Builds an event of a body.

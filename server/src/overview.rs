@@ -114,10 +114,7 @@ pub async fn page(
     let names = bus.queues().await?;
     let is_wanted = |name: &QueueName| after.is_none_or(|after| name > after) && is_seen(name);
     let Some(first) = names.iter().position(is_wanted) else {
-        return Ok(Page {
-            items: Vec::new(),
-            next: None,
-        });
+        return Ok(Page::new(Vec::new(), None));
     };
     let window = names.iter().skip(first).take(limit.clamp(1, PAGE_MAX));
     let last = window.clone().enumerate().filter(|(_, name)| is_seen(name));
@@ -137,10 +134,7 @@ pub async fn page(
     let has_more = names
         .iter()
         .any(|name| Some(name) > last.as_ref() && is_seen(name));
-    Ok(Page {
-        items: items.collect(),
-        next: last.filter(|_| has_more),
-    })
+    Ok(Page::new(items.collect(), last.filter(|_| has_more)))
 }
 
 #[cfg(test)]

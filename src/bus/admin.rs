@@ -189,7 +189,7 @@ impl Bus {
                 None => items.push((queue, stats)),
             }
         }
-        Ok(Page { items, next })
+        Ok(Page::new(items, next))
     }
 
     /// Returns the name of each queue that the store knows, in their order.

@@ -12,7 +12,7 @@ use crate::bus::journal::{JournalConfig, JournalHandle, record};
 use crate::bus::open::{check_durability, check_io, check_timers, open_store};
 use crate::bus::owner::BusOwner;
 use crate::bus::payloads::check_encryption;
-use crate::bus::{Bus, Inner, ids::NewIds};
+use crate::bus::{Bus, Inner, ids::NewIds, round_trips::RoundTrips};
 use crate::codec::KeyRing;
 use crate::config::Settings;
 use crate::core::options::NodeOptions;
@@ -353,6 +353,7 @@ impl BusBuilder {
             controls: Arc::clone(&controls),
             keys: keys.clone(),
             checks,
+            round_trips: RoundTrips::new(self.virtual_time),
             push_meters,
             pull_meters: PullMeters::of_pulls(Arc::clone(&labels)),
             ids: NewIds::new(),

@@ -12,7 +12,6 @@ use crate::error::ErrorKind;
 use crate::error::{Error, Result, redact_url, shown};
 use crate::journal::recorder::{Recorder, Setup, answered};
 use crate::journal::{Journal, JournalStatus, RecordChoices, RecorderOptions};
-use crate::metrics;
 use crate::store::{Store, WhenFull};
 
 /// How long a stop waits for the journal to close.
@@ -179,7 +178,6 @@ pub(super) async fn record(choice: JournalConfig<'_>) -> Result<Option<JournalRe
         return Ok(None);
     };
     store.limit_outboxes(limit)?;
-    metrics::journal_starts();
     let recorder = Recorder::start(Setup {
         store: Arc::clone(store),
         journal: Arc::clone(&journal),

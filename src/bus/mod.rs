@@ -31,6 +31,7 @@ mod reachable_buckets;
 mod receipt;
 mod records;
 mod reencrypt;
+mod round_trips;
 mod scan;
 pub(crate) mod send_all;
 mod send_many;
@@ -60,9 +61,11 @@ pub use queue::Queue;
 pub use receipt::Receipt;
 pub use records::{MinuteStatsQuery, RecordStream, Records};
 pub use reencrypt::{KeyCounts, Reencrypt, ReencryptReport};
+use round_trips::RoundTrips;
 pub use scan::EventCursor;
 use serde::Serialize;
 use stop::BusStop;
+use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
 
 use crate::bus::ids::NewIds;
@@ -134,6 +137,7 @@ pub(crate) struct Inner {
     keys: KeyRing,
     /// The payload checks of all handlers of this program, whether they run here or not.
     checks: BTreeMap<QueueName, Check>,
+    round_trips: RoundTrips,
     push_meters: PushMeters,
     pull_meters: PullMeters,
     /// Counts the events that were pushed one by one, from a random start.
@@ -256,15 +260,18 @@ impl Bus {
     pub fn queue<H>(&self) -> Queue<H::Value>
     where
         H: Annotated,
-        H::Value: Serialize + Send + Sync + 'static,
+        H::Value: Serialize + DeserializeOwned + Send + Sync + 'static,
     {
         match QueueName::new(H::ANNOTATION.queue) {
-            Ok(name) => Queue::new(Arc::clone(&self.inner), name),
+            Ok(name) => Queue::of::<H>(Arc::clone(&self.inner), name),
             Err(error) => panic!("{error}"),
         }
     }
 
     /// Returns a queue by its name and payload type, to push to.
+    ///
+    /// A push checks that its value comes back from what was encoded; a type that does not decode is
+    /// pushed by [`queue_to_push`](Self::queue_to_push).
     ///
     /// It may be a queue of another program. If this program has neither a handler nor settings for
     /// it, but for a queue of nearly the same name (`order_close` for `order-close`), a warning is
@@ -275,11 +282,26 @@ impl Bus {
     /// [`ErrorKind::Invalid`] for an invalid name.
     pub fn queue_named<T>(&self, name: &str) -> Result<Queue<T>>
     where
-        T: Serialize + Send + Sync + 'static,
+        T: Serialize + DeserializeOwned + Send + Sync + 'static,
     {
         let name = QueueName::new(name)?;
         self.inner.warn_of_slip(&name);
         Ok(Queue::new(Arc::clone(&self.inner), name))
+    }
+
+    /// As [`queue_named`](Self::queue_named), for a type that only serializes. Whether what is pushed
+    /// decodes is not checked here.
+    ///
+    /// # Errors
+    ///
+    /// As [`queue_named`](Self::queue_named).
+    pub fn queue_to_push<T>(&self, name: &str) -> Result<Queue<T>>
+    where
+        T: Serialize + Send + Sync + 'static,
+    {
+        let name = QueueName::new(name)?;
+        self.inner.warn_of_slip(&name);
+        Ok(Queue::to_push(Arc::clone(&self.inner), name))
     }
 
     /// Returns the durability of an accepted push.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::bus::{Inner, Queue, Receipt};
-use crate::codec::{KeyRing, PayloadForm, encode};
+use crate::codec::{KeyRing, PayloadForm};
 use crate::core::op::NewEvent;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{EventId, Payload, QueueName};
@@ -109,11 +109,6 @@ pub(super) fn value<T: DeserializeOwned>(
 }
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
-    /// Encodes a value by the queue's codec.
-    pub(super) fn encode(&self, payload: &T) -> Result<Vec<u8>> {
-        encode_for(&self.name, &self.options, payload)
-    }
-
     /// Returns the stored form of an encoded value when it is pushed.
     pub(super) fn stored(&self, id: EventId, value: Vec<u8>) -> Result<Payload> {
         self.inner
@@ -200,15 +195,4 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         }
         Ok(None)
     }
-}
-
-/// Encodes a value by the codec of its queue.
-pub(super) fn encode_for<T: Serialize + ?Sized>(
-    queue: &QueueName,
-    options: &QueueOptions,
-    payload: &T,
-) -> Result<Vec<u8>> {
-    encode(options.codec, payload).map_err(|error| {
-        Error::invalid(format!("queue {queue}: the payload cannot be encoded")).because(error)
-    })
 }

@@ -1,20 +1,22 @@
 //! A typed handle of a queue, to push to.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::bus::locate::EventReply;
 use crate::bus::push::EventBuilder;
+use crate::bus::round_trips::{Passed, RoundTrip};
 use crate::bus::{Inner, Receipt};
-use crate::codec::Codec;
+use crate::codec::{Codec, round_trip};
 use crate::core::op::{Cancelled, Changed, Snapshot, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId, QueueName};
-use crate::flow::{QueueOptions, ValuePublisher};
+use crate::flow::{Check, QueueChoices, QueueOptions, ValuePublisher};
+use crate::handler::{Annotated, Upgrade};
 use crate::metrics::PushCounters;
 use crate::store::Operation;
 use crate::time::{Timestamp, When};
@@ -43,7 +45,10 @@ pub struct Queue<T> {
     pub(super) pushes: Arc<PushCounters>,
     /// The publisher into the ring; looked up once.
     pub(super) port: OnceLock<Arc<dyn ValuePublisher<T>>>,
-    payload: PhantomData<fn(T)>,
+    /// The upgrade function of its handler, if that is known here.
+    pub(super) upgrade: Option<Upgrade<T>>,
+    pub(super) round_trip: RoundTrip<T>,
+    pub(super) passed: Passed,
 }
 
 impl<T> Clone for Queue<T> {
@@ -54,7 +59,9 @@ impl<T> Clone for Queue<T> {
             options: Arc::clone(&self.options),
             pushes: Arc::clone(&self.pushes),
             port: self.port.clone(),
-            payload: PhantomData,
+            upgrade: self.upgrade,
+            round_trip: self.round_trip,
+            passed: Arc::clone(&self.passed),
         }
     }
 }
@@ -66,19 +73,53 @@ impl<T> fmt::Debug for Queue<T> {
 }
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
-    pub(super) fn new(inner: Arc<Inner>, name: QueueName) -> Self {
+    /// Returns a queue of values that are pushed and need not decode.
+    pub(super) fn to_push(inner: Arc<Inner>, name: QueueName) -> Self {
         let options = inner.options(&name);
         let pushes = inner.push_meters.of(&name);
+        let upgrade = inner.checks.get(&name).and_then(Check::upgrade);
+        let passed = inner.round_trips.of::<T>();
         Self {
             inner,
             name,
             options,
             pushes,
             port: OnceLock::new(),
-            payload: PhantomData,
+            upgrade,
+            round_trip: None,
+            passed,
+        }
+    }
+}
+
+impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Queue<T> {
+    pub(super) fn new(inner: Arc<Inner>, name: QueueName) -> Self {
+        Self {
+            round_trip: Some(round_trip::<T>),
+            ..Self::to_push(inner, name)
         }
     }
 
+    /// Returns the queue of an annotated handler, also of one that is not registered here: its
+    /// payloads are written and read as the annotation says.
+    pub(super) fn of<H: Annotated<Value = T>>(inner: Arc<Inner>, name: QueueName) -> Self {
+        let is_registered = inner.queues.contains_key(&name);
+        let mut queue = Self::new(inner, name);
+        queue.upgrade = H::UPGRADE;
+        if !is_registered {
+            let choices = QueueChoices {
+                version: H::ANNOTATION.version,
+                codec: H::ANNOTATION.codec,
+                encrypt: H::ANNOTATION.encrypt,
+                ..QueueChoices::default()
+            };
+            queue.options = Arc::new(QueueOptions::clone(&queue.options).with(&choices));
+        }
+        queue
+    }
+}
+
+impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// Returns the same queue, which encodes payloads with this codec, also in
     /// [`update`](Self::update); [`EventBuilder::codec`] sets that of one event.
     ///
@@ -102,6 +143,16 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     pub fn with_codec(mut self, codec: Codec) -> Self {
         if self.options.codec != codec {
             Arc::make_mut(&mut self.options).codec = codec;
+        }
+        self
+    }
+
+    /// Returns the same queue, whose payloads are encrypted if those of `queue` are, for what
+    /// belongs to its events, such as replies to them.
+    #[must_use]
+    pub fn encrypted_as(mut self, queue: &QueueName) -> Self {
+        if self.inner.options(queue).encrypt {
+            Arc::make_mut(&mut self.options).encrypt = true;
         }
         self
     }

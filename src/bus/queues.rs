@@ -127,7 +127,7 @@ impl BusBuilder {
     pub(super) fn checks(&self) -> Result<BTreeMap<QueueName, Check>> {
         let linked = checks().filter(|_| self.linked);
         let by_hand = self.handlers.iter();
-        let by_hand = by_hand.map(|entry| (entry.annotation.queue, Arc::clone(&entry.check)));
+        let by_hand = by_hand.map(|entry| (entry.annotation.queue, entry.check.clone()));
         linked
             .chain(by_hand)
             .map(|(queue, check)| Ok((QueueName::new(queue)?, check)))

@@ -4,8 +4,12 @@
 //! its key, so that payloads pushed before a change of a queue's codec or key stay readable.
 
 pub(crate) mod body;
+mod checked;
 mod cipher;
 mod decrypted;
+#[cfg(feature = "msgpack")]
+mod depth;
+mod digest;
 mod form;
 mod frame;
 mod keys;
@@ -20,4 +24,4 @@ pub(crate) use self::frame::PayloadForm;
 pub use self::frame::{Frame, MARK};
 pub use self::keys::{KEY_ID_BYTES_MAX, KEYS_MAX, Key, KeyRing};
 pub use self::raw::Raw;
-pub(crate) use self::values::encode;
+pub(crate) use self::values::{Encoded, encode, round_trip};

@@ -34,6 +34,9 @@ impl CallMetrics {
     pub(crate) fn count(self, answer: &Result<Answer>) {
         match answer.as_ref().map(|answer| &answer.reply) {
             Ok(Reply::Moved(Moved { moved, .. })) => self.moves.moved(*moved),
+            Ok(Reply::Fetched(fetched)) => self
+                .moves
+                .set_aside(fetched.aside.expired, fetched.aside.late),
             Ok(Reply::Reaped(reaped)) => self.moves.reaped(reaped.ready + reaped.dead),
             Ok(Reply::Settled(accepted)) => {
                 let batch = self.settled.into_iter().zip(accepted.iter().copied());

@@ -35,7 +35,9 @@ use crate::flow::pool::deadlines::DeadlineTable;
 use crate::flow::pull::Pulls;
 use crate::flow::runtime_settings::RuntimeSettings;
 use crate::handler::{HandlerEnv, States};
-use crate::metrics::{AttemptMetrics, MoverCounters, QueueLabels, SampleInterval};
+use crate::metrics::{
+    AttemptMetrics, MoverCounters, NodeGauges, PullMeters, QueueLabels, SampleInterval,
+};
 use crate::outage::Outage;
 use crate::record::NodeId;
 use crate::store::{MemberInfo, Store, Watcher};
@@ -115,6 +117,7 @@ impl Flow {
             Arc::clone(&store),
             Arc::clone(&clock),
             Arc::clone(&controls),
+            PullMeters::of_pulls(Arc::clone(&labels)),
             pulls,
         );
         let pulls = Arc::new(pulls);
@@ -218,6 +221,7 @@ impl Flow {
                 queues: consumers.queues(),
                 membership: membership.clone(),
                 pace,
+                gauges: NodeGauges::new(),
                 stop: abandoned.clone(),
             };
             runtime.spawn(depth_sampler.run())

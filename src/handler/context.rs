@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+use crate::codec::{Codec, encode};
 use crate::core::op::{Lease, RequestId};
 use crate::error::{Error, Result};
 use crate::event::QueueName;
@@ -214,9 +215,9 @@ impl Context {
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if `value` cannot be encoded.
     pub fn reply<R: Serialize>(&self, value: &R) -> Result<()> {
-        let bytes = serde_json::to_vec(value)
+        let encoded = encode(Codec::Json, value)
             .map_err(|error| Error::invalid("the reply cannot be encoded").because(error))?;
-        let _ = self.rare().reply.set(bytes); // a second reply is ignored, as documented
+        let _ = self.rare().reply.set(encoded.bytes); // a second reply is ignored, as documented
         Ok(())
     }
 

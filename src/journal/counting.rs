@@ -135,5 +135,5 @@ fn merge(
     let is_cut = is_full || minutes.len() > query.page_len();
     let items: Vec<MinuteStats> = minutes.into_values().take(query.page_len()).collect();
     let next = items.last().filter(|_| is_cut).map(key);
-    Page { items, next }
+    Page::new(items, next)
 }

@@ -191,8 +191,7 @@ fn merge(query: &Query, waiting: Vec<Numbered>, found: Found) -> Page<Record> {
         true => all.last().map(Cursor::of),
         false => found.next,
     };
-    Page {
-        items: all.into_iter().map(|(_, record)| record).collect(),
-        next,
-    }
+    let end = next.or(all.last().map(Cursor::of)).or(query.after);
+    let items = all.into_iter().map(|(_, record)| record).collect();
+    Page { items, next, end }
 }

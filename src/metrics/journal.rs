@@ -2,42 +2,59 @@
 
 use std::time::Duration;
 
-use ::metrics::{counter, gauge};
+use ::metrics::counter;
 
 use super::catalogue::{
     JOURNAL_AWAY, JOURNAL_DROPPED, JOURNAL_LAG, JOURNAL_RECORDED, OUTBOX_WAITING,
 };
+use super::gauge_share::{Combine, GaugeShare};
 
-/// Registers the journal's metrics, so that they can be seen to grow.
-pub(crate) fn journal_starts() {
-    journal_recorded(0);
-    journal_dropped(0);
-    journal_away(false);
-    journal_lag(Duration::ZERO);
-    outbox_waiting(0);
+/// The metrics of a bus with a journal.
+#[derive(Debug)]
+pub(crate) struct JournalMetrics {
+    waiting: GaugeShare,
+    lag: GaugeShare,
+    away: GaugeShare,
 }
 
-/// Sets how many records wait.
-pub(crate) fn outbox_waiting(records: u64) {
-    gauge!(OUTBOX_WAITING).set(records as f64);
-}
+impl JournalMetrics {
+    /// Registers the journal's metrics, so that they can be seen to grow.
+    pub(crate) fn new() -> Self {
+        let metrics = Self {
+            waiting: GaugeShare::new(OUTBOX_WAITING, None, Combine::Sum),
+            lag: GaugeShare::new(JOURNAL_LAG, None, Combine::Max),
+            away: GaugeShare::new(JOURNAL_AWAY, None, Combine::Max),
+        };
+        metrics.recorded(0);
+        metrics.dropped(0);
+        metrics.away(false);
+        metrics.lag(Duration::ZERO);
+        metrics.waiting(0);
+        metrics
+    }
 
-/// Counts records that were loaded into the journal.
-pub(crate) fn journal_recorded(records: u64) {
-    counter!(JOURNAL_RECORDED).increment(records);
-}
+    /// Sets how many records wait.
+    pub(crate) fn waiting(&self, records: u64) {
+        self.waiting.set(records as f64);
+    }
 
-/// Counts records that were dropped.
-pub(crate) fn journal_dropped(records: u64) {
-    counter!(JOURNAL_DROPPED).increment(records);
-}
+    /// Counts records that were loaded into the journal.
+    pub(crate) fn recorded(&self, records: u64) {
+        counter!(JOURNAL_RECORDED).increment(records);
+    }
 
-/// Sets the age of the oldest record.
-pub(crate) fn journal_lag(lag: Duration) {
-    gauge!(JOURNAL_LAG).set(lag.as_secs_f64());
-}
+    /// Counts records that were dropped.
+    pub(crate) fn dropped(&self, records: u64) {
+        counter!(JOURNAL_DROPPED).increment(records);
+    }
 
-/// Sets whether the journal is unavailable.
-pub(crate) fn journal_away(is_away: bool) {
-    gauge!(JOURNAL_AWAY).set(f64::from(u8::from(is_away)));
+    /// Sets the age of the oldest record.
+    pub(crate) fn lag(&self, lag: Duration) {
+        self.lag.set(lag.as_secs_f64());
+    }
+
+    /// Sets whether the journal is unavailable.
+    pub(crate) fn away(&self, is_away: bool) {
+        self.away.set(f64::from(u8::from(is_away)));
+    }
 }

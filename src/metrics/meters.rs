@@ -11,6 +11,7 @@ use super::catalogue::{
     RATE_WAITING, REAPED, REJECTED, RING_USED, SETTLE_BATCH, SETTLED, WORKERS, WORKERS_BUSY,
     WORKERS_STUCK,
 };
+use super::gauge_share::{Combine, GaugeShare};
 use super::queues::QueueLabels;
 use super::stages::Stages;
 use crate::error::ErrorKind;
@@ -155,6 +156,14 @@ impl MoverCounters {
         self.reaped.increment(many as u64);
     }
 
+    /// Counts events that a fetch has ended.
+    pub(crate) fn set_aside(&self, expired: usize, late: usize) {
+        let kinds = [(SettleKind::Expired, expired), (SettleKind::Buried, late)];
+        for (kind, many) in kinds.into_iter().filter(|(_, many)| *many > 0) {
+            self.settled[kind as usize].increment(many as u64);
+        }
+    }
+
     /// Counts a settled batch: for each entry its outcome, and whether the store accepted it.
     pub(crate) fn settled(&self, batch: impl ExactSizeIterator<Item = (SettleKind, bool)>) {
         self.batch.record(batch.len() as f64);
@@ -275,21 +284,21 @@ impl QueueActivity {
 
 /// The gauges of one label.
 pub(crate) struct Gauges {
-    ring_used: Gauge,
-    busy: Gauge,
-    stuck: Gauge,
-    workers: Gauge,
-    rate_waiting: Gauge,
+    ring_used: GaugeShare,
+    busy: GaugeShare,
+    stuck: GaugeShare,
+    workers: GaugeShare,
+    rate_waiting: GaugeShare,
 }
 
 impl Gauges {
     pub(crate) fn new(label: &SharedString) -> Self {
         Self {
-            ring_used: gauge!(RING_USED, "queue" => label.clone()),
-            busy: gauge!(WORKERS_BUSY, "queue" => label.clone()),
-            stuck: gauge!(WORKERS_STUCK, "queue" => label.clone()),
-            workers: gauge!(WORKERS, "queue" => label.clone()),
-            rate_waiting: gauge!(RATE_WAITING, "queue" => label.clone()),
+            ring_used: GaugeShare::new(RING_USED, Some(label), Combine::Sum),
+            busy: GaugeShare::new(WORKERS_BUSY, Some(label), Combine::Sum),
+            stuck: GaugeShare::new(WORKERS_STUCK, Some(label), Combine::Sum),
+            workers: GaugeShare::new(WORKERS, Some(label), Combine::Sum),
+            rate_waiting: GaugeShare::new(RATE_WAITING, Some(label), Combine::Max),
         }
     }
 

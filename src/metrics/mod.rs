@@ -1,10 +1,11 @@
 //! Metrics: names, units, labels and descriptions, and the handles that set them.
 //!
 //! They go to the program's recorder of the crate `metrics`; without one they cost next to nothing.
-//! Several buses of a process share the same metrics.
+//! Several buses of a process share the same metrics: of a gauge each has a share.
 
 mod catalogue;
 mod depth;
+mod gauge_share;
 mod journal;
 mod meters;
 mod node;
@@ -21,14 +22,12 @@ pub use self::catalogue::{
     BATCH_BOUNDS, CATALOGUE, DURATION_BOUNDS, Kind, LATENESS_BOUNDS, Metric,
 };
 pub(crate) use self::depth::{QueueDepth, QueueDepths, WITHIN, tell_shares};
-pub(crate) use self::journal::{
-    journal_away, journal_dropped, journal_lag, journal_recorded, journal_starts, outbox_waiting,
-};
+pub(crate) use self::journal::JournalMetrics;
 pub(crate) use self::meters::{
     AttemptMetrics, Gauges, MoverCounters, MoverSleepGauge, PullMeters, PushCounters, PushMeters,
     QueueActivity, SettleKind,
 };
-pub(crate) use self::node::{clock_skew, live_nodes};
+pub(crate) use self::node::NodeGauges;
 pub use self::options::MetricsChoices;
 pub(crate) use self::options::SampleInterval;
 #[cfg(feature = "prometheus")]

@@ -163,4 +163,20 @@ pub struct Page<T, C = Cursor> {
     /// The cursor of the next page; `None` if there are no more results. A page may be short or
     /// empty although there are more, because each scans a bounded number of records.
     pub next: Option<C>,
+    /// The cursor from which a later query goes on; of records, also after the last page: it stands
+    /// behind the last record, or where this page began if that has none.
+    ///
+    /// Oldest first, it finds what finishes later. Buckets write their records independently, so
+    /// one may be written a moment after another that finished later: who follows records without
+    /// missing any reads [until](crate::records::Records::until) some seconds ago.
+    pub end: Option<C>,
+}
+
+impl<T, C: Clone> Page<T, C> {
+    /// Creates a page that [ends](Self::end) where the next one begins.
+    #[must_use]
+    pub fn new(items: Vec<T>, next: Option<C>) -> Self {
+        let end = next.clone();
+        Self { items, next, end }
+    }
 }

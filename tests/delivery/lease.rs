@@ -275,6 +275,7 @@ impl Asking {
             crowd_due: None,
             full: false,
             holding: Holding::default(),
+            aside: Default::default(),
         });
         let answered = Input::Answered {
             call: self.call,

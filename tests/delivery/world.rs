@@ -168,7 +168,7 @@ impl World {
     /// A bus that only pushes, and a queue of it.
     pub(crate) async fn push_only<T>(&self, queue: &str) -> (TestBus, Queue<T>)
     where
-        T: Serialize + Send + Sync + 'static,
+        T: Serialize + DeserializeOwned + Send + Sync + 'static,
     {
         let bus = self.start(self.builder().publish_only()).await;
         let queue = bus.queue_named(queue).expect("a legal name");

@@ -133,10 +133,16 @@ impl<'de> Deserialize<'de> for Fragile {
 
 async fn a_decoder_that_panics_costs_its_own_event_alone(world: World) {
     let probe = Probe::<Fragile>::new();
-    let (bus, queue) = world.serve(ORDERS.workers(1), &probe).await;
+    let (bus, own) = world.serve(ORDERS.workers(1), &probe).await;
+    for number in [13, 2_000] {
+        let error = own.push_now(Fragile(number)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    }
+    // Another program pushes numbers.
+    let queue = bus.queue_named::<u64>("orders").unwrap();
     let mut ids = Vec::new();
     for number in [1, 13, 2, 2_000, 3, 13, 4] {
-        ids.push(queue.push_now(Fragile(number)).await.unwrap().id());
+        ids.push(queue.push_now(number).await.unwrap().id());
     }
     bus.advance(secs(3_600)).await;
     let mut seen: Vec<_> = probe.payloads().into_iter().map(|it| it.0).collect();

@@ -8,6 +8,8 @@ mod encrypted;
 mod frame;
 mod ring;
 mod rotation;
+mod round_trips;
+mod shapes;
 mod versions;
 
 use duly::dead_letters::DeadLetter;

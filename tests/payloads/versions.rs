@@ -65,7 +65,7 @@ async fn push<T: Serialize + Send + Sync + 'static>(
 ) -> EventId {
     let builder = world.builder().publish_only().keys(ring(&["k1"]));
     let bus = world.start(builder.queue("orders", by)).await;
-    let queue = bus.queue_named("orders").unwrap();
+    let queue = bus.queue_to_push("orders").unwrap();
     queue.push(payload, secs(1)).await.unwrap().id()
 }
 

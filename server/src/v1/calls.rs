@@ -14,7 +14,7 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use duly::event::{CALL_HEADER, State as EventState};
-use duly::{ErrorKind, EventId, Queue};
+use duly::{ErrorKind, EventId, Queue, QueueName};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -86,10 +86,10 @@ fn replies(pool: &Pool, namespace: &str) -> Result<Queue<Body>> {
 pub(super) async fn store_reply(
     pool: &Pool,
     namespace: &str,
-    id: EventId,
+    (queue, id): (&QueueName, EventId),
     reply: Box<RawValue>,
 ) -> Result<()> {
-    let replies = replies(pool, namespace)?;
+    let replies = replies(pool, namespace)?.encrypted_as(queue);
     let event = Pool::event(&replies, Body::Json(reply)).id(replies.id_for_name(&id.to_string()));
     let event = event.after(REPLY_KEPT).expires_after(REPLY_KEPT);
     match event.send().await {

@@ -309,7 +309,7 @@ pub(super) async fn settle(
         held(pool.bus().extend_lease(&token, REPLY_TTR).await?)?;
         let reply = serde_json::value::to_raw_value(&reply)
             .map_err(|error| Problem::invalid(format!("the reply is no JSON: {error}")))?;
-        calls::store_reply(pool, &path.namespace, token.id(), reply).await?;
+        calls::store_reply(pool, &path.namespace, (token.queue(), token.id()), reply).await?;
     }
     let status = pool.bus().settle_lease(&token, outcome).await?;
     app.waiters.settled(token.id(), &path.token);

@@ -88,6 +88,10 @@ pub(super) struct RecordPage {
     /// The `after` of the next page; absent after the last one.
     #[schema(example = "1767225600000000-7-01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
     next: Option<String>,
+    /// The `after` that finds later records, also after the last page; absent before the first
+    /// record.
+    #[schema(example = "1767225600000000-7-01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
+    end: Option<String>,
 }
 
 /// How an attempt or an event ended.
@@ -202,15 +206,13 @@ pub(super) async fn list(
     }
     let page = match records.limit(limit).page().await {
         // A new queue whose name is nearly that of another.
-        Err(error) if error.kind() == ErrorKind::NotFound => Page {
-            items: Vec::new(),
-            next: None,
-        },
+        Err(error) if error.kind() == ErrorKind::NotFound => Page::new(Vec::new(), None),
         page => page?,
     };
     let page = RecordPage {
         items: page.items.into_iter().map(RecordView::from).collect(),
         next: page.next.map(|next| next.to_string()),
+        end: page.end.map(|end| end.to_string()),
     };
     Ok(Json(page).into_response())
 }

@@ -3,7 +3,8 @@
 //!
 //! A reply is an event of the queue `<namespace>.duly.replies` under the name of the event that it
 //! replies to, stored before that event is done. It is never due before it expires, so no consumer
-//! gets it. `duly-server` replies in the same way.
+//! gets it. It is encrypted if the queue of its event is, or the event's payload. `duly-server`
+//! replies in the same way.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -12,9 +13,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::bus::{Bus, Inner, Queue};
-use crate::codec::{Codec, Raw};
+use crate::codec::{Codec, Frame, Raw};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{EventId, QueueName, State};
+use crate::event::{Envelope, EventId, QueueName, State};
 use crate::flow::{CallResult, ReplyStore};
 use crate::record::{Outcome, Record};
 
@@ -40,8 +41,7 @@ pub(in crate::bus) fn install(inner: &Arc<Inner>) {
 impl ReplyStore for BusReplies {
     fn store<'a>(
         &'a self,
-        queue: &'a QueueName,
-        id: EventId,
+        event: &'a Envelope,
         reply: Vec<u8>,
     ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
         Box::pin(async move {
@@ -49,11 +49,12 @@ impl ReplyStore for BusReplies {
                 let Some(inner) = self.0.upgrade() else {
                     return;
                 };
-                let error = match store(&inner, queue, id, &reply).await {
+                let error = match store(&inner, event, &reply).await {
                     Ok(()) => return,
                     Err(error) => error,
                 };
                 if tries == STORE_TRIES || !is_passing(&error) {
+                    let (queue, id) = (&event.queue, event.id);
                     tracing::error!(%queue, %id, %error, "reply not stored; its caller gets none");
                     return;
                 }
@@ -75,14 +76,19 @@ fn replies_of(inner: &Arc<Inner>, queue: &QueueName) -> Result<Queue<Raw>> {
         None => "duly.replies".to_owned(),
     };
     let replies = Bus::from_inside(Arc::clone(inner)).queue_named(&name)?;
-    Ok(replies.with_codec(Codec::Raw))
+    Ok(replies.with_codec(Codec::Raw).encrypted_as(queue))
 }
 
 /// Stores the reply to an event; the first one counts.
-async fn store(inner: &Arc<Inner>, queue: &QueueName, id: EventId, reply: &[u8]) -> Result<()> {
-    let replies = replies_of(inner, queue)?;
-    let event = replies.event(Raw::from(reply));
-    let event = event.id(replies.id_for_name(&id.to_string()));
+async fn store(inner: &Arc<Inner>, event: &Envelope, reply: &[u8]) -> Result<()> {
+    let mut replies = replies_of(inner, &event.queue)?;
+    let frame = Frame::read(event.payload.as_bytes());
+    if frame.is_ok_and(|frame| frame.key_id.is_some()) {
+        // Its pusher encrypts, so a reply is no less secret.
+        Arc::make_mut(&mut replies.options).encrypt = true;
+    }
+    let id = replies.id_for_name(&event.id.to_string());
+    let event = replies.event(Raw::from(reply)).id(id);
     match event
         .after(REPLY_KEPT)
         .expires_after(REPLY_KEPT)

@@ -198,7 +198,8 @@ impl PayloadCheck {
                 let body = event.body.as_deref();
                 let read = match body {
                     Some(body) => {
-                        check(&self.inner.keys, version, body).map_err(|why| why.to_string())
+                        let read = check.decode(&self.inner.keys, version, body);
+                        read.map_err(|why| why.to_string())
                     }
                     None => Err("its bytes are damaged".to_owned()),
                 };

@@ -3,11 +3,10 @@
 use serde::Serialize;
 
 use crate::bus::dead_letters::DeadLetters;
-use crate::bus::payloads::encode_for;
+use crate::codec::{Codec, encode};
 use crate::core::op::{Changed, DeadLetterEdit, StoreOp};
-use crate::error::Result;
-use crate::event::{BucketKey, EventId, Payload, QueueName, State};
-use crate::flow::QueueOptions;
+use crate::error::{Error, Result};
+use crate::event::{BucketKey, Envelope, EventId, Payload, State};
 
 /// The result of an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +34,10 @@ impl DeadLetters {
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when the payload cannot be encoded or is
-    /// too large, or for an invalid option; or the store's error.
+    /// too large, when the queue has a handler in this program that could not read it, or for an
+    /// invalid option; or the store's error.
     pub async fn edit<T: Serialize + ?Sized>(self, id: EventId, payload: &T) -> Result<Edited> {
-        self.edit_by(id, |queue, options| encode_for(queue, options, payload))
-            .await
+        self.replace(id, None, encoded(payload)).await
     }
 
     /// Like [`edit`](Self::edit), with a value that is already encoded by the codec of its queue;
@@ -49,8 +48,8 @@ impl DeadLetters {
     /// As [`edit`](Self::edit).
     pub async fn edit_bytes(self, id: EventId, payload: impl Into<Payload>) -> Result<Edited> {
         let payload = self.inner.checked(payload.into())?;
-        self.edit_by(id, |_, _| Ok(payload.as_bytes().to_vec()))
-            .await
+        let value = |_: &Codec| Ok((payload.as_bytes().to_vec(), false));
+        self.replace(id, None, value).await
     }
 
     /// Replaces the payload of a dead letter and makes it ready again, with all its attempts, in one
@@ -82,24 +81,16 @@ impl DeadLetters {
         was: &Payload,
         payload: &T,
     ) -> Result<Edited> {
-        let value = |queue: &QueueName, options: &QueueOptions| encode_for(queue, options, payload);
-        self.replace(id, Some(was), value).await
+        self.replace(id, Some(was), encoded(payload)).await
     }
 
-    async fn edit_by(
-        self,
-        id: EventId,
-        value: impl Fn(&QueueName, &QueueOptions) -> Result<Vec<u8>>,
-    ) -> Result<Edited> {
-        self.replace(id, None, value).await
-    }
-
-    /// Replaces the payload; revives, too, if `was` is given and still its payload.
+    /// Replaces the payload; revives, too, if `was` is given and still its payload. `value` returns
+    /// the new one, encoded, and whether it must decode as that of its handler.
     async fn replace(
         self,
         id: EventId,
         was: Option<&Payload>,
-        value: impl Fn(&QueueName, &QueueOptions) -> Result<Vec<u8>>,
+        value: impl Fn(&Codec) -> Result<(Vec<u8>, bool)>,
     ) -> Result<Edited> {
         self.check()?;
         let mut answer = Edited::NotFound;
@@ -114,10 +105,19 @@ impl DeadLetters {
                 continue;
             };
             let (queue, options) = (&bucket.queue, self.inner.options(&bucket.queue));
-            let value = value(queue, &options)?;
+            let (value, must_decode) = value(&options.codec)?;
             // The envelope has the version of the replaced payload.
             let version = Some(options.version).filter(|version| *version > 0);
             let payload = self.inner.stored((id, queue), &options, version, value)?;
+            if must_decode && let Some(check) = self.inner.checks.get(queue) {
+                let edited = Envelope::new(id, queue.clone(), payload.clone());
+                let decoded = check.decode(&self.inner.keys, options.version, &edited);
+                decoded.map_err(|why| {
+                    Error::invalid(format!(
+                        "queue {queue}: its handler could not read this: {why}"
+                    ))
+                })?;
+            }
             let by = self.by.clone();
             let edit = match (was, found.body) {
                 (None, _) => StoreOp::edit(id, payload, by),
@@ -147,5 +147,13 @@ impl DeadLetters {
             (Edited::NotFound, Some(error)) => Err(error),
             (answer, _) => Ok(answer),
         }
+    }
+}
+
+/// Encodes a value that its handler must be able to read.
+fn encoded<T: Serialize + ?Sized>(payload: &T) -> impl Fn(&Codec) -> Result<(Vec<u8>, bool)> {
+    move |codec| match encode(*codec, payload) {
+        Ok(encoded) => Ok((encoded.bytes, true)),
+        Err(error) => Err(Error::invalid("the payload cannot be encoded").because(error)),
     }
 }

@@ -47,7 +47,7 @@ impl DeadLetters {
         let (mut looked, mut place) = (0, self.after.clone());
         while looked < looked_max {
             let Some(page) = scan.next(BATCH_MAX.min(looked_max - looked)).await? else {
-                return Ok(Page { items, next: None });
+                return Ok(Page::new(items, None));
             };
             looked += page.read + 1;
             place = Some(page.end.clone());
@@ -55,11 +55,11 @@ impl DeadLetters {
                 items.push(letter);
                 if items.len() == limit {
                     let next = items.last().map(DeadLetter::cursor);
-                    return Ok(Page { items, next });
+                    return Ok(Page::new(items, next));
                 }
             }
         }
-        Ok(Page { items, next: place })
+        Ok(Page::new(items, place))
     }
 
     /// Returns the matches of a page with their last records, at most `limit`.

@@ -17,12 +17,13 @@ pub use self::stored::StoredEvent;
 use crate::bus::fan_out::in_order;
 use crate::bus::{Bus, EventCursor, Inner, Queue};
 use crate::core::op::{Cancelled, Changed, PeekBy, StoreOp};
-use crate::error::{Error, Result};
-use crate::event::{EventId, QueueName, State};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{BucketKey, EventId, QueueName, State};
 use crate::time::When;
 
-/// The most events that one [`Events::cancel`] or [`Events::reschedule`] covers.
-pub const EVENTS_MAX: usize = 10_000;
+/// The most events that one [`Events::cancel`] or [`Events::reschedule`] covers; its results are in
+/// memory.
+pub const EVENTS_MAX: usize = 1_000_000;
 
 /// A builder for a query for events that are not over (scheduled, ready, leased or dead), or for an
 /// operation on them.
@@ -210,17 +211,20 @@ impl Events {
     /// result for each: running events and dead letters stay as they are. An empty result is no
     /// error.
     ///
-    /// It scans once, from the first event to the last, and covers at most about [`EVENTS_MAX`]
-    /// events; call it again for more.
+    /// It scans once, from the first event to the last, in pages.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) without a key or a unique key, or the
     /// store's error: some may have been cancelled then, and calling again is safe.
+    /// [`ErrorKind::Full`](crate::ErrorKind::Full) after [`EVENTS_MAX`] events if there are more:
+    /// those are done, and calling again cancels the others.
     pub async fn cancel(self) -> Result<Vec<(EventId, Cancelled)>> {
         let cancel = |event: StoredEvent| async move { Ok((event.id, event.cancel().await?)) };
-        self.each("cancelled", move |event| cancel(event).boxed())
-            .await
+        self.each(("cancelled", EVENTS_MAX), move |event| {
+            cancel(event).boxed()
+        })
+        .await
     }
 
     /// Reschedules the events of a [`key`](Self::key) or [`unique`](Self::unique) key, and returns
@@ -233,13 +237,15 @@ impl Events {
         let when = when.into().checked(self.inner.now())?;
         let change =
             move |event: StoredEvent| async move { Ok((event.id, event.reschedule(when).await?)) };
-        self.each("rescheduled", move |event| change(event).boxed())
-            .await
+        self.each(("rescheduled", EVENTS_MAX), move |event| {
+            change(event).boxed()
+        })
+        .await
     }
 
     async fn each<A: Send>(
         self,
-        done: &str,
+        (done, most): (&str, usize),
         f: impl Fn(StoredEvent) -> BoxFuture<'static, Result<(EventId, A)>>,
     ) -> Result<Vec<(EventId, A)>> {
         if self.by == PeekBy::All {
@@ -251,17 +257,64 @@ impl Events {
         let (mut told, mut place) = (Vec::new(), self.after.clone());
         loop {
             let page = self.clone().after(place).page().await?;
-            let room = EVENTS_MAX - told.len();
+            let room = most - told.len();
+            let is_cut = page.items.len() > room;
             let events = page.items.into_iter().take(room);
             let mut answers = in_order(events.map(&f));
             while let Some(answer) = answers.next().await {
                 told.push(answer?);
             }
             place = page.next;
-            if place.is_none() || told.len() == EVENTS_MAX {
+            if place.is_none() && !is_cut {
                 return Ok(told);
             }
+            if told.len() == most {
+                return Err(Error::new(
+                    ErrorKind::Full,
+                    format!(
+                        "{most} events were {done}, as many as one call covers, and there are more"
+                    ),
+                ));
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_one_call_does_not_cover_is_told() {
+        let builder = Bus::builder().store_url("memory:").only_registered();
+        let bus = builder
+            .settings(Default::default())
+            .publish_only()
+            .start()
+            .await
+            .unwrap();
+        let queue = bus.queue_named::<u64>("orders").unwrap();
+        let day = std::time::Duration::from_secs(86_400);
+        for order in 0..250 {
+            let event = queue.event(order).after(day).key("shop:7");
+            event.send().await.unwrap();
+        }
+        let cancel = |most| {
+            let cancel = |event: StoredEvent| async move { Ok((event.id, event.cancel().await?)) };
+            let events = queue.events().key("shop:7").limit(100);
+            events.each(("cancelled", most), move |event| cancel(event).boxed())
+        };
+        for most in [100, 120] {
+            let error = cancel(most).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Full);
+            assert!(error.to_string().contains("there are more"), "{error}");
+        }
+        assert_eq!(
+            cancel(30).await.unwrap().len(),
+            30,
+            "so many are left, and no more"
+        );
+        assert_eq!(cancel(30).await.unwrap(), []);
     }
 }
 

@@ -69,7 +69,7 @@ impl Events {
             self.take(&page.bucket, page.events, &mut items);
         }
         let next = scan.cursor();
-        Ok(Page { items, next })
+        Ok(Page::new(items, next))
     }
 
     /// Events of one key lie in few buckets, in unknown ones: all are queried at once.
@@ -92,16 +92,16 @@ impl Events {
             };
             if !events.is_empty() && looked > 0 && looked + events.len() > limit {
                 let next = place(None);
-                return Ok(Page { items, next });
+                return Ok(Page::new(items, next));
             }
             looked += events.len();
             self.take(bucket, events, &mut items);
             if from.is_some() {
                 let next = place(from);
-                return Ok(Page { items, next });
+                return Ok(Page::new(items, next));
             }
         }
-        Ok(Page { items, next: None })
+        Ok(Page::new(items, None))
     }
 
     async fn of_bucket(

@@ -126,8 +126,6 @@ impl RecordSource {
 }
 
 fn of_journal(records: Vec<(u64, Record)>, next: Option<Cursor>) -> Page<Record> {
-    Page {
-        items: records.into_iter().map(|(_, record)| record).collect(),
-        next,
-    }
+    let items = records.into_iter().map(|(_, record)| record).collect();
+    Page::new(items, next)
 }

@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::event::{Envelope, Event, EventId, QueueName};
 use crate::flow::{DecodeError, PayloadDecoder};
 use crate::record::{Cause, Outcome, cut_error};
+use crate::retry::RetryPolicy;
 use crate::time::Timestamp;
 use crate::trace::AttemptSpan;
 
@@ -313,16 +314,10 @@ impl<T> Leased<T> {
 
 /// Decodes the value of an event, or returns how its attempt ends.
 pub(super) fn decoded<T: DeserializeOwned>(
-    inner: &Inner,
+    (reader, backoff): (&PayloadDecoder<T>, &RetryPolicy),
     envelope: &Envelope,
     attempt: u16,
 ) -> Result<T, AttemptOutcome> {
-    let options = inner.options(&envelope.queue);
-    let reader = PayloadDecoder {
-        keys: inner.keys.clone(),
-        version: options.version,
-        upgrade: None,
-    };
     reader.read(envelope).map_err(|why| {
         let is_newer = matches!(why, DecodeError::Newer(_));
         let cause = match why {
@@ -333,7 +328,7 @@ pub(super) fn decoded<T: DeserializeOwned>(
         // A newer program has pushed it, and can read it.
         match is_newer && attempt < envelope.attempts {
             true => {
-                let delay = options.backoff.delay_after(attempt, fastrand::f64());
+                let delay = backoff.delay_after(attempt, fastrand::f64());
                 AttemptOutcome::Retry(delay, failure)
             }
             false => AttemptOutcome::Bury(failure),
@@ -342,11 +337,7 @@ pub(super) fn decoded<T: DeserializeOwned>(
 }
 
 /// Decrypts the payload of an event, or returns how its attempt ends.
-pub(super) fn opened(
-    inner: &Inner,
-    envelope: &Envelope,
-    _attempt: u16,
-) -> Result<EncodedPayload, AttemptOutcome> {
+pub(super) fn opened(inner: &Inner, envelope: &Envelope) -> Result<EncodedPayload, AttemptOutcome> {
     let opened = inner
         .keys
         .open(envelope.id, &envelope.queue, &envelope.payload);

@@ -25,7 +25,7 @@ use crate::core::op::{AttemptOutcome, BATCH_MAX};
 use crate::core::pull::PulledEvent;
 use crate::error::{Error, Result};
 use crate::event::{Envelope, Event, QueueName};
-use crate::flow::{Flow, PullOrder};
+use crate::flow::{Flow, PayloadDecoder, PullOrder};
 use crate::metrics::Stages;
 use crate::record::NodeId;
 use crate::time::Mono;
@@ -76,8 +76,8 @@ pub struct LeaseRequest<T> {
     read: Read<T>,
 }
 
-/// Decodes a stored payload; the outcome for one that cannot be decoded.
-type Read<T> = fn(&Inner, &Envelope, u16) -> Result<T, AttemptOutcome>;
+/// Decodes a stored payload for an attempt; the outcome for one that cannot be decoded.
+type Read<T> = Box<dyn Fn(&Inner, &Envelope, u16) -> Result<T, AttemptOutcome> + Send + Sync>;
 
 impl<T> fmt::Debug for LeaseRequest<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -230,17 +230,28 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Queue<T> {
     /// each event goes to one of them. While the queue is [paused](Bus::pause), nothing is leased,
     /// and its [rate](Bus::set_rate) holds for each process that pulls.
     ///
+    /// A payload of an older version is upgraded as the queue's handler would, if this is the queue
+    /// of an annotated handler ([`Bus::queue`]), or one with a handler in this program.
+    ///
     /// # Examples
     ///
     /// As of [`LeaseRequest`].
     pub fn lease(&self, max: usize, ttr: Duration) -> LeaseRequest<T> {
+        let reader = PayloadDecoder {
+            keys: self.inner.keys.clone(),
+            version: self.options.version,
+            upgrade: self.upgrade,
+        };
+        let backoff = self.options.backoff;
         LeaseRequest {
             inner: Arc::clone(&self.inner),
             queues: vec![self.name.clone()],
             max,
             ttr,
             wait: Duration::ZERO,
-            read: decoded::<T>,
+            read: Box::new(move |_, envelope, attempt| {
+                decoded((&reader, &backoff), envelope, attempt)
+            }),
         }
     }
 }
@@ -283,7 +294,7 @@ impl Bus {
             max,
             ttr,
             wait: Duration::ZERO,
-            read: opened,
+            read: Box::new(|inner, envelope, _| opened(inner, envelope)),
         }
     }
 }

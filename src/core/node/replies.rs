@@ -140,6 +140,7 @@ impl<B> Node<B> {
                     crowd_due,
                     full,
                     holding,
+                    aside: _,
                 }),
             ) => {
                 if !queue.is_low() || queue.window.room(queue.startable()) == 0 {

@@ -48,6 +48,7 @@ fn brings_nothing(node: &mut Node<()>, ms: u64, call: CallId, ready: usize) {
         crowd_due: None,
         full: false,
         holding: Holding::default(),
+        aside: Default::default(),
     });
     answer(node, ms, call, reply);
 }
@@ -128,6 +129,7 @@ fn the_time_is_asked_for_once_shortly_before_an_event_is_due() {
             crowd_due: None,
             full: false,
             holding: Holding::default(),
+            aside: Default::default(),
         };
         answer(&mut node, 2, fetch, Reply::Fetched(fetched));
         assert!(calls_for_time(&mut node, 94).is_empty(), "too early");

@@ -15,6 +15,7 @@ impl<B> Fetched<B> {
             crowd_due,
             full,
             holding,
+            aside,
         } = self;
         let mapped = deliveries.into_iter();
         Ok(Fetched {
@@ -26,6 +27,7 @@ impl<B> Fetched<B> {
             crowd_due,
             full,
             holding,
+            aside,
         })
     }
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::reply::{
     Answer, Cancelled, Changed, DeadPage, Delivery, Fetched, Kept, Moved, PeekCursor, Peeked,
-    PushOutcome, Pushed, Reaped, Reply, Snapshot, Stats,
+    PushOutcome, Pushed, Reaped, Reply, SetAside, Snapshot, Stats,
 };
 pub use self::sink::ChangeSink;
 use crate::event::{Envelope, EventId, Payload};

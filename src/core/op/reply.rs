@@ -129,6 +129,17 @@ pub struct Fetched<B = Arc<Envelope>> {
     /// The node's leases, these included, and its last fetch before this one. A number below that
     /// of an earlier successful fetch shows that the store has forgotten that fetch.
     pub holding: Holding,
+    /// The events that were ended instead of leased.
+    pub aside: SetAside,
+}
+
+/// How many events a fetch has ended instead of leasing them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetAside {
+    /// Those that had expired.
+    pub expired: usize,
+    /// Those that were too late, and became dead letters.
+    pub late: usize,
 }
 
 /// The result of a heartbeat.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::core::op::SetAside;
 use crate::core::op::{
     BATCH_MAX, ChangeSink, Delivery, Fetch, Fetched, Holding, Kept, Reply, RequestId, StartMark,
 };
@@ -19,14 +20,15 @@ struct FetchInProgress<B> {
     deadline: Option<Timestamp>,
     deliveries: Vec<Delivery<B>>,
     /// How many stale events it may still remove; the rest is for the next fetch.
-    aside: usize,
+    room_aside: usize,
+    aside: SetAside,
     budget: Budget,
 }
 
 impl<B> FetchInProgress<B> {
     /// Returns whether it may take more, up to `limit` deliveries.
     fn has_room(&self, limit: usize) -> bool {
-        self.deliveries.len() < limit && self.aside > 0 && !self.budget.is_spent()
+        self.deliveries.len() < limit && self.room_aside > 0 && !self.budget.is_spent()
     }
 }
 
@@ -37,14 +39,14 @@ impl<B: Clone> Bucket<B> {
         sink: &mut L,
     ) -> Result<Reply<B>> {
         let last = self.nodes.holding(fetch.node).last;
-        let (deliveries, full) = if self.is_new_request(fetch)? {
+        let (deliveries, full, aside) = if self.is_new_request(fetch)? {
             self.lease_batch(fetch, sink)
         } else {
             let again = self.batch_again(fetch);
             if !again.is_empty() {
                 self.heartbeat(fetch.node);
             }
-            (again, false)
+            (again, false, SetAside::default())
         };
         Ok(Reply::Fetched(Fetched {
             deliveries,
@@ -56,6 +58,7 @@ impl<B: Clone> Bucket<B> {
                 last,
                 ..self.nodes.holding(fetch.node)
             },
+            aside,
         }))
     }
 
@@ -101,12 +104,13 @@ impl<B: Clone> Bucket<B> {
         &mut self,
         fetch: &Fetch,
         sink: &mut L,
-    ) -> (Vec<Delivery<B>>, bool) {
+    ) -> (Vec<Delivery<B>>, bool, SetAside) {
         let hold = fetch.hold.map(|hold| When::After(hold).due(self.now_us));
         let mut batch = FetchInProgress {
             deadline: hold,
             deliveries: Vec::new(),
-            aside: BATCH_MAX,
+            room_aside: BATCH_MAX,
+            aside: SetAside::default(),
             budget: Budget::new(),
         };
         let limit = fetch.limit.min(BATCH_MAX);
@@ -137,7 +141,7 @@ impl<B: Clone> Bucket<B> {
             self.nodes.announce(fetch.node, mark);
         }
         self.nodes.lease(fetch.node, fetch.request, hold, ids);
-        (batch.deliveries, batch.budget.is_spent())
+        (batch.deliveries, batch.budget.is_spent(), batch.aside)
     }
 
     /// Leases one event that has left its index, or ends it if it is stale.
@@ -155,7 +159,11 @@ impl<B: Clone> Bucket<B> {
         batch.budget.spend(entry);
         if let Some(stale) = entry.stale(self.now_us) {
             let tries = entry.tries;
-            batch.aside -= 1;
+            batch.room_aside -= 1;
+            match stale {
+                StaleReason::Expired => batch.aside.expired += 1,
+                StaleReason::TooLate => batch.aside.late += 1,
+            }
             self.set_aside(id, stale, tries, moved_us, sink);
             return;
         }

@@ -1,6 +1,6 @@
 //! The registry of handlers: those that the linker found and those added by hand.
 
-use std::any::type_name;
+use std::any::{Any, type_name};
 use std::fmt;
 use std::sync::Arc;
 
@@ -31,10 +31,51 @@ pub(crate) struct ConsumerDeps {
 
 type Install = Box<dyn FnOnce(ConsumerDeps) -> Result<Arc<dyn Consumer>> + Send>;
 
-/// Decodes a stored payload as the handler of its queue would at the given version, and drops the
-/// value.
-pub(crate) type Check =
-    Arc<dyn Fn(&KeyRing, u32, &Envelope) -> Result<(), DecodeError> + Send + Sync>;
+/// How the handler of a queue reads payloads, for those who have none of its type's values.
+#[derive(Clone)]
+pub(crate) struct Check {
+    decode: Arc<dyn Fn(&KeyRing, u32, &Envelope) -> Result<(), DecodeError> + Send + Sync>,
+    /// Its `Upgrade<T>`.
+    upgrade: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Check {
+    fn new<T: DeserializeOwned + 'static>(upgrade: Option<Upgrade<T>>) -> Self {
+        let decode = move |keys: &KeyRing, version, envelope: &Envelope| {
+            let reading = PayloadDecoder {
+                keys: keys.clone(),
+                version,
+                upgrade,
+            };
+            reading.read(envelope).map(panics::dropped)
+        };
+        Self {
+            decode: Arc::new(decode),
+            upgrade: upgrade.map(|upgrade| Arc::new(upgrade) as _),
+        }
+    }
+
+    /// Decodes a stored payload as the handler would at this version, and drops the value.
+    pub(crate) fn decode(
+        &self,
+        keys: &KeyRing,
+        version: u32,
+        envelope: &Envelope,
+    ) -> Result<(), DecodeError> {
+        (self.decode)(keys, version, envelope)
+    }
+
+    /// Returns the handler's upgrade function, if `T` is its payload.
+    pub(crate) fn upgrade<T: 'static>(&self) -> Option<Upgrade<T>> {
+        self.upgrade.as_ref()?.downcast_ref().copied()
+    }
+}
+
+impl fmt::Debug for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Check")
+    }
+}
 
 /// A handler and its annotation, ready to become a consumer.
 pub(crate) struct Entry {
@@ -106,20 +147,9 @@ impl Entry {
             handler: type_name::<H>(),
             annotation,
             install: Box::new(install),
-            check: check(upgrade),
+            check: Check::new(upgrade),
         }
     }
-}
-
-fn check<T: DeserializeOwned + 'static>(upgrade: Option<Upgrade<T>>) -> Check {
-    Arc::new(move |keys: &KeyRing, version, envelope: &Envelope| {
-        let reading = PayloadDecoder {
-            keys: keys.clone(),
-            version,
-            upgrade,
-        };
-        reading.read(envelope).map(panics::dropped)
-    })
 }
 
 /// Constructs a registered handler; `#[delay_event]` implements it.
@@ -153,7 +183,7 @@ impl Registration {
         Self {
             annotation: H::ANNOTATION,
             entry: |annotation| Entry::suspending(H::construct(), annotation, H::UPGRADE),
-            check: || check(H::UPGRADE),
+            check: || Check::new(H::UPGRADE),
         }
     }
 
@@ -166,7 +196,7 @@ impl Registration {
         Self {
             annotation: H::ANNOTATION,
             entry: |annotation| Entry::blocking(H::construct(), annotation, H::UPGRADE),
-            check: || check(H::UPGRADE),
+            check: || Check::new(H::UPGRADE),
         }
     }
 

@@ -121,8 +121,7 @@ impl ExecutorDeps {
     pub(crate) fn tell_after_reply(&self, ticket: Ticket, verdict: AttemptOutcome, reply: Vec<u8>) {
         let deps = self.clone();
         tokio::spawn(async move {
-            let (queue, id) = (&deps.surroundings.queue, ticket.job.delivery.id);
-            deps.replies.store(queue, id, reply).await;
+            deps.replies.store(&ticket.job.delivery.body, reply).await;
             deps.tell(&ticket.job, ticket.started_us(), verdict);
         });
     }

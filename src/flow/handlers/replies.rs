@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::event::{EventId, QueueName};
+use crate::event::{Envelope, EventId};
 
 /// The result of a call.
 #[derive(Debug)]
@@ -19,13 +19,12 @@ pub(crate) enum CallResult {
     Failed(String),
 }
 
-/// Stores the reply to an event of a queue, for a caller in another process.
+/// Stores the reply to an event, for a caller in another process.
 pub(crate) trait ReplyStore: Send + Sync {
-    /// Stores a reply; logs it if that fails.
+    /// Stores the reply to an event; logs it if that fails.
     fn store<'a>(
         &'a self,
-        queue: &'a QueueName,
-        id: EventId,
+        event: &'a Envelope,
         reply: Vec<u8>,
     ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 }
@@ -96,9 +95,9 @@ impl Replies {
     }
 
     /// Stores the reply to an event for a caller in another process.
-    pub(crate) async fn store(&self, queue: &QueueName, id: EventId, reply: Vec<u8>) {
+    pub(crate) async fn store(&self, event: &Envelope, reply: Vec<u8>) {
         if let Some(stored) = self.stored.get() {
-            stored.store(queue, id, reply).await;
+            stored.store(event, reply).await;
         }
     }
 

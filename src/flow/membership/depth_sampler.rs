@@ -13,7 +13,9 @@ use crate::event::{BucketKey, QueueName};
 use crate::flow::membership::poll::MembershipPoll;
 use crate::flow::node::active_buckets::ActiveBuckets;
 use crate::flow::node::inbox::Inbox;
-use crate::metrics::{self, QueueDepth, QueueDepths, QueueLabels, SampleInterval, WITHIN};
+use crate::metrics::{
+    self, NodeGauges, QueueDepth, QueueDepths, QueueLabels, SampleInterval, WITHIN,
+};
 use crate::record::NodeId;
 use crate::store::{Store, unexpected};
 use crate::time::Clock;
@@ -43,6 +45,7 @@ pub(crate) struct DepthSampler {
     /// `None` where the store has only one node.
     pub(crate) membership: Option<Arc<MembershipPoll>>,
     pub(crate) pace: SampleInterval,
+    pub(crate) gauges: NodeGauges,
     pub(crate) stop: CancellationToken,
 }
 
@@ -74,7 +77,7 @@ impl DepthSampler {
         let Some(members) = self.members() else {
             return Ok(()); // the members are not known yet
         };
-        metrics::live_nodes(members);
+        self.gauges.live_nodes(members);
         let mut buckets = in_time(self.store.buckets()).await?;
         buckets.retain(|key| self.reports(&key.queue));
         known
@@ -114,7 +117,7 @@ impl DepthSampler {
             || difference(now_us, self.clock.wall_us()),
             |skew| skew.ahead_us,
         );
-        metrics::clock_skew(ahead_us);
+        self.gauges.clock_skew(ahead_us);
         metrics::tell_shares(self.id.0, self.shares(known, now_us));
         Ok(())
     }
@@ -176,9 +179,6 @@ impl DepthSampler {
 impl Drop for DepthSampler {
     fn drop(&mut self) {
         metrics::tell_shares(self.id.0, QueueDepths::new());
-        if metrics::is_recorder_installed() {
-            metrics::live_nodes(0);
-        }
     }
 }
 

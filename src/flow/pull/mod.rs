@@ -15,10 +15,12 @@ use tokio_util::sync::CancellationToken;
 use self::hand_off::HandOff;
 use self::pulled_queues::PulledQueues;
 use self::task::PullTask;
+use crate::core::op::{Answer, Fetched, Reply, SetAside};
 use crate::core::pull::{LeaseOrder, PullInput, PullOptions, PulledEvent, RequesterId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, Envelope, QueueName};
 use crate::flow::runtime_settings::RuntimeSettings;
+use crate::metrics::PullMeters;
 use crate::record::NodeId;
 use crate::store::{Store, Watcher};
 use crate::time::Clock;
@@ -60,6 +62,7 @@ pub(crate) struct Pulls {
     pub(crate) clock: Arc<dyn Clock>,
     controls: Arc<RuntimeSettings>,
     options: PullOptions,
+    meters: PullMeters,
     runtime: Handle,
     /// The messages that the task has not seen yet; `None`: there is no task any more, and what is
     /// added is dropped, so that its caller is refused.
@@ -80,6 +83,7 @@ impl Pulls {
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         controls: Arc<RuntimeSettings>,
+        meters: PullMeters,
         options: PullOptions,
     ) -> Self {
         Self {
@@ -88,6 +92,7 @@ impl Pulls {
             clock,
             controls,
             options,
+            meters,
             runtime: Handle::current(),
             messages: Mutex::new(Some(Vec::new())),
             notify: Notify::new(),
@@ -97,6 +102,19 @@ impl Pulls {
             is_running: AtomicBool::new(false),
             stopped: CancellationToken::new(),
             abandoned: CancellationToken::new(),
+        }
+    }
+
+    /// Counts the events that a fetch has ended instead of leasing them.
+    fn count(&self, bucket: &BucketKey, answer: &Result<Answer>) {
+        if let Ok(Answer {
+            reply: Reply::Fetched(Fetched { aside, .. }),
+            ..
+        }) = answer
+            && *aside != SetAside::default()
+        {
+            let meters = self.meters.of(&bucket.queue);
+            meters.settles.set_aside(aside.expired, aside.late);
         }
     }
 

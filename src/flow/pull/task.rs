@@ -217,17 +217,21 @@ impl PullTask {
                     let mut answer = self.pulls.store.apply(&bucket, op);
                     let mut cx = Context::from_waker(Waker::noop());
                     if let Poll::Ready(answer) = Pin::new(&mut answer).poll(&mut cx) {
+                        self.pulls.count(&bucket, &answer);
                         let answer = note_outcome(&self.outage, answer);
                         answers.push_back(PullInput::Answered { call, answer });
                         continue;
                     }
+                    let pulls = Arc::clone(&self.pulls);
                     self.calls.push(Box::pin(async move {
                         let late = |_elapsed| {
                             let words = "the store did not respond in time";
                             Err(Error::new(ErrorKind::Unknown, words))
                         };
                         let answer = tokio::time::timeout(CALL_TIMEOUT, answer).await;
-                        (call, answer.unwrap_or_else(late))
+                        let answer = answer.unwrap_or_else(late);
+                        pulls.count(&bucket, &answer);
+                        (call, answer)
                     }));
                 }
             }

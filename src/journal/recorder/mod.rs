@@ -130,7 +130,7 @@ impl Recorder {
     ///
     /// [`ErrorKind::Full`] when as many recorders as the store takes carry its records.
     pub(crate) fn start(setup: Setup) -> Result<Self> {
-        let (board, news) = (Arc::<Board>::default(), Arc::<News>::default());
+        let (board, news) = (Arc::new(Board::new()), Arc::<News>::default());
         let stop = CancellationToken::new();
         let stop_within = setup.options.stop_within;
         let watcher: Arc<dyn OutboxWatcher> = Arc::clone(&news) as _;

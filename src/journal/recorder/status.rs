@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::metrics;
+use crate::metrics::JournalMetrics;
 use crate::store::{Outbox, OutboxPage};
 use crate::time::Timestamp;
 
@@ -33,8 +33,11 @@ pub struct JournalStatus {
 }
 
 /// The status as the recorder keeps it.
-#[derive(Debug, Default)]
-pub(super) struct Board(Mutex<State>);
+#[derive(Debug)]
+pub(super) struct Board {
+    state: Mutex<State>,
+    metrics: JournalMetrics,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -44,6 +47,13 @@ struct State {
 }
 
 impl Board {
+    pub(super) fn new() -> Self {
+        Self {
+            state: Mutex::default(),
+            metrics: JournalMetrics::new(),
+        }
+    }
+
     pub(super) fn status(&self) -> JournalStatus {
         self.state().status.clone()
     }
@@ -69,25 +79,25 @@ impl Board {
             some => state.waiting.insert(outbox.clone(), some),
         };
         state.status.waiting = state.waiting.values().sum();
-        metrics::outbox_waiting(state.status.waiting);
+        self.metrics.waiting(state.status.waiting);
     }
 
     /// The oldest of what was read has waited so long.
     pub(super) fn lags(&self, lag: Duration) {
         self.state().status.lag = lag;
-        metrics::journal_lag(lag);
+        self.metrics.lag(lag);
     }
 
     /// The journal has taken in so many records, at `now`.
     pub(super) fn recorded(&self, records: u64, now: Timestamp) {
         let mut state = self.state();
         state.status.recorded += records;
-        metrics::journal_recorded(records);
+        self.metrics.recorded(records);
         if let Some(since) = state.status.away_since.take() {
             let waiting = state.status.waiting;
             let away_for = now.since(since);
             tracing::info!(?away_for, waiting, "journal available again");
-            metrics::journal_away(false);
+            self.metrics.away(false);
         }
     }
 
@@ -95,7 +105,7 @@ impl Board {
     pub(super) fn dropped(&self, outbox: &Outbox, records: u64) {
         let mut state = self.state();
         state.status.dropped += records;
-        metrics::journal_dropped(records);
+        self.metrics.dropped(records);
         tracing::error!(
             %outbox,
             records,
@@ -116,7 +126,7 @@ impl Board {
                 waiting,
                 "journal unavailable; records stay in the store and are retried"
             );
-            metrics::journal_away(true);
+            self.metrics.away(true);
         }
     }
 
@@ -127,6 +137,6 @@ impl Board {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,8 +6,8 @@ use redis::Value;
 
 use crate::codec::body;
 use crate::core::op::{
-    Answer, Cancelled, Changed, DeadPage, Kept, Moved, PeekCursor, Peeked, Reply, Snapshot, Stats,
-    StoreOp,
+    Answer, Cancelled, Changed, DeadPage, Kept, Moved, PeekCursor, Peeked, Reply, SetAside,
+    Snapshot, Stats, StoreOp,
 };
 use crate::error::{Error, Result};
 use crate::event::{Envelope, EventId, QueueName, State};
@@ -158,9 +158,9 @@ pub fn read(queue: &QueueName, op: &StoreOp, mut parts: ReplyReader) -> Result<D
             next_due: parts.time()?,
         }),
         StoreOp::Fetch(fetch) => {
-            let reply = fetched(queue, fetch, &mut parts, (&mut damaged, &mut newer))?;
-            has_recorded = !parts.is_empty() && parts.is_so()?;
-            reply
+            let fetched = fetched(queue, fetch, &mut parts, (&mut damaged, &mut newer))?;
+            has_recorded = fetched.aside != SetAside::default();
+            Reply::Fetched(fetched)
         }
         StoreOp::Heartbeat { .. } => Reply::Kept(Kept {
             stands: parts.is_so()?,

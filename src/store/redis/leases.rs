@@ -6,8 +6,9 @@ use std::sync::Arc;
 use redis::Cmd;
 
 use crate::codec::body;
+use crate::core::op::SetAside;
 use crate::core::op::{
-    BATCH_MAX, Delivery, Fetch, Fetched, Holding, Reaped, Reply, StartMark, StoreOp,
+    BATCH_MAX, Delivery, Fetch, Fetched, Holding, Reaped, StartMark, StoreOp,
 };
 use crate::core::reference::bounded;
 use crate::error::{Error, Result};
@@ -96,7 +97,7 @@ pub(super) fn fetched(
     fetch: &Fetch,
     parts: &mut ReplyReader,
     (damaged, newer): (&mut Vec<(EventId, Error)>, &mut usize),
-) -> Result<Reply> {
+) -> Result<Fetched> {
     let (ready, next_due) = (parts.count()?, parts.time()?);
     let (crowd_due, full) = (parts.time()?, parts.is_so()?);
     let holding = holding(parts)?;
@@ -123,8 +124,8 @@ pub(super) fn fetched(
         }
         at += 1;
     };
-    // Three for each event or part of a page, and possibly one more after them.
-    while parts.len() > 1 {
+    // Three for each event or part of a page, and possibly two more after them.
+    while parts.len() > 2 {
         let (name, state, bytes) = (parts.bytes()?, parts.bytes()?, parts.bytes()?);
         match page::Part::named(&name) {
             Some(part) => {
@@ -140,14 +141,21 @@ pub(super) fn fetched(
             }
         }
     }
-    Ok(Reply::Fetched(Fetched {
+    Ok(Fetched {
         deliveries,
         ready,
         next_due,
         crowd_due,
         full,
         holding,
-    }))
+        aside: match parts.is_empty() {
+            true => SetAside::default(),
+            false => SetAside {
+                expired: parts.count()?,
+                late: parts.count()?,
+            },
+        },
+    })
 }
 
 pub(super) fn holding(parts: &mut ReplyReader) -> Result<Holding> {

@@ -114,10 +114,7 @@ pub(crate) async fn page(
     let query = records(&app, &visit, &fields)?;
     let queues = unbounded(&app, &fields).await;
     let page = match queues {
-        Some(_) => duly::records::Page {
-            items: Vec::new(),
-            next: None,
-        },
+        Some(_) => duly::records::Page::new(Vec::new(), None),
         None => in_time(query.limit(ROWS).page()).await?,
     };
     let now = text::now();

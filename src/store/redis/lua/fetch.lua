@@ -14,12 +14,14 @@
 -- before this one, how many events it left to a newer duly, the places of the deliveries in their
 -- batch, two bytes each, or "" where they are 0 and so on, then three for each delivery: id; its
 -- state, of which the bytes 3 to 20 are those of its lease; body; or three for each part of a page:
--- its first id and how many events it has; its times; its body; and at the end a 1 if records were written}. A node that was reaped is refused.
+-- its first id and how many events it has; its times; its body; and at the end, if it ended any
+-- events instead, how many had expired and how many were too late}. A node that was reaped is refused.
 local BATCH_MAX = 1000
 local PASSED_MAX = 4000 -- limit of stale entries in one call
 local PARTS_PER_READ = 32
 local REST = 1000 -- ms until it checks again for nodes that can read a newer format
 local expired, late_ones -- events that are set aside
+local aside_expired, aside_late = 0, 0
 
 -- Sets an event with extras aside if it has expired or is too late. Returns whether it is; `it`, its
 -- state, learns of the extras otherwise.
@@ -39,13 +41,14 @@ local function set_aside(id, it, body)
 end
 
 -- Ends the events set aside. The records come first, and an event is inserted at its destination
--- before its state says so: an event left half done is still waiting. Returns whether there were any.
+-- before its state says so: an event left half done is still waiting.
 local function end_what_is_aside()
   if #records == 0 then
-    return false
+    return
   end
   check_keys()
   write_records()
+  aside_expired, aside_late = aside_expired + #expired, aside_late + #late_ones
   for _, it in ipairs(expired) do
     finish_noted(it[1], "e", it[2], it[2].due, it[3])
   end
@@ -57,7 +60,6 @@ local function end_what_is_aside()
     free_unique(id, unique)
   end
   expired, late_ones = {}, {}
-  return true
 end
 
 -- Appends what is still leased in a batch to an answer of `len`. Returns its length, and the places of
@@ -118,7 +120,7 @@ end
 local me, request, token = ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local node = node_for(me)
 node.seen = now
-local answer, len, recorded = { now, 0, false, false, 0, 0, node.last, 0, "" }, 9, false
+local answer, len = { now, 0, false, false, 0, 0, node.last, 0, "" }, 9
 local count, newer = 0, 0
 
 local function done()
@@ -131,8 +133,8 @@ local function done()
     answer[2] = count > 0 and math.max(answer[2] - newer, 0) or 0
     answer[3] = math.min(answer[3] or math.huge, now_ms + REST)
   end
-  if recorded then
-    answer[len + 1] = 1
+  if aside_expired + aside_late > 0 then
+    answer[len + 1], answer[len + 2] = aside_expired, aside_late
   end
   keep_counts()
   return answer
@@ -197,7 +199,7 @@ end
 -- or set in which it waits: an event left half done is in two places and never in none.
 local written = 0
 local function write()
-  recorded = end_what_is_aside() or recorded
+  end_what_is_aside()
   if count > written then
     call("HSET", HELD, me .. token, table.concat(held), "#" .. me .. token, count)
     call("HSET", STATE, unpack(changes, 1, add_pages(changes, changes_len)))
