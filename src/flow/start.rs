@@ -139,6 +139,7 @@ impl Flow {
         let gauges = GaugeUpdater::at(handlers.iter().map(|(queue, ..)| queue), &labels);
         let mut moves = Vec::new();
         let stuck = Arc::<Notify>::default();
+        let unnoted = Arc::new(Outage::of("starts of handlers"));
 
         let mut consumers = BTreeMap::new();
         let mut in_order = Vec::new();
@@ -160,6 +161,7 @@ impl Flow {
                 replies: Arc::clone(&replies),
                 keys: keys.clone(),
                 runs: Arc::new(AttemptMetrics::new(&label)),
+                unnoted: Arc::clone(&unnoted),
                 stuck: Arc::clone(&stuck),
                 blocked: Arc::<LogLimiter>::default(),
                 burning: Arc::default(),

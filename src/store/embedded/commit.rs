@@ -7,11 +7,12 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use crate::codec::wire;
 use crate::event::{Envelope, Payload};
 use crate::record::Record;
-use crate::sqlite::checkpoint_on_close;
 use crate::sqlite::records::{Arrival, Load, QueueNumbers};
+use crate::store::embedded::compaction::LogSize;
 use crate::store::embedded::ledger::{Change, Changes, Row};
 use crate::store::embedded::retention::Retention;
 use crate::store::embedded::schema::PAGE_BYTES;
+use crate::store::embedded::sqlite::Failure;
 use crate::store::embedded::starts::Start;
 use crate::store::embedded::{added, controls, sums, uniques};
 use crate::time::Timestamp;
@@ -19,20 +20,11 @@ use crate::time::Timestamp;
 /// Writes batches; the only holder of the connection that writes.
 #[derive(Debug)]
 pub(super) struct Committer {
-    connection: Connection,
+    pub(super) connection: Connection,
     counts: Counts,
     queues: QueueNumbers,
     retention: Retention,
-    log: LogSize,
-}
-
-/// The size of the write-ahead log, in pages that are not in the file yet.
-#[derive(Clone, Copy, Debug)]
-struct LogSize {
-    /// As SQLite said last.
-    known: i64,
-    /// At most so many came since then.
-    since: i64,
+    pub(super) log: LogSize,
 }
 
 /// What goes on from transaction to transaction; taken over only when one is committed.
@@ -57,11 +49,7 @@ impl Committer {
             counts,
             queues: QueueNumbers::new(),
             retention,
-            // Somebody may have left one.
-            log: LogSize {
-                known: 0,
-                since: i64::MAX,
-            },
+            log: LogSize::unknown(),
         }
     }
 
@@ -72,10 +60,10 @@ impl Committer {
         batch: impl Iterator<Item = &'a Changes> + Clone,
         now: Timestamp,
         may_miss: bool,
-    ) -> rusqlite::Result<Vec<Start>> {
+    ) -> Result<Vec<Start>, Failure> {
         self.connection
-            .prepare_cached("BEGIN IMMEDIATE")?
-            .execute([])?;
+            .prepare_cached("BEGIN IMMEDIATE")
+            .and_then(|mut begin| begin.execute([]))?;
         let is_idle = batch.clone().next().is_none();
         let added: usize = batch.clone().map(|changes| changes.held.len()).sum();
         let rows = self.connection.total_changes() + added as u64;
@@ -91,7 +79,8 @@ impl Committer {
                     .step(&self.connection, &mut counts.records, added, now)?;
                 self.connection.prepare_cached("COMMIT")?.execute([])?;
                 Ok(ended)
-            });
+            })
+            .map_err(Failure::from);
         match written {
             Ok(ended) => {
                 let bytes = counts.bytes - self.counts.bytes;
@@ -100,17 +89,17 @@ impl Committer {
                 // after the other, and fills half of its pages at least.
                 let rows = self.connection.total_changes().saturating_sub(rows);
                 let pages = 16 + 8 * rows + bytes / (PAGE_BYTES / 2);
-                self.log.since = self.log.since.saturating_add(pages.cast_signed());
+                self.log.grew(pages.cast_signed());
                 Ok(ended)
             }
-            Err(error) => {
+            Err(failure) => {
                 // It may hold numbers that were given and taken back.
                 self.queues.clear();
                 // SQLite has rolled back by itself after some errors.
                 if !self.connection.is_autocommit() {
                     self.connection.execute_batch("ROLLBACK")?;
                 }
-                Err(error)
+                Err(failure)
             }
         }
     }
@@ -118,61 +107,6 @@ impl Committer {
     /// Whether there are more records to remove than one commit does.
     pub(super) fn has_more_to_prune(&self) -> bool {
         self.retention.has_more()
-    }
-
-    /// Whether the write-ahead log holds at least so many pages that are not in the file yet.
-    /// SQLite is only asked where that can be.
-    pub(super) fn has_log_of(&mut self, pages: i64) -> rusqlite::Result<bool> {
-        if self.log.known.saturating_add(self.log.since) >= pages {
-            self.checkpoint_pragma("PRAGMA wal_checkpoint(NOOP)")?;
-        }
-        Ok(self.log.known >= pages)
-    }
-
-    /// Copies the write-ahead log into the file, as far as readers allow.
-    pub(super) fn checkpoint(&mut self) -> rusqlite::Result<()> {
-        self.checkpoint_pragma("PRAGMA wal_checkpoint(PASSIVE)")
-    }
-
-    /// Learns how large the log is.
-    fn checkpoint_pragma(&mut self, sql: &str) -> rusqlite::Result<()> {
-        let mut statement = self.connection.prepare_cached(sql)?;
-        let (log, copied): (i64, i64) =
-            statement.query_row([], |row| Ok((row.get(1)?, row.get(2)?)))?;
-        self.log = LogSize {
-            known: log - copied,
-            since: 0,
-        };
-        Ok(())
-    }
-
-    /// Gives at most `pages` free pages back to the file system, when at least half as many as are
-    /// in use are free; returns whether there is more to give.
-    pub(super) fn vacuum(&mut self, pages: u32) -> rusqlite::Result<bool> {
-        let pragma = |name: &str| -> rusqlite::Result<i64> {
-            let mut statement = self.connection.prepare_cached(&format!("PRAGMA {name}"))?;
-            statement.query_row([], |row| row.get(0))
-        };
-        let free = pragma("freelist_count")?;
-        if free < i64::from(pages) || free * 3 < pragma("page_count")? {
-            return Ok(false);
-        }
-        let mut vacuum = self
-            .connection
-            .prepare_cached(&format!("PRAGMA incremental_vacuum({pages})"))?;
-        // It frees a page with each step.
-        let mut steps = vacuum.query([])?;
-        while steps.next()?.is_some() {}
-        // It moves as many, and writes to whom they belong.
-        self.log.since = self.log.since.saturating_add(4 * i64::from(pages));
-        Ok(true)
-    }
-
-    /// The last step: everything into the file, the log removed, and the file closed.
-    pub(super) fn close(mut self) -> rusqlite::Result<()> {
-        self.checkpoint()?;
-        checkpoint_on_close(&self.connection, true)?;
-        self.connection.close().map_err(|(_, error)| error)
     }
 }
 
@@ -260,7 +194,9 @@ impl<'a, 'b> Transaction<'a, 'b> {
         for run in removed.chunk_by(|row, next| row + 1 == *next) {
             self.remove(run)?;
         }
-        if !is_idle {
+        // Also where it changes nothing, if a transaction may have failed that is whole in the log:
+        // this one takes its place there.
+        if !is_idle || self.may_miss {
             self.count()?;
         }
         let added = self.load.finish(self.connection)?;
