@@ -52,6 +52,8 @@ pub mod redis {
 pub mod embedded {
     pub use crate::sqlite::records::{COLUMNS, Reader, sum_of_row};
     pub use crate::store::embedded::ledger::Row;
+    #[cfg(feature = "testing")]
+    pub use crate::store::embedded::mapped::before_each_write;
     pub use crate::store::embedded::recovery::{Recovered, recover};
     pub use crate::store::embedded::retention::{Kept, Retention};
     pub use crate::store::embedded::schema::loose;

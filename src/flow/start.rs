@@ -133,6 +133,7 @@ impl Flow {
         let mut moves = Vec::new();
         let stuck = Arc::<Notify>::default();
         let waits = Arc::<WaitGraph>::default();
+        let unnoted = Arc::new(Outage::of("starts of handlers"));
 
         let mut consumers = BTreeMap::new();
         let mut in_order = Vec::new();
@@ -159,6 +160,7 @@ impl Flow {
                 },
                 keys: keys.clone(),
                 runs: Arc::new(AttemptMetrics::new(&label)),
+                unnoted: Arc::clone(&unnoted),
                 stuck: Arc::clone(&stuck),
                 blocked: Arc::<LogLimiter>::default(),
                 burning: Arc::default(),

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::sqlite::shortage::Shortage;
 
 /// Makes the directory of the file where it is missing; returns where it is, and the file's name.
 ///
@@ -49,9 +50,33 @@ pub(crate) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     Ok(file)
 }
 
+/// Whether `path` leads to `file`, or it cannot be told.
+pub(crate) fn is_at(file: &File, path: &Path) -> bool {
+    match (path.symlink_metadata(), file.metadata()) {
+        (Ok(named), Ok(opened)) => same_file(&named, &opened),
+        (Err(error), _) => error.kind() != io::ErrorKind::NotFound,
+        (Ok(_), Err(_)) => true,
+    }
+}
+
 /// How many bytes a file has; 0 where there is none.
 pub(crate) fn len(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |found| found.len())
+}
+
+/// How many bytes the file system of `file` has free for this user, where it says so.
+pub(crate) fn free_bytes(file: &File) -> Option<u64> {
+    #[cfg(target_os = "linux")]
+    {
+        let found = rustix::fs::fstatvfs(file).ok()?;
+        // Some that are not on a disk say nothing of it.
+        (found.f_blocks > 0).then(|| found.f_bavail.saturating_mul(found.f_frsize))
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = file;
+        None
+    }
 }
 
 /// Makes what was created, renamed or removed in `directory` outlive a power cut.
@@ -82,16 +107,23 @@ pub(crate) fn sync_way(directory: &Path) -> io::Result<()> {
 
 /// What an error of the file system means.
 pub(crate) fn unusable(path: &Path, what: &str, error: io::Error) -> Error {
-    let kind = match error.kind() {
-        io::ErrorKind::StorageFull => ErrorKind::Full,
-        io::ErrorKind::InvalidInput => ErrorKind::Invalid,
-        _ => ErrorKind::Unavailable,
+    let (kind, advice) = match (error.kind(), Shortage::of_io(&error)) {
+        (_, Some(Shortage::Space)) => (
+            ErrorKind::Full,
+            "make room, or raise the limit, and try again",
+        ),
+        (_, Some(Shortage::Process)) => (
+            ErrorKind::Unavailable,
+            "raise the limits of this process, or try again when it uses less",
+        ),
+        (io::ErrorKind::InvalidInput, None) => (ErrorKind::Invalid, WRITABLE),
+        _ => (ErrorKind::Unavailable, WRITABLE),
     };
     let at = path.display();
-    let told =
-        format!("{at} {what}: {error}; name a file in a directory that this process may write");
-    Error::new(kind, told).because(error)
+    Error::new(kind, format!("{at} {what}: {error}; {advice}")).because(error)
 }
+
+const WRITABLE: &str = "name a file in a directory that this process may write";
 
 fn make_directory(directory: &Path) -> io::Result<()> {
     if directory.is_dir() {

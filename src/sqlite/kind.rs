@@ -6,6 +6,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::sqlite::shortage::{self, Shortage};
 
 /// One kind of file.
 #[derive(Debug)]
@@ -21,6 +22,7 @@ pub(crate) struct Kind {
 impl Kind {
     /// Opens the file, which nothing is written to yet.
     pub(crate) fn connect(&self, path: &Path, access: OpenFlags) -> Result<Connection> {
+        shortage::survive_file_limit();
         // NOFOLLOW: a symbolic link in place of the file is not ours. NO_MUTEX: one thread each.
         let flags = access | OpenFlags::SQLITE_OPEN_NOFOLLOW | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let wrong = |error| self.at_open(path, error);
@@ -87,17 +89,28 @@ impl Kind {
 
     /// What an error means while the file is opened.
     pub(crate) fn at_open(&self, path: &Path, error: rusqlite::Error) -> Error {
+        let short = Shortage::of_sqlite(&error);
         let (at, name) = (path.display(), self.name);
         let (kind, what) = match error.sqlite_error_code() {
+            _ if short == Some(Shortage::Process) => (
+                ErrorKind::Unavailable,
+                format!(
+                    "{at} could not be opened, as this process has too few descriptors or too \
+                     little memory; raise its limits, or try again when it uses less"
+                ),
+            ),
             Some(ErrorCode::NotADatabase) => (
                 ErrorKind::Corrupt,
                 format!(
                     "{at} is not a {name} of duly, or its header is damaged; name another file"
                 ),
             ),
-            Some(ErrorCode::DiskFull) => (
+            _ if short == Some(Shortage::Space) => (
                 ErrorKind::Full,
-                format!("the disk of {at} is full; make room and open it again"),
+                format!(
+                    "there is no room for {at}: its disk is full, or a quota or the limit on the \
+                     size of a file is reached; make room and open it again"
+                ),
             ),
             Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => (
                 ErrorKind::Unavailable,

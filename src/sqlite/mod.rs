@@ -6,7 +6,9 @@ mod sum;
 mod version;
 
 pub(crate) mod files;
+pub(crate) mod lock;
 pub(crate) mod records;
+pub(crate) mod shortage;
 
 pub(crate) use self::kind::{Kind, checkpoint_on_close};
 pub(crate) use self::sum::Sum;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::core::membership::{MemberInfo, Membership};
@@ -107,8 +107,12 @@ impl Store for Guarded {
         self.near.fallback_poll_every()
     }
 
-    fn watch(&self, watcher: Arc<dyn Watcher>) {
-        panics::reported(|| self.near.watch(watcher));
+    fn buckets_of(&self, queue: &QueueName) -> StoreFuture<KnownBuckets> {
+        self.call(|near| near.buckets_of(queue))
+    }
+
+    fn watch(&self, watcher: Weak<dyn Watcher>) -> Result<()> {
+        self.now(|near| near.watch(watcher))
     }
 
     fn starting(&self, queue: &QueueName, deliveries: &[&Delivery]) -> Result<()> {
@@ -143,8 +147,8 @@ impl Store for Guarded {
         self.now(|near| near.limit_outboxes(limit))
     }
 
-    fn watch_outboxes(&self, watcher: Arc<dyn OutboxWatcher>) {
-        panics::reported(|| self.near.watch_outboxes(watcher));
+    fn watch_outboxes(&self, watcher: Weak<dyn OutboxWatcher>) -> Result<()> {
+        self.now(|near| near.watch_outboxes(watcher))
     }
 
     fn close(&self) -> StoreFuture<()> {

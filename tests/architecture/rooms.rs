@@ -40,6 +40,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
         "rusqlite",
         &["src/sqlite", "src/store/embedded", "src/journal/sqlite"],
     ),
+    ("signal_hook", &["src/sqlite"]),
     ("tokio_postgres", &["src/journal/postgres"]),
     ("tokio_postgres_rustls", &["src/journal/postgres"]),
     ("redis", &["src/store/redis"]),

@@ -17,16 +17,6 @@ pub(crate) fn command(part: &str, store: &Path) -> Command {
     prepared(Command::new(program), part, store)
 }
 
-/// The same under a limit on the size of its files, in blocks of 512 bytes. Writing beyond it is
-/// an error, as from a broken disk.
-pub(crate) fn limited(part: &str, store: &Path, blocks: u32) -> Command {
-    let program = std::env::current_exe().expect("the test binary");
-    let mut shell = Command::new("sh");
-    let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
-    shell.arg("-c").arg(script).arg(program);
-    prepared(shell, part, store)
-}
-
 fn prepared(mut command: Command, part: &str, store: &Path) -> Command {
     command
         .arg(format!("embedded::{part}"))

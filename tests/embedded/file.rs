@@ -172,8 +172,8 @@ fn files_and_directories_are_their_owners_alone() {
         files += 1;
     }
     assert_eq!(
-        files, 6,
-        "the data, its log and index, lock, starts and reserve"
+        files, 7,
+        "the data, its log and index, lock, starts and the next ones, and reserve"
     );
 }
 
@@ -184,6 +184,7 @@ fn no_link_is_followed() {
         "duly.db",
         "duly.db-lock",
         "duly.db-starts",
+        "duly.db-starts-new",
         "duly.db-reserve",
     ] {
         let place = Place::new();

@@ -1,6 +1,6 @@
 //! Doubt about the disk stops the store at once, and says so to everyone.
 //!
-//! A limit on the size of files makes a write fail as on a broken disk, with a real error.
+//! Disks that fail are in `tests/syscalls` and `tests/power`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,32 +14,36 @@ use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::time::When;
 use duly::{Error, ErrorKind};
 
-use crate::embedded::child::{self, Running};
 use crate::embedded::harness::*;
 
-/// Runs `part` under the limit; what it acknowledged must be there afterwards.
-fn stops_and_keeps_its_word(part: &str) {
+#[tokio::test]
+async fn after_a_failed_commit_nothing_is_acknowledged_any_more() {
     let place = Place::new();
-    drop(place.open());
-    let mut child = Running::start(child::limited(part, &place.path(), 1_000));
-    let stored = child.next("stored ").expect("its count");
-    assert!(child.next("passed").is_some());
-    assert!(child.child.wait().expect("its end").success());
+    let options = EmbeddedOptions::new().reserve_bytes(0);
+    let store = EmbeddedStore::open_with(place.path(), options).expect("a store");
+    for n in 1..=5 {
+        push(&store, vec![large(n)]).await.expect("it is written");
+    }
+    // Somebody writes to the file, and the store waits for nobody.
+    let other = rusqlite::Connection::open(place.path()).expect("the file");
+    other.execute_batch("BEGIN IMMEDIATE").expect("a lock");
+    // One transaction, and one that waits behind it.
+    let both = tokio::join!(
+        push(&store, (10..200).map(large).collect()),
+        push(&store, vec![large(300)]),
+    );
+    let first = both.0.expect_err("it cannot be written");
+    assert_eq!(first.kind(), ErrorKind::Unknown, "{first}");
+    assert!(std::error::Error::source(&first).is_some(), "{first}");
+    let second = both.1.expect_err("it waited behind it").kind();
+    assert!(matches!(second, ErrorKind::Unknown | ErrorKind::Closed));
+    is_stopped(&store, "a commit failed").await;
+    drop((other, store));
     let store = place.open();
-    for n in 1..=stored.parse().expect("a number") {
+    for n in 1..=5 {
         let found = get(&store, n).unwrap_or_else(|| panic!("event {n} was answered and is lost"));
         assert_eq!(found.body.expect("it is not over").payload.len(), 10_000);
     }
-}
-
-#[test]
-fn after_a_failed_commit_nothing_is_acknowledged_any_more() {
-    stops_and_keeps_its_word("stop::commits_until_it_fails");
-}
-
-#[test]
-fn after_a_failed_checkpoint_nothing_is_acknowledged_any_more() {
-    stops_and_keeps_its_word("stop::checkpoints_until_it_fails");
 }
 
 /// Each kind of change, as the one whose commit fails.
@@ -90,11 +94,6 @@ fn no_change_is_answered_that_could_not_be_written() {
     }
 }
 
-fn open() -> Option<EmbeddedStore> {
-    let options = EmbeddedOptions::new().reserve_bytes(0);
-    Some(EmbeddedStore::open_with(child::path()?, options).expect("a store"))
-}
-
 fn large(n: u64) -> NewEvent {
     let mut event = event(n, When::Now, 3);
     Arc::make_mut(&mut event.envelope).payload = Payload::from(vec![1; 10_000]);
@@ -104,42 +103,6 @@ fn large(n: u64) -> NewEvent {
 async fn push(store: &EmbeddedStore, events: Vec<NewEvent>) -> Result<(), Error> {
     let pushed = store.apply(&key(), StoreOp::Push(events)).await;
     pushed.map(drop)
-}
-
-#[tokio::test]
-#[allow(clippy::print_stdout)] // it talks to its parent
-async fn commits_until_it_fails() {
-    let Some(store) = open() else { return };
-    for n in 1..=5 {
-        push(&store, vec![large(n)]).await.expect("it is small");
-    }
-    println!("stored 5");
-    // More than a file may hold, in one transaction; and one that waits behind it.
-    let both = tokio::join!(
-        push(&store, (10..200).map(large).collect()),
-        push(&store, vec![large(300)]),
-    );
-    let first = both.0.expect_err("it cannot be written");
-    assert_eq!(first.kind(), ErrorKind::Unknown, "{first}");
-    assert!(std::error::Error::source(&first).is_some(), "{first}");
-    let second = both.1.expect_err("it waited behind it").kind();
-    assert!(matches!(second, ErrorKind::Unknown | ErrorKind::Closed));
-    is_stopped(&store, "a commit failed").await;
-    println!("passed");
-}
-
-#[tokio::test]
-#[allow(clippy::print_stdout)] // it talks to its parent
-async fn checkpoints_until_it_fails() {
-    let Some(store) = open() else { return };
-    let mut stored = 0;
-    while push(&store, vec![large(stored + 1)]).await.is_ok() {
-        stored += 1;
-        assert!(stored < 1_000, "the file is larger than it may be");
-    }
-    println!("stored {stored}");
-    is_stopped(&store, "a checkpoint failed").await;
-    println!("passed");
 }
 
 /// Everything that comes later is refused, and says why and what to do.

@@ -18,7 +18,7 @@ use crate::bus::fan_out::in_order;
 use crate::bus::{Bus, EventCursor, Inner, Queue};
 use crate::core::op::{Cancelled, Changed, PeekBy, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{BucketKey, EventId, QueueName, State};
+use crate::event::{EventId, QueueName, State};
 use crate::time::When;
 
 /// The most events that one [`Events::cancel`] or [`Events::reschedule`] covers; its results are in

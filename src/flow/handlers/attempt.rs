@@ -147,7 +147,7 @@ impl<H: BlockingHandler> Attempt for BlockingAttempt<H> {
             let _ = ends.send(returned.map(|returned| (returned, own.take_reply())));
         };
         if let Err(error) = self.threads.run(job) {
-            tracing::error!(queue = %cx.queue_name(), %error, "no thread for a blocking handler");
+            tracing::debug!(queue = %cx.queue_name(), %error, "no thread for a blocking handler");
             return HandlerExit::NotStarted;
         }
         let Ok(started) = started.await else {

@@ -13,6 +13,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crate::error::{Error, ErrorKind};
+use crate::outage::Outage;
 use crate::panics;
 
 /// How long an idle thread is kept: starting one costs some 20 µs.
@@ -27,6 +29,7 @@ pub(crate) struct BlockingThreads {
     shared: Arc<Shared>,
     /// Whether virtual time stands still while a job runs.
     stops_time: bool,
+    outage: Outage,
 }
 
 struct Shared {
@@ -61,6 +64,7 @@ impl BlockingThreads {
         Self {
             shared: Arc::new(shared),
             stops_time,
+            outage: Outage::of("threads of blocking handlers"),
         }
     }
 
@@ -68,7 +72,7 @@ impl BlockingThreads {
     ///
     /// # Errors
     ///
-    /// When the system cannot start a thread; the job is dropped.
+    /// When the system cannot start a thread, which is logged; the job is dropped.
     pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let job: Job = match self.stops_time {
             false => Box::new(job),
@@ -86,8 +90,14 @@ impl BlockingThreads {
         let shared = Arc::clone(&self.shared);
         let thread = thread::Builder::new().name(self.shared.name.clone());
         let started = thread.spawn(move || shared.serve(job));
-        if started.is_err() {
-            self.shared.lock().alive -= 1;
+        match &started {
+            Ok(_) => self.outage.succeeded(&()),
+            Err(error) => {
+                self.shared.lock().alive -= 1;
+                let what = format!("no thread {:?} could be started: {error}", self.shared.name);
+                self.outage
+                    .failed((), &Error::new(ErrorKind::Unavailable, what));
+            }
         }
         started.map(drop)
     }

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use crate::codec::KeyRing;
 use crate::core::op::{AttemptOutcome, Settlement};
 use crate::core::step::{Input, Job};
-use crate::event::Envelope;
+use crate::event::{Envelope, QueueName};
 use crate::flow::handlers::burning::BurnMeter;
 use crate::flow::handlers::replies::Replies;
 use crate::flow::handlers::ticket::{SettlePhase, Ticket};
@@ -19,6 +19,7 @@ use crate::flow::node::lease_fences::LeaseFences;
 use crate::flow::options::QueueOptions;
 use crate::handler::HandlerEnv;
 use crate::metrics::{AttemptMetrics, Stages};
+use crate::outage::Outage;
 use crate::panics;
 use crate::store::Store;
 use crate::time::Clock;
@@ -40,6 +41,8 @@ pub(crate) struct ExecutorDeps {
     pub(crate) waits: QueueWaits,
     pub(crate) keys: KeyRing,
     pub(crate) runs: Arc<AttemptMetrics>,
+    /// The starts of the node that the store could not note.
+    pub(crate) unnoted: Arc<Outage<QueueName>>,
     /// Notified when a blocking handler exceeds its timeout, and when it has returned.
     pub(crate) stuck: Arc<Notify>,
     /// Limits the log lines about blocked runtime threads.
@@ -92,11 +95,10 @@ impl ExecutorDeps {
     pub(crate) fn note_start(&self, job: &Job<Arc<Envelope>>, started_us: u64) -> bool {
         let (delivery, queue) = (&job.delivery, &self.surroundings.queue);
         if let Err(error) = self.store.starting(queue, &[delivery]) {
-            panics::reported(
-                || tracing::error!(%queue, id = %delivery.id, %error, "handler not started"),
-            );
+            panics::reported(|| self.unnoted.failed(queue.clone(), &error));
             return false;
         }
+        panics::reported(|| self.unnoted.succeeded(queue));
         let due_us = delivery.due.as_micros();
         let stages = Stages::of(due_us, delivery.moved_us, job.fetched_us, started_us);
         panics::reported(|| self.runs.started(&stages));

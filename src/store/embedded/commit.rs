@@ -7,12 +7,12 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use crate::codec::wire;
 use crate::event::{Envelope, Payload};
 use crate::record::Record;
-use crate::sqlite::checkpoint_on_close;
 use crate::sqlite::records::{Arrival, Load, QueueNumbers};
 use crate::store::embedded::ledger::{Change, Changes, Row};
 use crate::store::embedded::log_size::LogSize;
 use crate::store::embedded::retention::Retention;
 use crate::store::embedded::schema::PAGE_BYTES;
+use crate::store::embedded::sqlite::Failure;
 use crate::store::embedded::starts::Start;
 use crate::store::embedded::{added, controls, sums, uniques};
 use crate::time::Timestamp;
@@ -20,11 +20,11 @@ use crate::time::Timestamp;
 /// Writes batches; the only holder of the connection that writes.
 #[derive(Debug)]
 pub(super) struct Committer {
-    connection: Connection,
+    pub(super) connection: Connection,
     counts: Counts,
     queues: QueueNumbers,
     retention: Retention,
-    log: LogSize,
+    pub(super) log: LogSize,
 }
 
 /// What goes on from transaction to transaction; taken over only when one is committed.
@@ -61,10 +61,10 @@ impl Committer {
         batch: impl Iterator<Item = &'a Changes> + Clone,
         now: Timestamp,
         may_miss: bool,
-    ) -> rusqlite::Result<Vec<Start>> {
+    ) -> Result<Vec<Start>, Failure> {
         self.connection
-            .prepare_cached("BEGIN IMMEDIATE")?
-            .execute([])?;
+            .prepare_cached("BEGIN IMMEDIATE")
+            .and_then(|mut begin| begin.execute([]))?;
         let is_idle = batch.clone().next().is_none();
         let added: usize = batch.clone().map(|changes| changes.held.len()).sum();
         let rows = self.connection.total_changes() + added as u64;
@@ -80,7 +80,8 @@ impl Committer {
                     .step(&self.connection, &mut counts.records, added, now)?;
                 self.connection.prepare_cached("COMMIT")?.execute([])?;
                 Ok(ended)
-            });
+            })
+            .map_err(Failure::from);
         match written {
             Ok(ended) => {
                 let bytes = counts.bytes - self.counts.bytes;
@@ -91,14 +92,14 @@ impl Committer {
                 self.log.grow(16 + 8 * rows + bytes / (PAGE_BYTES / 2));
                 Ok(ended)
             }
-            Err(error) => {
+            Err(failure) => {
                 // It may hold numbers that were given and taken back.
                 self.queues.clear();
                 // SQLite has rolled back by itself after some errors.
                 if !self.connection.is_autocommit() {
                     self.connection.execute_batch("ROLLBACK")?;
                 }
-                Err(error)
+                Err(failure)
             }
         }
     }
@@ -106,46 +107,6 @@ impl Committer {
     /// Whether there are more records to remove than one commit does.
     pub(super) fn has_more_to_prune(&self) -> bool {
         self.retention.has_more()
-    }
-
-    /// Whether the write-ahead log holds at least so many pages that are not in the file yet, or may
-    /// do so where SQLite cannot say.
-    pub(super) fn has_log_of(&mut self, pages: i64) -> rusqlite::Result<bool> {
-        self.log.reaches(pages, &self.connection)
-    }
-
-    /// Copies the write-ahead log into the file, as far as readers allow.
-    pub(super) fn checkpoint(&mut self) -> rusqlite::Result<()> {
-        self.log.checkpoint(&self.connection)
-    }
-
-    /// Gives at most `pages` free pages back to the file system, when at least half as many as are
-    /// in use are free; returns whether there is more to give.
-    pub(super) fn vacuum(&mut self, pages: u32) -> rusqlite::Result<bool> {
-        let pragma = |name: &str| -> rusqlite::Result<i64> {
-            let mut statement = self.connection.prepare_cached(&format!("PRAGMA {name}"))?;
-            statement.query_row([], |row| row.get(0))
-        };
-        let free = pragma("freelist_count")?;
-        if free < i64::from(pages) || free * 3 < pragma("page_count")? {
-            return Ok(false);
-        }
-        let mut vacuum = self
-            .connection
-            .prepare_cached(&format!("PRAGMA incremental_vacuum({pages})"))?;
-        // It frees a page with each step.
-        let mut steps = vacuum.query([])?;
-        while steps.next()?.is_some() {}
-        // It moves as many, and writes to whom they belong.
-        self.log.grow(4 * u64::from(pages));
-        Ok(true)
-    }
-
-    /// The last step: everything into the file, the log removed, and the file closed.
-    pub(super) fn close(mut self) -> rusqlite::Result<()> {
-        self.checkpoint()?;
-        checkpoint_on_close(&self.connection, true)?;
-        self.connection.close().map_err(|(_, error)| error)
     }
 }
 
@@ -233,7 +194,9 @@ impl<'a, 'b> Transaction<'a, 'b> {
         for run in removed.chunk_by(|row, next| row + 1 == *next) {
             self.remove(run)?;
         }
-        if !is_idle {
+        // Also where it changes nothing, if a transaction may have failed that is whole in the log:
+        // this one takes its place there.
+        if !is_idle || self.may_miss {
             self.count()?;
         }
         let added = self.load.finish(self.connection)?;

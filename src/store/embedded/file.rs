@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::sqlite::files;
+use crate::sqlite::lock::{self, Identity, LockedFile};
+use crate::sqlite::shortage::Shortage;
 use crate::store::embedded::log;
 
 /// Where everything lies: the file that was named, and its companions beside it.
@@ -41,25 +43,23 @@ impl Paths {
         })
     }
 
-    /// Makes the data file where it is missing.
-    pub(super) fn claim_data(&self) -> Result<()> {
-        if files::len(&self.data) == 0 {
+    /// Makes the data file where it is missing, and locks it.
+    fn claim_data(&self) -> Result<LockedFile> {
+        let is_empty = || files::len(&self.data) == 0;
+        if is_empty() {
             // Once: a file that holds something was reached by a way that is on disk.
             files::sync_way(&self.directory)
                 .map_err(|error| files::unusable(&self.directory, "cannot be synced", error))?;
         }
-        let file = files::open(&self.data, OpenOptions::new().read(true).write(true))
-            .map_err(|error| files::unusable(&self.data, "cannot be opened for writing", error))?;
+        let file = LockedFile::take(&self.data)?;
         // SQLite takes an empty file for a new one, and would delete the log.
-        if file.metadata().map_or(0, |found| found.len()) == 0
-            && files::len(&log::path_of(&self.data)) > 0
-        {
+        if is_empty() && files::len(&log::path_of(&self.data)) > 0 {
             return Err(Error::corrupt(format!(
                 "{} is empty, but its write-ahead log is not: the file was cut; restore it",
                 self.data.display()
             )));
         }
-        Ok(())
+        Ok(file)
     }
 
     /// Makes what was created, renamed or removed in the directory outlive a power cut.
@@ -68,52 +68,88 @@ impl Paths {
     }
 }
 
-/// The lock on a store; the kernel takes it back when the process dies.
+/// The locks on a store: on the data file, so that no other name of it opens a second one, and on
+/// the file beside it, which says who has it and stays where a data file is replaced.
 #[derive(Debug)]
 pub(super) struct Lock {
-    file: File,
+    /// Unlocked first.
+    data: LockedFile,
+    /// SQLite's log and index, once it has made them.
+    beside: Vec<(PathBuf, Option<Identity>)>,
+    #[expect(dead_code, reason = "it is held")]
+    name: NameLock,
 }
 
 impl Lock {
-    /// Takes the lock of the store in `paths`.
+    /// Takes the locks of the store in `paths`, whose data file is made where it is missing.
     pub(super) fn take(paths: &Paths) -> Result<Self> {
         let path = &paths.lock;
         let wrong = |error| files::unusable(path, "cannot be opened as the store's lock", error);
-        let mut file =
-            files::open(path, OpenOptions::new().read(true).write(true)).map_err(wrong)?;
+        let file = files::open(path, OpenOptions::new().read(true).write(true)).map_err(wrong)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut owner = String::new();
                 let _ = file.take(32).read_to_string(&mut owner); // only to say who it is
-                return Err(Error::new(
-                    ErrorKind::Unavailable,
-                    format!(
-                        "{} is open already, by process {}; a store has one process: close it \
-                         there first, or use a Redis store for several",
-                        paths.data.display(),
-                        if owner.trim().is_empty() {
-                            "unknown"
-                        } else {
-                            owner.trim()
-                        }
-                    ),
-                ));
+                let owner = match owner.trim() {
+                    "" => "by another process".to_owned(),
+                    number => format!("by process {number}"),
+                };
+                return Err(lock::in_use(&paths.data, &owner));
             }
             Err(TryLockError::Error(error)) => return Err(wrong(error)),
         }
+        let name = NameLock(file);
+        let data = paths.claim_data()?;
         let pid = format!("{}\n", std::process::id());
-        file.set_len(0)
-            .and_then(|()| file.write_all(pid.as_bytes()))
-            .map_err(wrong)?;
-        Ok(Self { file })
+        // It only says who it is, and may be written when the disk is full.
+        let file = &name.0;
+        let said = file
+            .set_len(0)
+            .and_then(|()| (&*file).write_all(pid.as_bytes()));
+        match said.map_err(|error| (Shortage::of_io(&error), error)) {
+            Ok(()) | Err((Some(_), _)) => {}
+            Err((None, error)) => return Err(wrong(error)),
+        }
+        Ok(Self {
+            data,
+            beside: Vec::new(),
+            name,
+        })
+    }
+
+    /// Remembers which files SQLite writes beside the data file.
+    ///
+    /// # Errors
+    ///
+    /// When the path of one does not lead to it any more.
+    pub(super) fn remember(&mut self, paths: &Paths) -> Result<()> {
+        let beside = [log::path_of(&paths.data), log::index_of(&paths.data)];
+        self.beside = beside
+            .map(|path| (path.clone(), Identity::at(&path)))
+            .to_vec();
+        self.moved()
+            .map_or(Ok(()), |what| Err(Error::new(ErrorKind::Unavailable, what)))
+    }
+
+    /// Returns what is wrong when the path of a file does not lead to it any more: what is written
+    /// to it then is gone when the store stops.
+    pub(super) fn moved(&self) -> Option<String> {
+        let mut beside = self.beside.iter();
+        self.data
+            .moved()
+            .or_else(|| beside.find_map(|(path, identity)| lock::leads_elsewhere(path, *identity)))
     }
 }
 
-impl Drop for Lock {
+/// The lock on the file that is named after the store.
+#[derive(Debug)]
+struct NameLock(File);
+
+impl Drop for NameLock {
     /// Gives it back by name: a child process that is just being started has a copy of the open
     /// file, with which the lock would outlive this.
     fn drop(&mut self) {
-        let _ = self.file.unlock(); // the kernel does it otherwise, a little later
+        let _ = self.0.unlock(); // the kernel does it otherwise, a little later
     }
 }

@@ -18,6 +18,9 @@ pub(super) enum Fate {
     Written,
     /// There was no room; nothing of them happened.
     Full,
+    /// Something is short for so long that nobody is kept waiting: they are written when it is
+    /// there again, unless the process ends before.
+    Delayed,
     /// The store stopped itself while they were on their way: nobody knows.
     Stopped(Arc<Stop>),
 }
@@ -27,6 +30,12 @@ impl Fate {
         match self {
             Self::Written => Ok(()),
             Self::Full => Err(full()),
+            Self::Delayed => Err(Error::new(
+                ErrorKind::Unknown,
+                "the disk is full to the last byte, or the process has too little memory: it is \
+                 written when there is room again, and may be lost if the process ends before; \
+                 repeating the call is safe",
+            )),
             Self::Stopped(stop) => Err(stop.unknown()),
         }
     }
@@ -36,8 +45,9 @@ impl Fate {
 pub(super) fn full() -> Error {
     Error::new(
         ErrorKind::Full,
-        "the disk is full and the event was not stored; what is stored is still being handled, \
-         pushes work again when there is space",
+        "the disk is full, or a quota or the limit on the size of a file is reached, and the event \
+         was not stored; what is stored is still being handled, pushes work again when there is \
+         space",
     )
 }
 

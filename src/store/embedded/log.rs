@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::sqlite::files;
+use crate::sqlite::shortage::Shortage;
 
 const HEADER_LEN: usize = 32;
 const FRAME_HEADER_LEN: usize = 24;
@@ -34,9 +35,18 @@ const PAGE_LEN: usize = 4_096;
 
 /// Where the log of the data file at `data` lies.
 pub(super) fn path_of(data: &Path) -> PathBuf {
-    let mut log = OsString::from(data);
-    log.push("-wal");
-    PathBuf::from(log)
+    beside(data, "-wal")
+}
+
+/// Where SQLite's index of it lies, which all connections share.
+pub(super) fn index_of(data: &Path) -> PathBuf {
+    beside(data, "-shm")
+}
+
+fn beside(data: &Path, suffix: &str) -> PathBuf {
+    let mut path = OsString::from(data);
+    path.push(suffix);
+    PathBuf::from(path)
 }
 
 /// Looks at the log beside `data`, and brings to disk what is in it.
@@ -67,7 +77,7 @@ pub(super) fn settle(data: &Path) -> Result<()> {
         .and_then(|mut log| log.write_all(&bytes).and_then(|()| log.sync_all()));
     match written {
         // Where even what is there cannot be written again. Draining goes on all the same.
-        Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(()),
+        Err(error) if Shortage::of_io(&error) == Some(Shortage::Space) => Ok(()),
         written => written.map_err(|error| files::unusable(&path, "cannot be written", error)),
     }
 }

@@ -2,9 +2,14 @@
 //!
 //! What is written outlives the process at once, as what a call writes does. SQLite shares its index
 //! of the log in the same way.
+//!
+//! No call lies between two writes, at which a test could stop the process. So what a file is made
+//! with is written by calls, and before each later write a test may make one of its own: see
+//! [`before_each_write`].
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::sync::Arc;
 
 use vm_memory::mmap::MmapRegion;
 use vm_memory::{Bytes, FileOffset, VolatileMemory};
@@ -12,31 +17,37 @@ use vm_memory::{Bytes, FileOffset, VolatileMemory};
 /// The file, and its mapping where the file system allows one.
 #[derive(Debug)]
 pub(super) struct MappedFile {
-    file: File,
+    file: Arc<File>,
     map: Option<MmapRegion>,
     len: usize,
 }
 
 impl MappedFile {
-    /// Fills an empty file with `len` zeros, and maps it.
+    /// Fills an empty file with `bytes` and with zeros up to `len`, and maps it.
     ///
     /// The zeros are written: each page then has its place on the disk, and writing to the mapping
     /// needs none that a full disk does not have, for which the system would end the process.
-    pub(super) fn fill(mut file: File, len: usize) -> io::Result<Self> {
-        file.write_all(&vec![0; len])?;
-        let map = MmapRegion::from_file(FileOffset::new(file.try_clone()?, 0), len);
+    pub(super) fn fill(mut file: File, mut bytes: Vec<u8>, len: usize) -> io::Result<Self> {
+        bytes.resize(len.max(bytes.len()), 0);
+        file.write_all(&bytes)?;
+        let file = Arc::new(file);
+        let map = MmapRegion::from_file(FileOffset::from_arc(Arc::clone(&file), 0), bytes.len());
         let map = map.inspect_err(|error| {
             tracing::debug!(%error, "file cannot be mapped; it is written by calls");
         });
         Ok(Self {
             file,
             map: map.ok(),
-            len,
+            len: bytes.len(),
         })
     }
 
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
     }
 
     /// Reads the first `len` bytes.
@@ -48,7 +59,7 @@ impl MappedFile {
                 .read_slice(&mut bytes, 0)
                 .map_err(io::Error::other)?,
             None => {
-                let mut file = &self.file;
+                let mut file = &*self.file;
                 file.seek(SeekFrom::Start(0))?;
                 file.read_exact(&mut bytes)?;
             }
@@ -59,17 +70,53 @@ impl MappedFile {
     /// Writes all of `bytes` at a place within the file.
     pub(super) fn write(&self, bytes: &[u8], at: usize) -> io::Result<()> {
         match &self.map {
-            Some(map) => map
-                .as_volatile_slice()
-                .write_slice(bytes, at)
-                .map_err(io::Error::other),
+            Some(map) => {
+                let slice = map.as_volatile_slice();
+                let mut at = at;
+                for part in parts(bytes) {
+                    slice.write_slice(part, at).map_err(io::Error::other)?;
+                    at += part.len();
+                }
+                Ok(())
+            }
             None => {
-                let mut file = &self.file;
+                let mut file = &*self.file;
                 file.seek(SeekFrom::Start(at as u64))?;
                 file.write_all(bytes)
             }
         }
     }
+}
+
+/// All of `bytes`, as one write does it.
+#[cfg(not(any(test, feature = "testing")))]
+fn parts(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::once(bytes)
+}
+
+/// All of `bytes`; where a test wants to stop the process there, in two parts, neither of which ends
+/// with a note.
+#[cfg(any(test, feature = "testing"))]
+fn parts(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let hook = HOOK.get();
+    let (first, rest) = bytes.split_at(match hook {
+        Some(_) => bytes.len() / 2 + bytes.len().min(7) / 2,
+        None => bytes.len(),
+    });
+    let parts = [first, rest].into_iter();
+    parts
+        .filter(|part| !part.is_empty())
+        .inspect(move |_| hook.into_iter().for_each(|hook| hook()))
+}
+
+#[cfg(any(test, feature = "testing"))]
+static HOOK: std::sync::OnceLock<fn()> = std::sync::OnceLock::new();
+
+/// Calls `hook` before each write through a mapping, and in the middle of it: a call that it makes
+/// is one at which the process can be stopped.
+#[cfg(any(test, feature = "testing"))]
+pub fn before_each_write(hook: fn()) {
+    let _ = HOOK.set(hook); // the first stays
 }
 
 #[cfg(test)]
@@ -84,16 +131,17 @@ mod tests {
             let mut options = File::options();
             let options = options.read(true).write(true).create_new(true);
             let file = options.open(&path).expect("a file");
-            let mut file = MappedFile::fill(file, 10_000).expect("room");
+            let mut file = MappedFile::fill(file, b"filled".to_vec(), 10_000).expect("room");
             assert!(file.map.is_some(), "a mapping");
             file.map = file.map.filter(|_| is_mapped);
+            assert_eq!(file.read(7).expect("a read"), b"filled\0");
             file.write(b"second", 5_000).expect("a write");
             file.write(b"first", 0).expect("a write");
             let bytes = std::fs::read(&path).expect("the file");
             assert_eq!(bytes.len(), 10_000);
             assert_eq!(
                 (&bytes[..6], &bytes[4_999..5_007]),
-                (&b"first\0"[..], &b"\0second\0"[..])
+                (&b"firstd"[..], &b"\0second\0"[..])
             );
             assert_eq!(file.read(5).expect("a read"), b"first");
         }
@@ -112,7 +160,7 @@ mod tests {
             .write(true)
             .create_new(true)
             .open(&path);
-        let file = MappedFile::fill(options.expect("a file"), 1 << 18).expect("room");
+        let file = MappedFile::fill(options.expect("a file"), Vec::new(), 1 << 18).expect("room");
         file.file.sync_all().expect("a sync"); // some file systems choose the place only then
         let blocks = std::fs::metadata(&path).expect("a file").blocks();
         assert!(blocks * 512 >= 1 << 18, "{blocks} blocks of 512 bytes");
@@ -121,7 +169,7 @@ mod tests {
     #[test]
     fn nothing_is_written_behind_its_end() {
         let file = tempfile::tempfile().expect("a file");
-        let file = MappedFile::fill(file, 100).expect("room");
+        let file = MappedFile::fill(file, Vec::new(), 100).expect("room");
         assert!(file.write(&[1; 2], 99).is_err());
     }
 }

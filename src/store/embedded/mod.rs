@@ -21,13 +21,14 @@ mod cache;
 mod check;
 mod closing;
 mod commit;
+mod compaction;
 mod controls;
 mod file;
 mod gate;
 pub(crate) mod ledger;
 mod log;
 mod log_size;
-mod mapped;
+pub(crate) mod mapped;
 mod options;
 mod pending;
 mod reader;
@@ -45,6 +46,7 @@ mod sweep;
 mod table;
 mod uniques;
 mod unsettled;
+mod upkeep;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -56,7 +58,9 @@ use crate::core::membership::{MemberInfo, Membership};
 use crate::core::op::{Answer, Delivery, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
+use crate::outage::Outage;
 use crate::record::Keep;
+use crate::sqlite::shortage::{self, Shortage};
 use crate::sqlite::{files, records};
 use crate::store::hub::LocalMembership;
 use crate::store::{
@@ -138,12 +142,12 @@ impl EmbeddedStore {
     /// process has it open or it cannot be written.
     pub fn open_with(path: impl AsRef<Path>, options: EmbeddedOptions) -> Result<Self> {
         let paths = Paths::prepare(path.as_ref())?;
-        let lock = match Lock::take(&paths) {
+        shortage::survive_file_limit();
+        let mut lock = match Lock::take(&paths) {
             // A bus of this process that was dropped a moment ago.
             Err(_) if closing::wait(&paths.data) => Lock::take(&paths)?,
             taken => taken?,
         };
-        paths.claim_data()?;
         log::settle(&paths.data)?;
         let connection = schema::open_writer(&paths.data)?;
         let wrong = |error| files::unusable(&paths.starts, "cannot be used", error);
@@ -166,17 +170,17 @@ impl EmbeddedStore {
         )?;
         // Only now: what the notes said is in the file.
         let starts = Starts::begin(&paths.starts).map_err(wrong)?;
-        let space = Space::new(paths.reserve.clone(), options.reserve_bytes);
-        space
-            .restore()
+        let space = Space::open(&paths.reserve, options.reserve_bytes)
+            .and_then(|space| space.restore().map(|()| space))
             .map_err(|error| files::unusable(&paths.reserve, "cannot be written", error))?;
         paths
             .sync_directory()
             .map_err(|error| files::unusable(&paths.directory, "cannot be synced", error))?;
-        let reader = Reader::new(schema::open_reader(&paths.data)?);
+        let reader = Reader::new(schema::open_whole_reader(&paths.data)?);
+        let records = records::Reader::new(schema::open_whole_reader(&paths.data)?);
+        lock.remember(&paths)?;
         let thread = |name| (!options.inline).then_some(name);
         let reading = Reading::start(reader, thread("duly-reader")).map_err(no_thread)?;
-        let records = records::Reader::new(schema::open_reader(&paths.data)?);
         let records = Reading::start(records, thread("duly-records")).map_err(no_thread)?;
         let shared = Arc::new(Shared {
             clock: options.clock,
@@ -191,6 +195,7 @@ impl EmbeddedStore {
             starts: Mutex::new(starts),
             stop: OnceLock::new(),
             lock: Mutex::new(Some(lock)),
+            log: Outage::of("notes of the embedded store"),
             ended: Arc::new(Gate::default()),
             paths,
         });
@@ -321,16 +326,17 @@ impl Store for EmbeddedStore {
             return Err(self.shared.why_closed());
         }
         let starts = deliveries.iter().copied().map(Start::of_delivery);
-        let is_full = |error: &std::io::Error| error.kind() == std::io::ErrorKind::StorageFull;
+        let shortage = |noted: &std::io::Result<()>| noted.as_ref().err().and_then(Shortage::of_io);
         let mut notes = self.shared.starts();
         let mut noted = notes.note(starts.clone());
-        if noted.as_ref().is_err_and(is_full) {
+        if shortage(&noted) == Some(Shortage::Space) {
             // Handling what is stored is what the reserve is for.
             self.shared.space.release();
             noted = notes.note(starts);
         }
         drop(notes);
-        noted.map_err(|error| match is_full(&error) {
+        let is_short = shortage(&noted).is_some();
+        noted.map_err(|error| match is_short {
             true => files::unusable(&self.shared.paths.starts, "cannot be written", error),
             false => {
                 let stop = Stop::new("a start could not be noted", error);

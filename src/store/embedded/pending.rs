@@ -234,6 +234,15 @@ impl Pending {
         self.work.notify_all();
     }
 
+    /// Gives `fate` to everyone who waits now, though what they wait for stays in the list.
+    pub(super) fn answer(&self, fate: &Fate) {
+        let state = self.lock();
+        let gates = state.batches.iter().map(|batch| Arc::clone(&batch.gate));
+        let gates: Vec<_> = gates.collect();
+        drop(state);
+        gates.iter().for_each(|gate| gate.open(fate.clone()));
+    }
+
     /// Waits so long, or until the list is closed.
     pub(super) fn pause(&self, wait: Duration) {
         let state = self.lock();

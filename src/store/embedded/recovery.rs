@@ -115,7 +115,7 @@ pub fn recover(
     if !changes.is_empty() {
         committer
             .write(std::iter::once(&changes), now, false)
-            .map_err(|error| schema::KIND.at_open(path, error))?;
+            .map_err(|failure| schema::KIND.at_open(path, failure.error))?;
     }
     Ok(Recovered {
         shards,

@@ -96,6 +96,16 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection> {
     Ok(connection)
 }
 
+/// The same, with the log open as well: SQLite else opens it with the first thing that it reads,
+/// when descriptors may be short.
+pub(super) fn open_whole_reader(path: &Path) -> Result<Connection> {
+    let connection = open_reader(path)?;
+    connection
+        .query_row("PRAGMA schema_version", [], |_| Ok(()))
+        .map_err(|error| KIND.at_open(path, error))?;
+    Ok(connection)
+}
+
 fn connect(path: &Path, access: OpenFlags) -> Result<Connection> {
     let connection = KIND.connect(path, access)?;
     connection.set_prepared_statement_cache_capacity(32);

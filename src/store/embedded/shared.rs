@@ -9,15 +9,16 @@ use crate::core::op::{
 use crate::core::reference::Bucket;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, Envelope, Payload, QueueName};
+use crate::outage::Outage;
 use crate::record::NodeId;
 use crate::sqlite::records;
 use crate::store::Setting;
 use crate::store::embedded::cache::{Cache, Cached};
 use crate::store::embedded::file::{Lock, Paths};
-use crate::store::embedded::gate::{self, Fate, Gate, Lane};
+use crate::store::embedded::gate::{self, Gate, Lane};
 use crate::store::embedded::ledger::{Change, Changes, Row, Scribe};
 use crate::store::embedded::pending::{Chunk, Pending};
-use crate::store::embedded::reader::{Reader, Reading, closed};
+use crate::store::embedded::reader::{Reader, Reading};
 use crate::store::embedded::retention::Kept;
 use crate::store::embedded::space::Space;
 use crate::store::embedded::starts::{self, Start, Starts};
@@ -49,6 +50,8 @@ pub(super) struct Shared {
     pub(super) starts: Mutex<Starts>,
     pub(super) stop: OnceLock<Arc<Stop>>,
     pub(super) lock: Mutex<Option<Lock>>,
+    /// Starts and releases that cannot be noted.
+    pub(super) log: Outage,
     /// Opened when the last byte is written and every file is closed.
     pub(super) ended: Arc<Gate>,
 }
@@ -200,10 +203,6 @@ impl Shared {
         }
     }
 
-    pub(super) fn why_closed(&self) -> Error {
-        self.stop.get().map_or_else(closed, |stop| stop.closed())
-    }
-
     /// Finds the bodies that are in memory; `Err` when some must be read.
     pub(super) fn find(
         &self,
@@ -333,15 +332,14 @@ impl Shared {
         }
     }
 
-    /// Acknowledges nothing any more, and says so to everyone who waits.
-    pub(super) fn stop(&self, stop: Stop) {
-        let stop = Arc::clone(self.stop.get_or_init(|| Arc::new(stop)));
-        tracing::error!(error = %stop.closed(), "embedded store stopped after a failure");
-        self.pending.abandon(&Fate::Stopped(stop));
-    }
-
     pub(super) fn starts(&self) -> MutexGuard<'_, Starts> {
         self.starts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what is wrong when the path of a file does not lead to it any more.
+    pub(super) fn moved(&self) -> Option<String> {
+        let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        lock.as_ref().and_then(Lock::moved)
     }
 
     pub(super) fn now(&self) -> Timestamp {

@@ -1,31 +1,52 @@
 //! Room on the disk: a reserve for the time when it is full, and whether it is.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::outage::Outage;
 use crate::sqlite::files;
+use crate::sqlite::shortage::Shortage;
+use crate::store::embedded::gate;
+
+/// The smallest reserve with which pushes are taken, where a larger one is wanted: twice what the
+/// log has at most on a full disk, and as much again.
+const LEAST: u64 = 512 << 10;
+/// How much the reserve grows at a time while callers wait for the thread that does it.
+const STEP: u64 = 1 << 20;
 
 /// A file of nothing, given up when the disk is full so that what is stored can still be handled.
+///
+/// It is at most half of the room that there is, so a disk on which there is less than was wanted
+/// has a smaller one. The file stays open: that it is needed is no time to look for a descriptor.
 #[derive(Debug)]
 pub(super) struct Space {
-    reserve: PathBuf,
-    bytes: u64,
+    reserve: Mutex<File>,
+    wanted: u64,
+    /// How long the reserve is.
+    held: AtomicU64,
     full: AtomicBool,
+    log: Outage,
 }
 
 impl Space {
-    pub(super) fn new(reserve: PathBuf, bytes: u64) -> Self {
-        Self {
-            reserve,
-            bytes,
+    /// A reserve of `wanted` bytes at `path`, which [`restore`](Self::restore) fills.
+    pub(super) fn open(path: &Path, wanted: u64) -> io::Result<Self> {
+        let reserve = files::open(path, OpenOptions::new().read(true).write(true))?;
+        Ok(Self {
+            held: AtomicU64::new(reserve.metadata()?.len()),
+            reserve: Mutex::new(reserve),
+            wanted,
             full: AtomicBool::new(false),
-        }
+            log: Outage::of("room on the disk of the embedded store"),
+        })
     }
 
-    pub(super) fn reserve_bytes(&self) -> u64 {
-        self.bytes
+    /// How many bytes are held back.
+    pub(super) fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed).min(self.wanted)
     }
 
     /// Whether pushes are refused for want of room.
@@ -33,55 +54,89 @@ impl Space {
         self.full.load(Ordering::Acquire)
     }
 
-    /// The disk is full: refuses pushes from now on and gives up the reserve.
+    /// There is no room: refuses pushes from now on and gives up the reserve.
     pub(super) fn release(&self) {
         if !self.full.swap(true, Ordering::AcqRel) {
-            tracing::warn!(reserve = self.bytes, "disk full, pushes refused");
+            self.log.failed((), &gate::full());
         }
-        let _ = fs::remove_file(&self.reserve); // gone already: nothing to give
+        if self.held() > 0 {
+            let _ = self.cut(&self.reserve(), 0); // tried again with the next thing that finds no room
+        }
     }
 
-    /// Makes the reserve anew where it is missing; when there is room for it, pushes are taken.
+    /// Makes the reserve anew as far as there is room for it; when that is enough, pushes are taken.
     ///
     /// # Errors
     ///
-    /// When it cannot be written, for another reason than a full disk.
+    /// When it cannot be written, for another reason than a shortage.
     pub(super) fn restore(&self) -> io::Result<()> {
-        match self.fill() {
-            Ok(()) => {
-                if self.full.swap(false, Ordering::AcqRel) {
-                    tracing::info!("disk has room again, pushes accepted");
-                }
-                Ok(())
-            }
-            Err(error) => {
-                let _ = fs::remove_file(&self.reserve); // a part of it is of no use
-                if error.kind() == io::ErrorKind::StorageFull {
-                    self.full.store(true, Ordering::Release);
-                    return Ok(());
-                }
-                Err(error)
-            }
+        self.fill(self.wanted)?;
+        if self.held() < self.wanted.min(LEAST) {
+            let _ = self.cut(&self.reserve(), 0); // so little helps whoever needs it now
+            self.full.store(true, Ordering::Release);
+        } else if self.full.swap(false, Ordering::AcqRel) {
+            self.log.succeeded(&());
         }
+        Ok(())
+    }
+
+    /// Makes the reserve a little larger where it is not what was wanted and there is room again.
+    ///
+    /// # Errors
+    ///
+    /// As for [`restore`](Self::restore).
+    pub(super) fn grow(&self) -> io::Result<()> {
+        let held = self.held();
+        if held >= self.wanted || files::free_bytes(&self.reserve()).is_none() {
+            return Ok(());
+        }
+        self.fill((held + STEP).min(self.wanted))
     }
 
     /// Written, not only sized: a hole in a file reserves nothing.
-    fn fill(&self) -> io::Result<()> {
-        let there = self
-            .reserve
-            .symlink_metadata()
-            .map_or(0, |found| found.len());
-        if there >= self.bytes {
+    fn fill(&self, wanted: u64) -> io::Result<()> {
+        let reserve = self.reserve();
+        let there = reserve.metadata()?.len();
+        self.held.store(there, Ordering::Relaxed);
+        let half = files::free_bytes(&reserve).map(|free| there.saturating_add(free) / 2);
+        let target = half.map_or(wanted, |half| wanted.min(half));
+        if there >= target {
             return Ok(());
         }
-        let mut reserve = files::open(&self.reserve, OpenOptions::new().write(true))?;
-        let zeros = [0_u8; 64 * 1024];
-        let mut left = self.bytes;
-        while left > 0 {
-            let part = left.min(zeros.len() as u64);
-            reserve.write_all(&zeros[..part as usize])?; // no more than the buffer
-            left -= part;
+        let filled = write_zeros(&reserve, there, target).and_then(|()| reserve.sync_all());
+        let Err(error) = filled else {
+            self.held.store(target, Ordering::Relaxed);
+            return Ok(());
+        };
+        let there = reserve.metadata()?.len();
+        match (error.kind(), Shortage::of_io(&error)) {
+            // The disk has room; it is this one file that must not have more.
+            (io::ErrorKind::FileTooLarge, _) => self.held.store(wanted, Ordering::Relaxed),
+            (_, Some(_)) => self.cut(&reserve, there / 2)?,
+            (_, None) => return Err(error),
         }
-        reserve.sync_all()
+        Ok(())
     }
+
+    fn cut(&self, reserve: &File, bytes: u64) -> io::Result<()> {
+        reserve.set_len(bytes)?;
+        self.held.store(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn reserve(&self) -> MutexGuard<'_, File> {
+        self.reserve.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn write_zeros(mut file: &File, from: u64, to: u64) -> io::Result<()> {
+    file.seek(SeekFrom::Start(from))?;
+    let zeros = [0_u8; 64 * 1024];
+    let mut left = to - from;
+    while left > 0 {
+        let part = left.min(zeros.len() as u64);
+        file.write_all(&zeros[..part as usize])?; // no more than the buffer
+        left -= part;
+    }
+    Ok(())
 }

@@ -11,7 +11,7 @@
 //! later. A note whose checksum does not hold, as after a power cut, is no note.
 
 use std::collections::HashSet;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::hash::{Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,7 @@ use crate::core::reference::Bucket;
 use crate::event::{EventId, State};
 use crate::record::Record;
 use crate::sqlite::files;
+use crate::sqlite::shortage::Shortage;
 use crate::store::embedded::ledger::Scribe;
 use crate::store::embedded::mapped::MappedFile;
 use crate::store::embedded::shared::Shared;
@@ -116,6 +117,8 @@ impl Note {
 pub(super) struct Starts {
     path: PathBuf,
     file: MappedFile,
+    /// The file that takes its place next, empty and open already: descriptors may be short then.
+    next: Option<File>,
     /// How much of the file is written.
     bytes: usize,
     /// What has ended since the file was written anew: the data file says how. At most as many as
@@ -135,14 +138,36 @@ impl Starts {
 
     /// Begins anew; call only when what [`read`](Self::read) returned is in the data file.
     pub(super) fn begin(path: &Path) -> io::Result<Self> {
-        let file = files::open(path, OpenOptions::new().read(true).write(true))?;
-        file.set_len(0)?;
+        let file = open_empty(path)?;
         Ok(Self {
             path: path.to_owned(),
-            file: MappedFile::fill(file, BYTES_MIN)?,
+            file: MappedFile::fill(file, Vec::new(), BYTES_MIN)?,
+            next: Some(open_empty(&next_to(path))?),
             bytes: 0,
             ended: Vec::new(),
         })
+    }
+
+    /// Lets go of the file that was to be the next one.
+    pub(super) fn close(&mut self) {
+        let path = next_to(&self.path);
+        let next = self.next.take();
+        if next.is_some_and(|next| files::is_at(&next, &path)) {
+            let _ = fs::remove_file(path); // the next start empties it
+        }
+    }
+
+    /// Writes the file anew where its path no longer leads to it.
+    pub(super) fn put_back(&mut self) {
+        if files::is_at(self.file.file(), &self.path) {
+            return;
+        }
+        match self.renew(0) {
+            Ok(()) => {
+                tracing::warn!(path = %self.path.display(), "file of starts was removed; written anew")
+            }
+            Err(error) => tracing::debug!(%error, "file of starts not written anew"),
+        }
     }
 
     /// Notes that these start.
@@ -190,22 +215,39 @@ impl Starts {
         for start in &self.ended {
             running.remove(start);
         }
-        let mut path = self.path.clone().into_os_string();
-        path.push("-new");
-        let _ = fs::remove_file(&path); // left over from a process that died here
-        let file = files::open(Path::new(&path), OpenOptions::new().read(true).write(true))?;
+        let path = next_to(&self.path);
+        let next = self.next.take().filter(|file| files::is_at(file, &path));
+        let next = match next {
+            Some(next) => next,
+            None => open_empty(&path)?,
+        };
         let room = 2 * (running.len() + more) * NOTE_LEN;
-        let file = MappedFile::fill(file, room.max(BYTES_MIN))?;
         let started = running.into_iter().map(Note::Started);
-        let bytes: Vec<_> = started.map(Note::to_bytes).collect();
-        let bytes = bytes.as_flattened();
-        file.write(bytes, 0)?;
-        fs::rename(&path, &self.path)?;
-        self.file = file;
-        self.bytes = bytes.len();
+        let notes: Vec<_> = started.map(Note::to_bytes).collect();
+        let notes = notes.into_flattened();
+        let bytes = notes.len();
+        let renewed = MappedFile::fill(next, notes, room.max(BYTES_MIN))
+            .and_then(|file| fs::rename(&path, &self.path).map(|()| file));
+        // Without one it is tried again when it is needed. Where it was not filled, it is emptied.
+        self.next = open_empty(&path).ok();
+        (self.file, self.bytes) = (renewed?, bytes);
         self.ended.clear();
         Ok(())
     }
+}
+
+/// Where the file is written that takes the place of the one at `path`.
+fn next_to(path: &Path) -> PathBuf {
+    let mut path = path.to_owned().into_os_string();
+    path.push("-new");
+    PathBuf::from(path)
+}
+
+/// Opens or creates a file, and empties it.
+fn open_empty(path: &Path) -> io::Result<File> {
+    let file = files::open(path, OpenOptions::new().read(true).write(true))?;
+    file.set_len(0)?;
+    Ok(file)
 }
 
 /// Returns what has started by these notes, and was not handed back.
@@ -253,9 +295,10 @@ impl Shared {
         let starts: Vec<_> = starts.collect();
         let noted = self.starts().hand_back(&starts);
         match noted {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                tracing::warn!(%error, "releases not noted");
+            Ok(()) => self.log.succeeded(&()),
+            Err(error) if Shortage::of_io(&error).is_some() => {
+                let what = files::unusable(&self.paths.starts, "cannot be written", error);
+                self.log.failed((), &what);
             }
             Err(error) => self.stop(Stop::new("a release could not be noted", error)),
         }

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
+use crate::store::embedded::gate::Fate;
+use crate::store::embedded::reader::closed;
+use crate::store::embedded::shared::Shared;
 
 /// Why the store stopped itself.
 #[derive(Debug)]
@@ -44,21 +47,37 @@ impl Stop {
             kind,
             format!("the store stopped itself, as {what}: {cause}; {advice}"),
         )
-        .because(Shared(Arc::clone(cause)))
+        .because(Cause(Arc::clone(cause)))
+    }
+}
+
+impl Shared {
+    /// Acknowledges nothing any more, and says so to everyone who waits.
+    pub(super) fn stop(&self, stop: Stop) {
+        let stop = Arc::new(stop);
+        let first = self.stop.get_or_init(|| {
+            tracing::error!(error = %stop.closed(), "embedded store stopped after a failure");
+            stop
+        });
+        self.pending.abandon(&Fate::Stopped(Arc::clone(first)));
+    }
+
+    pub(super) fn why_closed(&self) -> Error {
+        self.stop.get().map_or_else(closed, |stop| stop.closed())
     }
 }
 
 /// One cause as the source of many errors.
 #[derive(Debug)]
-struct Shared(Arc<dyn std::error::Error + Send + Sync>);
+struct Cause(Arc<dyn std::error::Error + Send + Sync>);
 
-impl std::fmt::Display for Shared {
+impl std::fmt::Display for Cause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl std::error::Error for Shared {
+impl std::error::Error for Cause {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source()
     }

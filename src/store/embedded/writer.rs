@@ -1,61 +1,49 @@
 //! The writer: takes what was decided, writes it in one transaction, then wakes every caller at once.
 //!
-//! It never retries a failed sync. Whatever fails, but for a full disk, stops the store: what is on
-//! disk is then not known any more, and only a new start can tell.
+//! It never retries a failed sync. Whatever fails, but for want of something, stops the store: what
+//! is on disk is then not known any more, and only a new start can tell.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::error::{Error, ErrorKind};
+use crate::outage::Outage;
+use crate::sqlite::shortage::Shortage;
 use crate::store::embedded::commit::Committer;
 use crate::store::embedded::gate::{Fate, Gate};
 use crate::store::embedded::pending::{Batch, Chunk, Taken};
-use crate::store::embedded::schema::PAGE_BYTES;
 use crate::store::embedded::shared::Shared;
-use crate::store::embedded::sqlite;
+use crate::store::embedded::sqlite::Failure;
 use crate::store::embedded::starts::Start;
 use crate::store::embedded::stop::Stop;
+use crate::store::embedded::upkeep::Upkeep;
 
-/// The log is copied into the file when it has so many pages (8 MiB) and nothing else is to do.
-const LOG_PAGES_IDLE: i64 = 2_000;
-/// On a full disk it is copied when it has so many, so that it finds room within itself.
-const LOG_PAGES_FULL: i64 = 64;
-/// How long nothing happens before the file is tidied.
-const IDLE: Duration = Duration::from_millis(100);
-/// How often a full disk is looked at again.
-const FULL_WAIT: Duration = Duration::from_millis(250);
-/// The first and the longest wait before what must be written is tried on a full disk again.
+/// The first and the longest wait before what must be written is tried again.
 const RETRY_WAITS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+/// How long callers wait meanwhile before they are told that it is not known.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is tried when nobody can wait: at close, or without a thread.
 const LAST_TRIES: u32 = 3;
-/// How many free pages are given back at a time: 1 MiB.
-const VACUUM_PAGES: u32 = 256;
 
 /// Writes what callers decide.
 #[derive(Debug)]
 pub(super) struct Writer {
-    shared: Arc<Shared>,
-    committer: Committer,
+    pub(super) shared: Arc<Shared>,
+    pub(super) committer: Committer,
+    pub(super) upkeep: Upkeep,
     inline: bool,
-    /// The log is copied at the latest when it has so many pages.
-    log_pages_max: i64,
-    /// There may be something to tidy.
-    untidy: bool,
-    /// Space was given back in the log, not yet in the file.
-    vacuumed: bool,
+    /// The shortages of the process.
+    pub(super) log: Outage,
 }
 
 impl Writer {
     pub(super) fn new(shared: Arc<Shared>, committer: Committer, inline: bool) -> Self {
-        // What is in the log must find room in the file when the disk is full: half of the reserve
-        // is for that, the other half for what is still to be written.
-        let pages = shared.space.reserve_bytes() / 2 / PAGE_BYTES;
         Self {
+            upkeep: Upkeep::from(shared.clock.mono()),
             shared,
             committer,
             inline,
-            log_pages_max: i64::try_from(pages).unwrap_or(i64::MAX).max(LOG_PAGES_FULL),
-            untidy: true,
-            vacuumed: false,
+            log: Outage::of("file of the embedded store"),
         }
     }
 
@@ -63,14 +51,13 @@ impl Writer {
     pub(super) fn run(mut self) {
         let guard = PanicGuard(Arc::clone(&self.shared));
         loop {
-            let wait = match (self.shared.space.is_full(), self.untidy) {
-                (true, _) => Some(FULL_WAIT),
-                (false, true) => Some(IDLE),
-                (false, false) => None,
-            };
-            match self.shared.pending.take(wait) {
-                Taken::Batch(batch) => self.write(batch),
-                Taken::Nothing => self.tidy(),
+            let rest = self.upkeep.rest(self.shared.space.is_full());
+            match self.shared.pending.take(Some(rest)) {
+                Taken::Batch(batch) => {
+                    self.write(batch);
+                    self.look_in_time();
+                }
+                Taken::Nothing => self.rested(rest),
                 Taken::Closed => break,
             }
         }
@@ -80,6 +67,7 @@ impl Writer {
 
     /// Writes what is there and returns: for stores without a thread.
     pub(super) fn drain(&mut self) {
+        self.look_in_time();
         if self.shared.space.is_full() {
             self.make_room();
         }
@@ -89,7 +77,9 @@ impl Writer {
     }
 
     /// Lets go of everything: the connections, the file, the lock.
-    pub(super) fn end(self) {
+    pub(super) fn end(mut self) {
+        // Closing would write to, and remove, what now has the file's name.
+        self.look();
         let Self {
             shared, committer, ..
         } = self;
@@ -97,80 +87,105 @@ impl Writer {
         shared.records.close();
         let fate = match shared.stop.get() {
             // Not even a checkpoint: nothing is written once there is doubt.
-            Some(stop) => Fate::Stopped(Arc::clone(stop)),
+            Some(stop) => {
+                drop(committer);
+                Fate::Stopped(Arc::clone(stop))
+            }
             None => match committer.close() {
                 Ok(()) => Fate::Written,
-                Err(error) => {
-                    let stop = Arc::new(Stop::new("the file could not be closed", error));
-                    Fate::Stopped(Arc::clone(shared.stop.get_or_init(|| stop)))
+                Err(failure) => {
+                    let stop = Stop::new("the file could not be closed", failure.error);
+                    Fate::Stopped(Arc::clone(shared.stop.get_or_init(|| Arc::new(stop))))
                 }
             },
         };
+        shared.starts().close();
         shared.let_go();
         shared.ended.open(fate);
     }
 
     fn write(&mut self, batch: Batch) {
-        self.untidy = true;
+        self.upkeep.is_untidy = true;
         match self.commit(&batch.chunks) {
             Ok(ended) => self.done(&batch, &ended),
-            Err(error) if sqlite::is_full(&error) => self.write_without_pushes(batch),
-            Err(error) => return self.stop("a commit failed", error),
+            Err(failure) if failure.shortage.is_some() => self.insist(batch, failure),
+            Err(failure) => return self.stop("a commit failed", failure.error),
         }
         self.shared.pending.written();
         if self.shared.stop.get().is_none() {
-            let full = self.shared.space.is_full();
-            self.checkpoint_from(if full {
-                LOG_PAGES_FULL
-            } else {
-                self.log_pages_max
-            });
+            self.shorten_log();
         }
     }
 
-    /// There is no room: nothing of the pushes happened; everything else is tried until it fits.
-    fn write_without_pushes(&mut self, mut batch: Batch) {
-        self.shared.space.release();
-        let pushes = batch.split_pushes();
-        self.refuse(&batch.gate, &pushes);
-        for (gate, pushes) in self.shared.pending.refuse_pushes() {
-            self.refuse(&gate, &pushes);
-        }
+    /// Something is short. Where it is room, nothing of the pushes happened; everything else is
+    /// tried until it works, though callers do not wait for as long.
+    fn insist(&mut self, mut batch: Batch, mut failure: Failure) {
         let (mut wait, longest) = RETRY_WAITS;
-        let mut last_tries = 0;
+        let (mut waited, mut tries) = (Duration::ZERO, 0);
+        let mut refused = Vec::new();
         loop {
+            match failure.shortage {
+                Some(Shortage::Space) => {
+                    self.shared.space.release();
+                    refused.extend(batch.split_pushes());
+                    if failure.left_nothing() {
+                        self.refuse(&batch.gate, &std::mem::take(&mut refused));
+                    }
+                    for (gate, pushes) in self.shared.pending.refuse_pushes() {
+                        self.refuse(&gate, &pushes);
+                    }
+                }
+                Some(Shortage::Process) => self.note_shortage(&failure),
+                None => return self.stop("a commit failed", failure.error),
+            }
             // First of all: what is in the file need not stay in the log, which then has room.
             match self.committer.checkpoint() {
-                Err(error) if !sqlite::is_full(&error) => {
-                    return self.stop("a checkpoint failed", error);
+                Err(failure) if failure.shortage.is_none() => {
+                    return self.stop("a checkpoint failed", failure.error);
                 }
                 _ => {}
             }
-            let error = match self.commit(&batch.chunks) {
-                Ok(ended) => return self.done(&batch, &ended),
-                Err(error) if sqlite::is_full(&error) => error,
-                Err(error) => return self.stop("a commit failed", error),
+            failure = match self.commit(&batch.chunks) {
+                Ok(ended) => {
+                    if !refused.is_empty() {
+                        self.refuse(&batch.gate, &refused);
+                    }
+                    return self.done(&batch, &ended);
+                }
+                Err(failure) => failure,
             };
             if self.inline || self.shared.pending.is_closed() {
-                last_tries += 1;
-                if last_tries >= LAST_TRIES {
-                    return self.stop("the disk is full to the last byte", error);
+                tries += 1;
+                if tries >= LAST_TRIES {
+                    let what = match failure.shortage {
+                        Some(Shortage::Process) => "the process has too little memory",
+                        _ => "the disk is full to the last byte",
+                    };
+                    return self.stop(what, failure.error);
                 }
             } else {
                 self.shared.pending.pause(wait);
+                waited += wait;
                 wait = (wait * 2).min(longest);
+                self.look_in_time();
+            }
+            if waited >= PATIENCE {
+                batch.gate.open(Fate::Delayed);
+                self.shared.pending.answer(&Fate::Delayed);
             }
         }
     }
 
     /// Returns the starts that have ended, as the records say that are written.
-    fn commit(&mut self, chunks: &[Chunk]) -> rusqlite::Result<Vec<Start>> {
+    pub(super) fn commit(&mut self, chunks: &[Chunk]) -> Result<Vec<Start>, Failure> {
         let now = self.shared.now();
-        self.committer.write(
+        let ended = self.committer.write(
             chunks.iter().map(|chunk| &chunk.changes),
             now,
             self.shared.space.is_full(),
-        )
+        )?;
+        self.log.succeeded(&());
+        Ok(ended)
     }
 
     fn done(&self, batch: &Batch, ended: &[Start]) {
@@ -185,57 +200,18 @@ impl Writer {
         gate.open_pushes(Fate::Full);
     }
 
-    fn stop(&self, what: &str, error: rusqlite::Error) {
+    /// What failed is tried again later.
+    pub(super) fn note_shortage(&self, failure: &Failure) {
+        let what = format!(
+            "this process has too few descriptors or too little memory: {}",
+            failure.error
+        );
+        self.log
+            .failed((), &Error::new(ErrorKind::Unavailable, what));
+    }
+
+    pub(super) fn stop(&self, what: &str, error: rusqlite::Error) {
         self.shared.stop(Stop::new(what, error));
-    }
-
-    /// What can wait until nothing else is to do; a bounded piece of it.
-    fn tidy(&mut self) {
-        if self.shared.space.is_full() {
-            return self.make_room();
-        }
-        if self.committer.has_more_to_prune() {
-            // As a batch of nothing: each commit removes some records.
-            return match self.commit(&[]) {
-                Ok(_) => {}
-                Err(full) if sqlite::is_full(&full) => self.shared.space.release(),
-                Err(error) => self.stop("removing old records failed", error),
-            };
-        }
-        self.checkpoint_from(LOG_PAGES_IDLE.min(self.log_pages_max));
-        match self.committer.vacuum(VACUUM_PAGES) {
-            Ok(true) => self.vacuumed = true,
-            Ok(false) => {
-                self.untidy = false;
-                if std::mem::take(&mut self.vacuumed) {
-                    // The file becomes shorter only when it hears of it.
-                    self.checkpoint_from(1);
-                }
-            }
-            Err(error) if sqlite::is_full(&error) => self.untidy = false,
-            Err(error) => self.stop("giving space back failed", error),
-        }
-    }
-
-    /// Copies the log into the file where it has at least `pages`.
-    fn checkpoint_from(&mut self, pages: i64) {
-        let copied = match self.committer.has_log_of(pages) {
-            Ok(true) => self.committer.checkpoint(),
-            Ok(false) => Ok(()),
-            Err(error) => Err(error),
-        };
-        match copied {
-            Ok(()) => {}
-            Err(error) if sqlite::is_full(&error) => self.shared.space.release(),
-            Err(error) => self.stop("a checkpoint failed", error),
-        }
-    }
-
-    fn make_room(&self) {
-        if let Err(error) = self.shared.space.restore() {
-            self.shared
-                .stop(Stop::new("the reserve could not be written", error));
-        }
     }
 }
 

@@ -8,9 +8,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "embedded: the store goes on after the first I/O error",
         edits: &[
             edit(
-                "src/store/embedded/shared.rs",
-                "let stop = Arc::clone(self.stop.get_or_init(|| Arc::new(stop)));",
-                "let stop = Arc::new(stop);",
+                "src/store/embedded/stop.rs",
+                "        let first = self.stop.get_or_init(|| {",
+                "        let first = &(|| {",
+            ),
+            edit(
+                "src/store/embedded/stop.rs",
+                "            stop\n        });\n",
+                "            stop\n        })();\n",
             ),
             edit(
                 "src/store/embedded/pending.rs",
@@ -44,15 +49,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Doubt,
         bug: "embedded: a checkpoint that fails is passed over",
         edits: &[edit(
-            "src/store/embedded/writer.rs",
-            "            Err(error) if sqlite::is_full(&error) => self.shared.space.release(),
-            Err(error) => self.stop(\"a checkpoint failed\", error),
-",
-            "            Err(_) => self.shared.space.release(),\n",
+            "src/store/embedded/upkeep.rs",
+            "            self.failed(\"a checkpoint failed\", failure);\n",
+            "            drop(failure);\n",
         )],
         caught_by: test(
-            "embedded",
-            "after_a_failed_checkpoint_nothing_is_acknowledged_any_more",
+            "syscalls",
+            "after_any_call_that_fails_nothing_is_acknowledged_any_more",
         ),
         masked_by: None,
     },

@@ -44,8 +44,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "embedded: a full disk does not make the store give up its reserve",
         edits: &[edit(
             "src/store/embedded/writer.rs",
-            "        self.shared.space.release();\n        let pushes = batch.split_pushes();",
-            "        let pushes = batch.split_pushes();",
+            "                    self.shared.space.release();\n                    refused.extend",
+            "                    refused.extend",
         )],
         caught_by: test(
             "embedded",
@@ -55,9 +55,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             by: "a checkpoint that finds no room, and the note of a start, make it do so as well",
             edits: &[
                 edit(
-                    "src/store/embedded/writer.rs",
-                    "Err(error) if sqlite::is_full(&error) => self.shared.space.release(),",
-                    "Err(error) if sqlite::is_full(&error) => {}",
+                    "src/store/embedded/upkeep.rs",
+                    "Some(Shortage::Space) => self.shared.space.release(),",
+                    "Some(Shortage::Space) => {}",
                 ),
                 edit(
                     "src/store/embedded/mod.rs",

@@ -1,0 +1,75 @@
+//! The sizes of the file and of its log: checkpoints, free pages, and the limit on both.
+
+use crate::sqlite::checkpoint_on_close;
+use crate::store::embedded::commit::Committer;
+use crate::store::embedded::schema::PAGE_BYTES;
+use crate::store::embedded::sqlite::Failure;
+
+impl Committer {
+    /// Whether the write-ahead log holds at least so many pages that are not in the file yet, or may
+    /// do so where SQLite cannot say.
+    pub(super) fn has_log_of(&mut self, pages: i64) -> Result<bool, Failure> {
+        Ok(self.log.reaches(pages, &self.connection)?)
+    }
+
+    /// Copies the write-ahead log into the file, as far as readers allow.
+    pub(super) fn checkpoint(&mut self) -> Result<(), Failure> {
+        Ok(self.log.checkpoint(&self.connection)?)
+    }
+
+    /// Copies the write-ahead log into the file and cuts it, unless somebody reads.
+    pub(super) fn empty_log(&mut self) -> Result<(), Failure> {
+        Ok(self.log.empty(&self.connection)?)
+    }
+
+    /// Gives at most `pages` free pages back to the file system; returns whether it gave any.
+    /// `sparing`: only when there are as many, and at least half as many as are in use.
+    pub(super) fn vacuum(&mut self, pages: u32, sparing: bool) -> Result<bool, Failure> {
+        let free = self.number("freelist_count")?;
+        let is_little = free < i64::from(pages) || free * 3 < self.number("page_count")?;
+        if free == 0 || sparing && is_little {
+            return Ok(false);
+        }
+        let mut vacuum = self
+            .connection
+            .prepare_cached(&format!("PRAGMA incremental_vacuum({pages})"))?;
+        // It frees a page with each step.
+        let mut steps = vacuum.query([])?;
+        while steps.next()?.is_some() {}
+        // It moves as many, and writes to whom they belong.
+        self.log.grow(4 * u64::from(pages));
+        Ok(true)
+    }
+
+    /// Keeps the file below the limit on its size: what would not fit into it is refused before it
+    /// is in the log, from which it could never be taken.
+    pub(super) fn limit_file(&self, bytes: Option<u64>) -> Result<(), Failure> {
+        // The largest that SQLite knows, where there is no limit.
+        let most = i64::from(u32::MAX) - 1;
+        let pages = bytes.map_or(most, |bytes| (bytes / PAGE_BYTES).cast_signed().min(most));
+        let pragma = format!("max_page_count = {}", pages.max(1));
+        self.number(&pragma).map(drop)
+    }
+
+    fn number(&self, pragma: &str) -> Result<i64, Failure> {
+        let mut statement = self
+            .connection
+            .prepare_cached(&format!("PRAGMA {pragma}"))?;
+        Ok(statement.query_row([], |row| row.get(0))?)
+    }
+
+    /// The last step: everything into the file, the log removed, and the file closed. For want of
+    /// something the log stays: what is in it is on disk, and the next start reads it.
+    pub(super) fn close(mut self) -> Result<(), Failure> {
+        match self.checkpoint() {
+            Ok(()) => checkpoint_on_close(&self.connection, true)?,
+            Err(Failure {
+                error,
+                shortage: Some(_),
+            }) => tracing::warn!(%error, "write-ahead log not copied into the store's file"),
+            Err(failure) => return Err(failure),
+        }
+        let closed = self.connection.close();
+        closed.map_err(|(_, error)| Failure::from(error))
+    }
+}

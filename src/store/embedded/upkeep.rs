@@ -1,0 +1,219 @@
+//! Upkeep of the file: what can wait until nothing else is to do, and what is looked at in time.
+//!
+//! While the disk is full it is the other way round: free pages and the length of the log are given
+//! back first, as nothing else makes room for a new reserve.
+
+use std::time::Duration;
+
+use crate::sqlite::shortage::{self, Shortage};
+use crate::store::embedded::schema::PAGE_BYTES;
+use crate::store::embedded::sqlite::Failure;
+use crate::store::embedded::stop::Stop;
+use crate::store::embedded::writer::Writer;
+use crate::time::Mono;
+
+/// How often it is looked whether the file is still where it was.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often it is looked whether a full disk has room.
+const FULL_EVERY: Duration = Duration::from_millis(250);
+/// How long nothing happens before the file is tidied.
+const IDLE: Duration = Duration::from_millis(100);
+/// The same while pages of a full disk can be given back.
+const GIVING: Duration = Duration::from_millis(1);
+/// The log is copied into the file when it has so many pages (8 MiB) and nothing else is to do.
+const LOG_PAGES_IDLE: i64 = 2_000;
+/// On a full disk it is copied when it has so many, so that it finds room within itself.
+const LOG_PAGES_FULL: i64 = 64;
+/// How many free pages are given back at a time: 1 MiB.
+const VACUUM_PAGES: u32 = 256;
+
+/// What is to be looked after.
+#[derive(Debug)]
+pub(super) struct Upkeep {
+    /// There may be something to tidy.
+    pub(super) is_untidy: bool,
+    /// Space was given back in the log, not yet in the file.
+    vacuumed: bool,
+    /// How many pages of a full disk are given back next; 0: none.
+    gives: u32,
+    looked: Mono,
+    limit: Option<u64>,
+}
+
+impl Upkeep {
+    pub(super) fn from(now: Mono) -> Self {
+        Self {
+            is_untidy: true,
+            vacuumed: false,
+            gives: VACUUM_PAGES,
+            looked: now,
+            limit: None,
+        }
+    }
+
+    /// How long may pass before there is something to do.
+    pub(super) fn rest(&self, full: bool) -> Duration {
+        match (full, self.is_untidy) {
+            (true, _) if self.gives > 0 => GIVING,
+            (true, _) => FULL_EVERY,
+            (false, true) => IDLE,
+            (false, false) => LOOK_EVERY,
+        }
+    }
+}
+
+impl Writer {
+    /// Looks after the file in time although there is always something to write.
+    pub(super) fn look_in_time(&mut self) {
+        let passed = self.shared.clock.mono().since(self.upkeep.looked);
+        let full = self.shared.space.is_full();
+        if passed >= if full { FULL_EVERY } else { LOOK_EVERY } {
+            self.look();
+            if full && self.shared.stop.get().is_none() {
+                self.make_room();
+            }
+        }
+    }
+
+    /// Looks after the file, as nothing was to write for so long.
+    pub(super) fn rested(&mut self, rest: Duration) {
+        if rest > IDLE {
+            self.look();
+        } else {
+            self.look_in_time();
+        }
+        self.tidy();
+    }
+
+    /// Looks whether the paths still lead to the files, and how large those may be.
+    pub(super) fn look(&mut self) {
+        self.upkeep.looked = self.shared.clock.mono();
+        if self.shared.stop.get().is_some() {
+            return;
+        }
+        if let Some(what) = self.shared.moved() {
+            return self
+                .shared
+                .stop(Stop::new("a path no longer leads to its file", what));
+        }
+        self.shared.starts().put_back();
+        let limit = shortage::file_limit();
+        if limit != self.upkeep.limit {
+            match self.committer.limit_file(limit) {
+                Ok(()) => self.upkeep.limit = limit,
+                Err(failure) => self.failed("the limit of the file could not be set", failure),
+            }
+        }
+        if !self.shared.space.is_full()
+            && let Err(error) = self.shared.space.grow()
+        {
+            self.reserve_failed(error);
+        }
+    }
+
+    /// What can wait until nothing else is to do; a bounded piece of it.
+    pub(super) fn tidy(&mut self) {
+        if self.shared.stop.get().is_some() {
+            return;
+        }
+        if self.shared.space.is_full() {
+            return self.make_room();
+        }
+        if self.committer.has_more_to_prune() {
+            // As a batch of nothing: each commit removes some records.
+            if let Err(failure) = self.commit(&[]) {
+                self.failed("removing old records failed", failure);
+            }
+            return;
+        }
+        self.checkpoint_from(LOG_PAGES_IDLE.min(self.log_pages_max()));
+        match self.committer.vacuum(VACUUM_PAGES, true) {
+            Ok(true) => self.upkeep.vacuumed = true,
+            Ok(false) => {
+                self.upkeep.is_untidy = false;
+                if std::mem::take(&mut self.upkeep.vacuumed) {
+                    // The file becomes shorter only when it hears of it.
+                    self.checkpoint_from(1);
+                }
+            }
+            // Pages can be given back another time.
+            Err(failure) if failure.shortage.is_some() => self.upkeep.is_untidy = false,
+            Err(failure) => self.stop("giving space back failed", failure.error),
+        }
+    }
+
+    /// Copies the log into the file where it is long.
+    pub(super) fn shorten_log(&mut self) {
+        let full = self.shared.space.is_full();
+        self.checkpoint_from(if full {
+            LOG_PAGES_FULL
+        } else {
+            self.log_pages_max()
+        });
+    }
+
+    /// What is in the log must find room in the file when the disk is full: half of the reserve is
+    /// for that, the other half for what is still to be written. Both must fit below the limit on
+    /// the size of a file.
+    fn log_pages_max(&self) -> i64 {
+        let limit = self.upkeep.limit.unwrap_or(u64::MAX);
+        let pages = self.shared.space.held().min(limit) / 2 / PAGE_BYTES;
+        pages.cast_signed().max(LOG_PAGES_FULL)
+    }
+
+    /// Copies the log into the file where it has at least `pages`.
+    fn checkpoint_from(&mut self, pages: i64) {
+        let copied = match self.committer.has_log_of(pages) {
+            Ok(true) => self.committer.checkpoint(),
+            Ok(false) => Ok(()),
+            Err(failure) => Err(failure),
+        };
+        if let Err(failure) = copied {
+            self.failed("a checkpoint failed", failure);
+        }
+    }
+
+    /// Gives back what the file and its log do not need, a piece at a time, and then makes the
+    /// reserve anew.
+    pub(super) fn make_room(&mut self) {
+        self.checkpoint_from(1);
+        match self.committer.vacuum(self.upkeep.gives.max(1), false) {
+            Ok(true) => {
+                // The file becomes shorter only when it hears of it.
+                self.upkeep.gives = (self.upkeep.gives.max(1) * 2).min(VACUUM_PAGES);
+                self.checkpoint_from(1);
+                return;
+            }
+            Ok(false) => self.upkeep.gives = 0,
+            // The log has no room for so much.
+            Err(failure) if failure.shortage.is_some() => self.upkeep.gives /= 2,
+            Err(failure) => return self.stop("giving space back failed", failure.error),
+        }
+        match self.committer.empty_log() {
+            Err(failure) if failure.shortage.is_none() => {
+                return self.stop("a checkpoint failed", failure.error);
+            }
+            _ => {}
+        }
+        if let Err(error) = self.shared.space.restore() {
+            self.reserve_failed(error);
+        }
+        if !self.shared.space.is_full() {
+            (self.upkeep.gives, self.upkeep.is_untidy) = (VACUUM_PAGES, true);
+        }
+    }
+
+    fn reserve_failed(&self, error: std::io::Error) {
+        self.shared
+            .stop(Stop::new("the reserve could not be written", error));
+    }
+
+    /// A step failed that can be made again.
+    fn failed(&self, what: &str, failure: Failure) {
+        match failure.shortage {
+            Some(Shortage::Space) => self.shared.space.release(),
+            Some(Shortage::Process) => self.note_shortage(&failure),
+            None => self.stop(what, failure.error),
+        }
+    }
+}
