@@ -2,7 +2,7 @@
 //! part of the public face, and outside of semver.
 
 pub use crate::core::node::{Load, Node};
-pub use crate::core::op::ChangeSink;
+pub use crate::core::op::{ChangeSink, UsedAttempts};
 pub use crate::core::push::{Attempts, NextPush, PushedId};
 pub use crate::core::reference::{Bucket, DedupWindow, Head, Restored, Tombstone};
 pub use crate::core::step::{Action, CallId, Input, Job};

@@ -24,6 +24,7 @@ enum Key {
     Workers,
     Timeout,
     Attempts,
+    FreeInterruptions,
     Backoff,
     LatePolicy,
     Spread,
@@ -42,12 +43,17 @@ enum Key {
 }
 
 /// All keys as written, each with an example for messages.
-const KEYS: [(Key, &str, &str); 20] = [
+const KEYS: [(Key, &str, &str); 21] = [
     (Key::Queue, "queue", "queue = \"order-close\""),
     (Key::Buckets, "buckets", "buckets = 8"),
     (Key::Workers, "workers", "workers = 16"),
     (Key::Timeout, "timeout", "timeout = \"30s\""),
     (Key::Attempts, "attempts", "attempts = 16"),
+    (
+        Key::FreeInterruptions,
+        "free_interruptions",
+        "free_interruptions = 10",
+    ),
     (Key::Backoff, "backoff", "backoff = \"exp(1s..10m)\""),
     (Key::LatePolicy, "late", "late = \"expire(5m)\""),
     (Key::Spread, "spread", "spread = \"10s\""),
@@ -75,6 +81,7 @@ pub(crate) struct Attr {
     pub(crate) workers: Option<u32>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) attempts: Option<u32>,
+    pub(crate) free_interruptions: Option<u32>,
     pub(crate) backoff: Option<Backoff>,
     pub(crate) late: Option<LatePolicy>,
     pub(crate) spread: Option<Duration>,
@@ -134,6 +141,7 @@ impl Attr {
             Key::Workers => self.workers = Some(value.integer(1, 65_536)?),
             Key::Timeout => self.timeout = Some(value.duration_up_to(WEEK)?),
             Key::Attempts => self.attempts = Some(value.integer(1, 1000)?),
+            Key::FreeInterruptions => self.free_interruptions = Some(value.integer(0, 31)?),
             Key::Backoff => self.backoff = Some(value.backoff()?),
             Key::LatePolicy => self.late = Some(value.late()?),
             Key::Spread => self.spread = Some(value.duration_up_to(DAY)?),
@@ -161,6 +169,7 @@ impl Attr {
             workers: None,
             timeout: None,
             attempts: None,
+            free_interruptions: None,
             backoff: None,
             late: None,
             spread: None,

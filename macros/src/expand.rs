@@ -133,6 +133,9 @@ fn builder_calls(attr: &Attr) -> Vec<TokenStream> {
         attr.attempts
             .map(number)
             .map(|value| quote! { .attempts(#value) }),
+        attr.free_interruptions
+            .map(number)
+            .map(|value| quote! { .free_interruptions(#value) }),
         attr.backoff
             .map(|value| policy(krate, value))
             .map(|value| quote! { .backoff(#value) }),

@@ -8,7 +8,7 @@ use crate::event::QueueName;
 use crate::flow::QueueChoices;
 
 /// The keys of `queue_defaults` and of each queue.
-const QUEUE: [Key<QueueChoices>; 16] = [
+const QUEUE: [Key<QueueChoices>; 17] = [
     Key::new(
         "buckets",
         "a whole number from 1 to 1024",
@@ -26,6 +26,11 @@ const QUEUE: [Key<QueueChoices>; 16] = [
         "attempts",
         "a whole number from 1 to 1000",
         |queue, found| found.number().map(|it| queue.attempts = Some(it)),
+    ),
+    Key::new(
+        "free_interruptions",
+        "a whole number from 0 to 31",
+        |queue, found| found.number().map(|it| queue.free_interruptions = Some(it)),
     ),
     Key::new(
         "backoff",

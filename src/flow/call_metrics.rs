@@ -57,5 +57,6 @@ pub(crate) fn settle_kind(verdict: &AttemptOutcome) -> SettleKind {
         AttemptOutcome::Discard(_) => SettleKind::Discarded,
         AttemptOutcome::Expire => SettleKind::Expired,
         AttemptOutcome::Release => SettleKind::Released,
+        AttemptOutcome::Interrupt { .. } => SettleKind::Interrupted,
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::codec::Codec;
+use crate::core::op::FREE_INTERRUPTIONS_MAX;
 use crate::error::{Error, Result};
 use crate::event::{BUCKETS_MAX, LatePolicy, QueueName, check_spread};
 use crate::handler::Annotation;
@@ -19,6 +20,11 @@ pub struct QueueOptions {
     pub timeout: Duration,
     /// The most attempts of an event, 1 to 1,000. Default: 16.
     pub attempts: u16,
+    /// How many interruptions by a stop in a row use up no attempt of an event, at most 31. A handler
+    /// that never ends within the grace period of [`Bus::shutdown`](crate::Bus::shutdown) uses up its
+    /// attempts after that, and its event becomes a dead letter. Default: 10, two weeks of a stop
+    /// every working day.
+    pub free_interruptions: u8,
     /// The delay before the next attempt. Default: `exp(1s..10m, jitter 10%)`.
     pub backoff: RetryPolicy,
     /// The lateness policy, fixed when an event is pushed. Default: late events are delivered all
@@ -65,6 +71,7 @@ impl Default for QueueOptions {
             workers: 16,
             timeout: Duration::from_secs(30),
             attempts: 16,
+            free_interruptions: 10,
             backoff: RetryPolicy::default(),
             late: LatePolicy::Deliver,
             spread: Duration::ZERO,
@@ -96,6 +103,8 @@ pub struct QueueChoices {
     pub timeout: Option<Duration>,
     /// See [`QueueOptions::attempts`].
     pub attempts: Option<u16>,
+    /// See [`QueueOptions::free_interruptions`].
+    pub free_interruptions: Option<u8>,
     /// See [`QueueOptions::backoff`].
     pub backoff: Option<RetryPolicy>,
     /// See [`QueueOptions::late`].
@@ -131,6 +140,7 @@ impl From<&Annotation> for QueueChoices {
             workers: said.workers.map(|workers| workers as usize),
             timeout: said.timeout,
             attempts: said.attempts,
+            free_interruptions: said.free_interruptions,
             backoff: said.backoff,
             late: said.late,
             spread: said.spread,
@@ -157,6 +167,9 @@ impl QueueOptions {
             workers: choices.workers.unwrap_or(self.workers),
             timeout: choices.timeout.unwrap_or(self.timeout),
             attempts: choices.attempts.unwrap_or(self.attempts),
+            free_interruptions: choices
+                .free_interruptions
+                .unwrap_or(self.free_interruptions),
             backoff: choices.backoff.unwrap_or(self.backoff),
             late: choices.late.unwrap_or(self.late),
             spread: choices.spread.unwrap_or(self.spread),
@@ -203,6 +216,12 @@ impl QueueOptions {
             return wrong(format!(
                 "attempts is {}; it must be 1 to 1000",
                 self.attempts
+            ));
+        }
+        if self.free_interruptions > FREE_INTERRUPTIONS_MAX {
+            return wrong(format!(
+                "free_interruptions is {}; it must be at most {FREE_INTERRUPTIONS_MAX}",
+                self.free_interruptions
             ));
         }
         if let Err(error) = check_spread(self.spread) {

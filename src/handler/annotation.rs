@@ -103,6 +103,8 @@ pub struct Annotation {
     pub timeout: Option<Duration>,
     /// The maximum number of attempts, 1 to 1000.
     pub attempts: Option<u16>,
+    /// The interruptions by a stop in a row that use up no attempt, at most 31.
+    pub free_interruptions: Option<u8>,
     /// The retry policy.
     pub backoff: Option<RetryPolicy>,
     /// The lateness policy.
@@ -139,6 +141,7 @@ impl Annotation {
             workers: None,
             timeout: None,
             attempts: None,
+            free_interruptions: None,
             backoff: None,
             late: None,
             spread: None,
@@ -179,6 +182,14 @@ impl Annotation {
     #[must_use]
     pub const fn attempts(mut self, attempts: u16) -> Self {
         self.attempts = Some(attempts);
+        self
+    }
+
+    /// Sets how many interruptions by a stop in a row use up no attempt:
+    /// [`free_interruptions`](Self#structfield.free_interruptions).
+    #[must_use]
+    pub const fn free_interruptions(mut self, free: u8) -> Self {
+        self.free_interruptions = Some(free);
         self
     }
 

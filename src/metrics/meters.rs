@@ -112,10 +112,11 @@ pub(crate) enum SettleKind {
     Discarded,
     Expired,
     Released,
+    Interrupted,
 }
 
 impl SettleKind {
-    const NAMES: [&'static str; 7] = [
+    const NAMES: [&'static str; 8] = [
         "acked",
         "retried",
         "snoozed",
@@ -123,6 +124,7 @@ impl SettleKind {
         "discarded",
         "expired",
         "released",
+        "interrupted",
     ];
 }
 

@@ -34,11 +34,13 @@ pub enum Outcome {
     Edited,
     /// An operator removed a dead letter for good.
     Dropped,
+    /// A stop of the node cut the handler off; no attempt was used up.
+    Interrupted,
 }
 
 impl Outcome {
     /// All outcomes.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Acked,
         Self::Retried,
         Self::Snoozed,
@@ -50,6 +52,7 @@ impl Outcome {
         Self::Revived,
         Self::Edited,
         Self::Dropped,
+        Self::Interrupted,
     ];
 
     /// Returns whether the event ended with it.
@@ -76,6 +79,7 @@ impl Outcome {
             Self::Revived => "revived",
             Self::Edited => "edited",
             Self::Dropped => "dropped",
+            Self::Interrupted => "interrupted",
         }
     }
 }

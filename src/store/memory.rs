@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::core::membership::{MemberInfo, Membership};
-use crate::core::op::{Answer, ChangeSink, StoreOp};
+use crate::core::op::{Answer, ChangeSink, StoreOp, UsedAttempts};
 use crate::core::reference::{Bucket, DedupWindow};
 use crate::error::Result;
 use crate::event::{BucketKey, Envelope, EventId, Payload, QueueName};
@@ -279,7 +279,7 @@ impl ChangeSink for MemoryChangeSink {
         Arc::clone(envelope)
     }
 
-    fn changed(&mut self, _id: EventId, _body: &Self::Body, _due: Timestamp, _tries: u16) {}
+    fn changed(&mut self, _: EventId, _: &Self::Body, _due: Timestamp, _used: UsedAttempts) {}
 
     fn updated(&mut self, _id: EventId, body: &mut Self::Body, payload: &Payload) {
         Arc::make_mut(body).payload = payload.clone();

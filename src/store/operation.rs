@@ -26,9 +26,9 @@ use std::time::Duration;
 
 pub use crate::core::op::{
     Answer, AttemptOutcome, BATCH_BYTES, BATCH_MAX, CROWD, CROWD_SPAN, DeadLetterEdit, DeadPage,
-    Delivery, FailureReason, Fetch, Fetched, HOLDS_MAX, Holding, Kept, Lease, Moved, NewEvent,
-    PeekBy, PeekCursor, Peeked, PushOutcome, Pushed, Reaped, Reply, RequestId, Rewriting, SetAside,
-    Settlement, Snapshot, StartMark, Stats, StoreOp,
+    Delivery, FREE_INTERRUPTIONS_MAX, FailureReason, Fetch, Fetched, HOLDS_MAX, Holding, Kept,
+    Lease, Moved, NewEvent, PeekBy, PeekCursor, Peeked, PushOutcome, Pushed, Reaped, Reply,
+    RequestId, Rewriting, SetAside, Settlement, Snapshot, StartMark, Stats, StoreOp,
 };
 use crate::core::op::{Cancelled, Changed};
 use crate::error::{Error, Result};

@@ -67,6 +67,7 @@ pub(crate) fn attempt_failed(delivery: &Delivery<Arc<Envelope>>, verdict: &Attem
         AttemptOutcome::Ack
         | AttemptOutcome::Snooze(_)
         | AttemptOutcome::Expire
+        | AttemptOutcome::Interrupt { .. }
         | AttemptOutcome::Release => {}
     }
 }

@@ -218,6 +218,7 @@ impl AttemptSpan {
             AttemptOutcome::Snooze(_) => (Some(Outcome::Snoozed), None),
             AttemptOutcome::Discard(_) => (Some(Outcome::Discarded), None),
             AttemptOutcome::Expire => (Some(Outcome::Expired), None),
+            AttemptOutcome::Interrupt { .. } => (Some(Outcome::Interrupted), None),
             AttemptOutcome::Release => (None, None),
         };
         span.record(OUTCOME, outcome.map(Outcome::as_str));

@@ -51,6 +51,7 @@ buckets = 4
 workers = 0
 timeout = "1m30s"
 attempts = 3
+free_interruptions = 5
 backoff = "fixed(5s)"
 late = "bury(1h)"
 spread = "10s"

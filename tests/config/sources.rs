@@ -40,6 +40,7 @@ fn every_key_of_a_file_becomes_a_choice() {
             workers: Some(0),
             timeout: Some(Duration::from_secs(90)),
             attempts: Some(3),
+            free_interruptions: Some(5),
             backoff: Some(RetryPolicy::fixed(Duration::from_secs(5))),
             late: Some(LatePolicy::Bury(Duration::from_secs(3_600))),
             spread: Some(Duration::from_secs(10)),

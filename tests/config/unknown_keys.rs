@@ -15,8 +15,8 @@ fn are_named_with_their_path_the_nearest_key_and_those_there_are() {
         refused_toml("[queues.order-close]\nworker = 1"),
         "settings: unknown key queues.order-close.worker, did you mean \
          queues.order-close.workers? (known here: attempts, backoff, buckets, codec, \
-         consume, dead_keep_for, dead_keep_max, dedicated, encrypt, keep_payload, late, linger, ring, \
-         spread, timeout, workers)"
+         consume, dead_keep_for, dead_keep_max, dedicated, encrypt, free_interruptions, \
+         keep_payload, late, linger, ring, spread, timeout, workers)"
     );
     assert_eq!(
         refused_toml("store.ulr = 'memory:'"),

@@ -19,7 +19,8 @@ over_every_store! {
     what_a_late_fetch_brings_is_handed_back,
     a_stop_waits_until_the_store_has_every_outcome,
     an_idle_bus_stops_at_once,
-    what_runs_beyond_the_grace_is_cut_and_its_attempt_counts,
+    what_runs_beyond_the_grace_is_cut_and_uses_no_attempt,
+    a_handler_that_never_ends_in_the_grace_is_a_dead_letter_at_last,
     a_last_attempt_that_is_cut_is_a_dead_letter,
     a_handler_is_told_before_it_is_cut,
     a_second_stop_waits_for_nothing_and_breaks_nothing,
@@ -90,7 +91,7 @@ async fn what_waited_behind_a_slow_handler_has_used_nothing(world: World) {
 
     let (cut, others): (Vec<_>, Vec<_>) =
         (second.seen().into_iter()).partition(|seen| seen.payload == 100);
-    assert_eq!((cut.len(), cut[0].attempt), (1, 2));
+    assert_eq!((cut.len(), cut[0].attempt), (1, 1));
     assert_eq!(others.len(), 49);
     assert!(others.iter().all(|seen| seen.attempt == 1));
     let lost = bus.records().outcome(Outcome::LeaseLost).page().await;
@@ -189,7 +190,7 @@ async fn an_idle_bus_stops_at_once(world: World) {
     assert_eq!(world.clock.elapsed(), secs(1));
 }
 
-async fn what_runs_beyond_the_grace_is_cut_and_its_attempt_counts(world: World) {
+async fn what_runs_beyond_the_grace_is_cut_and_uses_no_attempt(world: World) {
     let hanging = Probe::<u64>::running(|_event, _cx| std::future::pending());
     let (bus, queue) = world.serve(ORDERS, &hanging).await;
     let id = queue.push_now(1).await.unwrap().id();
@@ -204,17 +205,46 @@ async fn what_runs_beyond_the_grace_is_cut_and_its_attempt_counts(world: World) 
     let probe = Probe::<u64>::new();
     let (bus, _queue) = world.serve(ORDERS, &probe).await;
     bus.settle().await;
-    assert_eq!(probe.attempts(), [(id, 2)]);
+    assert_eq!(probe.attempts(), [(id, 1)]);
     let history = bus.history(id).await.unwrap();
-    assert_eq!(history[0].outcome, Outcome::Retried);
+    assert_eq!(history[0].outcome, Outcome::Interrupted);
     assert_eq!(history[0].cause, Some(Cause::Interrupted));
     assert_eq!(history[1].outcome, Outcome::Acked);
     assert_eq!(history.len(), 2);
 }
 
+/// Over restarts: free interruptions, and then attempts.
+async fn a_handler_that_never_ends_in_the_grace_is_a_dead_letter_at_last(world: World) {
+    let hanging = Probe::<u64>::running(|_event, _cx| std::future::pending());
+    let orders = ORDERS.attempts(2).free_interruptions(3);
+    let (bus, queue) = world.serve(orders, &hanging).await;
+    let id = queue.push_now(1).await.unwrap().id();
+    bus.advance(secs(1)).await;
+    bus.shutdown(secs(5)).await.unwrap();
+    drop((bus, queue));
+    let mut world = world.restart();
+    for _ in 0..4 {
+        let (bus, queue) = world.serve(orders, &hanging).await;
+        bus.advance(secs(1)).await;
+        assert_eq!(hanging.running_now(), 1);
+        bus.shutdown(secs(5)).await.unwrap();
+        drop((bus, queue));
+        world = world.restart();
+    }
+    let (bus, _queue) = world.push_only::<u64>("orders").await;
+    assert_eq!(bus.dead_letters().page().await.unwrap().items[0].id, id);
+    let (free, counted) = (Outcome::Interrupted, Outcome::Retried);
+    let expected = [free, free, free, counted, Outcome::Buried];
+    assert_eq!(bus.outcomes(id).await.unwrap(), expected);
+    let attempts = hanging.attempts().into_iter().map(|(_, attempt)| attempt);
+    assert_eq!(attempts.collect::<Vec<_>>(), [1, 1, 1, 1, 2]);
+}
+
 async fn a_last_attempt_that_is_cut_is_a_dead_letter(world: World) {
     let hanging = Probe::<u64>::running(|_event, _cx| std::future::pending());
-    let (bus, queue) = world.serve(ORDERS.attempts(1), &hanging).await;
+    let (bus, queue) = world
+        .serve(ORDERS.attempts(1).free_interruptions(0), &hanging)
+        .await;
     let id = queue.push_now(1).await.unwrap().id();
     bus.advance(secs(1)).await;
     bus.shutdown(secs(5)).await.unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::__internal::{Bucket, ChangeSink};
+use duly::__internal::{Bucket, ChangeSink, UsedAttempts};
 use duly::event::{BucketId, BucketKey, Envelope, Payload};
 use duly::records::{NodeId, Record};
 use duly::store::DedupWindow;
@@ -30,7 +30,8 @@ impl ChangeSink for Rows {
         self.next
     }
 
-    fn changed(&mut self, _: EventId, row: &u64, due: Timestamp, tries: u16) {
+    fn changed(&mut self, _: EventId, row: &u64, due: Timestamp, used: UsedAttempts) {
+        let UsedAttempts { tries, .. } = used;
         self.written
             .push(format!("changed {row} {} {tries}", due.as_millis()));
     }

@@ -15,6 +15,7 @@ fn restored(id: EventId, due_ms: u64) -> Restored<u64> {
         body: id.entropy(),
         due: Timestamp::from_millis(due_ms),
         tries: 1,
+        interruptions: 0,
         attempts: 3,
         fingerprint: event(id, When::Now).envelope.fingerprint(),
         key: None,

@@ -170,17 +170,14 @@ impl World {
     }
 
     pub fn interrupt(&mut self, at: usize) {
-        let failing = FailureReason {
-            cause: Cause::Interrupted,
-            error: None,
-        };
+        let free = at as u8 % 3; // each node as its options say
         for queue in 0..self.plan.queues {
             while let Some(mut running) = self.nodes[at]
                 .pools
                 .get_mut(queue)
                 .and_then(|pool| pool.running.pop())
             {
-                running.settlement.verdict = AttemptOutcome::Retry(Duration::ZERO, failing.clone());
+                running.settlement.verdict = AttemptOutcome::Interrupt { free };
                 let input = self.ended(at, running);
                 self.drive(at, Some(input));
             }

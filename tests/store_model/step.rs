@@ -138,6 +138,7 @@ fn verdicts() -> impl Strategy<Value = AttemptOutcome> {
         1 => Just(AttemptOutcome::Discard(Some("of no use".into()))),
         1 => Just(AttemptOutcome::Expire),
         3 => Just(AttemptOutcome::Release),
+        2 => (0..4_u8).prop_map(|free| AttemptOutcome::Interrupt { free }),
     ]
 }
 

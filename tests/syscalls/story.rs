@@ -247,13 +247,13 @@ impl Story {
                 (Outcome::LeaseLost, _) => {}
                 (outcome, Some(start)) if outcome == start.ends => {}
                 // The script ended while it ran.
-                (Outcome::Retried | Outcome::Buried, Some(_))
+                (Outcome::Retried | Outcome::Buried | Outcome::Interrupted, Some(_))
                     if record.cause == Some(Cause::Interrupted) => {}
                 (_, Some(_)) => return Some("ends otherwise than its handler"),
                 (_, None) => return Some("has a record of what never started"),
             }
             next = match record.outcome {
-                Outcome::Snoozed => next,
+                Outcome::Snoozed | Outcome::Interrupted => next,
                 Outcome::Retried => next + 1,
                 Outcome::LeaseLost if next < ATTEMPTS => next + 1,
                 Outcome::Buried | Outcome::LeaseLost => 0,

@@ -161,9 +161,14 @@ impl EventHistory {
         match ending {
             AttemptEnd::Retry | AttemptEnd::Bury => self.tries += 1,
             AttemptEnd::Snooze => self.snoozes += 1,
+            // Its record says whether it counts.
+            AttemptEnd::Interrupt => {}
             AttemptEnd::Ack | AttemptEnd::Discard | AttemptEnd::Expire | AttemptEnd::Release => {}
         }
-        if matches!(ending, AttemptEnd::Retry | AttemptEnd::Snooze) {
+        if matches!(
+            ending,
+            AttemptEnd::Retry | AttemptEnd::Snooze | AttemptEnd::Interrupt
+        ) {
             self.due = Timestamp::from_millis(entry.store_us.saturating_add(delay_us) / 1_000);
         }
         self.owed = (ending != AttemptEnd::Release).then_some(ending);
@@ -225,7 +230,14 @@ impl EventHistory {
                 ),
             };
         }
-        let fits = match (self.owed.take(), outcome) {
+        let owed = self.owed.take();
+        if owed == Some(AttemptEnd::Interrupt) {
+            match outcome {
+                Outcome::Interrupted => self.snoozes += 1, // it is as free
+                _ => self.tries += 1,
+            }
+        }
+        let fits = match (owed, outcome) {
             (None, Outcome::Cancelled) => self.is_cancelled,
             (
                 None,
@@ -238,6 +250,10 @@ impl EventHistory {
             (Some(AttemptEnd::Ack), Outcome::Acked)
             | (Some(AttemptEnd::Retry), Outcome::Retried | Outcome::Buried)
             | (Some(AttemptEnd::Snooze), Outcome::Snoozed)
+            | (
+                Some(AttemptEnd::Interrupt),
+                Outcome::Interrupted | Outcome::Retried | Outcome::Buried,
+            )
             | (Some(AttemptEnd::Bury), Outcome::Buried)
             | (Some(AttemptEnd::Discard), Outcome::Discarded)
             | (Some(AttemptEnd::Expire), Outcome::Expired) => true,

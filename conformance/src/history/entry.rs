@@ -232,6 +232,8 @@ pub enum AttemptEnd {
     Expire,
     /// It was handed back before it started.
     Release,
+    /// A stop of its node cut it off; it counts only beyond the interruptions that are free.
+    Interrupt,
 }
 
 /// The store's result of a push, without fields that only a store needs.

@@ -196,13 +196,14 @@ impl EventTimeline {
         if self.starts.iter().enumerate().any(twice) {
             return Some((Promise::LostWorkers, "it started twice under one lease"));
         }
-        let snoozes = self.records_of(Outcome::Snoozed) as u64;
-        let most = u64::from(self.attempts) * (1 + self.revivals) + snoozes;
+        let free = self.records_of(Outcome::Snoozed) + self.records_of(Outcome::Interrupted);
+        let most = u64::from(self.attempts) * (1 + self.revivals) + free as u64;
         if self.starts.len() as u64 > most {
             return Some((Promise::Attempts, "it was tried too often"));
         }
         let tried = self.records[self.revived_at..].iter();
-        let tried = tried.filter(|kept| kept.attempt > 0 && kept.outcome != Outcome::Snoozed);
+        let is_free = |kept: &Kept| matches!(kept.outcome, Outcome::Snoozed | Outcome::Interrupted);
+        let tried = tried.filter(|kept| kept.attempt > 0 && !is_free(kept));
         if !tried.map(|kept| kept.attempt).is_sorted_by(|a, b| a < b) {
             return Some((
                 Promise::Attempts,
@@ -225,7 +226,7 @@ impl EventTimeline {
         let unstarted = self.records.iter().find(|kept| {
             let of_handler = matches!(
                 kept.outcome,
-                Outcome::Acked | Outcome::Retried | Outcome::Snoozed
+                Outcome::Acked | Outcome::Retried | Outcome::Snoozed | Outcome::Interrupted
             );
             of_handler && !self.starts.iter().any(|start| kept.is_of(start))
         });
@@ -245,7 +246,7 @@ impl EventTimeline {
             Outcome::Cancelled | Outcome::Dropped => State::Cancelled,
             Outcome::Expired => State::Expired,
             Outcome::Buried | Outcome::LeaseLost | Outcome::Edited => State::Dead,
-            Outcome::Retried | Outcome::Snoozed | Outcome::Revived => {
+            Outcome::Retried | Outcome::Snoozed | Outcome::Interrupted | Outcome::Revived => {
                 let text = "its last record is no end";
                 return Some((Promise::Accepted, text));
             }

@@ -150,6 +150,7 @@ macro_rules! store_contract_tests {
             settle {
                 each_verdict_leads_where_it_says_and_writes_one_record
                 a_repeated_settle_answers_the_same_and_changes_nothing
+                interruptions_in_a_row_are_free_up_to_a_bound
                 a_repeat_is_known_after_the_event_was_leased_again
                 another_verdict_under_a_lease_that_has_ended_is_refused
                 a_settle_under_another_lease_is_refused

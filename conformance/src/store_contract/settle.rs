@@ -31,6 +31,16 @@ fn verdicts() -> Vec<(AttemptOutcome, Option<Outcome>, State)> {
             State::Expired,
         ),
         (AttemptOutcome::Release, None, State::Ready),
+        (
+            AttemptOutcome::Interrupt { free: 1 },
+            Some(Outcome::Interrupted),
+            State::Ready,
+        ),
+        (
+            AttemptOutcome::Interrupt { free: 0 },
+            Some(Outcome::Retried),
+            State::Ready,
+        ),
     ]
 }
 
@@ -59,6 +69,45 @@ pub async fn a_repeated_settle_answers_the_same_and_changes_nothing(harness: &dy
         assert_eq!(world.settle_all(A, again).await, [true, true]);
         assert_eq!(world.get(id).await, before);
         assert_eq!(world.records(id).await, records);
+    }
+}
+
+/// Free are `free` of them in a row; any other end of an attempt but a release begins a new row.
+pub async fn interruptions_in_a_row_are_free_up_to_a_bound(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let id = world.add(world.event().attempts(3)).await;
+    let interrupt = || AttemptOutcome::Interrupt { free: 2 };
+    let ends = [
+        (interrupt(), Outcome::Interrupted, 0),
+        (AttemptOutcome::Release, Outcome::Interrupted, 0),
+        (interrupt(), Outcome::Interrupted, 0),
+        (retry(Duration::ZERO), Outcome::Retried, 1),
+        (interrupt(), Outcome::Interrupted, 1),
+        (interrupt(), Outcome::Interrupted, 1),
+        (interrupt(), Outcome::Retried, 2),
+        (interrupt(), Outcome::Buried, 3),
+    ];
+    for (at, (verdict, outcome, tries)) in ends.into_iter().enumerate() {
+        let delivery = world.take(A).await;
+        assert!(world.settle(A, &delivery, verdict.clone()).await);
+        let last = world.records(id).await.pop().expect("a record");
+        assert_eq!(last.outcome, outcome, "end {at}");
+        if matches!(verdict, AttemptOutcome::Interrupt { .. }) {
+            assert_eq!(last.cause, Some(Cause::Interrupted), "end {at}");
+            assert_eq!(last.attempt, delivery.attempt, "end {at}");
+        }
+        let found = world.get(id).await.expect("it is not over");
+        assert_eq!(found.tries, tries, "end {at}");
+        world.advance(secs(1));
+    }
+    assert_eq!(world.state(id).await, Some(State::Dead));
+    assert_eq!(world.revive(&[id]).await, 1);
+    for outcome in [Outcome::Interrupted, Outcome::Interrupted, Outcome::Retried] {
+        let delivery = world.take(A).await;
+        assert!(world.settle(A, &delivery, interrupt()).await);
+        let last = world.records(id).await.pop().expect("a record");
+        assert_eq!(last.outcome, outcome, "all its attempts, and interruptions");
+        world.advance(secs(1));
     }
 }
 

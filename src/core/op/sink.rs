@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::core::op::Lease;
+use crate::core::op::{Lease, UsedAttempts};
 use crate::event::{BucketKey, Envelope, EventId, Payload};
 use crate::record::Record;
 use crate::time::Timestamp;
@@ -26,7 +26,7 @@ pub trait ChangeSink {
     fn added(&mut self, envelope: &Arc<Envelope>, due: Timestamp) -> Self::Body;
 
     /// An event has another due time or number of attempts used up.
-    fn changed(&mut self, id: EventId, body: &Self::Body, due: Timestamp, tries: u16);
+    fn changed(&mut self, id: EventId, body: &Self::Body, due: Timestamp, used: UsedAttempts);
 
     /// An event has another payload.
     fn updated(&mut self, id: EventId, body: &mut Self::Body, payload: &Payload);

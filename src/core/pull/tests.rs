@@ -11,7 +11,7 @@ use crate::time::When;
 
 mod sink {
     use super::*;
-    use crate::core::op::ChangeSink;
+    use crate::core::op::{ChangeSink, UsedAttempts};
     use crate::record::Record;
 
     /// Keeps bodies and forgets records.
@@ -24,7 +24,14 @@ mod sink {
         fn added(&mut self, envelope: &Arc<Envelope>, _due: Timestamp) -> Self::Body {
             Arc::clone(envelope)
         }
-        fn changed(&mut self, _id: EventId, _body: &Self::Body, _due: Timestamp, _tries: u16) {}
+        fn changed(
+            &mut self,
+            _id: EventId,
+            _body: &Self::Body,
+            _due: Timestamp,
+            _used: UsedAttempts,
+        ) {
+        }
         fn updated(&mut self, _id: EventId, _body: &mut Self::Body, _payload: &Payload) {}
         fn buried(&mut self, _id: EventId, _body: &Self::Body, _at: Timestamp, _tries: u16) {}
         fn revived(&mut self, _id: EventId, _body: &Self::Body, _due: Timestamp) {}

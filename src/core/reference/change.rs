@@ -64,7 +64,7 @@ impl<B: Clone> Bucket<B> {
         if !matches!((before, place), (Place::Ready(_), Place::Ready(_))) {
             entry.go(place);
         }
-        sink.changed(id, &entry.body, due, entry.tries);
+        sink.changed(id, &entry.body, due, entry.used());
         Ok(changed(entry))
     }
 

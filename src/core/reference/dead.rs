@@ -28,6 +28,7 @@ impl<B: Clone> Bucket<B> {
                 continue;
             };
             entry.tries = 0;
+            entry.set_interruptions(0);
             entry.due = due;
             let at = self.waiting.append(*id, self.now_us);
             entry.go(Place::Ready(at));

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::op::{AttemptOutcome, BATCH_BYTES, ChangeSink, RequestId, Settlement};
+use crate::core::op::{
+    AttemptOutcome, BATCH_BYTES, ChangeSink, RequestId, Settlement, UsedAttempts,
+};
 use crate::core::reference::leases::LeaseIndex;
 use crate::event::{EventId, LatePolicy, QueueName, State};
 use crate::record::{Cause, NodeId, Outcome, Record, Stages, cut_error};
@@ -63,6 +65,8 @@ struct RareFields {
     settled: Option<LastSettlement>,
     /// A lease of it was lost once, so a node believed dead may still run it.
     maybe_running: bool,
+    /// The free interruptions in a row.
+    interruptions: u8,
 }
 
 /// The last accepted settlement, to recognise its repeat.
@@ -83,6 +87,7 @@ impl LastSettlement {
             AttemptOutcome::Discard(_) => 4,
             AttemptOutcome::Expire => 5,
             AttemptOutcome::Release => 6,
+            AttemptOutcome::Interrupt { .. } => 7,
         };
         Self {
             node,
@@ -234,6 +239,20 @@ impl<B> Entry<B> {
 
     pub(super) fn set_maybe_running(&mut self) {
         self.more.get_or_insert_default().maybe_running = true;
+    }
+
+    /// Returns the attempts that have ended.
+    pub(super) fn used(&self) -> UsedAttempts {
+        UsedAttempts {
+            tries: self.tries,
+            interruptions: self.more.as_ref().map_or(0, |more| more.interruptions),
+        }
+    }
+
+    pub(super) fn set_interruptions(&mut self, interruptions: u8) {
+        if interruptions != self.used().interruptions {
+            self.more.get_or_insert_default().interruptions = interruptions;
+        }
     }
 
     /// Returns why it must not be delivered at `now_us`, if so.

@@ -76,7 +76,7 @@ use crate::time::Timestamp;
 /// #     fn added(&mut self, envelope: &Arc<Envelope>, _: duly::time::Timestamp) -> Arc<Envelope> {
 /// #         Arc::clone(envelope)
 /// #     }
-/// #     fn changed(&mut self, _: EventId, _: &Self::Body, _: duly::time::Timestamp, _: u16) {}
+/// #     fn changed(&mut self, _: EventId, _: &Self::Body, _: duly::time::Timestamp, _: duly::__internal::UsedAttempts) {}
 /// #     fn updated(&mut self, _: EventId, _: &mut Self::Body, _: &Payload) {}
 /// #     fn buried(&mut self, _: EventId, _: &Self::Body, _: duly::time::Timestamp, _: u16) {}
 /// #     fn revived(&mut self, _: EventId, _: &Self::Body, _: duly::time::Timestamp) {}

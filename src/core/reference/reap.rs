@@ -156,7 +156,7 @@ impl<B: Clone> Bucket<B> {
             // A prefetched event is not due yet and waits on.
             let place = Self::wait(&mut self.waiting, self.now_us, id, entry.due);
             entry.go(place);
-            sink.changed(id, &entry.body, entry.due, tries);
+            sink.changed(id, &entry.body, entry.due, entry.used());
             reaped.ready += 1;
         }
     }

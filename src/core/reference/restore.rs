@@ -20,6 +20,8 @@ pub struct Restored<B> {
     pub due: Timestamp,
     /// Attempts that have ended and count.
     pub tries: u16,
+    /// The free interruptions in a row.
+    pub interruptions: u8,
     /// The maximum number of attempts.
     pub attempts: u16,
     /// [`Envelope::fingerprint`](crate::event::Envelope::fingerprint) of its envelope.
@@ -111,6 +113,7 @@ impl<B: Clone> Bucket<B> {
         };
         let mut entry = Entry::new(restored.body, restored.due, place, terms);
         entry.tries = restored.tries;
+        entry.set_interruptions(restored.interruptions);
         self.entries.insert(id, entry)
     }
 

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use crate::core::op::{AttemptOutcome, ChangeSink, FailureReason, Settlement, StartMark};
+use crate::core::op::{
+    AttemptOutcome, ChangeSink, FREE_INTERRUPTIONS_MAX, FailureReason, Settlement, StartMark,
+};
 use crate::core::reference::entry::{LastSettlement, Place, RecordDetails};
 use crate::core::reference::leases::Lease;
 use crate::core::reference::{Bucket, bounded};
 use crate::error::Result;
 use crate::event::{EventId, State};
-use crate::record::{NodeId, Outcome, Stages};
+use crate::record::{Cause, NodeId, Outcome, Stages};
 use crate::time::{DELAY_MAX, Timestamp, When};
 
 impl<B: Clone> Bucket<B> {
@@ -80,11 +82,23 @@ impl<B: Clone> Bucket<B> {
             started_us,
             fetched_us,
         } = settlement;
-        let Some(entry) = self.entries.get(&id) else {
+        let Some(entry) = self.entries.get_mut(&id) else {
             return;
         };
         let tries = entry.tries.saturating_add(1);
         let last = tries >= entry.attempts;
+        let interruptions = entry.used().interruptions;
+        let is_free = match verdict {
+            AttemptOutcome::Interrupt { free } => interruptions < free.min(FREE_INTERRUPTIONS_MAX),
+            _ => false,
+        };
+        match verdict {
+            AttemptOutcome::Interrupt { .. } if is_free => {
+                entry.set_interruptions(interruptions + 1);
+            }
+            AttemptOutcome::Interrupt { .. } => {} // the next ones count, too
+            _ => entry.set_interruptions(0),
+        }
         let ending = |outcome| RecordDetails {
             outcome,
             cause: None,
@@ -105,7 +119,22 @@ impl<B: Clone> Bucket<B> {
             error: failing.error,
             ..ending(outcome)
         };
+        let interrupted = || FailureReason {
+            cause: Cause::Interrupted,
+            error: None,
+        };
+        // Beyond the free ones an interruption is a failure.
+        let verdict = match verdict {
+            AttemptOutcome::Interrupt { .. } if !is_free => {
+                AttemptOutcome::Retry(Duration::ZERO, interrupted())
+            }
+            verdict => verdict,
+        };
         match verdict {
+            AttemptOutcome::Interrupt { .. } => {
+                let ending = failing(Outcome::Interrupted, interrupted());
+                self.again(id, Duration::ZERO, tries - 1, ending, sink);
+            }
             AttemptOutcome::Ack => self.finish(id, State::Done, ending(Outcome::Acked), sink),
             AttemptOutcome::Discard(error) => {
                 let ending = RecordDetails {
@@ -157,6 +186,6 @@ impl<B: Clone> Bucket<B> {
         entry.tries = tries;
         let place = Self::wait(&mut self.waiting, self.now_us, id, due);
         entry.go(place);
-        sink.changed(id, &entry.body, due, tries);
+        sink.changed(id, &entry.body, due, entry.used());
     }
 }

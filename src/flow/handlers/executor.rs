@@ -11,12 +11,12 @@ use crate::flow::handlers::decode::{DecodeError, PayloadDecoder};
 use crate::flow::handlers::deps::{ExecutorDeps, has_expired};
 use crate::flow::handlers::replies::CallResult;
 use crate::flow::handlers::ticket::{SettlePhase, Ticket};
+use crate::flow::options::QueueOptions;
 use crate::flow::pool::deadlines::TICK;
 use crate::flow::pool::work::{JobEnd, Work};
 use crate::handler::{Context, FailureKind};
 use crate::panics::{self, Contained};
 use crate::record::{Cause, cut_error};
-use crate::retry::RetryPolicy;
 use crate::trace;
 use serde::de::DeserializeOwned;
 
@@ -241,7 +241,7 @@ where
             id, attempt, body, ..
         } = &ticket.job.delivery;
         let tries = (*attempt, body.attempts);
-        let (verdict, reply) = judge(tries, ended, &self.deps.options.backoff, fastrand::f64());
+        let (verdict, reply) = judge(tries, ended, &self.deps.options, fastrand::f64());
         let replies = &self.deps.replies;
         let is_told = match &verdict {
             AttemptOutcome::Ack => replies.tell(*id, || CallResult::Replied(reply.clone())),
@@ -254,6 +254,7 @@ where
             AttemptOutcome::Retry(..)
             | AttemptOutcome::Snooze(_)
             | AttemptOutcome::Expire
+            | AttemptOutcome::Interrupt { .. }
             | AttemptOutcome::Release => false,
         };
         panics::reported(|| ticket.traced.ended(&ticket.job.delivery, &verdict));
@@ -322,7 +323,7 @@ where
 fn judge(
     (attempt, attempts): (u16, u16),
     ended: JobEnd<HandlerExit>,
-    policy: &RetryPolicy,
+    options: &QueueOptions,
     random: f64,
 ) -> (AttemptOutcome, Option<Vec<u8>>) {
     let retry = |cause: Cause, delay: Option<Duration>, error: Option<String>| {
@@ -333,7 +334,7 @@ fn judge(
         if attempt >= attempts {
             return AttemptOutcome::Bury(failing);
         }
-        let delay = delay.unwrap_or_else(|| policy.delay_after(attempt, random));
+        let delay = delay.unwrap_or_else(|| options.backoff.delay_after(attempt, random));
         AttemptOutcome::Retry(delay, failing)
     };
     let verdict = match ended {
@@ -358,7 +359,9 @@ fn judge(
             retry(Cause::TimedOut, None, None)
         }
         JobEnd::Panicked(words) => retry(Cause::Panicked, None, Some(words)),
-        JobEnd::Cut => retry(Cause::Interrupted, Some(Duration::ZERO), None),
+        JobEnd::Cut => AttemptOutcome::Interrupt {
+            free: options.free_interruptions,
+        },
     };
     (verdict, None)
 }

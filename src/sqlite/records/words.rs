@@ -22,6 +22,7 @@ pub(super) fn of_outcome(outcome: Outcome) -> i64 {
         Outcome::Revived => 8,
         Outcome::Edited => 9,
         Outcome::Dropped => 10,
+        Outcome::Interrupted => 11,
     }
 }
 

@@ -14,7 +14,7 @@ use crate::store::embedded::retention::Retention;
 use crate::store::embedded::schema::PAGE_BYTES;
 use crate::store::embedded::sqlite::Failure;
 use crate::store::embedded::starts::Start;
-use crate::store::embedded::{added, controls, sums, uniques};
+use crate::store::embedded::{added, controls, rows, sums, uniques};
 use crate::time::Timestamp;
 
 /// Writes batches; the only holder of the connection that writes.
@@ -169,8 +169,8 @@ impl<'a, 'b> Transaction<'a, 'b> {
                             self.record(record, *telling)?;
                         }
                     }
-                    Change::Stands { row, due, tries } => {
-                        self.stand(*row, ms(*due), (*tries).into(), None)?;
+                    Change::Stands { row, due, used } => {
+                        self.stand(*row, ms(*due), rows::of_used(*used), None)?;
                     }
                     Change::Dead { row, at, tries } => {
                         if let Some(due) = self.due(*row)? {

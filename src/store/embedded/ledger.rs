@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::codec::wire;
-use crate::core::op::ChangeSink;
+use crate::core::op::{ChangeSink, UsedAttempts};
 use crate::event::{BucketKey, Envelope, EventId, Payload};
 use crate::record::Record;
 use crate::store::Control;
@@ -53,7 +53,7 @@ pub(super) enum Change {
     Stands {
         row: Row,
         due: Timestamp,
-        tries: u16,
+        used: UsedAttempts,
     },
     /// A row became a dead letter; its due time stays as it was.
     Dead { row: Row, at: Timestamp, tries: u16 },
@@ -143,11 +143,11 @@ impl ChangeSink for Scribe<'_> {
         row.number
     }
 
-    fn changed(&mut self, id: EventId, number: &i64, due: Timestamp, tries: u16) {
+    fn changed(&mut self, id: EventId, number: &i64, due: Timestamp, used: UsedAttempts) {
         self.changes.list.push(Change::Stands {
             row: Row::new(*number, id),
             due,
-            tries,
+            used,
         });
     }
 
@@ -173,7 +173,7 @@ impl ChangeSink for Scribe<'_> {
         self.changes.list.push(Change::Stands {
             row: Row::new(*number, id),
             due,
-            tries: 0,
+            used: UsedAttempts::default(),
         });
     }
 

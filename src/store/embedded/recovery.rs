@@ -12,7 +12,7 @@ use rusqlite::Connection;
 
 use crate::codec::body::View;
 use crate::codec::wire;
-use crate::core::op::{Reply, StoreOp};
+use crate::core::op::{Reply, StoreOp, UsedAttempts};
 use crate::core::reference::{DedupWindow, Restored, Tombstone};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, QueueName, State};
@@ -167,7 +167,10 @@ impl Scan {
         if sums::of_event(row, due, tries, dead) != columns.sum {
             return Err(Error::corrupt("the checksum of its row does not hold"));
         }
-        let tries = u16::try_from(tries).unwrap_or(u16::MAX); // written from 16 bits
+        let UsedAttempts {
+            tries,
+            interruptions,
+        } = rows::used(tries);
         if dead.is_none() && tries >= view.attempts {
             return Err(Error::corrupt(
                 "it has used up its attempts and is no dead letter",
@@ -179,6 +182,7 @@ impl Scan {
             body: number,
             due: Timestamp::from_millis(due.cast_unsigned()),
             tries,
+            interruptions,
             attempts: view.attempts,
             fingerprint: view.fingerprint,
             key: view.key.map(str::to_owned),

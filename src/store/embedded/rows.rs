@@ -6,6 +6,7 @@ use std::thread;
 
 use rusqlite::{Connection, Row};
 
+use crate::core::op::UsedAttempts;
 use crate::error::{Error, Result};
 
 /// How many rows are handed over at a time.
@@ -33,6 +34,19 @@ pub(super) struct Columns {
     pub(super) sum: i64,
     /// Where its body lies in [`Batch::bytes`].
     pub(super) body: Range<usize>,
+}
+
+/// Returns the used attempts of a column: those that count, and the free interruptions from bit 16.
+pub(super) fn used(tries: i64) -> UsedAttempts {
+    UsedAttempts {
+        tries: u16::try_from(tries & 0xffff).unwrap_or(u16::MAX), // it has 16 bits
+        interruptions: u8::try_from(tries >> 16).unwrap_or(u8::MAX), // written from 8 bits
+    }
+}
+
+/// Returns the column of used attempts.
+pub(super) fn of_used(used: UsedAttempts) -> i64 {
+    i64::from(used.tries) | i64::from(used.interruptions) << 16
 }
 
 /// Reads all events, of which there are about `count`, and passes them to `take`.

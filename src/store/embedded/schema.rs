@@ -4,7 +4,7 @@
 //!
 //! | table | a row is | columns |
 //! |---|---|---|
-//! | `events` | an event that is not over, in order of arrival | `row`; `due` in ms; `tries` that have ended and count; `dead`, since when in ms, or null; `sum` over these, the row and the id; `body`, the envelope (`codec::wire`) |
+//! | `events` | an event that is not over, in order of arrival | `row`; `due` in ms; `tries` that have ended and count, and from bit 16 how many interruptions in a row were free; `dead`, since when in ms, or null; `sum` over these, the row and the id; `body`, the envelope (`codec::wire`) |
 //! | `damaged` | what was set aside because its checksum did not hold | `found` in ms, `why`, and what there was |
 //! | `tally` | the one row that says how many events there are | `events`, `rows` (all row numbers in one), `sum` over both |
 //! | `controls` | what is set of a queue for every node | `queue`; `paused`; `workers`, `rate` and `buckets`, or null; `sum` over all of them |

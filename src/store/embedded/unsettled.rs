@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::core::op::UsedAttempts;
 use crate::core::reference::Restored;
 use crate::event::{BucketKey, EventId};
 use crate::record::{Cause, NodeId, Outcome, Record, Stages};
@@ -89,7 +90,7 @@ impl Unsettled {
                 continue;
             }
             if restored.dead_at.take().is_some() {
-                restored.tries = 0;
+                (restored.tries, restored.interruptions) = (0, 0);
             }
             while restored.dead_at.is_none() && restored.tries < start.attempt {
                 restored.due = start.due;
@@ -102,8 +103,12 @@ impl Unsettled {
     fn count_one(&self, key: &BucketKey, restored: &mut Restored<i64>, changes: &mut Changes) {
         restored.tries = restored.tries.saturating_add(1);
         let (row, tries) = (Row::new(restored.body, restored.id), restored.tries);
-        let due = restored.due;
-        changes.list.push(Change::Stands { row, due, tries });
+        let (due, interruptions) = (restored.due, restored.interruptions);
+        let used = UsedAttempts {
+            tries,
+            interruptions,
+        };
+        changes.list.push(Change::Stands { row, due, used });
         if tries >= restored.attempts {
             let at = self.now;
             restored.dead_at = Some(at);

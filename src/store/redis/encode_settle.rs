@@ -1,12 +1,14 @@
 //! Encoding of a settle.
 
+use std::time::Duration;
+
 use redis::Cmd;
 
-use crate::core::op::{AttemptOutcome, Settlement, StartMark};
+use crate::core::op::{AttemptOutcome, FREE_INTERRUPTIONS_MAX, Settlement, StartMark};
 use crate::core::reference::bounded;
 use crate::error::Result;
 use crate::event::EventId;
-use crate::record::{NodeId, cut_error};
+use crate::record::{Cause, NodeId, cut_error};
 use crate::store::redis::encode::{Call, CallContext, add_text, us};
 use crate::store::redis::keys::BucketKeys;
 use crate::store::redis::leases::add_mark;
@@ -124,6 +126,9 @@ fn say<'a>(settlement: &'a Settlement, damaged: u8, out: &mut Vec<u8>) -> Option
         AttemptOutcome::Discard(error) => (b'x', None, None, error.as_ref()),
         AttemptOutcome::Expire => (b'e', None, None, None),
         AttemptOutcome::Release => (b'r', None, None, None),
+        AttemptOutcome::Interrupt { .. } => {
+            (b'i', Some(Duration::ZERO), Some(Cause::Interrupted), None)
+        }
     };
     out.push(letter);
     out.extend_from_slice(&settlement.request.to_be_bytes());
@@ -134,6 +139,9 @@ fn say<'a>(settlement: &'a Settlement, damaged: u8, out: &mut Vec<u8>) -> Option
     }
     if let Some(cause) = failing {
         out.push(record::cause_byte(cause) + damaged);
+    }
+    if let AttemptOutcome::Interrupt { free } = settlement.verdict {
+        out.push(free.min(FREE_INTERRUPTIONS_MAX));
     }
     error
 }

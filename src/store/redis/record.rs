@@ -6,7 +6,7 @@
 //! | bytes | field |
 //! |---|---|
 //! | 16 | event id |
-//! | 1 | outcome: 1 acked, 2 retried, 3 snoozed, 4 buried, 5 discarded, 6 cancelled, 7 expired, 8 lease lost, 9 revived, 10 edited, 11 dropped |
+//! | 1 | outcome: 1 acked, 2 retried, 3 snoozed, 4 buried, 5 discarded, 6 cancelled, 7 expired, 8 lease lost, 9 revived, 10 edited, 11 dropped, 12 interrupted |
 //! | 1 | cause: 0 none, 1 failed, 2 timed out, 3 panicked, 4 undecodable, 5 interrupted, 6 lease lost, 7 too late, 8 undecryptable; plus 128 where more follows at the end |
 //! | 2 | attempt |
 //! | 8 | due, ms since the epoch |

@@ -32,8 +32,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: a later attempt makes the script forget that a lease was lost",
         edits: &[edit(
             "src/store/redis/lua/settle.lua",
-            "  it.settled = settled\n  if verdict",
-            "  it.settled, it.lost = settled, false\n  if verdict",
+            "  it.settled = settled\n  local is_free",
+            "  it.settled, it.lost = settled, false\n  local is_free",
         )],
         caught_by: contract("a_lost_lease_is_not_forgotten_by_a_later_attempt"),
         masked_by: None,

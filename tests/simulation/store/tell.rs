@@ -160,5 +160,6 @@ pub fn ending_of(verdict: &AttemptOutcome) -> AttemptEnd {
         AttemptOutcome::Discard(_) => AttemptEnd::Discard,
         AttemptOutcome::Expire => AttemptEnd::Expire,
         AttemptOutcome::Release => AttemptEnd::Release,
+        AttemptOutcome::Interrupt { .. } => AttemptEnd::Interrupt,
     }
 }

@@ -193,7 +193,7 @@ impl Model {
             self.wait(*id, self.now());
             self.record_by_hand(*id, Outcome::Revived, by);
             let event = self.event(*id).expect("it is there");
-            event.tries = 0;
+            (event.tries, event.interruptions) = (0, 0);
             let unique = event.envelope.unique.clone();
             let taken = |event: &Event| event.has_key && event.envelope.unique == unique;
             let free = unique.is_some()

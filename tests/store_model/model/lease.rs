@@ -152,7 +152,30 @@ impl Model {
         }
         event.settled = Some(token);
         let (tries, attempts, due) = (event.tries + 1, event.envelope.attempts, event.due);
+        let is_free = match settlement.verdict {
+            AttemptOutcome::Interrupt { free } if event.interruptions < free => {
+                event.interruptions += 1;
+                true
+            }
+            AttemptOutcome::Interrupt { .. } | AttemptOutcome::Release => false,
+            _ => {
+                event.interruptions = 0;
+                false
+            }
+        };
         match &settlement.verdict {
+            AttemptOutcome::Interrupt { .. } if is_free => {
+                self.record(id, tries, Outcome::Interrupted, Some(Cause::Interrupted));
+                self.wait(id, self.again(Duration::ZERO));
+            }
+            AttemptOutcome::Interrupt { .. } if tries >= attempts => {
+                self.conclude(id, tries, Outcome::Buried, State::Dead);
+            }
+            AttemptOutcome::Interrupt { .. } => {
+                self.record(id, tries, Outcome::Retried, None);
+                self.event(id).expect("it is there").tries = tries;
+                self.wait(id, self.again(Duration::ZERO));
+            }
             AttemptOutcome::Ack => self.conclude(id, tries, Outcome::Acked, State::Done),
             AttemptOutcome::Discard(_) => self.conclude(id, tries, Outcome::Discarded, State::Done),
             AttemptOutcome::Expire => self.conclude(id, 0, Outcome::Expired, State::Expired),
@@ -187,6 +210,7 @@ impl Model {
             AttemptOutcome::Retry(_, why) | AttemptOutcome::Bury(why) => {
                 (record.cause, record.error) = (Some(why.cause), why.error.clone());
             }
+            AttemptOutcome::Interrupt { .. } => record.cause = Some(Cause::Interrupted),
             AttemptOutcome::Discard(error) => record.error = error.clone(),
             _ => {}
         }

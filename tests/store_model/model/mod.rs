@@ -33,6 +33,7 @@ struct Event {
     state: State,
     due: Timestamp,
     tries: u16,
+    interruptions: u8,
     maybe_running: bool,
     has_key: bool,
     /// Where it stands in the publish list, and since when.
@@ -291,6 +292,7 @@ impl Model {
             state: State::Scheduled,
             due,
             tries: 0,
+            interruptions: 0,
             maybe_running: false,
             has_key: unique.is_some(),
             position: 0,

@@ -27,6 +27,7 @@ for i = 6, #ARGV do
     note_end(id, "\9", due, ZERO, body, by)
     ids[#ids + 1], entries[#entries + 1] = id, id .. number
     it.kind, it.attempt, it.due, it.moved, it.entry = "R", 1, due, moved, number
+    it.interruptions = 0
     changes[#changes + 1], changes[#changes + 2] = id, write_state(it)
     if unique then
       uniques[#uniques + 1] = { unique, id }

@@ -10,9 +10,10 @@
 --           started, us, encoded. No id may occur twice then. Below 0: that many acks of one page, in
 --           the order of their places: the request; the name of the page, which places, 8 bytes, and
 --           for each its place, and fetched and started, us, encoded. 0: one settlement of any kind: id;
---           kind (a ack, t retry, z snooze, b bury, x discard, e expire, r release), request,
---           fetched and started, us, encoded, then for t and z the delay, us, encoded, then for t
---           and b the cause, a byte, plus 128 of a damaged body; "" or "=" and the error
+--           kind (a ack, t retry, z snooze, b bury, x discard, e expire, r release, i interrupt),
+--           request, fetched and started, us, encoded, then for t, z and i the delay, us, encoded,
+--           then for t, b and i the cause, a byte, plus 128 of a damaged body, then for i how many
+--           interruptions in a row are free, a byte; "" or "=" and the error
 --
 -- Returns {now, 1 if there is earlier work, a text with "1" for each accepted settlement and "0"
 -- for each whose lease was lost}. Where the bodies of the first ones exceed the limit of one call,
@@ -162,8 +163,17 @@ local function conclude(id, it, said, times, verdict, settled, error)
     end
   end
   it.settled = settled
+  local is_free = verdict == 105 and it.interruptions < byte(said, 35)
+  if is_free then
+    it.interruptions = it.interruptions + 1
+  elseif verdict ~= 105 and verdict ~= 114 then
+    it.interruptions = 0
+  end
   if verdict == 114 then
     hand_back(id, it)
+  elseif is_free then
+    record("\12", sub(said, 34, 34), attempt)
+    wait(id, it, delayed_ms(said))
   elseif verdict == 97 then
     finish_as("d", "\1", attempt)
   elseif verdict == 120 then
@@ -175,11 +185,12 @@ local function conclude(id, it, said, times, verdict, settled, error)
     wait(id, it, delayed_ms(said))
   else
     it.attempt = math.min(attempt + 1, 65535)
-    if verdict == 116 and attempt < allowed then
+    local is_retry = verdict == 116 or verdict == 105
+    if is_retry and attempt < allowed then
       record("\2", sub(said, 34, 34), attempt)
       wait(id, it, delayed_ms(said))
     else
-      local cause = verdict == 116 and sub(said, 34, 34) or sub(said, 26, 26)
+      local cause = is_retry and sub(said, 34, 34) or sub(said, 26, 26)
       if byte(cause) >= 128 then -- a damaged body has no extras
         cause, key, more = char(byte(cause) - 128), nil, nil
       end
