@@ -23,6 +23,7 @@ use crate::flow::consumers::registry::{ConsumerDeps, Entry};
 use crate::flow::consumers::set::{ConsumerEntry, Consumers};
 use crate::flow::consumers::stuck;
 use crate::flow::handlers::deps::ExecutorDeps;
+use crate::flow::handlers::outside::TimeHolds;
 use crate::flow::handlers::replies::Replies;
 use crate::flow::log_limiter::LogLimiter;
 use crate::flow::membership::depth_sampler::DepthSampler;
@@ -88,6 +89,8 @@ pub(crate) struct Flow {
     stop: CancellationToken,
     /// The callers that wait for a handler's reply.
     replies: Arc<Replies>,
+    /// Of virtual time.
+    holds: Option<Arc<TimeHolds>>,
 }
 
 impl Flow {
@@ -133,6 +136,7 @@ impl Flow {
         let pulls = Arc::new(pulls);
         let mut node = Node::new(id, options);
         let gates = Arc::new(LeaseFences::default());
+        let holds = virtual_time.then(Arc::<TimeHolds>::default);
         let mut places = HashMap::new();
         for (queue, options, _) in &handlers {
             let place = node.add_queue(queue.clone(), options.ring, options.workers);
@@ -162,6 +166,7 @@ impl Flow {
                 gates: Arc::clone(&gates),
                 replies: Arc::clone(&replies),
                 keys: keys.clone(),
+                holds: holds.clone(),
                 runs: Arc::new(AttemptMetrics::new(&label)),
                 stuck: Arc::clone(&stuck),
                 blocked: Arc::<LogLimiter>::default(),
@@ -266,6 +271,7 @@ impl Flow {
             depth_sampler,
             stop,
             replies,
+            holds,
         })
     }
 
@@ -293,9 +299,12 @@ impl Flow {
         membership.is_some_and(|membership| membership.is_consumed(queue))
     }
 
-    /// Returns whether a handler runs that blocks its thread.
+    /// Returns whether a handler runs that blocks its thread, or waits for the outside world.
     #[cfg(feature = "testing")]
     pub(crate) fn is_blocking(&self) -> bool {
+        if self.holds.as_ref().is_some_and(|holds| holds.is_held()) {
+            return true;
+        }
         let mut consumers = self.consumers.iter().map(|(_, served)| &served.consumer);
         consumers.any(|consumer| consumer.blocks() && consumer.load().1 > 0)
     }

@@ -10,6 +10,7 @@ use crate::core::op::{AttemptOutcome, Settlement};
 use crate::core::step::{Input, Job};
 use crate::event::Envelope;
 use crate::flow::handlers::burning::BurnMeter;
+use crate::flow::handlers::outside::TimeHolds;
 use crate::flow::handlers::replies::Replies;
 use crate::flow::handlers::ticket::{SettlePhase, Ticket};
 use crate::flow::log_limiter::LogLimiter;
@@ -35,6 +36,8 @@ pub(crate) struct ExecutorDeps {
     pub(crate) gates: Arc<LeaseFences>,
     pub(crate) replies: Arc<Replies>,
     pub(crate) keys: KeyRing,
+    /// Holds virtual time while handlers wait for the outside world.
+    pub(crate) holds: Option<Arc<TimeHolds>>,
     pub(crate) runs: Arc<AttemptMetrics>,
     /// Notified when a blocking handler exceeds its timeout, and when it has returned.
     pub(crate) stuck: Arc<Notify>,
