@@ -63,9 +63,7 @@ pub use records::{MinuteStatsQuery, RecordStream, Records};
 pub use reencrypt::{KeyCounts, Reencrypt, ReencryptReport};
 use round_trips::RoundTrips;
 pub use scan::EventCursor;
-use serde::Serialize;
 use stop::BusStop;
-use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
 
 use crate::bus::ids::NewIds;
@@ -74,7 +72,7 @@ use crate::core::op::{Answer, NewEvent, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, Payload, QueueName};
 use crate::flow::{Check, Flow, QueueOptions, Replies, RuntimeSettings};
-use crate::handler::{Annotated, Context};
+use crate::handler::Context;
 use crate::metrics::{PullMeters, PushMeters};
 use crate::record::NodeId;
 use crate::store::{Durability, Operation, Store, StoreFuture};
@@ -248,62 +246,6 @@ impl Bus {
         &self.inner.keys
     }
 
-    /// Returns the queue of an annotated handler, to push to.
-    ///
-    /// The handler need not run in this process.
-    ///
-    /// # Panics
-    ///
-    /// When an annotation that was written by hand has an invalid queue name; `#[delay_event]`
-    /// rejects one at compile time.
-    #[must_use]
-    pub fn queue<H>(&self) -> Queue<H::Value>
-    where
-        H: Annotated,
-        H::Value: Serialize + DeserializeOwned + Send + Sync + 'static,
-    {
-        match QueueName::new(H::ANNOTATION.queue) {
-            Ok(name) => Queue::of::<H>(Arc::clone(&self.inner), name),
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    /// Returns a queue by its name and payload type, to push to.
-    ///
-    /// A push checks that its value comes back from what was encoded; a type that does not decode is
-    /// pushed by [`queue_to_push`](Self::queue_to_push).
-    ///
-    /// It may be a queue of another program. If this program has neither a handler nor settings for
-    /// it, but for a queue of nearly the same name (`order_close` for `order-close`), a warning is
-    /// logged once.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Invalid`] for an invalid name.
-    pub fn queue_named<T>(&self, name: &str) -> Result<Queue<T>>
-    where
-        T: Serialize + DeserializeOwned + Send + Sync + 'static,
-    {
-        let name = QueueName::new(name)?;
-        self.inner.warn_of_slip(&name);
-        Ok(Queue::new(Arc::clone(&self.inner), name))
-    }
-
-    /// As [`queue_named`](Self::queue_named), for a type that only serializes. Whether what is pushed
-    /// decodes is not checked here.
-    ///
-    /// # Errors
-    ///
-    /// As [`queue_named`](Self::queue_named).
-    pub fn queue_to_push<T>(&self, name: &str) -> Result<Queue<T>>
-    where
-        T: Serialize + Send + Sync + 'static,
-    {
-        let name = QueueName::new(name)?;
-        self.inner.warn_of_slip(&name);
-        Ok(Queue::to_push(Arc::clone(&self.inner), name))
-    }
-
     /// Returns the durability of an accepted push.
     #[must_use]
     pub fn durability(&self) -> Durability {
@@ -352,7 +294,7 @@ impl Bus {
         flow.as_ref().is_some_and(|flow| flow.serves(queue))
     }
 
-    /// Returns whether a handler runs that blocks its thread.
+    /// Returns whether a handler runs that blocks its thread, or waits for the outside world.
     #[cfg(feature = "testing")]
     pub(crate) fn is_blocking(&self) -> bool {
         let flow = self.inner.flow();

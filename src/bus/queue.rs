@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::bus::locate::EventReply;
 use crate::bus::push::EventBuilder;
 use crate::bus::round_trips::{Passed, RoundTrip};
-use crate::bus::{Inner, Receipt};
+use crate::bus::{Bus, Inner, Receipt};
 use crate::codec::{Codec, round_trip};
 use crate::core::op::{Cancelled, Changed, Snapshot, StoreOp};
 use crate::error::Result;
@@ -49,6 +49,64 @@ pub struct Queue<T> {
     pub(super) upgrade: Option<Upgrade<T>>,
     pub(super) round_trip: RoundTrip<T>,
     pub(super) passed: Passed,
+}
+
+impl Bus {
+    /// Returns the queue of an annotated handler, to push to.
+    ///
+    /// The handler need not run in this process.
+    ///
+    /// # Panics
+    ///
+    /// When an annotation that was written by hand has an invalid queue name; `#[delay_event]`
+    /// rejects one at compile time.
+    #[must_use]
+    pub fn queue<H>(&self) -> Queue<H::Value>
+    where
+        H: Annotated,
+        H::Value: Serialize + DeserializeOwned + Send + Sync + 'static,
+    {
+        match QueueName::new(H::ANNOTATION.queue) {
+            Ok(name) => Queue::of::<H>(Arc::clone(&self.inner), name),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Returns a queue by its name and payload type, to push to.
+    ///
+    /// A push checks that its value comes back from what was encoded; a type that does not decode is
+    /// pushed by [`queue_to_push`](Self::queue_to_push).
+    ///
+    /// It may be a queue of another program. If this program has neither a handler nor settings for
+    /// it, but for a queue of nearly the same name (`order_close` for `order-close`), a warning is
+    /// logged once.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an invalid name.
+    pub fn queue_named<T>(&self, name: &str) -> Result<Queue<T>>
+    where
+        T: Serialize + DeserializeOwned + Send + Sync + 'static,
+    {
+        let name = QueueName::new(name)?;
+        self.inner.warn_of_slip(&name);
+        Ok(Queue::new(Arc::clone(&self.inner), name))
+    }
+
+    /// As [`queue_named`](Self::queue_named), for a type that only serializes. Whether what is pushed
+    /// decodes is not checked here.
+    ///
+    /// # Errors
+    ///
+    /// As [`queue_named`](Self::queue_named).
+    pub fn queue_to_push<T>(&self, name: &str) -> Result<Queue<T>>
+    where
+        T: Serialize + Send + Sync + 'static,
+    {
+        let name = QueueName::new(name)?;
+        self.inner.warn_of_slip(&name);
+        Ok(Queue::to_push(Arc::clone(&self.inner), name))
+    }
 }
 
 impl<T> Clone for Queue<T> {

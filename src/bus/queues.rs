@@ -61,7 +61,15 @@ impl BusBuilder {
             let annotated = QueueChoices::from(&entry.annotation);
             let options = self.options_of(&queue, settings, &annotated)?;
             if options.consume {
-                tracing::info!(%queue, handler = entry.handler, ?options, "handler registered");
+                tracing::info!(
+                    %queue,
+                    handler = entry.handler,
+                    buckets = options.buckets,
+                    workers = options.workers,
+                    attempts = options.attempts,
+                    timeout = ?options.timeout,
+                    "handler registered"
+                );
                 handlers.push((queue, Arc::new(options), entry));
             }
         }

@@ -21,6 +21,7 @@ use crate::flow::consumers::registry::{ConsumerDeps, Entry};
 use crate::flow::consumers::set::{ConsumerEntry, Consumers};
 use crate::flow::consumers::stuck;
 use crate::flow::handlers::deps::ExecutorDeps;
+use crate::flow::handlers::outside::TimeHolds;
 use crate::flow::handlers::replies::Replies;
 use crate::flow::handlers::waits::{QueueWaits, WaitGraph};
 use crate::flow::log_limiter::LogLimiter;
@@ -78,6 +79,8 @@ pub(crate) struct Flow {
     pub(super) depth_sampler: Option<JoinHandle<()>>,
     /// The handlers that wait for other handlers.
     waits: Arc<WaitGraph>,
+    /// Of virtual time.
+    holds: Option<Arc<TimeHolds>>,
 }
 
 impl Flow {
@@ -123,6 +126,7 @@ impl Flow {
         let pulls = Arc::new(pulls);
         let mut node = Node::new(id, options);
         let gates = Arc::new(LeaseFences::default());
+        let holds = virtual_time.then(Arc::<TimeHolds>::default);
         let mut places = HashMap::new();
         for (queue, options, _) in &handlers {
             let place = node.add_queue(queue.clone(), options.ring, options.workers);
@@ -159,6 +163,7 @@ impl Flow {
                     place,
                 },
                 keys: keys.clone(),
+                holds: holds.clone(),
                 runs: Arc::new(AttemptMetrics::new(&label)),
                 unnoted: Arc::clone(&unnoted),
                 stuck: Arc::clone(&stuck),
@@ -272,6 +277,7 @@ impl Flow {
             stopped,
             depth_sampler,
             waits,
+            holds,
         })
     }
 
@@ -311,14 +317,14 @@ impl Flow {
         membership.is_some_and(|membership| membership.is_consumed(queue))
     }
 
-    /// Returns whether a handler runs that blocks its thread.
+    /// Returns whether a handler runs that blocks its thread, or waits for the outside world.
     #[cfg(feature = "testing")]
     pub(crate) fn is_blocking(&self) -> bool {
-        let mut consumers = self
-            .parts
-            .consumers
-            .iter()
-            .map(|(_, served)| &served.consumer);
+        if self.holds.as_ref().is_some_and(|holds| holds.is_held()) {
+            return true;
+        }
+        let consumers = self.parts.consumers.iter();
+        let mut consumers = consumers.map(|(_, served)| &served.consumer);
         consumers.any(|consumer| consumer.blocks() && consumer.load().1 > 0)
     }
 

@@ -23,7 +23,10 @@ const STRIDE: Duration = Duration::from_millis(100);
 /// as it is fast: an event that is due in a minute starts in a minute, not a millisecond later.
 ///
 /// Time also stands still while a blocking handler runs, so such a handler takes no time, and never
-/// times out.
+/// times out; and while a handler waits for the outside world, such as a database, for up to five
+/// seconds for each answer. A handler that sleeps looks the same to it in a process with connections:
+/// its test takes these seconds. What the test itself asks of a database goes into
+/// [`outside`](crate::testing::outside()).
 ///
 /// # Examples
 ///

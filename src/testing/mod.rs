@@ -50,6 +50,7 @@
 
 mod bus;
 mod clock;
+mod outside;
 mod probe;
 mod quiet;
 mod records;
@@ -57,6 +58,7 @@ mod virtual_clock;
 
 pub use self::bus::TestBus;
 pub use self::clock::ManualClock;
+pub use self::outside::outside;
 pub use self::probe::{Probe, ProbeAttempt};
 pub use self::records::records;
 pub use self::virtual_clock::VirtualClock;

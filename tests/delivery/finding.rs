@@ -217,3 +217,17 @@ async fn keys_survive_a_restart(world: World) {
     assert_eq!(asked.await.unwrap().unwrap(), [(id, Cancelled::Cancelled)]);
     assert!(bus.events().page().await.unwrap().items.is_empty());
 }
+
+/// More than one page, one batch, or any other bound.
+#[tokio::test(start_paused = true)]
+async fn cancel_by_key_covers_every_event_of_a_key() {
+    let world = World::memory();
+    let (bus, queue) = world.push_only::<u64>("orders").await;
+    for _ in 0..3 {
+        let events = (0..3_500).map(|order| queue.event(order).after(secs(600)).key("shop:7"));
+        queue.send_many(events).await.unwrap();
+    }
+    let cancelled = queue.cancel_by_key("shop:7").await.unwrap();
+    assert_eq!(cancelled.len(), 10_500);
+    assert_eq!(bus.stats("orders").await.unwrap().scheduled, 0);
+}

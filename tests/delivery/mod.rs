@@ -26,6 +26,7 @@ mod late;
 mod lease;
 mod names;
 mod nodes;
+mod outside;
 mod publish;
 mod pull;
 mod punctual;

@@ -153,3 +153,31 @@ async fn records_survive_a_restart(world: World) {
     assert_eq!(bus.history(id).await.unwrap(), before);
     assert_eq!(before.len(), 1);
 }
+
+/// Who follows records goes on from the last page, also from one without any.
+#[tokio::test(start_paused = true)]
+async fn a_follower_goes_on_from_the_last_page() {
+    let world = World::memory();
+    let (bus, queue) = world.serve(ORDERS, &Probe::<u64>::new()).await;
+    let (mut after, mut seen) = (None, Vec::new());
+    for round in 0..6_u64 {
+        for _ in 0..round * 40 {
+            queue.push_now(round).await.unwrap();
+        }
+        bus.advance(secs(1)).await;
+        loop {
+            let page = bus.records().queue("orders").after(after).page().await.unwrap();
+            seen.extend(page.items.iter().map(|record| record.id));
+            assert!(page.next.is_none() || page.next == page.end);
+            after = page.end;
+            if page.next.is_none() {
+                break;
+            }
+        }
+        assert_eq!(after.is_some(), round > 0);
+    }
+    assert_eq!(seen.len(), 600);
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), 600, "none comes twice");
+}

@@ -276,3 +276,38 @@ async fn pulled_attempts_are_counted_as_handled_ones_are() {
     assert_eq!(leased[0].release().await.unwrap(), LeaseStatus::Lost);
     assert_eq!(seen.value("duly_leases_lost_total{queue=orders}"), 1.0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_fetch_ends_is_counted_as_settled() {
+    let seen = Seen::default();
+    let _guard = metrics::set_default_local_recorder(&seen);
+    let outcome = |outcome| {
+        seen.value(&format!(
+            "duly_settled_total{{outcome={outcome},queue=orders}}"
+        ))
+    };
+    for pulls in [false, true] {
+        let world = World::memory();
+        let pusher = world.start(world.builder().publish_only()).await;
+        let queue = pusher.queue_named::<u64>("orders").unwrap();
+        for _ in 0..3 {
+            let event = queue.event(7).expires_after(secs(5));
+            event.send().await.unwrap();
+        }
+        let late = queue.event(8).late(LatePolicy::Bury(secs(5)));
+        late.send().await.unwrap();
+        pusher.advance(secs(10)).await;
+        let before = seen.sum("duly_settled_total");
+        if pulls {
+            let leased = queue.lease(10, secs(1)).send().await.unwrap();
+            assert!(leased.is_empty());
+        } else {
+            let probe = Probe::<u64>::new();
+            let (bus, _) = world.serve(ORDERS, &probe).await;
+            bus.advance(secs(1)).await;
+            assert_eq!(probe.count(), 0);
+        }
+        assert_eq!(seen.sum("duly_settled_total") - before, 4.0, "{pulls}");
+    }
+    assert_eq!((outcome("expired"), outcome("buried")), (6.0, 2.0));
+}

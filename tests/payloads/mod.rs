@@ -6,6 +6,7 @@ mod check;
 mod codecs;
 mod encrypted;
 mod frame;
+mod leased;
 mod ring;
 mod rotation;
 mod round_trips;

@@ -37,5 +37,6 @@ mod pull;
 mod rate;
 mod registry;
 mod runtimes;
+mod secret_replies;
 mod size;
 mod wrong_type;

@@ -10,6 +10,7 @@ use crate::core::op::{AttemptOutcome, Settlement};
 use crate::core::step::{Input, Job};
 use crate::event::{Envelope, QueueName};
 use crate::flow::handlers::burning::BurnMeter;
+use crate::flow::handlers::outside::TimeHolds;
 use crate::flow::handlers::replies::Replies;
 use crate::flow::handlers::ticket::{SettlePhase, Ticket};
 use crate::flow::handlers::waits::QueueWaits;
@@ -40,6 +41,8 @@ pub(crate) struct ExecutorDeps {
     /// The handlers that wait for other handlers.
     pub(crate) waits: QueueWaits,
     pub(crate) keys: KeyRing,
+    /// Holds virtual time while handlers wait for the outside world.
+    pub(crate) holds: Option<Arc<TimeHolds>>,
     pub(crate) runs: Arc<AttemptMetrics>,
     /// The starts of the node that the store could not note.
     pub(crate) unnoted: Arc<Outage<QueueName>>,

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::Either;
+
 use crate::core::op::{AttemptOutcome, Delivery, FailureReason};
 use crate::core::step::Job;
 use crate::event::{CALL_HEADER, Envelope, Event};
 use crate::flow::handlers::attempt::{Attempt, HandlerExit, StartCheck};
 use crate::flow::handlers::decode::{DecodeError, PayloadDecoder};
 use crate::flow::handlers::deps::{ExecutorDeps, has_expired};
+use crate::flow::handlers::outside::HoldsTime;
 use crate::flow::handlers::replies::CallResult;
 use crate::flow::handlers::ticket::{SettlePhase, Ticket};
 use crate::flow::options::QueueOptions;
@@ -91,6 +94,10 @@ where
         };
         let limit = self.deps.options.timeout;
         let future = self.handler.attempt(event, cx, limit, may_start, timed_out);
+        let future = match &self.deps.holds {
+            None => Either::Left(future),
+            Some(holds) => Either::Right(HoldsTime::new(future, Arc::clone(holds))),
+        };
         Some((ticket, future))
     }
 

@@ -6,6 +6,7 @@ pub(in crate::flow) mod burning;
 pub(in crate::flow) mod decode;
 pub(in crate::flow) mod deps;
 pub(in crate::flow) mod executor;
+pub(in crate::flow) mod outside;
 pub(in crate::flow) mod replies;
 pub(in crate::flow) mod ticket;
 pub(crate) mod waits;

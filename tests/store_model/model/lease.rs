@@ -26,9 +26,10 @@ impl Model {
             return Err(ErrorKind::LeaseLost);
         }
         let is_new = fetch.request > node.last;
+        let mut aside = SetAside::default();
         if is_new {
             node.last = fetch.request;
-            self.lease(fetch);
+            aside = self.lease(fetch);
         }
         let of = |lease: &Lease| lease.node == fetch.node && lease.request == fetch.request;
         let mut held: Vec<_> = self
@@ -61,11 +62,13 @@ impl Model {
                 leases: self.kept(fetch.node),
                 last: before,
             },
+            aside,
         }))
     }
 
-    fn lease(&mut self, fetch: &Fetch) {
+    fn lease(&mut self, fetch: &Fetch) -> SetAside {
         let mut place = 0;
+        self.aside = SetAside::default();
         let mut ready: Vec<_> = self
             .events
             .iter()
@@ -98,6 +101,7 @@ impl Model {
         if place > 0 && fetch.hold.is_none() {
             self.node(fetch.node).beat += 1;
         }
+        self.aside
     }
 
     fn lease_one(&mut self, id: EventId, fetch: &Fetch, place: usize) {

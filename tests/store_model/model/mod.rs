@@ -75,6 +75,8 @@ pub(crate) struct Model {
     over: Vec<(EventId, u64)>,
     /// A settle is under way, and forgets when it is done.
     is_settling: bool,
+    /// What the last fetch has ended.
+    aside: SetAside,
     forgotten: Option<Timestamp>,
     nodes: Vec<Node>,
     pub(crate) records: Vec<Record>,
@@ -364,9 +366,11 @@ impl Model {
         if expired {
             self.record(id, 0, Outcome::Expired, None);
             self.end(id, State::Expired);
+            self.aside.expired += 1;
         } else if matches!(policy, LatePolicy::Bury(limit) if late > limit) {
             self.record(id, 0, Outcome::Buried, Some(Cause::TooLate));
             self.end(id, State::Dead);
+            self.aside.late += 1;
         } else {
             return true;
         }

@@ -1,0 +1,158 @@
+//! Virtual time that stands still while a handler waits for the outside world.
+//!
+//! Paused time jumps to the next timer as soon as no task can run, which is also the case while a
+//! handler waits for a socket: the timeout of its database would be over before the answer is
+//! there. So while an attempt is suspended in a process that has connections, a blocking task holds
+//! the time. As nothing tells a handler that waits for a socket from one that sleeps, the hold ends
+//! after some seconds in which the attempt was not polled.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::time::{Clock, Mono, SystemClock};
+
+/// How long a suspended attempt holds the time: longer than an answer takes on a busy machine, and
+/// short enough for a test whose handler sleeps.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The sockets of every process with Tokio's signals: a pair that is connected to itself.
+const OWN_SOCKETS: usize = 2;
+
+/// The attempts for which virtual time stands still.
+#[derive(Default)]
+pub(crate) struct TimeHolds {
+    clock: SystemClock,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Until when each attempt holds the time, on the machine's clock. Bounded by the workers.
+    until: BTreeMap<u64, Mono>,
+    last: u64,
+    /// Whether a blocking task runs.
+    is_held: bool,
+}
+
+impl TimeHolds {
+    /// Returns whether time stands still.
+    #[cfg(feature = "testing")]
+    pub(crate) fn is_held(&self) -> bool {
+        self.lock().is_held
+    }
+
+    fn hold(self: &Arc<Self>, attempt: &mut Option<u64>) {
+        let mut state = self.lock();
+        let attempt = *attempt.get_or_insert_with(|| {
+            state.last += 1;
+            state.last
+        });
+        state.until.insert(attempt, self.clock.mono() + PATIENCE);
+        if !std::mem::replace(&mut state.is_held, true) {
+            let holds = Arc::clone(self);
+            drop(tokio::task::spawn_blocking(move || holds.watch()));
+        }
+    }
+
+    fn release(&self, attempt: u64) {
+        if self.lock().until.remove(&attempt).is_some() {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Blocks while an attempt holds the time.
+    fn watch(&self) {
+        let mut state = self.lock();
+        loop {
+            let now = self.clock.mono();
+            state.until.retain(|_, until| *until > now);
+            let Some(first) = state.until.values().min().copied() else {
+                state.is_held = false;
+                return;
+            };
+            let waited = self.changed.wait_timeout(state, first.since(now));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An attempt that holds virtual time while it is suspended.
+pub(crate) struct HoldsTime<F> {
+    attempt: Pin<Box<F>>,
+    holds: Arc<TimeHolds>,
+    number: Option<u64>,
+}
+
+impl<F> HoldsTime<F> {
+    pub(crate) fn new(attempt: F, holds: Arc<TimeHolds>) -> Self {
+        Self {
+            attempt: Box::pin(attempt),
+            holds,
+            number: None,
+        }
+    }
+
+    fn release(&mut self) {
+        if let Some(number) = self.number.take() {
+            self.holds.release(number);
+        }
+    }
+}
+
+impl<F: Future> Future for HoldsTime<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = &mut *self;
+        let polled = this.attempt.as_mut().poll(cx);
+        match polled.is_pending() && has_connections() {
+            true => this.holds.hold(&mut this.number),
+            false => this.release(),
+        }
+        polled
+    }
+}
+
+impl<F> Drop for HoldsTime<F> {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// Returns whether this process may be connected to another one. Where the system does not list
+/// sockets by file, it always may.
+fn has_connections() -> bool {
+    let Ok(files) = fs::read_dir("/proc/self/fd") else {
+        return true;
+    };
+    let sockets = files.flatten().filter_map(|file| {
+        let target = fs::read_link(file.path()).ok()?;
+        let name = target.to_str()?.strip_prefix("socket:")?;
+        Some(name.to_owned())
+    });
+    let sockets: BTreeSet<String> = sockets.collect();
+    if sockets.len() > OWN_SOCKETS {
+        return true;
+    }
+    let inodes = sockets.iter().map(|name| name.trim_matches(['[', ']']));
+    let inodes: Vec<&str> = inodes.collect();
+    ["/proc/self/net/tcp", "/proc/self/net/tcp6"]
+        .into_iter()
+        .any(|table| {
+            let table = fs::read_to_string(table).unwrap_or_default();
+            let mut lines = table.lines();
+            !inodes.is_empty()
+                && lines.any(|line| {
+                    let inode = line.split_whitespace().nth(9);
+                    inode.is_some_and(|inode| inodes.contains(&inode))
+                })
+        })
+}
