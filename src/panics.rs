@@ -226,7 +226,7 @@ mod tests {
         let broken = error_text(&Odd(|_| Err(fmt::Error), false), 100);
         assert_eq!(broken, "(its Display returned an error)");
         let panics = error_text(
-            &Odd(|f| f.write_str("half").and_then(|()| panic!("no")), false),
+            &Odd(|f| f.write_str("half").map(|()| panic!("no")), false),
             100,
         );
         assert_eq!(panics, "half(its Display panicked: no)");

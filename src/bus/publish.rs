@@ -34,10 +34,17 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// Publishes a value straight into the ring of its handler: **a crash loses it**, and it has no
     /// retries and no record. Waits while the ring is full.
     ///
+    /// A handler that waits here keeps its worker. If it publishes to its own queue, or in a circle
+    /// of queues, and every worker that could make room waits for room itself, it does not wait:
+    /// the value is dropped and the call fails with [`ErrorKind::Full`]. So with 16 workers 15 may
+    /// wait, and one worker alone never waits for itself. A task that the handler has spawned is
+    /// not seen, and may wait for ever. [`push`](Self::push) has no such limit.
+    ///
     /// # Errors
     ///
     /// [`ErrorKind::NotFound`] when this process has no handler for the queue, or one of another
-    /// payload; [`ErrorKind::Closed`] when the bus is stopping.
+    /// payload; [`ErrorKind::Closed`] when the bus is stopping; [`ErrorKind::Full`] in a handler
+    /// whose wait could never end, as above.
     pub async fn publish(&self, payload: T) -> Result<()> {
         let port = self.port()?;
         match port.try_publish(payload) {
@@ -100,11 +107,12 @@ impl<T> fmt::Debug for Publisher<T> {
 }
 
 impl<T: Send + Sync + 'static> Publisher<T> {
-    /// Publishes a value; waits while the ring is full.
+    /// Publishes a value; waits while the ring is full, as [`Queue::publish`].
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Closed`] when the bus is stopping.
+    /// [`ErrorKind::Closed`] when the bus is stopping; [`ErrorKind::Full`] in a handler whose wait
+    /// could never end.
     pub async fn publish(&mut self, payload: T) -> Result<()> {
         match self.0.try_publish(payload) {
             Ok(()) => Ok(()),
@@ -133,7 +141,8 @@ impl<T: Send + Sync + 'static> Publisher<T> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Closed`] when the bus is stopping.
+    /// [`ErrorKind::Closed`] when the bus is stopping; [`ErrorKind::Full`] in a handler whose wait
+    /// could never end, with all the unpublished values in `payloads`.
     pub async fn publish_many(&mut self, payloads: &mut VecDeque<T>) -> Result<()> {
         self.0.publish_many(payloads).await
     }

@@ -1,11 +1,12 @@
 //! Users' code as an enemy: a table of misdeeds, at every place where users' code is called.
 //!
 //! A row is a place (`places.rs` for what an event meets on its way, `parts.rs` for what a bus is
-//! built from), a column a misdeed (`misdeed.rs`). Of each cell the same is expected: the event ends
+//! built from, `neighbours.rs` for what it calls), a column a misdeed (`misdeed.rs`). Of each cell the same is expected: the event ends
 //! as documented, with a record; the queue goes on with the next one; nothing stays leased; and
 //! the bus shuts down in its time. A new place or misdeed is a variant and its line in `expected`.
 
 mod misdeed;
+mod neighbours;
 mod parts;
 mod places;
 mod table;

@@ -78,26 +78,20 @@ pub(super) fn expected(kind: Kind, place: Place, misdeed: Misdeed) -> Option<End
     };
     match (place, misdeed) {
         (Place::PayloadSerialize, Panics | PanicsWithABomb | IsHuge | Fails) => Some(End::Refused),
-        (Place::PayloadSerialize, _) => panicked,
         (Place::PayloadDeserialize, Panics | PanicsWithABomb | IsHuge | Fails) => {
             Some(End::Dead(Cause::Undecodable))
         }
-        (Place::PayloadDeserialize, _) => panicked,
         // Nobody but the handler calls them.
         (Place::PayloadDebug | Place::PayloadClone, _) => Some(End::Done),
-        (Place::Handler, Fails) => Some(End::Dead(Cause::Failed)),
-        // Virtual time stands still while a thread is blocked.
-        (Place::Handler, NeverEnds) if kind == Kind::Blocking => None,
-        (Place::Handler, NeverEnds) => Some(End::Dead(Cause::TimedOut)),
-        (Place::LocalDropAtTimeout, _) if kind == Kind::Blocking => None,
-        (Place::LocalDropAtTimeout, Fails | NeverEnds) => None,
-        (Place::LocalDropAtTimeout, _) => Some(End::Dead(Cause::TimedOut)),
-        (Place::Reply, Fails) => Some(End::Dead(Cause::Failed)),
-        (Place::Handler | Place::LocalDrop | Place::PayloadDrop | Place::Reply, _) => panicked,
-        // Whatever becomes of its text, the failure says what is next.
-        (Place::ErrorDisplay | Place::ErrorSource | Place::ErrorDrop | Place::ErrorDebug, _) => {
-            Some(End::Dead(Cause::Failed))
+        // Whatever becomes of its text, a failure says what is next.
+        (Place::ErrorDisplay | Place::ErrorSource | Place::ErrorDrop | Place::ErrorDebug, _)
+        | (Place::Handler | Place::Reply, Fails) => Some(End::Dead(Cause::Failed)),
+        (Place::Handler, NeverEnds)
+        | (Place::LocalDropAtTimeout, Panics | PanicsWithABomb | IsHuge | Blocks | Reenters) => {
+            // Virtual time stands still while a thread is blocked.
+            (kind != Kind::Blocking).then_some(End::Dead(Cause::TimedOut))
         }
+        _ => panicked,
     }
 }
 

@@ -220,7 +220,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a handler starts although its start could not be noted",
         edits: &[edit(
             "src/flow/handlers/executor.rs",
-            "            self.deps.hand_back_later(&job);\n            return None;\n",
+            "            self.deps.hand_back_later(job);\n            return None;\n",
             "",
         )],
         caught_by: delivery("a_handler_whose_start_cannot_be_noted_does_not_start"),

@@ -128,8 +128,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a worker starts a handler without a look at its lease",
         edits: &[edit(
             "src/flow/handlers/executor.rs",
-            "if A::CAN_BE_DROPPED && !self.deps.is_fresh(&job) {",
-            "if false && A::CAN_BE_DROPPED && !self.deps.is_fresh(&job) {",
+            "if A::CAN_BE_DROPPED && !self.deps.is_fresh(job) {",
+            "if false && A::CAN_BE_DROPPED && !self.deps.is_fresh(job) {",
         )],
         caught_by: delivery("nothing_starts_on_a_lease_that_may_be_gone"),
         masked_by: None,
@@ -152,7 +152,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a node that hears that its leases are lost goes on starting what it had fetched",
         edits: &[edit(
             "src/flow/mover.rs",
-            "                self.gates.of(bucket).lost(through);\n",
+            "                self.gates.of(bucket).lost(through); // before anything that may panic\n",
             "",
         )],
         caught_by: delivery("what_a_node_has_lost_is_not_started_when_it_is_back"),

@@ -1,4 +1,4 @@
-//! The mutants, a file for each promise that they break.
+//! The mutants, a file for each promise that they break, and one for users' code.
 
 mod accepted;
 mod apart;
@@ -22,6 +22,7 @@ mod recorder;
 mod records;
 mod stopping;
 mod traced;
+mod users_code;
 
 use crate::mutant::{Edit, Mutant, Test};
 
@@ -50,6 +51,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         traced::MUTANTS,
         metrics::MUTANTS,
         coming::MUTANTS,
+        users_code::MUTANTS,
     ];
     of_each.into_iter().flatten()
 }

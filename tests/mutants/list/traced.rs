@@ -91,8 +91,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "the log has a decoder's words, which quote the payload",
         edits: &[edit(
             "src/flow/handlers/executor.rs",
-            "        trace::unread(delivery, cause, None);\n",
-            "        trace::unread(delivery, cause, None);\n        tracing::debug!(words);\n",
+            "        panics::reported(|| trace::unread(delivery, cause, None));\n",
+            "        panics::reported(|| trace::unread(delivery, cause, None));\n        tracing::debug!(words);\n",
         )],
         caught_by: traces("no_payload_is_ever_heard_of"),
         masked_by: None,
