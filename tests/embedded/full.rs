@@ -15,7 +15,7 @@ use crate::embedded::harness::*;
 /// A disk of 16 MiB in memory, on a mount of its own: the child is alone with it.
 ///
 /// Needs the right to mount, as root or in a user namespace.
-fn on_a_small_disk(part: &str, mount: &Path) -> Command {
+pub(crate) fn on_a_small_disk(part: &str, mount: &Path) -> Command {
     let own = child::command(part, &mount.join("duly.db"));
     let mut command = Command::new("unshare");
     let script = "mount -t tmpfs -o size=16m tmpfs \"$0\" && exec \"$@\"";
@@ -44,14 +44,14 @@ fn a_full_disk_refuses_pushes_while_everything_else_goes_on() {
     runs_on_a_small_disk("full::fills_its_disk");
 }
 
-fn big(n: u64) -> duly::store::operation::NewEvent {
+pub(crate) fn big(n: u64) -> duly::store::operation::NewEvent {
     let mut event = event(n, When::Now, 3);
     std::sync::Arc::make_mut(&mut event.envelope).payload = Payload::from(vec![n as u8; 20_000]);
     event
 }
 
 /// Fills the rest of the disk with a file of its own and answers its path.
-fn ballast(path: &Path) -> PathBuf {
+pub(crate) fn ballast(path: &Path) -> PathBuf {
     use std::io::Write;
     let ballast = path.with_file_name("ballast");
     let mut file = std::fs::File::create(&ballast).expect("a file");

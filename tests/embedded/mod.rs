@@ -13,6 +13,8 @@ mod harness;
 mod history;
 mod log;
 mod many;
+mod moved;
 mod records;
+mod shortage;
 mod starts;
 mod stop;
