@@ -150,3 +150,36 @@ async fn a_bus_that_is_printed_shows_none_of_what_it_holds() {
         stop(bus).await;
     }
 }
+
+#[tokio::test]
+async fn what_only_looks_makes_no_bucket() {
+    let store = Arc::new(MemoryStore::new());
+    let bus = Bus::builder()
+        .only_registered()
+        .settings(Default::default());
+    let shared = Arc::clone(&store) as Arc<dyn Store>;
+    let bus = bus
+        .shared_store(shared)
+        .publish_only()
+        .start()
+        .await
+        .unwrap();
+    for number in 0..100 {
+        let queue = bus.queue_named::<u64>(&format!("queue-{number}")).unwrap();
+        for absent in [
+            crate::kit::foreign(),
+            queue.new_id(),
+            queue.id_for_name("a"),
+        ] {
+            assert!(queue.get(absent).await.unwrap().is_none());
+            assert!(bus.event(absent).await.unwrap().is_none());
+            assert_eq!(queue.cancel(absent).await.unwrap(), Cancelled::NotFound);
+        }
+        let leased = queue.lease(1, PATIENCE).send().await.unwrap();
+        assert!(leased.is_empty());
+    }
+    let shown = format!("{store:?}");
+    assert!(shown.contains("buckets: 0"), "{shown}");
+    assert!(bus.queues().await.unwrap().is_empty());
+    stop(bus).await;
+}
