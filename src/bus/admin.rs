@@ -194,7 +194,8 @@ impl Bus {
 
     /// Returns the name of each queue that the store knows, in their order.
     ///
-    /// A queue is known from its first push or consumer on, also while it has no events.
+    /// A queue is known from its first push on, also while it has no events: on Redis for ever, in a
+    /// store of one process as long as it has tombstones, up to a day after its last event.
     ///
     /// # Errors
     ///

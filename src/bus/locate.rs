@@ -96,13 +96,13 @@ impl Inner {
         first: &BucketKey,
         id: EventId,
     ) -> Result<(Vec<BucketKey>, Option<Error>)> {
-        if first.bucket == id.bucket() && (0..first.bucket.0).all(|it| !id.may_lie_in(BucketId(it)))
-        {
-            return Ok((Vec::new(), None));
+        let is_elsewhere = |bucket| bucket != first.bucket && id.may_lie_in(bucket);
+        if id.tells_time() && id.bucket() == BucketId(0) && first.bucket == BucketId(0) {
+            return Ok((Vec::new(), None)); // any number of buckets has it
         }
         let known = self.open()?.buckets_of(&first.queue).await?;
         let mut buckets = known.buckets;
-        buckets.retain(|key| *key != *first && id.may_lie_in(key.bucket));
+        buckets.retain(|key| is_elsewhere(key.bucket));
         Ok((buckets, known.away))
     }
 

@@ -10,7 +10,7 @@ use crate::event::QueueName;
 
 /// The most unknown names that are checked. Only a program that generates names has more, and it
 /// makes no typing mistakes.
-const JUDGED_MAX: usize = 1_000;
+const JUDGED_MAX: usize = 256;
 
 /// Which unknown names are taken for mistakes.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -11,8 +11,8 @@ pub const BUCKETS_MAX: u16 = 1_024;
 
 /// The id of a bucket, a shard of a queue; one hash tag and so one slot on Redis Cluster.
 ///
-/// It is part of the [`EventId`](crate::EventId), so an event is found by its id alone and the
-/// number of buckets of a queue may change at any time.
+/// The [`EventId`](crate::EventId) says in which few buckets an event may lie, so it is found by its
+/// id alone and the number of buckets of a queue may change at any time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BucketId(pub u16);
 

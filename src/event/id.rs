@@ -16,14 +16,15 @@ use crate::time::Timestamp;
 const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 const TEXT_LEN: usize = 26;
 
-/// The number of buckets over which the names of a queue are distributed, however many it has. Must
-/// not change, or a name would get another id.
+/// The number of buckets that the ids of names name, which says nothing of where their events lie.
+/// Must not change, or a name would get another id.
 pub const NAMED_BUCKETS: u16 = 8;
 
 /// The id of an event, sortable by creation time; also its idempotency key.
 ///
 /// 48 bits of creation time in milliseconds, 16 of bucket, 64 of entropy, of which up to 64 ids that
-/// are made together share 56. Pushing again with the same id changes nothing, so an id chosen before
+/// are made together share 56. An id of another library, such as any ULID, does as well: where it
+/// names no bucket of its queue, a hash chooses one of them ([`place`](Self::place)). Pushing again with the same id changes nothing, so an id chosen before
 /// the first try makes every retry safe.
 ///
 /// # Examples
@@ -56,7 +57,8 @@ impl EventId {
     /// duplicate for as long as the dedup window keeps it after its event has ended; for a
     /// guaranteed time also give the event a unique key that stays taken
     /// ([`EventBuilder::unique_for`](crate::EventBuilder::unique_for)). The names of a queue are
-    /// distributed over its first [`NAMED_BUCKETS`] buckets, by 64 bits of a hash.
+    /// distributed over the buckets that it has at the push ([`place`](Self::place)), by 64 bits of a
+    /// hash.
     ///
     /// # Examples
     ///
@@ -165,7 +167,7 @@ impl EventId {
         Timestamp::from_millis((self.0 >> 80) as u64)
     }
 
-    /// The event's bucket.
+    /// The bucket that it names; its event may lie in another ([`place`](Self::place)).
     #[must_use]
     pub const fn bucket(self) -> BucketId {
         BucketId((self.0 >> 64) as u16)

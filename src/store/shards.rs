@@ -240,9 +240,10 @@ impl<B: Clone> Shards<B> {
         self.used.load(Ordering::Acquire)
     }
 
-    /// Returns every bucket that holds events or tombstones, by key.
+    /// Returns every bucket that holds events, or held some since the start, by key.
     pub(crate) fn keys(&self) -> Vec<BucketKey> {
-        self.keys_in(..)
+        let is_used = |shard: &Shard<B>| shard.is_used.load(Ordering::Relaxed);
+        self.keys_in(.., is_used)
     }
 
     /// Returns how many buckets there are.
@@ -250,16 +251,19 @@ impl<B: Clone> Shards<B> {
         self.present.load(Ordering::Relaxed)
     }
 
-    /// Returns those of a queue.
+    /// Returns every bucket of a queue, also one with tombstones alone that a start has restored.
     pub(crate) fn keys_of(&self, queue: &QueueName) -> Vec<BucketKey> {
         let at = |bucket| BucketKey::new(queue.clone(), BucketId(bucket));
-        self.keys_in(at(0)..=at(u16::MAX))
+        self.keys_in(at(0)..=at(u16::MAX), |_| true)
     }
 
-    fn keys_in(&self, range: impl RangeBounds<BucketKey>) -> Vec<BucketKey> {
+    fn keys_in(
+        &self,
+        range: impl RangeBounds<BucketKey>,
+        is_wanted: impl Fn(&Shard<B>) -> bool,
+    ) -> Vec<BucketKey> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
-        let is_used = |shard: &Shard<B>| shard.is_used.load(Ordering::Relaxed);
-        let keys = buckets.range(range).filter(|(_, shard)| is_used(shard));
+        let keys = buckets.range(range).filter(|(_, shard)| is_wanted(shard));
         keys.map(|(key, _)| key.clone()).collect()
     }
 

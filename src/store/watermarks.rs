@@ -6,7 +6,7 @@ use crate::event::BucketKey;
 use crate::time::Timestamp;
 
 /// The most buckets whose watermark is kept for each alone.
-const ALONE_MAX: usize = 4_096;
+const ALONE_MAX: usize = 256;
 
 /// Up to which creation time a bucket may have forgotten tombstones, of buckets that are not in
 /// memory: a new one begins with it, so that a late repeat of a push is refused as before.

@@ -10,6 +10,9 @@ use crate::event::EventId;
 /// The most leases that are remembered; the oldest is forgotten first, which costs a look later.
 const MAX: usize = 65_536;
 
+/// The order is cleared of ended leases when it has twice as many as are remembered, and so many more.
+const SPARE: usize = 64;
+
 /// The remembered leases. Some may be lost or settled already.
 #[derive(Debug, Default)]
 pub(crate) struct HeldLeases(Mutex<State>);
@@ -25,6 +28,11 @@ impl HeldLeases {
     /// Remembers a lease; it replaces an earlier one of the same event.
     pub(super) fn add(&self, token: &LeaseToken) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.order.len() > 2 * state.tokens.len() + SPARE {
+            let State { tokens, order } = &mut *state;
+            order.retain(|id| tokens.contains_key(id));
+            order.shrink_to(2 * order.len() + SPARE);
+        }
         if state.order.len() >= MAX
             && let Some(oldest) = state.order.pop_front()
         {

@@ -256,7 +256,9 @@ impl EmbeddedStore {
 
 impl Store for EmbeddedStore {
     fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
-        let Decided { answer, wait, node } = match self.shared.decide(bucket, op) {
+        let decided = self.shared.decide(bucket, op);
+        self.shared.sweep();
+        let Decided { answer, wait, node } = match decided {
             Ok(decided) => decided,
             Err(error) => return StoreFuture::ready(Err(error)),
         };

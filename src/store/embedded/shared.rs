@@ -75,10 +75,11 @@ impl Shared {
     /// Lets the reference store decide, and hands what is to be remembered to the writer.
     pub(super) fn decide(&self, key: &BucketKey, op: StoreOp) -> Result<Decided> {
         self.admit(&op)?;
-        let mut lane = match op {
+        let lane_of_op = match op {
             StoreOp::Push(_) => Lane::Pushes,
             _ => Lane::Rest,
         };
+        let mut lane = lane_of_op;
         let must_wait = matches!(
             op,
             StoreOp::Push(_)
@@ -98,7 +99,6 @@ impl Shared {
         let released = starts::released(&op);
         let news = WakeRule::of(&op);
         let now_us = self.clock.wall_us();
-        let adds = matches!(op, StoreOp::Push(_));
         let mut scribe = Scribe::new(&self.cache);
         let decide = |bucket: &mut Bucket<i64>| {
             let answer = bucket.apply(now_us, op, &mut scribe)?;
@@ -128,12 +128,10 @@ impl Shared {
                 node,
             })
         };
-        let decided = match adds {
-            true => self.shards.change(key, news, decide),
-            false => self.shards.change_known(key, news, decide),
-        };
-        self.sweep(now_us);
-        decided
+        match lane_of_op {
+            Lane::Pushes => self.shards.change(key, news, decide),
+            Lane::Rest => self.shards.change_known(key, news, decide),
+        }
     }
 
     /// Sets one thing of a queue; it is kept when the gate says so.

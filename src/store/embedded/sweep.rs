@@ -9,7 +9,8 @@ use crate::store::shards::WakeRule;
 
 impl Shared {
     /// Now and then has unused buckets forget what is old.
-    pub(super) fn sweep(&self, now_us: u64) {
+    pub(super) fn sweep(&self) {
+        let now_us = self.clock.wall_us();
         for key in self.shards.sweep(now_us) {
             let mut scribe = Scribe::new(&self.cache);
             self.shards.change_known(&key, WakeRule::Swept, |bucket| {

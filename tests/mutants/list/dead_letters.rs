@@ -90,4 +90,19 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         caught_by: contract("what_is_not_dead_is_not_edited"),
         masked_by: None,
     },
+    Mutant {
+        name: "retention-drops-the-young",
+        breaks: Controls,
+        bug: "a limit by age drops dead letters that are not that old",
+        edits: &[edit(
+            "src/bus/dead_letters/retention.rs",
+            "if surplus > 0 || is_old {",
+            "if surplus > 0 || is_old || died_until.is_some() {",
+        )],
+        caught_by: test(
+            "names",
+            "old_dead_letters_are_dropped_and_recorded_and_younger_ones_stay",
+        ),
+        masked_by: None,
+    },
 ];

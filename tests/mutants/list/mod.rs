@@ -14,6 +14,7 @@ mod ids;
 mod journal;
 mod lost_workers;
 mod metrics;
+mod names;
 mod never_early;
 mod payloads;
 mod pulled;
@@ -41,6 +42,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         stopping::MUTANTS,
         lost_workers::MUTANTS,
         ids::MUTANTS,
+        names::MUTANTS,
         doubt::MUTANTS,
         pulled::MUTANTS,
         punctual::MUTANTS,

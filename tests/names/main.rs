@@ -1,0 +1,12 @@
+//! What grows by names: queues, ids, keys, buses and look-ups of what never was leave nothing behind.
+
+#![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
+
+mod buses;
+mod kept;
+mod kit;
+mod places;
+mod redis;
+#[path = "../servers/mod.rs"]
+mod servers;
+mod soak;

@@ -1,0 +1,136 @@
+//! Names on Redis: the keys that are left.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use duly::prelude::*;
+use duly::{QueueName, Unique};
+
+use crate::kit::{Kept, QUEUE, foreign, names, seeded, stop};
+use crate::servers;
+
+const TTR: Duration = Duration::from_secs(60);
+
+/// The keys of a store.
+async fn keys(kept: &Kept) -> BTreeSet<String> {
+    let Kept::Redis(url) = kept else {
+        panic!("it is on Redis")
+    };
+    let (_, prefix) = url.split_once("?prefix=").unwrap();
+    let client = redis::Client::open(servers::shared().url()).unwrap();
+    let mut link = client.get_multiplexed_async_connection().await.unwrap();
+    let keys: Vec<String> = redis::cmd("KEYS")
+        .arg(format!("{prefix}:*"))
+        .query_async(&mut link)
+        .await
+        .unwrap();
+    keys.into_iter().collect()
+}
+
+/// Everything that reads, or changes what is not there, under names that nobody has pushed to.
+async fn look(bus: &Bus, name: &str) -> duly::Result<()> {
+    let queue = bus.queue_named::<u64>(name)?;
+    for absent in [foreign(), queue.new_id(), queue.id_for_name(name)] {
+        assert!(queue.get(absent).await?.is_none());
+        assert!(bus.event(absent).await?.is_none());
+        assert_eq!(queue.cancel(absent).await?, Cancelled::NotFound);
+        assert_eq!(
+            queue.reschedule(absent, TTR).await?,
+            duly::Changed::NotFound
+        );
+        assert_eq!(queue.update(absent, &7).await?, duly::Changed::NotFound);
+        assert_eq!(queue.end(absent).await?, duly::lease::EndResult::NotFound);
+        assert_eq!(
+            bus.dead_letters().queue(name).revive([absent]).await?.done,
+            0
+        );
+        bus.explain(absent).await?;
+        let token = format!("{absent}-7-7-1-1-{name}").parse()?;
+        let lost = bus
+            .settle_lease(&token, duly::lease::LeaseOutcome::Ack)
+            .await?;
+        assert_eq!(lost, duly::lease::LeaseStatus::Lost);
+        let lost = bus.extend_lease(&token, TTR).await?;
+        assert_eq!(lost, duly::lease::LeaseStatus::Lost);
+    }
+    assert!(queue.lease(1, TTR).send().await?.is_empty());
+    let from = [QueueName::new(name)?, QueueName::new("other")?];
+    assert!(bus.lease_from(&from, 1, TTR).send().await?.is_empty());
+    bus.stats(name).await?;
+    bus.forecast(name, TTR, TTR).await?;
+    bus.pause(name).await?;
+    bus.resume(name).await?;
+    bus.events().queue(name).page().await?;
+    bus.events().queue(name).key("a").page().await?;
+    bus.events().queue(name).unique("a").cancel().await?;
+    bus.records().queue(name).page().await?;
+    bus.dead_letters().queue(name).page().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_only_looks_writes_no_key() {
+    seeded();
+    let [_, _, kept] = Kept::each();
+    let bus = kept.start(4).await;
+    look(&bus, "warm").await.unwrap();
+    let before = keys(&kept).await;
+    for number in 0..names(20) {
+        look(&bus, &format!("queue-{number}")).await.unwrap();
+    }
+    let after = keys(&kept).await;
+    let new: Vec<_> = after.difference(&before).collect();
+    assert!(new.is_empty(), "{new:?}");
+    assert!(bus.queues().await.unwrap().is_empty());
+    stop(bus).await;
+}
+
+#[tokio::test]
+async fn what_has_ended_leaves_no_keys_but_the_buckets_own() {
+    seeded();
+    let [_, _, kept] = Kept::each();
+    let bus = kept.start(4).await;
+    let queue = bus.queue_named::<u64>(QUEUE).unwrap();
+    let many = names(20) as u64 * 10;
+    for number in 0..many {
+        let name = format!("name-{number}");
+        let event = queue.event(number);
+        let event = match number % 4 {
+            0 => event.id(foreign()).key(&name),
+            1 => event.id(queue.id_for_name(&name)),
+            2 => event.unique(&name, Unique::Keep),
+            _ => event.id(foreign()).after(TTR),
+        };
+        let sent = event.send().await.unwrap();
+        if number % 4 == 3 {
+            let cancelled = queue.cancel(sent.id()).await.unwrap();
+            assert_eq!(cancelled, Cancelled::Cancelled);
+        }
+    }
+    let mut acked = 0;
+    while acked < many * 3 / 4 {
+        for leased in queue.lease(100, TTR).wait(TTR).send().await.unwrap() {
+            let _ = leased.ack().await.unwrap();
+            acked += 1;
+        }
+    }
+    let own = ["meta", "past", "outbox", "nodes"];
+    let (mut buckets, mut others) = (BTreeSet::new(), Vec::new());
+    for key in keys(&kept).await {
+        let Some((bucket, part)) = key.split_once("}:") else {
+            others.push(key);
+            continue;
+        };
+        if bucket.ends_with("{hub") {
+            continue;
+        }
+        buckets.insert(bucket.to_owned());
+        // A state stays with its tombstone.
+        if !own.contains(&part) && part != "state" {
+            others.push(key);
+        }
+    }
+    assert!(buckets.len() <= 4, "{buckets:?}");
+    assert!(others.is_empty(), "{others:?}");
+    stop(bus).await;
+}
