@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+#[cfg(feature = "postgres")]
+use crate::bus::open::check_io;
 use crate::bus::open::sqlite_path;
 use crate::bus::{Bus, BusBuilder, Inner};
 #[cfg(feature = "postgres")]
@@ -251,6 +253,8 @@ fn open_sqlite(_: &str) -> Result<Arc<dyn Journal>> {
 #[cfg(feature = "postgres")]
 async fn open_postgres(url: &str) -> Result<Arc<dyn Journal>> {
     use crate::journal::PostgresJournal;
+
+    check_io("a journal in PostgreSQL")?;
 
     let journal = PostgresJournal::new(url)?;
     match tokio::time::timeout(REACHED_WITHIN, PostgresJournal::connect(url)).await {

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 use crate::error::{Error, Result, shown};
 use crate::panics;
 use crate::store::{Durability, MemoryStore, Store};
@@ -73,6 +75,7 @@ async fn open_redis(_: &str) -> Result<Arc<dyn Store>> {
 
 /// Rejects a runtime without timers, on which the bus would panic later.
 pub(super) fn check_timers() -> Result<()> {
+    let _outside_of_a_runtime_this_panics = Handle::current();
     // The runtime says it in no other way than by a panic.
     panics::caught(|| drop(tokio::time::sleep(Duration::ZERO))).map_err(|_| {
         Error::invalid(
@@ -85,7 +88,7 @@ pub(super) fn check_timers() -> Result<()> {
 /// Rejects a runtime without I/O, on which `what` would panic later.
 pub(super) fn check_io(what: &str) -> Result<()> {
     // As above; on a pipe, which needs neither an address nor a permission.
-    #[cfg(all(unix, feature = "redis"))]
+    #[cfg(all(unix, any(feature = "redis", feature = "postgres")))]
     {
         let opened = panics::caught(tokio::net::UnixStream::pair);
         if opened.is_err() {

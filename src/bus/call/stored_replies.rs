@@ -119,6 +119,10 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
                 // The caller's timeout ends this.
                 Ok(None) => {}
                 Err(error) if is_passing(&error) => {}
+                // Nobody else replies here: whatever the store says, its handler may still do so.
+                Err(error)
+                    if !self.inner.store.is_shared()
+                        && !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Closed) => {}
                 Err(error) => return Err(error),
             }
         }

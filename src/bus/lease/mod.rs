@@ -27,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::event::{Envelope, Event, QueueName};
 use crate::flow::{Flow, PayloadDecoder, PullOrder};
 use crate::metrics::Stages;
+use crate::panics;
 use crate::record::NodeId;
 use crate::time::Mono;
 use crate::trace;
@@ -203,8 +204,9 @@ impl<T> LeaseRequest<T> {
                 inner.leases.held.add(&token);
                 let stages = Stages::of(due.as_micros(), delivery.moved_us, fetched_us, now_us);
                 let metrics = inner.pull_meters.of(&token.queue);
-                metrics.starts.started(&stages);
-                let traced = trace::handle(&delivery, now_us);
+                panics::reported(|| metrics.starts.started(&stages));
+                let traced = panics::caught(|| trace::handle(&delivery, now_us));
+                let traced = traced.unwrap_or_default();
                 let expires = envelope.expires;
                 Some(Leased::new(inner, token, event, expires, deadline, traced))
             }
