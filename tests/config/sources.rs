@@ -78,6 +78,7 @@ fn variables_alone_say_what_a_file_can() {
             ("DULY__QUEUES__ORDER-CLOSE__WORKERS", "0"),
             ("DULY__QUEUES__ORDER-CLOSE__TIMEOUT", "1m30s"),
             ("DULY__QUEUES__ORDER-CLOSE__ATTEMPTS", "3"),
+            ("DULY__QUEUES__ORDER-CLOSE__FREE_INTERRUPTIONS", "5"),
             ("DULY__QUEUES__ORDER-CLOSE__BACKOFF", "fixed(5s)"),
             ("DULY__QUEUES__ORDER-CLOSE__LATE", "bury(1h)"),
             ("DULY__QUEUES__ORDER-CLOSE__SPREAD", "10s"),

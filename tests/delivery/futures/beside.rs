@@ -12,6 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use super::stage::{Stage, echo, serving};
 use super::table::CALLS;
+use crate::servers;
 use crate::world::{Numbers, secs};
 
 /// A call that has not returned by then hangs.
@@ -28,7 +29,7 @@ fn from_environment(name: &str, default: u64) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_memory_each_call_beside_a_stop_returns_and_is_true() {
     let mut kept = None;
-    rounds(move |is_new| {
+    rounds(10, move |is_new| {
         if is_new {
             kept = Some(Arc::new(MemoryStore::new()) as Arc<dyn Store>);
         }
@@ -42,7 +43,7 @@ async fn embedded_each_call_beside_a_stop_returns_and_is_true() {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
     let folder = folder.unwrap();
     let mut number = 0;
-    rounds(move |is_new| {
+    rounds(10, move |is_new| {
         number += u64::from(is_new);
         let path = folder.path().join(format!("{number}.db"));
         Bus::builder().store_url(format!("sqlite:{}", path.display()))
@@ -50,10 +51,24 @@ async fn embedded_each_call_beside_a_stop_returns_and_is_true() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_server_each_call_beside_a_stop_returns_and_is_true() {
+    let mut url = String::new();
+    rounds(3, move |is_new| {
+        if is_new {
+            url = format!("{}?prefix={}", servers::shared().url(), servers::prefix());
+        }
+        Bus::builder().store_url(&url)
+    })
+    .await;
+}
+
 /// `open` chooses a new store if `true`, else the last one again.
-async fn rounds(mut open: impl FnMut(bool) -> BusBuilder) {
+async fn rounds(default: u64, mut open: impl FnMut(bool) -> BusBuilder) {
     let first = from_environment("DULY_STOP_SEED", fastrand::u64(..));
-    for seed in (0..from_environment("DULY_STOP_ROUNDS", 10)).map(|more| first.wrapping_add(more)) {
+    for seed in
+        (0..from_environment("DULY_STOP_ROUNDS", default)).map(|more| first.wrapping_add(more))
+    {
         println!("DULY_STOP_SEED={seed}");
         let (pushed, goes_on) = round(open(true), &mut Numbers(seed)).await;
         let mut again = open(false).publish_only().start().await;

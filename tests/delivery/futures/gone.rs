@@ -1,16 +1,16 @@
 //! Each public future after a stop, on another runtime, and after the runtime of its bus has ended.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use duly::BusBuilder;
 use duly::prelude::*;
-use duly::store::{EmbeddedStore, MemoryStore, Store};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
 use super::beside::WATCHDOG;
-use super::stage::{Stage, builder, echo};
+use super::stage::{Stage, echo, serving};
 use super::table::{After, CALLS, Call};
+use crate::servers;
 use crate::world::secs;
 
 fn runtime() -> Runtime {
@@ -24,17 +24,23 @@ fn idle_runtime() -> Runtime {
 }
 
 /// Runs a test on each store.
-fn over_both(test: impl Fn(Arc<dyn Store>)) {
-    test(Arc::new(MemoryStore::new()));
+fn over_each(test: impl Fn(BusBuilder)) {
+    over_both(&test);
+    let url = format!("{}?prefix={}", servers::shared().url(), servers::prefix());
+    test(Bus::builder().store_url(url));
+}
+
+/// Runs a test on each store of one process.
+fn over_both(test: impl Fn(BusBuilder)) {
+    test(Bus::builder().store_url("memory:"));
     let folder = tempfile::tempdir().unwrap();
-    test(Arc::new(
-        EmbeddedStore::open(folder.path().join("duly.db")).unwrap(),
-    ));
+    let path = folder.path().join("duly.db");
+    test(Bus::builder().store_url(format!("sqlite:{}", path.display())));
 }
 
 /// A bus, and a stage for each call.
-async fn prepared(store: Arc<dyn Store>) -> (Bus, Vec<(&'static Call, Stage)>) {
-    let bus = builder(store, &echo()).start().await.unwrap();
+async fn prepared(builder: BusBuilder) -> (Bus, Vec<(&'static Call, Stage)>) {
+    let bus = serving(builder, &echo()).start().await.unwrap();
     let mut stages = Vec::new();
     for call in CALLS {
         stages.push((call, Stage::of(&bus).await.unwrap()));
@@ -42,12 +48,21 @@ async fn prepared(store: Arc<dyn Store>) -> (Bus, Vec<(&'static Call, Stage)>) {
     (bus, stages)
 }
 
-/// Makes all calls at once and checks each result.
+/// Makes all calls at once and checks each result; those that set something first, in their order, as
+/// the others wait while a queue is paused.
 async fn each(stages: Vec<(&'static Call, Stage)>, check: impl Fn(&Call, duly::Result<()>)) {
+    let mut waiting = Vec::new();
     let mut calls = tokio::task::JoinSet::new();
     for (call, stage) in stages {
-        calls.spawn(async move { (call, timeout(WATCHDOG, (call.run)(stage)).await) });
+        let called = async move { (call, timeout(WATCHDOG, (call.run)(stage)).await) };
+        match call.place.0 {
+            "control.rs" => drop(calls.spawn(std::future::ready(called.await))),
+            _ => waiting.push(called),
+        }
     }
+    waiting
+        .into_iter()
+        .for_each(|called| drop(calls.spawn(called)));
     while let Some(ended) = calls.join_next().await {
         let (call, result) = ended.unwrap();
         let Ok(result) = result else {
@@ -72,9 +87,9 @@ fn is_closed(call: &Call, result: &duly::Result<()>) {
 
 #[test]
 fn after_a_stop_each_call_is_refused() {
-    over_both(|store| {
+    over_each(|builder| {
         runtime().block_on(async {
-            let (bus, stages) = prepared(store).await;
+            let (bus, stages) = prepared(builder).await;
             bus.shutdown(secs(5)).await.unwrap();
             each(stages, |call, result| is_closed(call, &result)).await;
             bus.shutdown(secs(5)).await.unwrap();
@@ -84,9 +99,9 @@ fn after_a_stop_each_call_is_refused() {
 
 #[test]
 fn after_the_last_handle_is_dropped_each_call_is_refused() {
-    over_both(|store| {
+    over_each(|builder| {
         runtime().block_on(async {
-            let (bus, stages) = prepared(store).await;
+            let (bus, stages) = prepared(builder).await;
             let stages = stages.into_iter().map(|(call, mut stage)| {
                 stage.bus = Bus::clone(&bus);
                 (call, stage)
@@ -101,9 +116,9 @@ fn after_the_last_handle_is_dropped_each_call_is_refused() {
 
 #[test]
 fn on_another_runtime_each_call_works() {
-    over_both(|store| {
+    over_each(|builder| {
         let (home, other) = (runtime(), idle_runtime());
-        let (bus, stages) = home.block_on(prepared(store));
+        let (bus, stages) = home.block_on(prepared(builder));
         other.block_on(async {
             each(stages, |call, result| {
                 assert!(result.is_ok(), "{:?}: {result:?}", call.place);
@@ -117,9 +132,9 @@ fn on_another_runtime_each_call_works() {
 /// What needs the runtime is refused, all else works: the store is there.
 #[test]
 fn after_its_runtime_has_ended_each_call_returns() {
-    over_both(|store| {
+    over_both(|builder| {
         let (home, other) = (runtime(), idle_runtime());
-        let (bus, stages) = home.block_on(prepared(store));
+        let (bus, stages) = home.block_on(prepared(builder));
         home.shutdown_timeout(secs(30));
         other.block_on(async {
             each(stages, |call, result| match call.after {
@@ -137,14 +152,34 @@ fn after_its_runtime_has_ended_each_call_returns() {
     });
 }
 
+/// The connections went with it: whether a call still comes through is open, but not whether it
+/// returns.
+#[test]
+fn after_its_runtime_has_ended_each_call_to_a_server_returns() {
+    let url = format!("{}?prefix={}", servers::shared().url(), servers::prefix());
+    let (home, other) = (runtime(), idle_runtime());
+    let (bus, stages) = home.block_on(prepared(Bus::builder().store_url(url)));
+    home.shutdown_timeout(secs(30));
+    other.block_on(async {
+        each(stages, |call, result| {
+            if call.after == After::ClosedWithItsRuntime {
+                is_closed(call, &result);
+            }
+        })
+        .await;
+        let stopped = timeout(WATCHDOG, bus.shutdown(secs(1))).await;
+        stopped.expect("it returns").unwrap_err();
+    });
+}
+
 /// The runtime ends while callers wait on another one.
 #[test]
 fn those_who_wait_when_the_runtime_ends_are_refused() {
-    over_both(|store| {
+    over_each(|builder| {
         let (home, other) = (runtime(), runtime());
         let bus = home.block_on(async {
             let hanging = duly::testing::Probe::running(|_, _: &Context| std::future::pending());
-            builder(store, &hanging).start().await.unwrap()
+            serving(builder, &hanging).start().await.unwrap()
         });
         let (handled, pulled) = (
             bus.queue_named::<u64>("handled").unwrap(),
@@ -185,7 +220,7 @@ fn on_a_runtime_that_nobody_drives_each_call_returns() {
         let mut builder = Builder::new_current_thread();
         builder.enable_all().start_paused(true).build().unwrap()
     });
-    let (bus, stages) = home.block_on(prepared(Arc::new(MemoryStore::new())));
+    let (bus, stages) = home.block_on(prepared(Bus::builder().store_url("memory:")));
     other.block_on(async {
         let stages = stages.into_iter();
         // Those wait for room in the ring, which there is when somebody drives it.

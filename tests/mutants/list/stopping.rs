@@ -1,4 +1,4 @@
-use super::{delivery, edit};
+use super::{contract, delivery, edit};
 use crate::mutant::{Mutant, Promise::Stopping};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
