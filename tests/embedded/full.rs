@@ -152,6 +152,131 @@ async fn fills_its_disk() {
     println!("passed");
 }
 
+/// Only by handling what is stored: somebody else takes everything that the store gives up.
+#[test]
+fn a_disk_that_was_full_takes_pushes_again_when_everything_was_handled() {
+    runs_on_a_small_disk("full::drains_a_full_disk");
+}
+
+#[tokio::test]
+#[allow(clippy::print_stdout)] // it talks to its parent
+async fn drains_a_full_disk() {
+    use duly::store::operation::{Reply, StartMark, StoreOp};
+    let Some(path) = child::path() else { return };
+    // More than the disk has: a reserve is at most half of the room that there is.
+    let options = EmbeddedOptions::new().reserve_bytes(64 << 20);
+    let store = EmbeddedStore::open_with(&path, options).expect("a store");
+    let push = async |n| store.apply(&key(), StoreOp::Push(vec![big(n)])).await;
+    let mut stored = 0;
+    let refused = loop {
+        match push(stored + 1).await {
+            Ok(_) => stored += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
+    assert!(stored > 100, "{stored}");
+    // The reserve that was given up is somebody else's now, and everything else.
+    let _ballast = ballast(&path);
+    let mut over = 0;
+    let mut unknown = 0;
+    for request in 1.. {
+        let answer = store.apply(&key(), fetch_op(request)).await;
+        let Reply::Fetched(fetched) = answer.expect("a fetch").reply else {
+            panic!("no fetch")
+        };
+        if fetched.deliveries.is_empty() {
+            break;
+        }
+        for delivery in &fetched.deliveries {
+            let settle = || StoreOp::Settle {
+                node: NODE,
+                settlements: vec![settlement(delivery, AttemptOutcome::Ack)],
+                started: StartMark::default(),
+            };
+            // Nobody waits for room that may never come.
+            let limit = std::time::Duration::from_secs(60);
+            let settled = tokio::time::timeout(limit, store.apply(&key(), settle())).await;
+            if let Err(error) = settled.expect("an answer") {
+                assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
+                unknown += 1;
+                assert!(unknown < 3, "{over} of {stored} are handled");
+            }
+            over += 1;
+        }
+    }
+    assert_eq!(over, stored);
+    let mut tries = 0;
+    while let Err(error) = push(stored + 1).await {
+        assert_eq!(error.kind(), ErrorKind::Full);
+        tries += 1;
+        assert!(tries < 3_000, "pushes do not work again");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    store.close().await.expect("a close");
+    println!("passed");
+}
+
+/// Full to the last byte, with a log that finds no room in the file.
+#[test]
+fn a_change_that_finds_no_room_is_answered_and_written_when_there_is_some() {
+    runs_on_a_small_disk("full::changes_without_room");
+}
+
+#[tokio::test]
+#[allow(clippy::print_stdout)] // it talks to its parent
+async fn changes_without_room() {
+    use duly::store::operation::{Reply, StoreOp};
+    let Some(path) = child::path() else { return };
+    let options = EmbeddedOptions::new().reserve_bytes(0);
+    let store = EmbeddedStore::open_with(&path, options).expect("a store");
+    let push = async |numbers: std::ops::Range<u64>| {
+        let op = StoreOp::Push(numbers.map(big).collect());
+        store.apply(&key(), op).await
+    };
+    push(1..21).await.expect("there is room");
+    let ballast = ballast(&path);
+    // Until one finds no room: each payload is longer than what it replaces.
+    let mut error = None;
+    for n in 1..21 {
+        let update = StoreOp::Update {
+            id: id(n),
+            payload: Payload::from(vec![2; 500_000]),
+            by: None,
+            dead_only: false,
+        };
+        let limit = std::time::Duration::from_secs(60);
+        let answer = tokio::time::timeout(limit, store.apply(&key(), update)).await;
+        if let Err(unknown) = answer.expect("an answer") {
+            error = Some((n, unknown));
+            break;
+        }
+    }
+    let (last, error) = error.expect("one finds no room");
+    assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
+    assert!(
+        error.to_string().contains("full to the last byte"),
+        "{error}"
+    );
+    let refused = push(100..101).await.expect_err("there is no room");
+    assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
+
+    std::fs::remove_file(ballast).expect("the ballast");
+    let mut tries = 0;
+    while push(100..101).await.is_err() {
+        tries += 1;
+        assert!(tries < 3_000, "pushes do not work again");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    let answer = store.apply(&key(), StoreOp::Get { id: id(last) }).await;
+    let Reply::Found(Some(found)) = answer.expect("a look").reply else {
+        panic!("event {last} is lost")
+    };
+    assert_eq!(found.body.expect("it waits").payload.len(), 500_000);
+    store.close().await.expect("a close");
+    println!("passed");
+}
+
 #[test]
 fn when_too_much_waits_to_be_written_pushes_are_refused_and_the_rest_goes_on() {
     let place = Place::new();

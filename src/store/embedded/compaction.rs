@@ -17,17 +17,19 @@ impl Committer {
         Ok(self.log.checkpoint(&self.connection)?)
     }
 
-    /// Copies the write-ahead log into the file and cuts it, unless somebody reads.
-    pub(super) fn empty_log(&mut self) -> Result<(), Failure> {
-        Ok(self.log.empty(&self.connection)?)
+    /// Has SQLite cut the file of the log to so many bytes whenever it begins it anew; `None`: never.
+    pub(super) fn limit_log(&self, bytes: Option<u64>) -> Result<(), Failure> {
+        let bytes = bytes.map_or(-1, u64::cast_signed);
+        self.number(&format!("journal_size_limit = {bytes}"))
+            .map(drop)
     }
 
-    /// Gives at most `pages` free pages back to the file system; returns whether it gave any.
-    /// `sparing`: only when there are as many, and at least half as many as are in use.
-    pub(super) fn vacuum(&mut self, pages: u32, sparing: bool) -> Result<bool, Failure> {
+    /// Gives at most `pages` free pages back to the file system, and keeps `kept` of them; returns
+    /// whether it gave any. `sparing`: only when at least half as many as are in use are free.
+    pub(super) fn vacuum(&mut self, pages: u32, kept: u32, sparing: bool) -> Result<bool, Failure> {
         let free = self.number("freelist_count")?;
-        let is_little = free < i64::from(pages) || free * 3 < self.number("page_count")?;
-        if free == 0 || sparing && is_little {
+        let is_little = sparing && free * 3 < self.number("page_count")?;
+        if free < i64::from(pages) + i64::from(kept) || is_little {
             return Ok(false);
         }
         let mut vacuum = self

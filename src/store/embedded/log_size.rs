@@ -53,11 +53,6 @@ impl LogSize {
         self.ask(connection, "PRAGMA wal_checkpoint(PASSIVE)")
     }
 
-    /// Copies the log into the file and cuts it, unless somebody reads.
-    pub(super) fn empty(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        self.ask(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
-    }
-
     fn ask(&mut self, connection: &Connection, pragma: &str) -> rusqlite::Result<()> {
         let mut statement = connection.prepare_cached(pragma)?;
         let (log, copied): (i64, i64) =

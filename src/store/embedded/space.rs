@@ -14,6 +14,8 @@ use crate::store::embedded::gate;
 /// The smallest reserve with which pushes are taken, where a larger one is wanted: twice what the
 /// log has at most on a full disk, and as much again.
 const LEAST: u64 = 512 << 10;
+/// How much room there must be beside it.
+const BESIDE: u64 = 64 << 10;
 /// How much the reserve grows at a time while callers wait for the thread that does it.
 const STEP: u64 = 1 << 20;
 
@@ -54,14 +56,22 @@ impl Space {
         self.full.load(Ordering::Acquire)
     }
 
-    /// There is no room: refuses pushes from now on and gives up the reserve.
-    pub(super) fn release(&self) {
+    /// There is no room: refuses pushes from now on.
+    pub(super) fn refuse(&self) {
         if !self.full.swap(true, Ordering::AcqRel) {
             self.log.failed((), &gate::full());
         }
-        if self.held() > 0 {
-            let _ = self.cut(&self.reserve(), 0); // tried again with the next thing that finds no room
-        }
+    }
+
+    /// There is no room for what must be written: gives up half of the reserve, so that somebody
+    /// else who takes what he finds does not take all of it. Returns whether there was any.
+    pub(super) fn release(&self) -> bool {
+        self.refuse();
+        let reserve = self.reserve();
+        let (held, half) = (self.held(), self.held() / 2);
+        let left = if half < LEAST / 8 { 0 } else { half };
+        // Where it fails it is tried again with the next thing that finds no room.
+        held > 0 && self.cut(&reserve, left).is_ok()
     }
 
     /// Makes the reserve anew as far as there is room for it; when that is enough, pushes are taken.
@@ -70,9 +80,7 @@ impl Space {
     ///
     /// When it cannot be written, for another reason than a shortage.
     pub(super) fn restore(&self) -> io::Result<()> {
-        self.fill(self.wanted)?;
-        if self.held() < self.wanted.min(LEAST) {
-            let _ = self.cut(&self.reserve(), 0); // so little helps whoever needs it now
+        if !self.fill(self.wanted)? {
             self.full.store(true, Ordering::Release);
         } else if self.full.swap(false, Ordering::AcqRel) {
             self.log.succeeded(&());
@@ -87,35 +95,54 @@ impl Space {
     /// As for [`restore`](Self::restore).
     pub(super) fn grow(&self) -> io::Result<()> {
         let held = self.held();
-        if held >= self.wanted || files::free_bytes(&self.reserve()).is_none() {
-            return Ok(());
+        // Without that it would be written only to be cut again.
+        let is_known = held < self.wanted && files::free_bytes(&self.reserve()).is_some();
+        if is_known {
+            self.fill((held + STEP).min(self.wanted))?;
         }
-        self.fill((held + STEP).min(self.wanted))
+        Ok(())
     }
 
+    /// Makes the reserve as long as it is wanted and may be; returns whether it is long enough, and
+    /// there is room beside it.
+    ///
     /// Written, not only sized: a hole in a file reserves nothing.
-    fn fill(&self, wanted: u64) -> io::Result<()> {
+    fn fill(&self, wanted: u64) -> io::Result<bool> {
         let reserve = self.reserve();
         let there = reserve.metadata()?.len();
+        let enough = self.wanted.min(LEAST);
+        let half = files::free_bytes(&reserve).map(|free| {
+            let half = there.saturating_add(free) / 2;
+            // There is room beside it where not even the smallest reserve is wanted.
+            if free < BESIDE { 0 } else { half }
+        });
+        let target = half.map_or(wanted, |half| wanted.min(half)).max(there);
         self.held.store(there, Ordering::Relaxed);
-        let half = files::free_bytes(&reserve).map(|free| there.saturating_add(free) / 2);
-        let target = half.map_or(wanted, |half| wanted.min(half));
-        if there >= target {
-            return Ok(());
+        if half.is_some_and(|half| half < enough.max(BESIDE)) {
+            return Ok(false);
+        }
+        if there == target {
+            return Ok(there >= enough);
         }
         let filled = write_zeros(&reserve, there, target).and_then(|()| reserve.sync_all());
         let Err(error) = filled else {
             self.held.store(target, Ordering::Relaxed);
-            return Ok(());
+            return Ok(target >= enough);
         };
-        let there = reserve.metadata()?.len();
+        let found = reserve.metadata()?.len();
         match (error.kind(), Shortage::of_io(&error)) {
             // The disk has room; it is this one file that must not have more.
-            (io::ErrorKind::FileTooLarge, _) => self.held.store(wanted, Ordering::Relaxed),
-            (_, Some(_)) => self.cut(&reserve, there / 2)?,
-            (_, None) => return Err(error),
+            (io::ErrorKind::FileTooLarge, _) => {
+                self.held.store(found.max(enough), Ordering::Relaxed);
+                Ok(true)
+            }
+            (_, Some(_)) => {
+                let has_room = found / 2 >= enough.max(there) && found - there >= BESIDE;
+                self.cut(&reserve, if has_room { found / 2 } else { there })?;
+                Ok(has_room)
+            }
+            (_, None) => Err(error),
         }
-        Ok(())
     }
 
     fn cut(&self, reserve: &File, bytes: u64) -> io::Result<()> {

@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
+use crate::sqlite::files;
 use crate::sqlite::shortage::{self, Shortage};
+use crate::store::embedded::log;
 use crate::store::embedded::schema::PAGE_BYTES;
 use crate::store::embedded::sqlite::Failure;
 use crate::store::embedded::stop::Stop;
@@ -24,6 +26,9 @@ const GIVING: Duration = Duration::from_millis(1);
 const LOG_PAGES_IDLE: i64 = 2_000;
 /// On a full disk it is copied when it has so many, so that it finds room within itself.
 const LOG_PAGES_FULL: i64 = 64;
+/// How long the file of the log stays on a full disk, and how many free pages the file keeps.
+const LOG_BYTES_FULL: u64 = 1 << 20;
+const FREE_PAGES_FULL: u32 = 64;
 /// How many free pages are given back at a time: 1 MiB.
 const VACUUM_PAGES: u32 = 256;
 
@@ -127,7 +132,7 @@ impl Writer {
             return;
         }
         self.checkpoint_from(LOG_PAGES_IDLE.min(self.log_pages_max()));
-        match self.committer.vacuum(VACUUM_PAGES, true) {
+        match self.committer.vacuum(VACUUM_PAGES, 0, true) {
             Ok(true) => self.upkeep.vacuumed = true,
             Ok(false) => {
                 self.upkeep.is_untidy = false;
@@ -175,31 +180,45 @@ impl Writer {
 
     /// Gives back what the file and its log do not need, a piece at a time, and then makes the
     /// reserve anew.
+    ///
+    /// Somebody else may take what is given back, so a little of both is kept: what is stored is
+    /// handled within it.
     pub(super) fn make_room(&mut self) {
+        if let Err(failure) = self.committer.limit_log(Some(LOG_BYTES_FULL)) {
+            return self.failed("the limit of the log could not be set", failure);
+        }
         self.checkpoint_from(1);
-        match self.committer.vacuum(self.upkeep.gives.max(1), false) {
+        let pages = self.upkeep.gives.max(1);
+        match self.committer.vacuum(pages, FREE_PAGES_FULL, false) {
             Ok(true) => {
+                self.upkeep.gives = (2 * pages).min(VACUUM_PAGES);
                 // The file becomes shorter only when it hears of it.
-                self.upkeep.gives = (self.upkeep.gives.max(1) * 2).min(VACUUM_PAGES);
-                self.checkpoint_from(1);
-                return;
+                return self.checkpoint_from(1);
             }
-            Ok(false) => self.upkeep.gives = 0,
-            // The log has no room for so much.
-            Err(failure) if failure.shortage.is_some() => self.upkeep.gives /= 2,
+            Ok(false)
+            | Err(Failure {
+                shortage: Some(_), ..
+            }) => self.upkeep.gives /= 2,
             Err(failure) => return self.stop("giving space back failed", failure.error),
         }
-        match self.committer.empty_log() {
-            Err(failure) if failure.shortage.is_none() => {
-                return self.stop("a checkpoint failed", failure.error);
-            }
-            _ => {}
+        if self.upkeep.gives > 0 {
+            return; // fewer pages may be there, or need less of the log
+        }
+        let log = files::len(&log::path_of(&self.shared.paths.data));
+        if log > 2 * LOG_BYTES_FULL
+            // As a batch of nothing, which begins the log anew.
+            && let Err(failure) = self.commit(&[])
+        {
+            return self.failed("a commit failed", failure);
         }
         if let Err(error) = self.shared.space.restore() {
-            self.reserve_failed(error);
+            return self.reserve_failed(error);
         }
         if !self.shared.space.is_full() {
             (self.upkeep.gives, self.upkeep.is_untidy) = (VACUUM_PAGES, true);
+            if let Err(failure) = self.committer.limit_log(None) {
+                self.failed("the limit of the log could not be set", failure);
+            }
         }
     }
 
@@ -211,7 +230,7 @@ impl Writer {
     /// A step failed that can be made again.
     fn failed(&self, what: &str, failure: Failure) {
         match failure.shortage {
-            Some(Shortage::Space) => self.shared.space.release(),
+            Some(Shortage::Space) => _ = self.shared.space.release(),
             Some(Shortage::Process) => self.note_shortage(&failure),
             None => self.stop(what, failure.error),
         }

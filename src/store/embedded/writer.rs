@@ -126,7 +126,7 @@ impl Writer {
         loop {
             match failure.shortage {
                 Some(Shortage::Space) => {
-                    self.shared.space.release();
+                    self.shared.space.refuse();
                     refused.extend(batch.split_pushes());
                     if failure.left_nothing() {
                         self.refuse(&batch.gate, &std::mem::take(&mut refused));
@@ -139,11 +139,13 @@ impl Writer {
                 None => return self.stop("a commit failed", failure.error),
             }
             // First of all: what is in the file need not stay in the log, which then has room.
-            match self.committer.checkpoint() {
-                Err(failure) if failure.shortage.is_none() => {
-                    return self.stop("a checkpoint failed", failure.error);
+            let mut gave = false;
+            if let Err(failure) = self.committer.checkpoint() {
+                match failure.shortage {
+                    Some(Shortage::Space) => gave = self.shared.space.release(),
+                    Some(Shortage::Process) => {}
+                    None => return self.stop("a checkpoint failed", failure.error),
                 }
-                _ => {}
             }
             failure = match self.commit(&batch.chunks) {
                 Ok(ended) => {
@@ -154,6 +156,10 @@ impl Writer {
                 }
                 Err(failure) => failure,
             };
+            gave |= failure.shortage == Some(Shortage::Space) && self.shared.space.release();
+            if gave {
+                continue;
+            }
             if self.inline || self.shared.pending.is_closed() {
                 tries += 1;
                 if tries >= LAST_TRIES {
