@@ -8,7 +8,7 @@ use super::files::{File, is_name, words};
 /// on no floor; `__private` is the door for what the macros write, and `__internal` for this repository.
 const FLOORS: &[&[&str]] = &[
     &["error"],
-    &["time", "duration", "outage"],
+    &["time", "duration", "outage", "background"],
     &["event"],
     &["retry", "record", "codec", "metrics"],
     &["core", "sqlite"],
