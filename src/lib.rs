@@ -93,6 +93,7 @@
 pub mod __internal;
 #[doc(hidden)]
 pub mod __private;
+mod background;
 mod bus;
 pub mod codec;
 pub mod config;

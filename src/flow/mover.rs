@@ -5,15 +5,16 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
+use crate::background::Background;
 use crate::core::node::Node;
 use crate::core::op::Answer;
 use crate::core::step::{Action, CallId, Input};
@@ -71,9 +72,12 @@ pub(crate) struct Mover {
     pub(crate) outage: Arc<Outage<usize>>,
     /// Notified when another node is lost.
     pub(crate) member_lost: Arc<Notify>,
-    pub(crate) runtime: Handle,
+    /// Where calls to the store go on.
+    pub(crate) calls: Arc<Background>,
     /// Cancelled when the node has stopped.
     pub(crate) stopped: CancellationToken,
+    /// Set while the node has to stand still: it calls the store no more, and loses its leases.
+    pub(crate) halted: Arc<AtomicBool>,
     /// Cancelled to end the mover at once, whatever is left.
     pub(crate) abandoned: CancellationToken,
 }
@@ -86,12 +90,16 @@ impl Mover {
     /// When the system cannot start a thread.
     pub(crate) fn spawn_thread(mut self) -> Result<()> {
         let inbox = Arc::clone(&self.inbox);
-        let runtime = self.runtime.clone();
+        let calls = Arc::clone(&self.calls);
         let run = move || {
             use_precise_timers();
             let _ended = self.stopped.clone().drop_guard();
-            let _entered = runtime.enter(); // a store may arm the runtime's timers
+            let _entered = calls.enter(); // a store may arm the runtime's timers
             while !self.is_over() {
+                if self.halted.load(Ordering::Acquire) {
+                    std::thread::park();
+                    continue;
+                }
                 match self.turn(true) {
                     Mono::MAX => std::thread::park(),
                     at => std::thread::park_timeout(at.since(self.clock.mono())),
@@ -114,8 +122,8 @@ impl Mover {
         let notify = Arc::new(Notify::new());
         self.inbox
             .set_wake_target(WakeTarget::Task(Arc::clone(&notify)));
-        let runtime = self.runtime.clone();
-        runtime.spawn(async move {
+        let calls = Arc::clone(&self.calls);
+        calls.spawn(async move {
             let _ended = self.stopped.clone().drop_guard();
             while !self.is_over() {
                 let at = self.turn(false);
@@ -214,7 +222,7 @@ impl Mover {
             }
             Action::PollMembers => {
                 if let Some(poll) = &self.membership {
-                    self.runtime.spawn(Arc::clone(poll).poll_in_background());
+                    self.calls.spawn(Arc::clone(poll).poll_in_background());
                 }
             }
             Action::MemberLost => self.member_lost.notify_one(),
@@ -275,7 +283,7 @@ impl Mover {
             return Some(reply_of(call, answer, self.clock.mono(), context));
         }
         let (inbox, clock) = (Arc::clone(&self.inbox), Arc::clone(&self.clock));
-        self.runtime.spawn(async move {
+        self.calls.spawn(async move {
             let answer =
                 tokio::time::timeout(CALL_TIMEOUT, answer).instrument(context.span.clone());
             let answer = match AssertUnwindSafe(answer).catch_unwind().await {

@@ -3,12 +3,14 @@
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::background::Background;
 use crate::codec::KeyRing;
 use crate::core::node::Node;
 use crate::core::options::NodeOptions;
@@ -18,6 +20,7 @@ use crate::event::{BucketKey, QueueName};
 use crate::flow::consumers::consumer::ValuePublisher;
 use crate::flow::consumers::gauges::GaugeUpdater;
 use crate::flow::consumers::registry::{ConsumerDeps, Entry};
+use crate::flow::consumers::runtime_watch::RuntimeWatch;
 use crate::flow::consumers::set::{ConsumerEntry, Consumers};
 use crate::flow::consumers::stuck;
 use crate::flow::handlers::deps::ExecutorDeps;
@@ -106,6 +109,11 @@ impl Flow {
             virtual_time,
         } = setup;
         let runtime = Handle::current();
+        // Leases are kept while the program's own runtime is blocked. Virtual time is of one runtime.
+        let calls = match store.is_shared() && !virtual_time {
+            true => Background::shared(),
+            false => Background::current(),
+        };
         let board = DeadlineTable::new(runtime.clone());
         let inbox = Arc::new(Inbox::default());
         let (stopping, stop) = (CancellationToken::new(), CancellationToken::new());
@@ -176,9 +184,10 @@ impl Flow {
                 board: Arc::clone(&board),
                 virtual_time,
             };
+            let handler = entry.handler;
             let consumer = (entry.install)(parts)?;
             in_order.push(Arc::clone(&consumer));
-            consumers.insert(queue, ConsumerEntry::new(consumer, place, options));
+            consumers.insert(queue, ConsumerEntry::new(consumer, handler, place, options));
         }
         let consumers = Consumers::new(consumers, Arc::clone(&controls), Arc::clone(&inbox));
         let consumers = Arc::new(consumers);
@@ -233,6 +242,18 @@ impl Flow {
             };
             runtime.spawn(depth_sampler.run())
         });
+        let halted = Arc::<AtomicBool>::default();
+        if calls.is_apart() && !in_order.is_empty() {
+            let watch = RuntimeWatch {
+                program: runtime,
+                consumers: Arc::clone(&consumers),
+                inbox: Arc::clone(&inbox),
+                halted: Arc::clone(&halted),
+                abandoned: abandoned.clone(),
+                stopped: stopped.clone(),
+            };
+            calls.spawn(watch.run());
+        }
         let outage = Arc::new(Outage::of("operations on buckets"));
         let mover = Mover {
             outage: Arc::clone(&outage),
@@ -249,7 +270,8 @@ impl Flow {
             inbox: Arc::clone(&inbox),
             membership: membership.clone(),
             member_lost,
-            runtime,
+            calls,
+            halted,
             stopped: stopped.clone(),
             abandoned: abandoned.clone(),
         };

@@ -9,7 +9,7 @@ use super::files::{File, is_name, words};
 const FLOORS: &[&[&str]] = &[
     &["panics"],
     &["error"],
-    &["time", "duration", "outage"],
+    &["time", "duration", "outage", "background"],
     &["event"],
     &["retry", "record", "codec", "metrics"],
     &["core", "sqlite"],

@@ -45,6 +45,10 @@ pub(crate) struct Role {
     /// The slots of its ring, where they are not 64.
     pub(crate) ring: Option<usize>,
     pub(crate) timeout: Duration,
+    /// For how long a handler blocks its thread before it does anything.
+    pub(crate) blocks: Duration,
+    /// How many threads its runtime has; with 0 it is of the current thread.
+    pub(crate) threads: usize,
     /// By how many seconds its wall clock is wrong.
     pub(crate) clock_s: i64,
     /// The newest format of bodies and records that it reads, and writes: it stands for a build
@@ -67,6 +71,8 @@ impl Default for Role {
             buckets: 8,
             ring: None,
             timeout: Duration::from_millis(200),
+            blocks: Duration::ZERO,
+            threads: 2,
             clock_s: 0,
             format: None,
             journal: None,
@@ -104,6 +110,7 @@ struct Work {
     log: Arc<Log>,
     mortal: bool,
     holds: bool,
+    blocks: Duration,
 }
 
 impl Handler for Work {
@@ -117,6 +124,7 @@ impl Handler for Work {
             payload: event.payload,
         };
         self.log.of(event.id(), started);
+        std::thread::sleep(self.blocks);
         if self.holds {
             std::future::pending::<()>().await;
         }
@@ -143,6 +151,7 @@ pub(crate) async fn bus(url: &str, log: &Arc<Log>, role: &Role) -> duly::Result<
         log: Arc::clone(log),
         mortal: role.mortal,
         holds: role.holds,
+        blocks: role.blocks,
     };
     let choices = QueueChoices {
         buckets: Some(role.buckets),
@@ -184,11 +193,15 @@ pub(crate) fn child() {
 
 /// Pushes, cancels and handles, until it is killed or standard input ends.
 fn live(folder: &Path, url: &str, role: &Role) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime");
+    let mut runtime = match role.threads {
+        0 => tokio::runtime::Builder::new_current_thread(),
+        threads => {
+            let mut runtime = tokio::runtime::Builder::new_multi_thread();
+            runtime.worker_threads(threads);
+            runtime
+        }
+    };
+    let runtime = runtime.enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let log = Arc::new(Log::open(folder));
         let bus = bus(url, &log, role).await.expect("the store opens");
@@ -214,6 +227,19 @@ fn live(folder: &Path, url: &str, role: &Role) {
         }
         bus.shutdown(Duration::from_secs(10)).await.expect("a stop");
     });
+}
+
+/// Pushes one event, and writes it down.
+pub(crate) async fn push_one(queue: &Queue<u64>, log: &Log, payload: u64) {
+    let (id, attempts) = (queue.new_id(), ATTEMPTS);
+    log.of(id, EntryKind::PushAsked { payload, attempts });
+    let receipt = queue.event(payload).id(id).send().await;
+    let what = EntryKind::PushAnswered {
+        verdict: PushResult::Accepted,
+        payload,
+        due: Some(receipt.expect("it is accepted").due()),
+    };
+    log.of(id, what);
 }
 
 /// Pushes until it is stopped, between two events: what it asked is always logged. An id is pushed

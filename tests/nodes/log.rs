@@ -82,15 +82,17 @@ pub(crate) struct Start {
     pub(crate) id: EventId,
     pub(crate) at_us: u64,
     pub(crate) node: NodeId,
+    pub(crate) attempt: u16,
 }
 
 /// Every start, in the order in which they were written.
 pub(crate) fn starts(entries: &[Entry]) -> impl Iterator<Item = Start> {
     entries.iter().filter_map(|entry| match entry.what {
-        EntryKind::Started { lease, .. } => Some(Start {
+        EntryKind::Started { lease, attempt, .. } => Some(Start {
             id: entry.id?,
             at_us: entry.at_us,
             node: lease.node,
+            attempt,
         }),
         _ => None,
     })

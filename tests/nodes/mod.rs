@@ -16,7 +16,7 @@ mod process;
 #[allow(unused_imports)]
 pub(crate) use self::{
     account::{Memory, account},
-    child::{ATTEMPTS, HANGS, Role},
+    child::{ATTEMPTS, HANGS, Role, bus, push_one},
     log::{Log, Start, node_of, starts, starts_of},
     process::{Node, Site, now_us},
 };

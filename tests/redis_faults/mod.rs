@@ -9,6 +9,7 @@
 #![allow(clippy::print_stdout)] // counts that are not printed show nothing
 
 mod away;
+mod blocked;
 mod confirmed;
 mod cut;
 mod full;

@@ -33,6 +33,9 @@ pub(crate) trait Consumer: Send + Sync {
     /// Returns how many events wait in the ring and how many workers are active.
     fn load(&self) -> (usize, usize);
 
+    /// Returns the number of its pool.
+    fn pool(&self) -> u32;
+
     /// Returns whether its handlers block their threads.
     fn blocks(&self) -> bool;
 
@@ -196,6 +199,10 @@ where
 
     fn load(&self) -> (usize, usize) {
         (self.pool.queued(), self.pool.active())
+    }
+
+    fn pool(&self) -> u32 {
+        self.pool.number()
     }
 
     fn blocks(&self) -> bool {

@@ -1,7 +1,9 @@
 //! The consumers of this process, and how many of their handlers may run.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use crate::core::step::Input;
 use crate::error::{Error, ErrorKind, Result};
@@ -17,11 +19,15 @@ pub(crate) struct Consumers {
     consumers: BTreeMap<QueueName, ConsumerEntry>,
     controls: Arc<RuntimeSettings>,
     inbox: Arc<Inbox>,
+    /// Whether all threads of the program's runtime are blocked.
+    is_blocked: AtomicBool,
 }
 
 /// One queue.
 pub(crate) struct ConsumerEntry {
     pub(crate) consumer: Arc<dyn Consumer>,
+    /// The handler's type.
+    handler: &'static str,
     /// Its index in the node.
     pub(crate) place: usize,
     options: Arc<QueueOptions>,
@@ -50,12 +56,14 @@ struct AppliedSettings {
 impl ConsumerEntry {
     pub(crate) fn new(
         consumer: Arc<dyn Consumer>,
+        handler: &'static str,
         place: usize,
         options: Arc<QueueOptions>,
     ) -> Self {
         let chosen = options.workers;
         Self {
             consumer,
+            handler,
             place,
             options,
             course: Mutex::new(ConsumerState {
@@ -77,6 +85,7 @@ impl Consumers {
             consumers,
             controls,
             inbox,
+            is_blocked: AtomicBool::new(false),
         }
     }
 
@@ -140,6 +149,27 @@ impl Consumers {
         })
     }
 
+    /// Does the same for every queue of the program's runtime while all of its threads are blocked.
+    pub(crate) fn follow_blocked(&self, is_blocked: bool) {
+        self.is_blocked.store(is_blocked, Ordering::Relaxed);
+        for (queue, served) in &self.consumers {
+            self.steer(queue, served, None);
+        }
+    }
+
+    /// Returns the queue and the handler of the pool with this number.
+    pub(crate) fn of_pool(&self, pool: u32) -> Option<(&QueueName, &'static str)> {
+        let mut consumers = self.consumers.iter();
+        let (queue, served) = consumers.find(|(_, served)| served.consumer.pool() == pool)?;
+        Some((queue, served.handler))
+    }
+
+    /// Returns the longest timeout of a handler.
+    pub(crate) fn longest_timeout(&self) -> Duration {
+        let timeouts = self.consumers.values().map(|served| served.options.timeout);
+        timeouts.max().unwrap_or_default()
+    }
+
     /// Applies options and settings to a queue; returns whether all of its workers are stuck.
     fn steer(&self, queue: &QueueName, served: &ConsumerEntry, chosen: Option<usize>) -> bool {
         let mut course = served.course.lock().unwrap_or_else(PoisonError::into_inner);
@@ -150,7 +180,8 @@ impl Consumers {
             false => control.workers.map_or(course.chosen, usize::from),
         };
         let stuck = served.consumer.stuck();
-        let is_stuck = workers > 0 && stuck >= workers;
+        let is_blocked = self.is_blocked.load(Ordering::Relaxed) && !served.options.dedicated;
+        let is_stuck = workers > 0 && (stuck >= workers || is_blocked);
         let capacity = match (workers, control.rate) {
             (0, _) => 0,
             // Leave the events to other nodes: this process has no free thread.

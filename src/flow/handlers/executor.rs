@@ -127,9 +127,9 @@ where
             tracing::warn!(
                 queue = %deps.surroundings.queue,
                 ?busy,
-                "handlers keep threads of the runtime busy for milliseconds, and other queues wait \
-                 meanwhile; declare `isolation = \"dedicated\"` for handlers that compute, `blocking` \
-                 for handlers that block"
+                "handlers keep threads of the runtime busy: other queues wait meanwhile, and where \
+                 all threads are, leases are at stake; declare `isolation = \"dedicated\"` for \
+                 handlers that compute, `blocking` for handlers that block"
             );
         }
     }

@@ -94,7 +94,8 @@ impl Inbox {
         self.mailbox.may_sleep(ends_at)
     }
 
-    fn wake(&self) {
+    /// Wakes the mover.
+    pub(crate) fn wake(&self) {
         match self.mover.get() {
             Some(WakeTarget::Thread(thread)) => thread.unpark(),
             Some(WakeTarget::Task(notify)) => notify.notify_one(),

@@ -20,6 +20,7 @@
 pub(crate) mod deadlines;
 pub(crate) mod job_queue;
 pub(in crate::flow) mod on_demand;
+pub(in crate::flow) mod polled;
 pub(crate) mod publisher;
 pub(crate) mod ring;
 pub(in crate::flow) mod running_job;
@@ -31,7 +32,7 @@ pub(in crate::flow) mod worker;
 use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -84,6 +85,9 @@ impl PoolOptions {
     }
 }
 
+/// The number of the next pool.
+static NUMBERS: AtomicU32 = AtomicU32::new(1);
+
 /// The workers of one queue. Dropping it closes it.
 pub struct Pool<W: Work> {
     shared: Arc<Shared<W>>,
@@ -102,6 +106,7 @@ impl<W: Work> Pool<W> {
             Instant::now()
         };
         let shared = Arc::new(Shared {
+            number: NUMBERS.fetch_add(1, Relaxed),
             wake: CachePadded::new(Wake::new(options.workers)),
             feed: JobQueue::new(consumer),
             work,
@@ -117,6 +122,12 @@ impl<W: Work> Pool<W> {
             seed: Mutex::new(seed),
         });
         Ok(Self { shared })
+    }
+
+    /// Returns the number by which [`polled`] knows the pool: from 1 on, other than that of any
+    /// other.
+    pub(crate) fn number(&self) -> u32 {
+        self.shared.number
     }
 
     /// Returns what the pool does with its jobs.
@@ -236,6 +247,8 @@ impl<W: Work> fmt::Debug for Pool<W> {
 
 /// The state that a pool's publishers and workers share.
 pub(super) struct Shared<W: Work> {
+    /// See [`Pool::number`].
+    pub(super) number: u32,
     pub(super) wake: CachePadded<Wake>,
     pub(super) feed: JobQueue<W::Job>,
     pub(super) work: W,

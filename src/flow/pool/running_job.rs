@@ -11,6 +11,7 @@ use tokio::time::{Sleep, sleep};
 
 use super::Shared;
 use super::deadlines::{COARSE_MIN, Deadline, DeadlineSlot};
+use super::polled;
 use super::work::{JobEnd, Work};
 use crate::panics;
 
@@ -65,6 +66,7 @@ where
             return Poll::Ready(JobEnd::Cut); // polled after its end, which no worker does
         };
         let work = &this.lent.pool.work;
+        let _under_way = polled::Poll::of(this.lent.pool.number);
         match catch_unwind(AssertUnwindSafe(|| work.within(ticket, || future.poll(cx)))) {
             Ok(Poll::Ready(output)) => Poll::Ready(JobEnd::Finished(output)),
             Ok(Poll::Pending) => this.watch(cx),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::functions::FunctionUse;
 use super::url::Target;
+use crate::background::Background;
 use crate::outage::Outage;
 
 /// The options of a connection.
@@ -25,6 +26,8 @@ pub(super) struct ConnectionOptions {
     pub(super) outage: Arc<Outage>,
     /// Whether calls are of functions; the clones of options share it.
     pub(super) functions: Arc<FunctionUse>,
+    /// Where connections live, so that none depends on the runtime of a caller.
+    pub(super) background: Arc<Background>,
 }
 
 impl ConnectionOptions {
@@ -62,6 +65,7 @@ impl Default for ConnectionOptions {
             name: "duly".to_owned(),
             outage: Arc::new(Outage::of("connections")),
             functions: Arc::default(),
+            background: Background::shared(),
         }
     }
 }

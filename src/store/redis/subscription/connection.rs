@@ -66,7 +66,7 @@ impl SubscriberConnection {
             number,
             connection,
             patience: options.timeout,
-            probe: tokio::spawn(probing).abort_handle(),
+            probe: options.background.spawn(probing).abort_handle(),
         })
     }
 

@@ -31,13 +31,16 @@ async fn a_socket_a_port_and_a_database_are_reached() {
     let server = Redis::start(more(&[]));
     let socket = format!("redis+unix://{}", server.socket().display());
     let port = format!("redis://127.0.0.1:{}", server.port());
+    let mut kept = Vec::new(); // what is dropped is no client any more
     for (url, key) in [
         (socket.clone(), "a"),
         (format!("{socket}?db=3"), "b"),
         (port.clone(), "c"),
         (format!("{port}/5"), "d"),
     ] {
-        count(&open(&url).await, key).await.expect(&url);
+        let link = open(&url).await;
+        count(&link, key).await.expect(&url);
+        kept.push(link);
     }
     for (database, key) in [("0", "a"), ("3", "b"), ("0", "c"), ("5", "d")] {
         assert_eq!(server.cli(&["-n", database, "GET", key]), "1");
