@@ -245,7 +245,7 @@ impl Flow {
         let halted = Arc::<AtomicBool>::default();
         if calls.is_apart() && !in_order.is_empty() {
             let watch = RuntimeWatch {
-                program: runtime,
+                program: runtime.clone(),
                 consumers: Arc::clone(&consumers),
                 inbox: Arc::clone(&inbox),
                 halted: Arc::clone(&halted),
@@ -284,7 +284,6 @@ impl Flow {
             stop,
             abandoned,
         };
-        let runtime = mover.runtime.clone();
         if virtual_time {
             mover.spawn_task();
         } else {
