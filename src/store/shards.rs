@@ -20,6 +20,8 @@ use crate::time::Timestamp;
 const SWEEP_EVERY: u64 = 32;
 /// How many buckets one step of it looks at.
 const SWEPT_AT_ONCE: usize = 32;
+/// How many unused ones it returns at most: each may forget some thousand tombstones then.
+const UNUSED_AT_ONCE: usize = 4;
 /// An idle bucket stays for so long after its last use, in microseconds: longer than a late repeat
 /// of a fetch can take, and than the pause between two polls of its consumers.
 const UNUSED_US: u64 = 60_000_000;
@@ -287,6 +289,9 @@ impl<B: Clone> Shards<B> {
             let from = swept.take().map_or(Bound::Unbounded, Bound::Excluded);
             let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
             for (key, shard) in buckets.range((from, Bound::Unbounded)).take(SWEPT_AT_ONCE) {
+                if unused.len() == UNUSED_AT_ONCE {
+                    break;
+                }
                 *swept = Some(key.clone());
                 if shard.used_us.load(Ordering::Relaxed) > unused_until {
                     continue;

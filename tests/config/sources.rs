@@ -87,6 +87,8 @@ fn variables_alone_say_what_a_file_can() {
             ("DULY__QUEUES__ORDER-CLOSE__DEDICATED", "true"),
             ("DULY__QUEUES__ORDER-CLOSE__CONSUME", "false"),
             ("DULY__QUEUES__ORDER-CLOSE__KEEP_PAYLOAD", "true"),
+            ("DULY__QUEUES__ORDER-CLOSE__DEAD_KEEP_FOR", "30d"),
+            ("DULY__QUEUES__ORDER-CLOSE__DEAD_KEEP_MAX", "1000"),
             ("DULY__QUEUES__ORDER-CLOSE__CODEC", "raw"),
             ("DULY__QUEUES__ORDER-CLOSE__ENCRYPT", "true"),
             ("DULY__ENCRYPTION__KEYS", "a=MDEy b=MTIz"),

@@ -11,6 +11,9 @@ use crate::sqlite::records::paging::number_of;
 use crate::sqlite::records::rows::{self, AT_ONCE, NewRow};
 use crate::sqlite::records::{parts, tenths, words};
 
+/// The most queues whose number is kept in memory.
+const NUMBERS_MAX: usize = 1_024;
+
 /// Numbers of queues by their names; they never change. To be cleared when a transaction that gave
 /// one is rolled back.
 pub(crate) type QueueNumbers = HashMap<QueueName, i64>;
@@ -178,6 +181,9 @@ fn number_given(
     connection
         .prepare_cached("INSERT INTO queues (name) VALUES (?1) ON CONFLICT (name) DO NOTHING")?
         .execute([name.as_str()])?;
+    if queues.len() >= NUMBERS_MAX {
+        queues.clear(); // those in use are read again
+    }
     let number = number_of(connection, name)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
     queues.insert(name.clone(), number);
     Ok(number)

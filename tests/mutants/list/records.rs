@@ -141,7 +141,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "memory: nobody is told that there are new records",
         edits: &[edit(
             "src/store/memory.rs",
-            "            self.recorded.tell(&Outbox::Store);\n",
+            "            self.recorded\n                .tell(|watcher| watcher.recorded(&Outbox::Store));\n",
             "",
         )],
         caught_by: contract("a_watcher_of_outboxes_is_told_of_every_record"),
