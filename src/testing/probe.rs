@@ -187,6 +187,8 @@ impl<T: Clone> ProbeState<T> {
     /// Records the start of an attempt; returns its index.
     fn begin(&self, event: &Event<T>, delayed: bool) -> usize {
         let at = self.made.elapsed();
+        // Before the lock and the counts: it may panic, or ask the probe.
+        let payload = event.payload.clone();
         let mut log = self.log();
         log.count += 1;
         log.running += 1;
@@ -194,7 +196,7 @@ impl<T: Clone> ProbeState<T> {
         if log.seen.len() < SEEN_MAX {
             log.seen.push(ProbeAttempt {
                 id: event.id(),
-                payload: event.payload.clone(),
+                payload,
                 attempt: event.attempt(),
                 at,
                 ended: None,

@@ -17,6 +17,7 @@ over_every_store! {
     a_call_without_a_handler_here_is_refused,
     a_call_to_a_stopped_bus_is_refused,
     a_call_ends_with_its_event_however_that_ends,
+    a_call_of_what_is_too_late_ends_though_nobody_fetches,
     calls_that_nest_are_refused_where_no_worker_is_left,
     calls_in_a_circle_of_queues_are_refused_where_no_worker_is_left,
 }
@@ -153,6 +154,24 @@ async fn a_call_ends_with_its_event_however_that_ends(world: World) {
         assert_eq!(error.kind(), kind, "{error}");
         assert!(error.to_string().contains(words), "{error}");
         assert!(bus.clock().elapsed() - began < secs(1), "{words}");
+    }
+}
+
+async fn a_call_of_what_is_too_late_ends_though_nobody_fetches(world: World) {
+    for late in [LatePolicy::Expire(secs(5)), LatePolicy::Bury(secs(5))] {
+        let (bus, queue) = world.serve(ORDERS.late(late), &Probe::<u64>::new()).await;
+        bus.pause("orders").await.unwrap();
+        let began = bus.clock().elapsed();
+        let error = queue.call::<()>(1, secs(3_600)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(
+            error.to_string().contains("later than its policy"),
+            "{error}"
+        );
+        let took = bus.clock().elapsed() - began;
+        assert!(took > secs(5) && took < secs(6), "{took:?}");
+        bus.resume("orders").await.unwrap();
+        drop(bus);
     }
 }
 

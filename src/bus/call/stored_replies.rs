@@ -14,10 +14,12 @@ use serde::Serialize;
 
 use crate::bus::{Bus, Inner, Queue};
 use crate::codec::{Codec, Frame, Raw};
+use crate::core::op::Snapshot;
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{Envelope, EventId, QueueName, State};
+use crate::event::{Envelope, EventId, LatePolicy, QueueName, State};
 use crate::flow::{CallResult, ReplyStore};
 use crate::record::{Outcome, Record};
+use crate::time::Timestamp;
 
 /// How long a reply is kept.
 const REPLY_KEPT: Duration = Duration::from_secs(300);
@@ -107,6 +109,24 @@ async fn store(inner: &Arc<Inner>, event: &Envelope, reply: &[u8]) -> Result<()>
     Ok(())
 }
 
+/// Returns why a waiting event will not be delivered any more at `now`, if so.
+fn stale(found: &Snapshot, now: Timestamp) -> Option<&'static str> {
+    let body = found.body.as_ref()?;
+    let late = now.since(found.due);
+    if body.expires.is_some_and(|expires| expires <= now) {
+        return Some("the event expired before its handler started");
+    }
+    match body.late {
+        LatePolicy::Expire(limit) if late > limit => {
+            Some("the event expired: it is later than its policy allows")
+        }
+        LatePolicy::Bury(limit) if late > limit => {
+            Some("the event is later than its policy allows")
+        }
+        _ => None,
+    }
+}
+
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// Waits until an event is over, and returns its stored reply, or how it ended without one.
     pub(super) async fn stored_reply(&self, id: EventId) -> Result<CallResult> {
@@ -136,10 +156,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         match found.as_ref().map(|found| found.state) {
             Some(State::Scheduled | State::Ready) => {
                 // The store notices it only when somebody fetches.
-                let expires = found.and_then(|found| found.body?.expires);
-                let words = "the event expired before its handler started";
-                let has_expired = expires.is_some_and(|expires| expires <= now);
-                Ok(has_expired.then(|| CallResult::Failed(words.to_owned())))
+                let stale = found.and_then(|found| stale(&found, now));
+                Ok(stale.map(|words| CallResult::Failed(words.to_owned())))
             }
             Some(State::Leased) => Ok(None),
             Some(State::Done) => self.look_up_reply(id, true).await.map(Some),
