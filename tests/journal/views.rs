@@ -41,6 +41,27 @@ fn some(texts: &[&str]) -> Vec<Option<String>> {
     texts.iter().map(|text| Some((*text).to_owned())).collect()
 }
 
+/// The views join the names, which a file from before an outcome lacks.
+#[test]
+fn a_file_from_before_an_outcome_learns_its_name() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path: PathBuf = directory.path().join("journal.db");
+    let interrupted = with(record(1, 1), |it| it.outcome = Outcome::Interrupted);
+    play(async {
+        let journal: Arc<dyn Journal> = Arc::new(SqliteJournal::open(&path).expect("a journal"));
+        load(&journal, &[interrupted]).await;
+    });
+    let sql = "SELECT outcome FROM history";
+    let file = Connection::open(&path).expect("the file");
+    let forgets = file.execute("DELETE FROM outcomes WHERE name = 'interrupted'", []);
+    assert_eq!(forgets.expect("a name"), 1);
+    assert_eq!(texts(&file, sql), []);
+    drop(file);
+    drop(SqliteJournal::open(&path).expect("the journal"));
+    let file = Connection::open(&path).expect("the file");
+    assert_eq!(texts(&file, sql), some(&["interrupted"]));
+}
+
 #[test]
 fn ids_are_written_as_everywhere_else() {
     let bits: [u128; 7] = [

@@ -1,11 +1,9 @@
 //! The executor of a simulated node: publishing, starting, ending and handing back.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use duly::__internal::{Input, Job};
-use duly::records::Cause;
-use duly::store::operation::{AttemptOutcome, FailureReason, Settlement};
+use duly::store::operation::{AttemptOutcome, Settlement};
 use duly_conformance::history::{EntryKind, Lease, Promise};
 
 use crate::bugs::Bug;

@@ -5,7 +5,7 @@ mod tell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::__internal::{Bucket, ChangeSink};
+use duly::__internal::{Bucket, ChangeSink, UsedAttempts};
 use duly::event::{BucketKey, Envelope, Payload};
 use duly::records::Record;
 use duly::store::DedupWindow;
@@ -98,7 +98,7 @@ impl ChangeSink for Notes {
         Arc::clone(envelope)
     }
 
-    fn changed(&mut self, _: EventId, _: &Body, _: Timestamp, _: u16) {}
+    fn changed(&mut self, _: EventId, _: &Body, _: Timestamp, _: UsedAttempts) {}
 
     fn updated(&mut self, _: EventId, body: &mut Body, payload: &Payload) {
         let mut envelope = Envelope::clone(body);

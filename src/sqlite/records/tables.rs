@@ -94,13 +94,34 @@ CREATE TABLE pruned (
 /// Creates the tables in a file that has none, and the views.
 pub(crate) fn create(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(TABLES)?;
+    write_names(connection)?;
+    connection.execute_batch(&views::all())
+}
+
+/// Adds the names of outcomes and causes that a file from before them lacks: its views would leave
+/// their records out. Nothing but the views reads the names, so a file that cannot be written, such
+/// as one on a full disk, does without.
+pub(crate) fn complete_names(connection: &Connection) {
+    let count = "SELECT (SELECT count(*) FROM outcomes) + (SELECT count(*) FROM causes)";
+    let known = connection.query_row(count, [], |row| row.get::<_, i64>(0));
+    let all = Outcome::ALL.len() + Cause::ALL.len();
+    let completed = known.and_then(|known| match known >= all as i64 {
+        true => Ok(()),
+        false => write_names(connection),
+    });
+    if let Err(error) = completed {
+        tracing::warn!(%error, "failed to add the names of new outcomes to the views of records");
+    }
+}
+
+fn write_names(connection: &Connection) -> rusqlite::Result<()> {
     for outcome in Outcome::ALL {
         let named = (words::of_outcome(outcome), outcome.as_str());
-        connection.execute("INSERT INTO outcomes VALUES (?1, ?2)", named)?;
+        connection.execute("INSERT OR IGNORE INTO outcomes VALUES (?1, ?2)", named)?;
     }
     for cause in Cause::ALL {
         let named = (words::of_cause(cause), cause.as_str());
-        connection.execute("INSERT INTO causes VALUES (?1, ?2)", named)?;
+        connection.execute("INSERT OR IGNORE INTO causes VALUES (?1, ?2)", named)?;
     }
-    connection.execute_batch(&views::all())
+    Ok(())
 }

@@ -81,8 +81,9 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection> {
     let wrong = |error| KIND.at_open(path, error);
     let is_there = KIND.identify(&connection, path)?;
     configure(&connection, !is_there).map_err(wrong)?;
-    if !is_there {
-        create(&mut connection).map_err(wrong)?;
+    match is_there {
+        true => records::complete_names(&connection),
+        false => create(&mut connection).map_err(wrong)?,
     }
     Ok(connection)
 }
