@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::sqlite::shortage::Shortage;
@@ -31,6 +32,33 @@ pub(crate) fn prepare(path: &Path, example: &str) -> Result<(PathBuf, OsString)>
     Ok((directory, name.to_owned()))
 }
 
+/// Creates a file for its owner alone where there is none; refuses a link in its place.
+///
+/// One that is there is not opened: SQLite's locks on it, which are those of the whole process, go
+/// when any descriptor of it is closed.
+pub(crate) fn create(path: &Path) -> io::Result<()> {
+    // Nobody opens it before it is closed here.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut options = OpenOptions::new();
+    owner_only(&mut options);
+    match options.write(true).create_new(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        opened => return opened.map(drop),
+    }
+    match path.symlink_metadata()?.is_file() {
+        true => Ok(()),
+        false => Err(no_plain_file()),
+    }
+}
+
+fn no_plain_file() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "it is a link or no plain file; links are not followed",
+    )
+}
+
 /// Opens or creates a file for its owner alone; refuses a link in its place.
 pub(crate) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     owner_only(options);
@@ -42,12 +70,18 @@ pub(crate) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let file = options.open(path)?;
     let (named, opened) = (path.symlink_metadata()?, file.metadata()?);
     if !named.is_file() || !same_file(&named, &opened) {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "it is a link or no plain file; links are not followed",
-        ));
+        return Err(no_plain_file());
     }
     Ok(file)
+}
+
+/// Where SQLite's log of the file at `data` lies, and its index of that, which connections share.
+pub(crate) fn log_and_index(data: &Path) -> [PathBuf; 2] {
+    ["-wal", "-shm"].map(|suffix| {
+        let mut path = OsString::from(data);
+        path.push(suffix);
+        PathBuf::from(path)
+    })
 }
 
 /// Whether `path` leads to `file`, or it cannot be told.

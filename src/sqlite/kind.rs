@@ -28,6 +28,18 @@ impl Kind {
         let wrong = |error| self.at_open(path, error);
         let connection = Connection::open_with_flags(path, flags).map_err(wrong)?;
         checkpoint_on_close(&connection, false).map_err(wrong)?;
+        // SQLite tries to open it for reading where it cannot for writing, whatever the reason was.
+        let writes = access.contains(OpenFlags::SQLITE_OPEN_READ_WRITE);
+        if writes && connection.is_readonly("main").map_err(wrong)? {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "{} cannot be opened for writing; check its permissions and the limits of this \
+                     process, then try again",
+                    path.display()
+                ),
+            ));
+        }
         Ok(connection)
     }
 

@@ -18,7 +18,7 @@ static LOCKED: Mutex<BTreeSet<Identity>> = Mutex::new(BTreeSet::new());
 
 /// Which file it is, whatever it is called: its device and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Identity(u64, u64);
+struct Identity(u64, u64);
 
 impl Identity {
     #[cfg(unix)]
@@ -33,7 +33,7 @@ impl Identity {
     }
 
     /// The file that `path` leads to; `None` where there is none, or it cannot be told.
-    pub(crate) fn at(path: &Path) -> Option<Self> {
+    fn at(path: &Path) -> Option<Self> {
         Self::of(&path.symlink_metadata().ok()?)
     }
 }
@@ -89,8 +89,29 @@ impl LockedFile {
     }
 }
 
+/// Files that are open, each with the path that led to it.
+#[derive(Debug, Default)]
+pub(crate) struct Watched(Vec<(PathBuf, Option<Identity>)>);
+
+impl Watched {
+    /// What these paths lead to now; one that leads to nothing is not watched.
+    pub(crate) fn at<const N: usize>(paths: [PathBuf; N]) -> Self {
+        let files = paths.map(|path| {
+            let found = Identity::at(&path);
+            (path, found)
+        });
+        Self(files.into())
+    }
+
+    /// Returns what is wrong when a path does not lead to its file any more.
+    pub(crate) fn moved(&self) -> Option<String> {
+        let mut files = self.0.iter();
+        files.find_map(|(path, identity)| leads_elsewhere(path, *identity))
+    }
+}
+
 /// Returns what is wrong when `path` does not lead to the file `identity` any more.
-pub(crate) fn leads_elsewhere(path: &Path, identity: Option<Identity>) -> Option<String> {
+fn leads_elsewhere(path: &Path, identity: Option<Identity>) -> Option<String> {
     let identity = identity?;
     let what = match path.symlink_metadata() {
         Ok(found) if Identity::of(&found) == Some(identity) => return None,

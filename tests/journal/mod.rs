@@ -7,6 +7,7 @@
 
 mod file;
 mod filters;
+mod gone;
 mod guide;
 mod harness;
 mod minutes;

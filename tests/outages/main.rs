@@ -193,6 +193,62 @@ async fn a_run_in_which_nobody_dies_tells_of_no_lost_lease() {
     assert_eq!(outages.count(), 0, "{lines:#?}");
 }
 
+/// Waits until it may go on.
+struct Waits(tokio_util::sync::CancellationToken);
+
+impl Handler for Waits {
+    type Payload = u32;
+
+    async fn handle(&self, _event: Event<u32>, _cx: &Context) -> Result<(), Failure> {
+        self.0.cancelled().await;
+        Ok(())
+    }
+}
+
+/// Every event that waits for a worker finds that it cannot be started.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_stops_is_logged_once_however_much_waits() {
+    const EVENTS: usize = 400;
+    let _turn = TURN.lock().await;
+    LINES.take();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("duly.db");
+    let go_on = tokio_util::sync::CancellationToken::new();
+    let annotation = Annotation::new("waits").buckets(1).workers(1).ring(512);
+    let bus = Bus::builder()
+        .only_registered()
+        .settings(Default::default())
+        .store_url(format!("sqlite:{}", path.display()))
+        .register_as(annotation, Waits(go_on.clone()))
+        .start()
+        .await
+        .unwrap();
+    let queue = bus.queue_named::<u32>("waits").unwrap();
+    for _ in 0..EVENTS {
+        queue.push_now(7).await.unwrap();
+    }
+    let is_told = |phrase: &str| LINES.all().iter().any(|line| line.contains(phrase));
+    let began = Instant::now();
+    let waits = async |done: &dyn Fn() -> bool| {
+        while !done() {
+            assert!(
+                began.elapsed() < Duration::from_secs(60),
+                "{:#?}",
+                LINES.all()
+            );
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    waits(&|| bus.load().iter().any(|load| load.queued >= EVENTS / 2)).await;
+    std::fs::remove_file(&path).unwrap();
+    waits(&|| is_told("embedded store stopped")).await;
+    go_on.cancel();
+    waits(&|| is_told("starts of handlers")).await;
+    assert!(bus.shutdown(Duration::from_secs(20)).await.is_err());
+    let lines = LINES.all();
+    assert!(lines.len() <= LINES_MAX, "{}: {lines:#?}", lines.len());
+}
+
 /// Keeps its thread busy for some milliseconds.
 struct Burns(Arc<AtomicUsize>);
 

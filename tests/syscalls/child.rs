@@ -1,7 +1,8 @@
 //! What a child process runs: it opens the embedded store of its folder, and uses all of it.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use duly::Annotation;
@@ -26,6 +27,10 @@ pub(crate) const OPENING: &str = "opening";
 /// The queue of the script, and one that only has a rate.
 pub(crate) const WORK: &str = "work";
 pub(crate) const OTHER: &str = "other";
+
+/// Opened before each write through a mapping, and in the middle of it; else of no use.
+pub(crate) const MAPPING: &str = "mapping";
+static MAPPING_PATH: OnceLock<PathBuf> = OnceLock::new();
 
 /// How long the script waits before it gives up and ends.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -72,6 +77,13 @@ pub(crate) fn child() {
         return;
     };
     let folder = PathBuf::from(folder);
+    let mapping = MAPPING_PATH.get_or_init(|| folder.join(MAPPING));
+    File::create(mapping).expect("a file");
+    duly::__internal::embedded::before_each_write(|| {
+        if let Some(mapping) = MAPPING_PATH.get() {
+            File::open(mapping).ok();
+        }
+    });
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

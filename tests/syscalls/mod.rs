@@ -12,9 +12,12 @@
 //! an earlier kill. `strace` counts by thread and by call, so a *point* is the n-th time that a
 //! thread makes a call on a file; where two threads make the same call on the same file, which only
 //! calls without an effect do, it is the first of them. Calls that change nothing have no point of
-//! their own: they leave the same state as the next point. The one file that is changed without
-//! calls is the index of the write-ahead log, which is shared memory: after each death it is
-//! overwritten, or removed, or left.
+//! their own: they leave the same state as the next point.
+//!
+//! Two files are changed without calls. The index of the write-ahead log is shared memory: after
+//! each death it is overwritten, or removed, or left. The notes of starts are written through a
+//! mapping; a child makes a call of its own before each such write and in the middle of it, which
+//! are points as any other: see [`child::MAPPING`].
 //!
 //! The same points are used for promise 11: the call is not made and returns an error instead.
 //!
@@ -35,7 +38,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use child::{IN_HASTE, OPENING, SCRIPT};
+use child::{IN_HASTE, MAPPING, OPENING, SCRIPT};
 use diary::{Answer, Ask, Diary, Line};
 use strace::{Call, Deed, Point, points, run_with, watch, watch_all};
 use sweep::{Sweep, copy};
@@ -124,7 +127,7 @@ fn killed_at_any_call_of_a_recovery_the_next_one_does_the_same() {
     for (name, file, call, nth) in [
         ("recovery-1", log, "pwrite64", writes / 3),
         // While a handler runs.
-        ("recovery-2", notes, "openat", 1),
+        ("recovery-2", notes, "write", 1),
         ("recovery-3", log, "pwrite64", writes * 7 / 8),
     ] {
         let killed = killed(template.path(), file, call, nth);
@@ -167,6 +170,35 @@ fn a_disk_that_is_full_at_any_call_loses_nothing_that_was_acknowledged() {
     }
 }
 
+/// A shortage is no doubt: whoever is refused may ask again, and nobody is told that it is unknown.
+#[test]
+fn a_call_that_is_refused_for_want_of_something_stops_nobody() {
+    let template = closed_store();
+    let calls = script(template.path());
+    let of = |names: &[&str]| {
+        let points = points(&calls).into_iter();
+        let points = points.filter(|point| point.file.starts_with("store/"));
+        let points: Vec<_> = points
+            .filter(|point| names.contains(&point.call.as_str()))
+            .collect();
+        assert!(!points.is_empty(), "{names:?}");
+        points
+    };
+    for (name, error, calls, every) in [
+        ("edquot", "EDQUOT", &["write", "pwrite64"][..], 24),
+        ("efbig", "EFBIG", &["write", "pwrite64"], 24),
+        ("enospc-write", "ENOSPC", &["write", "pwrite64"], 24),
+        ("emfile", "EMFILE", &["openat"], 3),
+        ("enfile", "ENFILE", &["openat"], 3),
+        ("enomem", "ENOMEM", &["openat", "mmap"], 3),
+    ] {
+        let mut sweep = Sweep::of(name, template.path(), SCRIPT, Deed::Fail(error));
+        sweep.every = every;
+        sweep.check = goes_on;
+        sweep.covers(&of(calls));
+    }
+}
+
 #[test]
 fn any_call_that_fails_while_the_store_is_opened_is_told_and_opening_it_again_helps() {
     let template = folder();
@@ -189,8 +221,8 @@ fn any_call_that_fails_while_the_store_is_opened_is_told_and_opening_it_again_he
 }
 
 /// What the points rest on: nothing but calls reaches a file, with two exceptions: SQLite's index of
-/// the log, and the notes of starts, each of which is whole or none; what both lead to is checked
-/// after each death. And a point is one thread's alone, but for calls that change nothing.
+/// the log, and the notes of starts, before each write of which there is a call. And a point is one
+/// thread's alone, but for calls that change nothing.
 #[test]
 fn only_calls_change_files_and_each_is_one_threads() {
     let template = closed_store();
@@ -202,6 +234,13 @@ fn only_calls_change_files_and_each_is_one_threads() {
     let legal = ["-shm", "-starts", "-starts-new"].map(|file| format!("store/duly.db{file}"));
     assert_eq!(mapped, legal.iter().map(String::as_str).collect());
 
+    // Of each file of notes that is used there are some.
+    let writes = calls.iter().filter(|call| call.file == MAPPING).count();
+    assert!(
+        writes > 20,
+        "{writes} points between writes through a mapping"
+    );
+
     let mut threads: BTreeMap<(&str, &str), BTreeSet<u32>> = BTreeMap::new();
     for call in &calls {
         let threads = threads.entry((&call.file, &call.name)).or_default();
@@ -210,10 +249,11 @@ fn only_calls_change_files_and_each_is_one_threads() {
     threads.retain(|_, threads| threads.len() > 1);
     let shared: Vec<_> = threads.into_keys().collect();
     // The reader opens what is there; the writer syncs the folder when it has closed the file, and
-    // gives back the lock that the opening thread took.
+    // gives back the locks that the opening thread took.
     let legal = [
         ("store", "fsync"),
         ("store", "openat"),
+        ("store/duly.db", "flock"),
         ("store/duly.db-lock", "flock"),
         ("store/duly.db-wal", "fchown"),
         ("store/duly.db-wal", "openat"),
@@ -295,6 +335,27 @@ fn writing(calls: &[Call]) -> Vec<Point> {
     points
         .filter(|one| is_of_store(one) && writes(one))
         .collect()
+}
+
+/// Nobody was told that it is not known what happened, or that the store has stopped.
+fn goes_on(folder: &Path, _: &Point) -> Vec<String> {
+    let is_wrong = |line: &Line| match line {
+        Line::Answered { answer, .. }
+        | Line::Rate {
+            answer: Some(answer),
+            ..
+        } => match answer {
+            Answer::Unknown => true,
+            Answer::Refused(kind) => !["Full", "Unavailable"].contains(&kind.as_str()),
+            _ => false,
+        },
+        Line::NotOpened(kind) => !["Full", "Unavailable"].contains(&kind.as_str()),
+        Line::Ended(error) => error.is_some(),
+        _ => false,
+    };
+    let lines = Diary::read(folder).into_iter();
+    let wrong = lines.filter(|line| is_wrong(line));
+    wrong.map(|line| format!("stopped: {line:?}")).collect()
 }
 
 /// Nothing was answered with yes that was asked after the first doubt, and somebody was told of it.

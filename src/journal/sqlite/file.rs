@@ -1,6 +1,5 @@
 //! The journal's file: made for its owner alone.
 
-use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 
 use crate::error::Result;
@@ -11,7 +10,7 @@ pub(super) fn prepare(path: &Path) -> Result<PathBuf> {
     let (directory, name) = files::prepare(path, "journal.db")?;
     let path = directory.join(name);
     let is_new = files::len(&path) == 0;
-    files::open(&path, OpenOptions::new().read(true).write(true))
+    files::create(&path)
         .map_err(|error| files::unusable(&path, "cannot be opened for writing", error))?;
     if is_new {
         // So that the file is found after a power cut as well as what is in it. Once: a file that

@@ -1,12 +1,15 @@
 //! What the writing thread does: one transaction a call.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use rusqlite::Connection;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::journal::sqlite::{fault, schema};
 use crate::journal::{Batch, Keep, Pruned};
+use crate::sqlite::files;
+use crate::sqlite::lock::Watched;
 use crate::sqlite::records::{self, Arrival, Load, QueueNumbers};
 use crate::time::Timestamp;
 
@@ -15,11 +18,15 @@ use crate::time::Timestamp;
 pub(super) struct Writer {
     connection: Connection,
     queues: QueueNumbers,
+    files: Watched,
 }
 
 impl Writer {
-    pub(super) fn new(connection: Connection) -> Self {
+    /// Writes to the file at `path`, which is open.
+    pub(super) fn new(connection: Connection, path: &Path) -> Self {
+        let [log, _] = files::log_and_index(path);
         Self {
+            files: Watched::at([path.to_owned(), log]),
             connection,
             queues: QueueNumbers::new(),
         }
@@ -30,7 +37,11 @@ impl Writer {
         if batches.iter().all(|batch| batch.records.is_empty()) {
             return Ok(());
         }
-        let Self { connection, queues } = self;
+        let Self {
+            connection,
+            queues,
+            files,
+        } = self;
         let step = schema::begin(connection)?;
         let mut write = || -> rusqlite::Result<()> {
             let mut load = Load::new(Arrival::Repeatable);
@@ -44,7 +55,14 @@ impl Writer {
             // It may hold numbers that were given and taken back.
             queues.clear();
         }
-        loaded.map_err(fault::at_write)
+        loaded.map_err(fault::at_write)?;
+        // What is loaded is removed where it was: not if it is in a file that nobody finds again.
+        files.moved().map_or(Ok(()), |what| {
+            Err(Error::new(
+                ErrorKind::Unavailable,
+                format!("{what}; put it back, or start this process anew"),
+            ))
+        })
     }
 
     /// Removes some of what is beyond `keep` at `now`.

@@ -77,7 +77,7 @@ impl SqliteJournal {
     )]
     pub fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self> {
         let path = file::prepare(path.as_ref())?;
-        let writer = Writer::new(schema::open_writer(&path, options.cache_bytes)?);
+        let writer = Writer::new(schema::open_writer(&path, options.cache_bytes)?, &path);
         let reader = Reader::new(schema::open_reader(&path, options.cache_bytes / 4)?);
         Ok(Self {
             writing: Worker::start("duly-journal", writer)?,

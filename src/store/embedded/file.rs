@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::sqlite::files;
-use crate::sqlite::lock::{self, Identity, LockedFile};
+use crate::sqlite::lock::{self, LockedFile, Watched};
 use crate::sqlite::shortage::Shortage;
 use crate::store::embedded::log;
 
@@ -75,7 +75,7 @@ pub(super) struct Lock {
     /// Unlocked first.
     data: LockedFile,
     /// SQLite's log and index, once it has made them.
-    beside: Vec<(PathBuf, Option<Identity>)>,
+    beside: Watched,
     #[expect(dead_code, reason = "it is held")]
     name: NameLock,
 }
@@ -113,7 +113,7 @@ impl Lock {
         }
         Ok(Self {
             data,
-            beside: Vec::new(),
+            beside: Watched::default(),
             name,
         })
     }
@@ -124,10 +124,7 @@ impl Lock {
     ///
     /// When the path of one does not lead to it any more.
     pub(super) fn remember(&mut self, paths: &Paths) -> Result<()> {
-        let beside = [log::path_of(&paths.data), log::index_of(&paths.data)];
-        self.beside = beside
-            .map(|path| (path.clone(), Identity::at(&path)))
-            .to_vec();
+        self.beside = Watched::at(files::log_and_index(&paths.data));
         self.moved()
             .map_or(Ok(()), |what| Err(Error::new(ErrorKind::Unavailable, what)))
     }
@@ -135,10 +132,7 @@ impl Lock {
     /// Returns what is wrong when the path of a file does not lead to it any more: what is written
     /// to it then is gone when the store stops.
     pub(super) fn moved(&self) -> Option<String> {
-        let mut beside = self.beside.iter();
-        self.data
-            .moved()
-            .or_else(|| beside.find_map(|(path, identity)| lock::leads_elsewhere(path, *identity)))
+        self.data.moved().or_else(|| self.beside.moved())
     }
 }
 

@@ -17,7 +17,6 @@
 //! the log is written once more, as it is, and synced.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -35,18 +34,8 @@ const PAGE_LEN: usize = 4_096;
 
 /// Where the log of the data file at `data` lies.
 pub(super) fn path_of(data: &Path) -> PathBuf {
-    beside(data, "-wal")
-}
-
-/// Where SQLite's index of it lies, which all connections share.
-pub(super) fn index_of(data: &Path) -> PathBuf {
-    beside(data, "-shm")
-}
-
-fn beside(data: &Path, suffix: &str) -> PathBuf {
-    let mut path = OsString::from(data);
-    path.push(suffix);
-    PathBuf::from(path)
+    let [log, _] = files::log_and_index(data);
+    log
 }
 
 /// Looks at the log beside `data`, and brings to disk what is in it.

@@ -12,9 +12,9 @@
 //! (`sqlite/records`). Leases are not written: at a new start everything that was not settled is ready
 //! again.
 //!
-//! Beside `name.db` lie SQLite's own `-wal` and `-shm`; `-lock`, whose lock says that a process has
-//! it open; `-starts`, the notes of handlers that started; and `-reserve`, room for the time when
-//! the disk is full.
+//! Beside `name.db` lie SQLite's own `-wal` and `-shm`; `-lock`, whose lock says which process has
+//! it open, as that of the file itself does; `-starts`, the notes of handlers that started, and the
+//! file that takes its place next; and `-reserve`, room for the time when the disk is full.
 
 mod added;
 mod cache;
@@ -91,7 +91,10 @@ use self::writer::Writer;
 ///   handler had started counts; an event that was merely leased loses nothing.
 /// - **The disk is full**: pushes return [`ErrorKind::Full`](crate::ErrorKind::Full) and nothing of
 ///   them happened. What is stored is still handled; pushes work again when there is room.
-/// - **The disk fails**: the store stops itself. What was on its way returns
+/// - **The process has too few descriptors or too little memory**: calls return
+///   [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable), or
+///   [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) if they may have happened, until it is over.
+/// - **The disk fails, or the file is deleted or replaced**: the store stops itself. What was on its way returns
 ///   [`ErrorKind::Unknown`](crate::ErrorKind::Unknown), everything later
 ///   [`ErrorKind::Closed`](crate::ErrorKind::Closed). A failed sync is never tried again.
 /// - **Bytes are damaged**: they are never delivered, but set aside and listed by
@@ -138,8 +141,8 @@ impl EmbeddedStore {
     ///
     /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) when the file is not a store, was written
     /// by a newer duly, or is damaged beyond its rows; [`ErrorKind::Full`](crate::ErrorKind::Full)
-    /// when the disk is; [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) when another
-    /// process has it open or it cannot be written.
+    /// when the disk is; [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) when it is open
+    /// already, by whatever name, has several names, or cannot be written.
     pub fn open_with(path: impl AsRef<Path>, options: EmbeddedOptions) -> Result<Self> {
         let paths = Paths::prepare(path.as_ref())?;
         shortage::survive_file_limit();

@@ -78,7 +78,8 @@ impl EmbeddedOptions {
     }
 
     /// How many bytes of disk are held back for the time when it is full, so that what is stored
-    /// can still be handled. Default: 32 MiB.
+    /// can still be handled. Default: 32 MiB. On a disk with less room than twice that it is half of
+    /// the room, and grows with it.
     ///
     /// The write-ahead log is kept below half of it: when the disk is full, what is in the log
     /// must still find room in the file. A small reserve so means many small copies.

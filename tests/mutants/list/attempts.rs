@@ -225,4 +225,27 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         caught_by: delivery("each_start_is_noted_before_its_handler_runs"),
         masked_by: None,
     },
+    Mutant {
+        name: "notes-in-place-before-they-are-written",
+        breaks: Attempts,
+        bug: "embedded: the new file of notes takes the place of the old one before it is filled",
+        edits: &[
+            edit(
+                "src/store/embedded/starts.rs",
+                "MappedFile::fill(next, notes, room.max(BYTES_MIN))",
+                "MappedFile::fill(next, Vec::new(), room.max(BYTES_MIN))",
+            ),
+            edit(
+                "src/store/embedded/starts.rs",
+                ".and_then(|file| fs::rename(&path, &self.path).map(|()| file));",
+                ".and_then(|file| fs::rename(&path, &self.path).map(|()| file))\n            \
+                 .and_then(|file| file.write(&notes, 0).map(|()| file));",
+            ),
+        ],
+        caught_by: test(
+            "syscalls",
+            "killed_at_any_call_of_the_script_nothing_is_lost_early_or_unrecorded",
+        ),
+        masked_by: None,
+    },
 ];

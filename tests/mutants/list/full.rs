@@ -42,11 +42,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         name: "reserve-not-released",
         breaks: Full,
         bug: "embedded: a full disk does not make the store give up its reserve",
-        edits: &[edit(
-            "src/store/embedded/writer.rs",
-            "                    self.shared.space.release();\n                    refused.extend",
-            "                    refused.extend",
-        )],
+        edits: &[
+            edit(
+                "src/store/embedded/writer.rs",
+                "Some(Shortage::Space) => gave = self.shared.space.release(),",
+                "Some(Shortage::Space) => {}",
+            ),
+            edit(
+                "src/store/embedded/writer.rs",
+                " == Some(Shortage::Space) && self.shared.space.release();",
+                " == Some(Shortage::Space) && false;",
+            ),
+        ],
         caught_by: test(
             "embedded",
             "a_full_disk_refuses_pushes_while_everything_else_goes_on",
@@ -56,7 +63,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             edits: &[
                 edit(
                     "src/store/embedded/upkeep.rs",
-                    "Some(Shortage::Space) => self.shared.space.release(),",
+                    "Some(Shortage::Space) => _ = self.shared.space.release(),",
                     "Some(Shortage::Space) => {}",
                 ),
                 edit(
@@ -158,6 +165,36 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "(batch.deliveries, false)",
         )],
         caught_by: contract("read_ahead_ends_with_the_event_that_reaches_its_bytes"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "full-disk-stays-full",
+        breaks: Full,
+        bug: "embedded: a full disk is not given back what the file does not need any more",
+        edits: &[edit(
+            "src/store/embedded/upkeep.rs",
+            "match self.committer.vacuum(pages, FREE_PAGES_FULL, false) {",
+            "match self.committer.vacuum(pages, u32::MAX, false) {",
+        )],
+        caught_by: test(
+            "embedded",
+            "a_disk_that_was_full_takes_pushes_again_when_everything_was_handled",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "change-waits-for-room-without-limit",
+        breaks: Full,
+        bug: "embedded: a change that finds no room on a full disk is not answered before there is some",
+        edits: &[edit(
+            "src/store/embedded/writer.rs",
+            "            if waited >= PATIENCE {",
+            "            if waited >= Duration::MAX {",
+        )],
+        caught_by: test(
+            "embedded",
+            "a_change_that_finds_no_room_is_answered_and_written_when_there_is_some",
+        ),
         masked_by: None,
     },
 ];

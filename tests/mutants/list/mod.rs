@@ -8,6 +8,7 @@ mod coming;
 mod controls;
 mod dead_letters;
 mod doubt;
+mod doubt_of_files;
 mod explained;
 mod full;
 mod ids;
@@ -44,6 +45,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         ids::MUTANTS,
         names::MUTANTS,
         doubt::MUTANTS,
+        doubt_of_files::MUTANTS,
         pulled::MUTANTS,
         punctual::MUTANTS,
         controls::MUTANTS,

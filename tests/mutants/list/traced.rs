@@ -109,4 +109,19 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         caught_by: traces("a_link_goes_from_bus_to_bus_over_redis"),
         masked_by: None,
     },
+    Mutant {
+        name: "stopped-store-logs-each-event",
+        breaks: Traced,
+        bug: "a store that has stopped is logged for each event that waits",
+        edits: &[edit(
+            "src/flow/handlers/deps.rs",
+            "            self.unnoted.failed(queue.clone(), &error);\n",
+            "            tracing::error!(%queue, %error, \"handler not started\");\n",
+        )],
+        caught_by: test(
+            "outages",
+            "a_store_that_stops_is_logged_once_however_much_waits",
+        ),
+        masked_by: None,
+    },
 ];
