@@ -12,7 +12,7 @@
 //! | `read_ahead` | a duration, at most 10 s | `100ms` |
 //! | `store.url` | `sqlite:` and a path, `redis://` and a host, or `memory:` | `sqlite:duly.db` |
 //! | `store.durability` | `memory`, `os_cache`, `disk`, or `replicated:` and how many others: the durability that a push waits for | the store's own |
-//! | `records.journal` | `off`, `sqlite:` and a path, or `postgres://host/database` | with a store at `sqlite:path` the file `path.records`, else `off` |
+//! | `records.journal` | `off`, `sqlite:` and a path, or `postgres://host/database` | `off`: a store at `sqlite:path` keeps records in its own file and takes no journal, any other one only the last |
 //! | `records.keep` | how long the journal keeps a record, a duration of at least 1 s | `30d` |
 //! | `records.keep_max` | how many records it keeps, at least 1 | 10,000,000 |
 //! | `records.keep_minutes` | how long it keeps per-minute statistics, at least 1 s | `400d` |

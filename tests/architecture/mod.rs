@@ -4,6 +4,7 @@
 //! beside each are tests that pass it made-up files and expect its complaint, to prove that the
 //! check can fail.
 
+mod documents;
 pub(crate) mod files;
 mod manners;
 mod rooms;
@@ -119,6 +120,47 @@ fn documents_name_files_that_exist() {
     }
     let exists = |path: &str| root().join(path).exists();
     expect_none(&manners::dead_paths(&documents, exists));
+}
+
+#[test]
+fn documents_say_a_thing_once() {
+    let mut documents = project(&["src/docs"]);
+    for name in ["README.md", "CONTRIBUTING.md"] {
+        documents.push(File::read(name));
+    }
+    expect_none(&documents::said_twice(&documents));
+}
+
+#[test]
+fn the_formats_that_storage_describes_are_those_of_the_code() {
+    let storage = File::read("src/docs/storage.md");
+    let constant = |path: &str, beginning: &str| {
+        let source = File::read(path);
+        let value = documents::constant(&source, beginning).expect(path);
+        value.parse::<u32>().expect(path)
+    };
+    let embedded = constant("src/store/embedded/schema.rs", "const FORMAT: i64");
+    let redis = constant("src/store/redis/shared_state.rs", "const FORMAT: &str");
+    for (heading, column, last) in [
+        ("## Versions", "version", embedded),
+        ("### Versions", "format", redis),
+    ] {
+        let all: Vec<String> = (1..=last).map(|format| format.to_string()).collect();
+        assert_eq!(documents::rows(&storage, heading, column), all, "{heading}");
+    }
+    let body = constant("src/codec/body/mod.rs", "const FORMAT: u8");
+    for sentence in [
+        format!("Format {embedded}; `application_id` is"),
+        format!("Format {body}, in the high four bits"),
+    ] {
+        assert!(storage.text.contains(&sentence), "{sentence}");
+    }
+    let sources = File::read("src/store/embedded/schema.rs");
+    assert!(sources.text.contains(&format!("//! # Format {embedded}\n")));
+    let journal = constant("src/journal/sqlite/schema.rs", "const FORMAT: i64");
+    let sentence = format!("Format {journal}; `application_id` is");
+    let said = File::read("src/docs/journal.md");
+    assert!(said.text.contains(&sentence), "{sentence}");
 }
 
 /// Fails with all complaints at once, one a line.

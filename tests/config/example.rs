@@ -75,3 +75,39 @@ fn the_page_of_the_module_has_every_known_key_too() {
         assert!(page.contains(&format!("//! | `{name}` |")), "{key}");
     }
 }
+
+#[test]
+fn the_page_of_the_module_shows_the_true_defaults_of_a_queue() {
+    let page = include_str!("../../src/config/mod.rs");
+    let (_, table) = page
+        .split_once("and for `queue_defaults` and each queue:")
+        .unwrap();
+    let (table, _) = table.split_once("//! A duration is").unwrap();
+    let mut keys = Vec::new();
+    for row in table
+        .lines()
+        .filter_map(|line| line.strip_prefix("//! | `"))
+    {
+        let (key, rest) = row.split_once("` |").unwrap();
+        let (_, default) = rest.trim_end_matches(" |").rsplit_once("| ").unwrap();
+        let text = default.trim_matches('`');
+        let value = match text.replace(',', "").parse::<u64>() {
+            Ok(number) => number.to_string(),
+            Err(_) if ["true", "false"].contains(&text) => text.to_owned(),
+            Err(_) => format!("{text:?}"),
+        };
+        let said = toml(&format!("[queue_defaults]\n{key} = {value}\n"));
+        assert_ne!(said, Settings::default(), "{key}");
+        let default = QueueOptions::default();
+        assert_eq!(
+            default.with(&said.queue_defaults),
+            QueueOptions::default(),
+            "{row}"
+        );
+        keys.push(key);
+    }
+    assert!(
+        keys.contains(&"buckets") && keys.contains(&"encrypt"),
+        "{keys:?}"
+    );
+}

@@ -11,7 +11,7 @@ use crate::store::redis::url::Target;
 
 /// The connections of a store, separated so that no call waits behind a slow one.
 pub(super) struct StoreConnections {
-    /// For pushes and administrative changes.
+    /// For pushes and administrative changes; the others live on a thread of their own.
     pushes: Vec<ManagedConnection>,
     /// For fetches and settlements.
     pub(super) work: ManagedConnection,
@@ -31,9 +31,10 @@ impl StoreConnections {
             let options = options.clone().named(name);
             async move { ManagedConnection::open(target, &options).await }
         };
+        let for_pushes = options.clone().named("duly-push").beside_callers();
         let mut pushes = Vec::new();
         for _ in 0..target.asked.connections.unwrap_or(1) {
-            pushes.push(link("duly-push").await?);
+            pushes.push(ManagedConnection::open(target, &for_pushes).await?);
         }
         Ok(Self {
             pushes,

@@ -51,7 +51,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a process without a free thread keeps the events that others could start",
         edits: &[edit(
             "src/flow/consumers/set.rs",
-            "let is_stuck = workers > 0 && stuck >= workers;",
+            "let is_stuck = workers > 0 && (stuck >= workers || is_blocked);",
             "let is_stuck = workers == usize::MAX;",
         )],
         caught_by: delivery("a_queue_without_a_free_thread_hands_back_what_waits_for_one"),

@@ -273,4 +273,49 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         caught_by: test("redis_store", "outbox"),
         masked_by: None,
     },
+    Mutant {
+        name: "calls-wait-for-the-programs-runtime",
+        breaks: LostWorkers,
+        bug: "heartbeats are on the program's runtime, which handlers may block",
+        edits: &[edit(
+            "src/flow/start.rs",
+            "let calls = match store.is_shared() && !virtual_time {",
+            "let calls = match store.is_shared() && virtual_time {",
+        )],
+        caught_by: test(
+            "redis_faults",
+            "a_blocked_runtime_of_one_thread_keeps_its_leases",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "node-outlives-its-runtime",
+        breaks: LostWorkers,
+        bug: "a node goes on when the runtime of its handlers has ended",
+        edits: &[edit(
+            "src/flow/consumers/runtime_watch.rs",
+            "Ok(Err(_gone)) => return self.has_ended(),",
+            "Ok(Err(_gone)) => return,",
+        )],
+        caught_by: test(
+            "redis_faults",
+            "a_node_ends_with_its_runtime_though_its_bus_is_kept",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "blocked-runtime-keeps-leases-for-ever",
+        breaks: LostWorkers,
+        bug: "a node whose runtime is blocked keeps its leases beyond every timeout",
+        edits: &[edit(
+            "src/flow/consumers/runtime_watch.rs",
+            "self.halted.store(true, Ordering::Release);",
+            "self.halted.store(false, Ordering::Release);",
+        )],
+        caught_by: test(
+            "redis_faults",
+            "a_runtime_that_is_blocked_beyond_every_timeout_leaves_its_events_to_others",
+        ),
+        masked_by: None,
+    },
 ];

@@ -254,7 +254,7 @@ impl Shared {
         *state = State::Connecting(told.clone());
         drop(state);
         let shared = Arc::clone(self);
-        self.options.background.spawn(async move {
+        self.options.spawn(async move {
             sleep_until(not_before).await;
             let outcome = shared.attempt(failures).await;
             tell.send_replace(Some(outcome));

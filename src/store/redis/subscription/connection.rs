@@ -66,7 +66,7 @@ impl SubscriberConnection {
             number,
             connection,
             patience: options.timeout,
-            probe: options.background.spawn(probing).abort_handle(),
+            probe: options.spawn(probing).abort_handle(),
         })
     }
 

@@ -82,9 +82,9 @@ impl Notifications {
             is_healthy: AtomicBool::new(false),
         });
         let options = options.clone().named("duly-news");
-        let background = Arc::clone(&options.background);
+        let of = options.clone();
         let engine = SubscriptionTask::new(target.clone(), options, Arc::clone(&heard));
-        let engine = background.spawn(engine.run()).abort_handle();
+        let engine = of.spawn(engine.run()).abort_handle();
         Self { heard, engine }
     }
 

@@ -108,7 +108,7 @@ impl Node {
             // A task of its own: its caller may be cancelled while others wait for it.
             let attempt = Attempt::of(self);
             let dialled = async move { attempt.make(&mut state).await };
-            let dialled = self.options.background.spawn(dialled);
+            let dialled = self.options.spawn(dialled);
             if dialled.await.is_err() {
                 let words = "the runtime stopped while it was connected";
                 return Err(self.unreachable(&RedisError::from((Theirs::Io, words))));

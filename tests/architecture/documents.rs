@@ -1,0 +1,79 @@
+//! What the documents say once, and what they say of the code.
+
+use std::collections::BTreeMap;
+
+use super::files::File;
+
+/// So many words in a row stand in one place only: another one points there.
+const WORDS_TWICE: usize = 20;
+
+/// Lines of prose that share so many words in a row with an earlier one.
+pub(crate) fn said_twice(documents: &[File]) -> Vec<String> {
+    let mut first: BTreeMap<Vec<String>, String> = BTreeMap::new();
+    let mut twice = Vec::new();
+    for document in documents {
+        let mut is_code = false;
+        for (line, number) in document.text.lines().zip(1..) {
+            is_code ^= line.starts_with("```");
+            if is_code || line.starts_with('|') {
+                continue; // examples and tables repeat words
+            }
+            let here = format!("{}:{number}", document.path);
+            let words = line.split(|c: char| !c.is_alphanumeric());
+            let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+            let runs = words.windows(WORDS_TWICE);
+            let mut there = None;
+            for run in runs {
+                let run = run.iter().map(|word| word.to_lowercase()).collect();
+                let place = first.entry(run).or_insert_with(|| here.clone());
+                there = there.or((*place != here).then(|| place.clone()));
+            }
+            if let Some(there) = there {
+                twice.push(format!("{here}: says what {there} says"));
+            }
+        }
+    }
+    twice
+}
+
+/// The number of a constant in a source file, as a text.
+pub(crate) fn constant<'a>(source: &'a File, beginning: &str) -> Option<&'a str> {
+    let mut lines = source.text.lines();
+    let value = lines.find_map(|line| line.strip_prefix(beginning))?;
+    Some(value.trim_matches([' ', '=', '"', ';']))
+}
+
+/// The first cell of each row of the table that follows a heading and has this first column.
+pub(crate) fn rows<'a>(document: &'a File, heading: &str, column: &str) -> Vec<&'a str> {
+    let lines = document.text.lines();
+    let lines = lines.skip_while(|line| *line != heading);
+    let head = format!("| {column} |");
+    let lines = lines.skip_while(move |line| !line.starts_with(&head));
+    let rows = lines.skip(2).map_while(|line| line.strip_prefix("| "));
+    rows.filter_map(|row| row.split(" |").next()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_sentence_that_stands_twice_is_found() {
+        let said = "one two three four five six seven eight nine ten one two three four five six \
+                    seven eight nine twenty and more";
+        let other = File::new("b.md", &format!("# Head\n\nHere {said}.\n"));
+        let files = [File::new("a.md", &format!("{said}\n| {said} |\n")), other];
+        assert_eq!(said_twice(&files), ["b.md:3: says what a.md:1 says"]);
+        assert!(said_twice(&files[..1]).is_empty(), "tables may repeat it");
+    }
+
+    #[test]
+    fn a_constant_and_the_rows_of_a_table_are_read() {
+        let source = File::new("a.rs", "//! A.\nconst FORMAT: &str = \"5\";\n");
+        assert_eq!(constant(&source, "const FORMAT: &str"), Some("5"));
+        let text =
+            "## A\n\n| x | y |\n\n## B\n\n| version | y |\n|---|---|\n| 1 | a |\n| 2 | b |\n";
+        let document = File::new("a.md", text);
+        assert_eq!(rows(&document, "## B", "version"), ["1", "2"]);
+    }
+}
