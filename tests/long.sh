@@ -3,7 +3,7 @@
 # point of every sweep, the benchmarks in their quick form, each planted bug. It takes hours.
 #
 #     tests/long.sh            runs every part
-#     tests/long.sh <part>...  runs these: simulation stress model hostile embedded syscalls crash
+#     tests/long.sh <part>...  runs these: simulation stress model payloads hostile embedded syscalls crash
 #                              redis server records journal power benches mutants
 #
 # What it sets of the environment, a million seeds of the simulation among it, wins nothing over what
@@ -14,7 +14,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CARGO_TERM_COLOR=never NO_COLOR=1
 for bin in /usr/lib/postgresql/*/bin; do PATH=$PATH:$bin; done # Debian keeps it out of the PATH
 parts=("$@")
-[ $# != 0 ] || parts=(simulation stress model hostile embedded syscalls crash redis server records journal
+[ $# != 0 ] || parts=(simulation stress model payloads hostile embedded syscalls crash redis server records journal
     power benches mutants)
 failed=()
 
@@ -45,6 +45,10 @@ model() {
 hostile() {
     default DULY_FUZZ_CASES 200000
     duly --release --test bus -- hostile::
+}
+payloads() {
+    default DULY_SHAPES_CASES 2000
+    duly --release --test bus -- payloads::round_trips
 }
 embedded() {
     default DULY_FLIPS bytes
