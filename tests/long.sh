@@ -3,8 +3,8 @@
 # point of every sweep, the benchmarks in their quick form, each planted bug. It takes hours.
 #
 #     tests/long.sh            runs every part
-#     tests/long.sh <part>...  runs these: simulation stress model hostile embedded syscalls crash
-#                              redis server records journal neighbours power benches mutants
+#     tests/long.sh <part>...  runs these: simulation stress model payloads hostile embedded syscalls
+#                              crash redis server records journal neighbours power benches mutants
 #
 # What it sets of the environment, a million seeds of the simulation among it, wins nothing over what
 # is set already. Seeds are printed. tests/run.sh installs what is needed.
@@ -14,8 +14,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CARGO_TERM_COLOR=never NO_COLOR=1
 for bin in /usr/lib/postgresql/*/bin; do PATH=$PATH:$bin; done # Debian keeps it out of the PATH
 parts=("$@")
-[ $# != 0 ] || parts=(simulation stress model hostile embedded syscalls crash redis server records journal
-    neighbours power benches mutants)
+[ $# != 0 ] || parts=(simulation stress model payloads hostile embedded syscalls crash redis server
+    records journal neighbours power benches mutants)
 failed=()
 
 # default <name> <value>: sets a variable that nobody has set.
@@ -45,6 +45,10 @@ model() {
 hostile() {
     default DULY_FUZZ_CASES 200000
     duly --release --test bus -- hostile::
+}
+payloads() {
+    default DULY_SHAPES_CASES 2000
+    duly --release --test bus -- payloads::round_trips
 }
 embedded() {
     default DULY_FLIPS bytes

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use duly::Annotation;
 use duly::prelude::*;
 use duly::testing::{TestBus, outside};
-use duly::Annotation;
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 
@@ -28,7 +28,10 @@ impl Handler for Sum {
         }
         let mut connection = self.pool.acquire().await?;
         let asked = sqlx::query_scalar::<_, i64>("select $1 + 1 from pg_sleep(0.05)");
-        let next = asked.bind(number as i64).fetch_one(&mut *connection).await?;
+        let next = asked
+            .bind(number as i64)
+            .fetch_one(&mut *connection)
+            .await?;
         self.sum.fetch_add(next as u64, Ordering::Relaxed);
         match event.attempt() {
             1 => Err(Failure::retry_after(secs(3_600), "once more")),
@@ -59,13 +62,22 @@ async fn time_stands_still_while_a_handler_waits_for_its_database() {
     let numbers = (0..20).map(|number| (number, 0));
     queue.push_many(numbers, secs(60)).await.unwrap();
     bus.advance(secs(60)).await;
-    assert_eq!(sum.load(Ordering::Relaxed), 210, "each has answered, and none timed out");
+    assert_eq!(
+        sum.load(Ordering::Relaxed),
+        210,
+        "each has answered, and none timed out"
+    );
     bus.advance(secs(3_599)).await;
     assert_eq!(sum.load(Ordering::Relaxed), 210);
     let took = bus.run_until_idle(secs(60)).await.unwrap();
     assert_eq!((sum.load(Ordering::Relaxed), took.as_secs()), (420, 1));
     let failed = bus.records().failed().page().await.unwrap();
-    assert!(failed.items.iter().all(|it| it.error.as_deref() == Some("once more")));
+    assert!(
+        failed
+            .items
+            .iter()
+            .all(|it| it.error.as_deref() == Some("once more"))
+    );
     // What the test asks by itself.
     let before = bus.now();
     let asked = sqlx::query_scalar::<_, i32>("select 7 from pg_sleep(0.05)");

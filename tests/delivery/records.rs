@@ -166,7 +166,13 @@ async fn a_follower_goes_on_from_the_last_page() {
         }
         bus.advance(secs(1)).await;
         loop {
-            let page = bus.records().queue("orders").after(after).page().await.unwrap();
+            let page = bus
+                .records()
+                .queue("orders")
+                .after(after)
+                .page()
+                .await
+                .unwrap();
             seen.extend(page.items.iter().map(|record| record.id));
             assert!(page.next.is_none() || page.next == page.end);
             after = page.end;

@@ -89,7 +89,9 @@ async fn two_buses_of_a_process_are_seen_together_and_the_one_that_is_left_alone
     let _guard = metrics::set_default_local_recorder(&seen);
     let (first, second) = (World::memory(), World::memory());
     let busy = Probe::<u64>::taking(secs(60));
-    let (one, queue) = first.serve(ORDERS.workers(3).timeout(secs(90)), &busy).await;
+    let (one, queue) = first
+        .serve(ORDERS.workers(3).timeout(secs(90)), &busy)
+        .await;
     let idle = Probe::<u64>::new();
     let (two, _) = second.serve(ORDERS.workers(2), &idle).await;
     let gauge = |name| seen.value(&format!("duly_{name}{{queue=orders}}"));
@@ -97,7 +99,11 @@ async fn two_buses_of_a_process_are_seen_together_and_the_one_that_is_left_alone
     queue.push_many(0..4, secs(0)).await.unwrap();
     one.advance(secs(2)).await;
     assert_eq!((gauge("workers_busy"), gauge("ring_used")), (3.0, 1.0));
-    two.queue_named::<u64>("orders").unwrap().push_now(7).await.unwrap();
+    two.queue_named::<u64>("orders")
+        .unwrap()
+        .push_now(7)
+        .await
+        .unwrap();
     two.advance(secs(2)).await; // its gauges are told last
     assert_eq!((gauge("workers_busy"), gauge("ring_used")), (3.0, 1.0));
     two.shutdown(secs(1)).await.unwrap();

@@ -38,7 +38,13 @@ async fn price(event: Event<Price>) -> Result<(), Failure> {
     Ok(())
 }
 
-#[delay_event(queue = "cards", version = 3, encrypt = true, codec = "raw", register = false)]
+#[delay_event(
+    queue = "cards",
+    version = 3,
+    encrypt = true,
+    codec = "raw",
+    register = false
+)]
 async fn card(event: Event<duly::codec::Raw>) -> Result<(), Failure> {
     assert!(!event.payload.is_empty());
     Ok(())
@@ -117,9 +123,24 @@ async fn a_queue_of_an_annotation_writes_as_that_says(world: World) {
     // Settings and a registered handler are stronger.
     let registered = Annotation::new("cards").codec(duly::codec::Codec::Json);
     let builder = world.builder().keys(ring(&["now"]));
-    let builder = builder.register_as(registered, duly::testing::Probe::new());
+    let builder = builder.register_as(registered, duly::testing::Probe::<duly::codec::Raw>::new());
     let bus = world.start(builder).await;
-    let id = bus.queue::<card>().push(payload(), secs(9)).await.unwrap().id();
-    let body = bus.queue::<card>().get(id).await.unwrap().unwrap().body.unwrap();
-    assert_eq!((body.version, body.payload.as_bytes()), (0, &b"[52,55,49,49]"[..]));
+    let id = bus
+        .queue::<card>()
+        .push(payload(), secs(9))
+        .await
+        .unwrap()
+        .id();
+    let body = bus
+        .queue::<card>()
+        .get(id)
+        .await
+        .unwrap()
+        .unwrap()
+        .body
+        .unwrap();
+    assert_eq!(
+        (body.version, body.payload.as_bytes()),
+        (0, &b"[52,55,49,49]"[..])
+    );
 }

@@ -7,6 +7,7 @@ mod codecs;
 mod encrypted;
 mod frame;
 mod leased;
+mod make;
 mod ring;
 mod rotation;
 mod round_trips;

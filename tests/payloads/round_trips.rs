@@ -48,7 +48,7 @@ async fn check<T>(bus: &TestBus, seen: &mut Seen, rng: &mut Rng, name: &'static 
 where
     T: Make + Debug + Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
 {
-    for _ in 0..number("DULY_SHAPES_CASES", 12) {
+    for _ in 0..number("DULY_SHAPES_CASES", 8) {
         let value = T::make(rng);
         let as_it_was = format!("{value:?}");
         for codec in Codec::ALL.into_iter().filter(|codec| codec.is_built_in()) {

@@ -57,7 +57,11 @@ async fn is_shown(handler: bool, caller: bool) -> bool {
         ..QueueChoices::default()
     };
     let calling = builder(&url).keys(keys()).publish_only();
-    let calling = calling.queue("shop.balances", choices).start().await.unwrap();
+    let calling = calling
+        .queue("shop.balances", choices)
+        .start()
+        .await
+        .unwrap();
     let queue = calling.queue_named::<u64>("shop.balances").unwrap();
     assert_eq!(queue.call::<String>(7, PATIENCE).await.unwrap(), SECRET);
     let contents = servers::shared().cli(&["EVAL", CONTENTS, "0", &prefix]);
@@ -69,7 +73,10 @@ async fn is_shown(handler: bool, caller: bool) -> bool {
 
 #[tokio::test]
 async fn a_reply_is_encrypted_in_the_store_if_its_queue_or_its_call_is() {
-    assert!(is_shown(false, false).await, "it is looked for in the right place");
+    assert!(
+        is_shown(false, false).await,
+        "it is looked for in the right place"
+    );
     assert!(!is_shown(true, true).await);
     assert!(!is_shown(true, false).await);
     assert!(!is_shown(false, true).await);

@@ -202,4 +202,62 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ),
         masked_by: None,
     },
+    Mutant {
+        name: "lost-values-are-accepted",
+        breaks: Payloads,
+        bug: "a push accepts what does not come back",
+        edits: &[edit(
+            "src/bus/round_trips.rs",
+            "            && (!is_known || is_doubtful)",
+            "            && is_known\n            && !is_doubtful",
+        )],
+        caught_by: payloads("what_does_not_come_back_is_refused_at_its_push"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "another-value-counts-as-the-same",
+        breaks: Payloads,
+        bug: "a push accepts what comes back as another value",
+        edits: &[edit(
+            "src/codec/values.rs",
+            "    match decoded == before || before != digest(value, readable) {",
+            "    match decoded == before || before.is_some() {",
+        )],
+        caught_by: payloads("what_does_not_come_back_is_refused_at_its_push"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "lease-without-upgrade",
+        breaks: Payloads,
+        bug: "a typed lease buries what its handler would upgrade",
+        edits: &[edit(
+            "src/bus/lease/mod.rs",
+            "            upgrade: self.upgrade,",
+            "            upgrade: None,",
+        )],
+        caught_by: payloads("a_lease_upgrades_what_the_handler_of_its_queue_would"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "reply-in-clear",
+        breaks: Payloads,
+        bug: "the reply to a call lies in a shared store in clear text",
+        edits: &[
+            edit(
+                "src/bus/queue.rs",
+                "        if self.inner.options(queue).encrypt {",
+                "        if false && self.inner.options(queue).encrypt {",
+            ),
+            edit(
+                "src/bus/call/stored_replies.rs",
+                "    if frame.is_ok_and(|frame| frame.key_id.is_some()) {",
+                "    if false && frame.is_ok_and(|frame| frame.key_id.is_some()) {",
+            ),
+        ],
+        caught_by: test(
+            "redis_store",
+            "a_reply_is_encrypted_in_the_store_if_its_queue_or_its_call_is",
+        ),
+        masked_by: None,
+    },
 ];

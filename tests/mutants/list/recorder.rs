@@ -170,8 +170,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         edits: &[
             edit(
                 "src/bus/journal.rs",
-                "    store.limit_outboxes(limit)?;\n    metrics::journal_starts();\n",
-                "    metrics::journal_starts();\n",
+                "    store.limit_outboxes(limit)?;\n    let recorder = Recorder::start(Setup {\n",
+                "    let recorder = Recorder::start(Setup {\n",
             ),
             edit(
                 "src/bus/journal.rs",

@@ -6,8 +6,8 @@ use std::time::Duration;
 use duly::event::State;
 use duly::records::{Cause, NodeId, Outcome};
 use duly::store::operation::{
-    AttemptOutcome, Delivery, Fetch, Fetched, Holding, Kept, Reaped, Reply, RequestId, Settlement,
-    StartMark,
+    AttemptOutcome, Delivery, Fetch, Fetched, Holding, Kept, Reaped, Reply, RequestId, SetAside,
+    Settlement, StartMark,
 };
 use duly::{ErrorKind, EventId};
 

@@ -13,7 +13,7 @@ use duly::records::{Cause, NodeId, Outcome, Record, Stages};
 use duly::store::DedupWindow;
 use duly::store::operation::{
     AttemptOutcome, CROWD, CROWD_SPAN, Moved, NewEvent, PushOutcome, Pushed, Reply, RequestId,
-    StartMark,
+    SetAside, StartMark,
 };
 use duly::time::{Timestamp, When};
 use duly::{ErrorKind, EventId, LatePolicy, Unique};
