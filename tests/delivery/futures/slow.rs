@@ -1,7 +1,7 @@
 //! A store each of whose calls suspends its caller twice: before it is done, and before its reply.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use duly::QueueName;
@@ -83,6 +83,11 @@ impl Store for Slow {
         self.slowly(|near| near.known_buckets())
     }
 
+    fn buckets_of(&self, queue: &QueueName) -> StoreFuture<KnownBuckets> {
+        let queue = queue.clone();
+        self.slowly(move |near| near.buckets_of(&queue))
+    }
+
     fn configured(&self, queues: &BTreeMap<QueueName, u16>, others: u16) {
         self.0.configured(queues, others);
     }
@@ -91,8 +96,8 @@ impl Store for Slow {
         self.0.fallback_poll_every()
     }
 
-    fn watch(&self, watcher: Arc<dyn Watcher>) {
-        self.0.watch(watcher);
+    fn watch(&self, watcher: Weak<dyn Watcher>) -> duly::Result<()> {
+        self.0.watch(watcher)
     }
 
     fn starting(&self, queue: &QueueName, deliveries: &[&Delivery]) -> duly::Result<()> {
@@ -130,8 +135,8 @@ impl Store for Slow {
         self.0.limit_outboxes(limit)
     }
 
-    fn watch_outboxes(&self, watcher: Arc<dyn OutboxWatcher>) {
-        self.0.watch_outboxes(watcher);
+    fn watch_outboxes(&self, watcher: Weak<dyn OutboxWatcher>) -> duly::Result<()> {
+        self.0.watch_outboxes(watcher)
     }
 
     fn close(&self) -> StoreFuture<()> {
