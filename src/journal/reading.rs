@@ -126,6 +126,28 @@ pub(crate) async fn waiting_in<T: Send>(
             is_its && query.id.is_none_or(is_of) && is_in(bucket)
         }
     });
+    // An event usually lies where its id names. Only if there is no record of it there it is looked
+    // for elsewhere, where a server may not respond.
+    let is_named = |outbox: &Outbox| match outbox {
+        Outbox::Bucket(bucket) => query.id.is_some_and(|id| id.bucket() == bucket.bucket),
+        Outbox::Store => false,
+    };
+    let (named, others): (Vec<_>, Vec<_>) = outboxes.into_iter().partition(is_named);
+    let found = read_all(store, query, named, keep, less).await?;
+    match found.is_empty() {
+        true => read_all(store, query, others, keep, less).await,
+        false => Ok(found),
+    }
+}
+
+/// The same of these outboxes.
+async fn read_all<T: Send>(
+    store: &dyn Store,
+    query: &Query,
+    outboxes: Vec<Outbox>,
+    keep: impl Fn(Numbered) -> Option<T> + Copy + Send,
+    less: impl Fn(&mut Vec<T>) + Copy + Send,
+) -> Result<Vec<T>> {
     let share = (WAITING_MAX / outboxes.len().max(1) as u64).max(1_000);
     let read = outboxes
         .into_iter()

@@ -293,15 +293,14 @@ impl<B: Clone> Shards<B> {
                     break;
                 }
                 *swept = Some(key.clone());
-                if shard.used_us.load(Ordering::Relaxed) > unused_until {
-                    continue;
-                }
                 let Ok(bucket) = shard.bucket.try_lock() else {
                     continue;
                 };
-                match bucket.is_idle() {
+                let is_unused = shard.used_us.load(Ordering::Relaxed) <= unused_until;
+                match is_unused && bucket.is_idle() {
                     true => idle.push(key.clone()),
-                    false => unused.push(key.clone()),
+                    false if is_unused || bucket.is_old(now_us) => unused.push(key.clone()),
+                    false => {}
                 }
             }
         }

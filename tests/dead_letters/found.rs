@@ -170,6 +170,7 @@ async fn many_empty_buckets_do_not_stop_the_pages(world: World) {
     let (bus, _queue, _ids) = graveyard(&world).await;
     for name in ["empty-0", "empty-1"] {
         let queue = bus.queue_named::<u64>(name).unwrap();
+        bus.set_buckets(name, Some(1_024)).await.unwrap();
         for bucket in 0..1_024 {
             let id = queue.new_id();
             let id = EventId::from_parts(id.created(), BucketId(bucket), id.entropy());

@@ -143,7 +143,7 @@ fn soaked(
         next: 0,
     };
     // What is bounded fills up first: some hundred names and watermarks of idle buckets.
-    let warm = 300_usize.div_ceil(names).max(1);
+    let warm = 260_usize.div_ceil(names).max(1);
     for _ in 0..warm {
         runtime.block_on(soak.round(names)).unwrap();
     }
@@ -190,5 +190,5 @@ fn names_leave_nothing_behind_in_the_embedded_store() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("duly.db").display());
     let builder = Bus::builder().only_registered().store_url(url);
-    soaked(names(100), builder, None, Arc::new(VirtualClock::new()));
+    soaked(names(40), builder, None, Arc::new(VirtualClock::new()));
 }

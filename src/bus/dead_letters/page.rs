@@ -72,7 +72,8 @@ impl DeadLetters {
         if letters.is_empty() {
             return Ok(Vec::new());
         }
-        let told = last_of(&*self.inner.store, self.inner.journal(), &letters).await;
+        let of = (&page.bucket, letters.as_slice());
+        let told = last_of(&*self.inner.store, self.inner.journal(), of).await;
         let mut matching = Vec::new();
         for (letter, last) in letters.into_iter().zip(told) {
             if let (true, LastRecord::Unread(why)) = (reads_records, &last) {
@@ -100,7 +101,7 @@ impl DeadLetters {
 pub(super) async fn last_of(
     store: &dyn Store,
     journal: Option<&dyn Journal>,
-    letters: &[Snapshot],
+    (bucket, letters): (&BucketKey, &[Snapshot]),
 ) -> Vec<LastRecord> {
     let query = Query {
         outcomes: vec![Outcome::Buried, Outcome::LeaseLost],
@@ -109,7 +110,7 @@ pub(super) async fn last_of(
     };
     let wanted: HashSet<EventId> = letters.iter().map(|letter| letter.id).collect();
     let of_them = |it: Numbered| wanted.contains(&it.1.id).then_some(it);
-    let is_in = |bucket: &BucketKey| wanted.iter().any(|id| id.may_lie_in(bucket.bucket));
+    let is_in = |other: &BucketKey| other == bucket;
     let waiting = reading::waiting_in(store, is_in, &query, of_them, |_| {});
     let mut waiting = match waiting.await {
         Ok(waiting) => waiting,

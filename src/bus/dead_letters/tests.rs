@@ -92,13 +92,13 @@ async fn why_letters_died_is_told_from_outbox_and_journal_together() {
     assert_eq!(letters.len(), 10);
     for through in [0, 4, 10] {
         carry(&store, &journal, through).await;
-        let told = last_of(&store, Some(&journal), &letters).await;
+        let told = last_of(&store, Some(&journal), (&bucket(), &letters)).await;
         for (number, last) in (1..).zip(&told) {
             let expected = format!("request {number}");
             assert_eq!(last.error(), Some(expected.as_str()), "after {through}");
         }
     }
-    let told = last_of(&store, None, &letters).await;
+    let told = last_of(&store, None, (&bucket(), &letters)).await;
     assert!(told.iter().all(|last| *last == LastRecord::Pruned));
 }
 
@@ -124,7 +124,7 @@ async fn of_several_deaths_the_last_one_is_told() {
     .await;
     for through in [0, 12, 13] {
         carry(&store, &journal, through).await;
-        let told = last_of(&store, Some(&journal), &letters[..1]).await;
+        let told = last_of(&store, Some(&journal), (&bucket(), &letters[..1])).await;
         let record = told[0].record().expect("it is known");
         assert_eq!(record.outcome, Outcome::Buried);
         assert_eq!(record.error.as_deref(), Some("request 77"));

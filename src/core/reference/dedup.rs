@@ -120,6 +120,15 @@ impl DedupState {
         self.forgotten = self.forgotten.max(Some(created));
     }
 
+    /// Returns whether the oldest tombstone has reached the greatest age.
+    pub(super) fn is_old(&self, now_us: u64) -> bool {
+        let max_age = self.window.max_age.as_micros();
+        let age = |ended_us: u64| u128::from(now_us.saturating_sub(ended_us));
+        self.order
+            .front()
+            .is_some_and(|(_, ended_us)| age(*ended_us) >= max_age)
+    }
+
     pub(super) fn watermark(&self) -> Option<Timestamp> {
         self.forgotten
     }

@@ -252,6 +252,12 @@ impl<B: Clone> Bucket<B> {
         self.entries.is_empty() && self.dedup.len() == 0 && self.uniques.is_empty()
     }
 
+    /// Returns whether a tombstone is older than any is kept.
+    #[must_use]
+    pub(crate) fn is_old(&self, now_us: u64) -> bool {
+        self.dedup.is_old(now_us)
+    }
+
     /// Returns whether it has no live events.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -7,7 +7,7 @@ use crate::event::{BucketId, BucketKey, QueueName};
 
 /// The table is looked through when it has twice as many queues as are pulled from, and so many
 /// more.
-const SPARE: usize = 64;
+pub(super) const SPARE: usize = 64;
 
 /// The queues that callers pull from, for as long as they do.
 #[derive(Debug, Default)]

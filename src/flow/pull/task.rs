@@ -16,6 +16,7 @@ use crate::core::step::CallId;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Envelope, QueueName};
 use crate::flow::pull::hand_off::HandOff;
+use crate::flow::pull::pulled_queues::SPARE;
 use crate::flow::pull::{PullMessage, Pulls, closed};
 use crate::outage::Outage;
 use crate::store::Control;
@@ -118,6 +119,9 @@ impl PullTask {
         let is_pulled = |queue: &QueueName| self.puller.serves(queue);
         let pulled = self.puller.queues();
         self.pulls.queues.forget_others(pulled, is_pulled);
+        if self.settings.len() > 2 * pulled + SPARE {
+            self.settings.retain(|queue, _| self.puller.serves(queue));
+        }
         let is_busy = has_messages || !actions.is_empty();
         let mut answers = Answers::new();
         self.act(actions, &mut answers);

@@ -52,6 +52,9 @@ impl Model {
         if is_heard {
             self.node(fetch.node).beat += 1;
         }
+        if !self.exists {
+            self.nodes.clear();
+        }
         Ok(Reply::Fetched(Fetched {
             deliveries,
             ready: self.ids(|event| event.state == State::Ready).len(),

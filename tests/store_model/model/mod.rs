@@ -79,6 +79,8 @@ pub(crate) struct Model {
     aside: SetAside,
     forgotten: Option<Timestamp>,
     nodes: Vec<Node>,
+    /// Whether anything was ever pushed: a bucket that does not exist remembers no node.
+    exists: bool,
     pub(crate) records: Vec<Record>,
     /// Unique keys that stay taken, until when and by whom.
     holds: Vec<(Timestamp, String, EventId)>,
@@ -244,6 +246,7 @@ impl Model {
     }
 
     pub(crate) fn push(&mut self, new: &[NewEvent]) -> Reply {
+        self.exists = true;
         Reply::Pushed(new.iter().map(|new| self.push_one(new)).collect())
     }
 

@@ -11,6 +11,7 @@ impl Model {
     pub(crate) fn reopen(&mut self) {
         self.now_us = 0;
         self.nodes.clear();
+        self.exists = !self.events.is_empty() || !self.holds.is_empty();
         for event in &mut self.events {
             event.maybe_running = false;
             event.lease = None;
