@@ -161,9 +161,12 @@ impl EventHistory {
         match ending {
             AttemptEnd::Retry | AttemptEnd::Bury => self.tries += 1,
             AttemptEnd::Snooze => self.snoozes += 1,
-            // Its record says whether it counts.
-            AttemptEnd::Interrupt => {}
-            AttemptEnd::Ack | AttemptEnd::Discard | AttemptEnd::Expire | AttemptEnd::Release => {}
+            // Whether an interruption counts, its record says.
+            AttemptEnd::Interrupt
+            | AttemptEnd::Ack
+            | AttemptEnd::Discard
+            | AttemptEnd::Expire
+            | AttemptEnd::Release => {}
         }
         if matches!(
             ending,

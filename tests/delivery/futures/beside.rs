@@ -64,6 +64,7 @@ async fn on_a_server_each_call_beside_a_stop_returns_and_is_true() {
 }
 
 /// `open` chooses a new store if `true`, else the last one again.
+#[allow(clippy::print_stdout)] // it tells which seed to run again
 async fn rounds(default: u64, mut open: impl FnMut(bool) -> BusBuilder) {
     let first = from_environment("DULY_STOP_SEED", fastrand::u64(..));
     for seed in

@@ -140,7 +140,7 @@ fn after_its_runtime_has_ended_each_call_returns() {
             each(stages, |call, result| match call.after {
                 After::ClosedWithItsRuntime => is_closed(call, &result),
                 After::Closed | After::Read => {
-                    assert!(result.is_ok(), "{:?}: {result:?}", call.place)
+                    assert!(result.is_ok(), "{:?}: {result:?}", call.place);
                 }
             })
             .await;

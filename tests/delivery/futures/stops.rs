@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use duly::prelude::*;
 use duly::records::Cause;
@@ -10,7 +10,7 @@ use duly::store::{EmbeddedStore, Store};
 use duly::testing::Probe;
 use futures_util::FutureExt;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::beside::WATCHDOG;
 use super::slow::Slow;

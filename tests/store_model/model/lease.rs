@@ -175,20 +175,17 @@ impl Model {
                 self.record(id, tries, Outcome::Interrupted, Some(Cause::Interrupted));
                 self.wait(id, self.again(Duration::ZERO));
             }
-            AttemptOutcome::Interrupt { .. } if tries >= attempts => {
+            AttemptOutcome::Ack => self.conclude(id, tries, Outcome::Acked, State::Done),
+            AttemptOutcome::Discard(_) => self.conclude(id, tries, Outcome::Discarded, State::Done),
+            AttemptOutcome::Expire => self.conclude(id, 0, Outcome::Expired, State::Expired),
+            AttemptOutcome::Bury(_) => self.conclude(id, tries, Outcome::Buried, State::Dead),
+            AttemptOutcome::Retry(..) | AttemptOutcome::Interrupt { .. } if tries >= attempts => {
                 self.conclude(id, tries, Outcome::Buried, State::Dead);
             }
             AttemptOutcome::Interrupt { .. } => {
                 self.record(id, tries, Outcome::Retried, None);
                 self.event(id).expect("it is there").tries = tries;
                 self.wait(id, self.again(Duration::ZERO));
-            }
-            AttemptOutcome::Ack => self.conclude(id, tries, Outcome::Acked, State::Done),
-            AttemptOutcome::Discard(_) => self.conclude(id, tries, Outcome::Discarded, State::Done),
-            AttemptOutcome::Expire => self.conclude(id, 0, Outcome::Expired, State::Expired),
-            AttemptOutcome::Bury(_) => self.conclude(id, tries, Outcome::Buried, State::Dead),
-            AttemptOutcome::Retry(..) if tries >= attempts => {
-                self.conclude(id, tries, Outcome::Buried, State::Dead);
             }
             AttemptOutcome::Retry(delay, _) => {
                 self.record(id, tries, Outcome::Retried, None);
