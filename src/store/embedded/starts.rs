@@ -164,7 +164,8 @@ impl Starts {
         }
         match self.renew(0) {
             Ok(()) => {
-                tracing::warn!(path = %self.path.display(), "file of starts was removed; written anew")
+                let path = self.path.display();
+                tracing::warn!(%path, "file of starts was removed; written anew");
             }
             Err(error) => tracing::debug!(%error, "file of starts not written anew"),
         }

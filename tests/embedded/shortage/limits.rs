@@ -66,7 +66,7 @@ impl Drop for Short {
     fn drop(&mut self) {
         match self {
             Self::Limit(resource, before) => {
-                setrlimit(*resource, before.clone()).expect("the limit of before");
+                setrlimit(*resource, *before).expect("the limit of before");
             }
             Self::Disk(ballast) => fs::remove_file(ballast).expect("the ballast"),
         }

@@ -255,7 +255,7 @@ pub(crate) fn assert_all(path: &Path, events: &BTreeMap<u64, Known>) {
         match known {
             Known::Stored => assert!(found.is_some(), "event {n} was answered and is lost"),
             Known::Over | Known::Absent => {
-                assert!(found.is_none(), "event {n} is {known:?}: {found:?}")
+                assert!(found.is_none(), "event {n} is {known:?}: {found:?}");
             }
             Known::Either => {}
         }
