@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::core::op::SetAside;
 use crate::core::op::{
-    BATCH_MAX, ChangeSink, Delivery, Fetch, Fetched, Holding, Kept, Reply, RequestId, StartMark,
+    BATCH_MAX, ChangeSink, Delivery, Fetch, Fetched, Holding, Kept, Reply, RequestId, SetAside,
+    StartMark,
 };
 use crate::core::reference::entry::{Budget, Entry, Place, RecordDetails, StaleReason};
 use crate::core::reference::leases::Lease;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use redis::Cmd;
 
 use crate::codec::body;
-use crate::core::op::SetAside;
-use crate::core::op::{BATCH_MAX, Delivery, Fetch, Fetched, Holding, Reaped, StartMark, StoreOp};
+use crate::core::op::{
+    BATCH_MAX, Delivery, Fetch, Fetched, Holding, Reaped, SetAside, StartMark, StoreOp,
+};
 use crate::core::reference::bounded;
 use crate::error::{Error, Result};
 use crate::event::{EventId, QueueName};

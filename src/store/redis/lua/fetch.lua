@@ -21,7 +21,6 @@ local PASSED_MAX = 4000 -- limit of stale entries in one call
 local PARTS_PER_READ = 32
 local REST = 1000 -- ms until it checks again for nodes that can read a newer format
 local expired, late_ones -- events that are set aside
-local aside_expired, aside_late = 0, 0
 
 -- Sets an event with extras aside if it has expired or is too late. Returns whether it is; `it`, its
 -- state, learns of the extras otherwise.
@@ -41,14 +40,14 @@ local function set_aside(id, it, body)
 end
 
 -- Ends the events set aside. The records come first, and an event is inserted at its destination
--- before its state says so: an event left half done is still waiting.
+-- before its state says so: an event left half done is still waiting. Returns
+-- how many had expired, and how many were too late.
 local function end_what_is_aside()
   if #records == 0 then
-    return
+    return 0, 0
   end
   check_keys()
   write_records()
-  aside_expired, aside_late = aside_expired + #expired, aside_late + #late_ones
   for _, it in ipairs(expired) do
     finish_noted(it[1], "e", it[2], it[2].due, it[3])
   end
@@ -59,7 +58,9 @@ local function end_what_is_aside()
     call("HSET", STATE, id, write_state(state))
     free_unique(id, unique)
   end
+  local gone, late = #expired, #late_ones
   expired, late_ones = {}, {}
+  return gone, late
 end
 
 -- Appends what is still leased in a batch to an answer of `len`. Returns its length, and the places of
@@ -120,7 +121,7 @@ end
 local me, request, token = ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local node = node_for(me)
 node.seen = now
-local answer, len = { now, 0, false, false, 0, 0, node.last, 0, "" }, 9
+local answer, len, ended = { now, 0, false, false, 0, 0, node.last, 0, "" }, 9, { 0, 0 }
 local count, newer = 0, 0
 
 local function done()
@@ -133,8 +134,8 @@ local function done()
     answer[2] = count > 0 and math.max(answer[2] - newer, 0) or 0
     answer[3] = math.min(answer[3] or math.huge, now_ms + REST)
   end
-  if aside_expired + aside_late > 0 then
-    answer[len + 1], answer[len + 2] = aside_expired, aside_late
+  if ended[1] + ended[2] > 0 then
+    answer[len + 1], answer[len + 2] = ended[1], ended[2]
   end
   keep_counts()
   return answer
@@ -199,7 +200,8 @@ end
 -- or set in which it waits: an event left half done is in two places and never in none.
 local written = 0
 local function write()
-  end_what_is_aside()
+  local gone, late = end_what_is_aside()
+  ended[1], ended[2] = ended[1] + gone, ended[2] + late
   if count > written then
     call("HSET", HELD, me .. token, table.concat(held), "#" .. me .. token, count)
     call("HSET", STATE, unpack(changes, 1, add_pages(changes, changes_len)))
