@@ -9,7 +9,7 @@ use duly::config::NodeOptions;
 use duly::event::{BucketId, BucketKey};
 use duly::records::NodeId;
 use duly::store::Member;
-use duly::store::operation::{Answer, Fetched, Holding, Reply, StoreOp};
+use duly::store::operation::{Answer, Fetched, Holding, Reply, SetAside, StoreOp};
 use duly::time::{Mono, Timestamp};
 
 /// A node that is no owner, whose first look has found nothing that is due before `DUE_MS`.
@@ -58,6 +58,7 @@ impl NextInLine {
             next_due: Some(Timestamp::from_millis(DUE_MS)),
             crowd_due: None,
             full: false,
+            aside: SetAside::default(),
             holding: Holding::default(),
         });
         let now_us = ms * 1_000;

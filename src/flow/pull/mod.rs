@@ -128,7 +128,9 @@ impl Pulls {
         self: &Arc<Self>,
         order: &PullOrder,
     ) -> Result<Vec<PulledEvent<Arc<Envelope>>>> {
-        self.started.get_or_try_init(|| async { self.start() }).await?;
+        self.started
+            .get_or_try_init(|| async { self.start() })
+            .await?;
         let requester = self.next.fetch_add(1, Ordering::Relaxed);
         let names: Vec<_> = order.queues.iter().map(|(name, _)| name.clone()).collect();
         self.begin(&names).await;

@@ -8,7 +8,7 @@ use duly::ErrorKind;
 use duly::config::NodeOptions;
 use duly::event::Envelope;
 use duly::store::operation::{
-    Answer, AttemptOutcome, Fetched, Holding, NewEvent, Reply, StartMark, StoreOp,
+    Answer, AttemptOutcome, Fetched, Holding, NewEvent, Reply, SetAside, StartMark, StoreOp,
 };
 use duly::time::Mono;
 
@@ -143,6 +143,7 @@ impl World {
                 next_due: None,
                 crowd_due: None,
                 full: false,
+                aside: SetAside::default(),
                 holding: Holding::default(),
             });
             let now_us = self.store.buckets[0].now_us();
