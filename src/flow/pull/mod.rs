@@ -105,7 +105,8 @@ impl Pulls {
         self: &Arc<Self>,
         order: &PullOrder,
     ) -> Result<Vec<PulledEvent<Arc<Envelope>>>> {
-        self.started.get_or_try_init(|| self.start()).await?;
+        let start = async || self.start();
+        self.started.get_or_try_init(start).await?;
         let requester = self.next.fetch_add(1, Ordering::Relaxed);
         let names: Vec<_> = order.queues.iter().map(|(name, _)| name.clone()).collect();
         self.begin(&names).await;
@@ -141,7 +142,7 @@ impl Pulls {
     }
 
     /// Starts the task.
-    async fn start(self: &Arc<Self>) -> Result<()> {
+    fn start(self: &Arc<Self>) -> Result<()> {
         // Held weakly, or the store and its puller would keep each other alive.
         let watcher: Weak<Self> = Arc::downgrade(self);
         self.store.watch(watcher)?;
