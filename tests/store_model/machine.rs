@@ -126,7 +126,11 @@ impl Machine {
 
     fn answer(&mut self, op: &StoreOp) -> Answered {
         let model = &mut self.model;
-        model.now_us = model.now_us.max(self.wall_us);
+        // A bucket that does not exist keeps no time.
+        model.now_us = match model.exists {
+            true => model.now_us.max(self.wall_us),
+            false => self.wall_us,
+        };
         let reply = match op {
             StoreOp::Push(events) => model.push(events),
             StoreOp::MoveDue { limit, .. } => model.move_due(*limit),

@@ -128,9 +128,8 @@ impl Pulls {
         self: &Arc<Self>,
         order: &PullOrder,
     ) -> Result<Vec<PulledEvent<Arc<Envelope>>>> {
-        self.started
-            .get_or_try_init(|| async { self.start() })
-            .await?;
+        let start = async || self.start();
+        self.started.get_or_try_init(start).await?;
         let requester = self.next.fetch_add(1, Ordering::Relaxed);
         let names: Vec<_> = order.queues.iter().map(|(name, _)| name.clone()).collect();
         self.begin(&names).await;

@@ -80,7 +80,7 @@ pub(crate) struct Model {
     forgotten: Option<Timestamp>,
     nodes: Vec<Node>,
     /// Whether anything was ever pushed: a bucket that does not exist remembers no node.
-    exists: bool,
+    pub(crate) exists: bool,
     pub(crate) records: Vec<Record>,
     /// Unique keys that stay taken, until when and by whom.
     holds: Vec<(Timestamp, String, EventId)>,
