@@ -44,6 +44,7 @@ macro_rules! floats {
 
         impl $name {
             /// One that every codec has.
+            #[allow(dead_code)] // only of one of them
             pub(super) fn finite(rng: &mut Rng) -> Self {
                 let made = std::iter::repeat_with(|| Self::make(rng));
                 made.into_iter().find(|made| made.0.is_finite()).expect("most are")

@@ -19,6 +19,7 @@ macro_rules! structs {
     ($($(#[$attr:meta])* $name:ident { $($(#[$field_attr:meta])* $field:ident: $ty:ty),* $(,)? })+) => {$(
         #[derive(Clone, Debug, Serialize, Deserialize)]
         $(#[$attr])*
+        #[allow(dead_code)] // they are compared by what they print
         pub(super) struct $name { $($(#[$field_attr])* $field: $ty,)* }
 
         impl Make for $name {

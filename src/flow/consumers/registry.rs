@@ -31,10 +31,13 @@ pub(crate) struct ConsumerDeps {
 
 type Install = Box<dyn FnOnce(ConsumerDeps) -> Result<Arc<dyn Consumer>> + Send>;
 
+/// Decodes a stored payload at a version, and drops the value.
+type Decode = dyn Fn(&KeyRing, u32, &Envelope) -> Result<(), DecodeError> + Send + Sync;
+
 /// How the handler of a queue reads payloads, for those who have none of its type's values.
 #[derive(Clone)]
 pub(crate) struct Check {
-    decode: Arc<dyn Fn(&KeyRing, u32, &Envelope) -> Result<(), DecodeError> + Send + Sync>,
+    decode: Arc<Decode>,
     /// Its `Upgrade<T>`.
     upgrade: Option<Arc<dyn Any + Send + Sync>>,
 }
