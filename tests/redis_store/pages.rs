@@ -347,3 +347,15 @@ async fn parts_of_one_page_that_came_by_several_pushes_end_on_their_own() {
         assert_eq!(bare.state(*id).await, State::Done);
     }
 }
+
+#[tokio::test]
+async fn events_that_are_pushed_after_others_of_their_page_were_leased_are_leased_too() {
+    let bare = Bare::open(&fresh(&shared().url()).0).await;
+    let ids = bare.new_run(30);
+    for (request, some) in (1..).zip([&ids[20..], &ids[..10], &ids[10..20]]) {
+        let events = some.iter().map(|id| bare.plain(*id, When::Now)).collect();
+        bare.apply(StoreOp::Push(events)).await.expect("a push");
+        assert_eq!(bare.fetch(request, 100).await.unwrap(), some);
+        assert_eq!(bare.store.audit_whole().await.unwrap(), [""; 0]);
+    }
+}
