@@ -208,4 +208,31 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ),
         masked_by: None,
     },
+    Mutant {
+        name: "redis-moved-without-a-look",
+        breaks: Accepted,
+        bug: "Redis: what is left in the delay set by a call that failed is moved over a leased event",
+        edits: &[edit(
+            "src/store/redis/lua/move_due.lua",
+            "    if (kind == 83 or kind == 82) and not place_of(ids[i]) then\n",
+            "    if true then\n",
+        )],
+        caught_by: test("redis_store", "what_is_due_and_does_not_wait_is_not_moved"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-leased-before-it-is-counted",
+        breaks: Accepted,
+        bug: "Redis: a lease takes effect before its batch is known, so that a repeated fetch leases others",
+        edits: &[edit(
+            "src/store/redis/lua/fetch.lua",
+            "    keep_node(me, node)\n    keep_counts()\n",
+            "    keep_counts()\n",
+        )],
+        caught_by: test(
+            "redis_store",
+            "a_script_that_fails_after_any_of_its_writes_is_repeated",
+        ),
+        masked_by: None,
+    },
 ];

@@ -24,7 +24,7 @@ local expired, late_ones -- events that are set aside
 local me, node, request, token, answer, len, count, newer, recorded
 local deadline -- of the leases, ms
 local held, changes, changes_len, deadlines, fields -- what is to be written of the leases
-local emptied_parts, lost, newer_ones, gone, gone_parts, stays -- what leaves its place, and what does not
+local given, lost, newer_ones, gone, gone_parts, stays -- what leaves its place, and what does not
 local plain -- the suffix of a lease of this call
 local moved_now
 local aside -- how many more expired or exhausted events it may set aside
@@ -151,8 +151,7 @@ local function give_part(page, part)
   end
   answer[len + 1], answer[len + 2], answer[len + 3] = member_of(page, part), times, body
   len, spent = len + 3, spent + #body
-  emptied_parts[#emptied_parts + 1] = first_id(page, part) .. "p"
-  remove_part(page, part)
+  given[#given + 1] = { page, part }
 end
 
 local function may_look()
@@ -163,12 +162,17 @@ end
 -- alone from now on: where there is not room for all, where its body is damaged, or a newer duly's.
 local function whole_part(member, kind, room)
   local page, part = part_of(member, kind)
-  if page and (part.count > room or not select(3, bodies_of(page, part))) then
+  if page and part.is_taken then -- its entry is there twice, left by a call that failed
+    return nil
+  elseif page and (part.count > room or not select(3, bodies_of(page, part))) then
     open_part(page, part)
     spent = spent + OPENED * part.count
     return nil, true
   end
-  return part and { page, part }
+  if page then
+    part.is_taken = true
+    return { page, part }
+  end
 end
 
 -- Leases an event that is alone, or sets it aside. Returns what has become of it: "stale" where it does
@@ -326,6 +330,9 @@ local function commit()
     keep_node(me, node)
     keep_counts()
     write_all("HSET", BODY, fields)
+    for _, it in ipairs(given) do -- here, since other parts may have been opened meanwhile
+      remove_part(it[1], it[2])
+    end
     write_all("HSET", STATE, changes, add_pages(changes, changes_len))
     drop_emptied()
   end
@@ -346,7 +353,11 @@ local function leave(taken, rest, pivot)
   else
     write_all("ZREM", DELAY, gone)
   end
-  write_all("HDEL", BODY, emptied_parts)
+  local bodies = {}
+  for i, it in ipairs(given) do
+    bodies[i] = first_id(it[1], it[2]) .. "p"
+  end
+  write_all("HDEL", BODY, bodies)
   write_all("HDEL", STATE, lost)
 end
 
@@ -386,7 +397,7 @@ node.last = request
 
 deadline = ARGV[10] ~= "" and math.ceil((now + ARGV[10]) / 1000)
 held, changes, changes_len, deadlines, fields = {}, {}, 0, {}, {}
-emptied_parts, lost, newer_ones, gone, gone_parts, stays = {}, {}, {}, {}, {}, 0
+given, lost, newer_ones, gone, gone_parts, stays = {}, {}, {}, {}, {}, 0
 moved_now = u64(now)
 plain = me .. token .. moved_now .. u16(ATTEMPTS)
 aside, limit = BATCH_MAX, math.min(tonumber(ARGV[7]), BATCH_MAX)

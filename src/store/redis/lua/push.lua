@@ -186,6 +186,10 @@ local function taken(i, unique, replaces)
     return true
   end
   local it = state_of(other) -- one with a unique key is alone
+  local is_over = it and (it.kind == "D" or it.kind >= "a")
+  if is_over or (not it and call("HEXISTS", BODY, other) == 0) then -- left by a call that failed
+    return false
+  end
   if not replaces then
     answer[#answer + 1] = { i, 1, due_of(other, it), other }
     return true
