@@ -105,14 +105,6 @@ impl EventId {
         Self::from_parts(created, bucket, entropy)
     }
 
-    /// Returns the id of a run at a place, from 0.
-    #[cfg(any(feature = "redis", test))]
-    pub(crate) fn in_run(run: [u8; 15], place: u8) -> Self {
-        let mut bytes = [Self::RUN_FIRST.wrapping_add(place); 16];
-        bytes[..15].copy_from_slice(&run);
-        Self::from_bytes(bytes)
-    }
-
     /// Returns its place in its run, from 0, if it has one.
     #[cfg(any(feature = "redis", test))]
     pub(crate) fn place_in_run(self) -> Option<u8> {
@@ -129,12 +121,6 @@ impl EventId {
     #[cfg(any(feature = "redis", test))]
     pub(crate) const fn run(self) -> u128 {
         self.0 >> 8
-    }
-
-    /// Returns whether it has a place before that of `other` in the same run.
-    #[cfg(any(feature = "redis", test))]
-    pub(crate) fn is_before_in_run(self, other: Self) -> bool {
-        self.run() == other.run() && self.0 < other.0
     }
 
     /// Returns whether `next` is the next id of its run.

@@ -95,7 +95,7 @@ pub(crate) fn project(folders: &[&str]) -> Vec<File> {
             let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
             if entry.path().is_dir() && !path.ends_with("/target") {
                 files.append(&mut project(&[&path]));
-            } else if path.ends_with(".rs") || path.ends_with(".md") {
+            } else if [".rs", ".md", ".lua"].iter().any(|end| path.ends_with(end)) {
                 files.push(File::read(&path));
             }
         }

@@ -8,6 +8,7 @@ mod documents;
 pub(crate) mod files;
 mod manners;
 mod rooms;
+mod scripts;
 
 use std::process::Command;
 
@@ -110,6 +111,11 @@ fn every_example_and_benchmark_is_known_to_ci() {
         &project(&["examples", "benches"]),
         &listed,
     ));
+}
+
+#[test]
+fn scripts_say_what_bounds_them() {
+    expect_none(&scripts::without_bound(&project(&["src/store/redis/lua"])));
 }
 
 #[test]

@@ -300,6 +300,11 @@ async fn slow_scripts(server: &Redis) -> BTreeSet<String> {
         more_scripts(&mut meter, &bare, events, bytes).await;
         server.cli(&["FLUSHALL"]);
     }
+    slow_of(&meter, known_us)
+}
+
+/// Prints what each script took. Returns those that took too long.
+pub(crate) fn slow_of(meter: &Meter<'_>, known_us: f64) -> BTreeSet<String> {
     let most = FREE_US.max(known_us * TIMES_MAX);
     println!(
         "{BATCH_BYTES} bytes read and answered: {:.1} ms; a script may take {:.1} ms",

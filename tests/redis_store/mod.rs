@@ -4,10 +4,12 @@
 
 #![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
 
+mod aborted;
 mod apart;
 mod away;
 mod busy;
 mod busy_more;
+mod busy_shapes;
 mod bytes;
 mod call;
 mod called;
@@ -16,6 +18,7 @@ mod damage;
 mod database;
 mod durable;
 mod failover;
+mod faulty;
 mod format;
 mod full;
 mod functions;

@@ -279,11 +279,11 @@ async fn a_process_whose_keys_get_another_format_takes_part_no_more() {
     roll_calls().await.expect("the server forgot");
     assert_eq!(
         server.cli(&["HGET", &hub, "format"]),
-        "5",
+        "6",
         "it is written again"
     );
 
-    server.cli(&["HSET", &hub, "format", "6"]);
+    server.cli(&["HSET", &hub, "format", "7"]);
     let told = roll_calls().await.unwrap_err();
     assert_eq!(told.kind(), ErrorKind::Closed, "{told}");
     for refused in [
@@ -292,11 +292,11 @@ async fn a_process_whose_keys_get_another_format_takes_part_no_more() {
     ] {
         let refused = refused.expect("nothing is done any more");
         assert_eq!(refused.kind(), ErrorKind::Closed);
-        assert!(refused.to_string().contains("format 6"), "{refused}");
+        assert!(refused.to_string().contains("format 7"), "{refused}");
     }
     assert!(RedisStore::open(&url).await.is_err());
 
-    server.cli(&["HSET", &hub, "format", "5"]);
+    server.cli(&["HSET", &hub, "format", "6"]);
     let again = Bare::open(&url).await;
     until("the event is where it was", async || {
         again.fetch(1, 1).await.unwrap() == [id]

@@ -16,7 +16,7 @@ use duly::store::operation::{
 };
 use duly::time::When;
 
-use crate::redis_store::kit::{Bare, NODE, fresh, until};
+use crate::redis_store::kit::{Bare, ID, NODE, fresh, hex, until};
 use crate::servers::{Redis, shared};
 
 /// A store in which so many events lie in pages, in their order.
@@ -346,4 +346,40 @@ async fn parts_of_one_page_that_came_by_several_pushes_end_on_their_own() {
     for id in &in_order[..20] {
         assert_eq!(bare.state(*id).await, State::Done);
     }
+}
+
+#[tokio::test]
+async fn events_that_are_pushed_after_others_of_their_page_were_leased_are_leased_too() {
+    let bare = Bare::open(&fresh(&shared().url()).0).await;
+    let ids = bare.new_run(30);
+    for (request, some) in (1..).zip([&ids[20..], &ids[..10], &ids[10..20]]) {
+        let events = some.iter().map(|id| bare.plain(*id, When::Now)).collect();
+        bare.apply(StoreOp::Push(events)).await.expect("a push");
+        assert_eq!(bare.fetch(request, 100).await.unwrap(), some);
+        assert_eq!(bare.store.audit_whole().await.unwrap(), [""; 0]);
+    }
+}
+
+/// A call that failed midway may have left members of the delay set whose events do not wait there.
+#[tokio::test]
+async fn what_is_due_and_does_not_wait_is_not_moved() {
+    let paged = Paged::with(70).await;
+    let (bare, ids) = (&paged.bare, &paged.ids);
+    bare.fetch(1, 6).await.expect("a fetch");
+    bare.ack(1, &ids[..3]).await.expect("acks");
+    let delay = format!("{}delay", paged.base);
+    for id in &ids[..6] {
+        let script = format!("{ID} return redis.call('ZADD', KEYS[1], 1, id)");
+        paged.server.cli(&["EVAL", &script, "1", &delay, &hex(*id)]);
+    }
+    let (limit, calls) = (100, false);
+    let moved = bare.apply(StoreOp::MoveDue { limit, calls }).await;
+    assert!(
+        matches!(&moved, Ok(Reply::Moved(moved)) if moved.moved == 0),
+        "{moved:?}"
+    );
+    paged.is_sound().await;
+    assert_eq!(bare.fetch(2, 100).await.unwrap(), ids[6..]);
+    assert_eq!(bare.ack(1, &ids[3..6]).await.unwrap(), [true; 3]);
+    paged.is_sound().await;
 }

@@ -160,7 +160,7 @@ pub(crate) fn steps() -> impl Strategy<Value = Step> {
         8 => (0..30_000_u64).prop_map(|us| Step::Advance { us }),
         1 => (0..50_u64).prop_map(|ms| Step::SetBack { ms }),
         8 => prop::collection::vec(drafts(), 1..4).prop_map(Step::Push),
-        6 => (1..10_usize, prop_oneof![1 => Just(0), 1 => 0..60_u64])
+        6 => (prop_oneof![9 => 1..10_usize, 1 => 60..200_usize], prop_oneof![1 => Just(0), 1 => 0..60_u64])
             .prop_map(|(count, delay_ms)| Step::PushPlain { count, delay_ms }),
         2 => (index(), any::<bool>()).prop_map(|(of, same)| Step::PushAgain(of, same)),
         4 => prop_oneof![2 => 0..5_usize, 1 => 5..30_usize].prop_map(Step::MoveDue),

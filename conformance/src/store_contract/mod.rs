@@ -52,6 +52,8 @@ pub mod records;
 #[allow(missing_docs)] // each name is a promise
 pub mod settle;
 #[allow(missing_docs)] // each name is a promise
+pub mod shapes;
+#[allow(missing_docs)] // each name is a promise
 pub mod stale;
 #[allow(missing_docs)] // each name is a promise
 pub mod starts;
@@ -89,6 +91,9 @@ macro_rules! store_contract_tests {
                 a_push_of_the_most_events_is_accepted_and_one_more_is_not
                 a_waiting_event_is_never_forgotten_and_never_too_old
                 a_push_again_after_a_failed_attempt_is_a_duplicate
+            }
+            shapes {
+                each_shape_of_load_is_counted_exactly_and_delivered_once
             }
             unique {
                 a_taken_unique_key_keeps_the_event_that_waits

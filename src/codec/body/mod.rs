@@ -88,13 +88,6 @@ pub fn encode(envelope: &Envelope) -> Vec<u8> {
     out
 }
 
-/// Returns the fingerprint in an encoded body, which every format has at the same place.
-#[cfg(feature = "redis")]
-pub(crate) fn fingerprint(bytes: &[u8]) -> [u8; 8] {
-    let print = bytes.get(4..).and_then(<[u8]>::first_chunk);
-    print.copied().unwrap_or_default()
-}
-
 /// Returns whether these bytes have format 1 and no extras.
 #[cfg(feature = "redis")]
 pub(crate) fn is_plain(bytes: &[u8]) -> bool {

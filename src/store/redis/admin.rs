@@ -5,7 +5,7 @@ use crate::core::op::{Answer, Changed, DeadLetterEdit, Reply, Rewriting};
 use crate::core::reference::{bounded, check_by, check_bytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId, Payload, State};
-use crate::store::redis::decode::{ReplyReader, state, updated};
+use crate::store::redis::decode::{ReplyReader, state, unreadable, updated};
 use crate::store::redis::scripts;
 use crate::store::redis::shared::Shared;
 
@@ -143,7 +143,7 @@ async fn rewrite_some(
     let (now_us, mut parts) = look(shared, bucket, &ids).await?;
     let keys = shared.keys(bucket);
     let mut call = shared.terms().call(&scripts::REWRITE, &keys);
-    let (mut done, mut asked) = (0, 0);
+    let (mut done, mut asked) = (0, Vec::new());
     for Rewriting { id, was, payload } in rewritings {
         if parts.is_empty() && done > 0 {
             break;
@@ -163,14 +163,19 @@ async fn rewrite_some(
         let head = &read[..read.len().min(body::HEAD_LEN)];
         let new = body::encode(&envelope);
         call.command.arg(&id.to_bytes()).arg(head).arg(new);
-        asked += 1;
+        asked.push(done);
     }
-    if asked == 0 {
+    if asked.is_empty() {
         return Ok((rewritings.len().min(done), 0, now_us));
     }
     let mut parts = shared.call(shared.links.for_pushes(bucket), &call).await?;
     let now_us = parts.number()?;
-    Ok((done, parts.count()?, now_us))
+    let (count, looked) = (parts.count()?, parts.count()?);
+    if looked == 0 || looked > asked.len() {
+        return Err(unreadable("rewrite"));
+    }
+    let done = asked.get(looked).map_or(done, |next| next - 1); // it handles the first one at least
+    Ok((done, count, now_us))
 }
 
 async fn look(shared: &Shared, bucket: &BucketKey, ids: &[EventId]) -> Result<(u64, ReplyReader)> {

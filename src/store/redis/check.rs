@@ -40,8 +40,9 @@ const VIOLATIONS_MAX: usize = 100;
 const SKEW_US: u64 = 1_000_000;
 
 /// The structures that are walked by a cursor, after the states.
-const WALKED: [&str; 9] = [
-    "body", "delay", "dead", "lease", "unique", "holds", "by_key", "held", "nodes",
+const WALKED: [&str; 11] = [
+    "body", "delay", "sizes", "dead", "lease", "unique", "holds", "by_key", "held", "requests",
+    "nodes",
 ];
 
 impl RedisStore {

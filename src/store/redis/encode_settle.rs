@@ -7,7 +7,6 @@ use redis::Cmd;
 use crate::core::op::{AttemptOutcome, FREE_INTERRUPTIONS_MAX, Settlement, StartMark};
 use crate::core::reference::bounded;
 use crate::error::Result;
-use crate::event::EventId;
 use crate::record::{Cause, NodeId, cut_error};
 use crate::store::redis::encode::{Call, CallContext, add_text, us};
 use crate::store::redis::keys::BucketKeys;
@@ -46,49 +45,22 @@ impl CallContext<'_> {
                 }
                 continue;
             }
-            for acks in run.chunk_by(|a, b| are_in_order(a.id, b.id)) {
-                add_acks(command, acks);
-            }
+            add_acks(command, run);
         }
         Ok(call)
     }
 }
 
-/// Returns whether acks of these ids go together: of one page in the order of their places, or both
-/// of none.
-fn are_in_order(a: EventId, b: EventId) -> bool {
-    match (a.place_in_run(), b.place_in_run()) {
-        (Some(_), Some(_)) => a.is_before_in_run(b),
-        (None, None) => true,
-        _ => false,
-    }
-}
-
 /// Adds acks under one request.
 fn add_acks(command: &mut Cmd, acks: &[Settlement]) {
-    let first = &acks[0]; // a chunk is never empty
     let mut said = Vec::with_capacity(ACK_LEN * acks.len());
-    let times = |ack: &Settlement| [ack.fetched_us.to_be_bytes(), ack.started_us.to_be_bytes()];
-    let count = i64::try_from(acks.len()).unwrap_or(i64::MAX); // it is bounded
-    if first.id.place_in_run().is_none() {
-        for ack in acks {
-            said.extend_from_slice(&ack.id.to_bytes());
-            said.extend_from_slice(times(ack).as_flattened());
-        }
-        command.arg(count);
-    } else {
-        let places = acks.iter().filter_map(|ack| ack.id.place_in_run());
-        let bits = places.fold(0_u64, |bits, place| bits | (1 << place));
-        let [name @ .., _] = &first.id.to_bytes();
-        said.extend_from_slice(name);
-        said.extend_from_slice(&bits.rotate_left(32).to_be_bytes()); // the low ones first
-        for ack in acks {
-            said.extend(ack.id.place_in_run());
-            said.extend_from_slice(times(ack).as_flattened());
-        }
-        command.arg(-count);
+    for ack in acks {
+        said.extend_from_slice(&ack.id.to_bytes());
+        said.extend_from_slice(&ack.fetched_us.to_be_bytes());
+        said.extend_from_slice(&ack.started_us.to_be_bytes());
     }
-    command.arg(&first.request.to_be_bytes()).arg(said);
+    let request = acks[0].request.to_be_bytes(); // a chunk is never empty
+    command.arg(acks.len()).arg(&request).arg(said);
 }
 
 fn is_ack(settlement: &Settlement) -> bool {

@@ -1,5 +1,5 @@
-//! Parts of pages: plain events of one push with one due time, which share a body, an entry and a
-//! lease; see `lua/page.lua`.
+//! Parts of pages: plain events of one push with one due time, which share a body and an entry while
+//! they wait; see `lua/page.lua`.
 
 use redis::Cmd;
 
@@ -13,7 +13,6 @@ use crate::time::When;
 const BYTES_ENOUGH: usize = 16 * 1024;
 /// The longest body that is worth a place in a part; `EVENT_MAX` of `lua/push.lua`.
 const BODY_MAX: usize = 1024;
-const FINGERPRINT_LEN: usize = 8;
 /// The length of the name of a part: the id of its first event, and how many it has.
 const NAME_LEN: usize = 17;
 
@@ -59,41 +58,40 @@ pub(super) fn add_events<'e>(
     let events: Vec<_> = events.map(Pushed::new).collect();
     for mut run in events.chunk_by(|a, b| !has_twins && a.may_precede(b)) {
         while let [first, rest @ ..] = run {
-            let id = first.id().to_bytes();
-            run = if has_twins || !first.is_plain() {
-                let when = match first.event.on_taken {
-                    Unique::Keep => when(first.event.when),
-                    Unique::Replace => when(first.event.when).to_ascii_uppercase(),
-                };
-                command.arg(&id).arg(when).arg(&first.body).arg("");
-                rest
-            } else {
-                let (bodies, prints) = part_of(run);
-                let count = prints.len() / FINGERPRINT_LEN;
-                command
-                    .arg(&id)
-                    .arg(when(first.event.when))
-                    .arg(bodies)
-                    .arg(prints);
-                &run[count..]
+            let (bodies, count) = part_of(run);
+            let is_part = count > 1 && !has_twins;
+            let when = match first.event.on_taken {
+                Unique::Keep => when(first.event.when),
+                Unique::Replace => when(first.event.when).to_ascii_uppercase(),
+            };
+            command.arg(&first.id().to_bytes()).arg(when);
+            run = match is_part {
+                true => {
+                    command.arg(bodies).arg(count);
+                    &run[count..]
+                }
+                false => {
+                    command.arg(&first.body).arg(1);
+                    rest
+                }
             };
         }
     }
 }
 
-/// Returns the body of a part with the first events of a run, and their fingerprints.
-fn part_of(run: &[Pushed<'_>]) -> (Vec<u8>, Vec<u8>) {
-    let (mut bodies, mut prints) = (Vec::new(), Vec::new());
-    for event in run {
+/// Returns the body of a part with the first events of a run, and how many these are.
+fn part_of(run: &[Pushed<'_>]) -> (Vec<u8>, usize) {
+    let (mut bodies, mut count) = (Vec::new(), 0);
+    for event in run.iter().take_while(|event| event.is_plain()) {
         if bodies.len() >= BYTES_ENOUGH {
             break;
         }
         let len = u16::try_from(event.body.len()).unwrap_or(u16::MAX); // it is at most `BODY_MAX`
-        prints.extend_from_slice(&body::fingerprint(&event.body));
         bodies.extend_from_slice(&len.to_be_bytes());
         bodies.extend_from_slice(&event.body);
+        count += 1;
     }
-    (bodies, prints)
+    (bodies, count)
 }
 
 /// Encodes when an event is due.

@@ -19,19 +19,6 @@
 //! | 4 + .. | payload: its length and its bytes, at most 64 KiB; only with 2 |
 //! | 2 + .. | actor: its length and its text; only with 4 |
 //!
-//! Acks of events that lie in one part of a page, which is nearly all of them, share what they have in
-//! common:
-//!
-//! | bytes | field |
-//! |---|---|
-//! | 16 | due and moved |
-//! | 1 | 0 |
-//! | 2 | how many records |
-//! | 8 | finished |
-//! | 8 | node |
-//! | 15 | name of the page, with which the ids begin |
-//! | 17 each | place in the page, fetched, started |
-//!
 //! The lengths delimit a record whatever else is wrong with it, so that those after a damaged one
 //! can be read.
 
@@ -39,8 +26,6 @@ use crate::event::{EventId, Payload, QueueName, TraceId};
 use crate::record::{BY_BYTES_MAX, Cause, NodeId, Outcome, PAYLOAD_KEPT_MAX, Record, Stages};
 use crate::time::Timestamp;
 
-/// The byte of the outcome of an ack.
-const ACKED: u8 = 1;
 /// Set in the byte of a cause when extras follow.
 const MORE: u8 = 128;
 const TRACE: u8 = 1;
@@ -62,79 +47,16 @@ pub fn of_entry<'a>(
     queue: &'a QueueName,
     mut bytes: &'a [u8],
 ) -> impl Iterator<Item = Option<Record>> + 'a {
-    let mut acks = None;
     std::iter::from_fn(move || {
-        if acks.as_ref().is_none_or(Acks::is_empty) {
-            if bytes.is_empty() {
-                return None;
-            }
-            acks = Acks::next(&mut bytes);
+        if bytes.is_empty() {
+            return None;
         }
-        let cut = match &mut acks {
-            Some(acks) => acks.take(&mut bytes),
-            None => RawRecord::next(&mut bytes),
-        };
+        let cut = RawRecord::next(&mut bytes);
         if cut.is_none() {
-            (bytes, acks) = (&[], None);
+            bytes = &[];
         }
         Some(cut.and_then(|cut| cut.read(queue)))
     })
-}
-
-/// What the records of acks that share it have in common.
-struct Acks {
-    due: u64,
-    moved_us: u64,
-    finished_us: u64,
-    node: u64,
-    page: [u8; 15],
-    left: u16,
-}
-
-impl Acks {
-    fn is_empty(&self) -> bool {
-        self.left == 0
-    }
-
-    /// Splits off what comes before such records; nothing of any other record.
-    fn next(bytes: &mut &[u8]) -> Option<Self> {
-        let mut rest = *bytes;
-        let (due, moved_us) = (number(&mut rest)?, number(&mut rest)?);
-        let [0] = array(&mut rest)? else {
-            return None;
-        };
-        let acks = Self {
-            due,
-            moved_us,
-            left: u16::from_be_bytes(array(&mut rest)?),
-            finished_us: number(&mut rest)?,
-            node: number(&mut rest)?,
-            page: array(&mut rest)?,
-        };
-        (acks.left > 0).then(|| *bytes = rest)?;
-        Some(acks)
-    }
-
-    /// Splits off the next record.
-    fn take<'a>(&mut self, bytes: &mut &'a [u8]) -> Option<RawRecord<'a>> {
-        self.left = self.left.checked_sub(1)?;
-        let [place] = array(bytes)?;
-        let (fetched_us, started_us) = (number(bytes)?, number(bytes)?);
-        Some(RawRecord {
-            id: EventId::in_run(self.page, place).to_bytes(),
-            kinds: [ACKED, 0],
-            attempt: [0, 1],
-            due: self.due,
-            stages: [self.moved_us, fetched_us, started_us, self.finished_us],
-            node: self.node,
-            key: None,
-            error: None,
-            flags: 0,
-            trace: None,
-            payload: None,
-            by: None,
-        })
-    }
 }
 
 /// A record split into its fields, not yet validated.

@@ -199,7 +199,6 @@ pub(super) static EDIT_AND_REVIVE: LazyLock<Script> = LazyLock::new(|| {
         include_str!("lua/bucket.lua"),
         include_str!("lua/state.lua"),
         include_str!("lua/page.lua"),
-        include_str!("lua/leaving.lua"),
         include_str!("lua/bytes.lua"),
         include_str!("lua/body.lua"),
         include_str!("lua/ending.lua"),
@@ -229,28 +228,28 @@ scripts! {
     /// each function of a script is made anew by each call.
     PUSH_PLAIN = "push", FILLS, ["bucket", "state", "page", "bytes", "plain"];
     /// Moves due events to the ready list.
-    MOVE_DUE = "move_due", DRAINS, ["bucket", "state", "page", "leaving"];
+    MOVE_DUE = "move_due", DRAINS, ["bucket", "state", "page"];
     /// Leases events to a node.
-    FETCH = "fetch", DRAINS, ["bucket", "state", "page", "leaving", "bytes", "body", "ending", "nodes"];
+    FETCH = "fetch", DRAINS, ["bucket", "state", "page", "bytes", "body", "ending", "nodes"];
     /// Ends attempts.
-    SETTLE = "settle", DRAINS, ["bucket", "state", "page", "leaving", "bytes", "body", "ending", "waiting", "nodes"];
+    SETTLE = "settle", DRAINS, ["bucket", "state", "page", "bytes", "body", "ending", "waiting", "nodes"];
     /// Extends all leases of a node.
     HEARTBEAT = "heartbeat", DRAINS, ["bucket", "nodes"];
     /// Extends leases with deadlines.
     EXTEND = "extend", DRAINS, ["bucket", "state", "page", "nodes"];
     /// Takes back the leases of silent nodes and those past their deadline.
-    REAP = "reap", DRAINS, ["bucket", "state", "page", "leaving", "bytes", "body", "ending", "waiting", "nodes", "take_back"];
+    REAP = "reap", DRAINS, ["bucket", "state", "page", "bytes", "body", "ending", "waiting", "nodes", "take_back"];
     /// Takes back leases that their node reports it does not hold.
     RECONCILE = "reconcile", DRAINS,
-        ["bucket", "state", "page", "leaving", "bytes", "body", "ending", "waiting", "nodes", "take_back"];
+        ["bucket", "state", "page", "bytes", "body", "ending", "waiting", "nodes", "take_back"];
     /// Cancels an event.
-    CANCEL = "cancel", DRAINS, ["bucket", "state", "page", "leaving", "body", "ending"];
+    CANCEL = "cancel", DRAINS, ["bucket", "state", "page", "body", "ending"];
     /// Changes the due time of an event.
-    RESCHEDULE = "reschedule", DRAINS, ["bucket", "state", "page", "leaving", "waiting"];
+    RESCHEDULE = "reschedule", DRAINS, ["bucket", "state", "page", "waiting"];
     /// Replaces the body of an event.
-    UPDATE = "update", FILLS, ["bucket", "state", "page", "leaving", "bytes", "body", "ending"];
+    UPDATE = "update", FILLS, ["bucket", "state", "page", "bytes", "body", "ending"];
     /// Replaces bodies by re-encoded ones.
-    REWRITE = "rewrite", FILLS, ["bucket", "state", "page", "leaving", "bytes"];
+    REWRITE = "rewrite", FILLS, ["bucket", "state", "page", "bytes"];
     /// Looks events up.
     LOOK = "look", DRAINS, ["bucket", "state", "page", "bytes", "look_up"];
     /// Reads the events that have not ended, page by page.
@@ -273,7 +272,7 @@ scripts! {
     FORECAST = "forecast", DRAINS, ["bucket", "state", "page"];
     /// Checks that everything is where it must be, and repairs damage.
     CHECK = "check", DRAINS,
-        ["bucket", "state", "page", "leaving", "bytes", "body", "ending", "waiting", "nodes", "take_back"];
+        ["bucket", "state", "page", "bytes", "body", "ending", "waiting", "nodes", "take_back"];
     /// Announces a node, and returns the members.
     POLL_MEMBERS = "poll_members", DRAINS, [];
     /// Adds buckets to the registry.

@@ -41,7 +41,7 @@ pub(super) fn key(shared: &Shared, part: &str) -> Vec<u8> {
 
 /// The format of all keys except the bodies, which carry their own; `src/docs/storage.md` describes
 /// it.
-const FORMAT: &str = "5";
+const FORMAT: &str = "6";
 
 /// Writes the key format if there is none, and refuses an unknown one.
 async fn claim(shared: &Shared) -> Result<()> {

@@ -16,13 +16,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         edits: &[
             edit(
                 "src/store/redis/lua/move_due.lua",
-                "  if looked > 0 then\n    call(\"ZREMRANGEBYRANK\", DELAY, 0, looked - 1)\n  end\n",
+                "if seen > 0 then\n  call(\"ZREMRANGEBYRANK\", DELAY, 0, seen - 1)\nend\n",
                 "",
             ),
             edit(
                 "src/store/redis/lua/move_due.lua",
-                "  if len > 0 then\n",
-                "  if looked > 0 then\n    call(\"ZREMRANGEBYRANK\", DELAY, 0, looked - 1)\n  end\n  if len > 0 then\n",
+                "if #entries > 0 then\n",
+                "if seen > 0 then\n  call(\"ZREMRANGEBYRANK\", DELAY, 0, seen - 1)\nend\nif #entries > 0 then\n",
             ),
         ],
         caught_by: test("redis_store", "ready"),
@@ -32,18 +32,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         name: "redis-unlisted-before-leased",
         breaks: Accepted,
         bug: "Redis: the fetch script takes events out of the publish list before they are leased",
-        edits: &[
-            edit(
-                "src/store/redis/lua/fetch.lua",
-                "  write()\n  newer = newer + #newer_ones\n",
-                "  call(\"LTRIM\", READY, dues and 0 or looked, -1)\n  write()\n  newer = newer + #newer_ones\n",
-            ),
-            edit(
-                "src/store/redis/lua/fetch.lua",
-                "  unseen = unseen - taken\n  call(\"LTRIM\", READY, taken, -1)\n",
-                "  unseen = unseen - taken\n",
-            ),
-        ],
+        edits: &[edit(
+            "src/store/redis/lua/fetch.lua",
+            "commit()\nleave(taken, rest, pivot)\n",
+            "leave(taken, rest, pivot)\ncommit()\n",
+        )],
         caught_by: test("redis_store", "held"),
         masked_by: None,
     },
@@ -53,8 +46,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: a part of a page is leased for as long as the heartbeat lasts, though a deadline was asked for",
         edits: &[edit(
             "src/store/redis/lua/fetch.lua",
-            "page and not deadline and body_for(",
-            "page and body_for(",
+            "(deadline and \"L\\2\\0\\1\" or \"L\" .. FRESH)",
+            "(\"L\" .. FRESH)",
         )],
         caught_by: test(
             "redis_store",
@@ -67,24 +60,24 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Accepted,
         bug: "Redis: an event that leaves its page takes the body of the others with it",
         edits: &[edit(
-            "src/store/redis/lua/leaving.lua",
-            "  if not needs_body(page, part.body) then\n",
-            "  if true then\n",
+            "src/store/redis/lua/page.lua",
+            "    if body then\n      fields",
+            "    if body and i == 1 then\n      fields",
         )],
         caught_by: test(
             "redis_store",
-            "scheduled_events_leave_their_page_one_by_one",
+            "scheduled_events_are_alone_from_the_first_that_is_changed",
         ),
         masked_by: None,
     },
     Mutant {
-        name: "redis-page-counts-an-ack-twice",
+        name: "redis-ack-counted-twice",
         breaks: Accepted,
-        bug: "Redis: a repeated ack ends another event of the page",
+        bug: "Redis: an ack that is repeated ends its event again",
         edits: &[edit(
             "src/store/redis/lua/settle.lua",
-            " and not has_bit(part.low, part.high, byte(its)) then",
-            " then",
+            "if not is_under(state, token) then",
+            "if not (is_under(state, token) or is_settled(state, settled)) then",
         )],
         caught_by: test("redis_store", "an_ack_that_is_repeated_ends_nothing_else"),
         masked_by: None,
@@ -212,6 +205,33 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         caught_by: test(
             "redis_store",
             "pushes_starts_and_nodes_go_on_while_the_server_of_the_registry_is_dead",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-moved-without-a-look",
+        breaks: Accepted,
+        bug: "Redis: what is left in the delay set by a call that failed is moved over a leased event",
+        edits: &[edit(
+            "src/store/redis/lua/move_due.lua",
+            "    if (kind == 83 or kind == 82) and not place_of(ids[i]) then\n",
+            "    if true then\n",
+        )],
+        caught_by: test("redis_store", "what_is_due_and_does_not_wait_is_not_moved"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-leased-before-it-is-counted",
+        breaks: Accepted,
+        bug: "Redis: a lease takes effect before its batch is known, so that a repeated fetch leases others",
+        edits: &[edit(
+            "src/store/redis/lua/fetch.lua",
+            "    keep_node(me, node)\n    keep_counts()\n",
+            "    keep_counts()\n",
+        )],
+        caught_by: test(
+            "redis_store",
+            "a_script_that_fails_after_any_of_its_writes_is_repeated",
         ),
         masked_by: None,
     },

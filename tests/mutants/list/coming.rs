@@ -181,4 +181,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         caught_by: coming("a_program_with_a_recorder_keeps_it_and_nothing_listens"),
         masked_by: None,
     },
+    Mutant {
+        name: "redis-counts-a-page-as-one",
+        breaks: Metrics,
+        bug: "Redis: scheduled events that share a page are counted as one",
+        edits: &[edit(
+            "src/store/redis/lua/page.lua",
+            "    for _, it in ipairs(classes) do\n      count",
+            "    for _, it in ipairs({}) do\n      count",
+        )],
+        caught_by: contract("each_shape_of_load_is_counted_exactly_and_delivered_once"),
+        masked_by: None,
+    },
 ];

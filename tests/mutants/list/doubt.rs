@@ -178,10 +178,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: what a function has read of pages is still known to its next call",
         edits: &[edit(
             "src/store/redis/lua/page.lua",
-            "pages, changed_pages, bodies_of_parts = {}, {}, {}",
-            "pages, changed_pages, bodies_of_parts = pages or {}, {}, {}",
+            "pages, changed_pages, emptied = {}, {}, {}",
+            "pages, changed_pages, emptied = pages or {}, {}, {}",
         )],
-        caught_by: test("redis_store", "an_ack_that_is_repeated_ends_nothing_else"),
+        caught_by: test(
+            "redis_store",
+            "events_that_are_pushed_after_others_of_their_page_were_leased_are_leased_too",
+        ),
         masked_by: None,
     },
     Mutant {

@@ -46,7 +46,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: a push does not write the key of its event into the index",
         edits: &[edit(
             "src/store/redis/lua/push.lua",
-            "      call(\"ZADD\", BY_KEY, unpack(keyed))\n",
+            "    write_all(\"ZADD\", BY_KEY, keyed)",
             "",
         )],
         caught_by: contract("an_event_is_found_by_its_key_until_it_is_over"),
@@ -94,8 +94,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: an id is forgotten as soon as its event is over",
         edits: &[edit(
             "src/store/redis/lua/settle.lua",
-            "    remember(table.concat(over), over_count)\n",
-            "    call(\"HDEL\", STATE, unpack(ids_of_batch(table.concat(over))))\n",
+            "    remember(over)\n",
+            "    write_all(\"HDEL\", STATE, over)\n",
         )],
         caught_by: contract("the_same_id_again_changes_nothing_in_any_state"),
         masked_by: None,
@@ -106,8 +106,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: of events that were acked together, one more is forgotten than the limit says",
         edits: &[edit(
             "src/store/redis/lua/ending.lua",
-            "char(byte(item, 16) + left, its - left)",
-            "char(byte(item, 16) + left + 1, its - left - 1)",
+            "sub(batch, 9 + 16 * count)",
+            "sub(batch, 25 + 16 * count)",
         )],
         caught_by: test(
             "redis_store",
@@ -116,13 +116,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         masked_by: None,
     },
     Mutant {
-        name: "redis-page-forgets-its-acks",
+        name: "redis-page-keeps-what-is-leased",
         breaks: Ids,
-        bug: "Redis: events that were acked in a page are leased again when another one leaves it",
+        bug: "Redis: events that were leased are still in their page",
         edits: &[edit(
-            "src/store/redis/lua/page.lua",
-            "elseif it.kind == \"E\" or has_bit(part.low, part.high, place) then",
-            "elseif it.kind == \"E\" then",
+            "src/store/redis/lua/fetch.lua",
+            "      remove_part(it[1], it[2])\n",
+            "",
         )],
         caught_by: test("redis_store", "an_ack_that_is_repeated_ends_nothing_else"),
         masked_by: None,
@@ -133,8 +133,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: events that are pushed again in a page are taken for new ones",
         edits: &[edit(
             "src/store/redis/lua/push.lua",
-            "  return is_free and page or nil\n",
-            "  return page\n",
+            "if from < it.first + it.count and it.first < from + part.count then",
+            "if false then",
         )],
         caught_by: test(
             "redis_store",
@@ -148,8 +148,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: an event that was pushed alone is taken for a new one in the push of its whole page",
         edits: &[edit(
             "src/store/redis/lua/push.lua",
-            "    note_alone(id)\n",
-            "",
+            "if states[i] or bodies[i] then",
+            "if bodies[i] then",
         )],
         caught_by: test(
             "redis_store",

@@ -79,9 +79,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: LostWorkers,
         bug: "Redis: a node that says what it holds loses that",
         edits: &[edit(
-            "src/store/redis/lua/reconcile.lua",
-            "if is_kept(state, batch) and not holds[ids[i]] then",
-            "if is_kept(state, batch) then",
+            "src/store/redis/lua/take_back.lua",
+            "if not holds[id] then",
+            "if true then",
         )],
         caught_by: contract("what_a_node_does_not_hold_by_its_own_account_is_handed_back"),
         masked_by: None,

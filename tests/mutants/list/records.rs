@@ -45,8 +45,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         edits: &[
             edit(
                 "src/store/redis/lua/settle.lua",
-                "if changes_len + #records > 0 or next(leaving) then\n  write_records()\n",
-                "if changes_len + #records > 0 or next(leaving) then\n",
+                "if changes_len > 0 then\n  write_records()\n",
+                "if changes_len > 0 then\n",
             ),
             edit(
                 "src/store/redis/lua/settle.lua",

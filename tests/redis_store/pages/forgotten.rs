@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use duly::store::operation::{AttemptOutcome, PushOutcome, StoreOp};
+use duly::store::operation::{PushOutcome, StoreOp};
 use duly::store::{DedupWindow, RedisOptions};
 use duly::time::When;
 
@@ -48,7 +48,7 @@ impl Paged {
     }
 }
 
-/// Acks that follow each other share a tombstone, and the bound still holds for each event.
+/// Events that end together share an entry of tombstones, and the bound still holds for each of them.
 #[tokio::test]
 async fn events_that_were_acked_together_are_forgotten_one_by_one() {
     let paged = Paged::forgetful(40).await;
@@ -66,26 +66,5 @@ async fn events_that_were_acked_together_are_forgotten_one_by_one() {
     let rest = [23, 24, 26, 31, 32, 33, 34, 35, 36, 37, 38];
     paged.acks(&rest).await;
     over.extend(rest);
-    paged.remembers_the_last_of(&over).await;
-}
-
-/// A tombstone of several events stands for them also when all have left their page.
-#[tokio::test]
-async fn events_that_were_acked_together_are_forgotten_when_their_page_is_gone() {
-    let paged = Paged::forgetful(24).await;
-    paged.bare.fetch(1, 100).await.expect("a fetch");
-    paged.acks(&[0, 1, 2, 3, 4]).await;
-    let leaves = |at: &usize| (6..=20).contains(at) && at.is_multiple_of(2);
-    let released = (0..24).filter(leaves);
-    paged
-        .settle(released.map(|at| (paged.ids[at], AttemptOutcome::Release)))
-        .await;
-    assert_eq!(
-        paged.len("HLEN", "state"),
-        1 + 24,
-        "too many for the others"
-    );
-    let over: Vec<_> = (0..24).filter(|at| !leaves(at)).collect();
-    paged.acks(&over[5..]).await;
     paged.remembers_the_last_of(&over).await;
 }

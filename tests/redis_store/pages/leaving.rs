@@ -64,17 +64,17 @@ fn retry() -> AttemptOutcome {
 }
 
 #[tokio::test]
-async fn scheduled_events_leave_their_page_one_by_one() {
+async fn scheduled_events_are_alone_from_the_first_that_is_changed() {
     let paged = Paged::due(60, LATER).await;
     let (bare, ids) = (&paged.bare, &paged.ids);
-    for (at, parts) in [(0, 1), (30, 2), (59, 2), (29, 2)] {
+    for (at, left) in [(0, 59), (30, 58), (59, 57), (29, 56)] {
         let id = ids[at];
         bare.apply(StoreOp::Cancel { id }).await.expect("a cancel");
         paged.is_sound().await;
-        assert_eq!(paged.scheduled_entries(), parts, "{at}");
+        assert_eq!(paged.scheduled_entries(), left, "{at}");
     }
     assert_eq!(paged.stats().await.scheduled, 56);
-    assert_eq!((paged.states(), paged.bodies()), (1 + 4, 1));
+    assert_eq!((paged.states(), paged.bodies()), (4, 56));
     let id = ids[20];
     let when = When::After(Duration::from_secs(30));
     let reschedule = StoreOp::Reschedule { id, when };
@@ -88,72 +88,51 @@ async fn scheduled_events_leave_their_page_one_by_one() {
 }
 
 #[tokio::test]
-async fn events_that_fail_leave_the_others_in_their_page() {
+async fn events_are_alone_from_their_lease_on() {
     let paged = Paged::with(60).await;
     let (bare, ids) = (&paged.bare, &paged.ids);
     bare.fetch(1, 100).await.expect("a fetch");
+    assert_eq!((paged.states(), paged.bodies()), (60, 60));
     let fails = |at: usize| at == 3 || at == 17;
     let verdicts = ids.iter().enumerate().map(|(at, id)| match fails(at) {
         true => (*id, retry()),
         false => (*id, AttemptOutcome::Ack),
     });
     paged.settle(verdicts).await;
-    assert_eq!((paged.states(), paged.bodies()), (1 + 2, 2));
+    assert_eq!((paged.states(), paged.bodies()), (60, 2));
     let failed = [ids[3], ids[17]];
     assert_eq!(bare.fetch(2, 100).await.unwrap(), failed);
     assert_eq!(bare.ack(2, &failed).await.unwrap(), [true; 2]);
     paged.is_sound().await;
-    assert_eq!((paged.states(), paged.bodies()), (1 + 2, 0));
+    assert_eq!((paged.states(), paged.bodies()), (60, 0));
     let events = ids.iter().map(|id| bare.plain(*id, When::Now)).collect();
     let pushed = bare.typed(StoreOp::push(events)).await.expect("a push");
     let is_new = |it: &Pushed| it.verdict == PushOutcome::Accepted;
     assert!(!pushed.iter().any(is_new), "all are known");
 }
 
+/// What is leased of a page is a batch like any other, however many of its events fail.
 #[tokio::test]
-async fn the_body_of_a_part_goes_with_its_last_event() {
-    for last_fails in [false, true] {
-        let paged = Paged::with(20).await;
-        paged.bare.fetch(1, 100).await.expect("a fetch");
-        let (one, others) = paged.ids.split_last().expect("some");
-        let acks = others.iter().map(|id| (*id, AttemptOutcome::Ack));
-        let failure = std::iter::once((*one, retry()));
-        if last_fails {
-            paged.settle(acks).await;
-            assert_eq!(paged.bodies(), 1);
-            paged.settle(failure).await;
-        } else {
-            paged.settle(failure).await;
-            assert_eq!(paged.bodies(), 2);
-            paged.settle(acks).await;
-        }
-        assert_eq!((paged.states(), paged.bodies()), (2, 1), "{last_fails}");
-    }
+async fn a_settle_of_a_few_of_each_of_many_pages_settles_all_of_them() {
+    let paged = Paged::with(62 * 16).await;
+    let (bare, ids) = (&paged.bare, &paged.ids);
+    assert_eq!(&bare.fetch(1, 1_000).await.unwrap(), ids);
+    let some = ids.iter().enumerate().filter(|(at, _)| at % 2 == 0);
+    let some: Vec<_> = some.map(|(_, id)| *id).collect();
+    paged.settle(some.iter().map(|id| (*id, retry()))).await;
+    assert_eq!(bare.fetch(2, 1_000).await.unwrap(), some);
+    let stats = paged.stats().await;
+    assert_eq!((stats.ready, stats.leased), (0, ids.len()));
 }
 
 #[tokio::test]
-async fn a_part_of_which_many_fail_is_left_by_all() {
-    let paged = Paged::with(60).await;
-    let ids = &paged.ids;
-    paged.bare.fetch(1, 100).await.expect("a fetch");
-    let some = ids.iter().step_by(2).map(|id| (*id, retry()));
-    paged.settle(some).await;
-    assert_eq!((paged.states(), paged.bodies()), (1 + 60, 60));
-    let others = ids.iter().skip(1).step_by(2);
-    paged
-        .settle(others.map(|id| (*id, AttemptOutcome::Ack)))
-        .await;
-    assert_eq!(paged.stats().await.ready, 30);
-}
-
-#[tokio::test]
-async fn a_limit_divides_a_part() {
+async fn a_page_of_which_a_part_is_leased_waits_as_events_alone() {
     let paged = Paged::due(60, LATER).await;
     assert_eq!(ids_of(paged.prefetch(1, 20).await), paged.ids[..20]);
-    assert_eq!((paged.scheduled_entries(), paged.states()), (1, 1));
+    assert_eq!((paged.scheduled_entries(), paged.states()), (40, 20));
     assert_eq!(ids_of(paged.prefetch(2, 30).await), paged.ids[20..50]);
     assert_eq!(ids_of(paged.prefetch(3, 30).await), paged.ids[50..]);
-    assert_eq!((paged.scheduled_entries(), paged.states()), (0, 1));
+    assert_eq!((paged.scheduled_entries(), paged.states()), (0, 60));
 
     let due = When::After(Duration::from_millis(1));
     let paged = Paged::due(60, due).await;
@@ -162,9 +141,26 @@ async fn a_limit_divides_a_part() {
         let moved = paged.bare.apply(StoreOp::MoveDue { limit, calls }).await;
         moved.expect("a move");
         paged.is_sound().await;
-        paged.entries() == 3
+        paged.entries() == 60
     })
     .await;
-    assert_eq!(paged.states(), 1, "they are in their page");
     assert_eq!(paged.bare.fetch(1, 100).await.unwrap(), paged.ids);
+}
+
+/// Those that are left keep their place in the list, also when others were there before them.
+#[tokio::test]
+async fn a_page_that_is_leased_bit_by_bit_keeps_its_order() {
+    let paged = Paged::with(200).await;
+    let (bare, ids) = (&paged.bare, &paged.ids);
+    let mut seen = Vec::new();
+    for (request, limit) in (1..).zip([70, 1, 1, 100, 7, 21]) {
+        let id = ids[seen.len() + limit - 1];
+        bare.apply(StoreOp::Cancel { id }).await.expect("a cancel");
+        paged.is_sound().await;
+        seen.extend(bare.fetch(request, limit - 1).await.expect("a fetch"));
+        paged.is_sound().await;
+        seen.push(id); // the place of the one that was cancelled
+    }
+    seen.truncate(ids.len());
+    assert!(ids.starts_with(&seen), "{seen:?}");
 }

@@ -52,7 +52,7 @@ async fn scheduled_events_of_a_page_are_moved_when_they_are_due_and_changed_one_
 }
 
 #[tokio::test]
-async fn scheduled_events_are_prefetched_by_the_part_and_go_back_alone() {
+async fn scheduled_events_are_prefetched_and_go_back_alone() {
     let paged = Paged::due(64, When::After(Duration::from_secs(60))).await;
     let (bare, ids) = (&paged.bare, &paged.ids);
     let deliveries = paged.prefetch(1, 64).await;

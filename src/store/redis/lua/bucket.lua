@@ -1,25 +1,26 @@
 -- Library: the preamble of every script on a bucket: keys, clock, counters. A script is called with
 -- the keys that it and its libraries name.
 --
--- META     hash    counts (six doubles: the latest time ever given, us; leased events;
+-- META     hash    counts (five doubles: the latest time ever given, us; leased events;
 --                  entries of the ready list beyond the ready events, negative where entries stand
---                  for several; the last number of an entry; tombstones; scheduled events beyond
---                  the entries of the delay set), record (next number assigned), forgotten
---                  (creation time of the newest forgotten id, ms), trimmed (last record in the
---                  journal), longest (upper bound of body lengths, bytes)
--- STATE    hash    id -> state of the event, see state.lua. Plain events of one push: see page.lua
+--                  for several; the last number of an entry; tombstones), record (next number
+--                  assigned), forgotten (creation time of the newest forgotten id, ms), trimmed
+--                  (last record in the journal), longest (upper bound of body lengths, bytes)
+-- STATE    hash    id -> state of the event, see state.lua. Plain events that were pushed together
+--                  and wait: see page.lua, as of BODY, DELAY, READY and SIZES
 -- BODY     hash    id -> envelope
 -- DELAY    zset    id -> due time, ms
 -- READY    list    id .. number of the entry
 -- LEASE    zset    id -> deadline, ms, of leases with a deadline of their own
 -- NODES    hash    node -> its record, see nodes.lua
--- HELD     hash    node .. request -> a batch: items of 17 bytes, an id and a zero, or the first id
---                  of events that follow each other in a page and how many these are;
+-- HELD     hash    node .. request -> a batch: the ids of a fetch;
 --                  "#" .. node .. request -> how many events of it are still leased
+-- REQUESTS zset    node .. request -> 0, of batches whose leases last as long as the heartbeat, so that
+--                  those of a node follow each other in the order of its requests
 -- DEAD     zset    id -> 0, so that it is ordered by id
 -- UNIQUE   hash    unique key -> id; for a done event whose key is reserved for a while,
 --                  id .. until when, ms
--- PAST     list    tombstones of ended events, the oldest first: a time, us, and a batch
+-- PAST     list    tombstones of ended events, the oldest first: a time, us, and some ids
 -- OUTBOX   stream  records; the id of an entry is the number of its first record
 -- WAKE     channel for notifications of earlier work in the bucket
 -- BY_KEY   zset    length of the key .. key .. id -> 0, of events that have a key and have
@@ -28,22 +29,49 @@
 -- ARGV[1]  the time in microseconds, or "" for the server's
 --
 -- One clock for all nodes: the server's, which never goes back within a bucket.
-local COUNTS = ">dddddd"
+local COUNTS = ">ddddd"
 local RECORDS = 1 -- the record format that this version writes, and the newest that it reads
 local meta, now, now_ms, record, longest
-local last_now, leased, surplus, entry, past, paged
+local last_now, leased, surplus, entry, past
 -- The number, encoded, of this call's entries in the ready list. An event that leaves the list
 -- leaves its entry behind, so that nothing has to be searched; the number identifies its current
 -- entry, as no call inserts an event twice.
 local number
 
+local CHUNK = 4000 -- arguments of one command; Lua can unpack some 7,990
+
 -- Writes the counts back, all in one field, as each field more would cost every call: the last
--- step of a script. Where the bucket has none, only a script that `adds` writes them: what reads
--- leaves nothing behind in a bucket that does not exist.
+-- step of a script. One that adds entries to the ready list does so before that, too: no call after
+-- it may use their number again, also if it fails midway. Where the bucket has none, only a script that
+-- `adds` writes them: what reads leaves nothing behind in a bucket that does not exist.
 local function keep_counts(adds)
   if meta[1] or adds or leased > 0 then
-    call("HSET", META, "counts", pack(COUNTS, now, leased, surplus, entry + 1, past, paged))
+    call("HSET", META, "counts", pack(COUNTS, now, leased, surplus, entry + 1, past))
   end
+end
+
+-- Calls a command that writes with all of a list, or its first `len`: with `CHUNK` at a time.
+local function write_all(command, key, list, len)
+  len = len or #list
+  for from = 1, len, CHUNK do
+    call(command, key, unpack(list, from, math.min(from + CHUNK - 1, len)))
+  end
+end
+
+-- Returns the replies of a command to each of a list, which it reads with `CHUNK` at a time.
+local function read_all(command, key, list)
+  local replies = {}
+  for from = 1, #list, CHUNK do
+    local some = call(command, key, unpack(list, from, math.min(from + CHUNK - 1, #list)))
+    if from == 1 then
+      replies = some
+    else
+      for i = 1, #some do
+        replies[from + i - 1] = some[i]
+      end
+    end
+  end
+  return replies
 end
 
 local function u64(number)
@@ -57,6 +85,15 @@ end
 -- Encodes a number below 65536.
 local function u16(number)
   return char(math.floor(number / 256), number % 256)
+end
+
+-- Returns the ids of a batch.
+local function ids_of_batch(batch)
+  local ids = {}
+  for at = 1, #batch - 15, 16 do
+    ids[#ids + 1] = sub(batch, at, at + 15)
+  end
+  return ids
 end
 
 -- Returns the number of ready events. An event that leaves the ready list leaves its entry there,
@@ -74,9 +111,9 @@ end
 
 -- Each call:
 meta = call("HMGET", META, "counts", "record", "longest", "forgotten", "trimmed")
-last_now, leased, surplus, entry, past, paged = 0, 0, 0, 0, 0, 0
+last_now, leased, surplus, entry, past = 0, 0, 0, 0, 0
 if meta[1] then
-  last_now, leased, surplus, entry, past, paged = unpack_from(COUNTS, meta[1])
+  last_now, leased, surplus, entry, past = unpack_from(COUNTS, meta[1])
 end
 now = ARGV[1]
 if now == "" then

@@ -13,13 +13,15 @@ end
 -- the index of the last.
 local function read_bodies(ids, from)
   local fitting = math.floor((BUDGET - spent) / math.max(longest, 1))
-  local to = math.min(#ids, from + math.max(fitting, 1) - 1)
-  local bodies = call("HMGET", BODY, unpack(ids, from, to))
+  local to = math.min(#ids, from + CHUNK - 1, from + math.max(fitting, 1) - 1)
+  local bodies = call("HMGET", BODY, unpack(ids, from, math.min(to, from + CHUNK - 1)))
   for i = 1, to - from + 1 do
     spent = spent + #(bodies[i] or "")
   end
   return bodies, to
 end
+
+local OPENED = 2048 -- bytes whose work equals that of an event that leaves a page
 
 local KEPT_MAX = 140000 -- the payload of a longer body is kept in no record
 local WORK = 16384 -- bytes whose work equals the fixed work of such an event

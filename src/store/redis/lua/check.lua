@@ -18,7 +18,7 @@ local ENTRY_MAX = 1000 -- the most records of an entry of the outbox
 local STEP = 1000 -- how many entries of a structure are read at once
 local cursor, most, repairs, found, listed, looked
 local check = {} -- what looks at an entry of each structure
-local holds_of -- batch -> the ids that its request and its node know of
+local holds_of -- batch -> the ids that its request and its node know of, in one text
 
 -- Reports damage. Returns whether it is to be repaired.
 local function tell(kind, id, words)
@@ -71,13 +71,17 @@ end
 local function is_held(id, own)
   local batch = own.token
   if not holds_of[batch] then
-    local held, known = call("HGET", HELD, batch), {}
-    for _, it in ipairs(held and node_of(sub(batch, 1, 8)) and ids_of_batch(held) or {}) do
-      known[it] = true
-    end
-    holds_of[batch] = known
+    holds_of[batch] = node_of(sub(batch, 1, 8)) and call("HGET", HELD, batch) or ""
   end
-  return holds_of[batch][id]
+  local at = 1
+  repeat -- once, but where other ids together look like it
+    at = holds_of[batch]:find(id, at, true)
+    if at and at % 16 == 1 then
+      return true
+    end
+    at = at and at + 1
+  until not at
+  return false
 end
 
 function check.lease(id, own)
@@ -120,111 +124,72 @@ function check.own(id, own)
   end
 end
 
--- Returns what is wrong with the parts of a page beside what they lead to; nothing if they are sound.
-local function fault_between(page)
-  local free = 0
-  for _, part in ipairs(page.parts) do
-    local low, high = bits(part.first, part.count)
-    local are_all = bit.band(page.low, low) == low and bit.band(page.high, high) == high
-    local are_over = bit.band(part.low, low) == low and bit.band(part.high, high) == high
-    if part.first < free or part.count == 0 then
-      return "is in a page whose parts overlap"
-    elseif (part.kind == "S" or part.kind == "R") and not are_all then
-      return "waits in a part that misses events"
-    elseif part.kind == "L" and are_over then
-      return "is in a leased part of which all events are over"
-    end
-    free = part.first + part.count
-  end
+-- Adds what is missing of a part in the delay set.
+local function schedule(member, due)
+  local sizes = {}
+  sizes_of(sizes, member, due)
+  call("ZADD", DELAY, due, member)
+  write_all("ZADD", SIZES, sizes)
 end
 
--- A place in no part is that of an event that is alone.
-function check.places(page)
-  local ids = {}
-  for place = 0, 63 do
-    if has_bit(page.low, page.high, place) and not part_at(page, place) then
-      ids[#ids + 1] = page.name .. char(PLACE + place)
+-- Returns what is wrong with a part, how bad that is, and for which of its events.
+local function fault_of(page, part, ids)
+  local bodies, _, is_sound = bodies_of(page, part)
+  if not is_sound then
+    local gone = {}
+    for i, id in ipairs(ids) do
+      gone[#gone + 1] = not bodies[i] and id or nil
     end
-  end
-  for i, state in ipairs(#ids > 0 and call("HMGET", STATE, unpack(ids)) or {}) do
-    local is_nowhere = not state and call("HEXISTS", BODY, ids[i]) == 0 and not call("ZSCORE", DELAY, ids[i])
-    if is_nowhere and tell("leftover", ids[i], "has a place in a page and is nowhere") then
-      local low, high = bits(byte(ids[i], 16) - PLACE, 1)
-      page.low, page.high = bit.band(page.low, bit.bnot(low)), bit.band(page.high, bit.bnot(high))
-      change(page)
-    end
-  end
-  if page.low == 0 and page.high == 0 and #page.parts == 0 and tell("leftover", "", "is a page without events") then
-    call("HDEL", STATE, page.name)
-    pages[page.name], changed_pages[page.name] = false, nil
-  end
-end
-
--- Returns what is wrong with a part; nothing if it is sound.
-local function fault_of(page, part)
-  if part.kind == "E" then
-    return nil
-  elseif not cut(part, body_of_part(page, part) or nil) then
-    return "no_body", "has no body in its page"
+    return "no_body", "has no body in its page", gone
   elseif part.kind == "S" and not call("ZSCORE", DELAY, member_of(page, part)) then
-    return "misplaced", "is scheduled and not in the delay set"
-  elseif part.kind == "L" then
-    for place = part.first, part.first + part.count - 1 do
-      local id, own = page.name .. char(PLACE + place), own_state(part, place)
-      if part_at(page, place) and own.kind == "L" and not is_held(id, own) then
-        return "lost_lease", "is leased by a request that knows nothing of it"
-      end
+    return "misplaced", "is scheduled and not in the delay set", ids
+  end
+end
+
+-- All events of a part with damage leave it. Those of which nothing is left end.
+function check.part(page, part)
+  local ids = ids_in(member_of(page, part))
+  looked = looked + #ids
+  local kind, words, damaged = fault_of(page, part, ids)
+  if not kind then
+    listed[#listed + 1] = part.kind == "R" and member_of(page, part) .. part.number or nil
+    return
+  end
+  for _, id in ipairs(damaged) do
+    tell(kind, id, words)
+  end
+  if repairs then
+    open_part(page, part)
+    for _, id in ipairs(kind == "no_body" and damaged or {}) do
+      surplus = surplus + (part.kind == "R" and 1 or 0)
+      drop_lost(id, state_of(id), sub(part.times, 1, 8))
+    end
+    for _, id in ipairs(ids) do
+      local own = state_of(id)
+      listed[#listed + 1] = own and own.kind == "R" and id .. own.entry or nil
     end
   end
 end
 
--- All events leave a page with damage, and are then looked at one by one.
 function check.page(page)
-  local fault = fault_between(page)
-  local is_damaged = fault ~= nil
-  if is_damaged then
-    tell("misplaced", page.name .. char(PLACE + page.parts[1].first), fault)
+  local free = 0
+  if #page.parts == 0 and tell("leftover", "", "is a page without events") then
+    call("HDEL", STATE, page.name)
   end
   for _, part in ipairs(page.parts) do
-    looked = looked + part.count
-    local kind, words = fault_of(page, part)
-    if kind then
-      is_damaged = true
-      for place = part.first, part.first + part.count - 1 do
-        local own = part_at(page, place) and own_state(part, place)
-        if own and own.kind ~= "d" and (kind ~= "no_body" or not body_in_page(page, part, place)) then
-          tell(kind, page.name .. char(PLACE + place), words)
-        end
-      end
-    elseif part.kind == "R" then
-      listed[#listed + 1] = entry_of_part(page, part)
+    if part.first < free then
+      tell("misplaced", first_id(page, part), "is in a page whose parts overlap")
     end
-  end
-  if not is_damaged or not repairs then
-    return check.places(page)
+    free = math.max(free, part.first + part.count)
   end
   for _, part in ipairs(page.parts) do
-    leave_part(page, part)
+    check.part(page, part)
   end
-  local silent = found
-  found = {}
-  for place = 0, 63 do
-    if has_bit(page.low, page.high, place) then
-      local id = page.name .. char(PLACE + place)
-      local own = state_of(id)
-      if own then
-        check.own(id, own)
-      elseif call("ZSCORE", DELAY, id) and call("HEXISTS", BODY, id) == 0 then
-        drop_lost(id, nil, u64(call("ZSCORE", DELAY, id)))
-      end
-    end
-  end
-  found = silent
 end
 
 function check.state(id, state)
   if #id == NAME then
-    check.page(page_of(id))
+    check.page(pages[id] or new_page(id, state))
   elseif not place_of(id) then
     check.own(id, read_state(state))
   elseif tell("leftover", id, "has a state of its own and is in a page") then
@@ -232,41 +197,32 @@ function check.state(id, state)
   end
 end
 
--- A body whose page is gone, or has no such part: its events are ready again, alone, unless they have
--- been put elsewhere.
-function check.body_of_parts(field, body)
-  local page, from = page_of(sub(field, 1, NAME)), byte(field, 16) - PLACE
-  local covered = {} -- places that some part has
-  if page and needs_body(page, from) then
+-- A body whose part is gone: its events are ready again, alone, unless they are elsewhere.
+function check.body_of_part(field, body)
+  local _, _, at = place_of(field)
+  if at == 1 then
     return
   end
-  for _, part in ipairs(page and page.parts or {}) do
-    for place = part.first, part.first + part.count - 1 do
-      covered[place] = true
-    end
-  end
-  for place, begins, ends in each_in(body, from, from, 64 - from) do
-    local id = sub(field, 1, NAME) .. char(PLACE + place)
-    if ends <= #body and not covered[place] and call("HEXISTS", STATE, id) == 0
-      and call("HEXISTS", BODY, id) == 0 and tell("no_place", id, "is in a page that is gone") then
-      local its = sub(body, begins, ends)
+  local ids = ids_in(sub(field, 1, 16) .. char(EACH_MAX))
+  for i, its in ipairs(split_bodies(body, EACH_MAX)) do
+    local id = its and ids[i]
+    if id and not place_of(id) and call("HEXISTS", STATE, id) == 0 and call("HEXISTS", BODY, id) == 0
+      and tell("no_place", id, "is in a page that is gone") then
       call("HSET", BODY, id, its)
       restore(id, its)
-      note_alone(id)
     end
   end
   if tell("leftover", "", "the body of a part that is gone") then
     call("HDEL", BODY, field)
   end
-  keep_pages()
 end
 
 function check.body(id, body)
   if #id == FIELD_OF_PART then
-    return check.body_of_parts(id, body)
+    return check.body_of_part(id, body)
   end
-  local it, is_inside = find(id)
-  if is_inside then
+  local it = state_of(id)
+  if place_of(id) then
     if tell("leftover", id, "has a body of its own and is in a page") then
       call("HDEL", BODY, id)
     end
@@ -293,17 +249,26 @@ end
 
 function check.delayed(id, due)
   if #id == MEMBER_OF_PART then
-    local page, part = place_of(sub(id, 1, 16))
-    local is_own = page and part.kind == "S" and member_of(page, part) == id
-    if not is_own and tell("stray", "", "a member of the delay set is no part") then
-      call("ZREM", DELAY, id)
-      paged = paged - byte(id, 17) + 1
+    if not part_of(id, "S") then
+      if tell("stray", "", "a member of the delay set is no part") then
+        forget_sizes({ id })
+        call("ZREM", DELAY, id)
+      end
+      return
+    end
+    local sizes = {}
+    sizes_of(sizes, id, tonumber(due))
+    for i = 1, #sizes, 2 do
+      if tonumber(call("ZSCORE", SIZES, sizes[i + 1]) or -1) ~= sizes[i]
+        and tell("counts", "", "a part in the delay set is counted wrongly") then
+        schedule(id, tonumber(due))
+      end
     end
     return
   end
-  local it, is_inside = find(id)
-  if it then
-    if (is_inside or it.kind ~= "S") and tell("stray", id, "is in the delay set and not scheduled alone") then
+  local it = state_of(id)
+  if it or place_of(id) then
+    if (place_of(id) or it.kind ~= "S") and tell("stray", id, "is in the delay set and not scheduled alone") then
       call("ZREM", DELAY, id)
     end
   elseif call("HEXISTS", BODY, id) == 0 and tell("no_body", id, "is in the delay set and has no body") then
@@ -346,18 +311,23 @@ function check.batch(field, value)
     end
     return
   end
-  local ids, count = ids_of_batch(value), 0
-  local states = find_all(ids)
-  for i = 1, #ids do
-    local own = states[i]
-    count = count + (own and own.kind == "L" and own.token == field and 1 or 0)
+  local ids, count, is_kept = ids_of_batch(value), 0, false
+  for _, state in ipairs(read_all("HMGET", STATE, ids)) do
+    if is_under(state, field) then
+      count, is_kept = count + 1, is_kept or not read_state(state).timed
+    end
   end
   looked = looked + #ids
   if count == 0 then
     if tell("stray", "", "a request holds nothing any more") then
-      call("HDEL", HELD, field, "#" .. field)
+      drop_batch(field)
     end
-  elseif count ~= tonumber(call("HGET", HELD, "#" .. field) or 0)
+    return
+  end
+  if is_kept and not call("ZSCORE", REQUESTS, field) and tell("misplaced", "", "a request is not found by its node") then
+    call("ZADD", REQUESTS, 0, field)
+  end
+  if count ~= tonumber(call("HGET", HELD, "#" .. field) or 0)
     and tell("counts", "", "the leases of a request are counted wrongly") then
     call("HSET", HELD, "#" .. field, count)
   end
@@ -366,9 +336,7 @@ end
 -- Entries that were not in the list although their events were ready before and after.
 function check.again(entry_of)
   if #entry_of == ENTRY_OF_PART then
-    local page, part = part_of(entry_of)
-    if page and entry_of_part(page, part) == entry_of
-      and tell("misplaced", "", "a part is ready and not in the ready list") then
+    if part_of(entry_of, "R") and tell("misplaced", "", "a part is ready and not in the ready list") then
       call("RPUSH", READY, entry_of)
     end
     return
@@ -386,11 +354,11 @@ end
 -- Compares the events that have ended, ids as keys, with the tombstones: each has one.
 function check.tombstones(over)
   local known, missing = {}, {}
-  for i, batch in ipairs(call("LRANGE", PAST, 0, -1)) do
+  for i, batch in ipairs(call("LRANGE", PAST, 0, -1)) do -- `most` entries
     local kept, is_sound = {}, true
     for _, id in ipairs(ids_of_batch(sub(batch, 9))) do
       if over[id] and not known[id] then
-        known[id], kept[#kept + 1] = true, id .. "\0"
+        known[id], kept[#kept + 1] = true, id
       else
         is_sound = false
         tell("stray", id, known[id] and "has two tombstones" or "has a tombstone and has not ended")
@@ -402,11 +370,12 @@ function check.tombstones(over)
   end
   for id in pairs(over) do
     if not known[id] and tell("misplaced", id, "has ended and has no tombstone") then
-      missing[#missing + 1] = id .. "\0"
+      missing[#missing + 1] = id
     end
   end
   if #missing > 0 then
-    call("RPUSH", PAST, finished .. table.concat(missing))
+    remember(missing)
+    past = past - #missing -- it is counted below
   end
 end
 
@@ -424,49 +393,32 @@ end
 
 -- Counts everything in a bucket that is small enough for one call.
 function check.counts()
-  looked = call("HLEN", STATE) + call("LLEN", READY) + paged + leased + math.max(-surplus, 0)
+  looked = call("HLEN", STATE) + call("LLEN", READY) + call("LLEN", PAST)
   if looked > most then
     return
   end
-  local live, held, kept, timed, beyond, over = 0, 0, {}, {}, 0, past <= most and {} or nil
-  local function count(kind, node, is_timed, events)
-    if kind == "L" then
-      local of = is_timed and timed or kept
-      held, of[node] = held + events, (of[node] or 0) + events
-    elseif kind == "R" then
-      live = live + events
-    end
-  end
-  local flat = call("HGETALL", STATE)
+  local live, held, kept, timed, over = 0, 0, {}, {}, past <= most and {} or nil
+  local flat = call("HGETALL", STATE) -- `most` fields
   for i = 1, #flat, 2 do
     local field, state = flat[i], flat[i + 1]
     if #field == NAME then
-      local page = page_of(field)
-      for _, part in ipairs(page.parts) do
-        local left = 0
-        for place = part.first, part.first + part.count - 1 do
-          local is_over = part.kind == "E" or (part.kind == "L" and has_bit(part.low, part.high, place))
-          if part_at(page, place) and is_over and over then
-            over[page.name .. char(PLACE + place)] = true
-          end
-          left = left + (part_at(page, place) and not is_over and 1 or 0)
-        end
-        count(part.kind, sub(part.tail, 1, 8), false, left)
-        beyond = beyond + (part.kind == "S" and part.count - 1 or 0)
+      for _, part in ipairs((pages[field] or new_page(field, state)).parts) do
+        live = live + (part.kind == "R" and part.count or 0)
       end
     else
       local it = read_state(state)
-      count(it.kind, it.token and sub(it.token, 1, 8), it.timed, 1)
-      if over and has_ended(state) then
+      if it.kind == "L" then
+        local of, node = it.timed and timed or kept, sub(it.token, 1, 8)
+        held, of[node] = held + 1, (of[node] or 0) + 1
+      elseif it.kind == "R" then
+        live = live + 1
+      elseif over and has_ended(state) then
         over[field] = true
       end
     end
   end
   local function counted(what, is, should)
     return is ~= should and tell("counts", "", what .. ": " .. is .. " instead of " .. should)
-  end
-  if counted("scheduled events in parts", paged, beyond) then
-    paged = beyond
   end
   if counted("leased events", leased, held) then
     leased = held
@@ -475,7 +427,7 @@ function check.counts()
     check.tombstones(over)
   end
   local ended = 0
-  for _, batch in ipairs(call("LRANGE", PAST, 0, -1)) do
+  for _, batch in ipairs(call("LRANGE", PAST, 0, -1)) do -- `most` entries
     ended = ended + #ids_of_batch(sub(batch, 9))
   end
   if counted("tombstones", past, ended) then
@@ -508,7 +460,8 @@ local function scan(page, look)
   end
 end
 
-local STRUCTURES = { "state", "body", "delay", "dead", "lease", "unique", "holds", "by_key", "held", "nodes" }
+local STRUCTURES = { "state", "body", "delay", "sizes", "dead", "lease", "unique", "holds", "by_key", "held",
+  "requests", "nodes" }
 local parts = {
   state = function() scan(call("HSCAN", STATE, cursor, "COUNT", most), check.state) end,
   body = function()
@@ -516,6 +469,26 @@ local parts = {
     scan(call("HSCAN", BODY, cursor, "COUNT", most), check.body)
   end,
   delay = function() scan(call("ZSCAN", DELAY, cursor, "COUNT", most), check.delayed) end,
+  sizes = function()
+    scan(call("ZSCAN", SIZES, cursor, "COUNT", most), function(member, score)
+      local its, sizes, is_own = sub(member, 1, MEMBER_OF_PART), {}, false
+      local due = #member == MEMBER_OF_PART + 1 and call("ZSCORE", DELAY, its)
+      sizes_of(sizes, its, tonumber(due or 0))
+      for i = 1, due and #sizes or 0, 2 do
+        is_own = is_own or (sizes[i + 1] == member and sizes[i] == tonumber(score))
+      end
+      if not is_own and tell("counts", "", "events are counted that are not scheduled in a page") then
+        call("ZREM", SIZES, member)
+      end
+    end)
+  end,
+  requests = function()
+    scan(call("ZSCAN", REQUESTS, cursor, "COUNT", most), function(batch)
+      if call("HEXISTS", HELD, batch) == 0 and tell("stray", "", "a request is known that holds nothing") then
+        call("ZREM", REQUESTS, batch)
+      end
+    end)
+  end,
   dead = function()
     scan(call("ZSCAN", DEAD, cursor, "COUNT", most), function(id)
       local it = state_of(id)
@@ -542,7 +515,7 @@ local parts = {
   end,
   by_key = function() scan(call("ZSCAN", BY_KEY, cursor, "COUNT", most), check.key) end,
   held = function()
-    most = math.max(1, math.floor(most / 10))
+    most = math.max(1, math.floor(most / 40)) -- each may have a thousand ids
     scan(call("HSCAN", HELD, cursor, "COUNT", most), check.batch)
   end,
   nodes = function()
@@ -588,17 +561,16 @@ function parts.whole()
     return
   end
   for _, structure in ipairs(STRUCTURES) do
-    repeat
+    repeat -- until all is looked at, by request
       most = STEP
       parts[structure]()
     until cursor == "0"
   end
   local is_there = {}
-  for _, entry_of in ipairs(call("LRANGE", READY, 0, -1)) do
-    local ids, number_of = ids_at(entry_of)
+  for _, entry_of in ipairs(call("LRANGE", READY, 0, -1)) do -- of any number, by request
     is_there[entry_of] = true
-    for _, id in ipairs(ids) do
-      is_there[id .. number_of] = true
+    for _, id in ipairs(#entry_of == ENTRY_OF_PART and ids_in(entry_of) or {}) do
+      is_there[id .. sub(entry_of, 18)] = true
     end
   end
   for _, entry_of in ipairs(listed) do
@@ -621,9 +593,11 @@ cursor, most, repairs = ARGV[7], tonumber(ARGV[8]), ARGV[9] == "1"
 found, listed, looked, holds_of = {}, {}, 0, {}
 look_first()
 check_keys()
+if repairs then
+  keep_counts()
+end
 parts[ARGV[6]]()
 if repairs then
-  keep_pages()
   write_taken()
   wake(ARGV[4])
   keep_counts(true)

@@ -4,9 +4,9 @@
 --          the time after which none is kept, us, how many ids a call may forget, and how far ahead
 --          of now an id's creation time may be, ms
 -- ARGV[3]  how many records the outbox keeps
+local TOMBSTONES = 64 -- of one entry
 local ENTRY_BYTES = 262144 -- records with payloads: an entry ends with the one that exceeds it
-local records -- texts, most of them one record each
-local several -- the place of one that stands for more -> how many more
+local records -- texts
 local told -- the bytes of the records beyond their fixed part
 local finished -- the time, encoded
 local forgets -- how many more ids this call may forget
@@ -25,24 +25,14 @@ local function note(id, outcome, cause, attempt, due, moved, fetched_started, no
     .. fetched_started .. finished .. node .. text(key) .. text(error) .. (more or "")
 end
 
--- Appends a text that stands for `count` records.
-local function note_several(count, its)
-  records[#records + 1] = its
-  several[#records] = count - 1
-end
-
 -- Writes records `from` to `to` as one entry, whose id is the number of the first.
 local function write_entry(from, to)
-  local after = record + to - from + 1
-  for at, more in pairs(several) do
-    after = after + (at >= from and at <= to and more or 0)
-  end
-  local oldest = math.max(math.min(after - ARGV[3], record), 1)
-  call("XADD", OUTBOX, "MINID", "=", oldest, record .. "-0", RECORDS == 1 and "r" or "r" .. RECORDS,
-    table.concat(records, "", from, to))
-  record = after
-  -- At once: if a later step fails, the next entry must not request the same number.
+  local first = record
+  record = record + to - from + 1
+  -- First: if a later step fails, the next entry must not request the same number.
   call("HSET", META, "record", record)
+  call("XADD", OUTBOX, "MINID", "=", math.max(math.min(record - ARGV[3], first), 1), first .. "-0",
+    RECORDS == 1 and "r" or "r" .. RECORDS, table.concat(records, "", from, to))
 end
 
 -- Writes all records of a call as one entry, or as several where they keep payloads: a reader takes
@@ -61,53 +51,22 @@ local function write_records()
   if #records > 0 then
     write_entry(from, #records)
   end
-  records, several, told = {}, {}, 0
+  records, told = {}, 0
 end
 
--- Divides a batch of tombstones. Returns the items of its first events, at most `most`; how many these
--- are; the rest of it.
-local function first_of(batch, most)
-  local items, count = {}, 0
-  for at = 9, #batch, 17 do
-    local item = sub(batch, at, at + 16)
-    local left, its = most - count, events_of(item)
-    if its > left then
-      if left > 0 then
-        items[#items + 1] = sub(item, 1, 16) .. char(left)
-        item = sub(item, 1, NAME) .. char(byte(item, 16) + left, its - left)
-      end
-      return items, most, sub(batch, 1, 8) .. item .. sub(batch, at + 17)
-    end
-    items[#items + 1], count = item, count + its
-  end
-  return items, count, nil
-end
-
--- Forgets what some items stand for, each of events in one part or of ones that are alone by now.
-local function forget_items(items)
-  local fields = {}
-  read_pages(items)
-  for _, item in ipairs(items) do
-    local page = is_pageable(item) and page_of(sub(item, 1, NAME))
-    if not place_of(item) then
-      for _, id in ipairs(ids_of_batch(item)) do
-        fields[#fields + 1] = id
-      end
-    end
-    if page then
-      local low, high = bits(byte(item, 16) - PLACE, events_of(item))
-      page.low, page.high = bit.band(page.low, bit.bnot(low)), bit.band(page.high, bit.bnot(high))
-      change(page)
-      if page.low == 0 and page.high == 0 then
-        fields[#fields + 1] = page.name
-        pages[page.name], changed_pages[page.name] = false, nil
-      end
+-- Raises the watermark of forgotten ids, before they are. An id that is further ahead is refused for
+-- that.
+local function raise_forgotten(ids, ahead)
+  local until_ms, last = tonumber(call("HGET", META, "forgotten") or 0), nil
+  until_ms = until_ms > ahead and now_ms - 1 or until_ms
+  for _, id in ipairs(ids) do
+    local made = sub(id, 1, 6)
+    if made ~= last then -- many share one millisecond
+      local made_ms = unpack_from(">I6", made)
+      until_ms, last = made_ms <= ahead and math.max(until_ms, made_ms) or until_ms, made
     end
   end
-  keep_pages()
-  if #fields > 0 then
-    call("HDEL", STATE, unpack(fields))
-  end
+  call("HSET", META, "forgotten", until_ms)
 end
 
 -- Removes the tombstones outside of the dedup window, the oldest first; of a bucket in which
@@ -117,9 +76,9 @@ local function forget(has_ended)
     ARGV[2]:match("^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$")
   max, cap, keep_us, max_age_us = tonumber(max), tonumber(cap), tonumber(keep_us), tonumber(max_age_us)
   forgets = forgets or tonumber(at_once)
-  local until_ms, ahead = nil, now_ms + ahead_ms
-  while past > 0 and forgets > 0 do
-    local batch = call("LINDEX", PAST, 0)
+  local ids, entries, rest = {}, 0, nil
+  while past > 0 and forgets > 0 do -- an entry of the list, which has few
+    local batch = call("LINDEX", PAST, entries)
     if not batch then
       past = 0
       break
@@ -132,37 +91,38 @@ local function forget(has_ended)
     if surplus <= 0 then
       break
     end
-    if not until_ms then
-      until_ms = tonumber(call("HGET", META, "forgotten") or 0)
-      until_ms = until_ms > ahead and now_ms - 1 or until_ms
+    local its = ids_of_batch(sub(batch, 9))
+    local count = math.min(surplus, forgets, #its)
+    for i = 1, count do
+      ids[#ids + 1] = its[i]
     end
-    local items, count, rest = first_of(batch, math.min(surplus, forgets))
-    local last
-    for _, item in ipairs(items) do
-      local made = sub(item, 1, 6)
-      if made ~= last then -- many share one millisecond
-        local made_ms = unpack_from(">I6", made)
-        -- An id that is further ahead is refused for that.
-        until_ms, last = made_ms <= ahead and math.max(until_ms, made_ms) or until_ms, made
-      end
-    end
-    call("LPOP", PAST)
+    rest = count < #its and sub(batch, 1, 8) .. sub(batch, 9 + 16 * count)
+    entries, past, forgets = entries + (rest and 0 or 1), past - count, forgets - count
     if rest then
-      call("LPUSH", PAST, rest)
+      break
     end
-    forget_items(items)
-    past, forgets = past - count, forgets - count
   end
-  if until_ms then
-    call("HSET", META, "forgotten", until_ms)
+  if entries > 0 or rest then
+    raise_forgotten(ids, now_ms + ahead_ms)
+    write_all("HDEL", STATE, ids)
+    if entries > 0 then
+      call("LTRIM", PAST, entries, -1)
+    end
+    if rest then
+      call("LSET", PAST, 0, rest)
+    end
   end
 end
 
--- Remembers events that have ended, and forgets others for them; `items` of a batch, which stand for
--- `count`.
-local function remember(items, count)
-  call("RPUSH", PAST, finished .. items)
-  past = past + count
+-- Remembers events that have ended, and forgets others for them. Few share an entry, as one that is
+-- forgotten in part is written again.
+local function remember(ids)
+  local entries = {}
+  for from = 1, #ids, TOMBSTONES do
+    entries[#entries + 1] = finished .. table.concat(ids, "", from, math.min(from + TOMBSTONES - 1, #ids))
+  end
+  write_all("RPUSH", PAST, entries)
+  past = past + #ids
   forget(true)
 end
 
@@ -225,7 +185,7 @@ local function finish_noted(id, kind, it, due, body)
     call("ZREM", BY_KEY, key_entry(key, id))
   end
   free_unique(id, unique)
-  remember(id .. "\0", 1)
+  remember({ id })
 end
 
 -- Cancels a waiting event. The record comes first: an event that has ended without one never gets
@@ -250,4 +210,4 @@ local function cancel(id, it, body)
 end
 
 -- Each call:
-records, several, told, finished, forgets = {}, {}, 0, u64(now), nil
+records, told, finished, forgets = {}, 0, u64(now), nil

@@ -11,7 +11,7 @@ local deadline = math.ceil((now + ARGV[3]) / 1000)
 local stood = {}
 for i = 4, #ARGV, 2 do
   local id, request = ARGV[i], ARGV[i + 1]
-  local it = find(id)
+  local it = state_of(id)
   local stands = it and it.kind == "L" and it.token == me .. request
   if stands and it.timed then
     call("ZADD", LEASE, deadline, id)

@@ -13,14 +13,23 @@
 -- all candidates, how many leases the node has that last as long as its heartbeat, its last request
 -- before this one, how many events it left to a newer duly, the places of the deliveries in their
 -- batch, two bytes each, or "" where they are 0 and so on, then three for each delivery: id; its
--- state, of which the bytes 3 to 20 are those of its lease; body; or three for each part of a page:
--- its first id and how many events it has; its times; its body; and at the end, if it ended any
--- events instead, how many had expired and how many were too late}. A node that was reaped is refused.
+-- state, of which the bytes 3 to 20 are those of its lease; body; or three for all events of a part of
+-- a page: its first id and how many there are; its times; its body; and at the end, if it ended any events
+-- instead, how many had expired and how many were too late}. A node that was reaped is refused.
 local BATCH_MAX = 1000
 local PASSED_MAX = 4000 -- limit of stale entries in one call
-local PARTS_PER_READ = 32
+local DUE_PER_READ = 256
 local REST = 1000 -- ms until it checks again for nodes that can read a newer format
 local expired, late_ones -- events that are set aside
+local me, node, request, token, answer, len, count, newer
+local ended -- how many events had expired, and how many were too late
+local deadline -- of the leases, ms
+local held, changes, changes_len, deadlines, fields -- what is to be written of the leases
+local given, lost, newer_ones, gone, gone_parts, stays -- what leaves its place, and what does not
+local plain -- the suffix of a lease of this call
+local moved_now
+local aside -- how many more expired or exhausted events it may set aside
+local limit, passed_over, seen
 
 -- Sets an event with extras aside if it has expired or is too late. Returns whether it is; `it`, its
 -- state, learns of the extras otherwise.
@@ -66,12 +75,15 @@ end
 -- Appends what is still leased in a batch to an answer of `len`. Returns its length, and the places of
 -- the events in the batch.
 local function add_held(batch, answer, len)
-  local ids = ids_of_batch(call("HGET", HELD, batch) or "")
-  local states, places = find_all(ids), {}
-  for i, id in ipairs(ids) do
-    local it = states[i]
-    if it and it.kind == "L" and it.token == batch then
-      answer[len + 1], answer[len + 2], answer[len + 3] = id, write_state(it), body_of(id)
+  local ids, places = ids_of_batch(call("HGET", HELD, batch) or ""), {}
+  local bodies, before, read = {}, 0, 0
+  for i, state in ipairs(read_all("HMGET", STATE, ids)) do
+    if is_under(state, batch) then
+      if i > read then
+        before = i - 1
+        bodies, read = read_bodies(ids, i)
+      end
+      answer[len + 1], answer[len + 2], answer[len + 3] = ids[i], state, bodies[i - before]
       len = len + 3
       places[#places + 1] = u16(i - 1)
     end
@@ -79,53 +91,10 @@ local function add_held(batch, answer, len)
   return len, table.concat(places)
 end
 
--- Returns the body of a part alone, of which `body` is the field; nothing if it is damaged. That of a
--- part which is all of it is not looked at: its reader finds damage.
-local function body_for(page, part, body)
-  local is_all = part.first == part.body
-  for _, it in ipairs(page.parts) do
-    is_all = is_all and (it == part or it.body ~= part.body)
-  end
-  return is_all and body or cut(part, body or nil)
-end
-
--- Reads the parts that begin with some ids, and their bodies.
-local function read_parts(firsts)
-  local fields = {}
-  read_pages(firsts)
-  for _, first in ipairs(firsts) do
-    local page, part = place_of(first)
-    fields[#fields + 1] = page and field_of(page, part)
-  end
-  for i, body in ipairs(#fields > 0 and call("HMGET", BODY, unpack(fields)) or {}) do
-    bodies_of_parts[fields[i]] = body
-  end
-end
-
--- Returns the first ones of some entries or members, each `step`-th of a list, that are all parts, of
--- no more than `most` events but for the last one, or all of events that are alone; their first ids; and
--- whether they are parts.
-local function head_of(list, step, part_len, most)
-  local heads, firsts, are_parts = {}, {}, #list[1] == part_len
-  for at = 1, #list, step do
-    if (#list[at] == part_len) ~= are_parts or (are_parts and (#heads == PARTS_PER_READ or most <= 0)) then
-      break
-    end
-    most = most - (are_parts and events_of(list[at]) or 1)
-    heads[#heads + 1], firsts[#firsts + 1] = list[at], sub(list[at], 1, 16)
-  end
-  return heads, firsts, are_parts
-end
-
--- Each call:
-local me, request, token = ARGV[4], tonumber(ARGV[5]), ARGV[6]
-local node = node_for(me)
-node.seen = now
-local answer, len, ended = { now, 0, false, false, 0, 0, node.last, 0, "" }, 9, { 0, 0 }
-local count, newer = 0, 0
-
 local function done()
-  keep_node(me, node)
+  if count == 0 then
+    keep_node(me, node)
+  end
   answer[2], answer[3], answer[6] = ready_len(), next_due() or false, node.kept
   answer[4] = answer[3] and due_of_crowd(answer[3], tonumber(ARGV[12]), tonumber(ARGV[13])) or false
   answer[8] = newer
@@ -141,38 +110,10 @@ local function done()
   return answer
 end
 
-if node.reaping or node.lost then
-  node.lost = false
-  node.refused, node.last = math.max(node.refused, request), math.max(node.last, request)
-end
-if request <= node.refused then
-  keep_node(me, node)
-  keep_counts()
-  return redis.error_reply("DULY LEASELOST the node was reaped as dead and its events were given "
-    .. "to others; drop them and fetch again")
-end
-
-if request <= node.last then
-  len, answer[9] = add_held(me .. token, answer, len)
-  if len > 9 and node.kept > 0 and not node.reaping then
-    node.beat = node.beat + 1
-  end
-  return done()
-end
-node.last = request
-
-local deadline = ARGV[10] ~= "" and math.ceil((now + ARGV[10]) / 1000)
-local held, changes, changes_len, deadlines = {}, {}, 0, {}
-local lease = me .. token .. u64(now) -- the suffix of each lease of this call
-local plain = lease .. u16(ATTEMPTS)
-local moved_now = u64(now)
-local aside = BATCH_MAX -- how many more expired or exhausted events it may set aside
-expired, late_ones = {}, {}
-
 -- Leases an event; `state`: what it becomes.
 local function give(id, state, body)
   count = count + 1
-  held[#held + 1] = id .. "\0"
+  held[count] = id
   changes[changes_len + 1], changes[changes_len + 2] = id, state
   changes_len = changes_len + 2
   if deadline then
@@ -196,216 +137,302 @@ local function take(id, it, body)
   end
 end
 
--- A lease is in its batch before it takes effect, and takes effect before its event leaves the list
--- or set in which it waits: an event left half done is in two places and never in none.
-local written = 0
-local function write()
-  local gone, late = end_what_is_aside()
-  ended[1], ended[2] = ended[1] + gone, ended[2] + late
-  if count > written then
-    call("HSET", HELD, me .. token, table.concat(held), "#" .. me .. token, count)
-    call("HSET", STATE, unpack(changes, 1, add_pages(changes, changes_len)))
+-- Leases the events of a part, which are events alone from now on.
+local function give_part(page, part)
+  local bodies, body = bodies_of(page, part)
+  local times = part.kind == "R" and part.times or sub(part.times, 1, 8) .. moved_now
+  local before, after = (deadline and "L\2\0\1" or "L" .. FRESH) .. times, NEVER .. plain
+  for i, id in ipairs(ids_in(member_of(page, part))) do
+    count = count + 1
+    held[count], changes[changes_len + 1] = id, id
+    changes[changes_len + 2] = before .. sub(bodies[i], 5, 12) .. after
+    changes_len = changes_len + 2
+    fields[#fields + 1], fields[#fields + 2] = id, bodies[i]
     if deadline then
-      call("ZADD", LEASE, unpack(deadlines, 2 * written + 1, 2 * count))
+      deadlines[2 * count - 1], deadlines[2 * count] = deadline, id
     end
-    written, changes_len = count, 0
   end
+  answer[len + 1], answer[len + 2], answer[len + 3] = member_of(page, part), times, body
+  len, spent = len + 3, spent + #body
+  given[#given + 1] = { page, part }
 end
-
-local passed_over = 0
 
 local function may_look()
   return aside > 0 and passed_over + newer < PASSED_MAX and not is_spent()
 end
 
-local limit = math.min(tonumber(ARGV[7]), BATCH_MAX)
-local unseen = limit > 0 and call("LLEN", READY) or 0 -- entries
-
--- Leases a part.
-local function lease_part(page, part, body)
-  local name = member_of(page, part)
-  part.kind, part.tail, part.low, part.high = "L", lease, 0, 0
-  change(page)
-  held[#held + 1] = name
-  count, spent = count + part.count, spent + #body
-  answer[len + 1], answer[len + 2], answer[len + 3] = name, part.times, body
-  len = len + 3
-end
-
--- Puts entries of their own in the place of that at the head of the list, whose events are alone, or
--- are to be so.
-local function open_entry(entry_of)
-  local page, part = part_of(entry_of)
+-- Returns the part of an entry or a member if it can be leased as a whole. Otherwise its events are
+-- alone from now on: where there is not room for all, where its body is damaged, or a newer duly's.
+local function whole_part(member, kind, room)
+  local page, part = part_of(member, kind)
+  if page and part.is_taken then -- its entry is there twice, left by a call that failed
+    return nil
+  elseif page and (part.count > room or not select(3, bodies_of(page, part))) then
+    open_part(page, part)
+    spent = spent + OPENED * part.count
+    return nil, true
+  end
   if page then
-    leave_part(page, part)
+    part.is_taken = true
+    return { page, part }
   end
-  local ids, number_of = ids_at(entry_of)
-  local entries = {}
-  for i, state in ipairs(call("HMGET", STATE, unpack(ids))) do
-    if is_placed(state, number_of) then
-      table.insert(entries, 1, ids[i] .. number_of)
-    end
-  end
-  if #entries > 0 then
-    call("LPUSH", READY, unpack(entries))
-  end
-  call("LREM", READY, 1, entry_of)
-  passed_over = passed_over + #ids - #entries
-  surplus, unseen = surplus + #entries - 1, unseen + #entries - 1
 end
 
--- Leases parts that wait as entries of the ready list, or as members of the delay set, until one does
--- not fit. Returns how many have left.
-local function take_parts(waiting, firsts, are_ready)
-  local looked = 0
-  read_parts(firsts)
-  for i, first in ipairs(firsts) do
-    local page, part
-    if are_ready then
-      page, part = part_of(waiting[i])
-    else
-      page, part = scheduled_part(first)
+-- Leases an event that is alone, or sets it aside. Returns what has become of it: "stale" where it does
+-- not wait there, "newer" where only a newer duly can read it.
+local function look_at(id, state, body, is_waiting, due)
+  if not is_waiting then
+    passed_over = passed_over + 1
+    return "stale"
+  elseif not body then -- part of it was deleted by hand
+    lost[#lost + 1] = state and id or nil
+    return "gone"
+  elseif is_newer(body) then
+    newer = newer + 1
+    return "newer"
+  end
+  if due then
+    state = due_state(state, u64(tonumber(due)) .. moved_now, sub(body, 5, 12))
+  end
+  if deadline or has_extras(body) then
+    take(id, read_state(state), body)
+  else -- nearly all
+    give(id, lease_state(state, sub(body, 5, 12), plain), body)
+  end
+  return "leased"
+end
+
+-- Returns a function to the body of each of some ids, in their order.
+local function reader_of(ids)
+  local bodies, before, read = {}, 0, 0
+  return function(i)
+    if i > read then
+      before = i - 1
+      bodies, read = read_bodies(ids, i)
     end
-    local body = page and not deadline and body_for(page, part, body_of_part(page, part))
-    if not page and not are_ready then
-      paged, looked = paged - events_of(waiting[i]) + 1, i -- it is no part any more
-    elseif not body then
-      if i == 1 and are_ready then
-        open_entry(waiting[i])
-      elseif i == 1 then
-        leave_part(page, part)
+    return bodies[i - before]
+  end
+end
+
+-- Leases what waits at the head of the ready list, in its order. Returns how many of the entries have
+-- left, and what is left of the last one if that stands for several.
+local function take_ready(entries)
+  local parts, ids, numbers, ends, room, looked = {}, {}, {}, {}, limit - count, 0
+  read_pages(entries)
+  for i, entry_of in ipairs(entries) do
+    if room <= 0 then
+      break
+    end
+    local its = #entry_of == ENTRY_OF_PART
+    parts[i] = its and whole_part(entry_of, "R", room)
+    if not parts[i] then
+      for _, id in ipairs(its and ids_in(entry_of) or { sub(entry_of, 1, 16) }) do
+        ids[#ids + 1], numbers[#ids + 1] = id, sub(entry_of, its and 18 or 17)
       end
-      break
-    elseif count == limit or is_spent() then
-      break
+    end
+    room = room - (parts[i] and parts[i][2].count or #ids - (ends[i - 1] or 0))
+    ends[i], looked = #ids, i
+  end
+  local states, body_of, at = read_all("HMGET", STATE, ids), reader_of(ids), 1
+  for i = 1, looked do
+    if parts[i] then
+      if is_spent() then
+        return i - 1
+      end
+      surplus = surplus + parts[i][2].count - 1
+      give_part(parts[i][1], parts[i][2])
     else
-      local rest
-      if count + part.count > limit then
-        part, rest = divide(page, part, limit - count)
-        body = cut(part, body_of_part(page, part))
-      end
-      local beyond = part.count - (rest and 0 or 1)
-      looked = i
-      if not are_ready then
-        paged, part.times = paged - beyond, sub(part.times, 1, 8) .. moved_now
-      else
-        surplus = surplus + beyond
-        if rest then
-          looked = i - 1
-          call("LSET", READY, i - 1, entry_of_part(page, rest))
+      local from = at
+      while at <= ends[i] do -- the ids of one entry
+        local is_waiting = is_placed(states[at], numbers[at]) and not seen[ids[at]]
+        seen[ids[at]] = seen[ids[at]] or is_waiting -- its entry may be there twice where a call has failed
+        if count == limit or is_spent() then
+          local rest = {}
+          for left = at, at > from and ends[i] or 0 do
+            rest[#rest + 1] = is_placed(states[left], numbers[left]) and ids[left] .. numbers[left] or nil
+          end
+          surplus = surplus + (at > from and #rest - 1 or 0)
+          return at > from and i or i - 1, rest
         end
+        local its = look_at(ids[at], states[at], is_waiting and body_of(at), is_waiting)
+        surplus = surplus + (its == "stale" and 0 or 1)
+        if its == "newer" then -- to the end of the list, for a version that can read it
+          newer_ones[#newer_ones + 1] = ids[at] .. numbers[at]
+        end
+        at = at + 1
       end
-      lease_part(page, part, body)
+      surplus = surplus - 1
     end
   end
-  write()
   return looked
 end
 
--- Leases events that are alone: the ready ones of some entries, or scheduled ones with their due
--- times. Returns how many it has looked at, and the waiting of those that leave and of those that only
--- a newer duly can read.
-local function take_alone(waiting, ids, dues)
-  local states, looked, bodies, before, read = call("HMGET", STATE, unpack(ids)), 0, {}, 0, 0
-  local gone, newer_ones = {}, {}
-  for i, id in ipairs(ids) do
-    if i > read then
-      if is_spent() then
-        break
-      end
-      before = read
-      bodies, read = read_bodies(ids, i)
+-- Leases what is due soon, in its order. Returns how many of the members it has looked at.
+local function take_due(due)
+  local parts, ids, ends, room, looked, members = {}, {}, {}, limit - count, 0, {}
+  for i = 1, #due / 2 do
+    members[i] = due[2 * i - 1]
+  end
+  read_pages(members)
+  for i, member in ipairs(members) do
+    local its = #member == MEMBER_OF_PART
+    local whole, is_open = nil, false
+    if its and room > 0 then
+      whole, is_open = whole_part(member, "S", room)
     end
-    looked, gone[#gone + 1] = i, waiting[i]
-    local state, body = states[i], bodies[i - before]
-    if not dues and not is_placed(state, sub(waiting[i], 17)) then
-      passed_over, surplus = passed_over + 1, surplus - 1 -- a stale entry
-    elseif not body then
-      call("HDEL", STATE, id) -- part of it was deleted by hand
-    elseif is_newer(body) then
-      newer_ones[#newer_ones + 1], gone[#gone] = waiting[i], nil
+    if room <= 0 or is_open then -- those that have left it are the next members
+      break
+    end
+    parts[i], ids[#ids + 1] = whole, not its and member or nil
+    room = room - (whole and whole[2].count or its and 0 or 1)
+    ends[i], looked = #ids, i
+  end
+  local states, body_of = read_all("HMGET", STATE, ids), reader_of(ids)
+  for i = 1, looked do
+    local its, at = #members[i] == MEMBER_OF_PART and "gone", ends[i]
+    if is_spent() or (count == limit and not its) then
+      return i - 1
+    elseif parts[i] then
+      give_part(parts[i][1], parts[i][2])
+    elseif not its then
+      local kind = states[at] and byte(states[at]) or 83
+      local is_waiting = (kind == 83 or kind == 82) and not place_of(members[i]) -- left by a call that failed
+      surplus = surplus + (kind == 82 and is_waiting and 1 or 0)
+      its = look_at(members[i], states[at], is_waiting and body_of(at), is_waiting, due[2 * i])
+    end
+    if its == "newer" then
+      stays = stays + 1
     else
-      if dues then
-        state = due_state(state, u64(tonumber(dues[i])) .. moved_now, sub(body, 5, 12))
-      end
-      if deadline or has_extras(body) or not has_fingerprint(state) then
-        take(id, read_state(state), body)
-      else -- nearly all
-        give(id, lease_state(state, plain), body)
-      end
+      gone[#gone + 1] = members[i]
+      gone_parts[#gone_parts + 1] = #members[i] == MEMBER_OF_PART and members[i] or nil
     end
   end
-  write()
-  newer = newer + #newer_ones
-  return looked, gone, newer_ones
+  return looked
 end
 
-local per_entry = math.max((unseen - surplus) / math.max(unseen, 1), 1)
-while count < limit and unseen > 0 and may_look() do
-  local want = math.min(math.ceil((limit - count) / per_entry), aside, unseen)
-  local entries = call("LRANGE", READY, 0, want - 1)
-  if #entries == 0 then
+-- Records come first. A lease is in its batch and counted before it takes effect, and takes effect before
+-- its event leaves the list or set in which it waits: one left half done is in two places and never in
+-- none, and a repeated request returns it.
+local function commit()
+  ended[1], ended[2] = end_what_is_aside()
+  if count > 0 then
+    leased = leased + count
+    local starts = tonumber(ARGV[11])
+    if starts > 0 then
+      announce(node, request, starts)
+    end
+    call("HSET", HELD, me .. token, table.concat(held), "#" .. me .. token, count)
+    if deadline then
+      node.timed = node.timed + count
+      write_all("ZADD", LEASE, deadlines)
+    else
+      node.kept = node.kept + count
+      node.beat = node.beat + 1
+      call("ZADD", REQUESTS, 0, me .. token)
+    end
+    keep_node(me, node)
+    keep_counts()
+    write_all("HSET", BODY, fields)
+    for _, it in ipairs(given) do -- here, since other parts may have been opened meanwhile
+      remove_part(it[1], it[2])
+    end
+    write_all("HSET", STATE, changes, add_pages(changes, changes_len))
+    drop_emptied()
+  end
+end
+
+-- Takes what has left its place out of it.
+local function leave(taken, rest, pivot)
+  write_all("RPUSH", READY, newer_ones)
+  for i = #rest, 1, -1 do -- of one entry
+    call("LINSERT", READY, "AFTER", pivot, rest[i])
+  end
+  if taken > 0 then
+    call("LTRIM", READY, taken, -1)
+  end
+  forget_sizes(gone_parts)
+  if stays == 0 and #gone > 0 then
+    call("ZREMRANGEBYRANK", DELAY, 0, #gone - 1)
+  else
+    write_all("ZREM", DELAY, gone)
+  end
+  local bodies = {}
+  for i, it in ipairs(given) do
+    bodies[i] = first_id(it[1], it[2]) .. "p"
+  end
+  write_all("HDEL", BODY, bodies)
+  write_all("HDEL", STATE, lost)
+end
+
+-- Each call:
+me, request, token = ARGV[4], tonumber(ARGV[5]), ARGV[6]
+node = node_for(me)
+node.seen = now
+answer, len, ended = { now, 0, false, false, 0, 0, node.last, 0, "" }, 9, { 0, 0 }
+count, newer, passed_over, seen = 0, 0, 0, {}
+expired, late_ones = {}, {}
+if node.reaping or node.lost then
+  node.lost = false
+  node.refused, node.last = math.max(node.refused, request), math.max(node.last, request)
+end
+if request <= node.refused then
+  keep_node(me, node)
+  keep_counts()
+  return redis.error_reply("DULY LEASELOST the node was reaped as dead and its events were given "
+    .. "to others; drop them and fetch again")
+end
+
+if request <= node.last then
+  local batch = me .. token
+  len, answer[9] = add_held(batch, answer, len)
+  local unleased = (call("HGET", HELD, "#" .. batch) or 0) - #answer[9] / 2
+  if unleased > 0 then -- counted by a call that failed midway
+    local its, none = { [token] = unleased }, {}
+    local is_kept = call("ZSCORE", REQUESTS, batch)
+    end_leases(me, node, is_kept and its or none, is_kept and none or its)
+  end
+  if len > 9 and node.kept > 0 and not node.reaping then
+    node.beat = node.beat + 1
+  end
+  return done()
+end
+node.last = request
+
+deadline = ARGV[10] ~= "" and math.ceil((now + ARGV[10]) / 1000)
+held, changes, changes_len, deadlines, fields = {}, {}, 0, {}, {}
+given, lost, newer_ones, gone, gone_parts, stays = {}, {}, {}, {}, {}, 0
+moved_now = u64(now)
+plain = me .. token .. moved_now .. u16(ATTEMPTS)
+aside, limit = BATCH_MAX, math.min(tonumber(ARGV[7]), BATCH_MAX)
+local unseen = limit > 0 and call("LLEN", READY) or 0 -- entries
+
+local per_entry, taken, rest = math.max((unseen - surplus) / math.max(unseen, 1), 1), 0, {}
+local pivot -- the last entry that leaves
+while count < limit and taken < unseen and #rest == 0 and may_look() do -- `limit` events, `PASSED_MAX` others
+  local want = math.min(math.ceil((limit - count) / per_entry), aside, unseen - taken)
+  local entries = call("LRANGE", READY, taken, taken + want - 1)
+  local left
+  left, rest = take_ready(entries)
+  rest = rest or {}
+  taken = taken + left
+  if left == 0 then
     break
   end
-  local heads, firsts, are_parts = head_of(entries, 1, ENTRY_OF_PART, limit - count)
-  local taken
-  if are_parts then
-    taken = take_parts(heads, firsts, true)
-  else
-    local _, newer_ones
-    taken, _, newer_ones = take_alone(heads, firsts)
-    if #newer_ones > 0 then -- to the end of the list, for a version that can read them
-      call("RPUSH", READY, unpack(newer_ones))
-    end
-  end
-  unseen = unseen - taken
-  call("LTRIM", READY, taken, -1)
+  pivot = entries[left]
 end
 
 local until_ms = math.floor((now + ARGV[8]) / 1000)
 limit = math.min(count + ARGV[9], BATCH_MAX)
-local skipped = 0 -- events left to a newer duly stay in front
-while count < limit and may_look() do
-  local want = math.min(limit - count, aside)
-  local due = call("ZRANGE", DELAY, "-inf", until_ms, "BYSCORE", "LIMIT", skipped, want,
-    "WITHSCORES")
+local looked = 0
+while count < limit and may_look() do -- `limit` events, `PASSED_MAX` others
+  local want = math.min(limit - count, aside, DUE_PER_READ)
+  local due = call("ZRANGE", DELAY, "-inf", until_ms, "BYSCORE", "LIMIT", looked, want, "WITHSCORES")
   if #due == 0 then
     break
   end
-  local heads, firsts, are_parts = head_of(due, 2, MEMBER_OF_PART, limit - count)
-  local looked, gone
-  if are_parts then
-    looked = take_parts(heads, firsts, false)
-  else
-    local dues, newer_ones = {}, nil
-    for i = 1, #heads do
-      dues[i] = due[2 * i]
-    end
-    looked, gone, newer_ones = take_alone(heads, firsts, dues)
-    skipped = skipped + #newer_ones
-  end
-  if (are_parts or #gone == looked) and looked > 0 then
-    call("ZREMRANGEBYRANK", DELAY, skipped, skipped + looked - 1)
-  elseif gone and #gone > 0 then
-    call("ZREM", DELAY, unpack(gone))
-  end
-  if #due < 2 * want and 2 * looked == #due then
-    break -- nothing more is due
-  end
+  looked = looked + take_due(due)
 end
 answer[5] = may_look() and 0 or 1
-
-if count > 0 then
-  leased = leased + count
-  local starts = tonumber(ARGV[11])
-  if starts > 0 then
-    announce(node, request, starts)
-  end
-  if deadline then
-    node.timed = node.timed + count
-  else
-    node.kept = node.kept + count
-    node.beat = node.beat + 1
-  end
-end
+commit()
+leave(taken, rest, pivot)
 return done()

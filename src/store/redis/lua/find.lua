@@ -31,9 +31,7 @@ else
       gone[#gone + 1] = key_entry(name, answer[i])
     end
   end
-  if #gone > 0 then
-    call("ZREM", BY_KEY, unpack(gone))
-  end
+  write_all("ZREM", BY_KEY, gone)
 end
 keep_counts()
 return answer

@@ -9,7 +9,7 @@ local function look_up(ids, answer, named, bodies)
     return 0
   end
   local states, inside = find_all(ids)
-  local dues, deadlines = call("ZMSCORE", DELAY, unpack(ids)), call("ZMSCORE", LEASE, unpack(ids))
+  local dues, deadlines = read_all("ZMSCORE", DELAY, ids), read_all("ZMSCORE", LEASE, ids)
   local before, read = 0, bodies and #ids or 0
   for i, id in ipairs(ids) do
     if i > read then
@@ -24,7 +24,7 @@ local function look_up(ids, answer, named, bodies)
     end
     local n, it, body = #answer, states[i], bodies[i - before]
     if inside[i] then
-      body = body or body_of(id)
+      body = body or body_in_page(id)
       spent = spent + #(body or "")
     end
     answer[n + 1], answer[n + 2], answer[n + 3] = it and write_state(it) or false, body or false, dues[i]

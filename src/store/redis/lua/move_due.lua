@@ -6,51 +6,67 @@
 --
 -- Returns {now, moved, ready events, next due time or false}; if `moved` reaches the limit, call
 -- again.
-local count, limit = 0, tonumber(ARGV[2])
-while count < limit do
-  local due = call("ZRANGE", DELAY, "-inf", now_ms, "BYSCORE", "LIMIT", 0, limit - count, "WITHSCORES")
+local AT_ONCE = 256 -- members read at once
+local count, limit, seen, moved = 0, tonumber(ARGV[2]), 0, u64(now)
+local entries, changes, changes_len, gone_parts = {}, {}, 0, {}
+
+-- Moves events that are alone: those that wait there, since others were left by a call that failed.
+local function move_alone(ids, dues)
+  for i, state in ipairs(read_all("HMGET", STATE, ids)) do
+    local kind = state and byte(state) or 83
+    if (kind == 83 or kind == 82) and not place_of(ids[i]) then
+      changes[changes_len + 1] = ids[i]
+      changes[changes_len + 2] = due_state(state, u64(tonumber(dues[i])) .. moved, ZERO)
+      changes_len, entries[#entries + 1], count = changes_len + 2, ids[i] .. number, count + 1
+      surplus = surplus + (kind == 82 and 1 or 0) -- an entry of it may be there already
+    end
+  end
+end
+
+while count < limit do -- `limit` events
+  local due = call("ZRANGE", DELAY, "-inf", now_ms, "BYSCORE", "LIMIT", seen, math.min(limit - count, AT_ONCE),
+    "WITHSCORES")
+  local ids, dues, members = {}, {}, {}
+  for i = 1, #due / 2 do
+    members[i] = due[2 * i - 1]
+  end
+  read_pages(members)
+  for i, member in ipairs(members) do
+    if count + #ids >= limit then
+      break
+    elseif #member ~= MEMBER_OF_PART then
+      ids[#ids + 1], dues[#dues + 1] = member, due[2 * i]
+    else
+      move_alone(ids, dues)
+      ids, dues = {}, {}
+      local page, part = part_of(member, "S")
+      if page and count + part.count > limit then
+        open_part(page, part) -- its events are the next members
+        break
+      elseif page then
+        part.kind, part.times, part.number = "R", sub(part.times, 1, 8) .. moved, number
+        changed_pages[page.name] = page
+        entries[#entries + 1] = member .. number
+        count, surplus = count + part.count, surplus - part.count + 1
+      end
+      gone_parts[#gone_parts + 1] = member
+    end
+    seen = seen + 1
+  end
+  move_alone(ids, dues)
   if #due == 0 then
     break
   end
-  local ids, dues, entries, changes, moved, looked = {}, {}, {}, {}, u64(now), 0
-  for i = 1, #due, 2 do
-    local member = due[i]
-    if #member == 16 then
-      ids[#ids + 1], dues[#dues + 1] = member, due[i + 1]
-      entries[#entries + 1], count = member .. number, count + 1
-    else
-      local page, part = scheduled_part(sub(member, 1, 16))
-      if page then
-        local rest
-        if count + part.count > limit then
-          part, rest = divide(page, part, limit - count)
-        end
-        part.kind, part.times, part.tail = "R", sub(part.times, 1, 8) .. moved, number .. ZERO .. ZERO
-        change(page)
-        entries[#entries + 1] = entry_of_part(page, part)
-        count, surplus = count + part.count, surplus - part.count + 1
-        paged = paged + (rest and rest.count - 1 or 0)
-      end
-      paged = paged - events_of(member) + 1
-    end
-    looked = looked + 1
-    if count >= limit then
-      break
-    end
-  end
-  for i, state in ipairs(#ids > 0 and call("HMGET", STATE, unpack(ids)) or {}) do
-    changes[2 * i - 1], changes[2 * i] = ids[i], due_state(state, u64(tonumber(dues[i])) .. moved, ZERO)
-  end
-  -- Insert before removing: Redis does not roll a script back, and an id that is in both places is
-  -- skipped where it does not belong, while an id in neither is lost.
-  local len = add_pages(changes, 2 * #ids)
-  if len > 0 then
-    call("HSET", STATE, unpack(changes, 1, len))
-    call("RPUSH", READY, unpack(entries))
-  end
-  if looked > 0 then
-    call("ZREMRANGEBYRANK", DELAY, 0, looked - 1)
-  end
+end
+-- An id that is in both places is skipped where it does not belong, while an id in neither is lost.
+if #entries > 0 then
+  keep_counts()
+  write_all("HSET", STATE, changes, add_pages(changes, changes_len))
+  write_all("RPUSH", READY, entries)
+end
+forget_sizes(gone_parts)
+if seen > 0 then
+  call("ZREMRANGEBYRANK", DELAY, 0, seen - 1)
 end
 local ready = ready_len()
 if ARGV[3] ~= "" and ready > 0 then

@@ -49,7 +49,7 @@ end
 
 -- Returns every node, ordered by id.
 local function all_nodes()
-  local flat, nodes = call("HGETALL", NODES), {}
+  local flat, nodes = call("HGETALL", NODES), {} -- `NODES_MAX`, and those that hold something
   for i = 1, #flat, 2 do
     local node = read_node(flat[i + 1])
     node.id = flat[i]
@@ -83,11 +83,16 @@ local function node_for(id)
     started = 0, first = 0 }
 end
 
+local function drop_batch(batch)
+  call("HDEL", HELD, "#" .. batch, batch)
+  call("ZREM", REQUESTS, batch)
+end
+
 -- Subtracts `count` ended leases from a batch.
 local function end_batch(batch, count)
   leased = leased - count
-  if call("HINCRBY", HELD, "#" .. batch, -count) <= 0 then
-    call("HDEL", HELD, "#" .. batch, batch)
+  if call("HINCRBY", HELD, "#" .. batch, 0 - count) <= 0 then -- without a sign for none
+    drop_batch(batch)
   end
 end
 

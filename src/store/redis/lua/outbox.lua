@@ -29,7 +29,7 @@ if most > 0 and through + 1 < record then
   local function is_enough()
     return bytes >= enough or entries >= ENTRIES_MAX or answer[5] == 1
   end
-  repeat
+  repeat -- `ENTRIES_MAX` entries
     found = call("XRANGE", OUTBOX, from .. "-0", last .. "-0", "COUNT", AT_ONCE)
     for _, it in ipairs(found) do
       if is_enough() then

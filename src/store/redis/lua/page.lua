@@ -1,80 +1,38 @@
--- Library: pages. Up to 64 plain events share one name, the first 15 bytes of their ids, and lie in
--- parts. A part holds events that follow each other and were pushed by one call with one due time:
--- they have one body, one entry of the ready list or the delay set, and one lease. So nothing is
--- written for each of them.
+-- Library: pages. Two to 64 plain events that one push adds with one due time, whose ids share their
+-- first 15 bytes, the name of the page, and follow each other, wait as a part of that page: with one
+-- body and one entry of the ready list or member of the delay set. So nothing is written for each of
+-- them while they wait. With the first thing that happens to any of them, a lease too, they are events
+-- alone.
 --
--- The last byte of such an id is 128 and its place in the page, from 0.
+-- The last byte of such an id is 128 and its place in the page, from 0. An event is in a page if a part
+-- has its place, whatever else there is of it.
 --
--- STATE  name -> P; which places have events that are not forgotten (8 bytes, the low 32 bits
---        first); the parts, in the order of their places:
---        1      kind: S scheduled, R ready, L leased, E ended
---        2      the first place        3      how many events
---        4      the place with which its body is named
---        5-12   due time, ms           13-20  moved to the ready list, us
---        21-44  node, request, fetched, us (leased and ended); or number of its entry (ready)
---        45-52  which of the 64 places were acked under this lease
---        53-    the fingerprint of each event
+-- STATE  name -> P and 39 zeros, since Redis keeps a hash as a list, in which it takes long to find
+--        anything, until a value exceeds 64 bytes; and 27 bytes for each part: S scheduled or R ready;
+--        the first place; how many events; due time, ms; moved to the ready list, us; number of its
+--        entry
 -- BODY   first id .. "p" -> for each event the length of its body (2 bytes) and its body
--- READY  first id .. how many .. number of the entry
+-- READY  first id .. how many .. number of the entry: it stands for those of these events that are
+--        ready under its number, whether they still are a part or not
 -- DELAY  first id .. how many
---
--- An event with which something happens alone leaves: it is then as one that was pushed alone, and the
--- others stay, in the parts before and behind it. Where it is ready all events of its part leave, and
--- keep their place in the list: the entry of a part stands for those of its events whose states have its
--- number.
-local NAME, PART, PLACE = 15, 52, 128
-local ENTRY_OF_PART, MEMBER_OF_PART, FIELD_OF_PART = 25, 17, 17 -- the lengths
-local COUNTED_MAX = 2000 -- entries of the delay set that one call counts
+-- SIZES  zset, of parts in the delay set: see `sizes_of`
+local NAME, PART, PLACE, EACH_MAX = 15, 27, 128, 64
+local HEAD = "P" .. string.rep("\0", 39)
+local MEMBER_OF_PART, FIELD_OF_PART, ENTRY_OF_PART = 17, 17, 25 -- the lengths
+local SPAN = 2 ^ 48 -- beyond every due time, ms
+local CLASSES = 14
 local pages, changed_pages -- name -> page, or false
-local bodies_of_parts
+local emptied -- names of pages without parts
 
--- Returns whether this may be the id of an event in a page.
-local function is_pageable(id)
-  local last = byte(id, 16)
-  return last >= PLACE and last < PLACE + 64
-end
-
-local function ones(n)
-  return n >= 32 and -1 or bit.lshift(1, math.max(n, 0)) - 1
-end
-
--- Returns the words, the low and the high one, with the bits of `count` places from `first` on.
-local function bits(first, count)
-  local low = bit.bxor(ones(first + count), ones(first))
-  return low, bit.bxor(ones(first + count - 32), ones(first - 32))
-end
-
-local function has_bit(low, high, place)
-  return bit.band(place < 32 and low or high, bit.lshift(1, place % 32)) ~= 0
-end
-
-local function read_page(name, packed)
+-- Returns the page, and it as the one of its name.
+local function new_page(name, packed)
   local page = { name = name, parts = {} }
-  page.low, page.high = unpack_from(">i4i4", packed, 2)
-  local at = 10
-  while at < #packed do
-    local first, count, body = byte(packed, at + 1, at + 3)
-    local part = { kind = sub(packed, at, at), first = first, count = count, body = body,
-      times = sub(packed, at + 4, at + 19), tail = sub(packed, at + 20, at + 43) }
-    part.low, part.high = unpack_from(">i4i4", packed, at + 44)
-    part.prints = sub(packed, at + PART, at + PART + 8 * count - 1)
-    at = at + PART + 8 * count
-    page.parts[#page.parts + 1] = part
+  for at = #HEAD + 1, #packed - PART + 1, PART do -- at most 32
+    local first, count = byte(packed, at + 1, at + 2)
+    page.parts[#page.parts + 1] = { kind = sub(packed, at, at), first = first, count = count,
+      times = sub(packed, at + 3, at + 18), number = sub(packed, at + 19, at + 26) }
   end
   pages[name] = page
-  return page
-end
-
--- Returns a page; nothing if there is none.
-local function page_of(name)
-  local page = pages[name]
-  if page == nil then
-    local packed = call("HGET", STATE, name)
-    if packed then
-      return read_page(name, packed)
-    end
-    pages[name], page = false, false
-  end
   return page
 end
 
@@ -82,7 +40,8 @@ end
 local function read_pages(ids)
   local names = {}
   for _, id in ipairs(ids) do
-    if is_pageable(id) then
+    local last = byte(id, 16)
+    if last >= PLACE and last < PLACE + EACH_MAX then
       local name = sub(id, 1, NAME)
       if pages[name] == nil then
         pages[name] = false
@@ -90,236 +49,129 @@ local function read_pages(ids)
       end
     end
   end
-  for i, packed in ipairs(#names > 0 and call("HMGET", STATE, unpack(names)) or {}) do
+  for i, packed in ipairs(read_all("HMGET", STATE, names)) do
     if packed then
-      read_page(names[i], packed)
+      new_page(names[i], packed)
     end
   end
 end
 
-local function new_page(name)
-  local page = { name = name, parts = {}, low = 0, high = 0 }
-  pages[name] = page
-  return page
-end
-
--- A page is written by `keep_pages`.
-local function change(page)
-  changed_pages[page.name] = page
-end
-
--- Adds the changed pages to the arguments of an `HSET`.
-local function add_pages(changes, len)
-  for name, page in pairs(changed_pages) do
-    local packed = { "P", pack(">i4i4", page.low, page.high) }
-    for _, part in ipairs(page.parts) do
-      packed[#packed + 1] = part.kind .. char(part.first, part.count, part.body) .. part.times
-        .. part.tail .. pack(">i4i4", part.low, part.high) .. part.prints
-    end
-    changes[len + 1], changes[len + 2] = name, table.concat(packed)
-    len = len + 2
-  end
-  changed_pages = {}
-  return len
-end
-
-local function keep_pages()
-  if next(changed_pages) then
-    local changes = {}
-    call("HSET", STATE, unpack(changes, 1, add_pages(changes, 0)))
-  end
-end
-
--- Returns the part with the event at a place that is not forgotten; nothing without one.
-local function part_at(page, place)
-  for _, part in ipairs(page.parts) do
-    if place >= part.first and place < part.first + part.count then
-      return has_bit(page.low, page.high, place) and part or nil
-    end
-  end
-end
-
--- Returns the page, the part and the place of an event; nothing of one that is alone.
+-- Returns the page, the part and the place in it of an event, from 1; nothing of one that is alone.
 local function place_of(id)
   local place = byte(id, 16) - PLACE
-  if place >= 0 and place < 64 then
-    local name = sub(id, 1, NAME)
-    local page = pages[name]
-    if page == nil then
-      page = page_of(name)
-    end
-    local part = page and part_at(page, place)
-    if part then
-      return page, part, place
-    end
+  if place < 0 or place >= EACH_MAX then
+    return nil
   end
-end
-
-local function field_of(page, part)
-  return page.name .. char(PLACE + part.body) .. "p"
-end
-
-local function body_of_part(page, part)
-  local field = field_of(page, part)
-  if bodies_of_parts[field] == nil then
-    bodies_of_parts[field] = call("HGET", BODY, field)
+  local page = pages[sub(id, 1, NAME)]
+  if page == nil then
+    read_pages({ id })
+    page = pages[sub(id, 1, NAME)]
   end
-  return bodies_of_parts[field]
-end
-
--- Iterates over a body of which some places are of interest: the place of each event, where its
--- body begins and ends.
-local function each_in(body, from, first, count)
-  local at, place = 1, from
-  return function()
-    while place < first + count do
-      local begins, its, high, low = at + 2, place, byte(body, at, at + 1)
-      if not low then
-        return nil
-      end
-      at, place = begins + high * 256 + low, place + 1
-      if its >= first then
-        return its, begins, at - 1
-      end
+  for _, part in ipairs(page and page.parts or {}) do
+    if place >= part.first and place < part.first + part.count then
+      return page, part, place - part.first + 1
     end
   end
 end
 
--- Returns the bytes of the events of a part; nothing if its body is gone or damaged.
-local function cut(part, body)
-  local from, to, count = nil, nil, 0
-  for _, begins, ends in each_in(body or "", part.body, part.first, part.count) do
-    from, to, count = from or begins - 2, ends, count + 1
-  end
-  return count == part.count and to <= #body and sub(body, from, to) or nil
-end
-
--- Returns the body of an event in a page.
-local function body_in_page(page, part, place)
-  local body = part.kind ~= "E" and body_of_part(page, part)
-  local _, begins, ends = each_in(body or "", part.body, place, 1)()
-  return begins and ends <= #body and sub(body, begins, ends) or nil
-end
-
--- Returns the state that an event of a part would have if it were alone.
-local function own_state(part, place)
-  local at = 8 * (place - part.first)
-  local it = new_state(part.kind, sub(part.times, 1, 8), sub(part.times, 9), sub(part.prints, at + 1, at + 8))
-  if it.kind == "R" then
-    it.entry = sub(part.tail, 1, 8)
-  elseif it.kind == "E" or has_bit(part.low, part.high, place) then
-    it.kind, it.settled = "d", sub(part.tail, 1, 16) .. "a"
-  elseif it.kind == "L" then
-    it.token, it.fetched, it.allowed = sub(part.tail, 1, 16), sub(part.tail, 17), ATTEMPTS
-    it.timed, it.extras = false, false
-  end
-  return it
-end
-
--- Returns the state of an event that is alone; nothing without one.
-local function state_of(id)
-  local packed = call("HGET", STATE, id)
-  return packed and read_state(packed) or nil
-end
-
--- Returns the state of an event, as if it were alone, and whether it is in a page.
-local function find(id)
-  local page, part, place = place_of(id)
-  if page then
-    return own_state(part, place), true
-  end
-  return state_of(id), false
-end
-
--- Returns the states of events in the same way: a list, and which of them are in pages.
-local function find_all(ids)
-  local states, inside, alone, at = {}, {}, {}, {}
-  read_pages(ids)
-  for i, id in ipairs(ids) do
-    local page, part, place = place_of(id)
-    if page then
-      states[i], inside[i] = own_state(part, place), true
-    else
-      alone[#alone + 1], at[#at + 1] = id, i
-    end
-  end
-  for i, packed in ipairs(#alone > 0 and call("HMGET", STATE, unpack(alone)) or {}) do
-    states[at[i]] = packed and read_state(packed) or nil
-  end
-  return states, inside
-end
-
--- Returns the body of an event, wherever it is.
-local function body_of(id)
-  local page, part, place = place_of(id)
-  if page then
-    return body_in_page(page, part, place)
-  end
-  return call("HGET", BODY, id)
-end
-
--- Returns the due time of an event that is scheduled, ms; nothing of any other one.
-local function scheduled_at(id)
-  local page, part = place_of(id)
-  if page then
-    return part.kind == "S" and number_at(part.times, 1) or nil
-  end
-  return tonumber(call("ZSCORE", DELAY, id) or nil)
+local function first_id(page, part)
+  return page.name .. char(PLACE + part.first)
 end
 
 local function member_of(page, part)
-  return page.name .. char(PLACE + part.first, part.count)
+  return first_id(page, part) .. char(part.count)
 end
 
-local function entry_of_part(page, part)
-  return member_of(page, part) .. sub(part.tail, 1, 8)
+-- Returns how many events a member of the delay set stands for.
+local function events_of(member)
+  return byte(member, MEMBER_OF_PART) or 1
 end
 
--- Returns the part that is scheduled and has an event; nothing without one.
-local function scheduled_part(id)
-  local page, part = place_of(id)
-  if page and part.kind == "S" then
-    return page, part
-  end
-end
-
--- Notes that an event with the id of a place is alone, so that no later page has it.
-local function note_alone(id)
-  local page = page_of(sub(id, 1, NAME)) or new_page(sub(id, 1, NAME))
-  local low, high = bits(byte(id, 16) - PLACE, 1)
-  page.low, page.high = bit.bor(page.low, low), bit.bor(page.high, high)
-  change(page)
-end
-
--- Returns the ids of a part, of which `member` begins with the first one and how many they are.
-local function ids_of_part(member)
-  local first, count = byte(member, 16, 17)
-  local ids = {}
-  for i = 1, count do
-    ids[i] = sub(member, 1, NAME) .. char(first + i - 1)
+-- Returns the ids of the events of a member of the delay set, or of an entry of the ready list.
+local function ids_in(member)
+  local ids, name, first = {}, sub(member, 1, NAME), byte(member, 16)
+  for i = 1, math.min(events_of(member), EACH_MAX) do
+    ids[i] = name .. char(math.min(first + i - 1, 255))
   end
   return ids
 end
 
--- Returns the ids of an entry of the ready list, the first first, and its number.
-local function ids_at(entry_of)
-  if #entry_of ~= ENTRY_OF_PART then
-    return { sub(entry_of, 1, 16) }, sub(entry_of, 17)
-  end
-  return ids_of_part(entry_of), sub(entry_of, 18)
-end
-
--- Returns the part that is ready under an entry; nothing if its events are alone.
-local function part_of(entry_of)
-  local page, part = place_of(sub(entry_of, 1, 16))
-  if page and part.kind == "R" and sub(part.tail, 1, 8) == sub(entry_of, 18) then
+-- Returns the part of a member or an entry, as it is of a kind; nothing if its events are alone.
+local function part_of(member, kind)
+  local page, part, place = place_of(sub(member, 1, 16))
+  if page and place == 1 and part.kind == kind and part.count == byte(member, MEMBER_OF_PART)
+    and (kind == "S" or part.number == sub(member, MEMBER_OF_PART + 1)) then
     return page, part
   end
 end
 
--- Returns how many events a member of the delay set or an item of a batch stands for.
-local function events_of(member)
-  return math.max(byte(member, 17) or 1, 1)
+-- Divides the body of a part of so many events. Returns their bodies, with false for what is missing;
+-- whether it is all there, and in a form that this version reads.
+local function split_bodies(body, count)
+  local bodies, at, is_sound = {}, 1, true
+  for i = 1, count do
+    local high, low, form = byte(body, at, at + 2)
+    local after = form and at + 2 + high * 256 + low or math.huge
+    bodies[i] = after <= #body + 1 and sub(body, at + 2, after - 1)
+    is_sound = is_sound and bodies[i] and form < 240
+    at = after
+  end
+  return bodies, is_sound and at == #body + 1
+end
+
+-- Returns the bodies of a part; its body as it is; whether that is sound.
+local function bodies_of(page, part)
+  if not part.bodies then
+    part.body = call("HGET", BODY, first_id(page, part) .. "p") or ""
+    part.bodies, part.is_sound = split_bodies(part.body, part.count)
+  end
+  return part.bodies, part.body, part.is_sound
+end
+
+-- Adds to the arguments of a `ZADD` of SIZES by how many events a member of the delay set exceeds one:
+-- as powers of two that are added or subtracted, each a class of scores, of two consecutive powers at
+-- most one. So the events until any time are counted with a few `ZCOUNT`.
+local function sizes_of(sizes, member, due)
+  local rest, class = byte(member, MEMBER_OF_PART) - 1, 0
+  while rest > 0 do -- at most seven times
+    local digit = rest % 2 == 1 and 2 - rest % 4 or 0
+    if digit ~= 0 then
+      local its = digit > 0 and class or class + 1
+      sizes[#sizes + 1], sizes[#sizes + 2] = its * SPAN + due, member .. char(its)
+    end
+    rest, class = (rest - digit) / 2, class + 2
+  end
+end
+
+-- Removes from SIZES what `sizes_of` has added of some members.
+local function forget_sizes(members)
+  local sizes, gone = {}, {}
+  for _, member in ipairs(members) do
+    sizes_of(sizes, member, 0)
+  end
+  for i = 2, #sizes, 2 do
+    gone[#gone + 1] = sizes[i]
+  end
+  write_all("ZREM", SIZES, gone)
+end
+
+-- Returns a function from a time, ms, to how many scheduled events are due until then.
+local function counter_of_events()
+  local classes = {}
+  for class = 0, call("ZCARD", SIZES) > 0 and CLASSES - 1 or -1 do
+    local from = class * SPAN
+    if call("ZCOUNT", SIZES, from, from + SPAN - 1) > 0 then
+      classes[#classes + 1] = { from = from, events = (class % 2 == 0 and 1 or -1) * 2 ^ math.floor(class / 2) }
+    end
+  end
+  return function(until_ms)
+    until_ms = math.min(until_ms, SPAN - 1)
+    local count = call("ZCOUNT", DELAY, "-inf", until_ms)
+    for _, it in ipairs(classes) do
+      count = count + it.events * call("ZCOUNT", SIZES, it.from, it.from + until_ms)
+    end
+    return count
+  end
 end
 
 -- Returns when the last of the next `crowd` scheduled events is due, ms, if that is within `span` of
@@ -334,41 +186,108 @@ local function due_of_crowd(next_ms, crowd, span)
   end
 end
 
--- Returns a function from how many entries of the delay set, from its head, to how many events they
--- stand for. It counts those of the first ones, and estimates the others by their average.
-local function counter_of_events()
-  if paged == 0 then
-    return function(entries)
-      return entries
-    end
+-- Takes a part out of its page, which `add_pages` writes.
+local function remove_part(page, part)
+  local parts = {}
+  for _, it in ipairs(page.parts) do
+    parts[#parts + 1] = it ~= part and it or nil
   end
-  local members, sums = call("ZRANGE", DELAY, 0, COUNTED_MAX - 1), { [0] = 0 }
-  for i, member in ipairs(members) do
-    sums[i] = sums[i - 1] + events_of(member)
-  end
-  local rest = call("ZCARD", DELAY) - #members
-  local average = rest > 0 and (rest + paged - sums[#members] + #members) / rest or 0
-  return function(entries)
-    local sum = sums[math.min(entries, #members)]
-    return sum + math.floor(math.max(entries - #members, 0) * average + 0.5)
-  end
+  page.parts = parts
+  changed_pages[page.name] = page
 end
 
--- Returns the ids of a batch. An item of it is an id and a zero, or the first id of a part and how
--- many events it has.
-local function ids_of_batch(batch)
-  local ids = {}
-  for at = 1, #batch, 17 do
-    if byte(batch, at + 16) == 0 then
-      ids[#ids + 1] = sub(batch, at, at + 15)
+-- Adds the changed pages to the arguments of an `HSET`, so that they change with the events.
+local function add_pages(changes, len)
+  for name, page in pairs(changed_pages) do
+    local packed = { HEAD }
+    for _, part in ipairs(page.parts) do
+      packed[#packed + 1] = part.kind .. char(part.first, part.count) .. part.times .. part.number
+    end
+    changes[len + 1], changes[len + 2] = name, table.concat(packed)
+    len = len + 2
+    emptied[#emptied + 1] = #page.parts == 0 and name or nil
+  end
+  changed_pages = {}
+  return len
+end
+
+-- Removes the fields of pages without parts.
+local function drop_emptied()
+  write_all("HDEL", STATE, emptied)
+  emptied = {}
+end
+
+-- Makes the events of a part events alone, which wait as before. They are in the page until it is
+-- written without them: what they need comes first, and what is left of the part goes last.
+local function open_part(page, part)
+  local bodies, fields, states, delayed = bodies_of(page, part), {}, {}, {}
+  for i, id in ipairs(ids_in(member_of(page, part))) do
+    local body = bodies[i]
+    if body then
+      fields[#fields + 1], fields[#fields + 2] = id, body
+    end
+    if part.kind == "S" then
+      delayed[2 * i - 1], delayed[2 * i] = number_at(part.times, 1), id
     else
-      for _, id in ipairs(ids_of_part(sub(batch, at, at + 16))) do
-        ids[#ids + 1] = id
-      end
+      states[2 * i - 1], states[2 * i] = id, "R" .. FRESH .. part.times .. sub(body or ZEROS, 5, 12) .. NEVER
+        .. part.number
     end
   end
-  return ids
+  write_all("HSET", BODY, fields)
+  write_all("ZADD", DELAY, delayed)
+  remove_part(page, part)
+  write_all("HSET", STATE, states, add_pages(states, #states))
+  drop_emptied()
+  if part.kind == "S" then
+    forget_sizes({ member_of(page, part) })
+    call("ZREM", DELAY, member_of(page, part))
+  end
+  call("HDEL", BODY, first_id(page, part) .. "p")
+end
+
+-- Returns the state that an event of a part would have if it were alone, without its fingerprint.
+local function own_state(part)
+  local it = new_state(part.kind, sub(part.times, 1, 8), sub(part.times, 9), ZERO)
+  it.entry = part.number
+  return it
+end
+
+-- Returns the state of an event that is alone; nothing without one.
+local function state_of(id)
+  local packed = call("HGET", STATE, id)
+  return packed and read_state(packed) or nil
+end
+
+-- Makes an event one that is alone. Returns its state: nothing of one that is unknown, or that waits
+-- for its time and was never touched.
+local function state_alone(id)
+  local page, part = place_of(id)
+  if page then
+    open_part(page, part)
+  end
+  return state_of(id)
+end
+
+-- Returns the states of events, as if they were alone, and which of them are in pages.
+local function find_all(ids)
+  local states, inside = {}, {}
+  read_pages(ids)
+  for i, packed in ipairs(read_all("HMGET", STATE, ids)) do
+    local page, part = place_of(ids[i])
+    if page then
+      states[i], inside[i] = own_state(part), true
+    else
+      states[i] = packed and read_state(packed) or nil
+    end
+  end
+  return states, inside
+end
+
+-- Returns the body of an event in a page.
+local function body_in_page(id)
+  local page, part, place = place_of(id)
+  return bodies_of(page, part)[place] or nil
 end
 
 -- Each call:
-pages, changed_pages, bodies_of_parts = {}, {}, {}
+pages, changed_pages, emptied = {}, {}, {}

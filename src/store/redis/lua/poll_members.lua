@@ -23,7 +23,7 @@ else
 end
 local me, act = ARGV[2], ARGV[3]
 local tokens, mine, others = { buckets = "", control = "" }, nil, {}
-local members = call("HGETALL", KEYS[1])
+local members = call("HGETALL", KEYS[1]) -- the nodes of a store
 for i = 1, #members, 2 do
   local node, said = members[i], members[i + 1]
   local number, seen = said:match("^(%d+):(%d+)$")
@@ -53,4 +53,8 @@ elseif me ~= "" then
   is_known = 0
 end
 local format = ARGV[6] == "1" and (call("HGET", KEYS[3], "format") or "none") or ""
-return { tokens.buckets, tokens.control, is_known, format, unpack(others) }
+local answer = { tokens.buckets, tokens.control, is_known, format }
+for i, it in ipairs(others) do
+  answer[4 + i] = it
+end
+return answer

@@ -7,8 +7,8 @@
 -- ARGV[8]  limit of waiting records, or "" for none
 -- ARGV[9..]  the events in order, four for each: id; when, and the policy for a taken unique key:
 --            "n" now, "a" and us from now, "t" and ms since the epoch, in capitals to replace; body;
---            "". Or four for several plain events that are to share a part of a page: id of the
---            first; when; body of the part; the fingerprint of each
+--            1. Or four for several plain events that are to be a part of a page: id of the first;
+--            when; body of the part; how many
 -- Returns {now, 1 if there is earlier work, {place, verdict, due, other id} for each event that was
 -- not simply accepted}. Verdicts: 1 duplicate, 2 replaced, 3 conflict, 4 too old, 5 too new.
 local EVENT_MAX = 1024 -- the longest body of an event in a part; BODY_MAX of src/store/redis/page.rs
@@ -40,10 +40,9 @@ local function due_at(when)
   return due - now_ms <= tonumber(ARGV[5]) and due or nil
 end
 
-local alone, at_alone = {}, {} -- ids of events that come alone, and their places in the call
-local names = {} -- ids of the first events of parts
+local firsts = {} -- ids of those that may be in pages
 for at = 9, #ARGV, 4 do
-  local id, when, prints = ARGV[at], ARGV[at + 1], ARGV[at + 3]
+  local id, when, its = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 3])
   if when ~= last_when then -- most events of a batch share it
     last_when, last_due = when, due_at(when)
     if not last_due then
@@ -53,16 +52,18 @@ for at = 9, #ARGV, 4 do
     end
     some_due, some_delayed = some_due or last_due <= now_ms, some_delayed or last_due > now_ms
   end
-  if prints ~= "" then
-    parts[count + 1] = { id = id, due = last_due, count = #prints / 8, body = ARGV[at + 2], prints = prints }
-    names[#names + 1] = id
-    count = count + #prints / 8
+  firsts[#firsts + 1] = id
+  if its > 1 then
+    local part = { id = id, due = last_due, count = its, body = ARGV[at + 2] }
+    parts[count + 1] = part
+    for i, one in ipairs(ids_in(id .. char(its))) do
+      ids[count + i] = one
+    end
   else
-    count = count + 1
-    ids[count], dues[count], given[count] = id, last_due, ARGV[at + 2]
-    replacing[count] = byte(when) < 97
-    alone[#alone + 1], at_alone[#at_alone + 1] = id, count
+    ids[count + 1], dues[count + 1], given[count + 1] = id, last_due, ARGV[at + 2]
+    replacing[count + 1] = byte(when) < 97
   end
+  count = count + its
 end
 if count == 0 then
   keep_counts(true)
@@ -72,16 +73,10 @@ end
 if longest > SHORT and call("HLEN", BODY) == 0 then
   longest = 0
 end
-read_pages(names)
-local states, inside, bodies = {}, {}, {}
-if #alone > 0 then
-  local found, are_inside = find_all(alone)
-  -- Only what is in the delay set may have a body and no state.
-  local its = call("ZCARD", DELAY) > 0 and call("HMGET", BODY, unpack(alone)) or {}
-  for i, at in ipairs(at_alone) do
-    states[at], inside[at], bodies[at] = found[i], are_inside[i], its[i]
-  end
-end
+read_pages(firsts)
+local states = read_all("HMGET", STATE, ids)
+-- Only what is in the delay set may have a body and no state.
+local bodies = call("ZCARD", DELAY) > 0 and read_all("HMGET", BODY, ids) or {}
 local made_first, made_last = ARGV[6]:match("^(%d+) (%d+)$")
 local ahead = now_ms + ARGV[2]:match("%d+$")
 local some_old, some_new = false, tonumber(made_last) > ahead
@@ -103,7 +98,7 @@ look_at_forgotten(meta[4])
 -- Whether the data just read may have changed: this push has ended other events, or repeats an id.
 local rereads = ARGV[7] == "1"
 local answer = { now, 0 }
-local added, delayed, ready, entries, keyed = {}, {}, {}, {}, {}
+local added, delayed, ready, entries, keyed, sizes = {}, {}, {}, {}, {}, {}
 local bodies_len, delayed_len, ready_count = 0, 0, 0
 -- Before the change, where it matters: whether anything is ready, and the next due time. And what is
 -- added: the earliest due time of delayed events, and whether any is ready.
@@ -132,61 +127,48 @@ local function add_ready(id, body, due)
 end
 
 -- Adds a part, of whose events none is known.
-local function add_part(part, page)
-  local first, due = byte(part.id, 16) - PLACE, part.due
-  local its = { kind = "R", first = first, count = part.count, body = first,
-    times = u64(due) .. (due > now_ms and ZERO or moved), tail = number .. ZERO .. ZERO, low = 0, high = 0,
-    prints = part.prints }
-  local low, high = bits(first, part.count)
-  page.low, page.high = bit.bor(page.low, low), bit.bor(page.high, high)
-  local at = #page.parts
-  while at > 0 and page.parts[at].first > first do
-    at = at - 1
-  end
-  table.insert(page.parts, at + 1, its)
-  change(page)
-  add_body(field_of(page, its), part.body)
+local function add_part(part)
+  local name, due, member = sub(part.id, 1, NAME), part.due, part.id .. char(part.count)
+  local page = pages[name] or new_page(name, "")
+  local its = { kind = "R", first = byte(part.id, 16) - PLACE, count = part.count, times = u64(due) .. moved,
+    number = number }
+  page.parts[#page.parts + 1], changed_pages[name] = its, page
+  add_body(part.id .. "p", part.body)
   lengthen(EVENT_MAX)
   if due > now_ms then
-    its.kind = "S"
-    delayed[delayed_len + 1], delayed[delayed_len + 2] = string.format("%.0f", due), member_of(page, its)
+    its.kind, its.times = "S", u64(due) .. ZERO
+    delayed[delayed_len + 1], delayed[delayed_len + 2] = string.format("%.0f", due), member
     delayed_len, earliest = delayed_len + 2, math.min(earliest, due)
-    paged = paged + part.count - 1
+    sizes_of(sizes, member, due)
   else
-    entries[#entries + 1] = entry_of_part(page, its)
+    entries[#entries + 1] = member .. number
     surplus, is_ready = surplus - (part.count - 1), true
   end
 end
 
+-- A part is there when its page says so, an event alone when it has a state or is in the delay set.
+-- What is left of a call that fails before is no duplicate for the repeated push, and no event.
 local function write()
   if bodies_len > 0 then
-    if #keyed > 0 then -- an index entry without an event is skipped
-      call("ZADD", BY_KEY, unpack(keyed))
-      keyed = {}
-    end
-    -- The body first: an id without one is skipped, and a body without a state is no duplicate for
-    -- the repeated push.
-    call("HSET", BODY, unpack(added))
-    if delayed_len > 0 then
-      call("ZADD", DELAY, unpack(delayed))
-    end
+    write_all("ZADD", BY_KEY, keyed) -- an index entry without an event is skipped
+    write_all("HSET", BODY, added, bodies_len)
+    write_all("ZADD", SIZES, sizes)
+    write_all("ZADD", DELAY, delayed, delayed_len)
     if #entries > 0 then
-      call("RPUSH", READY, unpack(entries))
+      keep_counts(true)
+      write_all("RPUSH", READY, entries)
     end
-    local len = add_pages(ready, 2 * ready_count)
-    if len > 0 then
-      call("HSET", STATE, unpack(ready, 1, len))
-    end
-    added, delayed, ready, entries = {}, {}, {}, {}
+    write_all("HSET", STATE, ready, add_pages(ready, 2 * ready_count))
+    added, delayed, ready, entries, keyed, sizes = {}, {}, {}, {}, {}, {}
     bodies_len, delayed_len, ready_count = 0, 0, 0
   end
 end
 
-local function due_of(id, it)
-  if it and it.kind ~= "S" then
+local function due_of(id, it, is_inside)
+  if it and (it.kind ~= "S" or is_inside) then
     return number_at(it.due, 1)
   end
-  return scheduled_at(id) or 0
+  return tonumber(call("ZSCORE", DELAY, id) or 0)
 end
 
 -- Returns whether the unique key is taken; replaces its event if requested and not yet started.
@@ -204,6 +186,10 @@ local function taken(i, unique, replaces)
     return true
   end
   local it = state_of(other) -- one with a unique key is alone
+  local is_over = it and (it.kind == "D" or it.kind >= "a")
+  if is_over or (not it and call("HEXISTS", BODY, other) == 0) then -- left by a call that failed
+    return false
+  end
   if not replaces then
     answer[#answer + 1] = { i, 1, due_of(other, it), other }
     return true
@@ -222,9 +208,6 @@ end
 local function add(i, id, body, key)
   local due = dues[i]
   lengthen(#body)
-  if is_pageable(id) then
-    note_alone(id)
-  end
   if key then
     keyed[#keyed + 1], keyed[#keyed + 2] = 0, key_entry(key, id)
   end
@@ -248,15 +231,14 @@ local function is_older(id, until_ms)
 end
 
 local function push(i)
-  local id, it, known, body = ids[i], states[i], bodies[i], given[i]
-  local is_inside = inside[i]
+  local id, it, known, body = ids[i], states[i] and read_state(states[i]), bodies[i], given[i]
   if rereads then
     write()
-    it, is_inside = find(id)
-    known = call("HGET", BODY, id)
+    it, known = state_of(id), call("HGET", BODY, id)
   end
-  if is_inside then
-    known = nil
+  local page, part, place = place_of(id)
+  if page then
+    it, known = own_state(part), bodies_of(page, part)[place] or ZEROS
   elseif it and not known then
     known = call("HGET", BODY, id)
   elseif known and not it and not call("ZSCORE", DELAY, id) then
@@ -265,7 +247,7 @@ local function push(i)
   if known or it then
     local fingerprint = known and sub(known, 5, 12) or it.fingerprint
     local same = fingerprint == sub(body, 5, 12)
-    answer[#answer + 1] = { i, same and 1 or 3, due_of(id, it), id }
+    answer[#answer + 1] = { i, same and 1 or 3, due_of(id, it, page), id }
   elseif some_new and (unpack_from(">I6", id)) > ahead then
     answer[#answer + 1] = { i, 5, dues[i], id }
   elseif some_old and is_older(id, forgotten) then
@@ -285,48 +267,37 @@ local function push(i)
   end
 end
 
--- Returns the page for a part of which no event is known; nothing if one may be.
-local function page_for(part)
-  if some_old or some_new or rereads then
-    return nil
+-- Returns whether no event of a part may be known; `first`: the place of its first one in the call.
+local function are_new(part, first)
+  local last = first + part.count - 1
+  local from, page = byte(part.id, 16) - PLACE, pages[sub(part.id, 1, NAME)]
+  for i = first, last do
+    if states[i] or bodies[i] then
+      return false
+    end
   end
-  local name = sub(part.id, 1, NAME)
-  local page = page_of(name)
-  if not page then
-    return new_page(name)
+  for _, it in ipairs(page and page.parts or {}) do
+    if from < it.first + it.count and it.first < from + part.count then
+      return false
+    end
   end
-  local low, high = bits(byte(part.id, 16) - PLACE, part.count)
-  local is_free = bit.band(page.low, low) == 0 and bit.band(page.high, high) == 0
-  return is_free and page or nil
-end
-
--- Adds the events of a part one by one.
-local function push_each(part, place)
-  local first = byte(part.id, 16) - PLACE
-  for at, from, to in each_in(part.body, first, first, part.count) do
-    local i = place + at - first
-    ids[i], dues[i], given[i] = sub(part.id, 1, NAME) .. char(PLACE + at), part.due, sub(part.body, from, to)
-    states[i], inside[i] = find(ids[i])
-    bodies[i] = call("HGET", BODY, ids[i])
-    push(i)
-  end
+  return not (some_old or some_new or rereads)
 end
 
 local place = 1
-while place <= count do
+while place <= count do -- the events of the call
   local part = parts[place]
   if not part then
     push(place)
-    place = place + 1
+  elseif are_new(part, place) then
+    add_part(part)
   else
-    local page = page_for(part)
-    if page then
-      add_part(part, page)
-    else
-      push_each(part, place)
+    for i, body in ipairs(split_bodies(part.body, part.count)) do
+      dues[place + i - 1], given[place + i - 1] = part.due, body
+      push(place + i - 1)
     end
-    place = place + part.count
   end
+  place = place + (part and part.count or 1)
 end
 write()
 if earliest < (was_due or math.huge) or (is_ready and not was_ready) then

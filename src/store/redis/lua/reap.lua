@@ -7,6 +7,7 @@
 -- Returns {now, 1 if there is earlier work, ready again, dead, 1 if there is more to take back,
 -- next deadline or false, then two for each node with leases: node, heartbeat}.
 look_first()
+local LAST = string.rep("\255", 8) -- beyond every request
 local emptied = {} -- nodes without leases left
 
 for i = 6, #ARGV, 2 do
@@ -22,30 +23,14 @@ local function forget_leases(id)
   local node = node_of(id)
   if node and node.kept > 0 then
     leased, node.kept, node.reaping = leased - node.kept, 0, false
-    for _, batch in ipairs(node.timed == 0 and batches_of(id) or {}) do
-      call("HDEL", HELD, batch, "#" .. batch)
-    end
     keep_node(id, node)
   end
 end
 
 local function reap_node(node)
-  for _, batch in ipairs(batches_of(node.id)) do
-    if is_full() then
+  for batch in batches_of(node.id, ZERO, LAST) do -- `LOOKED_MAX` ids
+    if is_full() or not take_batch(node, batch, {}) then
       return
-    end
-    local ids = ids_of(batch)
-    local states = find_all(ids)
-    for i = 1, #ids do
-      if is_full() then
-        return
-      end
-      local state = states[i]
-      if is_kept(state, batch) then
-        leave_page(ids[i])
-        take_back(ids[i], state, not may_have_started(node, sub(batch, 9), i))
-        end_lease(batch, false)
-      end
     end
   end
   emptied[#emptied + 1] = node.id
@@ -59,7 +44,7 @@ end
 
 local past_deadline = not is_full()
   and call("ZRANGE", LEASE, "-inf", now_ms, "BYSCORE", "LIMIT", 0, limit - taken) or {}
-for i, packed in ipairs(#past_deadline > 0 and call("HMGET", STATE, unpack(past_deadline)) or {}) do
+for i, packed in ipairs(read_all("HMGET", STATE, past_deadline)) do
   if is_full() then
     break
   end

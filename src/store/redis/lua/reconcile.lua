@@ -11,40 +11,35 @@
 --
 -- Returns {now, 1 if there is earlier work, ready again, dead, 1 if there is more to take back}.
 look_first()
-local me, from, to = ARGV[6], number_at(ARGV[7], 1), number_at(ARGV[8], 1)
-local stated = {}
+local me, stated, all = ARGV[6], {}, {}
 for i = 11, #ARGV, 2 do
-  local ids = {}
-  for at = 1, #ARGV[i + 1], 16 do
-    ids[ARGV[i + 1]:sub(at, at + 15)] = true
-  end
+  local ids = ids_of_batch(ARGV[i + 1])
   stated[ARGV[i]] = ids
+  for _, id in ipairs(ids) do
+    all[#all + 1] = id
+  end
+end
+local states = {} -- of what the node holds
+for i, packed in ipairs(read_all("HMGET", STATE, all)) do
+  states[all[i]] = packed
 end
 
 local node, more = node_of(me), 0
 if node and announce(node, tonumber(ARGV[9]), tonumber(ARGV[10])) then
   keep_node(me, node)
 end
-for _, batch in ipairs(node and batches_of(me) or {}) do
-  if more == 1 then -- the next call handles the rest
-    break
+-- Of a batch of which the node holds as many leases as there are nothing is lost, and nothing is read:
+-- there are no more such than it states, and each other one ends.
+for batch in node and batches_of(me, ARGV[7], ARGV[8]) or function() end do
+  local holds, leases = {}, 0
+  for _, id in ipairs(stated[sub(batch, 9)] or {}) do
+    leases = leases + (is_under(states[id], batch) and not holds[id] and 1 or 0)
+    holds[id] = true
   end
-  local request = sub(batch, 9)
-  local ids, holds = {}, stated[request] or {}
-  if number_at(request, 1) >= from and number_at(request, 1) <= to then
-    ids = ids_of(batch)
-  end
-  local states = find_all(ids)
-  for i = 1, #ids do
-    local state = states[i]
-    if is_kept(state, batch) and not holds[ids[i]] then
-      if is_full() then
-        more = 1
-        break
-      end
-      leave_page(ids[i])
-      take_back(ids[i], state, not may_have_started(node, request, i))
-      end_lease(batch, false)
+  if leases ~= tonumber(call("HGET", HELD, "#" .. batch) or 0) then
+    if is_full() or not take_batch(node, batch, holds) then
+      more = 1 -- the next call handles the rest
+      break
     end
   end
 end

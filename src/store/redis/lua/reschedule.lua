@@ -19,7 +19,7 @@ elseif kind_of_when == 116 then
   end
 end
 look_first()
-local it = leave_waiting(id)
+local it = state_alone(id)
 local kind = it and it.kind or (call("HEXISTS", BODY, id) == 1 and "S" or "")
 if kind ~= "S" and kind ~= "R" then
   keep_counts()
@@ -31,8 +31,9 @@ if kind == "R" and due <= now_ms then -- it keeps its place in the list
   call("HSET", STATE, id, write_state(it))
 elseif due <= now_ms then
   it.kind, it.moved, it.entry = "R", u64(now), number
-  call("HSET", STATE, id, write_state(it))
+  keep_counts()
   call("RPUSH", READY, id .. number)
+  call("HSET", STATE, id, write_state(it))
   call("ZREM", DELAY, id)
 else
   call("ZADD", DELAY, due, id)

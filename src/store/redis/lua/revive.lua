@@ -36,7 +36,8 @@ for i = 6, #ARGV do
 end
 write_records()
 if #ids > 0 then
-  call("RPUSH", READY, unpack(entries))
+  keep_counts()
+  write_all("RPUSH", READY, entries)
   for _, it in ipairs(uniques) do
     local held = call("HGET", UNIQUE, it[1])
     local is_over = held and #held > 16 and number_at(held, 17) <= now_ms
@@ -47,8 +48,8 @@ if #ids > 0 then
       call("HSET", UNIQUE, it[1], it[2])
     end
   end
-  call("HSET", STATE, unpack(changes))
-  call("ZREM", DEAD, unpack(ids))
+  write_all("HSET", STATE, changes)
+  write_all("ZREM", DEAD, ids)
 end
 local earlier = wake(ARGV[4])
 keep_counts()

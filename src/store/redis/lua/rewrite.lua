@@ -5,11 +5,19 @@
 --
 -- At most as many as one call of `look` reads.
 --
--- Returns {now, replaced}.
-local done = 0
+-- Returns {now, replaced, how many it has looked at: not all where too many others leave their pages}.
+local done, looked = 0, 0
 for i = 2, #ARGV, 3 do
   local id, read, new = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-  local it = leave_waiting(id)
+  local page, part = place_of(id)
+  if page then
+    if is_spent() then
+      break
+    end
+    spent = spent + OPENED * part.count
+  end
+  looked = looked + 1
+  local it = state_alone(id)
   local body = call("HGET", BODY, id)
   if body and sub(body, 1, #read) == read and not (it and it.kind == "L") then
     lengthen(#new)
@@ -22,4 +30,4 @@ for i = 2, #ARGV, 3 do
   end
 end
 keep_counts()
-return { now, done }
+return { now, done, looked }

@@ -7,9 +7,7 @@
 --          on how many of them, from the first one
 -- ARGV[9..] the settlements in order, in runs. A run begins with a number. Above 0: that many acks
 --           under one request, which follows, encoded, and then their ids, each with fetched and
---           started, us, encoded. No id may occur twice then. Below 0: that many acks of one page, in
---           the order of their places: the request; the name of the page, which places, 8 bytes, and
---           for each its place, and fetched and started, us, encoded. 0: one settlement of any kind: id;
+--           started, us, encoded. No id may occur twice then. 0: one settlement of any kind: id;
 --           kind (a ack, t retry, z snooze, b bury, x discard, e expire, r release, i interrupt),
 --           request, fetched and started, us, encoded, then for t, z and i the delay, us, encoded,
 --           then for t, b and i the cause, a byte, plus 128 of a damaged body, then for i how many
@@ -19,33 +17,6 @@
 -- for each whose lease was lost}. Where the bodies of the first ones exceed the limit of one call,
 -- it settles only those, and the text ends with them.
 local FREED_PER_READ = 4 -- removing a body takes at most a quarter of the time of reading it
-
--- Divides a run of acks of one page, and adds what it consists of to `runs`: the acks of each part, and
--- those of events that are alone, which are a run of ids.
-local function divide_run(runs, run)
-  local said, page, from = run.said, page_of(run.name), 1
-  local said_low, said_high = unpack_from(">i4i4", said, 16)
-  while from <= run.acks do
-    local part, to = page and part_at(page, byte(said, 7 + 17 * from)), from
-    local its = { page = page, part = part, request = run.request }
-    if part then
-      local beyond, low, high = part.first + part.count, bits(part.first, part.count)
-      if byte(said, 7 + 17 * run.acks) < beyond then
-        to = run.acks
-      end
-      while to < run.acks and byte(said, 24 + 17 * to) < beyond do
-        to = to + 1
-      end
-      its.low, its.high = bit.band(said_low, low), bit.band(said_high, high)
-      its.said = sub(said, 7 + 17 * from, 23 + 17 * to)
-    else
-      local at = 7 + 17 * from
-      its.said = run.name .. char(PLACE + byte(said, at)) .. sub(said, at + 1, at + 16)
-    end
-    its.acks, from = to - from + 1, to + 1
-    runs[#runs + 1] = its
-  end
-end
 
 local function delayed_ms(said)
   local delay = math.min(number_at(said, 26), tonumber(ARGV[6]))
@@ -60,34 +31,22 @@ local function extras_to_end(id)
   return unique and unique_for(body), key, unique, more_of(body)
 end
 
--- Ends the parts of which all events are acked.
-local function end_parts(acked, freed)
-  for part, page in pairs(acked) do
-    local low, high = bits(part.first, part.count)
-    change(page)
-    if bit.band(part.low, low) == low and bit.band(part.high, high) == high then
-      part.kind = "E"
-      freed[#freed + 1] = not needs_body(page, part.body) and field_of(page, part) or nil
-    end
-  end
-end
-
 -- Each call:
 local me = ARGV[4]
-local runs, at, count = {}, 9, 0
-local firsts = {} -- ids of pages
-while at <= #ARGV do
+local runs, at, count, ids = {}, 9, 0, {}
+while at <= #ARGV do -- a thousand settlements at most
   local acks = tonumber(ARGV[at])
-  local run = { acks = math.abs(acks), request = ARGV[at + 1], said = ARGV[at + 2] }
+  local run = { acks = acks, request = ARGV[at + 1], said = ARGV[at + 2], first = #ids }
   if acks == 0 then
-    run = { acks = 0, at = at + 1, id = ARGV[at + 1] }
-    firsts[#firsts + 1], at = run.id, at + 1
-  elseif acks < 0 then
-    run.name = sub(run.said, 1, NAME)
-    firsts[#firsts + 1] = run.name .. char(PLACE)
+    run.at, run.id, at = at + 1, ARGV[at + 1], at + 1
+    ids[#ids + 1] = run.id
   end
-  runs[#runs + 1], count, at = run, count + (run.acks > 0 and run.acks or 1), at + 3
+  for i = 1, acks do
+    ids[run.first + i] = sub(run.said, 32 * i - 31, 32 * i - 16)
+  end
+  runs[#runs + 1], at = run, at + 3
 end
+count = #ids
 local function announce_starts(node)
   return node and announce(node, tonumber(ARGV[7]), tonumber(ARGV[8]))
 end
@@ -100,32 +59,10 @@ if count == 0 then
   keep_counts()
   return { now, 0, "" }
 end
-read_pages(firsts)
-local divided, alone, at_alone = {}, {}, {}
-for _, run in ipairs(runs) do
-  if run.name then
-    divide_run(divided, run)
-  else
-    divided[#divided + 1] = run
-  end
-end
-for _, run in ipairs(divided) do
-  run.states = not run.part and {}
-  for i = 1, run.part and 0 or math.max(run.acks, 1) do
-    local id = run.id or sub(run.said, 32 * i - 31, 32 * i - 16)
-    if not place_of(id) then
-      alone[#alone + 1], at_alone[#at_alone + 1] = id, { run.states, i }
-    end
-  end
-end
-for i, state in ipairs(#alone > 0 and call("HMGET", STATE, unpack(alone)) or {}) do
-  at_alone[i][1][at_alone[i][2]] = state
-end
+local states = read_all("HMGET", STATE, ids)
 local changed, changes, changes_len = {}, {}, 0
-local over, over_count = {}, 0 -- items of events that have ended
-local freed = {} -- bodies
-local acked = {} -- parts with new acks, or that others leave, and their pages
-local leaving = {} -- part -> its page, and the states of events that leave by their places
+local over = {} -- events that have ended
+local uniques = {} -- unique keys of events that have ended, or died
 local ended, timed, deadlines = {}, {}, {}
 local keyed = {} -- index entries of events that have ended
 local verdicts = {}
@@ -133,12 +70,6 @@ local verdicts = {}
 local function put(id, state)
   changes[changes_len + 1], changes[changes_len + 2] = id, state
   changes_len = changes_len + 2
-end
-
-local function end_alone(id)
-  local len = #over
-  over[len + 1], over[len + 2], over_count = id, "\0", over_count + 1
-  freed[#freed + 1] = id
 end
 
 -- Ends an attempt in any way; `said` begins with the kind of settlement. Returns the new state.
@@ -154,13 +85,9 @@ local function conclude(id, it, said, times, verdict, settled, error)
   local function finish_as(kind, outcome, number)
     record(outcome, "\0", number)
     it.kind = kind
-    end_alone(id)
+    over[#over + 1] = id
     keyed[#keyed + 1] = key and key_entry(key, id)
-    if period and kind == "d" then
-      hold_unique(id, unique, period)
-    else
-      free_unique(id, unique)
-    end
+    uniques[#uniques + 1] = unique and { id, unique, kind == "d" and period } or nil
   end
   it.settled = settled
   local is_free = verdict == 105 and it.interruptions < byte(said, 35)
@@ -196,7 +123,7 @@ local function conclude(id, it, said, times, verdict, settled, error)
       end
       record("\4", cause, attempt)
       bury(id, it)
-      free_unique(id, unique)
+      uniques[#uniques + 1] = unique and { id, unique } or nil
     end
   end
   return write_state(it)
@@ -216,51 +143,7 @@ end
 
 local record_end = finished .. me .. "\0\0\0\0"
 
--- Returns those of the acks of a part that are new, and gives the verdict on each: "1" of a repeat too.
-local function new_acks(page, part, run)
-  local said, are_new = {}, part.kind == "L"
-  if are_new and bit.band(part.low, run.low) == 0 and bit.band(part.high, run.high) == 0 then
-    verdicts[#verdicts + 1] = string.rep("1", run.acks)
-    return run.said
-  end
-  for i = 1, run.acks do
-    local its = sub(run.said, 17 * i - 16, 17 * i)
-    local is_known = has_bit(page.low, page.high, byte(its))
-    verdicts[#verdicts + 1] = is_known and "1" or "0"
-    if are_new and is_known and not has_bit(part.low, part.high, byte(its)) then
-      said[#said + 1] = its
-    end
-  end
-  return table.concat(said)
-end
-
--- Settles acks of one part, in the order of their places, which is all that there is to nearly all
--- settlements.
-local function settle_part(run)
-  local page, part = run.page, run.part
-  if part.kind == "R" or part.kind == "S" or sub(part.tail, 1, 16) ~= me .. run.request then
-    verdicts[#verdicts + 1] = string.rep("0", run.acks)
-    return
-  end
-  local said, from = new_acks(page, part, run), 1
-  local acks = #said / 17
-  if acks == 0 then
-    return
-  end
-  part.low, part.high = bit.bor(part.low, run.low), bit.bor(part.high, run.high)
-  acked[part] = page
-  for i = 1, acks do -- those that follow each other are one item
-    local place = byte(said, 17 * i - 16)
-    if byte(said, 17 * i + 1) ~= place + 1 then
-      over[#over + 1] = page.name .. char(PLACE + place - i + from, i + 1 - from)
-      from = i + 1
-    end
-  end
-  note_several(acks, part.times .. "\0" .. u16(acks) .. finished .. me .. page.name .. said)
-  ended[run.request], over_count = (ended[run.request] or 0) + acks, over_count + acks
-end
-
--- Settles a run of acks of events that are alone.
+-- Settles a run of acks, which is what nearly all settlements are.
 local function settle_acks(run)
   local token, settled = me .. run.request, me .. run.request .. "a"
   local plain = 0
@@ -268,7 +151,7 @@ local function settle_acks(run)
     if is_spent() then
       break
     end
-    local id, state = sub(run.said, 32 * i - 31, 32 * i - 16), run.states[i]
+    local id, state = ids[run.first + i], states[run.first + i]
     local times = sub(run.said, 32 * i - 15, 32 * i)
     if not is_under(state, token) then -- a repeat, or a lost lease
       verdicts[#verdicts + 1] = is_settled(state, settled) and "1" or "0"
@@ -278,7 +161,7 @@ local function settle_acks(run)
         plain = plain + 1
         records[#records + 1] = id .. "\1\0" .. times_of(state) .. times .. record_end
         put(id, ack_state(state, settled))
-        end_alone(id)
+        over[#over + 1] = id
         if is_heavy then
           spent = spent + call("HSTRLEN", BODY, id) / FREED_PER_READ
         end
@@ -296,9 +179,8 @@ end
 
 local function settle_one(run)
   local id, said, error = run.id, ARGV[run.at + 1], ARGV[run.at + 2]
-  local state = changed[id] or run.states[1] -- an id may occur twice, under two leases
-  local page, part, place = place_of(id)
-  local it = state and read_state(state) or page and own_state(part, place)
+  local state = changed[id] or states[run.first + 1] -- an id may occur twice, under two leases
+  local it = state and read_state(state)
   local verdict, request = byte(said), sub(said, 2, 9)
   local settled = me .. request .. char(verdict)
   if not (it and it.kind == "L" and it.token == me .. request) then
@@ -308,42 +190,13 @@ local function settle_one(run)
   end_lease(it, request, id)
   changed[id] = conclude(id, it, said, sub(said, 10, 25), verdict, settled,
     error ~= "" and sub(error, 2) or nil)
-  if page then
-    leaving[part] = leaving[part] or { page = page, becomes = {} }
-    leaving[part].becomes[place] = changed[id]
-  else
-    put(id, changed[id])
-  end
+  put(id, changed[id])
   verdicts[#verdicts + 1] = "1"
 end
 
--- Takes events that were settled alone out of their parts.
-local function take_all_out()
-  for part, its in pairs(leaving) do
-    local places = {}
-    for place in pairs(its.becomes) do
-      places[#places + 1] = place
-    end
-    table.sort(places)
-    local pieces, states_of = take_out(its.page, part, places, its.becomes)
-    for i = 1, #states_of, 2 do
-      put(states_of[i], states_of[i + 1])
-    end
-    acked[part] = nil
-    for _, other in ipairs(pieces) do
-      acked[other] = its.page
-    end
-    if not needs_body(its.page, part.body) then
-      freed[#freed + 1] = field_of(its.page, part)
-    end
-  end
-end
-
-for _, run in ipairs(divided) do
+for _, run in ipairs(runs) do
   if is_spent() then
     break
-  elseif run.part then
-    settle_part(run)
   elseif run.id then
     settle_one(run)
   else
@@ -357,27 +210,23 @@ local is_back = is_any_back()
 if is_back then
   look_first()
 end
-if changes_len + #records > 0 or next(leaving) then
+if changes_len > 0 then
   write_records()
   put_back()
-  take_all_out()
-  if #keyed > 0 then
-    call("ZREM", BY_KEY, unpack(keyed))
+  write_all("HSET", STATE, changes, changes_len)
+  write_all("HDEL", BODY, over)
+  write_all("ZREM", BY_KEY, keyed)
+  for _, it in ipairs(uniques) do
+    if it[3] then
+      hold_unique(it[1], it[2], it[3])
+    else
+      free_unique(it[1], it[2])
+    end
   end
-  end_parts(acked, freed)
-  changes_len = add_pages(changes, changes_len)
-  if changes_len > 0 then
-    call("HSET", STATE, unpack(changes, 1, changes_len))
+  if #over > 0 then
+    remember(over)
   end
-  if #freed > 0 then
-    call("HDEL", BODY, unpack(freed))
-  end
-  if over_count > 0 then
-    remember(table.concat(over), over_count)
-  end
-  if #deadlines > 0 then
-    call("ZREM", LEASE, unpack(deadlines))
-  end
+  write_all("ZREM", LEASE, deadlines)
   if node then
     end_leases(me, node, ended, timed)
   end

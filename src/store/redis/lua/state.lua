@@ -81,15 +81,9 @@ local function is_placed(packed, number_of)
   return packed and byte(packed) == 82 and sub(packed, 46) == number_of
 end
 
--- Returns whether the fingerprint of an event that waits is known: not of one that was moved, as its
--- body was not read.
-local function has_fingerprint(packed)
-  return sub(packed, 21, 28) ~= ZERO
-end
-
 -- Writes the state of a waiting event that is leased; `lease`: token, fetched, allowed.
-local function lease_state(packed, lease)
-  return "L" .. sub(packed, 2, 45) .. lease
+local function lease_state(packed, fingerprint, lease)
+  return "L" .. sub(packed, 2, 20) .. fingerprint .. sub(packed, 29, 45) .. lease
 end
 
 -- Returns whether an event is leased under a token: no other state is that long.

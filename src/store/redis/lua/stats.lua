@@ -5,41 +5,50 @@
 -- and not moved yet is ready.
 local LOOKED_AT = 1000
 
--- Returns since when the first event of some entries of the ready list is there, us.
-local function oldest_of(entries)
-  for _, entry_of in ipairs(entries) do
-    local _, part = nil, nil
-    if #entry_of == ENTRY_OF_PART then
-      _, part = part_of(entry_of)
-    end
-    if part then
-      return number_at(part.times, 9)
-    end
-    local ids, number_of = ids_at(entry_of)
-    for _, packed in ipairs(call("HMGET", STATE, unpack(ids))) do
-      if is_placed(packed, number_of) then -- any other entry is stale
-        return number_at(read_state(packed).moved, 1)
-      end
+-- Returns since when the first event of an entry of the ready list is there, us, and how many it has
+-- looked at.
+local function oldest_of(entry_of)
+  local is_part = #entry_of == ENTRY_OF_PART
+  local _, part = nil, nil
+  if is_part then
+    _, part = part_of(entry_of, "R")
+  end
+  if part then
+    return number_at(part.times, 9)
+  end
+  local ids = is_part and ids_in(entry_of) or { sub(entry_of, 1, 16) }
+  local number_of = sub(entry_of, is_part and 18 or 17)
+  for _, packed in ipairs(read_all("HMGET", STATE, ids)) do
+    if is_placed(packed, number_of) then -- any other entry is stale
+      return number_at(read_state(packed).moved, 1)
     end
   end
+  return nil, #ids
 end
 
 local function oldest_ready()
-  local from, count = 0, 1
-  while from < LOOKED_AT do
+  local from, count, looked = 0, 1, 0
+  while looked < LOOKED_AT do -- so many events, and those of an entry
     local entries = call("LRANGE", READY, from, from + count - 1)
-    local oldest = oldest_of(entries)
-    if oldest or #entries == 0 then
-      return oldest and math.floor(oldest / 1000) or false
+    for _, entry_of in ipairs(entries) do
+      local oldest, its = oldest_of(entry_of)
+      looked = looked + (its or 0)
+      if oldest or looked >= LOOKED_AT then
+        return oldest and math.floor(oldest / 1000) or false
+      end
     end
-    from, count = from + count, 4 * count
+    if #entries == 0 then
+      return false
+    end
+    from, count = from + count, math.min(4 * count, LOOKED_AT)
   end
   return false
 end
 
 local ready = ready_len()
 local oldest = ready > 0 and oldest_ready()
-local due = counter_of_events()(call("ZCOUNT", DELAY, "-inf", now_ms))
-local counts = { call("ZCARD", DELAY) + paged - due, ready + due, leased, call("ZCARD", DEAD), oldest }
+local scheduled = counter_of_events()
+local due = scheduled(now_ms)
+local later = scheduled(math.huge) - due
 keep_counts()
-return { now, unpack(counts) }
+return { now, later, ready + due, leased, call("ZCARD", DEAD), oldest }

@@ -1,12 +1,14 @@
 -- Library: leases that are taken back from their node.
 --
 -- ARGV[5]  limit of events to take back, at most 1000
-local limit, taken, ready
+local LOOKED_MAX = 4000 -- the most ids of batches that one call examines
+local BATCHES = 100 -- read at once
+local limit, taken, ready, looked
 local changes, uniques
 local deadlines, ended -- leases that end: ids; node -> the arguments of `end_leases`
 
 local function is_full()
-  return taken >= limit or is_spent()
+  return taken >= limit or looked >= LOOKED_MAX or is_spent()
 end
 
 -- Returns whether a handler of a node may have started on the lease at index `place` of a batch,
@@ -44,54 +46,62 @@ local function take_back(id, it, is_unstarted)
   changes[2 * taken - 1], changes[2 * taken] = id, write_state(it)
 end
 
--- Counts a lease under a token that ends, either one that lasts as long as the heartbeat or one with a
--- deadline.
-local function end_lease(token, has_deadline)
+-- Counts leases under a token that end, either ones that last as long as the heartbeat or ones with
+-- deadlines.
+local function end_lease(token, has_deadline, count)
   local holder, request = sub(token, 1, 8), sub(token, 9)
   local of = ended[holder] or { kept = {}, timed = {} }
   local by_request = has_deadline and of.timed or of.kept
-  by_request[request] = (by_request[request] or 0) + 1
+  by_request[request] = (by_request[request] or 0) + (count or 1)
   ended[holder] = of
 end
 
--- Returns the batches of a node, the first request first.
-local function batches_of(id)
-  local batches = {}
-  for _, field in ipairs(call("HKEYS", HELD)) do
-    if #field == 16 and sub(field, 1, 8) == id then
-      batches[#batches + 1] = field
+-- Iterates over the batches of a node whose leases last as long as its heartbeat, from one request to
+-- another, encoded, the first one first.
+local function batches_of(id, from, to)
+  local batches, at, read = {}, 0, 0
+  return function()
+    if at == #batches then
+      batches = call("ZRANGE", REQUESTS, "[" .. id .. from, "[" .. id .. to, "BYLEX", "LIMIT", read, BATCHES)
+      at, read = 0, read + #batches
+    end
+    at = at + 1
+    return batches[at]
+  end
+end
+
+-- Takes back what is leased in a batch and not in `holds`, until the call `is_full`. Returns whether it
+-- has looked at all. What is counted of the batch beyond its leases, or is not, was left by a call that
+-- failed midway.
+local function take_batch(node, batch, holds)
+  local ids, leases = ids_of_batch(call("HGET", HELD, batch) or ""), 0
+  looked = looked + #ids
+  local states, was = read_all("HMGET", STATE, ids), taken
+  for i, id in ipairs(ids) do
+    if is_under(states[i], batch) then
+      leases = leases + 1
+      if not holds[id] then
+        if taken >= limit or is_spent() then
+          end_lease(batch, false, taken - was)
+          return false
+        end
+        take_back(id, read_state(states[i]), not may_have_started(node, sub(batch, 9), i))
+      end
     end
   end
-  table.sort(batches, function(a, b)
-    return number_at(a, 9) < number_at(b, 9)
-  end)
-  return batches
-end
-
--- Returns the ids of a batch.
-local function ids_of(batch)
-  return ids_of_batch(call("HGET", HELD, batch))
-end
-
--- Returns whether this is the state of an event leased in a batch, for as long as a heartbeat
--- lasts.
-local function is_kept(it, batch)
-  return it and it.kind == "L" and it.token == batch and not it.timed
+  end_lease(batch, false, taken - was + tonumber(call("HGET", HELD, "#" .. batch) or 0) - leases)
+  return true
 end
 
 -- Writes the events taken back; the records come first.
 local function write_taken()
   write_records()
   put_back()
-  if taken > 0 then
-    call("HSET", STATE, unpack(changes))
-  end
+  write_all("HSET", STATE, changes)
   for _, it in ipairs(uniques) do
     free_unique(it[1], it[2])
   end
-  if #deadlines > 0 then
-    call("ZREM", LEASE, unpack(deadlines))
-  end
+  write_all("ZREM", LEASE, deadlines)
   for holder, of in pairs(ended) do
     local node = node_of(holder)
     if node then
@@ -101,7 +111,7 @@ local function write_taken()
 end
 
 -- Each call:
-limit, taken, ready = math.min(tonumber(ARGV[5]), 1000), 0, 0
+limit, taken, ready, looked = math.min(tonumber(ARGV[5]), 1000), 0, 0, 0
 check_keys()
 call("ZCARD", LEASE)
 changes, uniques, deadlines, ended = {}, {}, {}, {}

@@ -11,7 +11,7 @@
 -- since), or the kind of its state when it is too late, or "" for an unknown id; due time, 1 if a
 -- record was written}.
 local id, read, new = ARGV[4], ARGV[5], ARGV[6]
-local it = leave_waiting(id)
+local it = state_alone(id)
 local body = call("HGET", BODY, id)
 local kind = it and it.kind or (body and "S" or "")
 local due, recorded = 0, 0

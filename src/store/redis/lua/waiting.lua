@@ -58,22 +58,17 @@ end
 -- Inserts all of them. Redis does not roll a script back. So an event is inserted at its destination
 -- before its state says so: one left half done is still leased, and the repeated call does all of it.
 local function put_back()
-  if #back > 0 then
-    call("RPUSH", READY, unpack(back))
+  if #back + #front > 0 then
+    keep_counts()
   end
-  if #front > 0 then
-    local reversed = {}
-    for i = #front, 1, -1 do
-      reversed[#reversed + 1] = front[i]
-    end
-    call("LPUSH", READY, unpack(reversed))
+  write_all("RPUSH", READY, back)
+  local reversed = {}
+  for i = #front, 1, -1 do
+    reversed[#reversed + 1] = front[i]
   end
-  if #delayed > 0 then
-    call("ZADD", DELAY, unpack(delayed))
-  end
-  if #dead > 0 then
-    call("ZADD", DEAD, unpack(dead))
-  end
+  write_all("LPUSH", READY, reversed)
+  write_all("ZADD", DELAY, delayed)
+  write_all("ZADD", DEAD, dead)
 end
 
 -- Each call:

@@ -1,0 +1,387 @@
+//! Scripts that fail after each of their writes: a repeat is right, no event is leased twice or lost,
+//! and what is left is found and repaired by the check.
+//!
+//! `DULY_REDIS_ABORTS=all` takes each write of those that have many.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use duly::Unique;
+use duly::event::{Payload, State};
+use duly::prelude::*;
+use duly::records::{Cause, NodeId};
+use duly::store::operation::{
+    AttemptOutcome, FailureReason, Fetch, NewEvent, Reply, Rewriting, Settlement, StartMark,
+    StoreOp,
+};
+use duly::store::{CheckTask, Store};
+use duly::time::When;
+use duly_conformance::store_contract::shapes::{Dues, Own, Shape};
+
+use crate::redis_store::faulty::load;
+use crate::redis_store::kit::{Bare, NODE, fresh, until};
+use crate::servers::Redis;
+
+/// More writes than any script has.
+const WRITES_MAX: usize = 1_000;
+/// From this one on, only each of so many is a case, unless all are asked for.
+const FEW: usize = 24;
+const EACH: usize = 41;
+/// So many events are pushed for each case: more than one page.
+const COUNT: u64 = 70;
+
+/// What is done, with what must have been done before.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Push,
+    Replace,
+    MoveDue,
+    Fetch {
+        limit: usize,
+        ahead: bool,
+        hold: bool,
+    },
+    Settle,
+    Cancel,
+    Reschedule(When),
+    Update,
+    Rewrite,
+    Reap,
+    Reconcile,
+    Revive,
+    Drop,
+}
+
+const ACTS: [Act; 19] = [
+    Act::Push,
+    Act::Replace,
+    Act::MoveDue,
+    Act::Fetch {
+        limit: 1_000,
+        ahead: false,
+        hold: false,
+    },
+    Act::Fetch {
+        limit: 20,
+        ahead: false,
+        hold: false,
+    },
+    Act::Fetch {
+        limit: 20,
+        ahead: false,
+        hold: true,
+    },
+    Act::Fetch {
+        limit: 1_000,
+        ahead: true,
+        hold: false,
+    },
+    Act::Fetch {
+        limit: 20,
+        ahead: true,
+        hold: false,
+    },
+    Act::Fetch {
+        limit: 66,
+        ahead: false,
+        hold: false,
+    },
+    Act::Fetch {
+        limit: 66,
+        ahead: true,
+        hold: false,
+    },
+    Act::Settle,
+    Act::Cancel,
+    Act::Reschedule(When::Now),
+    Act::Reschedule(When::After(Duration::from_secs(9))),
+    Act::Update,
+    Act::Rewrite,
+    Act::Reap,
+    Act::Reconcile,
+    Act::Revive,
+];
+
+struct Case {
+    bare: Bare,
+    events: Vec<NewEvent>,
+}
+
+fn fetch(node: NodeId, request: u64, limit: usize, ahead: Duration) -> Fetch {
+    Fetch {
+        node,
+        request,
+        limit,
+        ahead,
+        ahead_limit: if ahead.is_zero() { 0 } else { limit },
+        hold: None,
+        starts: usize::MAX,
+    }
+}
+
+fn failed() -> FailureReason {
+    FailureReason {
+        cause: Cause::Failed,
+        error: None,
+    }
+}
+
+const AHEAD: Duration = Duration::from_secs(3_600);
+
+impl Case {
+    fn ids(&self) -> Vec<EventId> {
+        self.events.iter().map(|it| it.envelope.id).collect()
+    }
+
+    /// Prepares what an act needs. Returns it as an operation.
+    async fn prepared(url: &str, shape: Shape, act: Act) -> (Self, StoreOp) {
+        let bare = Bare::open(&fresh(url).0).await;
+        let now = duly::time::Timestamp::from_micros_up(bare.store.now_us());
+        let mut events = shape.events(&bare.bucket, now, fastrand::u64(..1 << 40) * 64, COUNT);
+        if matches!(act, Act::MoveDue) {
+            for event in &mut events {
+                event.when = When::After(Duration::from_millis(1));
+            }
+        }
+        let case = Self { bare, events };
+        let (bare, ids) = (&case.bare, case.ids());
+        if !matches!(act, Act::Push) {
+            bare.apply(StoreOp::Push(case.events.clone()))
+                .await
+                .expect("a push");
+        }
+        let ahead = match act {
+            Act::Fetch { ahead: false, .. } => Duration::ZERO,
+            _ => AHEAD,
+        };
+        if matches!(
+            act,
+            Act::Settle | Act::Reap | Act::Reconcile | Act::Revive | Act::Drop
+        ) {
+            let op = StoreOp::fetch(fetch(NODE, 1, 1_000, ahead));
+            let all = bare.typed(op).await.expect("a fetch");
+            assert_eq!(all.deliveries.len(), ids.len(), "{shape:?} {act:?}");
+        }
+        let op = case.operation(act, &ids).await;
+        (case, op)
+    }
+
+    async fn operation(&self, act: Act, ids: &[EventId]) -> StoreOp {
+        let bare = &self.bare;
+        let settle = |verdict: &dyn Fn(usize) -> AttemptOutcome| {
+            let settlements = ids.iter().enumerate().map(|(at, id)| Settlement {
+                id: *id,
+                request: 1,
+                verdict: verdict(at),
+                started_us: 1,
+                fetched_us: 1,
+            });
+            StoreOp::Settle {
+                node: NODE,
+                settlements: settlements.collect(),
+                started: StartMark::default(),
+            }
+        };
+        match act {
+            Act::Push => StoreOp::Push(self.events.clone()),
+            Act::Replace => {
+                let mut events = self.events[..9].to_vec();
+                for event in &mut events {
+                    let envelope = std::sync::Arc::make_mut(&mut event.envelope);
+                    envelope.id = bare.new_id();
+                    event.on_taken = Unique::Replace;
+                }
+                StoreOp::Push(events)
+            }
+            Act::MoveDue => {
+                let due_us = bare.store.now_us() + 3_000;
+                until("all are due", async || bare.store.now_us() > due_us).await;
+                StoreOp::MoveDue {
+                    limit: 40,
+                    calls: false,
+                }
+            }
+            Act::Fetch { limit, ahead, hold } => {
+                let ahead = if ahead { AHEAD } else { Duration::ZERO };
+                let mut fetch = fetch(NODE, 1, limit, ahead);
+                fetch.hold = hold.then_some(AHEAD);
+                StoreOp::Fetch(fetch)
+            }
+            Act::Settle => settle(&|at| match at % 8 {
+                1 => AttemptOutcome::Retry(Duration::ZERO, failed()),
+                2 => AttemptOutcome::Release,
+                3 => AttemptOutcome::Bury(failed()),
+                4 => AttemptOutcome::Snooze(Duration::from_secs(60)),
+                5 => AttemptOutcome::Discard(None),
+                _ => AttemptOutcome::Ack,
+            }),
+            Act::Cancel => StoreOp::Cancel { id: ids[3] },
+            Act::Reschedule(when) => StoreOp::Reschedule { id: ids[3], when },
+            Act::Update => StoreOp::Update {
+                id: ids[3],
+                payload: Payload::from(&b"another"[..]),
+                by: None,
+                dead_only: false,
+            },
+            Act::Rewrite => {
+                let events = self.events.iter().step_by(7);
+                let rewritings = events.map(|it| Rewriting {
+                    id: it.envelope.id,
+                    was: it.envelope.fingerprint(),
+                    payload: Payload::from(&b"in another form"[..]),
+                });
+                StoreOp::Rewrite(rewritings.collect())
+            }
+            Act::Reap => {
+                let look = StoreOp::Reap {
+                    silent: Vec::new(),
+                    limit: 0,
+                };
+                let Ok(Reply::Reaped(seen)) = bare.apply(look).await else {
+                    panic!("a reap is answered as one");
+                };
+                StoreOp::Reap {
+                    silent: seen.holders,
+                    limit: 1_000,
+                }
+            }
+            Act::Reconcile => StoreOp::Reconcile {
+                node: NODE,
+                from: 0,
+                through: 9,
+                held: vec![(1, ids[..10].to_vec())],
+                started: StartMark::default(),
+                limit: 1_000,
+            },
+            Act::Revive | Act::Drop => {
+                let bury = settle(&|_| AttemptOutcome::Bury(failed()));
+                bare.apply(bury).await.expect("a settle");
+                let (ids, by) = (ids.to_vec(), None);
+                match act {
+                    Act::Revive => StoreOp::Revive { ids, by },
+                    _ => StoreOp::Drop { ids, by },
+                }
+            }
+        }
+    }
+
+    /// Repairs what is left, and asserts that nothing is lost, and nothing is given twice.
+    async fn is_whole(&self, leased: &BTreeSet<EventId>, what: &str) {
+        let bare = &self.bare;
+        let check = async |repairs| {
+            let found = bare
+                .store
+                .check_bucket(&bare.bucket, CheckTask::new(repairs));
+            found.await.expect("a check")
+        };
+        check(true).await;
+        assert_eq!(check(false).await, [], "{what}: not repaired");
+        assert_eq!(bare.store.audit_whole().await.unwrap(), [""; 0], "{what}");
+        let mut seen = BTreeMap::new();
+        for request in 1.. {
+            let op = StoreOp::fetch(fetch(NodeId(99), request, 1_000, AHEAD));
+            let got = bare.typed(op).await.expect("a fetch").deliveries;
+            if got.is_empty() {
+                break;
+            }
+            for delivery in got {
+                *seen.entry(delivery.id).or_insert(0) += 1;
+            }
+        }
+        for id in self.ids() {
+            let found = bare.typed(StoreOp::get(id)).await.expect("a look");
+            let state = found
+                .unwrap_or_else(|| panic!("{what}: {id} is lost"))
+                .state;
+            let times = seen.get(&id).copied().unwrap_or_default();
+            assert!(times <= 1, "{what}: {id} was leased {times} times");
+            assert!(times == 0 || !leased.contains(&id), "{what}: {id} twice");
+            match state {
+                State::Leased => assert!(times == 1 || leased.contains(&id), "{what}: {id}"),
+                State::Ready | State::Scheduled => panic!("{what}: {id} is {state:?} for ever"),
+                _ => assert_eq!(times, 0, "{what}: {id} is {state:?}"),
+            }
+        }
+    }
+}
+
+async fn is_right_after_each_write(server: &Redis, shape: Shape, act: Act) -> usize {
+    let all = std::env::var("DULY_REDIS_ABORTS").is_ok_and(|cases| cases == "all");
+    let is_case = |writes: &usize| all || *writes < FEW || writes.is_multiple_of(EACH);
+    for writes in (0..WRITES_MAX).filter(is_case) {
+        let (case, op) = Case::prepared(&server.url(), shape, act).await;
+        let what = format!("{act:?} of {shape:?}, after {writes} writes");
+        server.cli(&["SET", "fault", &writes.to_string()]);
+        let first = case.bare.apply(op.clone()).await;
+        let has_failed = server.cli(&["DEL", "fault"]) == "0";
+        let reply = match first {
+            Ok(reply) => reply,
+            Err(error) => {
+                assert!(has_failed, "{what}: {error}");
+                let again = case.bare.apply(op.clone()).await;
+                again.unwrap_or_else(|error| panic!("{what}: the repeat: {error}"))
+            }
+        };
+        let mut held = BTreeSet::new();
+        if let Reply::Fetched(fetched) = &reply {
+            let ids = fetched.deliveries.iter().map(|it| it.id);
+            held.extend(ids);
+            assert_eq!(
+                held.len(),
+                fetched.deliveries.len(),
+                "{what}: one is there twice"
+            );
+        }
+        if let (Act::Settle, Reply::Settled(stood)) = (act, &reply) {
+            // What was handed back is the next one's already, and only that is not said again.
+            assert!(
+                stood.iter().filter(|it| **it).count() >= stood.len() / 2,
+                "{what}"
+            );
+        }
+        if matches!(act, Act::Reconcile) {
+            held.extend(&case.ids()[..10]);
+        }
+        case.is_whole(&held, &what).await;
+        if !has_failed {
+            return writes;
+        }
+    }
+    panic!("{act:?} writes more than {WRITES_MAX} times");
+}
+
+#[tokio::test]
+async fn a_script_that_fails_after_any_of_its_writes_is_repeated() {
+    let server = Redis::plain();
+    drop(Bare::open(&fresh(&server.url()).0).await); // it removes libraries of others
+    load(&server);
+    let plain = |dues| shape(Own::Nothing, dues);
+    let shapes = [
+        plain(Dues::Now),
+        plain(Dues::Shared),
+        plain(Dues::Each),
+        shape(Own::UniqueKey, Dues::Now),
+        shape(Own::Mixed, Dues::Shared),
+    ];
+    let mut writes = 0;
+    for act in ACTS.into_iter().chain([Act::Drop]) {
+        for shape in shapes {
+            let is_unlike = match act {
+                Act::Fetch { ahead, .. } => ahead == (shape.dues == Dues::Now),
+                Act::Replace => shape.own != Own::UniqueKey,
+                Act::Push | Act::Settle => false,
+                _ => shape.own == Own::UniqueKey || shape.dues == Dues::Each,
+            };
+            if !is_unlike {
+                writes += is_right_after_each_write(&server, shape, act).await;
+            }
+        }
+    }
+    assert!(writes > 200, "only {writes} writes were seen to fail");
+}
+
+fn shape(own: Own, dues: Dues) -> Shape {
+    let all = Shape::all().into_iter();
+    let mut like = all.filter(|shape| (shape.own, shape.dues) == (own, dues) && shape.in_runs);
+    like.next().expect("it is there")
+}

@@ -1,0 +1,252 @@
+//! How long a script keeps its server, whatever the shape of the load: alike and unlike events, each
+//! with its own due time, cancelled, failing, handed back, and few of many left.
+//!
+//! `DULY_BUSY_EVENTS` takes more events of each shape than 2,000.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use duly::ErrorKind;
+use duly::event::Payload;
+use duly::records::{Cause, NodeId};
+use duly::store::operation::{
+    AttemptOutcome, BATCH_MAX, Delivery, FailureReason, Fetch, NewEvent, PeekBy, Reply, Rewriting,
+    Settlement, StartMark, StoreOp,
+};
+use duly::store::{CheckTask, Store};
+use duly::time::{Timestamp, When};
+use duly_conformance::store_contract::shapes::Shape;
+use futures_util::future::join_all;
+
+use crate::redis_store::busy::slow_of;
+use crate::redis_store::kit::{Bare, NODE, fresh};
+use crate::redis_store::meter::Meter;
+use crate::servers::Redis;
+
+/// So many callers push at a time.
+const CALLERS: usize = 64;
+/// Further ahead than any due time.
+const AHEAD: Duration = Duration::from_secs(600);
+
+struct Load<'a, 's> {
+    meter: &'a mut Meter<'s>,
+    bare: Bare,
+    shape: Shape,
+    request: u64,
+    /// Events that were made so far.
+    made: u64,
+}
+
+impl Load<'_, '_> {
+    async fn push(&mut self, count: usize) -> Vec<NewEvent> {
+        let bare = &self.bare;
+        let created = Timestamp::from_micros_up(bare.store.now_us());
+        let events = self
+            .shape
+            .events(&bare.bucket, created, self.made, count as u64);
+        self.made += count.next_multiple_of(64) as u64;
+        let pushes = async {
+            let calls: Vec<_> = events.chunks(self.shape.at_once).collect();
+            for some in calls.chunks(CALLERS) {
+                let push = |events: &&[NewEvent]| bare.apply(StoreOp::Push(events.to_vec()));
+                for pushed in join_all(some.iter().map(push)).await {
+                    pushed.expect("a push");
+                }
+            }
+        };
+        self.meter.step(pushes).await;
+        events
+    }
+
+    async fn does(&mut self, ops: impl IntoIterator<Item = StoreOp>) -> Vec<Reply> {
+        let bare = &self.bare;
+        let all = async {
+            let mut replies = Vec::new();
+            for op in ops {
+                replies.push(bare.apply(op).await.expect("an operation"));
+            }
+            replies
+        };
+        self.meter.step(all).await
+    }
+
+    /// Fetches as many as are there.
+    async fn fetch(&mut self, node: NodeId, count: usize, limit: usize) -> Vec<Delivery> {
+        let mut held = Vec::new();
+        while held.len() < count {
+            self.request += 1;
+            let fetch = Fetch {
+                node,
+                request: self.request,
+                limit,
+                ahead: AHEAD,
+                ahead_limit: limit,
+                hold: None,
+                starts: usize::MAX,
+            };
+            match &mut self.does([StoreOp::Fetch(fetch)]).await[..] {
+                [Reply::Fetched(fetched)] if !fetched.deliveries.is_empty() => {
+                    held.append(&mut fetched.deliveries);
+                }
+                [Reply::Fetched(_)] => break,
+                other => panic!("a fetch is answered as one: {other:?}"),
+            }
+        }
+        held
+    }
+
+    async fn settle(
+        &mut self,
+        held: &[Delivery],
+        verdict: impl Fn(usize) -> Option<AttemptOutcome>,
+    ) {
+        let settlements = held.iter().enumerate().filter_map(|(at, delivery)| {
+            Some(Settlement {
+                id: delivery.id,
+                request: delivery.request,
+                verdict: verdict(at)?,
+                started_us: 1,
+                fetched_us: 1,
+            })
+        });
+        let settlements: Vec<_> = settlements.collect();
+        let (node, started) = (NODE, StartMark::default());
+        let calls = settlements.chunks(BATCH_MAX).map(|some| StoreOp::Settle {
+            node,
+            settlements: some.to_vec(),
+            started,
+        });
+        self.does(calls.collect::<Vec<_>>()).await;
+    }
+
+    /// Takes back everything of the node.
+    async fn reap(&mut self) {
+        let mut silent = Vec::new();
+        loop {
+            let limit = BATCH_MAX;
+            let silent_now = std::mem::take(&mut silent);
+            let reap = StoreOp::Reap {
+                silent: silent_now,
+                limit,
+            };
+            match self.does([reap]).await.remove(0) {
+                Reply::Reaped(it) if it.more || !it.holders.is_empty() => silent = it.holders,
+                _ => return,
+            }
+        }
+    }
+}
+
+/// Every operation over events of a shape.
+async fn every_script(load: &mut Load<'_, '_>, count: usize) {
+    let events = load.push(count).await;
+    let within: Vec<_> = (0..1_000).map(|at| Duration::from_millis(at * 7)).collect();
+    let looks = [
+        StoreOp::Stats,
+        StoreOp::Forecast { within },
+        StoreOp::Peek {
+            by: PeekBy::All,
+            from: None,
+            limit: BATCH_MAX,
+        },
+    ];
+    load.does(looks).await;
+
+    // One of each page is written anew, cancelled, and moved.
+    let rewriting = |it: &NewEvent| Rewriting {
+        id: it.envelope.id,
+        was: it.envelope.fingerprint(),
+        payload: Payload::from(&b"in another form"[..]),
+    };
+    let some = events.iter().step_by(64).map(rewriting).collect();
+    load.does([StoreOp::Rewrite(some)]).await;
+    let (changed, kept) = events.split_at(count / 2);
+    let ids = changed.iter().map(|it| it.envelope.id);
+    let changes = ids.enumerate().filter_map(|(at, id)| match at % 16 {
+        1 | 3 | 5 | 7 => Some(StoreOp::Cancel { id }),
+        2 => Some(StoreOp::Reschedule {
+            id,
+            when: When::Now,
+        }),
+        _ => None,
+    });
+    load.does(changes.collect::<Vec<_>>()).await;
+    let (limit, calls) = (BATCH_MAX, false);
+    load.does([StoreOp::MoveDue { limit, calls }]).await;
+
+    // One in eight fails, and one of each page is never settled.
+    let held = load.fetch(NODE, count / 2, BATCH_MAX).await;
+    let failed = || FailureReason {
+        cause: Cause::Failed,
+        error: Some("e".repeat(200)),
+    };
+    let verdict = |at| match at % 64 {
+        0 => None,
+        it if it % 8 == 1 => Some(AttemptOutcome::Retry(Duration::ZERO, failed())),
+        _ => Some(AttemptOutcome::Ack),
+    };
+    load.settle(&held, verdict).await;
+    let bucket = load.bare.bucket.clone();
+    let check = async |load: &mut Load<'_, '_>| {
+        let check = load.bare.store.check_bucket(&bucket, CheckTask::new(true));
+        load.meter.step(check).await.expect("a check");
+    };
+    check(load).await;
+    let reconcile = StoreOp::Reconcile {
+        node: NODE,
+        from: 0,
+        through: load.request / 2,
+        held: Vec::new(),
+        started: StartMark::default(),
+        limit: BATCH_MAX,
+    };
+    load.does([reconcile]).await;
+    load.reap().await;
+    // The same again in small fetches, of which one lease each is left.
+    load.request += 1;
+    let told = load.bare.fetch(load.request, 1).await; // a node that was reaped is told of it once
+    assert_eq!(told.unwrap_err().kind(), ErrorKind::LeaseLost);
+    let held = load.fetch(NODE, count / 4, 100).await;
+    load.settle(&held, |at| {
+        (at % 100 > 0).then_some(AttemptOutcome::Release)
+    })
+    .await;
+    load.reap().await;
+    check(load).await;
+    assert!(!kept.is_empty());
+}
+
+/// Returns the scripts that took too long over any shape.
+async fn slow_scripts(server: &Redis) -> BTreeSet<String> {
+    let count = std::env::var("DULY_BUSY_EVENTS").ok();
+    let count: usize = count.and_then(|text| text.parse().ok()).unwrap_or(2_000);
+    let mut meter = Meter::new(server);
+    let known_us = meter.known_us();
+    for shape in Shape::all() {
+        let bare = Bare::open(&fresh(&server.url()).0).await;
+        let (meter, request, made) = (&mut meter, 0, 0);
+        let mut load = Load {
+            meter,
+            bare,
+            shape,
+            request,
+            made,
+        };
+        every_script(&mut load, count).await;
+        server.cli(&["FLUSHALL"]);
+    }
+    slow_of(&meter, known_us)
+}
+
+#[tokio::test]
+async fn no_script_keeps_a_server_for_long_whatever_the_shape_of_the_load() {
+    let server = Redis::plain();
+    let mut slow = slow_scripts(&server).await;
+    for _ in 0..2 {
+        if !slow.is_empty() {
+            let again = slow_scripts(&server).await;
+            slow.retain(|script| again.contains(script));
+        }
+    }
+    assert!(slow.is_empty(), "{slow:?} took too long each time");
+}
