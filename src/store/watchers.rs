@@ -89,7 +89,9 @@ mod tests {
         let one_more = Arc::new(AtomicUsize::new(0));
         let refused = watchers.add(Arc::downgrade(&one_more)).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
-        watchers.tell(|watcher| drop(watcher.fetch_add(1, Ordering::Relaxed)));
+        watchers.tell(|watcher| {
+            watcher.fetch_add(1, Ordering::Relaxed);
+        });
         let told = |watcher: &Arc<AtomicUsize>| watcher.load(Ordering::Relaxed);
         assert!(living.iter().all(|watcher| told(watcher) == 1));
         assert_eq!((told(&one_more), watchers.alive()), (0, WATCHERS_MAX));

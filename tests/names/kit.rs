@@ -26,7 +26,7 @@ pub(crate) fn names(default: usize) -> usize {
 pub(crate) fn seeded() {
     let said = std::env::var("DULY_NAMES_SEED").ok();
     let seed = said.map_or_else(|| fastrand::u64(..), |said| said.parse().expect("a seed"));
-    println!("DULY_NAMES_SEED={seed}");
+    eprintln!("DULY_NAMES_SEED={seed}");
     fastrand::seed(seed);
 }
 
