@@ -23,6 +23,7 @@ pub(crate) fn names(default: usize) -> usize {
 }
 
 /// Seeds the random numbers of this thread, and prints the seed.
+#[allow(clippy::print_stdout)] // it tells which seed to run again
 pub(crate) fn seeded() {
     let said = std::env::var("DULY_NAMES_SEED").ok();
     let seed = said.map_or_else(|| fastrand::u64(..), |said| said.parse().expect("a seed"));

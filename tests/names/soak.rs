@@ -151,11 +151,6 @@ fn soaked(
     let counts = measure(|| ended = runtime.block_on(soak.round(2 * names)));
     ended.unwrap();
     let most = 2 * names * BYTES_OF_A_NAME + SLACK;
-    println!(
-        "{} bytes are left of {} names",
-        counts.bytes_current,
-        2 * names
-    );
     assert!(
         counts.bytes_current <= most as i64,
         "{} bytes are left of {} names",
