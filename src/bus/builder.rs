@@ -47,6 +47,7 @@ pub struct BusBuilder {
     pub(super) states: States,
     pub(super) handlers: Vec<Entry>,
     pub(super) linked: bool,
+    dynamic_queues: bool,
     pub(super) publish_only: bool,
     pub(super) queues: BTreeMap<String, QueueChoices>,
     node: Option<NodeOptions>,
@@ -136,6 +137,15 @@ impl BusBuilder {
     /// Runs only the handlers registered by hand, not those that the linker found.
     pub fn only_registered(mut self) -> Self {
         self.linked = false;
+        self
+    }
+
+    /// Takes any name of a queue for what is meant, where names are made while the program runs: of
+    /// tenants, of clients. By default a name that nobody knows and that is nearly that of a known
+    /// queue is taken for a mistake: some calls fail with [`ErrorKind::NotFound`](crate::ErrorKind::NotFound),
+    /// and name the queue that was probably meant.
+    pub fn dynamic_queues(mut self) -> Self {
+        self.dynamic_queues = true;
         self
     }
 
@@ -356,7 +366,7 @@ impl BusBuilder {
             durability,
             forecasts: Default::default(),
             leases: Default::default(),
-            judged: Default::default(),
+            judged: (!self.dynamic_queues).then(Default::default),
             stopping: tokio::sync::Mutex::default(),
             is_closed: AtomicBool::new(false),
             is_lent: self.is_lent,

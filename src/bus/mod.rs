@@ -140,8 +140,8 @@ pub(crate) struct Inner {
     durability: Option<Durability>,
     forecasts: ForecastPacer,
     leases: lease::Leases,
-    /// The unknown names that were pushed to.
-    judged: CheckedNames,
+    /// The unknown names that were pushed to; `None` where no name is taken for a mistake.
+    judged: Option<CheckedNames>,
     /// Held while the bus stops, so that the store stays open until everything is settled.
     stopping: tokio::sync::Mutex<()>,
     /// The store is not called any more.

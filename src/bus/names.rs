@@ -39,7 +39,7 @@ impl Inner {
     ///
     /// A name that resembles no other is accepted: each queue has a first event.
     pub(super) async fn check_known(&self, queue: &QueueName, doubt: MatchLevel) -> Result<()> {
-        if self.queues.contains_key(queue) {
+        if self.judged.is_none() || self.queues.contains_key(queue) {
             return Ok(());
         }
         let buckets = self.open()?.buckets().await?;
@@ -54,7 +54,8 @@ impl Inner {
         doubt: MatchLevel,
         stored: &BTreeSet<QueueName>,
     ) -> Result<()> {
-        if self.queues.contains_key(queue) || stored.contains(queue) {
+        let is_known = self.queues.contains_key(queue) || stored.contains(queue);
+        if self.judged.is_none() || is_known {
             return Ok(());
         }
         let flow = self.flow();
@@ -81,7 +82,8 @@ impl Inner {
     /// Logs once for each name that a queue to push to is probably a mistake for another. It may
     /// belong to a program that has not started yet, so it is not rejected.
     pub(super) fn warn_of_slip(&self, queue: &QueueName) {
-        if self.queues.contains_key(queue) || !self.judged.is_first(queue) {
+        let is_first = |judged: &CheckedNames| judged.is_first(queue);
+        if self.queues.contains_key(queue) || !self.judged.as_ref().is_some_and(is_first) {
             return;
         }
         if let Some(meant) = queue_meant(queue, self.queues.keys()) {
