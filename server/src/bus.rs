@@ -28,8 +28,6 @@ const SCAN_MAX: usize = 10_000;
 const PAGE: usize = 1_000;
 /// The largest payload that a pool stores: that of a job, and the frame around it.
 const PAYLOAD_BYTES_MAX: usize = (1 << 20) + 4096;
-/// The most bytes of payloads that a store takes in one step.
-pub(crate) const STEP_BYTES_MAX: usize = 4 << 20;
 
 /// A body to push.
 #[derive(Clone, Debug)]
@@ -48,14 +46,6 @@ impl Body {
         match json.filter(|json| json.get().len() == bytes.len()) {
             Some(json) => Self::Json(json.to_owned()),
             None => Self::Raw(bytes),
-        }
-    }
-
-    /// Returns how many bytes it has.
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::Json(json) => json.get().len(),
-            Self::Raw(bytes) => bytes.len(),
         }
     }
 
@@ -107,6 +97,7 @@ impl Pool {
             .settings(settings)
             .store_url(url)
             .only_registered()
+            .dynamic_queues()
             .publish_only()
             .start()
             .await?;

@@ -81,8 +81,18 @@ pub(crate) struct Labels {
 }
 
 impl Labels {
+    /// The labels of a namespace for whose requests there is a token.
     pub(crate) fn new(pool: &str, namespace: &str) -> Self {
-        let namespace = match NAMESPACES.admit(format!("{pool}/{namespace}")) {
+        Self::of(pool, namespace, KnownLabels::admit)
+    }
+
+    /// Those of a request without a token, which makes no name known.
+    pub(crate) fn anonymous(pool: &str, namespace: &str) -> Self {
+        Self::of(pool, namespace, KnownLabels::has)
+    }
+
+    fn of(pool: &str, namespace: &str, is_known: fn(&KnownLabels, String) -> bool) -> Self {
+        let namespace = match is_known(&NAMESPACES, format!("{pool}/{namespace}")) {
             true => namespace,
             false => OTHER,
         };
@@ -105,6 +115,13 @@ impl KnownLabels {
     fn admit(&self, name: String) -> bool {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.contains(&name) || known.len() < LABELS_MAX && known.insert(name)
+    }
+
+    /// Whether a name has a label of its own already.
+    #[allow(clippy::needless_pass_by_value)] // beside `admit`
+    fn has(&self, name: String) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.contains(&name)
     }
 }
 

@@ -10,7 +10,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::http::access_log::{self, AccessLog};
 use crate::http::listener::Listener;
-use crate::http::{tls, unread};
+use crate::http::{defaults, origin, tls, unread, whole};
 use crate::pools::Pools;
 use crate::settings::Settings;
 use crate::shared::SharedState;
@@ -106,11 +106,21 @@ impl Server {
         let failed = |error| StartError::new("the server cannot listen", error);
         let api = api(app);
         let api = Listener::start("api", settings.api.listen, api, tls, limits).map_err(failed)?;
-        let admin = lmstfy::admin::router(Arc::clone(app)).route("/healthz", get(health::live));
+        let admin = lmstfy::admin::router(Arc::clone(app));
         let admin = match settings.admin.dashboard {
             true => admin.merge(dashboard::router(app)),
             false => admin,
         };
+        // Probes and scrapers name this host in ways of their own, and learn nothing of value.
+        let known_host = middleware::from_fn_with_state(Arc::clone(app), origin::known_host);
+        let admin = admin
+            .layer(middleware::from_fn(whole::run))
+            .layer(known_host)
+            .route("/healthz", get(health::live))
+            .route(
+                "/metrics",
+                get(lmstfy::admin::metrics).with_state(Arc::clone(app)),
+            );
         let admin = layered("admin", app, admin);
         let admin =
             Listener::start("admin", settings.admin.listen, admin, None, limits).map_err(failed)?;
@@ -151,6 +161,7 @@ fn api(app: &Arc<App>) -> Router {
         .route("/readyz", get(health::ready))
         .fallback(lmstfy::handle)
         .method_not_allowed_fallback(lmstfy::handle)
+        .layer(middleware::from_fn(whole::run))
         .with_state(Arc::clone(app))
         .nest("/v1", v1::router(Arc::clone(app)));
     layered("api", app, router)
@@ -159,7 +170,9 @@ fn api(app: &Arc<App>) -> Router {
 fn layered(listener: &'static str, app: &App, router: Router) -> Router {
     let log = AccessLog::new(listener, Arc::clone(&app.access_log));
     router
+        .layer(middleware::from_fn(origin::refuse_foreign))
         .layer(CatchPanicLayer::custom(lmstfy::panicked))
+        .layer(middleware::from_fn(defaults::add))
         .layer(middleware::from_fn(unread::discard))
         .layer(middleware::from_fn_with_state(log, access_log::log))
 }

@@ -145,8 +145,8 @@ pub(crate) struct Inner {
     durability: Option<Durability>,
     forecasts: ForecastPacer,
     leases: lease::Leases,
-    /// The unknown names that were pushed to.
-    judged: CheckedNames,
+    /// The unknown names that were pushed to; `None` where no name is taken for a mistake.
+    judged: Option<CheckedNames>,
     stop: BusStop,
     /// The store is not called any more.
     is_closed: AtomicBool,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-use crate::bus::Inner;
+use crate::bus::{BusBuilder, Inner};
 use crate::config::{queue_meant, spelled_otherwise};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::QueueName;
@@ -33,13 +33,24 @@ impl CheckedNames {
     }
 }
 
+impl BusBuilder {
+    /// Takes any name of a queue for what is meant, where names are made while the program runs: of
+    /// tenants, of clients. By default a name that nobody knows and that is nearly that of a known
+    /// queue is taken for a mistake: some calls fail with [`ErrorKind::NotFound`](crate::ErrorKind::NotFound),
+    /// and name the queue that was probably meant.
+    pub fn dynamic_queues(mut self) -> Self {
+        self.dynamic_queues = true;
+        self
+    }
+}
+
 impl Inner {
     /// Rejects a queue that neither this program nor the store knows, that no other program
     /// consumes, and whose name is probably a mistake for a known one.
     ///
     /// A name that resembles no other is accepted: each queue has a first event.
     pub(super) async fn check_known(&self, queue: &QueueName, doubt: MatchLevel) -> Result<()> {
-        if self.queues.contains_key(queue) {
+        if self.judged.is_none() || self.queues.contains_key(queue) {
             return Ok(());
         }
         let buckets = self.open()?.buckets().await?;
@@ -54,7 +65,8 @@ impl Inner {
         doubt: MatchLevel,
         stored: &BTreeSet<QueueName>,
     ) -> Result<()> {
-        if self.queues.contains_key(queue) || stored.contains(queue) {
+        let is_known = self.queues.contains_key(queue) || stored.contains(queue);
+        if self.judged.is_none() || is_known {
             return Ok(());
         }
         let flow = self.flow();
@@ -81,7 +93,8 @@ impl Inner {
     /// Logs once for each name that a queue to push to is probably a mistake for another. It may
     /// belong to a program that has not started yet, so it is not rejected.
     pub(super) fn warn_of_slip(&self, queue: &QueueName) {
-        if self.queues.contains_key(queue) || !self.judged.is_first(queue) {
+        let is_first = |judged: &CheckedNames| judged.is_first(queue);
+        if self.queues.contains_key(queue) || !self.judged.as_ref().is_some_and(is_first) {
             return;
         }
         if let Some(meant) = queue_meant(queue, self.queues.keys()) {

@@ -1,9 +1,9 @@
 //! Pushing many events at once, each with all its options.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{StreamExt, stream};
 use serde::Serialize;
 use tracing::Instrument;
 
@@ -58,6 +58,42 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         &self,
         events: impl IntoIterator<Item = EventBuilder<T>>,
     ) -> Result<Vec<Receipt>> {
+        self.send_each(events).await?.into_iter().collect()
+    }
+
+    /// Pushes many events as [`send_many`](Self::send_many) does, and returns a result for each, in
+    /// the order of the events: one that is refused, as its id belongs to another payload, says
+    /// nothing of the others.
+    ///
+    /// When a call of the store fails, the events of that call and those that were not sent yet have
+    /// its error; those before it keep their receipts.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] for more than [`PUSH_MANY_MAX`] events and for one that is invalid by
+    /// itself, such as an event of another queue: nothing was pushed then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use duly::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> duly::Result<()> {
+    /// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+    /// let queue = bus.queue_named::<u64>("order-close")?;
+    /// let id = queue.id_for_name("close:7");
+    /// queue.event(7).id(id).send().await?;
+    ///
+    /// let sent = queue.send_each([queue.event(70).id(id), queue.event(8)]).await?;
+    /// assert!(sent[0].is_err(), "the id has another payload");
+    /// assert!(sent[1].as_ref().is_ok_and(Receipt::is_accepted));
+    /// # bus.shutdown(std::time::Duration::from_secs(1)).await
+    /// # }
+    /// ```
+    pub async fn send_each(
+        &self,
+        events: impl IntoIterator<Item = EventBuilder<T>>,
+    ) -> Result<Vec<Result<Receipt>>> {
         let refused = |error: &Error| self.pushes.rejected(error.kind(), 1);
         let mut prepared = self.prepared(events).inspect_err(refused)?;
         self.follow_earlier_pushes(&mut prepared)
@@ -65,12 +101,14 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             .inspect_err(refused)?;
         let (many, span) = (prepared.len(), trace::push_many(&self.name, prepared.len()));
         span.in_scope(|| prepared.iter_mut().for_each(PreparedEvent::stamp));
-        let batches = batches(prepared).into_iter();
-        let pushed = stream::iter(batches.map(|batch| self.send_batch(batch)));
-        let pushed = pushed.buffered(BATCHES_AT_ONCE).try_collect();
-        let pushed: Result<Vec<_>> = pushed.instrument(span.clone()).await;
-        let pushed = pushed.and_then(|pushed| in_order(many, pushed));
-        trace::pushed_many(&span, pushed.as_ref().err());
+        let (batches, failed) = (batches(prepared).into_iter(), OnceLock::new());
+        let pushed = stream::iter(batches.map(|batch| self.send_unless(&failed, batch)));
+        let pushed = pushed.buffered(BATCHES_AT_ONCE).collect::<Vec<_>>();
+        let pushed = in_order(many, pushed.instrument(span.clone()).await);
+        let first = pushed
+            .as_ref()
+            .map(|pushed| pushed.iter().find_map(|it| it.as_ref().err()));
+        trace::pushed_many(&span, first.unwrap_or_else(Some));
         pushed
     }
 
@@ -78,6 +116,27 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     async fn follow_earlier_pushes(&self, prepared: &mut [PreparedEvent]) -> Result<()> {
         let follow = prepared.iter_mut().map(|it| self.follow_earlier_push(it));
         fan_out::in_order(follow).try_collect().await
+    }
+
+    /// Sends a batch unless one before it has failed; an error concerns each event of it.
+    async fn send_unless(
+        &self,
+        failed: &OnceLock<Arc<Error>>,
+        batch: Batch,
+    ) -> Vec<(usize, Result<Receipt>)> {
+        let places: Vec<usize> = batch.iter().map(|(place, _)| *place).collect();
+        let error = match failed.get() {
+            Some(error) => Arc::clone(error),
+            None => match self.send_batch(batch).await {
+                Ok(receipts) => return receipts,
+                Err(error) => Arc::clone(failed.get_or_init(|| Arc::new(error))),
+            },
+        };
+        let each = |place| {
+            let own = Error::new(error.kind(), error.to_string());
+            (place, Err(own.because(Arc::clone(&error))))
+        };
+        places.into_iter().map(each).collect()
     }
 
     fn prepared(
@@ -161,12 +220,15 @@ fn batches(prepared: Vec<PreparedEvent>) -> Vec<Batch> {
     groups.flat_map(|(batches, _)| batches).collect()
 }
 
-/// Returns the receipts in the order of the push, or the first error.
-fn in_order(many: usize, pushed: Vec<Vec<(usize, Result<Receipt>)>>) -> Result<Vec<Receipt>> {
+/// Returns the results in the order of the push.
+fn in_order(
+    many: usize,
+    pushed: Vec<Vec<(usize, Result<Receipt>)>>,
+) -> Result<Vec<Result<Receipt>>> {
     let mut pushed: Vec<_> = pushed.into_iter().flatten().collect();
     pushed.sort_unstable_by_key(|(place, _)| *place);
-    if pushed.len() != many {
-        return Err(lost());
+    match pushed.len() == many {
+        true => Ok(pushed.into_iter().map(|(_, receipt)| receipt).collect()),
+        false => Err(lost()),
     }
-    pushed.into_iter().map(|(_, receipt)| receipt).collect()
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::scope::Action;
+use crate::shared::SharedState;
 
 /// The limit of a token, in lmstfy's form; 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,5 +79,54 @@ impl Limit {
 
     pub(super) fn decode(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
+    }
+}
+
+/// One call of a limit. Unless it is kept it is given back when this is dropped, so also when the
+/// client hangs up in the middle of its request.
+#[derive(Debug)]
+#[must_use = "a call that succeeds is kept"]
+pub(crate) struct Taken {
+    state: SharedState,
+    counter: Option<String>,
+}
+
+impl Taken {
+    pub(super) fn new(state: SharedState, counter: String) -> Self {
+        Self {
+            state,
+            counter: Some(counter),
+        }
+    }
+
+    /// Counts the call.
+    pub(crate) fn keep(mut self) {
+        self.counter = None;
+    }
+
+    /// Gives the call back, and waits until the next one can take it.
+    pub(crate) async fn give_back(mut self) {
+        if let Some(giving) = self.giving() {
+            // It was cancelled by the end of the runtime, or has logged why it failed.
+            let _ = giving.await;
+        }
+    }
+
+    /// Begins to give the call back, by a task that outlives the request.
+    fn giving(&mut self) -> Option<tokio::task::JoinHandle<()>> {
+        let (state, counter) = (self.state.clone(), self.counter.take()?);
+        let give_back = async move {
+            if let Err(error) = state.give_back(&counter).await {
+                tracing::warn!(%error, "call of a limit not given back");
+            }
+        };
+        let runtime = tokio::runtime::Handle::try_current().ok()?;
+        Some(runtime.spawn(give_back))
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        drop(self.giving());
     }
 }

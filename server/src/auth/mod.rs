@@ -1,5 +1,6 @@
 //! Who may do what: tokens, their scopes, their limits, and the audit of changes.
 
+mod lasting;
 mod limit;
 mod scope;
 mod token;
@@ -8,7 +9,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-pub(crate) use self::limit::{Limit, LimitError};
+pub(crate) use self::lasting::LastingGrant;
+pub(crate) use self::limit::{Limit, LimitError, Taken};
 pub(crate) use self::scope::{Action, QueuePattern, Scope};
 pub(crate) use self::token::{NewToken, TokenAddress, TokenRow};
 use crate::clock;
@@ -39,8 +41,8 @@ pub(crate) enum Refusal {
     Invalid,
     /// The token may not do this; says what.
     Forbidden(String),
-    /// The token's limit is reached.
-    Throttled,
+    /// The token's limit is reached until so long from now.
+    Throttled(Duration),
     /// The shared state failed.
     Failed(crate::shared::StateError),
 }
@@ -176,18 +178,8 @@ impl Tokens {
         };
         let counter = format!("{}/{}", grant.address.key(), action.name());
         match self.state.take(&counter, max, limit.window()).await? {
-            true => Ok(Some(Taken { counter })),
-            false => Err(Refusal::Throttled),
-        }
-    }
-
-    /// Gives a call back that did not succeed.
-    pub(crate) async fn give_back(&self, taken: Option<Taken>) {
-        let Some(Taken { counter }) = taken else {
-            return;
-        };
-        if let Err(error) = self.state.give_back(&counter).await {
-            tracing::warn!(%error, "call of a limit not given back");
+            None => Ok(Some(Taken::new(self.state.clone(), counter))),
+            Some(wait) => Err(Refusal::Throttled(wait)),
         }
     }
 
@@ -361,15 +353,25 @@ impl Grant {
         self.row.is_for(queue)
     }
 
+    /// Checks that the token has one of some scopes for a queue; the error names the first.
+    pub(crate) fn allows_any(
+        &self,
+        scopes: &[Scope],
+        queue: &str,
+    ) -> std::result::Result<(), Refusal> {
+        let mut refusal = Ok(());
+        for scope in scopes {
+            match (self.allows(*scope, queue), &refusal) {
+                (Ok(()), _) => return Ok(()),
+                (Err(why), Ok(())) => refusal = Err(why),
+                (Err(_), Err(_)) => {}
+            }
+        }
+        refusal
+    }
+
     /// Checks that the token may do something to a queue.
     pub(crate) fn allows(&self, scope: Scope, queue: &str) -> std::result::Result<(), Refusal> {
         self.row.allows(scope, queue).map_err(Refusal::Forbidden)
     }
-}
-
-/// One call of a limit.
-#[derive(Debug)]
-#[must_use = "a call that does not succeed is given back"]
-pub(crate) struct Taken {
-    counter: String,
 }

@@ -2,8 +2,11 @@
 
 pub(crate) mod access_log;
 pub(crate) mod body;
+pub(crate) mod defaults;
 pub(crate) mod listener;
+pub(crate) mod origin;
 pub(crate) mod peer;
 pub(crate) mod reply;
 pub(crate) mod tls;
 pub(crate) mod unread;
+pub(crate) mod whole;

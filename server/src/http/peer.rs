@@ -12,6 +12,17 @@ pub(super) async fn serving<F: Future>(peer: SocketAddr, connection: F) -> F::Ou
     PEER.scope(peer, connection).await
 }
 
+/// Runs a part of a request in a task of its own, for the same client.
+pub(super) fn inherited<F: Future>(part: F) -> impl Future<Output = F::Output> {
+    let peer = PEER.try_with(|peer| *peer).ok();
+    async move {
+        match peer {
+            Some(peer) => PEER.scope(peer, part).await,
+            None => part.await,
+        }
+    }
+}
+
 /// Returns the address of the client, if the running task serves one.
 pub(crate) fn address() -> Option<IpAddr> {
     PEER.try_with(SocketAddr::ip).ok()

@@ -9,7 +9,7 @@ use duly::Queue;
 use super::params::Params;
 use super::path::{Endpoint, Route};
 use super::{ApiError, Result};
-use crate::auth::{Action, Grant, Refusal, Scope, Taken};
+use crate::auth::{Action, Grant, LastingGrant, Refusal, Scope, Taken};
 use crate::bus::{Body, Pool};
 use crate::metrics::Labels;
 use crate::settings::DEFAULT_POOL;
@@ -33,17 +33,16 @@ impl Endpoint {
         matches!(self, Self::Size | Self::DeadSize)
     }
 
-    fn scope(&self) -> Scope {
+    /// The scopes of which a token needs one. What ends a job also needs that of the job's state.
+    fn scopes(&self) -> &'static [Scope] {
         match self {
-            Self::Publish | Self::Bulk | Self::Republish(_) => Scope::Publish,
-            Self::Consume
-            | Self::Job(_)
-            | Self::Delete(_)
-            | Self::Peek
-            | Self::Size
-            | Self::DeadSize
-            | Self::DeadPeek => Scope::Consume,
-            Self::Destroy | Self::Respawn | Self::DeadDelete => Scope::Admin,
+            Self::Publish | Self::Bulk | Self::Republish(_) => &[Scope::Publish],
+            Self::Delete(_) => &Scope::ALL,
+            Self::Job(_) => &[Scope::Consume, Scope::Publish],
+            Self::Consume | Self::Peek | Self::Size | Self::DeadSize | Self::DeadPeek => {
+                &[Scope::Consume]
+            }
+            Self::Destroy | Self::Respawn | Self::DeadDelete => &[Scope::Admin],
         }
     }
 
@@ -103,12 +102,12 @@ impl<'a> Call<'a> {
         };
         match self.app.tokens.take(grant, action).await {
             Ok(taken) => Ok(taken),
-            Err(Refusal::Throttled) => Err(ApiError::Message(
-                StatusCode::TOO_MANY_REQUESTS,
+            Err(Refusal::Throttled(wait)) => Err(ApiError::Throttled(
                 format!(
                     "token({token}) {} reach the limit rate, please retry later",
                     action_text(action)
                 ),
+                wait,
             )),
             Err(Refusal::Failed(error)) => Err(ApiError::Throttler(Box::new(error))),
             Err(other) => Err(refused(other)),
@@ -144,19 +143,35 @@ impl<'a> Call<'a> {
         Ok(self.pool.queue(&self.route.namespace, &self.route.queue)?)
     }
 
-    /// Checks that the token may do this to another queue.
-    pub(super) fn may(&self, queue: &str) -> Result<()> {
+    /// Returns the right of a poll to some queues, which lasts for as long as the poll is parked.
+    pub(super) async fn lasting(&self, queues: &[&str]) -> Result<LastingGrant> {
+        let token = self.grant.as_ref().map(|(token, _)| token.as_str());
+        let (pool, namespace) = (self.pool.name(), self.route.namespace.as_str());
+        let address = (pool, namespace, token.unwrap_or_default());
+        let grant = LastingGrant::new(address, Scope::Consume, queues.iter().copied());
+        grant.check(&self.app.tokens).await.map_err(refused)?;
+        Ok(grant)
+    }
+
+    /// Whether the token may do everything to the queue.
+    pub(super) fn may_all(&self) -> bool {
+        Scope::ALL.into_iter().all(|scope| self.may(scope).is_ok())
+    }
+
+    /// Checks a scope that the state of a job asks for.
+    pub(super) fn may(&self, scope: Scope) -> Result<()> {
         match &self.grant {
-            Some((_, grant)) => {
-                let scope = self.route.endpoint.scope();
-                grant.allows(scope, queue).map_err(refused)
-            }
+            Some((_, grant)) => grant.allows(scope, &self.route.queue).map_err(refused),
             None => Ok(()),
         }
     }
 
     pub(super) fn labels(&self) -> Labels {
-        Labels::new(self.pool.name(), &self.route.namespace)
+        let (pool, namespace) = (self.pool.name(), self.route.namespace.as_str());
+        match &self.grant {
+            Some(_) => Labels::new(pool, namespace),
+            None => Labels::anonymous(pool, namespace),
+        }
     }
 
     pub(super) fn endpoint_name(&self) -> &'static str {
@@ -175,14 +190,13 @@ fn action_text(action: Action) -> &'static str {
     }
 }
 
-fn refused(refusal: Refusal) -> ApiError {
+pub(super) fn refused(refusal: Refusal) -> ApiError {
     match refusal {
         Refusal::Invalid => ApiError::Refused(StatusCode::UNAUTHORIZED, "invalid token".to_owned()),
         Refusal::Forbidden(why) => ApiError::Refused(StatusCode::FORBIDDEN, why),
-        Refusal::Throttled => ApiError::Message(
-            StatusCode::TOO_MANY_REQUESTS,
-            "the limit is reached, please retry later".to_owned(),
-        ),
+        Refusal::Throttled(wait) => {
+            ApiError::Throttled("the limit is reached, please retry later".to_owned(), wait)
+        }
         Refusal::Failed(error) => ApiError::Internal(Box::new(error)),
     }
 }
@@ -201,9 +215,8 @@ async fn granted(
     let grant = grant.map_err(refused)?;
     // Of a consume each queue is checked by itself.
     if route.endpoint != Endpoint::Consume {
-        grant
-            .allows(route.endpoint.scope(), &route.queue)
-            .map_err(refused)?;
+        let scopes = route.endpoint.scopes();
+        grant.allows_any(scopes, &route.queue).map_err(refused)?;
     }
     Ok((token.to_owned(), grant))
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use duly::QueueName;
 use duly::lease::LEASE_WAIT_MAX;
 
-use super::check::Call;
+use super::check::{Call, refused};
 use super::delivered::{JobsBody, Undelivered};
 use super::job::JobView;
 use super::params::Params;
@@ -34,9 +34,7 @@ pub(super) async fn consume(call: &Call<'_>, query: Option<&str>) -> Result<Resp
     if names.is_empty() {
         return Err(ApiError::bad("invalid queue name(s)"));
     }
-    for name in &names {
-        call.may(name)?;
-    }
+    let grant = call.lasting(&names).await?;
     let namespace = &call.route.namespace;
     // A name that no publish accepts is that of an empty queue.
     let queues = names
@@ -51,8 +49,12 @@ pub(super) async fn consume(call: &Call<'_>, query: Option<&str>) -> Result<Resp
         // A job that is there is preferred, also while the server stops.
         biased;
         jobs = call.pool.lease(&queues, count, ttr, wait) => Undelivered::new(jobs?),
+        refusal = grant.ended(&call.app.tokens) => return Err(refused(refusal)),
         () = call.app.closing.cancelled() => Undelivered::default(),
     };
+    if !jobs.jobs().is_empty() {
+        grant.check(&call.app.tokens).await.map_err(refused)?;
+    }
     if jobs.jobs().is_empty() {
         return Err(ApiError::Message(
             StatusCode::NOT_FOUND,

@@ -23,7 +23,8 @@ impl Undelivered {
         &self.0
     }
 
-    fn deliver(&mut self) {
+    /// The jobs are the client's.
+    pub(crate) fn deliver(&mut self) {
         self.0.clear();
     }
 }

@@ -2,11 +2,13 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
+use duly::event::State;
 use serde::Serialize;
 
 use super::check::Call;
 use super::job::JobView;
 use super::{ApiError, Result, dead, job_id};
+use crate::auth::Scope;
 use crate::http::reply;
 use crate::metrics;
 
@@ -27,8 +29,30 @@ pub(super) async fn get(call: &Call<'_>, id: &str) -> Result<Response> {
 
 /// Acknowledges or recalls a job. What is unknown, or of another queue, is no error.
 pub(super) async fn delete(call: &Call<'_>, id: &str) -> Result<Response> {
+    may_end(call, id).await?;
     end(call, id).await?;
     Ok(reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// Checks that the token may end a job in the state that it has: whoever publishes recalls what
+/// waits, whoever consumes acknowledges what is leased, and an admin drops what is dead.
+pub(super) async fn may_end(call: &Call<'_>, id: &str) -> Result<()> {
+    if call.may_all() {
+        return Ok(());
+    }
+    let Some(id) = job_id::parse(id) else {
+        return Ok(());
+    };
+    let (queue, now) = (call.queue()?, dead::respawned(call, id).await?);
+    for id in [Some(id), now].into_iter().flatten() {
+        match queue.get(id).await?.map(|found| found.state) {
+            Some(State::Scheduled | State::Ready) => call.may(Scope::Publish)?,
+            Some(State::Leased) => call.may(Scope::Consume)?,
+            Some(State::Dead) => call.may(Scope::Admin)?,
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Ends a job in any state.

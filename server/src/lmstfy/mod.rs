@@ -22,6 +22,7 @@ mod publish;
 
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -33,7 +34,8 @@ use tokio::time::Instant;
 
 use self::check::Call;
 use self::path::{Endpoint, Target};
-use crate::http::{reply, unread};
+use crate::auth::Taken;
+use crate::http::{defaults, reply, unread};
 use crate::state::App;
 use crate::{metrics, shared};
 
@@ -47,6 +49,8 @@ pub(crate) enum ApiError {
     Refused(StatusCode, String),
     /// `{"msg": ..}` with a status.
     Message(StatusCode, String),
+    /// `{"msg": ..}`: the token's limit is reached until so long from now.
+    Throttled(String, Duration),
     /// The server's fault; the client learns no more, the log does.
     Internal(Box<dyn std::error::Error + Send + Sync>),
     /// The limiter failed.
@@ -70,6 +74,12 @@ impl ApiError {
         match self {
             Self::Refused(status, text) => reply::json(status, &json!({"error": text})),
             Self::Message(status, text) => reply::json(status, &json!({"msg": text})),
+            Self::Throttled(text, wait) => {
+                let status = StatusCode::TOO_MANY_REQUESTS;
+                let mut response = reply::json(status, &json!({"msg": text}));
+                defaults::retry_after(response.headers_mut(), wait);
+                response
+            }
             Self::Internal(error) => {
                 tracing::error!(%error, "request failed");
                 internal()
@@ -130,7 +140,7 @@ pub(crate) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
     let taken = match call.take().await {
         Ok(taken) => taken,
         Err(error) => {
-            if matches!(error, ApiError::Message(..)) {
+            if matches!(error, ApiError::Throttled(..)) {
                 metrics::throttled(&labels, &call.token_handle(), call.action_name());
             }
             return error.into_response();
@@ -141,9 +151,11 @@ pub(crate) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
         Ok(response) => response,
         Err(error) => error.into_response(),
     };
-    match response.status().is_success() {
-        true => call.audit().await,
-        false => app.tokens.give_back(taken).await,
+    if response.status().is_success() {
+        taken.into_iter().for_each(Taken::keep);
+        call.audit().await;
+    } else if let Some(taken) = taken {
+        taken.give_back().await;
     }
     metrics::served(
         &labels,

@@ -15,7 +15,7 @@ use super::check::{Call, header_text};
 use super::job::{VERSION_MARK, attribute_header};
 use super::params::Params;
 use super::{ApiError, JOB_BYTES_MAX, Result, job_id, jobs};
-use crate::bus::{self, Body, Pool};
+use crate::bus::{Body, Pool};
 use crate::http::body::{self, BodyError};
 use crate::http::reply;
 use crate::metrics;
@@ -111,6 +111,7 @@ pub(super) async fn republish(
     body: HttpBody,
 ) -> Result<Response> {
     let (options, attributes, body) = one(call, parts, body).await?;
+    jobs::may_end(call, id).await?;
     let ids = push(call, &options, &attributes, vec![Body::new(body)]).await?;
     jobs::end(call, id).await?;
     Ok(published(&ids, &attributes))
@@ -239,41 +240,33 @@ async fn send(
             attributes,
         )
     });
-    let sent = match ids {
-        [_] => match events.last() {
-            Some(event) => event.send().await.map(|receipt| vec![receipt]),
-            None => Ok(Vec::new()),
-        },
-        _ => queue.send_many(events).await,
-    };
-    let is_taken = match sent {
-        Ok(receipts) if receipts.iter().all(duly::Receipt::is_accepted) => return Ok(true),
-        Ok(_) => true,
-        Err(error) if error.kind() == ErrorKind::Conflict => true,
-        Err(error) => {
-            // Events that do not fit into one step of the store may have been pushed in part.
-            if size(bodies) > bus::STEP_BYTES_MAX {
-                undo(call, queue, ids).await;
+    let (mut accepted, mut failed) = (Vec::new(), None);
+    for (id, pushed) in ids.iter().zip(queue.send_each(events).await?) {
+        match pushed {
+            Ok(receipt) if receipt.is_accepted() => accepted.push(receipt.id()),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::Conflict => {}
+            Err(error) => {
+                // It may have been pushed all the same, and then it is ours.
+                if error.kind() == ErrorKind::Unknown {
+                    accepted.push(*id);
+                }
+                failed = failed.or(Some(error));
             }
-            return Err(error.into());
         }
-    };
+    }
+    if failed.is_none() && accepted.len() == ids.len() {
+        return Ok(true);
+    }
+    // A taken id is somebody else's job, which stays.
     if ids.len() > 1 {
-        undo(call, queue, ids).await;
-    }
-    Ok(!is_taken)
-}
-
-fn size(bodies: &[Body]) -> usize {
-    bodies.iter().map(Body::len).sum()
-}
-
-async fn undo(call: &Call<'_>, queue: &Queue<Body>, ids: &[EventId]) {
-    for id in ids {
-        if let Err(error) = call.pool.end(queue, *id).await {
-            tracing::error!(%id, %error, "job of a failed bulk not removed");
+        for id in &accepted {
+            if let Err(error) = call.pool.end(queue, *id).await {
+                tracing::error!(%id, %error, "job of a failed bulk not removed");
+            }
         }
     }
+    failed.map_or(Ok(false), |error| Err(error.into()))
 }
 
 fn with_options(

@@ -67,6 +67,9 @@ pub struct AdminSettings {
     /// Names and passwords for basic authentication; without any, tokens and limits are open to
     /// whoever reaches the listener.
     pub accounts: BTreeMap<String, String>,
+    /// The names under which it is reached, beside addresses and `localhost`; asked for only where
+    /// there are no accounts, as a page in a browser may give this address a name of its own.
+    pub hosts: Vec<String>,
     /// Where tokens, limits and the audit are kept: `sqlite:` and a file, a Redis URL, or
     /// `memory:`. Default: beside the store of the pool `default`.
     pub state: Option<String>,
@@ -92,6 +95,7 @@ impl Default for AdminSettings {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 7778)),
             accounts: BTreeMap::new(),
+            hosts: Vec::new(),
             state: None,
             dashboard: true,
             behind_tls: false,

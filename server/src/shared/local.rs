@@ -1,6 +1,9 @@
 //! The shared state of one process: an SQLite file, and counters in memory.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::fs::{File, TryLockError};
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,6 +42,29 @@ pub(super) struct LocalState {
     file: Mutex<Connection>,
     version: Arc<AtomicU64>,
     counters: Mutex<HashMap<String, Counter>>,
+    /// Held until the connection is closed, which comes before it.
+    _lock: Option<File>,
+}
+
+/// Opens the file, or makes it, for its owner alone, as it has secrets; and locks it, as another
+/// server would not see its changes.
+fn own_file(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(path)?;
+    #[cfg(unix)]
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "another server uses this file; give each server its own `admin.state`, or all of them \
+             a Redis",
+        )),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
 }
 
 /// The calls of a window.
@@ -54,18 +80,19 @@ fn failed(error: rusqlite::Error) -> StateError {
 }
 
 impl LocalState {
-    pub(super) fn open(file: impl AsRef<Path>) -> Result<Self> {
-        let file = file.as_ref();
-        let what = file.display().to_string();
-        let connection = Connection::open(file);
-        Self::with(connection.map_err(|error| StateError::new(&what, &error))?)
+    pub(super) fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let failed = |error: &dyn fmt::Display| StateError::new(&path.display().to_string(), error);
+        let lock = own_file(path).map_err(|error| failed(&error))?;
+        let connection = Connection::open(path).map_err(|error| failed(&error))?;
+        Self::with(connection, Some(lock))
     }
 
     pub(super) fn in_memory() -> Result<Self> {
-        Self::with(Connection::open_in_memory().map_err(failed)?)
+        Self::with(Connection::open_in_memory().map_err(failed)?, None)
     }
 
-    fn with(connection: Connection) -> Result<Self> {
+    fn with(connection: Connection, lock: Option<File>) -> Result<Self> {
         connection
             .busy_timeout(Duration::from_secs(5))
             .map_err(failed)?;
@@ -74,6 +101,7 @@ impl LocalState {
             file: Mutex::new(connection),
             version: Arc::default(),
             counters: Mutex::default(),
+            _lock: lock,
         })
     }
 
@@ -153,7 +181,7 @@ impl LocalState {
         rows.and_then(Iterator::collect).map_err(failed)
     }
 
-    pub(super) fn take(&self, counter: &str, max: u64, window: Duration) -> bool {
+    pub(super) fn take(&self, counter: &str, max: u64, window: Duration) -> Option<Duration> {
         let now = Instant::now();
         let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
         if counters.len() >= COUNTERS_MAX {
@@ -167,9 +195,11 @@ impl LocalState {
         if counter.ends <= now {
             *counter = fresh();
         }
-        let has_one = counter.taken < max;
-        counter.taken += u64::from(has_one);
-        has_one
+        if counter.taken >= max {
+            return Some(counter.ends - now);
+        }
+        counter.taken += 1;
+        None
     }
 
     pub(super) fn give_back(&self, counter: &str) {

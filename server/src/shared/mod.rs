@@ -167,9 +167,14 @@ impl SharedState {
         }
     }
 
-    /// Takes one of `max` calls in a window that begins with its first call; returns whether there
-    /// was one.
-    pub(crate) async fn take(&self, counter: &str, max: u64, window: Duration) -> Result<bool> {
+    /// Takes one of `max` calls in a window that begins with its first call; if there is none,
+    /// returns how long until the window ends.
+    pub(crate) async fn take(
+        &self,
+        counter: &str,
+        max: u64,
+        window: Duration,
+    ) -> Result<Option<Duration>> {
         match &self.place {
             Place::Local(local) => Ok(local.take(counter, max, window)),
             Place::Remote(remote) => remote.take(counter, max, window).await,

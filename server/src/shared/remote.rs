@@ -12,14 +12,15 @@ use super::{AUDIT_MAX, AuditLine, Result, Table};
 /// The default prefix of keys; the URL's `prefix` comes before it.
 const TAG: &str = "{duly-server}";
 
-/// Takes one of `ARGV[1]` calls in a window of `ARGV[2]` ms that begins with its first call.
+/// Takes one of `ARGV[1]` calls in a window of `ARGV[2]` ms that begins with its first call; returns
+/// 0, or how many ms are left of a window in which there is none.
 static TAKE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local taken = tonumber(redis.call('GET', KEYS[1]) or '0')
-         if taken >= tonumber(ARGV[1]) then return 0 end
+         if taken >= tonumber(ARGV[1]) then return math.max(redis.call('PTTL', KEYS[1]), 1) end
          redis.call('INCR', KEYS[1])
          if redis.call('PTTL', KEYS[1]) < 0 then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
-         return 1",
+         return 0",
     )
 });
 
@@ -139,9 +140,15 @@ impl RemoteState {
         Ok(entries)
     }
 
-    pub(super) async fn take(&self, counter: &str, max: u64, window: Duration) -> Result<bool> {
+    pub(super) async fn take(
+        &self,
+        counter: &str,
+        max: u64,
+        window: Duration,
+    ) -> Result<Option<Duration>> {
         let window_ms = u64::try_from(window.as_millis()).unwrap_or(u64::MAX).max(1);
-        Ok(self.script(&TAKE, counter, &[max, window_ms]).await? == 1)
+        let left_ms = self.script(&TAKE, counter, &[max, window_ms]).await?;
+        Ok((left_ms > 0).then(|| Duration::from_millis(left_ms)))
     }
 
     pub(super) async fn give_back(&self, counter: &str) -> Result<()> {

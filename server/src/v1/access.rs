@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, StatusCode, header};
 
 use super::problem::{Problem, Result};
-use crate::auth::{Action, Grant, Refusal, Scope};
+use crate::auth::{Action, Grant, LastingGrant, Refusal, Scope, Taken};
 use crate::bus::Pool;
 use crate::lmstfy::names::{NAME_BYTES_MAX, is_name, split};
 use crate::state::App;
@@ -18,20 +18,79 @@ pub(super) async fn granted<'a>(
     queue: &str,
     scope: Scope,
 ) -> Result<&'a Pool> {
+    granted_any(app, headers, namespace, queue, &[scope]).await
+}
+
+/// Checks names and token, which needs one of some scopes; returns the pool.
+pub(super) async fn granted_any<'a>(
+    app: &'a App,
+    headers: &HeaderMap,
+    namespace: &str,
+    queue: &str,
+    scopes: &[Scope],
+) -> Result<&'a Pool> {
+    let (pool, grant) = granted_queue(app, headers, namespace, queue).await?;
+    grant.allows_any(scopes, queue).map_err(refused)?;
+    Ok(pool)
+}
+
+/// Checks names and token for a push or a lease, which the token's limit counts; returns the pool,
+/// and the right to do it.
+pub(super) async fn granted_call<'a>(
+    app: &'a App,
+    headers: &HeaderMap,
+    namespace: &str,
+    queue: &str,
+    action: Action,
+) -> Result<(&'a Pool, CallGrant)> {
+    let (pool, grant) = granted_queue(app, headers, namespace, queue).await?;
+    let scope = match action {
+        Action::Produce => Scope::Publish,
+        Action::Consume => Scope::Consume,
+    };
+    grant.allows(scope, queue).map_err(refused)?;
+    let (_, token) = split(token(headers).unwrap_or_default());
+    let lasting = LastingGrant::new((pool.name(), namespace, token), scope, [queue]);
+    Ok((pool, CallGrant { lasting, action }))
+}
+
+async fn granted_queue<'a>(
+    app: &'a App,
+    headers: &HeaderMap,
+    namespace: &str,
+    queue: &str,
+) -> Result<(&'a Pool, Arc<Grant>)> {
     if !is_ours(queue) {
         return Err(wrong_name());
     }
-    let (pool, grant) = granted_namespace(app, headers, namespace).await?;
-    let tokens = &app.tokens;
-    grant.allows(scope, queue).map_err(refused)?;
-    let action = match scope {
-        Scope::Publish => Action::Produce,
-        Scope::Consume => Action::Consume,
-        Scope::Admin => return Ok(pool),
-    };
-    // A call counts whatever comes of it.
-    drop(tokens.take(&grant, action).await.map_err(refused)?);
-    Ok(pool)
+    granted_namespace(app, headers, namespace).await
+}
+
+/// The right to push to a queue or to lease from it, for as long as a request lasts.
+#[derive(Clone, Debug)]
+pub(super) struct CallGrant {
+    lasting: LastingGrant,
+    action: Action,
+}
+
+impl CallGrant {
+    /// Checks that the token may still do it.
+    pub(super) async fn check(&self, app: &App) -> Result<()> {
+        let checked = self.lasting.check(&app.tokens).await;
+        checked.map(drop).map_err(refused)
+    }
+
+    /// Checks that the token may still do it, and takes one call of its limit. Unless it is kept it
+    /// is given back.
+    pub(super) async fn take(&self, app: &App) -> Result<Option<Taken>> {
+        let grant = self.lasting.check(&app.tokens).await.map_err(refused)?;
+        app.tokens.take(&grant, self.action).await.map_err(refused)
+    }
+
+    /// Waits until the token may not do it any more.
+    pub(super) async fn ended(&self, app: &App) -> Problem {
+        refused(self.lasting.ended(&app.tokens).await)
+    }
 }
 
 /// Checks namespace and token; returns the pool, and what the token may do.
@@ -80,11 +139,7 @@ fn refused(refusal: Refusal) -> Problem {
     match refusal {
         Refusal::Invalid => unauthorized(),
         Refusal::Forbidden(why) => Problem::new(StatusCode::FORBIDDEN, "forbidden", why),
-        Refusal::Throttled => Problem::new(
-            StatusCode::TOO_MANY_REQUESTS,
-            "throttled",
-            "the limit of the token is reached; retry later",
-        ),
+        Refusal::Throttled(wait) => Problem::throttled(wait),
         Refusal::Failed(error) => error.into(),
     }
 }

@@ -20,11 +20,11 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 
-use super::access::granted;
+use super::access::{granted, granted_call};
 use super::event::{NewEvent, not_pushed};
 use super::input::{self, EventPath, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
-use crate::auth::Scope;
+use crate::auth::{Action, Scope, Taken};
 use crate::bus::{Body, Pool};
 use crate::state::App;
 
@@ -205,13 +205,15 @@ pub(super) async fn call(
     headers: HeaderMap,
     body: HttpBody,
 ) -> Result<Response> {
-    let pool = granted(&app, &headers, &namespace, &queue, Scope::Publish).await?;
+    let (pool, grant) = granted_call(&app, &headers, &namespace, &queue, Action::Produce).await?;
     let CallRequest { event, wait_ms } = input::json(&app, &headers, body).await?;
     let (wait, handle) = (input::wait(wait_ms)?, pool.queue(&namespace, &queue)?);
     // So that a handler in Rust replies, too.
     let event = event.build(&handle)?.header(CALL_HEADER, "1");
+    let taken = grant.take(&app).await?;
     app.note_queue(pool.name(), &namespace, &queue).await?;
     let id = event.send().await.map_err(not_pushed)?.id();
+    taken.into_iter().for_each(Taken::keep);
     reply(&app, pool, &namespace, (&handle, id), wait).await
 }
 

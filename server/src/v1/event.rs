@@ -21,6 +21,8 @@ use crate::clock;
 const TEXT_LEN_MAX: usize = 256;
 /// The most headers; the library adds some of its own.
 const HEADERS_MAX: usize = 24;
+/// What the names of headers begin with that mean something to the server.
+const RESERVED: [&str; 2] = ["duly-", "lmstfy-"];
 /// The longest span, in milliseconds: 136 years.
 pub(super) const SPAN_MS_MAX: u64 = 4_294_967_295_000;
 
@@ -187,6 +189,11 @@ impl NewEvent {
         }
         for (name, value) in self.headers {
             let name = text("the name of a header", name, 1)?;
+            if let Some(prefix) = RESERVED.iter().find(|prefix| name.starts_with(**prefix)) {
+                return Err(Problem::invalid(format!(
+                    "header {name}: names that begin with `{prefix}` are those of the server"
+                )));
+            }
             event = event.header(name, text("the value of a header", value, 0)?);
         }
         Ok(event)

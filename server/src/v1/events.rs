@@ -8,17 +8,17 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use duly::time::Timestamp;
-use duly::{Cancelled, Changed};
+use duly::{Cancelled, Changed, Receipt};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::access::granted;
+use super::access::{granted, granted_any, granted_call};
 use super::event::{EventView, NewEvent, PushedEvent, not_pushed, payload, when};
 use super::input::{self, EventPath, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use super::push_lines;
-use crate::auth::Scope;
+use crate::auth::{Action, Scope, Taken};
 use crate::bus::Pool;
 use crate::state::App;
 
@@ -46,6 +46,8 @@ pub(super) struct PushRequest {
         (PushRequest = "application/json"), (String = "application/x-ndjson"))),
     responses(
         (status = 201, description = "Every event is stored", body = [PushedEvent]),
+        (status = 207, description = "Not every event is stored: a result for each, in their order",
+            body = [PushResult]),
         (status = 200, description = "A line for each line: a pushed event, or a problem",
             body = String, content_type = "application/x-ndjson"),
         Problems)
@@ -56,11 +58,11 @@ pub(super) async fn push(
     headers: HeaderMap,
     body: HttpBody,
 ) -> Result<Response> {
-    let pool = granted(&app, &headers, &namespace, &queue, Scope::Publish).await?;
+    let (pool, grant) = granted_call(&app, &headers, &namespace, &queue, Action::Produce).await?;
     let handle = pool.queue(&namespace, &queue)?;
     if input::media_type(&headers) == push_lines::MEDIA_TYPE {
         app.note_queue(pool.name(), &namespace, &queue).await?;
-        return push_lines::push(&app, handle, body);
+        return push_lines::push(&app, handle, &grant, body);
     }
     let PushRequest { events } = input::json(&app, &headers, body).await?;
     if !(1..=PUSH_MAX).contains(&events.len()) {
@@ -71,10 +73,49 @@ pub(super) async fn push(
     }
     let events = events.into_iter().map(|event| event.build(&handle));
     let events = events.collect::<Result<Vec<_>>>()?;
+    let taken = grant.take(&app).await?;
     app.note_queue(pool.name(), &namespace, &queue).await?;
-    let receipts = handle.send_many(events).await.map_err(not_pushed)?;
-    let pushed = receipts.iter().map(PushedEvent::from);
-    Ok((StatusCode::CREATED, Json(pushed.collect::<Vec<_>>())).into_response())
+    let pushed = handle.send_each(events).await.map_err(not_pushed)?;
+    if pushed.iter().any(|pushed| pushed.is_ok()) {
+        taken.into_iter().for_each(Taken::keep);
+    }
+    Ok(responded(pushed))
+}
+
+/// Returns the response to a push: every event is stored, or none, or a result for each.
+fn responded(pushed: Vec<duly::Result<Receipt>>) -> Response {
+    let count = pushed.len();
+    let results = pushed.into_iter().map(|pushed| match pushed {
+        Ok(receipt) => PushResult::Pushed(PushedEvent::from(&receipt)),
+        Err(error) => PushResult::Refused {
+            problem: not_pushed(error),
+        },
+    });
+    let mut results: Vec<PushResult> = results.collect();
+    let refused = results
+        .iter()
+        .filter(|result| matches!(result, PushResult::Refused { .. }));
+    match refused.count() {
+        0 => (StatusCode::CREATED, Json(results)).into_response(),
+        refused if refused == count && count == 1 => match results.pop() {
+            Some(PushResult::Refused { problem }) => problem.into_response(),
+            other => Json(other).into_response(),
+        },
+        _ => (StatusCode::MULTI_STATUS, Json(results)).into_response(),
+    }
+}
+
+/// What became of an event of a push.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum PushResult {
+    /// It is stored.
+    Pushed(PushedEvent),
+    /// It is not stored.
+    Refused {
+        /// Why.
+        problem: Problem,
+    },
 }
 
 /// Returns an event that is not over
@@ -88,7 +129,8 @@ pub(super) async fn get(
     InPath(path): InPath<EventPath>,
     headers: HeaderMap,
 ) -> Result<Response> {
-    let pool = granted(&app, &headers, &path.namespace, &path.queue, Scope::Consume).await?;
+    let scopes = [Scope::Consume, Scope::Publish];
+    let pool = granted_any(&app, &headers, &path.namespace, &path.queue, &scopes).await?;
     let handle = pool.queue(&path.namespace, &path.queue)?;
     let found = pool.get(&handle, path.id()?).await?;
     let found =
@@ -231,7 +273,8 @@ pub(super) async fn explain(
     InPath(path): InPath<EventPath>,
     headers: HeaderMap,
 ) -> Result<Response> {
-    let pool = granted(&app, &headers, &path.namespace, &path.queue, Scope::Consume).await?;
+    let scopes = [Scope::Consume, Scope::Publish];
+    let pool = granted_any(&app, &headers, &path.namespace, &path.queue, &scopes).await?;
     let name = pool.queue(&path.namespace, &path.queue)?.name().clone();
     let explained = pool.bus().explain(path.id()?).await?;
     // The id alone finds an event; a token is for its own queue.

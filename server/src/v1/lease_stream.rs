@@ -15,14 +15,15 @@ use futures_util::stream;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::access::granted;
+use super::access::{CallGrant, granted_call};
 use super::input::{InPath, QueuePath};
 use super::leases::{LeaseView, ttr};
 use super::problem::{Problem, Result};
 use super::waiters::InFlight;
-use crate::auth::Scope;
+use crate::auth::{Action, Taken};
 use crate::bus::Pool;
 use crate::http::reply;
+use crate::lmstfy::delivered::Undelivered;
 use crate::state::App;
 
 /// The content type of server-sent events.
@@ -49,6 +50,7 @@ struct LeaseStream {
     app: Arc<App>,
     pool: Pool,
     queues: [QueueName; 1],
+    grant: CallGrant,
     max: usize,
     ttr: Duration,
     in_flight: Arc<InFlight>,
@@ -70,33 +72,61 @@ impl LeaseStream {
                 tokio::select! {
                     () = self.in_flight.freed.notified() => {}
                     () = self.app.closing.cancelled() => {}
+                    problem = self.grant.ended(&self.app) => return Some(self.end(&problem)),
                     () = tokio::time::sleep_until(comment_at.min(next_end.unwrap_or(comment_at))) => {}
                 }
                 continue;
             }
-            let leased = tokio::select! {
-                leased = self.pool.lease(&self.queues, room, self.ttr, wait) => leased,
-                () = self.app.closing.cancelled() => continue,
-            };
-            match leased {
-                Ok(leased) if leased.is_empty() => {}
-                Ok(leased) => {
-                    let mut text = String::new();
-                    for leased in &leased {
-                        let view = LeaseView::from(leased);
-                        text += &message("lease", Some(&leased.id().to_string()), &view);
-                        let waiters = &self.app.waiters;
-                        waiters.add(&self.in_flight, view.token, self.ttr);
-                    }
-                    return Some(Bytes::from(text));
-                }
-                Err(error) => {
-                    self.is_over = true;
-                    return Some(Bytes::from(message("problem", None, &Problem::from(error))));
-                }
+            match self.lease(room, wait).await {
+                Ok(leased) if leased.jobs().is_empty() => {}
+                Ok(leased) => return Some(self.deliver(leased)),
+                Err(problem) => match problem.retry_after() {
+                    // The limit of the token is reached: the stream goes on in its next window.
+                    Some(throttled) => tokio::select! {
+                        () = tokio::time::sleep(throttled.min(wait)) => {}
+                        () = self.app.closing.cancelled() => {}
+                    },
+                    None => return Some(self.end(&problem)),
+                },
             }
         }
         None
+    }
+
+    /// Leases the next events, which count as one call.
+    async fn lease(&self, room: usize, wait: Duration) -> Result<Undelivered> {
+        let taken = self.grant.take(&self.app).await?;
+        let leased = tokio::select! {
+            leased = self.pool.lease(&self.queues, room, self.ttr, wait) => {
+                Undelivered::new(leased?)
+            }
+            problem = self.grant.ended(&self.app) => return Err(problem),
+            () = self.app.closing.cancelled() => Undelivered::default(),
+        };
+        if !leased.jobs().is_empty() {
+            self.grant.check(&self.app).await?;
+            taken.into_iter().for_each(Taken::keep);
+        }
+        Ok(leased)
+    }
+
+    /// Returns the message of leased events, which are the client's from now on.
+    fn deliver(&self, mut leased: Undelivered) -> Bytes {
+        let mut text = String::new();
+        for leased in leased.jobs() {
+            let view = LeaseView::from(leased);
+            text += &message("lease", Some(&leased.id().to_string()), &view);
+            let waiters = &self.app.waiters;
+            waiters.add(&self.in_flight, view.token, self.ttr);
+        }
+        leased.deliver();
+        Bytes::from(text)
+    }
+
+    /// Ends the stream; returns its last message.
+    fn end(&mut self, problem: &Problem) -> Bytes {
+        self.is_over = true;
+        Bytes::from(message("problem", None, problem))
     }
 }
 
@@ -150,7 +180,7 @@ pub(super) async fn stream_leases(
     headers: HeaderMap,
     options: std::result::Result<Query<StreamOptions>, QueryRejection>,
 ) -> Result<Response> {
-    let pool = granted(&app, &headers, &namespace, &queue, Scope::Consume).await?;
+    let (pool, grant) = granted_call(&app, &headers, &namespace, &queue, Action::Consume).await?;
     let Query(options) = options?;
     let max = options.max_in_flight.unwrap_or(1);
     if !(1..=IN_FLIGHT_MAX).contains(&max) {
@@ -161,6 +191,7 @@ pub(super) async fn stream_leases(
     let leases = LeaseStream {
         pool: pool.clone(),
         queues: [pool.queue(&namespace, &queue)?.name().clone()],
+        grant,
         max,
         ttr: ttr(options.ttr_ms)?,
         in_flight: Arc::default(),

@@ -15,12 +15,12 @@ use duly::lease::{EncodedPayload, LeaseOutcome, LeaseStatus, LeaseToken, Leased}
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::access::granted;
+use super::access::{granted, granted_call};
 use super::calls;
 use super::event::SPAN_MS_MAX;
 use super::input::{self, InPath, LeasePath, QueuePath};
 use super::problem::{Problem, Problems, Result};
-use crate::auth::Scope;
+use crate::auth::{Action, Scope, Taken};
 use crate::bus::Pool;
 use crate::http::reply;
 use crate::lmstfy::delivered::{JobsBody, Undelivered};
@@ -125,7 +125,7 @@ pub(super) async fn lease(
     headers: HeaderMap,
     body: HttpBody,
 ) -> Result<Response> {
-    let pool = granted(&app, &headers, &namespace, &queue, Scope::Consume).await?;
+    let (pool, grant) = granted_call(&app, &headers, &namespace, &queue, Action::Consume).await?;
     let request: LeaseRequest = input::json(&app, &headers, body).await?;
     if !(1..=LEASE_MAX).contains(&request.max) {
         let max = request.max;
@@ -135,11 +135,20 @@ pub(super) async fn lease(
     }
     let queues = [pool.queue(&namespace, &queue)?.name().clone()];
     let (ttr, wait) = (ttr(request.ttr_ms)?, input::wait(request.wait_ms)?);
+    let taken = grant.take(&app).await?;
     let events = tokio::select! {
         biased;
         events = pool.lease(&queues, request.max, ttr, wait) => Undelivered::new(events?),
+        problem = grant.ended(&app) => return Err(problem),
         () = app.closing.cancelled() => Undelivered::default(),
     };
+    match (taken, events.jobs().is_empty()) {
+        (Some(taken), true) => taken.give_back().await,
+        (taken, _) => {
+            grant.check(&app).await?;
+            taken.into_iter().for_each(Taken::keep);
+        }
+    }
     let views: Vec<LeaseView> = events.jobs().iter().map(LeaseView::from).collect();
     let text = reply::json_text(&views)?;
     let body = JobsBody::new(Bytes::from(text), events);

@@ -28,10 +28,11 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::{Json, Router, middleware};
 
 use self::problem::Problem;
 pub(crate) use self::waiters::Waiters;
+use crate::http::whole;
 use crate::state::App;
 
 /// Returns the routes, which are nested under `/v1`.
@@ -51,8 +52,6 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             "/{namespace}/queues/{queue}/events/{id}/reply",
             get(calls::get_reply),
         )
-        .route("/{namespace}/queues/{queue}/calls", post(calls::call))
-        .route("/{namespace}/queues/{queue}/leases", post(leases::lease))
         .route(
             "/{namespace}/queues/{queue}/leases/stream",
             get(lease_stream::stream_leases),
@@ -87,6 +86,10 @@ pub(crate) fn router(app: Arc<App>) -> Router {
                 .delete(webhooks::remove),
         )
         .route("/{namespace}/webhooks", get(webhooks::list))
+        .layer(middleware::from_fn(whole::run))
+        // These wait for somebody else, and their client may hang up.
+        .route("/{namespace}/queues/{queue}/calls", post(calls::call))
+        .route("/{namespace}/queues/{queue}/leases", post(leases::lease))
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
         .with_state(app)

@@ -1,6 +1,7 @@
 //! Errors as problem details, RFC 9457.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use axum::extract::rejection::QueryRejection;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -9,6 +10,8 @@ use duly::{Error, ErrorKind};
 use serde::Serialize;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, ToSchema};
+
+use crate::http::defaults;
 
 /// An error; its type is `about:blank`, so its title is that of its status.
 #[derive(Debug, Serialize, ToSchema)]
@@ -25,6 +28,9 @@ pub(super) struct Problem {
     /// The class of the error, for programs.
     #[schema(example = "not_found")]
     kind: &'static str,
+    /// How long until the same may succeed.
+    #[serde(skip)]
+    retry_after: Option<Duration>,
 }
 
 pub(super) type Result<T> = std::result::Result<T, Problem>;
@@ -36,7 +42,20 @@ impl Problem {
             title: status.canonical_reason().unwrap_or_default().to_owned(),
             detail: detail.into(),
             kind,
+            retry_after: None,
         }
+    }
+
+    pub(super) fn throttled(wait: Duration) -> Self {
+        let text = "the limit of the token is reached; retry later";
+        Self {
+            retry_after: Some(wait),
+            ..Self::new(StatusCode::TOO_MANY_REQUESTS, "throttled", text)
+        }
+    }
+
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
     }
 
     pub(super) fn invalid(detail: impl Into<String>) -> Self {
@@ -101,6 +120,9 @@ impl IntoResponse for Problem {
         *response.status_mut() = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        if let Some(wait) = self.retry_after {
+            defaults::retry_after(headers, wait);
+        }
         if self.status == StatusCode::UNAUTHORIZED.as_u16() {
             let bearer = HeaderValue::from_static("Bearer");
             headers.insert(header::WWW_AUTHENTICATE, bearer);

@@ -12,9 +12,11 @@ use futures_util::{Stream, StreamExt, stream};
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
+use super::access::CallGrant;
 use super::event::{NewEvent, PushedEvent, not_pushed};
 use super::input::decode;
 use super::problem::{Problem, Result};
+use crate::auth::Taken;
 use crate::bus::Body;
 use crate::http::reply;
 use crate::state::App;
@@ -126,7 +128,12 @@ fn lines(lines: Lines) -> impl Stream<Item = Line> {
 /// # Errors
 ///
 /// A problem when too many clients push lines already.
-pub(super) fn push(app: &Arc<App>, queue: Queue<Body>, body: HttpBody) -> Result<Response> {
+pub(super) fn push(
+    app: &Arc<App>,
+    queue: Queue<Body>,
+    grant: &CallGrant,
+    body: HttpBody,
+) -> Result<Response> {
     let place = Arc::clone(&app.line_pushes).try_acquire_owned();
     let place = place.map_err(|_| {
         let text = "too many clients push lines at the same time; retry later, or push JSON";
@@ -141,11 +148,17 @@ pub(super) fn push(app: &Arc<App>, queue: Queue<Body>, body: HttpBody) -> Result
         is_over: false,
     };
     let closing = app.closing.clone();
+    let (pusher, ended) = (Arc::clone(app), Arc::clone(app));
+    let (push_grant, end_grant) = (grant.clone(), grant.clone());
     let results = lines(body)
         .take_until(closing.cancelled_owned())
         .enumerate()
-        .map(move |(index, line)| push_one(queue.clone(), index, line))
-        .buffered(PUSHES_AT_ONCE);
+        .map(move |(index, line)| {
+            let (app, grant, queue) = (Arc::clone(&pusher), push_grant.clone(), queue.clone());
+            async move { push_one(&app, &grant, &queue, index, line).await }
+        })
+        .buffered(PUSHES_AT_ONCE)
+        .take_until(async move { end_grant.ended(&ended).await });
     let results = results.map(move |line| {
         let _place = &place; // for as long as the stream lives
         Ok::<_, std::convert::Infallible>(line)
@@ -158,9 +171,15 @@ pub(super) fn push(app: &Arc<App>, queue: Queue<Body>, body: HttpBody) -> Result
     ))
 }
 
-async fn push_one(queue: Queue<Body>, index: usize, line: Line) -> Bytes {
+async fn push_one(
+    app: &App,
+    grant: &CallGrant,
+    queue: &Queue<Body>,
+    index: usize,
+    line: Line,
+) -> Bytes {
     let pushed = match line {
-        Ok(line) => send(&queue, &line).await,
+        Ok(line) => send(app, grant, queue, &line).await,
         Err(problem) => Err(problem),
     };
     let number = index + 1;
@@ -174,11 +193,20 @@ async fn push_one(queue: Queue<Body>, index: usize, line: Line) -> Bytes {
     Bytes::from(line.unwrap_or_default() + "\n")
 }
 
-async fn send(queue: &Queue<Body>, line: &[u8]) -> Result<PushedEvent> {
+/// Pushes a line, which counts as one call of the token's limit.
+async fn send(
+    app: &App,
+    grant: &CallGrant,
+    queue: &Queue<Body>,
+    line: &[u8],
+) -> Result<PushedEvent> {
     // A value of JSON first, so that the position in an error is that in the line.
     let line: &RawValue = serde_json::from_slice(line.trim_ascii())
         .map_err(|error| Problem::invalid(format!("the line is no JSON: {error}")))?;
     let event: NewEvent = decode(line.get().as_bytes())?;
-    let receipt = event.build(queue)?.send().await.map_err(not_pushed)?;
+    let event = event.build(queue)?;
+    let taken = grant.take(app).await?;
+    let receipt = event.send().await.map_err(not_pushed)?;
+    taken.into_iter().for_each(Taken::keep);
     Ok(PushedEvent::from(&receipt))
 }

@@ -109,8 +109,8 @@ async fn take_call(runner: &Runner, target: &Target) {
     let counter = format!("webhook/{}@{rate}", runner.key);
     loop {
         match runner.deps.shared.take(&counter, calls, window).await {
-            Ok(true) => return,
-            Ok(false) => {
+            Ok(None) => return,
+            Ok(Some(_)) => {
                 let pause = (window / 20).min(Duration::from_secs(1));
                 sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
             }

@@ -74,7 +74,7 @@ pub(crate) async fn page(
     visit: Visit,
     RawQuery(query): RawQuery,
 ) -> Result<Response> {
-    visit.needs(Role::Operate)?;
+    visit.needs(Role::Admin)?;
     let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
     let queue = name_of(&visit, fields.get("queue").unwrap_or_default())?;
     let id: EventId = fields.get("id").unwrap_or_default().parse()?;
@@ -99,7 +99,7 @@ pub(crate) async fn submit(
 ) -> Result<Response> {
     let fields = Fields::parse(&form);
     check_csrf(&visit.csrf, fields.get(CSRF))?;
-    visit.needs(Role::Operate)?;
+    visit.needs(Role::Admin)?;
     let queue = name_of(&visit, fields.get("queue").unwrap_or_default())?;
     let id: EventId = fields.get("id").unwrap_or_default().parse()?;
     let text = fields.text("payload");

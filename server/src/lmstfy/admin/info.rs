@@ -69,7 +69,7 @@ pub(super) async fn info(State(app): State<Arc<App>>, RawQuery(query): RawQuery)
 }
 
 /// `GET /metrics`.
-pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
+pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
     app.gauges.refresh(&app).await;
     reply::with_type(StatusCode::OK, PROMETHEUS, server_metrics::page())
 }

@@ -6,6 +6,8 @@ mod info;
 mod limits;
 mod tokens;
 
+pub(crate) use self::info::metrics;
+
 use std::sync::Arc;
 
 use axum::http::{HeaderValue, StatusCode};
@@ -45,7 +47,6 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/pools", get(info::pools))
         .route("/info", get(info::info))
         .route("/version", get(info::version))
-        .route("/metrics", get(info::metrics))
         .fallback(unknown)
         .method_not_allowed_fallback(unknown)
         .with_state(app)

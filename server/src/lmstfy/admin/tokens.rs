@@ -98,9 +98,11 @@ async fn created(
         description.to_owned(),
         clock::now(),
     );
+    // A right that is given and empty is none; it does not mean all.
+    let given = |name: &str| query.get(name).or_else(|| form.get(name));
     let new = with_rights(
         new.map_err(|error| ApiError::Internal(Box::new(error)))?,
-        &param,
+        &given,
     )?;
     let Some(text) = app.tokens.create(pool, namespace, new).await? else {
         return Err(ApiError::bad("the token has already existed"));

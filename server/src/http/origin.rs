@@ -1,0 +1,155 @@
+//! Protection against pages of other origins, whose requests a browser sends on its user's behalf.
+
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use serde_json::json;
+
+use super::reply;
+use crate::state::App;
+
+/// Where a browser says that a request comes from.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// What a browser fetches.
+const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
+/// Refuses requests that a browser sends for a page of another origin. No such page could read a
+/// response; it could act.
+pub(crate) async fn refuse_foreign(request: Request, next: Next) -> Response {
+    match is_foreign(request.headers()) {
+        true => {
+            refused("a page of another origin has sent this request; its origin may do nothing")
+        }
+        false => next.run(request).await,
+    }
+}
+
+/// Refuses names of this host that are not known, where no account protects the listener: a page may
+/// let a name of its own point here, and is of the same origin then.
+pub(crate) async fn known_host(
+    State(app): State<Arc<App>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let admin = &app.settings.admin;
+    let host = request.headers().get(header::HOST);
+    let host = host.map(|host| host.to_str().unwrap_or("?"));
+    match host {
+        Some(host) if admin.accounts.is_empty() && !is_known(host, &admin.hosts) => {
+            refused(&format!(
+                "the host `{host}` is not known; use an address or localhost, list the name in \
+                 admin.hosts, or set admin.accounts"
+            ))
+        }
+        _ => next.run(request).await,
+    }
+}
+
+fn refused(text: &str) -> Response {
+    reply::json(StatusCode::FORBIDDEN, &json!({"error": text}))
+}
+
+/// Whether a browser says that another origin sends the request. A link that its user follows is no
+/// such request, and other clients say nothing.
+fn is_foreign(headers: &HeaderMap) -> bool {
+    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let is_link = text(FETCH_MODE) == Some("navigate") && text(header::ORIGIN).is_none();
+    if let Some(site) = text(FETCH_SITE) {
+        return !matches!(site, "same-origin" | "none") && !is_link;
+    }
+    match (text(header::ORIGIN), text(header::HOST)) {
+        (None, _) => false,
+        (Some(origin), Some(host)) => origin.split_once("://").is_none_or(|(_, of)| of != host),
+        (Some(_), None) => true,
+    }
+}
+
+/// Whether a host is an address, `localhost`, or one of some names; its port does not matter.
+fn is_known(host: &str, names: &[String]) -> bool {
+    let name = match SocketAddr::from_str(host) {
+        Ok(_) => return true,
+        Err(_) => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    let name = name.trim_end_matches('.');
+    let is_address = IpAddr::from_str(host.trim_matches(['[', ']'])).is_ok()
+        || IpAddr::from_str(name.trim_matches(['[', ']'])).is_ok();
+    let is_local =
+        name.eq_ignore_ascii_case("localhost") || name.to_ascii_lowercase().ends_with(".localhost");
+    is_address || is_local || names.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn headers(pairs: &[(HeaderName, &'static str)]) -> HeaderMap {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(name, value)| (name.clone(), HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    #[test]
+    fn a_page_of_another_origin_is_told_from_all_else() {
+        let is_foreign = |pairs: &[_]| is_foreign(&headers(pairs));
+        let host = (header::HOST, "localhost:7778");
+        assert!(!is_foreign(&[host.clone()]));
+        assert!(!is_foreign(&[(FETCH_SITE, "none")]));
+        assert!(!is_foreign(&[(FETCH_SITE, "same-origin")]));
+        assert!(!is_foreign(&[
+            host.clone(),
+            (header::ORIGIN, "http://localhost:7778")
+        ]));
+        assert!(!is_foreign(&[
+            (FETCH_SITE, "cross-site"),
+            (FETCH_MODE, "navigate")
+        ]));
+        for site in ["cross-site", "same-site", "else"] {
+            assert!(is_foreign(&[(FETCH_SITE, site), (FETCH_MODE, "no-cors")]));
+        }
+        let form = [
+            (FETCH_SITE, "cross-site"),
+            (FETCH_MODE, "navigate"),
+            (header::ORIGIN, "null"),
+        ];
+        assert!(is_foreign(&form));
+        for origin in ["http://evil.example", "http://localhost:7777", "null"] {
+            assert!(is_foreign(&[host.clone(), (header::ORIGIN, origin)]));
+        }
+        assert!(is_foreign(&[(header::ORIGIN, "http://localhost:7778")]));
+    }
+
+    #[test]
+    fn addresses_and_listed_names_are_known() {
+        let names = ["duly.internal".to_owned()];
+        for host in [
+            "127.0.0.1:7778",
+            "10.0.0.7",
+            "[::1]:7778",
+            "[::1]",
+            "localhost",
+            "LOCALHOST:7778",
+            "duly.localhost:1",
+            "duly.internal",
+            "Duly.Internal:80",
+        ] {
+            assert!(is_known(host, &names), "{host}");
+        }
+        for host in [
+            "evil.example:7778",
+            "localhost.evil.example",
+            "127.0.0.1.evil",
+            "",
+            "?",
+        ] {
+            assert!(!is_known(host, &names), "{host}");
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! Rights: what lasts, what is empty, what a browser sends for others, what one tenant learns of
+//! another.
+
+use std::time::Duration;
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+
+use crate::world::{Place, Reply, World, on_every_store, reply, until};
+
+on_every_store! {
+    what_lasts_ends_with_its_token
+    what_ends_a_job_needs_the_scope_of_its_state
+    a_limit_counts_what_it_is_for
+}
+
+/// A server, and a token of its own.
+struct Tenant<'a>(&'a World, String);
+
+impl Tenant<'_> {
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let Self(world, token) = self;
+        let request = world.client.request(method, world.api_url(path));
+        request.header("X-Token", token)
+    }
+
+    async fn send(&self, method: Method, path: &str, body: &Value) -> Reply {
+        let request = self.request(method, path);
+        let request = request.header("Content-Type", "application/json");
+        reply(request.body(body.to_string())).await
+    }
+
+    async fn status(&self, method: Method, path: &str) -> u16 {
+        reply(self.request(method, path)).await.status.as_u16()
+    }
+}
+
+async fn tenant<'a>(world: &'a World, namespace: &str, more: &str) -> Tenant<'a> {
+    Tenant(world, world.new_token(namespace, more).await)
+}
+
+async fn push(world: &World, payload: u64) -> String {
+    let body = json!({"events": [{"payload": payload}]});
+    let request = world.request(Method::POST, "/v1/ns/queues/q/events");
+    let request = request.header("Content-Type", "application/json");
+    let pushed = reply(request.body(body.to_string())).await.is(201);
+    pushed[0]["id"].as_str().unwrap().to_owned()
+}
+
+/// How a token stops being valid.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Revoked,
+    Expired,
+}
+
+impl End {
+    async fn of(self, tenant: &Tenant<'_>) {
+        match self {
+            Self::Revoked => {
+                let path = format!("/token/ns/{}", tenant.1);
+                tenant.0.admin(Method::DELETE, &path).await.is(204);
+            }
+            Self::Expired => {
+                until("the token has expired", async || {
+                    tenant.status(Method::GET, "/api/ns/none/peek").await == 401
+                })
+                .await;
+            }
+        }
+    }
+}
+
+async fn what_lasts_ends_with_its_token(world: World) {
+    for end in [End::Revoked, End::Expired] {
+        let more = match end {
+            End::Revoked => "",
+            End::Expired => "&expires_in=3",
+        };
+        let tenant = tenant(&world, "ns", more).await;
+        let stream = tenant
+            .request(
+                Method::GET,
+                "/v1/ns/queues/q/leases/stream?max_in_flight=9&ttr_ms=60000",
+            )
+            .send();
+        let poll = tenant
+            .request(Method::GET, "/api/ns/q?timeout=60&ttr=60")
+            .send();
+        let body = json!({"ttr_ms": 60_000, "wait_ms": 8_000});
+        let lease = tenant.send(Method::POST, "/v1/ns/queues/q/leases", &body);
+        let (sender, lines) = tokio::sync::mpsc::channel::<Result<String, std::io::Error>>(1);
+        let lines = futures_util::stream::unfold(lines, async |mut lines| {
+            let line = lines.recv().await?;
+            Some((line, lines))
+        });
+        let pushing = tenant
+            .request(Method::POST, "/v1/ns/queues/lines/events")
+            .header("Content-Type", "application/x-ndjson")
+            .body(reqwest::Body::wrap_stream(lines))
+            .send();
+        let after = async {
+            world.wait_for_poll().await;
+            end.of(&tenant).await;
+            push(&world, 7).await
+        };
+        let write = async {
+            sender.send(Ok("{\"payload\":1}\n".to_owned())).await.ok();
+            until("the line is pushed", async || world.lines().await == 1).await;
+            end.of(&tenant).await;
+            // The connection may be closed by now.
+            sender.send(Ok("{\"payload\":2}\n".to_owned())).await.ok();
+            drop(sender);
+        };
+        let (stream, poll, lease, pushing, id, ()) =
+            tokio::join!(stream, poll, lease, pushing, after, write);
+        let stream = stream.unwrap().text().await.unwrap();
+        assert!(!stream.contains(&id), "{end:?}: {stream}");
+        assert!(stream.contains("event: problem"), "{end:?}: {stream}");
+        assert_eq!(poll.unwrap().status(), 401, "{end:?}");
+        assert_eq!(lease.status, 401, "{end:?}");
+        let pushed = pushing.unwrap().text().await.unwrap();
+        assert_eq!(pushed.matches("duplicate").count(), 1, "{end:?}: {pushed}");
+        assert_eq!(world.lines().await, 1, "{end:?}");
+        // It was given back, without an attempt.
+        let job = world.consume("/api/ns/q?timeout=20&ttr=60").await;
+        assert_eq!(job["job_id"], id, "{end:?}");
+        world.delete(&format!("/api/ns/q/job/{id}")).await.is(204);
+        let job = world.consume("/api/ns/lines?ttr=60").await;
+        let id = job["job_id"].as_str().unwrap();
+        world
+            .delete(&format!("/api/ns/lines/job/{id}"))
+            .await
+            .is(204);
+    }
+}
+
+impl World {
+    /// How many jobs are in the queue `lines`.
+    async fn lines(&self) -> u64 {
+        self.size("lines").await
+    }
+}
+
+async fn what_ends_a_job_needs_the_scope_of_its_state(world: World) {
+    let publisher = tenant(&world, "ns", "&scopes=publish").await;
+    let consumer = tenant(&world, "ns", "&scopes=consume").await;
+    let admin = tenant(&world, "ns", "&scopes=admin").await;
+    let path = |id: &str| format!("/api/ns/q/job/{id}");
+
+    // What waits is its publisher's to recall, and to read.
+    let id = world.publish("/api/ns/q?delay=3600", "x").await;
+    for other in [&consumer, &admin] {
+        assert_eq!(other.status(Method::DELETE, &path(&id)).await, 403);
+    }
+    assert_eq!(publisher.status(Method::GET, &path(&id)).await, 200);
+    let event = format!("/v1/ns/queues/q/events/{id}");
+    assert_eq!(publisher.status(Method::GET, &event).await, 200);
+    assert_eq!(publisher.status(Method::DELETE, &path(&id)).await, 204);
+    world.get(&path(&id)).await.is(404);
+
+    // What is leased is its consumer's to acknowledge.
+    let id = world.publish("/api/ns/q?tries=1", "x").await;
+    let job = reply(consumer.request(Method::GET, "/api/ns/q?timeout=10&ttr=60")).await;
+    assert_eq!(job.is(200)["job_id"], id);
+    assert_eq!(publisher.status(Method::DELETE, &path(&id)).await, 403);
+    let again = reply(publisher.request(Method::PUT, &path(&id)).body("y")).await;
+    assert_eq!(again.status, 403, "and its new job is not pushed");
+    assert_eq!(world.size("q").await, 0);
+    assert_eq!(consumer.status(Method::DELETE, &path(&id)).await, 204);
+    world.get(&path(&id)).await.is(404);
+
+    // What is dead is for an admin to drop.
+    let id = world.publish("/api/ns/q?tries=1", "x").await;
+    world.consume("/api/ns/q?timeout=10&ttr=0").await;
+    world.wait_for_dead("q", 1).await;
+    for other in [&consumer, &publisher] {
+        assert_eq!(other.status(Method::DELETE, &path(&id)).await, 403);
+    }
+    assert_eq!(world.dead_size("q").await, 1);
+    assert_eq!(admin.status(Method::DELETE, &path(&id)).await, 204);
+    world.wait_for_dead("q", 0).await;
+}
+
+async fn limit(tenant: &Tenant<'_>, limit: &str) {
+    let path = format!("/token/ns/{}/limit", tenant.1);
+    tenant.0.admin_with(Method::PUT, &path, limit).await.is(200);
+}
+
+async fn a_limit_counts_what_it_is_for(world: World) {
+    let tenant = tenant(&world, "ns", "").await;
+    limit(&tenant, r#"{"read":1,"write":1,"interval":3600}"#).await;
+    let lease = json!({"ttr_ms": 60_000});
+    let leases = "/v1/ns/queues/q/leases";
+
+    // A lease that finds nothing counts nothing, and so does a push that is refused.
+    for _ in 0..3 {
+        let none = tenant.send(Method::POST, leases, &lease).await;
+        assert_eq!(none.is(200), json!([]));
+    }
+    let events = "/v1/ns/queues/q/events";
+    let wrong = json!({"events": [{"payload": 1, "headers": {"lmstfy-id": "x"}}]});
+    let refused = tenant.send(Method::POST, events, &wrong).await;
+    assert_eq!(refused.status, 400, "{refused:?}");
+    let lines = tenant
+        .request(Method::POST, events)
+        .header("Content-Type", "application/x-ndjson")
+        .body("{\"payload\":1}\n{\"payload\":2}\n{\"payload\":3}\n");
+    let lines = reply(lines).await.text;
+    assert_eq!(lines.matches("duplicate").count(), 1, "{lines}");
+    assert_eq!(lines.matches("throttled").count(), 2, "{lines}");
+
+    // What was leased within the limit can be extended and settled.
+    let leased = tenant.send(Method::POST, leases, &lease).await.is(200);
+    let token = leased[0]["token"].as_str().unwrap();
+    let refused = tenant.send(Method::POST, leases, &lease).await;
+    assert_eq!(refused.status, 429);
+    let seconds: u64 = refused.headers["retry-after"]
+        .to_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!((1..=3_600).contains(&seconds), "{seconds}");
+    let of_lease = |what: &str| format!("/v1/ns/leases/{token}/{what}");
+    for _ in 0..3 {
+        let more = json!({"ttr_ms": 60_000});
+        let extended = tenant.send(Method::POST, &of_lease("extend"), &more).await;
+        assert_eq!(extended.status, 204);
+    }
+    let ack = json!({"outcome": "ack"});
+    let acked = tenant.send(Method::POST, &of_lease("settle"), &ack).await;
+    assert_eq!(acked.status, 204, "{acked:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn empty_rights_are_no_rights() {
+    let world = World::start(Place::Embedded).await;
+    for wrong in ["scopes=", "queues=", "scopes=publish,", "expires_in="] {
+        let path = format!("/token/ns?description=x&{wrong}");
+        let refused = world.admin(Method::POST, &path).await;
+        assert_eq!(refused.status, 400, "{wrong}: {refused:?}");
+    }
+    for wrong in ["root = ''", "'' = 'secret'"] {
+        let settings = duly_server::Settings::from_toml(&format!("[admin.accounts]\n{wrong}"));
+        let error = settings.unwrap_err().to_string();
+        assert!(error.contains("is empty"), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_of_another_origin_does_nothing() {
+    let world = World::start(Place::Embedded).await;
+    let admin = |method, path: &str| {
+        let url = format!("http://{}{path}", world.server.admin_address());
+        world.client.request(method, url)
+    };
+    let id = world.publish("/api/ns/q", "x").await;
+    let create = "/token/ns?description=x&token=a-token-of-somebodys-choice";
+    let foreign: [&[(&str, &str)]; 3] = [
+        &[("Origin", "http://evil.example")],
+        &[
+            ("Sec-Fetch-Site", "cross-site"),
+            ("Sec-Fetch-Mode", "no-cors"),
+        ],
+        &[("Sec-Fetch-Site", "same-site"), ("Sec-Fetch-Mode", "cors")],
+    ];
+    for headers in foreign {
+        let with = |mut request: RequestBuilder| {
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            request
+        };
+        for request in [
+            admin(Method::POST, create),
+            admin(Method::POST, "/accesslog?enable=false"),
+            admin(Method::GET, "/token/ns"),
+            world.request(Method::GET, "/api/ns/q"),
+            world.request(Method::PUT, "/api/ns/q"),
+        ] {
+            let refused = reply(with(request)).await;
+            assert_eq!(refused.status, 403, "{headers:?}: {refused:?}");
+        }
+    }
+    // A page that has let a name of its own point here.
+    for path in ["/token/ns", "/dashboard/", "/audit", "/info"] {
+        let rebound = reply(admin(Method::GET, path).header("Host", "evil.example:7778")).await;
+        assert_eq!(rebound.status, 403, "{path}: {rebound:?}");
+        assert!(rebound.text.contains("admin.hosts"), "{rebound:?}");
+    }
+    let scraped = reply(admin(Method::GET, "/metrics").header("Host", "duly:7778")).await;
+    assert_eq!(scraped.status, 200);
+    // Nothing of it was done.
+    let tokens = world.admin(Method::GET, "/token/ns").await.text;
+    assert!(!tokens.contains("somebodys-choice"), "{tokens}");
+    assert_eq!(world.consume("/api/ns/q").await["job_id"], id);
+}
+
+/// Settings of a server with more for its admin listener.
+fn admin_settings(more: &str) -> duly_server::Settings {
+    let text = format!(
+        "[api]\nlisten = '127.0.0.1:0'\n[admin]\nlisten = '127.0.0.1:0'\n{more}\n\
+         [pools.default]\nurl = 'memory:'\n"
+    );
+    duly_server::Settings::from_toml(&text).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_may_be_listed() {
+    let settings = admin_settings("hosts = ['duly.internal']");
+    let server = duly_server::Server::start(settings).await.unwrap();
+    let url = format!("http://{}/token/ns", server.admin_address());
+    let request = crate::world::client().get(url);
+    let request = request.header("Host", "duly.internal:80");
+    assert_eq!(reply(request).await.status, 200);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_learns_nothing_of_another() {
+    let world = World::start(Place::Embedded).await;
+    let secret = tenant(&world, "acmea", "").await;
+    let other = tenant(&world, "acme", "").await;
+    let put = secret.request(Method::PUT, "/api/acmea/payroll-secret-project");
+    assert_eq!(reply(put.body("x")).await.status, 201);
+    let queue = "/v1/acme/queues/payroll-secret-projec";
+    for (method, path, body) in [
+        (Method::GET, queue.to_owned(), json!(null)),
+        (
+            Method::GET,
+            format!("{queue}/forecast?horizon_ms=1000&step_ms=100"),
+            json!(null),
+        ),
+        (Method::GET, format!("{queue}/records"), json!(null)),
+        (Method::GET, format!("{queue}/dead-letters"), json!(null)),
+        (Method::POST, format!("{queue}/purge"), json!({})),
+        (
+            Method::POST,
+            format!("{queue}/dead-letters/revive"),
+            json!({}),
+        ),
+        (Method::PATCH, queue.to_owned(), json!({"rate": 5.0})),
+        (Method::GET, "/v1/acme/queues".to_owned(), json!(null)),
+        (Method::GET, "/v1/acme/overview".to_owned(), json!(null)),
+    ] {
+        let answer = other.send(method.clone(), &path, &body).await;
+        assert!(
+            !answer.text.contains("acmea"),
+            "{method} {path}: {answer:?}"
+        );
+        assert!(
+            !answer.text.contains("secret-project\""),
+            "{path}: {answer:?}"
+        );
+    }
+    // A rate of a new queue is set before its first event, whatever others are called.
+    let set = other
+        .send(Method::PATCH, queue, &json!({"rate": 5.0}))
+        .await;
+    assert_eq!(set.status, 204, "{set:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bulk_that_meets_a_taken_id_leaves_it_alone() {
+    let world = World::start(Place::Redis).await;
+    let named = |payload: u64, key: &str| json!({"payload": payload, "idempotency_key": key});
+    let send = async |events: Value| {
+        let request = world.request(Method::POST, "/v1/ns/queues/q/events");
+        let request = request.header("Content-Type", "application/json");
+        reply(request.body(json!({"events": events}).to_string())).await
+    };
+    let first = send(json!([named(1, "a")])).await.is(201);
+    // One of many is refused: each has its own result, and the others are named as pushed.
+    let mixed = send(json!([named(2, "b"), named(9, "a"), named(3, "c")])).await;
+    let results = mixed.is(207);
+    assert_eq!(
+        (&results[0]["duplicate"], &results[2]["duplicate"]),
+        (&json!(false), &json!(false)),
+        "{results}"
+    );
+    assert_eq!(results[1]["problem"]["status"], 409, "{results}");
+    assert_eq!(world.size("q").await, 3);
+    let alone = send(json!([named(9, "a")])).await;
+    assert_eq!(alone.status, 409, "{alone:?}");
+    let path = format!(
+        "/v1/ns/queues/q/events/{}",
+        first[0]["id"].as_str().unwrap()
+    );
+    world.get(&path).await.is(200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_hangs_up_leaves_nothing_half_done() {
+    let world = World::start(Place::Redis).await;
+    for round in 0..30_u64 {
+        let old = world.publish("/api/ns/q?delay=3600", "x").await;
+        let republish = world
+            .request(Method::PUT, &format!("/api/ns/q/job/{old}?delay=3600"))
+            .body("y")
+            .send();
+        // It hangs up at one point or another.
+        let _ = tokio::time::timeout(Duration::from_micros(round * 60), republish).await;
+    }
+    // Each republish was done whole or not at all, so each job is there once.
+    let stats = async || world.get("/v1/ns/queues/q").await.is(200)["scheduled"].clone();
+    until("every request has ended", async || stats().await == 30).await;
+    assert_eq!(stats().await, 30);
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_file_of_the_state_is_its_owners_and_one_servers() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state.db");
+    std::fs::write(&state, "").unwrap();
+    std::fs::set_permissions(&state, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let settings = || admin_settings(&format!("state = 'sqlite:{}'", state.display()));
+    let server = duly_server::Server::start(settings()).await.unwrap();
+    for name in ["state.db", "state.db-wal", "state.db-shm"] {
+        let mode = folder
+            .path()
+            .join(name)
+            .metadata()
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+    let second = duly_server::Server::start(settings()).await;
+    let error = std::error::Error::source(&second.unwrap_err())
+        .unwrap()
+        .to_string();
+    assert!(error.contains("another server uses this file"), "{error}");
+    server.stop().await;
+    let again = duly_server::Server::start(settings()).await.unwrap();
+    again.stop().await;
+}
