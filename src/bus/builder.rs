@@ -134,18 +134,6 @@ impl BusBuilder {
         self
     }
 
-    /// Runs only the handlers registered by hand, not those that the linker found.
-    pub fn only_registered(mut self) -> Self {
-        self.linked = false;
-        self
-    }
-
-    /// Runs no handlers in this process: it only pushes.
-    pub fn publish_only(mut self) -> Self {
-        self.publish_only = true;
-        self
-    }
-
     /// Sets options of one queue, stronger than its annotation, the file and the environment.
     ///
     /// A second call for the same queue replaces the first.

@@ -10,6 +10,18 @@ use crate::event::QueueName;
 use crate::flow::{Check, Entry, QueueChoices, QueueOptions, annotations, checks, linked};
 
 impl BusBuilder {
+    /// Runs only the handlers registered by hand, not those that the linker found.
+    pub fn only_registered(mut self) -> Self {
+        self.linked = false;
+        self
+    }
+
+    /// Runs no handlers in this process: it only pushes.
+    pub fn publish_only(mut self) -> Self {
+        self.publish_only = true;
+        self
+    }
+
     /// Returns the queues besides the linked ones that a variable may name.
     pub(super) fn known_queues(&self) -> Result<Vec<QueueName>> {
         let by_hand = self.handlers.iter().map(|entry| entry.annotation.queue);

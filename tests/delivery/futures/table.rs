@@ -62,6 +62,7 @@ calls! {
     Closed "queue.rs" get: |it| it.pulled.get(it.waiting);
     Closed "push_many.rs" push_many: |it| it.handled.push_many(0..100, Duration::ZERO);
     Closed "send_many.rs" send_many: |it| it.handled.send_many([1, 2, 3].map(|n| it.handled.event(n)));
+    Closed "send_many.rs" send_each: |it| it.handled.send_each([1, 2, 3].map(|n| it.handled.event(n)));
     Closed "send_all.rs" send_all: |it| it.handled.send_all([1, 2, 3].map(|n| it.handled.event(n)));
     ClosedWithItsRuntime "publish.rs" publish: |it| async {
         it.bus.publish::<handled>(1).await
