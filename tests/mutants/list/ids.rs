@@ -121,7 +121,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: events that were leased are still in their page",
         edits: &[edit(
             "src/store/redis/lua/fetch.lua",
-            "      remove_part(it[1], it[2])\n",
+            "        remove_part(page, part)\n",
             "",
         )],
         caught_by: test("redis_store", "an_ack_that_is_repeated_ends_nothing_else"),
@@ -133,7 +133,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: events that are pushed again in a page are taken for new ones",
         edits: &[edit(
             "src/store/redis/lua/push.lua",
-            "if from < it.first + it.count and it.first < from + part.count then",
+            "if from < it.first + it.count and it.base < from + part.count then",
             "if false then",
         )],
         caught_by: test(

@@ -46,7 +46,7 @@ async fn parts_that_contradict_each_other_are_found() {
     let bucket = Bucket::new().await;
     let script = format!(
         "{PAGE} local state = c('HGET', k('state'), page) c('HSET', k('state'), page, \
-         state:sub(1, 68) .. '\\5' .. state:sub(70))"
+         state:sub(1, 69) .. '\\5' .. state:sub(71))"
     );
     bucket.damage(bucket.paged[7], &script);
     let wrong = bucket.bare.store.audit_whole().await.unwrap();

@@ -126,10 +126,11 @@ async fn a_settle_of_a_few_of_each_of_many_pages_settles_all_of_them() {
 }
 
 #[tokio::test]
-async fn a_page_of_which_a_part_is_leased_waits_as_events_alone() {
+async fn events_of_a_page_for_which_there_is_no_room_stay_in_it() {
     let paged = Paged::due(60, LATER).await;
     assert_eq!(ids_of(paged.prefetch(1, 20).await), paged.ids[..20]);
-    assert_eq!((paged.scheduled_entries(), paged.states()), (40, 20));
+    assert_eq!((paged.scheduled_entries(), paged.states()), (1, 21));
+    assert_eq!(paged.stats().await.scheduled, 40);
     assert_eq!(ids_of(paged.prefetch(2, 30).await), paged.ids[20..50]);
     assert_eq!(ids_of(paged.prefetch(3, 30).await), paged.ids[50..]);
     assert_eq!((paged.scheduled_entries(), paged.states()), (0, 60));

@@ -134,7 +134,7 @@ end
 
 -- Returns what is wrong with a part, how bad that is, and for which of its events.
 local function fault_of(page, part, ids)
-  local bodies, _, is_sound = bodies_of(page, part)
+  local bodies, is_sound = bodies_of(page, part)
   if not is_sound then
     local gone = {}
     for i, id in ipairs(ids) do
@@ -152,7 +152,7 @@ function check.part(page, part)
   looked = looked + #ids
   local kind, words, damaged = fault_of(page, part, ids)
   if not kind then
-    listed[#listed + 1] = part.kind == "R" and member_of(page, part) .. part.number or nil
+    listed[#listed + 1] = part.kind == "R" and first_id(page, part) .. part.number or nil
     return
   end
   for _, id in ipairs(damaged) do
@@ -199,12 +199,12 @@ end
 
 -- A body whose part is gone: its events are ready again, alone, unless they are elsewhere.
 function check.body_of_part(field, body)
-  local _, _, at = place_of(field)
-  if at == 1 then
+  place_of(field) -- reads the page
+  if part_with(field) then
     return
   end
   local ids = ids_in(sub(field, 1, 16) .. char(EACH_MAX))
-  for i, its in ipairs(split_bodies(body, EACH_MAX)) do
+  for i, its in ipairs(split_bodies(body, 0, EACH_MAX)) do
     local id = its and ids[i]
     if id and not place_of(id) and call("HEXISTS", STATE, id) == 0 and call("HEXISTS", BODY, id) == 0
       and tell("no_place", id, "is in a page that is gone") then
@@ -249,7 +249,8 @@ end
 
 function check.delayed(id, due)
   if #id == MEMBER_OF_PART then
-    if not part_of(id, "S") then
+    local page, part = part_of(id, "S")
+    if not page or member_of(page, part) ~= id then
       if tell("stray", "", "a member of the delay set is no part") then
         forget_sizes({ id })
         call("ZREM", DELAY, id)
@@ -335,15 +336,13 @@ end
 
 -- Entries that were not in the list although their events were ready before and after.
 function check.again(entry_of)
-  if #entry_of == ENTRY_OF_PART then
-    if part_of(entry_of, "R") and tell("misplaced", "", "a part is ready and not in the ready list") then
-      call("RPUSH", READY, entry_of)
-    end
-    return
-  end
-  local id = sub(entry_of, 1, 16)
-  local it = state_of(id)
-  if it and it.kind == "R" and it.entry == sub(entry_of, 17)
+  local id, number_of = sub(entry_of, 1, 16), sub(entry_of, 17)
+  local page, part, place = place_of(id)
+  local it = not page and state_of(id)
+  if page and place == 1 and part.kind == "R" and part.number == number_of
+    and tell("misplaced", "", "a part is ready and not in the ready list") then
+    call("RPUSH", READY, member_of(page, part) .. number_of)
+  elseif it and it.kind == "R" and it.entry == number_of
     and tell("misplaced", id, "is ready and not in the ready list") then
     call("RPUSH", READY, id .. number)
     it.entry = number

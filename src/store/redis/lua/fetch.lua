@@ -137,44 +137,49 @@ local function take(id, it, body)
   end
 end
 
--- Leases the events of a part, which are events alone from now on.
-local function give_part(page, part)
-  local bodies, body = bodies_of(page, part)
+-- Leases the first events of a part, which are events alone from now on.
+local function give_part(page, part, most)
+  local bodies = bodies_of(page, part)
+  local before_it = part.given or 0 -- by this call
+  local name = page.name .. char(PLACE + part.first + before_it, most)
+  local body = sub(part.body, part.ends[before_it] + 1, part.ends[before_it + most])
   local times = part.kind == "R" and part.times or sub(part.times, 1, 8) .. moved_now
   local before, after = (deadline and "L\2\0\1" or "L" .. FRESH) .. times, NEVER .. plain
-  for i, id in ipairs(ids_in(member_of(page, part))) do
+  for i, id in ipairs(ids_in(name)) do
     count = count + 1
     held[count], changes[changes_len + 1] = id, id
-    changes[changes_len + 2] = before .. sub(bodies[i], 5, 12) .. after
+    changes[changes_len + 2] = before .. sub(bodies[before_it + i], 5, 12) .. after
     changes_len = changes_len + 2
-    fields[#fields + 1], fields[#fields + 2] = id, bodies[i]
+    fields[#fields + 1], fields[#fields + 2] = id, bodies[before_it + i]
     if deadline then
       deadlines[2 * count - 1], deadlines[2 * count] = deadline, id
     end
   end
-  answer[len + 1], answer[len + 2], answer[len + 3] = member_of(page, part), times, body
+  answer[len + 1], answer[len + 2], answer[len + 3] = name, times, body
   len, spent = len + 3, spent + #body
-  given[#given + 1] = { page, part }
+  given[#given + 1] = not part.given and { page, part } or nil
+  part.given = before_it + most
 end
 
 local function may_look()
   return aside > 0 and passed_over + newer < PASSED_MAX and not is_spent()
 end
 
--- Returns the part of an entry or a member if it can be leased as a whole. Otherwise its events are
--- alone from now on: where there is not room for all, where its body is damaged, or a newer duly's.
+-- Returns the part of an entry or a member, and of how many of its events there is room. Where its body
+-- is damaged, or a newer duly's, its events are alone from now on.
 local function whole_part(member, kind, room)
   local page, part = part_of(member, kind)
-  if page and part.is_taken then -- its entry is there twice, left by a call that failed
+  local planned = page and part.planned or 0
+  if page and planned == part.count then -- its entry is there twice, left by a call that failed
     return nil
-  elseif page and (part.count > room or not select(3, bodies_of(page, part))) then
+  elseif page and not select(2, bodies_of(page, part)) then
     open_part(page, part)
     spent = spent + OPENED * part.count
     return nil, true
   end
   if page then
-    part.is_taken = true
-    return { page, part }
+    part.planned = math.min(planned + room, part.count)
+    return { page, part, part.planned - planned }
   end
 end
 
@@ -230,7 +235,7 @@ local function take_ready(entries)
         ids[#ids + 1], numbers[#ids + 1] = id, sub(entry_of, its and 18 or 17)
       end
     end
-    room = room - (parts[i] and parts[i][2].count or #ids - (ends[i - 1] or 0))
+    room = room - (parts[i] and parts[i][3] or #ids - (ends[i - 1] or 0))
     ends[i], looked = #ids, i
   end
   local states, body_of, at = read_all("HMGET", STATE, ids), reader_of(ids), 1
@@ -239,8 +244,13 @@ local function take_ready(entries)
       if is_spent() then
         return i - 1
       end
-      surplus = surplus + parts[i][2].count - 1
-      give_part(parts[i][1], parts[i][2])
+      local page, part, most = parts[i][1], parts[i][2], parts[i][3]
+      give_part(page, part, most)
+      surplus = surplus + most
+      if part.given < part.count then -- its entry stays
+        return i - 1
+      end
+      surplus = surplus - 1
     else
       local from = at
       while at <= ends[i] do -- the ids of one entry
@@ -284,7 +294,7 @@ local function take_due(due)
       break
     end
     parts[i], ids[#ids + 1] = whole, not its and member or nil
-    room = room - (whole and whole[2].count or its and 0 or 1)
+    room = room - (whole and whole[3] or its and 0 or 1)
     ends[i], looked = #ids, i
   end
   local states, body_of = read_all("HMGET", STATE, ids), reader_of(ids)
@@ -293,7 +303,7 @@ local function take_due(due)
     if is_spent() or (count == limit and not its) then
       return i - 1
     elseif parts[i] then
-      give_part(parts[i][1], parts[i][2])
+      give_part(parts[i][1], parts[i][2], parts[i][3])
     elseif not its then
       local kind = states[at] and byte(states[at]) or 83
       local is_waiting = (kind == 83 or kind == 82) and not place_of(members[i]) -- left by a call that failed
@@ -334,7 +344,11 @@ local function commit()
     keep_counts()
     write_all("HSET", BODY, fields)
     for _, it in ipairs(given) do -- here, since other parts may have been opened meanwhile
-      remove_part(it[1], it[2])
+      local page, part = it[1], it[2]
+      if part.given == part.count then
+        remove_part(page, part)
+      end
+      part.first, part.count, changed_pages[page.name] = part.first + part.given, part.count - part.given, page
     end
     write_all("HSET", STATE, changes, add_pages(changes, changes_len))
     drop_emptied()
@@ -350,15 +364,24 @@ local function leave(taken, rest, pivot)
   if taken > 0 then
     call("LTRIM", READY, taken, -1)
   end
+  local delayed, sizes, bodies = {}, {}, {}
+  for _, it in ipairs(given) do
+    local page, part = it[1], it[2]
+    if part.count == 0 then
+      bodies[#bodies + 1] = field_of(page, part)
+    elseif part.kind == "S" then
+      local due, member = number_at(part.times, 1), member_of(page, part)
+      delayed[1], delayed[2] = due, member
+      sizes_of(sizes, member, due)
+    end
+  end
+  write_all("ZADD", SIZES, sizes)
+  write_all("ZADD", DELAY, delayed)
   forget_sizes(gone_parts)
   if stays == 0 and #gone > 0 then
     call("ZREMRANGEBYRANK", DELAY, 0, #gone - 1)
   else
     write_all("ZREM", DELAY, gone)
-  end
-  local bodies = {}
-  for i, it in ipairs(given) do
-    bodies[i] = first_id(it[1], it[2]) .. "p"
   end
   write_all("HDEL", BODY, bodies)
   write_all("HDEL", STATE, lost)

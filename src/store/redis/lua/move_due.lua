@@ -46,7 +46,7 @@ while count < limit do -- `limit` events
       elseif page then
         part.kind, part.times, part.number = "R", sub(part.times, 1, 8) .. moved, number
         changed_pages[page.name] = page
-        entries[#entries + 1] = member .. number
+        entries[#entries + 1] = member_of(page, part) .. number
         count, surplus = count + part.count, surplus - part.count + 1
       end
       gone_parts[#gone_parts + 1] = member

@@ -8,15 +8,16 @@
 -- has its place, whatever else there is of it.
 --
 -- STATE  name -> P and 39 zeros, since Redis keeps a hash as a list, in which it takes long to find
---        anything, until a value exceeds 64 bytes; and 27 bytes for each part: S scheduled or R ready;
---        the first place; how many events; due time, ms; moved to the ready list, us; number of its
---        entry
--- BODY   first id .. "p" -> for each event the length of its body (2 bytes) and its body
+--        anything, until a value exceeds 64 bytes; and 28 bytes for each part: S scheduled or R ready;
+--        the first place; how many events; the place with which its body begins; due time, ms; moved
+--        to the ready list, us; number of its entry
+-- BODY   first id .. "p" -> for each event the length of its body (2 bytes) and its body. The first ones
+--        may have left: a lease of those leaves the others in their part
 -- READY  first id .. how many .. number of the entry: it stands for those of these events that are
---        ready under its number, whether they still are a part or not
+--        ready under its number, whether they still are in a part or not
 -- DELAY  first id .. how many
 -- SIZES  zset, of parts in the delay set: see `sizes_of`
-local NAME, PART, PLACE, EACH_MAX = 15, 27, 128, 64
+local NAME, PART, PLACE, EACH_MAX = 15, 28, 128, 64
 local HEAD = "P" .. string.rep("\0", 39)
 local MEMBER_OF_PART, FIELD_OF_PART, ENTRY_OF_PART = 17, 17, 25 -- the lengths
 local SPAN = 2 ^ 48 -- beyond every due time, ms
@@ -28,9 +29,9 @@ local emptied -- names of pages without parts
 local function new_page(name, packed)
   local page = { name = name, parts = {} }
   for at = #HEAD + 1, #packed - PART + 1, PART do -- at most 32
-    local first, count = byte(packed, at + 1, at + 2)
-    page.parts[#page.parts + 1] = { kind = sub(packed, at, at), first = first, count = count,
-      times = sub(packed, at + 3, at + 18), number = sub(packed, at + 19, at + 26) }
+    local first, count, base = byte(packed, at + 1, at + 3)
+    page.parts[#page.parts + 1] = { kind = sub(packed, at, at), first = first, count = count, base = base,
+      times = sub(packed, at + 4, at + 19), number = sub(packed, at + 20, at + 27) }
   end
   pages[name] = page
   return page
@@ -96,36 +97,61 @@ local function ids_in(member)
   return ids
 end
 
--- Returns the part of a member or an entry, as it is of a kind; nothing if its events are alone.
+-- Returns the part of a kind to which a member or an entry leads; nothing if its events are alone.
 local function part_of(member, kind)
-  local page, part, place = place_of(sub(member, 1, 16))
-  if page and place == 1 and part.kind == kind and part.count == byte(member, MEMBER_OF_PART)
-    and (kind == "S" or part.number == sub(member, MEMBER_OF_PART + 1)) then
-    return page, part
+  local page, first = pages[sub(member, 1, NAME)], byte(member, 16) - PLACE
+  if page == nil then
+    read_pages({ member })
+    page = pages[sub(member, 1, NAME)]
+  end
+  local beyond = first + byte(member, MEMBER_OF_PART)
+  for _, part in ipairs(page and page.parts or {}) do
+    if part.kind == kind and part.first >= first and part.first + part.count <= beyond
+      and (kind == "S" or part.number == sub(member, MEMBER_OF_PART + 1)) then
+      return page, part
+    end
   end
 end
 
--- Divides the body of a part of so many events. Returns their bodies, with false for what is missing;
--- whether it is all there, and in a form that this version reads.
-local function split_bodies(body, count)
-  local bodies, at, is_sound = {}, 1, true
-  for i = 1, count do
+local function field_of(page, part)
+  return page.name .. char(PLACE + part.base) .. "p"
+end
+
+-- Returns the part whose body has a field.
+local function part_with(field)
+  local page = pages[sub(field, 1, NAME)]
+  for _, part in ipairs(page and page.parts or {}) do
+    if part.base == byte(field, 16) - PLACE then
+      return page, part
+    end
+  end
+end
+
+-- Divides the body of a part. Returns the bodies of `count` events behind `skipped` ones, with false for
+-- what is missing; where each ends, and what is before the first one; whether all are there, in a form
+-- that this version reads.
+local function split_bodies(body, skipped, count)
+  local bodies, ends, at, is_sound = {}, {}, 1, true
+  for i = 1 - skipped, count do
+    ends[i - 1] = at - 1
     local high, low, form = byte(body, at, at + 2)
     local after = form and at + 2 + high * 256 + low or math.huge
-    bodies[i] = after <= #body + 1 and sub(body, at + 2, after - 1)
-    is_sound = is_sound and bodies[i] and form < 240
+    if i > 0 then
+      bodies[i], ends[i] = after <= #body + 1 and sub(body, at + 2, after - 1), after - 1
+      is_sound = is_sound and bodies[i] and form < 240
+    end
     at = after
   end
-  return bodies, is_sound and at == #body + 1
+  return bodies, ends, is_sound and at == #body + 1
 end
 
--- Returns the bodies of a part; its body as it is; whether that is sound.
+-- Returns the bodies of a part, and whether they are sound.
 local function bodies_of(page, part)
   if not part.bodies then
-    part.body = call("HGET", BODY, first_id(page, part) .. "p") or ""
-    part.bodies, part.is_sound = split_bodies(part.body, part.count)
+    part.body = call("HGET", BODY, field_of(page, part)) or ""
+    part.bodies, part.ends, part.is_sound = split_bodies(part.body, part.first - part.base, part.count)
   end
-  return part.bodies, part.body, part.is_sound
+  return part.bodies, part.is_sound
 end
 
 -- Adds to the arguments of a `ZADD` of SIZES by how many events a member of the delay set exceeds one:
@@ -201,7 +227,8 @@ local function add_pages(changes, len)
   for name, page in pairs(changed_pages) do
     local packed = { HEAD }
     for _, part in ipairs(page.parts) do
-      packed[#packed + 1] = part.kind .. char(part.first, part.count) .. part.times .. part.number
+      packed[#packed + 1] = part.kind .. char(part.first, part.count, part.base) .. part.times
+        .. part.number
     end
     changes[len + 1], changes[len + 2] = name, table.concat(packed)
     len = len + 2
@@ -242,7 +269,7 @@ local function open_part(page, part)
     forget_sizes({ member_of(page, part) })
     call("ZREM", DELAY, member_of(page, part))
   end
-  call("HDEL", BODY, first_id(page, part) .. "p")
+  call("HDEL", BODY, field_of(page, part))
 end
 
 -- Returns the state that an event of a part would have if it were alone, without its fingerprint.

@@ -32,12 +32,12 @@ for _ = 1, 2 * most do -- `most` events, or as many bytes as one call reads
   read_pages(of_pages)
   for i = 1, #fields, 2 do
     local field, body = fields[i], fields[i + 1]
-    local page, part, place = place_of(field)
+    local page, part = part_with(field)
     if #field ~= FIELD_OF_PART then
       ids[#ids + 1], bodies[#bodies + 1] = field, body
-    elseif place == 1 then
+    elseif page then
       local its = ids_in(member_of(page, part))
-      for n, one in ipairs(split_bodies(body, part.count)) do
+      for n, one in ipairs(split_bodies(body, part.first - part.base, part.count)) do
         ids[#ids + 1], bodies[#bodies + 1] = its[n], one
       end
     end

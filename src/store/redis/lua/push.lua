@@ -130,7 +130,8 @@ end
 local function add_part(part)
   local name, due, member = sub(part.id, 1, NAME), part.due, part.id .. char(part.count)
   local page = pages[name] or new_page(name, "")
-  local its = { kind = "R", first = byte(part.id, 16) - PLACE, count = part.count, times = u64(due) .. moved,
+  local first = byte(part.id, 16) - PLACE
+  local its = { kind = "R", first = first, count = part.count, base = first, times = u64(due) .. moved,
     number = number }
   page.parts[#page.parts + 1], changed_pages[name] = its, page
   add_body(part.id .. "p", part.body)
@@ -277,7 +278,7 @@ local function are_new(part, first)
     end
   end
   for _, it in ipairs(page and page.parts or {}) do
-    if from < it.first + it.count and it.first < from + part.count then
+    if from < it.first + it.count and it.base < from + part.count then
       return false
     end
   end
@@ -292,7 +293,7 @@ while place <= count do -- the events of the call
   elseif are_new(part, place) then
     add_part(part)
   else
-    for i, body in ipairs(split_bodies(part.body, part.count)) do
+    for i, body in ipairs(split_bodies(part.body, 0, part.count)) do
       dues[place + i - 1], given[place + i - 1] = part.due, body
       push(place + i - 1)
     end
