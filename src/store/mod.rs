@@ -1,5 +1,6 @@
 //! The store trait: where events wait, and the contract of every store.
 
+mod clock;
 mod control;
 mod damage;
 mod durability;

@@ -96,7 +96,7 @@ impl<B: Clone> Shards<B> {
     /// Sets the creation time up to which any bucket may have forgotten tombstones.
     #[cfg(feature = "embedded")]
     pub(crate) fn raise_watermark(&mut self, created: Timestamp) {
-        self.forgotten = Some(created);
+        self.forgotten = self.forgotten.max(Some(created));
         let buckets = self.buckets.get_mut();
         for shard in buckets.unwrap_or_else(PoisonError::into_inner).values() {
             let mut bucket = shard.bucket.lock().unwrap_or_else(PoisonError::into_inner);
@@ -250,6 +250,14 @@ impl<B: Clone> Shards<B> {
             };
             Arc::clone(buckets.entry(key.clone()).or_insert_with(made))
         })
+    }
+
+    /// Notifies the watchers of every bucket: the time was set forward, so what is due was due
+    /// later when it was scheduled.
+    pub(crate) fn wake_all(&self) {
+        for key in self.keys() {
+            self.tell(|watcher| watcher.earlier(&key));
+        }
     }
 
     fn tell(&self, what: impl Fn(&dyn Watcher)) {

@@ -6,12 +6,12 @@ use std::time::Duration;
 use crate::core::op::{
     BATCH_MAX, ChangeSink, Delivery, Fetch, Fetched, Holding, Kept, Reply, RequestId, StartMark,
 };
-use crate::core::reference::entry::{Budget, Entry, Place, RecordDetails, StaleReason};
+use crate::core::reference::entry::{Budget, Entry, Place};
 use crate::core::reference::leases::Lease;
 use crate::core::reference::{Bucket, bounded};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{EventId, State};
-use crate::record::{Cause, NodeId, Outcome};
+use crate::event::EventId;
+use crate::record::NodeId;
 use crate::time::{Timestamp, When};
 
 /// A fetch in progress.
@@ -153,6 +153,7 @@ impl<B: Clone> Bucket<B> {
             return;
         };
         batch.budget.spend(entry);
+        self.expiring.remove(id, entry);
         if let Some(stale) = entry.stale(self.now_us) {
             let tries = entry.tries;
             batch.aside -= 1;
@@ -169,29 +170,6 @@ impl<B: Clone> Bucket<B> {
         };
         batch.deliveries.push(delivery(id, entry, &lease));
         entry.go(Place::Leased(self.leases.add(lease)));
-    }
-
-    fn set_aside<L: ChangeSink<Body = B>>(
-        &mut self,
-        id: EventId,
-        stale: StaleReason,
-        tries: u16,
-        moved_us: u64,
-        sink: &mut L,
-    ) {
-        match stale {
-            StaleReason::Expired => {
-                let ending = RecordDetails::unheld(Outcome::Expired, moved_us, self.now_us);
-                self.finish(id, State::Expired, ending, sink);
-            }
-            StaleReason::TooLate => {
-                let ending = RecordDetails {
-                    cause: Some(Cause::TooLate),
-                    ..RecordDetails::unheld(Outcome::Buried, moved_us, self.now_us)
-                };
-                self.bury(id, tries, ending, sink);
-            }
-        }
     }
 
     /// Renews the leases of a node and raises its start mark.

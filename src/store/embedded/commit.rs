@@ -13,7 +13,8 @@ use crate::store::embedded::ledger::{Change, Changes, Row};
 use crate::store::embedded::retention::Retention;
 use crate::store::embedded::schema::PAGE_BYTES;
 use crate::store::embedded::starts::Start;
-use crate::store::embedded::{added, controls, sums, uniques};
+use crate::store::embedded::tombstones::TombstoneRows;
+use crate::store::embedded::{added, controls, sqlite, sums, uniques};
 use crate::time::Timestamp;
 
 /// Writes batches; the only holder of the connection that writes.
@@ -21,6 +22,7 @@ use crate::time::Timestamp;
 pub(super) struct Committer {
     connection: Connection,
     counts: Counts,
+    tombstones: TombstoneRows,
     queues: QueueNumbers,
     retention: Retention,
     log: LogSize,
@@ -51,10 +53,16 @@ pub(super) struct Counts {
 }
 
 impl Committer {
-    pub(super) fn new(connection: Connection, counts: Counts, retention: Retention) -> Self {
+    pub(super) fn new(
+        connection: Connection,
+        counts: Counts,
+        tombstones: TombstoneRows,
+        retention: Retention,
+    ) -> Self {
         Self {
             connection,
             counts,
+            tombstones,
             queues: QueueNumbers::new(),
             retention,
             // Somebody may have left one.
@@ -83,17 +91,20 @@ impl Committer {
         let written = Transaction::new(&self.connection, &mut counts, &mut self.queues, now)
             .and_then(|mut transaction| {
                 transaction.may_miss = may_miss;
-                transaction.fill(batch)
+                transaction.fill(batch.clone())
             })
             .and_then(|(added, ended)| {
+                let tombstones = self.tombstones.write(&self.connection, batch, now)?;
+                counts.bytes += tombstones.bytes as u64;
                 let added = (!is_idle).then_some(added);
                 self.retention
                     .step(&self.connection, &mut counts.records, added, now)?;
                 self.connection.prepare_cached("COMMIT")?.execute([])?;
-                Ok(ended)
+                Ok((ended, tombstones))
             });
         match written {
-            Ok(ended) => {
+            Ok((ended, tombstones)) => {
+                self.tombstones.committed(tombstones);
                 let bytes = counts.bytes - self.counts.bytes;
                 self.counts = counts;
                 // A row is in its table and in up to seven indexes; but what is added comes one
@@ -168,8 +179,21 @@ impl Committer {
         Ok(true)
     }
 
+    /// Removes the tombstones that no window has any more, so that none is remembered again; on a
+    /// full disk they stay.
+    fn remove_tombstones(&mut self, now: Timestamp) -> rusqlite::Result<()> {
+        while self.tombstones.has_dead() {
+            match self.write(std::iter::empty(), now, false) {
+                Err(error) if sqlite::is_full(&error) => return Ok(()),
+                written => drop(written?),
+            }
+        }
+        Ok(())
+    }
+
     /// The last step: everything into the file, the log removed, and the file closed.
-    pub(super) fn close(mut self) -> rusqlite::Result<()> {
+    pub(super) fn close(mut self, now: Timestamp) -> rusqlite::Result<()> {
+        self.remove_tombstones(now)?;
         self.checkpoint()?;
         checkpoint_on_close(&self.connection, true)?;
         self.connection.close().map_err(|(_, error)| error)

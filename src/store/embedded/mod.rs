@@ -40,6 +40,7 @@ pub(crate) mod starts;
 mod stop;
 pub(crate) mod sums;
 mod table;
+mod tombstones;
 mod uniques;
 mod unsettled;
 mod writer;
@@ -55,6 +56,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::record::Keep;
 use crate::sqlite::{files, records};
+use crate::store::clock::StoreTime;
 use crate::store::hub::LocalMembership;
 use crate::store::{
     CheckTask, Control, Damage, Durability, RecordTable, Setting, Store, StoreFuture, Watcher,
@@ -144,7 +146,8 @@ impl EmbeddedStore {
         let keep = Kept::new(Mutex::new(Keep::default()));
         let retention = Retention::new(Arc::clone(&keep), Arc::clone(&options.clock));
         let starts = Starts::read(&paths.starts).map_err(wrong)?;
-        let now = options.clock.now();
+        let time = StoreTime::new(Arc::clone(&options.clock));
+        let now = time.now();
         let Recovered {
             shards,
             committer,
@@ -173,7 +176,7 @@ impl EmbeddedStore {
         let records = records::Reader::new(schema::open_reader(&paths.data)?);
         let records = Reading::start(records, thread("duly-records")).map_err(no_thread)?;
         let shared = Arc::new(Shared {
-            clock: options.clock,
+            time,
             shards,
             hub: LocalMembership::with(controls),
             cache: Mutex::new(Cache::new(next_row, options.cache_bytes)),
@@ -270,7 +273,10 @@ impl Store for EmbeddedStore {
     }
 
     fn now_us(&self) -> u64 {
-        self.shared.clock.wall_us()
+        if self.shared.time.take_jump() {
+            self.shared.shards.wake_all();
+        }
+        self.shared.time.now_us()
     }
 
     fn poll_members(&self, me: MemberInfo) -> StoreFuture<Membership> {

@@ -98,7 +98,7 @@ impl Writer {
         let fate = match shared.stop.get() {
             // Not even a checkpoint: nothing is written once there is doubt.
             Some(stop) => Fate::Stopped(Arc::clone(stop)),
-            None => match committer.close() {
+            None => match committer.close(shared.now()) {
                 Ok(()) => Fate::Written,
                 Err(error) => {
                     let stop = Arc::new(Stop::new("the file could not be closed", error));

@@ -268,14 +268,14 @@ impl Shared {
 
     /// Updates the store's time by a reply.
     pub(super) fn learn(&self, now_us: u64) {
-        let offset = i128::from(now_us) - i128::from(self.clock.wall_us());
+        let offset = i128::from(now_us) - i128::from(self.mono_us());
         let offset = i64::try_from(offset).unwrap_or(0);
         self.offset_us.store(offset, Ordering::Relaxed);
     }
 
-    /// Sets the offset of the store's time from this process's own, in microseconds.
+    /// Sets the offset of the store's time from this machine's wall clock, in microseconds.
     pub(super) fn set_offset(&self, offset_us: i64) {
-        self.offset_us.store(offset_us, Ordering::Relaxed);
+        self.learn(self.clock.wall_us().saturating_add_signed(offset_us));
     }
 
     /// Subscribes to a bucket that a node of this process polls.
@@ -321,10 +321,14 @@ impl Shared {
         match &self.options.clock {
             Some(clock) => clock.wall_us(),
             None => self
-                .clock
-                .wall_us()
+                .mono_us()
                 .saturating_add_signed(self.offset_us.load(Ordering::Relaxed)),
         }
+    }
+
+    /// The time of this process, which no step of its wall clock changes.
+    fn mono_us(&self) -> u64 {
+        self.clock.mono().as_nanos() / 1_000
     }
 
     pub(super) fn watch(&self, watcher: Arc<dyn Watcher>) {

@@ -41,8 +41,6 @@ struct Event {
     died_us: u64,
     lease: Option<Lease>,
     settled: Option<(NodeId, RequestId, std::mem::Discriminant<AttemptOutcome>)>,
-    /// Over since before the start: its payload is not known any more.
-    faded: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -74,6 +72,8 @@ pub(crate) struct Model {
     over: Vec<(EventId, u64)>,
     /// A settle is under way, and forgets when it is done.
     is_settling: bool,
+    /// How many were over before the operation.
+    before: usize,
     forgotten: Option<Timestamp>,
     nodes: Vec<Node>,
     pub(crate) records: Vec<Record>,
@@ -249,7 +249,7 @@ impl Model {
         let mut verdict = PushOutcome::Accepted;
         if let Some(known) = self.event(id) {
             due = known.due;
-            verdict = match known.faded || known.envelope.payload == new.envelope.payload {
+            verdict = match known.envelope.payload == new.envelope.payload {
                 true => PushOutcome::Duplicate(id),
                 false => PushOutcome::Conflict,
             };
@@ -298,7 +298,6 @@ impl Model {
             died_us: 0,
             lease: None,
             settled: None,
-            faded: false,
         });
         self.wait(id, due);
         Pushed { due, verdict }
@@ -349,6 +348,40 @@ impl Model {
             ready: self.ids(|event| event.state == State::Ready).len(),
             next_due: self.next_due(),
         })
+    }
+
+    /// What has expired is over before any operation, the first to expire first; what is forgotten
+    /// for it is when the operation is done.
+    pub(crate) fn begin(&mut self) {
+        self.before = self.over.len();
+        self.is_settling = true;
+        let waits = |event: &&Event| matches!(event.state, State::Scheduled | State::Ready);
+        let waiting = self.events.iter().filter(waits);
+        let expires = waiting.filter_map(|event| {
+            let due_us = event.due.as_millis() * 1_000;
+            let late_us = match event.envelope.late {
+                LatePolicy::Deliver => None,
+                LatePolicy::Expire(limit) | LatePolicy::Bury(limit) => {
+                    Some(due_us + u64::try_from(limit.as_micros()).expect("short") + 1)
+                }
+            };
+            let expires_us = event.envelope.expires.map(|at| at.as_millis() * 1_000);
+            let at_us = expires_us.into_iter().chain(late_us).min()?;
+            (at_us <= self.now_us).then_some((at_us, event.envelope.id))
+        });
+        let mut expired: Vec<_> = expires.collect();
+        expired.sort_unstable();
+        for (_, id) in expired {
+            assert!(!self.is_of_use(id), "it has expired");
+        }
+        self.is_settling = false;
+    }
+
+    /// Forgets what the window does not hold, if anything has ended.
+    pub(crate) fn finish(&mut self) {
+        if self.over.len() > self.before {
+            self.forget();
+        }
     }
 
     /// Sets an event aside that has expired or is too late.
