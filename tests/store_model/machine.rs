@@ -106,7 +106,11 @@ impl Machine {
             7 => count,
             _ => ((count / 64) << 8) | (128 + count % 64),
         };
-        let created = Timestamp::from_millis(self.store_us() / 1_000);
+        // Some are of names, which tell no time.
+        let created = match count % 5 {
+            3 => Timestamp::EPOCH,
+            _ => Timestamp::from_millis(self.store_us() / 1_000),
+        };
         let id = EventId::from_parts(created, BUCKET, entropy);
         let queue = QUEUE.parse().expect("a legal name");
         Envelope::new(id, queue, Payload::from(b"0".as_slice()))
@@ -115,7 +119,7 @@ impl Machine {
     fn draft(&mut self, draft: &Draft) -> NewEvent {
         let entropy = self.pushed.len() as u64;
         let mut envelope = self.envelope();
-        let created = envelope.id.created();
+        let created = Timestamp::from_millis(self.store_us() / 1_000);
         envelope.attempts = draft.attempts;
         envelope.unique = draft.unique.map(|key| key.to_string());
         envelope.key = entropy

@@ -220,6 +220,7 @@ pub async fn lateness_follows_a_new_due_time(harness: &dyn StoreHarness) {
     assert_eq!(world.state(put_off).await, Some(State::Scheduled));
     assert_eq!(world.state(called).await, Some(State::Expired));
     world.advance(secs(6));
+    world.move_due().await;
     assert_eq!(world.state(put_off).await, Some(State::Ready));
     world.advance(TICK);
     assert_eq!(world.stats().await, Stats::default());

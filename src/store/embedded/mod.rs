@@ -43,6 +43,7 @@ mod table;
 mod tombstones;
 mod uniques;
 mod unsettled;
+mod upkeep;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -249,7 +250,11 @@ impl Store for EmbeddedStore {
     fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
         let Decided { answer, wait, node } = match self.shared.decide(bucket, op) {
             Ok(decided) => decided,
-            Err(error) => return StoreFuture::ready(Err(error)),
+            Err(error) => {
+                // Also of what is refused: what had expired has ended.
+                self.write_inline();
+                return StoreFuture::ready(Err(error));
+            }
         };
         let found = self.shared.find(answer);
         self.write_inline();

@@ -259,7 +259,8 @@ impl Model {
             verdict = PushOutcome::TooNew;
             return Pushed { due, verdict };
         }
-        if self.forgotten.is_some_and(|until| id.created() <= until) {
+        let tells_time = id.created() > Timestamp::EPOCH;
+        if tells_time && self.forgotten.is_some_and(|until| id.created() <= until) {
             verdict = PushOutcome::TooOld;
             return Pushed { due, verdict };
         }
