@@ -25,6 +25,7 @@ use crate::flow::consumers::stuck;
 use crate::flow::handlers::deps::ExecutorDeps;
 use crate::flow::handlers::replies::Replies;
 use crate::flow::log_limiter::LogLimiter;
+use crate::flow::membership::clock_watch;
 use crate::flow::membership::depth_sampler::DepthSampler;
 use crate::flow::membership::poll::{MembershipPoll, SettingsReader};
 use crate::flow::mover::Mover;
@@ -210,6 +211,10 @@ impl Flow {
                 stuck,
                 abandoned.clone(),
             ));
+        }
+        if !virtual_time {
+            let (store, clock) = (Arc::clone(&store), Arc::clone(&clock));
+            runtime.spawn(clock_watch::watch(store, clock, abandoned.clone()));
         }
         let depth_sampler = depth_sampler.map(|pace| {
             let depth_sampler = DepthSampler {

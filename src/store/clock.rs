@@ -5,10 +5,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::core::clock::{JUMP_US, SteadyClock, SteadyReading};
+use crate::store::Store;
 use crate::time::{Clock, Mono, Timestamp};
 
 /// The least time between two log lines about a wall clock that jumps.
 const LOGGED_EVERY: Duration = Duration::from_secs(10);
+
+/// Returns by how much a store's time is ahead of the wall clock of this machine.
+pub(crate) fn clock_ahead_us(store: &dyn Store, clock: &dyn Clock) -> i64 {
+    let (store_us, wall_us) = (store.now_us(), clock.wall_us());
+    let apart_us = i64::try_from(store_us.abs_diff(wall_us)).unwrap_or(i64::MAX);
+    if store_us < wall_us {
+        -apart_us
+    } else {
+        apart_us
+    }
+}
+
+/// Returns whether clocks that are so far apart are reported: by more than a second.
+pub(crate) fn differs(ahead_us: i64) -> bool {
+    ahead_us.unsigned_abs() > JUMP_US.unsigned_abs()
+}
 
 /// The time of a store, by the rule of [`SteadyClock`].
 #[derive(Debug)]
@@ -92,7 +109,7 @@ impl StoreTime {
     fn log(&self, mono: Mono, reading: SteadyReading) {
         #[allow(clippy::cast_precision_loss)] // seconds to read
         let seconds = |us: i64| us as f64 / 1e6;
-        let is_wrong = reading.ahead_us.abs() > JUMP_US;
+        let is_wrong = differs(reading.ahead_us);
         if reading.jumped_us != 0 {
             tracing::warn!(
                 ahead_s = seconds(reading.jumped_us),

@@ -22,6 +22,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use self::clock::{clock_ahead_us, differs};
 pub(crate) use self::control::RATES;
 pub use self::control::{Control, Setting};
 pub use self::damage::{CheckTask, Damage, DamageKind};

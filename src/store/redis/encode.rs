@@ -145,6 +145,13 @@ impl CallContext<'_> {
         call
     }
 
+    /// Ends what has expired, a bounded piece.
+    pub(super) fn expire(&self, keys: &BucketKeys) -> Call {
+        let mut call = self.ending(&scripts::EXPIRE, keys);
+        call.command.arg(BATCH_MAX / 2);
+        call
+    }
+
     /// Looks events up.
     pub(super) fn look(&self, keys: &BucketKeys, ids: &[EventId]) -> Call {
         let mut call = self.call(&scripts::LOOK, keys);

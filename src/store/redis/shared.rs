@@ -213,7 +213,7 @@ impl Shared {
             }
             _ => self.links.for_pushes(bucket),
         };
-        let parts = self.call(link, &call).await?;
+        let parts = self.call_unexpired(bucket, link, &call).await?;
         let read = decode::read(&bucket.queue, &op, parts)?;
         self.learn(read.answer.now_us);
         if read.is_earlier {
