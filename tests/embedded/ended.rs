@@ -143,8 +143,10 @@ fn a_file_of_the_format_before_knows_what_its_records_say() {
     end(&store, named(1, "first"));
     end(&store, event(2, When::Now, 3));
     drop(store);
-    meddle(&place, "DROP TABLE tombstones");
-    meddle(&place, "PRAGMA user_version = 7");
+    let file = rusqlite::Connection::open(place.path()).expect("the file");
+    file.execute_batch("DROP TABLE tombstones; PRAGMA user_version = 7")
+        .expect("a change");
+    drop(file);
     for _ in 0..2 {
         let store = place.open();
         // Records say nothing of a payload.

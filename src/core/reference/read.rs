@@ -14,7 +14,9 @@ use crate::event::EventId;
 use crate::time::Timestamp;
 
 impl<B: Clone> Bucket<B> {
-    pub(super) fn get(&self, id: EventId) -> Option<Snapshot<B>> {
+    /// Returns an event as it stands; one that has expired since the last operation still waits.
+    #[must_use]
+    pub fn get(&self, id: EventId) -> Option<Snapshot<B>> {
         match self.entries.get(&id) {
             Some(entry) if entry.is_unconfirmed() => None,
             Some(entry) => Some(self.snapshot(id, entry)),

@@ -102,7 +102,7 @@ impl Shared {
             let changes = scribe.changes;
             // Also of one that is refused: what had expired has ended.
             if !released.is_empty() {
-                self.hand_back(bucket, now_us, &released);
+                self.hand_back(bucket, &released);
             }
             let wait = if changes.is_empty() {
                 // It may rest on what others decided and nobody has written yet.
