@@ -147,7 +147,7 @@ impl EmbeddedStore {
         let keep = Kept::new(Mutex::new(Keep::default()));
         let retention = Retention::new(Arc::clone(&keep), Arc::clone(&options.clock));
         let starts = Starts::read(&paths.starts).map_err(wrong)?;
-        let time = StoreTime::new(Arc::clone(&options.clock));
+        let time = StoreTime::new(options.clock);
         let now = time.now();
         let Recovered {
             shards,
