@@ -248,7 +248,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "            // Also of one that is refused: what had expired has ended.\n",
             "            let changes = if answer.is_err() { Changes::default() } else { changes };\n",
         )],
-        caught_by: test("stores", "the_embedded_store_answers_as_the_model_does"),
+        caught_by: test(
+            "store_model",
+            "the_embedded_store_answers_as_the_model_does",
+        ),
         masked_by: None,
     },
 ];

@@ -327,7 +327,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "fingerprint: None,",
         )],
         caught_by: test(
-            "stores",
+            "embedded",
             "another_payload_under_an_ended_id_is_a_conflict_after_a_restart",
         ),
         masked_by: None,
@@ -342,7 +342,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "found.tombstones.into_iter().skip(gone * 0);",
         )],
         caught_by: test(
-            "stores",
+            "store_model",
             "the_embedded_store_without_a_thread_answers_as_the_model_does",
         ),
         masked_by: None,
