@@ -168,13 +168,15 @@ async fn rewrite_some(
     if asked == 0 {
         return Ok((rewritings.len().min(done), 0, now_us));
     }
-    let mut parts = shared.call(shared.links.for_pushes(bucket), &call).await?;
+    let link = shared.links.for_pushes(bucket);
+    let mut parts = shared.call_unexpired(bucket, link, &call).await?;
     let now_us = parts.number()?;
     Ok((done, parts.count()?, now_us))
 }
 
 async fn look(shared: &Shared, bucket: &BucketKey, ids: &[EventId]) -> Result<(u64, ReplyReader)> {
     let call = shared.terms().look(&shared.keys(bucket), ids);
-    let mut parts = shared.call(shared.links.for_pushes(bucket), &call).await?;
+    let link = shared.links.for_pushes(bucket);
+    let mut parts = shared.call_unexpired(bucket, link, &call).await?;
     Ok((parts.number()?, parts))
 }

@@ -17,6 +17,9 @@ if page and part.kind == "S" then -- what most are: all that is known of it is i
   keep_counts()
   return { now, "cancelled" }
 end
+if not page and call("ZSCORE", EXPIRY, id) then
+  end_if_expired(id)
+end
 local it = leave_waiting(id)
 local body = call("HGET", BODY, id)
 if body and is_newer(body) then

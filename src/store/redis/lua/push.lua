@@ -103,7 +103,7 @@ look_at_forgotten(meta[4])
 -- Whether the data just read may have changed: this push has ended other events, or repeats an id.
 local rereads = ARGV[7] == "1"
 local answer = { now, 0 }
-local added, delayed, ready, entries, keyed = {}, {}, {}, {}, {}
+local added, delayed, ready, entries, keyed, expiring = {}, {}, {}, {}, {}, {}
 local bodies_len, delayed_len, ready_count = 0, 0, 0
 -- Before the change, where it matters: whether anything is ready, and the next due time. And what is
 -- added: the earliest due time of delayed events, and whether any is ready.
@@ -164,6 +164,10 @@ local function write()
       call("ZADD", BY_KEY, unpack(keyed))
       keyed = {}
     end
+    if #expiring > 0 then -- so is this one
+      call("ZADD", EXPIRY, unpack(expiring))
+      expiring = {}
+    end
     -- The body first: an id without one is skipped, and a body without a state is no duplicate for
     -- the repeated push.
     call("HSET", BODY, unpack(added))
@@ -179,6 +183,14 @@ local function write()
     end
     added, delayed, ready, entries = {}, {}, {}, {}
     bodies_len, delayed_len, ready_count = 0, 0, 0
+  end
+end
+
+-- Notes when an event expires, if it ever does.
+local function add_expiry(id, body, due)
+  local from = useless_from(body, due)
+  if from then
+    expiring[#expiring + 1], expiring[#expiring + 2] = string.format("%.0f", from), id
   end
 end
 
@@ -202,6 +214,11 @@ local function taken(i, unique, replaces)
     end
     answer[#answer + 1] = { i, 1, dues[i], sub(other, 1, 16) }
     return true
+  end
+  if call("ZSCORE", EXPIRY, other) and end_if_expired(other) then
+    look_at_forgotten(call("HGET", META, "forgotten"))
+    rereads = true
+    return false
   end
   local it = state_of(other) -- one with a unique key is alone
   if not replaces then
@@ -274,6 +291,7 @@ local function push(i)
     local key, unique
     if has_extras(body) then
       key, unique = keys_of(body)
+      add_expiry(id, body, dues[i])
     end
     if not unique then
       add(i, id, body, key)

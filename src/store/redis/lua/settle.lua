@@ -370,6 +370,9 @@ if changes_len + #records > 0 or next(leaving) then
     call("HSET", STATE, unpack(changes, 1, changes_len))
   end
   if #freed > 0 then
+    if over_count > 0 then
+      call("ZREM", EXPIRY, unpack(freed))
+    end
     call("HDEL", BODY, unpack(freed))
   end
   if over_count > 0 then

@@ -58,6 +58,18 @@ end
 -- Inserts all of them. Redis does not roll a script back. So an event is inserted at its destination
 -- before its state says so: one left half done is still leased, and the repeated call does all of it.
 local function put_back()
+  local hints = {} -- those that may have expired while they were leased are looked at
+  for _, list in ipairs({ back, front }) do
+    for _, entry_of in ipairs(list) do
+      hints[#hints + 1], hints[#hints + 2] = now, sub(entry_of, 1, 16)
+    end
+  end
+  for i = 2, #delayed, 2 do
+    hints[#hints + 1], hints[#hints + 2] = now, delayed[i]
+  end
+  if #hints > 0 then
+    call("ZADD", EXPIRY, "XX", unpack(hints))
+  end
   if #back > 0 then
     call("RPUSH", READY, unpack(back))
   end
