@@ -4,7 +4,7 @@
 pub use crate::core::node::{Load, Node};
 pub use crate::core::op::{ChangeSink, UsedAttempts};
 pub use crate::core::push::{Attempts, NextPush, PushedId};
-pub use crate::core::reference::{Bucket, DedupWindow, Head, Restored, Tombstone};
+pub use crate::core::reference::{Bucket, DedupWindow, Head, LastSettlement, Restored, Tombstone};
 pub use crate::core::step::{Action, CallId, Input, Job};
 
 /// Envelopes as rows.

@@ -246,8 +246,8 @@ impl Sub<Duration> for Mono {
 
 /// A source of time; the crate reads time from nowhere else.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// The wall time in microseconds since the Unix epoch, UTC. Need not be monotonic: stores use
-    /// the greatest value seen.
+    /// The wall time in microseconds since the Unix epoch, UTC. Need not be monotonic: a store
+    /// follows it with care, beside [`mono`](Self::mono), and never back.
     fn wall_us(&self) -> u64;
 
     /// The monotonic time.
@@ -291,15 +291,13 @@ impl Clock for GuardedClock {
     }
 }
 
-/// The system clock.
+/// The system clock: both clocks of the machine, as they are.
 ///
-/// It follows the wall clock forward at once. When the wall clock is set back it continues at the
-/// monotonic pace, so that delays keep their length and nothing is delivered twice.
+/// A store does not follow its wall clock at once: it measures the time that passes by the monotonic
+/// clock, and believes another time of the wall clock only after it has stood for ten seconds.
 #[derive(Debug)]
 pub struct SystemClock {
     started: std::time::Instant,
-    /// The offset to add to the time since `started`, in microseconds; only grows.
-    offset_us: AtomicU64,
 }
 
 impl SystemClock {
@@ -309,7 +307,6 @@ impl SystemClock {
     pub fn new() -> Self {
         Self {
             started: std::time::Instant::now(),
-            offset_us: AtomicU64::new(0),
         }
     }
 }
@@ -327,15 +324,7 @@ impl Clock for SystemClock {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default()
             .as_micros();
-        let wall = u64::try_from(wall).unwrap_or(u64::MAX);
-        let elapsed = self.mono().as_nanos() / 1_000;
-        let offset = wall.saturating_sub(elapsed);
-        let known = self.offset_us.load(Ordering::Relaxed);
-        if offset <= known {
-            return known + elapsed; // the common path writes nothing that other threads read
-        }
-        let known = self.offset_us.fetch_max(offset, Ordering::Relaxed);
-        known.max(offset) + elapsed
+        u64::try_from(wall).unwrap_or(u64::MAX)
     }
 
     fn mono(&self) -> Mono {

@@ -334,6 +334,7 @@ impl BusBuilder {
         let inner = Arc::new(Inner {
             id,
             store: Arc::clone(&store),
+            clock: Arc::clone(&clock),
             recorded,
             replies: Arc::clone(&replies),
             flow: RwLock::new(None),

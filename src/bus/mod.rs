@@ -76,7 +76,7 @@ use crate::handler::Context;
 use crate::metrics::{PullMeters, PushMeters};
 use crate::record::NodeId;
 use crate::store::{Durability, Operation, Store, StoreFuture};
-use crate::time::Timestamp;
+use crate::time::{Clock, Timestamp};
 
 /// A running event bus.
 ///
@@ -120,6 +120,8 @@ pub(crate) struct Inner {
     /// The id of this node.
     id: NodeId,
     store: Arc<dyn Store>,
+    /// The clock of this machine.
+    clock: Arc<dyn Clock>,
     /// The journal; without one records stay in the store's outboxes.
     recorded: Option<JournalRecorder>,
     replies: Arc<Replies>,

@@ -6,7 +6,7 @@
 //! it on virtual time, from a seed, with injected faults.
 
 mod bucket_state;
-mod clock;
+pub(crate) mod clock;
 mod holdings;
 mod lease;
 mod members;

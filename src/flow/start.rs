@@ -28,6 +28,7 @@ use crate::flow::handlers::outside::TimeHolds;
 use crate::flow::handlers::replies::Replies;
 use crate::flow::handlers::waits::{QueueWaits, WaitGraph};
 use crate::flow::log_limiter::LogLimiter;
+use crate::flow::membership::clock_watch;
 use crate::flow::membership::depth_sampler::DepthSampler;
 use crate::flow::membership::poll::{MembershipPoll, SettingsReader};
 use crate::flow::mover::Mover;
@@ -227,6 +228,12 @@ impl Flow {
                 abandoned.clone(),
             ));
         }
+        let node_gauges = Arc::new(NodeGauges::new());
+        if !virtual_time {
+            let (store, clock) = (Arc::clone(&store), Arc::clone(&clock));
+            let gauges = Arc::downgrade(&node_gauges);
+            runtime.spawn(clock_watch::watch(store, clock, gauges, abandoned.clone()));
+        }
         let depth_sampler = depth_sampler.map(|pace| {
             let depth_sampler = DepthSampler {
                 id,
@@ -237,7 +244,7 @@ impl Flow {
                 queues: consumers.queues(),
                 membership: membership.clone(),
                 pace,
-                gauges: NodeGauges::new(),
+                gauges: node_gauges,
                 stop: abandoned.clone(),
             };
             runtime.spawn(depth_sampler.run())

@@ -10,6 +10,7 @@ use crate::core::reference::{Bucket, DedupWindow};
 use crate::error::Result;
 use crate::event::{BucketKey, Envelope, EventId, Payload, QueueName};
 use crate::record::{Numbered, Record};
+use crate::store::clock::StoreTime;
 use crate::store::hub::LocalMembership;
 use crate::store::shards::{Shards, WakeRule};
 use crate::store::{
@@ -46,7 +47,7 @@ pub struct MemoryStore {
     records: Mutex<Records>,
     recorded: Watchers<dyn OutboxWatcher>,
     hub: LocalMembership,
-    clock: Arc<dyn Clock>,
+    time: StoreTime,
     shared: bool,
 }
 
@@ -65,7 +66,7 @@ impl MemoryStore {
             records: Mutex::new(Records::new(RECORDS_MAX)),
             recorded: Watchers::default(),
             hub: LocalMembership::default(),
-            clock,
+            time: StoreTime::new(clock),
             shared: false,
         }
     }
@@ -115,11 +116,11 @@ impl MemoryStore {
         if matches!(op, StoreOp::Push(_)) {
             self.records().check_room()?;
         }
-        let now_us = self.clock.wall_us();
+        let now_us = self.time.now_us();
         let (news, adds) = (WakeRule::of(&op), matches!(op, StoreOp::Push(_)));
         let answer = self.change(bucket, (news, adds), now_us, op);
         for unused in self.shards.sweep(now_us) {
-            // It ends nothing, it only forgets.
+            // It ends only what has expired; nobody waits for its answer.
             let _ = self.change(&unused, (WakeRule::Swept, false), now_us, StoreOp::SWEEP);
         }
         answer
@@ -191,13 +192,16 @@ impl Store for MemoryStore {
     }
 
     fn now_us(&self) -> u64 {
-        self.clock.wall_us()
+        if self.time.take_jump() {
+            self.shards.wake_all();
+        }
+        self.time.now_us()
     }
 
     fn poll_members(&self, me: MemberInfo) -> StoreFuture<Membership> {
         let used = self.shards.used();
         let roll = match self.shared {
-            true => self.hub.call(me, self.clock.wall_us(), used),
+            true => self.hub.call(me, self.time.now_us(), used),
             false => self.hub.alone(&me, used),
         };
         StoreFuture::ready(Ok(roll))

@@ -1,5 +1,6 @@
 //! The store trait: where events wait, and the contract of every store.
 
+mod clock;
 mod control;
 mod damage;
 mod durability;
@@ -24,6 +25,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+pub(crate) use self::clock::{clock_ahead_us, differs};
 pub(crate) use self::control::RATES;
 pub use self::control::{Control, Setting};
 pub use self::damage::{CheckTask, Damage, DamageKind};

@@ -395,4 +395,12 @@ impl<B: Clone> Shards<B> {
             Arc::clone(buckets.entry(key.clone()).or_insert_with(made))
         })
     }
+
+    /// Notifies the watchers of every bucket: the time was set forward, so what is due was due
+    /// later when it was scheduled.
+    pub(crate) fn wake_all(&self) {
+        for key in self.keys() {
+            self.watchers.tell(|watcher| watcher.earlier(&key));
+        }
+    }
 }

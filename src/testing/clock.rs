@@ -52,8 +52,16 @@ impl ManualClock {
     }
 
     /// Sets the wall clock, forth or back; monotonic time does not move.
+    ///
+    /// A store follows it forth when another ten seconds have passed by [`advance`](Self::advance),
+    /// and never back.
     pub fn set_wall(&self, wall: Timestamp) {
-        self.wall_us.store(wall.as_micros(), Ordering::SeqCst);
+        self.set_wall_us(wall.as_micros());
+    }
+
+    /// Sets the wall clock to so many microseconds since the epoch.
+    pub fn set_wall_us(&self, wall_us: u64) {
+        self.wall_us.store(wall_us, Ordering::SeqCst);
     }
 }
 

@@ -43,13 +43,13 @@ fn a_sqlite_file_of_another_program_is_refused_and_left_as_it_is() {
 fn another_format_is_refused_in_words_and_left_as_it_is() {
     for (format, words, advice) in [
         (
-            8,
-            "newer duly (format 8), this one reads format 7",
+            9,
+            "newer duly (format 9), this one reads format 8",
             "upgrade",
         ),
         (
             6,
-            "older duly (format 6), this one reads format 7",
+            "older duly (format 6), this one reads format 8",
             "name another file",
         ),
     ] {

@@ -7,6 +7,7 @@ mod check;
 mod child;
 mod crash;
 mod damage;
+mod ended;
 mod file;
 mod full;
 mod harness;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
 
 mod away;
+mod clock;
 mod ended;
 mod journal;
 mod nodes;

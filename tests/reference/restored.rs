@@ -72,17 +72,16 @@ fn the_last_restored_has_the_unique_key() {
 #[test]
 fn what_is_there_already_or_is_over_does_not_come_back() {
     let mut side = Side::new();
-    side.bucket.restore_tombstone(
-        Tombstone {
-            id: id(1, 1),
-            state: State::Done,
-            fingerprint: None,
-            due: Timestamp::EPOCH,
-            tries: 0,
-            maybe_running: false,
-        },
-        61_000_000,
-    );
+    side.bucket.restore_tombstone(Tombstone {
+        id: id(1, 1),
+        state: State::Done,
+        fingerprint: None,
+        due: Timestamp::EPOCH,
+        tries: 0,
+        maybe_running: false,
+        settled: None,
+        ended_us: 61_000_000,
+    });
     assert!(!side.bucket.restore(restored(id(1, 1), 5)));
     assert!(side.bucket.restore(restored(id(1, 2), 5)));
     assert!(!side.bucket.restore(restored(id(1, 2), 61_000)));
@@ -91,7 +90,7 @@ fn what_is_there_already_or_is_over_does_not_come_back() {
 }
 
 #[test]
-fn the_memory_of_what_is_over_comes_back_within_its_bound() {
+fn the_memory_of_what_is_over_comes_back_whole() {
     let mut side = Side::new();
     let over = |id, fingerprint| Tombstone {
         id,
@@ -100,16 +99,17 @@ fn the_memory_of_what_is_over_comes_back_within_its_bound() {
         due: Timestamp::from_millis(1),
         tries: 0,
         maybe_running: false,
+        settled: None,
+        ended_us: 20_000,
     };
     side.bucket.raise_watermark(Timestamp::from_millis(10));
-    side.bucket.restore_tombstone(over(id(11, 1), None), 20_000);
-    side.bucket.restore_tombstone(over(id(12, 2), None), 20_000);
-    side.bucket
-        .restore_tombstone(over(id(13, 3), Some(4)), 20_000);
+    side.bucket.restore_tombstone(over(id(11, 1), None));
+    side.bucket.restore_tombstone(over(id(12, 2), None));
+    side.bucket.restore_tombstone(over(id(13, 3), Some(4)));
     side.bucket.check().unwrap();
     let pushes = [
         (id(10, 9), PushOutcome::TooOld),
-        (id(11, 1), PushOutcome::TooOld),
+        (id(11, 1), PushOutcome::Duplicate(id(11, 1))),
         (id(12, 2), PushOutcome::Duplicate(id(12, 2))),
         (id(13, 3), PushOutcome::Conflict),
         (id(13, 4), PushOutcome::Accepted),
@@ -152,8 +152,10 @@ fn a_large_surplus_is_forgotten_in_parts() {
             due: Timestamp::EPOCH,
             tries: 0,
             maybe_running: false,
+            settled: None,
+            ended_us: 1_000,
         };
-        side.bucket.restore_tombstone(over, 1_000);
+        side.bucket.restore_tombstone(over);
     }
     side.bucket.set_window(DedupWindow {
         cap: 10,

@@ -38,6 +38,10 @@ impl StoreHarness for RedisHarness {
         let url = format!("{}?prefix={}", (self.0)(), servers::prefix());
         Box::pin(RedisSubject::open(url, options))
     }
+
+    fn is_steady(&self) -> bool {
+        false
+    }
 }
 
 impl Subject for RedisSubject {

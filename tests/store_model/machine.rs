@@ -15,7 +15,7 @@ use proptest::sample::Index;
 use proptest_state_machine::ReferenceStateMachine;
 
 use crate::store_model::model::{Answered, BUCKET, Model};
-use crate::store_model::step::{Draft, Step, steps, steps_and_reopenings};
+use crate::store_model::step::{Draft, Step, glitches, steps};
 
 /// A trace that events may belong to.
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -27,8 +27,14 @@ pub(crate) const START_MS: u64 = 1_767_225_600_000;
 #[derive(Clone, Debug)]
 pub(crate) struct Machine {
     model: Model,
-    /// The wall clock, which may be set back.
+    /// The wall clock, which may be set back, and glitch.
     pub(crate) wall_us: u64,
+    pub(crate) mono_us: u64,
+    /// By how much it is wrong for a moment.
+    glitch_us: i64,
+    /// The store's time when it was opened, and monotonic time then, of a store whose time goes on
+    /// by that; otherwise it is the latest that the wall clock has shown.
+    opened_us: Option<(u64, u64)>,
     /// What was applied last, and what it must answer.
     pub(crate) op: Option<StoreOp>,
     pub(crate) answer: Answered,
@@ -49,6 +55,22 @@ impl Machine {
 
     pub(crate) fn now_us(&self) -> u64 {
         self.model.now_us
+    }
+
+    fn store_us(&self) -> u64 {
+        match self.opened_us {
+            Some((opened_us, since_us)) => opened_us + (self.mono_us - since_us),
+            None => self.wall_us,
+        }
+    }
+
+    fn opened(mut self) -> Self {
+        self.opened_us = Some((self.wall_us, self.mono_us));
+        self
+    }
+
+    fn shows(&mut self, wall_us: u64) {
+        self.wall_us = wall_us.max(START_MS * 1_000);
     }
 
     /// One of the ids ever pushed, or one that never was.
@@ -84,7 +106,11 @@ impl Machine {
             7 => count,
             _ => ((count / 64) << 8) | (128 + count % 64),
         };
-        let created = Timestamp::from_millis(self.wall_us / 1_000);
+        // Some are of names, which tell no time.
+        let created = match count % 5 {
+            3 => Timestamp::EPOCH,
+            _ => Timestamp::from_millis(self.store_us() / 1_000),
+        };
         let id = EventId::from_parts(created, BUCKET, entropy);
         let queue = QUEUE.parse().expect("a legal name");
         Envelope::new(id, queue, Payload::from(b"0".as_slice()))
@@ -93,7 +119,7 @@ impl Machine {
     fn draft(&mut self, draft: &Draft) -> NewEvent {
         let entropy = self.pushed.len() as u64;
         let mut envelope = self.envelope();
-        let created = envelope.id.created();
+        let created = Timestamp::from_millis(self.store_us() / 1_000);
         envelope.attempts = draft.attempts;
         envelope.unique = draft.unique.map(|key| key.to_string());
         envelope.key = entropy
@@ -125,12 +151,21 @@ impl Machine {
     }
 
     fn answer(&mut self, op: &StoreOp) -> Answered {
+        let store_us = self.store_us();
         let model = &mut self.model;
         // A bucket that does not exist keeps no time.
         model.now_us = match model.exists {
-            true => model.now_us.max(self.wall_us),
-            false => self.wall_us,
+            true => model.now_us.max(store_us),
+            false => store_us,
         };
+        model.begin();
+        let reply = Self::reply(model, op);
+        model.finish();
+        model.end_reaps();
+        reply
+    }
+
+    fn reply(model: &mut Model, op: &StoreOp) -> Answered {
         let reply = match op {
             StoreOp::Push(events) => model.push(events),
             StoreOp::MoveDue { limit, .. } => model.move_due(*limit),
@@ -172,7 +207,6 @@ impl Machine {
             StoreOp::Stats => model.stats(),
             StoreOp::Forecast { within } => model.forecast(within),
         };
-        model.end_reaps();
         Ok(reply)
     }
 }
@@ -185,6 +219,9 @@ impl ReferenceStateMachine for Machine {
         Just(Self {
             model: Model::default(),
             wall_us: START_MS * 1_000,
+            mono_us: 0,
+            glitch_us: 0,
+            opened_us: None,
             op: None,
             answer: Ok(Reply::Counted(0)),
             pushed: Vec::new(),
@@ -227,11 +264,34 @@ impl ReferenceStateMachine for Durable {
     type Transition = Step;
 
     fn init_state() -> BoxedStrategy<Machine> {
-        Machine::init_state()
+        let machine = <Machine as ReferenceStateMachine>::init_state();
+        machine.prop_map(Machine::opened).boxed()
     }
 
     fn transitions(_: &Machine) -> BoxedStrategy<Step> {
-        steps_and_reopenings().boxed()
+        let steps = prop_oneof![20 => steps(), 1 => Just(Step::Reopen), 1 => glitches()];
+        steps.boxed()
+    }
+
+    fn apply(state: Machine, step: &Step) -> Machine {
+        <Machine as ReferenceStateMachine>::apply(state, step)
+    }
+}
+
+/// The same machine for a store that lives with its process, on the machine's clock.
+#[derive(Debug)]
+pub(crate) struct InProcess;
+
+impl ReferenceStateMachine for InProcess {
+    type State = Machine;
+    type Transition = Step;
+
+    fn init_state() -> BoxedStrategy<Machine> {
+        Durable::init_state()
+    }
+
+    fn transitions(_: &Machine) -> BoxedStrategy<Step> {
+        prop_oneof![20 => steps(), 1 => glitches()].boxed()
     }
 
     fn apply(state: Machine, step: &Step) -> Machine {

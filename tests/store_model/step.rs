@@ -33,6 +33,10 @@ pub(crate) enum Step {
     SetBack {
         ms: u64,
     },
+    /// The wall clock is wrong by that from now on; 0: it is right again.
+    Glitch {
+        us: i64,
+    },
     Push(Vec<Draft>),
     /// So many with one delay that have nothing of their own.
     PushPlain {
@@ -142,9 +146,15 @@ fn verdicts() -> impl Strategy<Value = AttemptOutcome> {
     ]
 }
 
-/// Random steps for a store that outlives its process.
-pub(crate) fn steps_and_reopenings() -> impl Strategy<Value = Step> {
-    prop_oneof![20 => steps(), 1 => Just(Step::Reopen)]
+/// A wall clock that is wrong by up to a day, forward or back, or right again.
+pub(crate) fn glitches() -> impl Strategy<Value = Step> {
+    const DAY_US: i64 = 86_400_000_000;
+    let sizes = prop_oneof![
+        2 => Just(0),
+        1 => -2_000_000..2_000_000_i64,
+        1 => -DAY_US..DAY_US,
+    ];
+    sizes.prop_map(|us| Step::Glitch { us })
 }
 
 pub(crate) fn steps() -> impl Strategy<Value = Step> {

@@ -20,6 +20,12 @@ pub trait StoreHarness: Send + Sync {
         clock: Arc<ManualClock>,
         window: DedupWindow,
     ) -> HarnessFuture<Arc<dyn Subject>>;
+
+    /// Whether the store's time goes on by monotonic time while the wall clock is wrong for some
+    /// seconds. Default: yes; not of a store that follows the clock of a server.
+    fn is_steady(&self) -> bool {
+        true
+    }
 }
 
 /// One store under test.

@@ -24,6 +24,8 @@ pub mod bytes;
 #[allow(missing_docs)] // each name is a promise
 pub mod change;
 #[allow(missing_docs)] // each name is a promise
+pub mod clock;
+#[allow(missing_docs)] // each name is a promise
 pub mod dead;
 #[allow(missing_docs)] // each name is a promise
 pub mod dedup;
@@ -31,6 +33,8 @@ pub mod dedup;
 pub mod due;
 #[allow(missing_docs)] // each name is a promise
 pub mod durable;
+#[allow(missing_docs)] // each name is a promise
+pub mod expired;
 #[allow(missing_docs)] // each name is a promise
 pub mod fetch;
 #[allow(missing_docs)] // each name is a promise
@@ -151,6 +155,25 @@ macro_rules! store_contract_tests {
                 an_event_that_is_too_late_ends_as_its_policy_says
                 lateness_counts_from_the_due_time_of_the_attempt
                 many_events_of_no_use_do_not_hide_a_good_one
+            }
+            expired {
+                what_has_expired_is_not_counted
+                what_has_expired_is_over_and_on_record
+                what_has_expired_cannot_be_changed
+                what_has_expired_holds_no_unique_key
+                what_has_expired_is_not_found
+                what_is_too_late_is_dead_though_nobody_fetches
+                what_is_leased_expires_when_it_waits_again
+                lateness_follows_a_new_due_time
+                however_much_has_expired_none_of_it_counts
+                a_push_of_what_has_expired_is_a_repeat
+            }
+            clock {
+                a_glitch_of_the_clock_changes_no_due_time
+                glitches_without_end_change_no_due_time
+                a_clock_that_is_set_forth_is_followed
+                a_clock_that_is_set_back_stretches_delays_by_little
+                a_glitch_before_a_start_holds_nothing
             }
             settle {
                 each_verdict_leads_where_it_says_and_writes_one_record

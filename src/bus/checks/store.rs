@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::bus::{Bus, Inner};
 use crate::error::{Error, Result};
 use crate::event::QueueName;
-use crate::store::{CheckTask, Damage, DamageKind};
+use crate::store::{CheckTask, Damage, DamageKind, clock_ahead_us, differs};
 
 /// The most damage that a report lists; all of it is counted.
 const LISTED: usize = 1_000;
@@ -142,6 +142,7 @@ impl StoreCheck {
         let mut report = StoreReport::default();
         if asked.is_empty() {
             report.add(store.check_store(self.task.clone()).await?);
+            report.add(clock_damage(&self.inner).into_iter().collect());
         }
         let mut buckets = store.buckets().await?;
         let known: BTreeSet<_> = buckets.iter().map(|bucket| bucket.queue.clone()).collect();
@@ -158,4 +159,20 @@ impl StoreCheck {
         report.looked = self.task.looked();
         Ok(report)
     }
+}
+
+/// Reports a store's time that differs from the clock of this machine.
+fn clock_damage(inner: &Inner) -> Option<Damage> {
+    let ahead_us = clock_ahead_us(&*inner.store, &*inner.clock);
+    differs(ahead_us).then(|| {
+        let direction = if ahead_us > 0 { "ahead of" } else { "behind" };
+        let seconds = ahead_us.unsigned_abs() / 1_000_000;
+        Damage::new(
+            DamageKind::Settings,
+            format!(
+                "the store's time is {seconds} s {direction} the clock of this machine: events are \
+                 due by the store's"
+            ),
+        )
+    })
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 
-use crate::bus::explain::{Explanation, diagnose, history};
+use crate::bus::explain::{Explanation, Reason, diagnose, history};
 use crate::bus::fan_out::{as_they_come, in_time};
 use crate::bus::locate::{Located, Location};
 use crate::bus::{Bus, Inner, QueueLoad};
@@ -12,7 +12,7 @@ use crate::core::op::{Stats, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, QueueName, State};
 use crate::record::NodeId;
-use crate::store::{Control, Member, MemberInfo};
+use crate::store::{Control, Member, MemberInfo, clock_ahead_us, differs};
 use crate::time::Timestamp;
 
 /// How long to observe other nodes: two of their polls, plus the time of a query.
@@ -104,7 +104,15 @@ async fn conclude(
 ) -> Explanation {
     let attempts = history::read(&*inner.store, inner.journal(), (queue.as_ref(), id)).await;
     let now = Timestamp::from_millis(inner.store.now_us() / 1_000);
-    diagnose::explanation(id, inner.id, now, facts, attempts)
+    let ahead_us = clock_ahead_us(&*inner.store, &*inner.clock);
+    let mut explanation = diagnose::explanation(id, inner.id, now, facts, attempts);
+    if differs(ahead_us) && explanation.state.is_some_and(|state| !state.is_final()) {
+        explanation.reasons.push(Reason::ClockDiffers {
+            by: Duration::from_micros(ahead_us.unsigned_abs()),
+            is_ahead: ahead_us > 0,
+        });
+    }
+    explanation
 }
 
 /// Looks for the event in its queue, or in every one; notes how many there are, and what failed.

@@ -93,6 +93,14 @@ pub enum Reason {
         /// The error.
         error: String,
     },
+    /// The store's time, by which events are due, differs from the clock of this machine by more
+    /// than a second.
+    ClockDiffers {
+        /// By how much.
+        by: Duration,
+        /// Whether the store's time is ahead.
+        is_ahead: bool,
+    },
     /// No queue of this store knows it.
     NotKnown {
         /// When its id was made.
@@ -221,6 +229,10 @@ impl Reason {
                 }
                 _ => "restore the store, then explain again".to_owned(),
             },
+            Self::ClockDiffers { .. } => {
+                "set the clock right; see `When something is wrong` in the guide to operations"
+                    .to_owned()
+            }
             Self::NotKnown { .. } => "compare the id with the receipt, and this store with the \
                                       one that it was pushed to"
                 .to_owned(),
@@ -327,6 +339,12 @@ impl fmt::Display for Reason {
                 ErrorKind::Invalid => write!(f, "the store rejects it: {}", shown(error)),
                 _ => write!(f, "the store did not respond: {}", shown(error)),
             },
+            Self::ClockDiffers { by, is_ahead } => write!(
+                f,
+                "the store's time is {} {} the clock of this machine",
+                format_span(*by),
+                if *is_ahead { "ahead of" } else { "behind" }
+            ),
             Self::NotKnown {
                 created,
                 is_of_the_future,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::core::op::{Lease, UsedAttempts};
+use crate::core::reference::Tombstone;
 use crate::event::{BucketKey, Envelope, EventId, Payload};
 use crate::record::Record;
 use crate::time::Timestamp;
@@ -36,6 +37,17 @@ pub trait ChangeSink {
 
     /// A dead letter is ready again, due at `due`, with all its attempts.
     fn revived(&mut self, id: EventId, body: &Self::Body, due: Timestamp);
+
+    /// An event has ended, and its id is remembered: any push of it is a duplicate or a conflict.
+    fn ended(&mut self, bucket: &BucketKey, tombstone: Tombstone) {
+        let _ = (bucket, tombstone);
+    }
+
+    /// The `many` oldest tombstones of a bucket were dropped; those of ids created until `until` may
+    /// be among them.
+    fn forgot(&mut self, bucket: &BucketKey, many: usize, until: Option<Timestamp>) {
+        let _ = (bucket, many, until);
+    }
 
     /// An event has ended.
     fn removed(&mut self, id: EventId, body: &Self::Body);

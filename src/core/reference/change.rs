@@ -18,8 +18,9 @@ impl<B: Clone> Bucket<B> {
             false => Cancelled::Cancelled,
             true => Cancelled::CancelledAfterAttempt,
         };
+        self.end_if_expired(id, sink);
         let Some(entry) = self.entries.get(&id) else {
-            return match self.dedup.get(id).map(|dedup| dedup.finished) {
+            return match self.dedup.get(id) {
                 Some(dedup) if dedup.state == State::Cancelled => truth(dedup.maybe_running),
                 Some(dedup) => Cancelled::TooLate(dedup.state),
                 None => Cancelled::NotFound,
@@ -42,6 +43,7 @@ impl<B: Clone> Bucket<B> {
         sink: &mut L,
     ) -> Result<Changed> {
         let due = when.checked(self.now())?.due(self.now_us);
+        self.end_if_expired(id, sink);
         let Some(entry) = self.entries.get_mut(&id) else {
             return Ok(self.changed_past(id));
         };
@@ -50,8 +52,12 @@ impl<B: Clone> Bucket<B> {
         let place = match before {
             Place::Unconfirmed => Place::Unconfirmed,
             // It keeps its place in the list.
-            Place::Ready(at) if due_now => Place::Ready(at),
+            Place::Ready(at) if due_now => {
+                self.expiring.remove(id, entry);
+                Place::Ready(at)
+            }
             Place::Scheduled | Place::Ready(_) => {
+                self.expiring.remove(id, entry);
                 match before {
                     Place::Ready(at) => drop(self.waiting.remove_ready(at)),
                     _ => self.waiting.unschedule(id, entry.due),
@@ -63,6 +69,9 @@ impl<B: Clone> Bucket<B> {
         entry.due = due;
         if !matches!((before, place), (Place::Ready(_), Place::Ready(_))) {
             entry.go(place);
+        }
+        if place != Place::Unconfirmed {
+            self.expiring.add(id, entry);
         }
         sink.changed(id, &entry.body, due, entry.used());
         Ok(changed(entry))
@@ -78,6 +87,7 @@ impl<B: Clone> Bucket<B> {
         sink: &mut L,
     ) -> Result<Changed> {
         check_by(by.as_deref())?;
+        self.end_if_expired(id, sink);
         let Some(entry) = self.entries.get_mut(&id) else {
             return Ok(self.changed_past(id));
         };
@@ -124,9 +134,7 @@ impl<B: Clone> Bucket<B> {
 
     fn changed_past(&self, id: EventId) -> Changed {
         let dedup = self.dedup.get(id);
-        dedup.map_or(Changed::NotFound, |dedup| {
-            Changed::TooLate(dedup.finished.state)
-        })
+        dedup.map_or(Changed::NotFound, |dedup| Changed::TooLate(dedup.state))
     }
 }
 

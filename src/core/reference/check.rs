@@ -57,8 +57,11 @@ impl<B: Clone> Bucket<B> {
         expect(unconfirmed.count() == self.unconfirmed, || {
             "the counter of unconfirmed events is wrong".into()
         })?;
-        let stats = self.stats();
-        let indexed = stats.scheduled + stats.ready + stats.leased + stats.dead + self.unconfirmed;
+        let waiting = self.entries.iter().filter(|(_, entry)| entry.is_waiting());
+        self.expiring
+            .check(waiting.map(|(id, entry)| (*id, entry)))?;
+        let waiting = self.waiting.scheduled_len() + self.waiting.ready_len();
+        let indexed = waiting + self.nodes.leased() + self.dead.len() + self.unconfirmed;
         let (places, events) = (indexed, self.entries.len());
         expect(places == events, || {
             format!("{events} events have {places} index entries")

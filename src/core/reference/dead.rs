@@ -32,11 +32,16 @@ impl<B: Clone> Bucket<B> {
             entry.due = due;
             let at = self.waiting.append(*id, self.now_us);
             entry.go(Place::Ready(at));
+            self.expiring.add(*id, entry);
             let ending =
                 RecordDetails::by_operator(Outcome::Revived, by.map(str::to_owned), self.now_us);
             entry.record(*id, &self.key.queue, ending, sink);
             sink.revived(*id, &entry.body, due);
             let unique = entry.unique().cloned();
+            let holder = unique.as_deref().and_then(|key| self.uniques.event(key));
+            if let Some(holder) = holder {
+                self.end_if_expired(holder, sink);
+            }
             if let Some(unique) = unique.filter(|key| self.uniques.holder(key, due).is_none())
                 && self.uniques.take(&unique, *id)
             {
@@ -60,6 +65,7 @@ impl<B: Clone> Bucket<B> {
             by,
         } = edit;
         check_by(by.as_deref())?;
+        self.end_if_expired(id, sink);
         if let Some(entry) = self.entries.get(&id)
             && entry.fingerprint != was
         {

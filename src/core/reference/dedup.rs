@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 
 use crate::core::reference::dense::DenseMap;
-use crate::core::reference::entry::LastSettlement;
 use crate::core::reference::restore::Tombstone;
 use crate::core::reference::window::{DedupWindow, FORGET_MAX, ID_AHEAD_MAX};
 use crate::event::EventId;
@@ -12,7 +11,7 @@ use crate::time::Timestamp;
 /// The tombstones of a bucket, and the watermark of the dropped ones.
 #[derive(Clone, Debug)]
 pub(super) struct DedupState {
-    known: DenseMap<EventId, TombstoneEntry>,
+    known: DenseMap<EventId, Tombstone>,
     /// The same ids and when they ended, in µs; oldest first.
     order: VecDeque<(EventId, u64)>,
     window: DedupWindow,
@@ -22,12 +21,6 @@ pub(super) struct DedupState {
     budget: usize,
     /// Whether the current operation has ended an event.
     has_new: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TombstoneEntry {
-    pub(super) finished: Tombstone,
-    pub(super) settled: Option<LastSettlement>,
 }
 
 impl DedupState {
@@ -60,21 +53,19 @@ impl DedupState {
         self.has_new
     }
 
-    pub(super) fn remember(
-        &mut self,
-        finished: Tombstone,
-        settled: Option<LastSettlement>,
-        ended_us: u64,
-    ) {
-        let remembered = TombstoneEntry { finished, settled };
+    /// Returns how many the current operation has dropped, and the watermark.
+    pub(super) fn dropped(&self) -> (usize, Option<Timestamp>) {
+        (FORGET_MAX - self.budget, self.forgotten)
+    }
+
+    /// Adds a tombstone. Returns `false` if there is one of its id, which stays.
+    pub(super) fn remember(&mut self, finished: Tombstone) -> bool {
         self.has_new = true;
-        match self.known.get_mut(&finished.id) {
-            Some(known) => *known = remembered,
-            None => {
-                self.known.insert(finished.id, remembered);
-                self.order.push_back((finished.id, ended_us));
-            }
+        let is_new = self.known.insert(finished.id, finished);
+        if is_new {
+            self.order.push_back((finished.id, finished.ended_us));
         }
+        is_new
     }
 
     /// Drops what exceeds the window, oldest first, within the budget of the current operation.
@@ -143,7 +134,7 @@ impl DedupState {
         }
     }
 
-    pub(super) fn get(&self, id: EventId) -> Option<&TombstoneEntry> {
+    pub(super) fn get(&self, id: EventId) -> Option<&Tombstone> {
         self.known.get(&id)
     }
 

@@ -71,13 +71,17 @@ struct RareFields {
 
 /// The last accepted settlement, to recognise its repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LastSettlement {
-    node: NodeId,
-    request: RequestId,
-    verdict: u8,
+pub struct LastSettlement {
+    /// Who settled.
+    pub node: NodeId,
+    /// The fetch that the lease was from.
+    pub request: RequestId,
+    /// The number of the outcome.
+    pub verdict: u8,
 }
 
 impl LastSettlement {
+    /// The settlement of `node`.
     pub(super) fn new(node: NodeId, settlement: &Settlement) -> Self {
         let verdict = match &settlement.verdict {
             AttemptOutcome::Ack => 0,
@@ -213,6 +217,11 @@ impl<B> Entry<B> {
         self.state == PlaceKind::Leased
     }
 
+    /// Returns whether it is scheduled or ready.
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(self.state, PlaceKind::Scheduled | PlaceKind::Ready)
+    }
+
     pub(super) fn key(&self) -> Option<&Arc<str>> {
         self.more.as_ref()?.key.as_ref()
     }
@@ -270,6 +279,22 @@ impl<B> Entry<B> {
             LatePolicy::Bury(limit) if passed(limit) => Some(StaleReason::TooLate),
             _ => None,
         }
+    }
+
+    /// Returns the first microsecond in which it must not be delivered, if there is one; earlier
+    /// ones do not come back, however its state changes with its due time unchanged.
+    pub(super) fn stale_from_us(&self) -> Option<u64> {
+        let more = self.more.as_ref()?;
+        let expires = more.expires.map(Timestamp::as_micros);
+        let late = match more.late {
+            LatePolicy::Expire(limit) | LatePolicy::Bury(limit) => {
+                let limit_us = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
+                let last_us = self.due.as_micros().saturating_add(limit_us);
+                Some(last_us.saturating_add(1))
+            }
+            LatePolicy::Deliver => None,
+        };
+        expires.into_iter().chain(late).min()
     }
 
     /// Records the end of an attempt or an event, or an administrative change.

@@ -7,12 +7,12 @@ use crate::core::op::{
     BATCH_MAX, ChangeSink, Delivery, Fetch, Fetched, Holding, Kept, Reply, RequestId, SetAside,
     StartMark,
 };
-use crate::core::reference::entry::{Budget, Entry, Place, RecordDetails, StaleReason};
+use crate::core::reference::entry::{Budget, Entry, Place};
 use crate::core::reference::leases::Lease;
 use crate::core::reference::{Bucket, bounded};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{EventId, State};
-use crate::record::{Cause, NodeId, Outcome};
+use crate::event::EventId;
+use crate::record::NodeId;
 use crate::time::{Timestamp, When};
 
 /// A fetch in progress.
@@ -21,7 +21,6 @@ struct FetchInProgress<B> {
     deliveries: Vec<Delivery<B>>,
     /// How many stale events it may still remove; the rest is for the next fetch.
     room_aside: usize,
-    aside: SetAside,
     budget: Budget,
 }
 
@@ -40,7 +39,8 @@ impl<B: Clone> Bucket<B> {
     ) -> Result<Reply<B>> {
         let last = self.nodes.holding(fetch.node).last;
         let (deliveries, full, aside) = if self.is_new_request(fetch)? {
-            self.lease_batch(fetch, sink)
+            let (deliveries, full) = self.lease_batch(fetch, sink);
+            (deliveries, full, std::mem::take(&mut self.aside))
         } else {
             let again = self.batch_again(fetch);
             if !again.is_empty() {
@@ -104,13 +104,12 @@ impl<B: Clone> Bucket<B> {
         &mut self,
         fetch: &Fetch,
         sink: &mut L,
-    ) -> (Vec<Delivery<B>>, bool, SetAside) {
+    ) -> (Vec<Delivery<B>>, bool) {
         let hold = fetch.hold.map(|hold| When::After(hold).due(self.now_us));
         let mut batch = FetchInProgress {
             deadline: hold,
             deliveries: Vec::new(),
             room_aside: BATCH_MAX,
-            aside: SetAside::default(),
             budget: Budget::new(),
         };
         let limit = fetch.limit.min(BATCH_MAX);
@@ -141,7 +140,7 @@ impl<B: Clone> Bucket<B> {
             self.nodes.announce(fetch.node, mark);
         }
         self.nodes.lease(fetch.node, fetch.request, hold, ids);
-        (batch.deliveries, batch.budget.is_spent(), batch.aside)
+        (batch.deliveries, batch.budget.is_spent())
     }
 
     /// Leases one event that has left its index, or ends it if it is stale.
@@ -157,13 +156,10 @@ impl<B: Clone> Bucket<B> {
             return;
         };
         batch.budget.spend(entry);
+        self.expiring.remove(id, entry);
         if let Some(stale) = entry.stale(self.now_us) {
             let tries = entry.tries;
             batch.room_aside -= 1;
-            match stale {
-                StaleReason::Expired => batch.aside.expired += 1,
-                StaleReason::TooLate => batch.aside.late += 1,
-            }
             self.set_aside(id, stale, tries, moved_us, sink);
             return;
         }
@@ -177,29 +173,6 @@ impl<B: Clone> Bucket<B> {
         };
         batch.deliveries.push(delivery(id, entry, &lease));
         entry.go(Place::Leased(self.leases.add(lease)));
-    }
-
-    fn set_aside<L: ChangeSink<Body = B>>(
-        &mut self,
-        id: EventId,
-        stale: StaleReason,
-        tries: u16,
-        moved_us: u64,
-        sink: &mut L,
-    ) {
-        match stale {
-            StaleReason::Expired => {
-                let ending = RecordDetails::unheld(Outcome::Expired, moved_us, self.now_us);
-                self.finish(id, State::Expired, ending, sink);
-            }
-            StaleReason::TooLate => {
-                let ending = RecordDetails {
-                    cause: Some(Cause::TooLate),
-                    ..RecordDetails::unheld(Outcome::Buried, moved_us, self.now_us)
-                };
-                self.bury(id, tries, ending, sink);
-            }
-        }
     }
 
     /// Renews the leases of a node and raises its start mark.

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! An event is an entry in the one map of events, and its id is in exactly one index, that of its
-//! place. An event that ends leaves the map; its id stays in `dedup`, the dedup window, for a while.
+//! place; one that waits and expires is also in the expiry index. An event that ends leaves the map; its id stays in `dedup`, the dedup window, for a while.
 //! The ready list is the publish list of the design.
 
 mod change;
@@ -24,6 +24,7 @@ mod dead;
 mod dedup;
 mod dense;
 mod entry;
+mod expiry;
 mod fetch;
 mod leases;
 mod limits;
@@ -42,7 +43,9 @@ use std::sync::Arc;
 
 use self::dedup::DedupState;
 use self::dense::DenseMap;
+pub use self::entry::LastSettlement;
 use self::entry::{Entry, Place, RecordDetails};
+use self::expiry::Expiring;
 use self::leases::Leases;
 pub(crate) use self::limits::{bounded, check_by, check_bytes, check_spans};
 use self::node::NodeLeases;
@@ -52,7 +55,7 @@ use self::waiting::WaitingEvents;
 #[cfg(feature = "redis")]
 pub(crate) use self::window::FORGET_MAX;
 pub use self::window::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};
-use crate::core::op::{Answer, BATCH_MAX, ChangeSink, Moved, Reply, StoreOp};
+use crate::core::op::{Answer, BATCH_MAX, ChangeSink, Moved, Reply, SetAside, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId, State};
 use crate::record::Outcome;
@@ -100,6 +103,10 @@ pub struct Bucket<B> {
     /// How many of them are unconfirmed.
     unconfirmed: usize,
     waiting: WaitingEvents,
+    /// Those of them that expire.
+    expiring: Expiring,
+    /// What has expired since the last fetch, which tells of it.
+    aside: SetAside,
     leases: Leases,
     nodes: NodeLeases,
     dead: BTreeSet<EventId>,
@@ -141,6 +148,8 @@ impl<B: Clone> Bucket<B> {
             entries: DenseMap::default(),
             unconfirmed: 0,
             waiting: WaitingEvents::default(),
+            expiring: Expiring::default(),
+            aside: SetAside::default(),
             leases: Leases::default(),
             nodes: NodeLeases::default(),
             dead: BTreeSet::new(),
@@ -179,7 +188,26 @@ impl<B: Clone> Bucket<B> {
         self.now_us = self.now_us.max(now_us);
         self.dedup.begin();
         let is_look = matches!(op, StoreOp::Reap { .. });
-        let reply = match op {
+        // Before anything else: what has expired is over for every operation.
+        self.end_expired(sink);
+        let reply = self.reply(op, sink);
+        if self.dedup.has_new() {
+            self.dedup.forget_surplus(self.now_us);
+        } else if is_look {
+            self.dedup.forget_old(self.now_us);
+            self.free_expired(sink);
+        }
+        if let (dropped @ 1.., until) = self.dedup.dropped() {
+            sink.forgot(&self.key, dropped, until);
+        }
+        Ok(Answer {
+            now_us: self.now_us,
+            reply: reply?,
+        })
+    }
+
+    fn reply<L: ChangeSink<Body = B>>(&mut self, op: StoreOp, sink: &mut L) -> Result<Reply<B>> {
+        Ok(match op {
             StoreOp::Push(events) => Reply::Pushed(self.push(&events, sink)?),
             StoreOp::MoveDue { limit, .. } => self.move_due(limit),
             StoreOp::Fetch(fetch) => self.fetch(&fetch, sink)?,
@@ -212,8 +240,11 @@ impl<B: Clone> Bucket<B> {
                 dead_only,
             } => Reply::Updated(self.update(id, &payload, by, dead_only, sink)?),
             StoreOp::Rewrite(rewritings) => Reply::Counted(self.rewrite(&rewritings, sink)?),
-            StoreOp::Get { id } => Reply::Found(self.get(id)),
-            StoreOp::Peek { by, from, limit } => self.peek(&by, from.as_ref(), limit)?,
+            StoreOp::Get { id } => {
+                self.end_if_expired(id, sink);
+                Reply::Found(self.get(id))
+            }
+            StoreOp::Peek { by, from, limit } => self.peek(&by, from.as_ref(), limit, sink)?,
             StoreOp::ReadDead { after, limit } => self.read_dead(after, limit),
             StoreOp::Revive { ids, by } => {
                 Reply::Counted(self.revive(&ids, by.as_deref(), sink)?)
@@ -224,16 +255,6 @@ impl<B: Clone> Bucket<B> {
             }
             StoreOp::Stats => Reply::Stats(self.stats()),
             StoreOp::Forecast { within } => Reply::Forecast(self.forecast(&within)?),
-        };
-        if self.dedup.has_new() {
-            self.dedup.forget_surplus(self.now_us);
-        } else if is_look {
-            self.dedup.forget_old(self.now_us);
-            self.free_expired(sink);
-        }
-        Ok(Answer {
-            now_us: self.now_us,
-            reply,
         })
     }
 
@@ -305,7 +326,7 @@ impl<B: Clone> Bucket<B> {
             Some(period) => self.hold_unique(id, entry.unique(), period, sink),
             None => self.free_unique(id, entry.unique()),
         }
-        let settled = ending.settled;
+        let settled = ending.settled.or(entry.settled());
         entry.record(id, &self.key.queue, ending, sink);
         sink.removed(id, &entry.body);
         let finished = Tombstone {
@@ -315,9 +336,12 @@ impl<B: Clone> Bucket<B> {
             due: entry.due,
             tries: entry.tries,
             maybe_running: entry.maybe_running(),
+            settled,
+            ended_us: self.now_us,
         };
-        let settled = settled.or(entry.settled());
-        self.dedup.remember(finished, settled, self.now_us);
+        if self.dedup.remember(finished) {
+            sink.ended(&self.key, finished);
+        }
     }
 
     /// Makes an event a dead letter, with `tries` attempts used up. It must have left its place
@@ -360,6 +384,7 @@ impl<B: Clone> Bucket<B> {
         let Some(entry) = self.entries.get(&id) else {
             return 0;
         };
+        self.expiring.remove(id, entry);
         match entry.place() {
             Place::Scheduled => self.waiting.unschedule(id, entry.due),
             Place::Ready(at) => {

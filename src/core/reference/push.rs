@@ -66,6 +66,9 @@ impl<B: Clone> Bucket<B> {
         }
         let mut verdict = PushOutcome::Accepted;
         let (unique, now) = (terms.unique.as_deref(), self.now());
+        if let Some(holder) = unique.and_then(|key| self.uniques.event(key)) {
+            self.end_if_expired(holder, sink);
+        }
         if let Some(holder) = unique.and_then(|key| self.uniques.holder(key, now)) {
             let taken = holder.id;
             let entry = self.entries.get(&taken).filter(|_| holder.until.is_none());
@@ -104,13 +107,17 @@ impl<B: Clone> Bucket<B> {
         {
             sink.unique_held(&self.key, unique, None);
         }
-        self.entries.insert(id, Entry::new(body, due, place, terms));
+        let entry = Entry::new(body, due, place, terms);
+        if entry.is_waiting() {
+            self.expiring.add(id, &entry);
+        }
+        self.entries.insert(id, entry);
         Pushed { due, verdict }
     }
 
     /// Returns the reply for an id that exists, or may have existed.
     fn known(&self, id: EventId, due: Timestamp, fingerprint: u64) -> Option<Pushed> {
-        let dedup = self.dedup.get(id).map(|dedup| dedup.finished);
+        let dedup = self.dedup.get(id);
         let (due, known) = match (self.entries.get(&id), dedup) {
             (Some(entry), _) => (entry.due, Some(entry.fingerprint)),
             (None, Some(dedup)) => (dedup.due, dedup.fingerprint),
@@ -147,6 +154,7 @@ impl<B: Clone> Bucket<B> {
                 self.uniques.settled(*id);
                 let place = Self::wait(&mut self.waiting, self.now_us, *id, entry.due);
                 entry.go(place);
+                self.expiring.add(*id, entry);
             }
         }
     }

@@ -4,40 +4,42 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::op::{BATCH_MAX, DeadPage, PeekBy, PeekCursor, Peeked, Reply, Snapshot, Stats};
-use crate::core::reference::entry::{Budget, Entry, Place};
+use crate::core::op::{
+    BATCH_MAX, ChangeSink, DeadPage, PeekBy, PeekCursor, Peeked, Reply, Snapshot, Stats,
+};
+use crate::core::reference::entry::{Budget, Entry, Place, StaleReason};
 use crate::core::reference::{Bucket, Tombstone, check_spans};
 use crate::error::{Error, Result};
 use crate::event::EventId;
 use crate::time::Timestamp;
 
 impl<B: Clone> Bucket<B> {
-    pub(super) fn get(&self, id: EventId) -> Option<Snapshot<B>> {
+    /// Returns an event as it stands; one that has expired since the last operation still waits.
+    #[must_use]
+    pub fn get(&self, id: EventId) -> Option<Snapshot<B>> {
         match self.entries.get(&id) {
             Some(entry) if entry.is_unconfirmed() => None,
             Some(entry) => Some(self.snapshot(id, entry)),
-            None => self.dedup.get(id).map(|dedup| over(&dedup.finished)),
+            None => self.dedup.get(id).map(over),
         }
     }
 
     /// Scans the events in the order of their ids: an id never changes, so no event that stays is
     /// missed.
-    pub(super) fn peek(
-        &self,
+    pub(super) fn peek<L: ChangeSink<Body = B>>(
+        &mut self,
         by: &PeekBy,
         from: Option<&PeekCursor>,
         limit: usize,
+        sink: &mut L,
     ) -> Result<Reply<B>> {
         let limit = limit.clamp(1, BATCH_MAX);
         let after = from.map(id_of).transpose()?;
         let zero = EventId::from_bytes([0; 16]);
-        let mut of_key;
-        let mut of_all;
-        let mut of_unique;
-        let ids: &mut dyn Iterator<Item = EventId> = match by {
+        let ids: Vec<EventId> = match by {
             PeekBy::All => {
-                of_all = self.entries.range(beyond(after).0).map(|(id, _)| *id);
-                &mut of_all
+                let all = self.entries.range(beyond(after).0);
+                all.map(|(id, _)| *id).take(limit).collect()
             }
             PeekBy::Key(key) => {
                 let key: Arc<str> = Arc::from(key.as_str());
@@ -46,24 +48,24 @@ impl<B: Clone> Bucket<B> {
                     None => Bound::Included((Arc::clone(&key), zero)),
                 };
                 let to = Bound::Included((key, EventId::from_bytes([u8::MAX; 16])));
-                of_key = self.keys.range((from, to)).map(|(_, id)| *id);
-                &mut of_key
+                let of_key = self.keys.range((from, to));
+                of_key.map(|(_, id)| *id).take(limit).collect()
             }
             PeekBy::Unique(key) => {
                 let id = self.uniques.event(key);
-                of_unique = id
-                    .filter(|id| after.is_none_or(|after| *id > after))
-                    .into_iter();
-                &mut of_unique
+                let of_unique = id.filter(|id| after.is_none_or(|after| *id > after));
+                of_unique.into_iter().collect()
             }
         };
         let (mut events, mut budget) = (Vec::new(), Budget::new());
-        for (at, id) in ids.enumerate() {
-            if let Some(entry) = self
-                .entries
-                .get(&id)
-                .filter(|entry| !entry.is_unconfirmed())
-            {
+        for (at, id) in ids.into_iter().enumerate() {
+            self.end_if_expired(id, sink);
+            let is_found = |entry: &&Entry<B>| match by {
+                _ if entry.is_unconfirmed() => false,
+                PeekBy::Unique(key) => self.uniques.event(key) == Some(id),
+                PeekBy::Key(_) | PeekBy::All => true,
+            };
+            if let Some(entry) = self.entries.get(&id).filter(is_found) {
                 budget.spend(entry);
                 events.push(self.snapshot(id, entry));
             }
@@ -100,16 +102,23 @@ impl<B: Clone> Bucket<B> {
     pub fn stats(&self) -> Stats {
         let due = self.waiting.count_until_each([self.now_us].into_iter());
         let due = due.first().copied().unwrap_or_default();
-        Stats {
+        let mut stats = Stats {
             scheduled: self.waiting.scheduled_len() - due,
             ready: self.waiting.ready_len() + due,
             leased: self.nodes.leased(),
             dead: self.dead.len(),
             oldest_ready: self
-                .waiting
                 .oldest_ready_us()
                 .map(|us| Timestamp::from_millis(us / 1_000)),
+        };
+        for entry in self.expired() {
+            match entry.due.as_micros() <= self.now_us {
+                true => stats.ready -= 1,
+                false => stats.scheduled -= 1,
+            }
+            stats.dead += usize::from(entry.stale(self.now_us) == Some(StaleReason::TooLate));
         }
+        stats
     }
 
     pub(super) fn forecast(&self, within: &[Duration]) -> Result<Vec<usize>> {
@@ -118,7 +127,12 @@ impl<B: Clone> Bucket<B> {
             let span_us = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
             self.now_us.saturating_add(span_us)
         });
-        Ok(self.waiting.count_until_each(ends_us))
+        let mut counts = self.waiting.count_until_each(ends_us.clone());
+        let expired = self.expired_dues();
+        for (count, end_us) in counts.iter_mut().zip(ends_us) {
+            *count -= expired.partition_point(|due| due.as_micros() <= end_us);
+        }
+        Ok(counts)
     }
 
     fn snapshot(&self, id: EventId, entry: &Entry<B>) -> Snapshot<B> {

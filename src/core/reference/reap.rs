@@ -156,6 +156,7 @@ impl<B: Clone> Bucket<B> {
             // A prefetched event is not due yet and waits on.
             let place = Self::wait(&mut self.waiting, self.now_us, id, entry.due);
             entry.go(place);
+            self.expiring.add(id, entry);
             sink.changed(id, &entry.body, entry.due, entry.used());
             reaped.ready += 1;
         }

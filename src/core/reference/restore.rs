@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::core::reference::Bucket;
 use crate::core::reference::counts::DueKey;
-use crate::core::reference::entry::{Entry, EventOptions, Place};
+use crate::core::reference::entry::{Entry, EventOptions, LastSettlement, Place};
 use crate::event::{EventId, LatePolicy, State};
 use crate::time::Timestamp;
 
@@ -59,6 +59,10 @@ pub struct Tombstone {
     pub tries: u16,
     /// Whether a lease of it was lost before it was cancelled.
     pub maybe_running: bool,
+    /// The settlement that ended it, to recognise its repeat.
+    pub settled: Option<LastSettlement>,
+    /// When it ended, in microseconds since the epoch.
+    pub ended_us: u64,
 }
 
 impl<B: Clone> Bucket<B> {
@@ -72,6 +76,9 @@ impl<B: Clone> Bucket<B> {
         let is_new = self.restore_unindexed(restored);
         if is_new && !is_dead {
             self.waiting.schedule(id, due);
+            if let Some(entry) = self.entries.get(&id) {
+                self.expiring.add(id, entry);
+            }
         }
         is_new
     }
@@ -117,9 +124,12 @@ impl<B: Clone> Bucket<B> {
         self.entries.insert(id, entry)
     }
 
-    /// Builds the delay set of all restored events at once: to sort them is quicker than to add
-    /// one at a time.
+    /// Builds the delay set and the expiry index of all restored events at once: to sort them is
+    /// quicker than to add one at a time.
     pub fn index_restored(&mut self) {
+        let waiting = self.entries.iter().filter(|(_, entry)| entry.is_waiting());
+        self.expiring
+            .replace(waiting.map(|(id, entry)| (*id, entry)));
         let scheduled = self.entries.iter();
         let scheduled = scheduled.filter(|(_, entry)| entry.place() == Place::Scheduled);
         let mut keys = Vec::with_capacity(self.entries.len());
@@ -132,13 +142,10 @@ impl<B: Clone> Bucket<B> {
         self.uniques.restore(Arc::from(key), id, until);
     }
 
-    /// Restores a tombstone with the time of its end, in microseconds since the epoch; oldest
-    /// first.
-    pub fn restore_tombstone(&mut self, finished: Tombstone, ended_us: u64) {
-        self.dedup.begin();
-        self.dedup.remember(finished, None, ended_us);
-        // The time is at least this late.
-        self.dedup.forget_surplus(ended_us);
+    /// Restores a tombstone; oldest first. None is dropped for it: operations do that, and tell
+    /// their sink. Returns `false` if the id has one.
+    pub fn restore_tombstone(&mut self, finished: Tombstone) -> bool {
+        self.dedup.remember(finished)
     }
 
     /// Returns the watermark.

@@ -65,6 +65,7 @@ impl<B: Clone> Bucket<B> {
         };
         *front += 1;
         entry.go(place);
+        self.expiring.add(id, entry);
     }
 
     /// Ends an attempt with any outcome but a release, with its record.
@@ -186,6 +187,7 @@ impl<B: Clone> Bucket<B> {
         entry.tries = tries;
         let place = Self::wait(&mut self.waiting, self.now_us, id, due);
         entry.go(place);
+        self.expiring.add(id, entry);
         sink.changed(id, &entry.body, due, entry.used());
     }
 }

@@ -45,7 +45,7 @@ pub(crate) struct DepthSampler {
     /// `None` where the store has only one node.
     pub(crate) membership: Option<Arc<MembershipPoll>>,
     pub(crate) pace: SampleInterval,
-    pub(crate) gauges: NodeGauges,
+    pub(crate) gauges: Arc<NodeGauges>,
     pub(crate) stop: CancellationToken,
 }
 

@@ -14,6 +14,7 @@ use crate::store::embedded::retention::Retention;
 use crate::store::embedded::schema::PAGE_BYTES;
 use crate::store::embedded::sqlite::Failure;
 use crate::store::embedded::starts::Start;
+use crate::store::embedded::tombstones::TombstoneRows;
 use crate::store::embedded::{added, controls, rows, sums, uniques};
 use crate::time::Timestamp;
 
@@ -22,6 +23,7 @@ use crate::time::Timestamp;
 pub(super) struct Committer {
     pub(super) connection: Connection,
     counts: Counts,
+    pub(super) tombstones: TombstoneRows,
     queues: QueueNumbers,
     retention: Retention,
     pub(super) log: LogSize,
@@ -43,11 +45,17 @@ pub(super) struct Counts {
 }
 
 impl Committer {
-    pub(super) fn new(connection: Connection, counts: Counts, retention: Retention) -> Self {
+    pub(super) fn new(
+        connection: Connection,
+        counts: Counts,
+        tombstones: TombstoneRows,
+        retention: Retention,
+    ) -> Self {
         let log = LogSize::found(&connection);
         Self {
             connection,
             counts,
+            tombstones,
             queues: QueueNumbers::new(),
             retention,
             log,
@@ -72,18 +80,21 @@ impl Committer {
         let written = Transaction::new(&self.connection, &mut counts, &mut self.queues, now)
             .and_then(|mut transaction| {
                 transaction.may_miss = may_miss;
-                transaction.fill(batch)
+                transaction.fill(batch.clone())
             })
             .and_then(|(added, ended)| {
+                let tombstones = self.tombstones.write(&self.connection, batch, now)?;
+                counts.bytes += tombstones.bytes as u64;
                 let added = (!is_idle).then_some(added);
                 self.retention
                     .step(&self.connection, &mut counts.records, added, now)?;
                 self.connection.prepare_cached("COMMIT")?.execute([])?;
-                Ok(ended)
+                Ok((ended, tombstones))
             })
             .map_err(Failure::from);
         match written {
-            Ok(ended) => {
+            Ok((ended, tombstones)) => {
+                self.tombstones.committed(tombstones);
                 let bytes = counts.bytes - self.counts.bytes;
                 self.counts = counts;
                 // A row is in its table and in up to seven indexes; but what is added comes one

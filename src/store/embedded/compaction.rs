@@ -4,6 +4,7 @@ use crate::sqlite::checkpoint_on_close;
 use crate::store::embedded::commit::Committer;
 use crate::store::embedded::schema::PAGE_BYTES;
 use crate::store::embedded::sqlite::Failure;
+use crate::time::Timestamp;
 
 impl Committer {
     /// Whether the write-ahead log holds at least so many pages that are not in the file yet, or may
@@ -60,9 +61,23 @@ impl Committer {
         Ok(statement.query_row([], |row| row.get(0))?)
     }
 
+    /// Removes the tombstones that no window has any more, so that none is remembered again; for want
+    /// of something they stay.
+    fn remove_tombstones(&mut self, now: Timestamp) -> Result<(), Failure> {
+        while self.tombstones.has_dead() {
+            match self.write(std::iter::empty(), now, true) {
+                Ok(_) => {}
+                Err(failure) if failure.shortage.is_some() => break,
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(())
+    }
+
     /// The last step: everything into the file, the log removed, and the file closed. For want of
     /// something the log stays: what is in it is on disk, and the next start reads it.
-    pub(super) fn close(mut self) -> Result<(), Failure> {
+    pub(super) fn close(mut self, now: Timestamp) -> Result<(), Failure> {
+        self.remove_tombstones(now)?;
         match self.checkpoint() {
             Ok(()) => checkpoint_on_close(&self.connection, true)?,
             Err(Failure {

@@ -7,10 +7,12 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::codec::wire;
 use crate::core::op::{ChangeSink, UsedAttempts};
+use crate::core::reference::Tombstone;
 use crate::event::{BucketKey, Envelope, EventId, Payload};
 use crate::record::Record;
 use crate::store::Control;
 use crate::store::embedded::cache::Cache;
+use crate::store::embedded::tombstones::WindowChange;
 use crate::time::Timestamp;
 
 /// The numbers that rows have; they count up from one, and the end is never reached.
@@ -91,11 +93,19 @@ pub(super) struct Changes {
     pub(super) held: Vec<EventId>,
     /// Whether bodies are among them, which the cache holds until they are written.
     pub(super) have_bodies: bool,
+    /// What happened to the dedup window of the bucket.
+    pub(super) window: Option<Box<WindowChange>>,
 }
 
 impl Changes {
     pub(super) fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        self.list.is_empty() && self.window.is_none()
+    }
+
+    fn window(&mut self, bucket: &BucketKey) -> &mut WindowChange {
+        let window = self.window.get_or_insert_default();
+        window.bucket.get_or_insert_with(|| bucket.clone());
+        window
     }
 
     /// Adds a line of history, which tells as well what the envelope in a row has to tell.
@@ -181,6 +191,16 @@ impl ChangeSink for Scribe<'_> {
         let row = Row::new(*number, id);
         self.cache().forget(row);
         self.changes.list.push(Change::Removed(row));
+    }
+
+    fn ended(&mut self, bucket: &BucketKey, tombstone: Tombstone) {
+        self.changes.window(bucket).ended.push(tombstone);
+    }
+
+    fn forgot(&mut self, bucket: &BucketKey, many: usize, until: Option<Timestamp>) {
+        let window = self.changes.window(bucket);
+        window.dropped += many;
+        window.until = until;
     }
 
     fn unique_held(&mut self, bucket: &BucketKey, key: &str, held: Option<(EventId, Timestamp)>) {

@@ -44,6 +44,7 @@ mod stop;
 pub(crate) mod sums;
 mod sweep;
 mod table;
+mod tombstones;
 mod uniques;
 mod unsettled;
 mod upkeep;
@@ -62,6 +63,7 @@ use crate::outage::Outage;
 use crate::record::Keep;
 use crate::sqlite::shortage::{self, Shortage};
 use crate::sqlite::{files, records};
+use crate::store::clock::StoreTime;
 use crate::store::hub::LocalMembership;
 use crate::store::{
     CheckTask, Control, Damage, Durability, KnownBuckets, RecordTable, Setting, Store, StoreFuture,
@@ -157,7 +159,8 @@ impl EmbeddedStore {
         let keep = Kept::new(Mutex::new(Keep::default()));
         let retention = Retention::new(Arc::clone(&keep), Arc::clone(&options.clock));
         let starts = Starts::read(&paths.starts).map_err(wrong)?;
-        let now = options.clock.now();
+        let time = StoreTime::new(options.clock);
+        let now = time.now();
         let Recovered {
             shards,
             committer,
@@ -186,7 +189,7 @@ impl EmbeddedStore {
         let reading = Reading::start(reader, thread("duly-reader")).map_err(no_thread)?;
         let records = Reading::start(records, thread("duly-records")).map_err(no_thread)?;
         let shared = Arc::new(Shared {
-            clock: options.clock,
+            time,
             shards,
             hub: LocalMembership::with(controls),
             cache: Mutex::new(Cache::new(next_row, options.cache_bytes)),
@@ -263,7 +266,11 @@ impl Store for EmbeddedStore {
         self.shared.sweep();
         let Decided { answer, wait, node } = match decided {
             Ok(decided) => decided,
-            Err(error) => return StoreFuture::ready(Err(error)),
+            Err(error) => {
+                // Also of what is refused: what had expired has ended.
+                self.write_inline();
+                return StoreFuture::ready(Err(error));
+            }
         };
         let found = self.shared.find(answer);
         self.write_inline();
@@ -287,7 +294,10 @@ impl Store for EmbeddedStore {
     }
 
     fn now_us(&self) -> u64 {
-        self.shared.clock.wall_us()
+        if self.shared.time.take_jump() {
+            self.shared.shards.wake_all();
+        }
+        self.shared.time.now_us()
     }
 
     fn poll_members(&self, me: MemberInfo) -> StoreFuture<Membership> {

@@ -32,7 +32,9 @@ pub(super) struct Chunk {
 impl Chunk {
     /// What it weighs against the bounds: its bytes, and about as many as a change takes.
     fn weight(&self) -> usize {
-        self.changes.bytes.len() + self.changes.list.len() * 128
+        let window = self.changes.window.as_ref();
+        let ended = window.map_or(0, |window| window.ended.len());
+        self.changes.bytes.len() + (self.changes.list.len() + ended) * 128
     }
 }
 

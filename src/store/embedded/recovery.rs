@@ -6,35 +6,30 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::path::Path;
-use std::sync::Mutex;
 
 use rusqlite::Connection;
 
 use crate::codec::body::View;
 use crate::codec::wire;
-use crate::core::op::{Reply, StoreOp, UsedAttempts};
+use crate::core::op::UsedAttempts;
 use crate::core::reference::{DedupWindow, Restored, Tombstone};
 use crate::error::{Error, Result};
-use crate::event::{BucketKey, EventId, QueueName, State};
-use crate::record::{Outcome, Record};
+use crate::event::{BucketKey, EventId, QueueName};
 use crate::sqlite::records;
 use crate::store::Control;
-use crate::store::embedded::cache::Cache;
 use crate::store::embedded::commit::{Committer, Counts};
-use crate::store::embedded::ledger::{Change, Changes, Row, Scribe};
+use crate::store::embedded::ledger::{Change, Changes, Row};
 use crate::store::embedded::retention::Retention;
 use crate::store::embedded::rows::{self, Columns};
 use crate::store::embedded::starts::Start;
+use crate::store::embedded::tombstones::{TombstoneRows, WindowChange, Windows};
 use crate::store::embedded::unsettled::Unsettled;
 use crate::store::embedded::{controls, ledger, schema, sums, uniques};
 use crate::store::shards::{Shards, WakeRule};
 use crate::time::Timestamp;
 
-/// How many of the last records are read to remember what is finished.
+/// How many of the last records are read to learn which attempts are over.
 const FINISHED_READ: i64 = 500_000;
-
-/// Over how many buckets of its queue the tombstones of ended events are restored.
-const BUCKETS: u16 = 8;
 
 /// What a recovery found.
 pub struct Recovered {
@@ -94,6 +89,7 @@ pub fn recover(
         },
     };
     let mut read = |scan: &mut Scan| {
+        let tombstones = scan.read_tombstones(&connection, now)?;
         scan.read_finished(&connection)?;
         scan.read_uniques(&connection)?;
         scan.unsettled.sort();
@@ -101,9 +97,11 @@ pub fn recover(
         let count = tally.map_or(0, |(events, _)| events);
         scan.read_events(&mut connection, count)?;
         scan.compare(tally);
-        controls::read(&connection, &mut scan.changes)
+        let controls = controls::read(&connection, &mut scan.changes)?;
+        Ok((controls, tombstones))
     };
-    let controls = read(&mut scan).map_err(|error| schema::KIND.at_open(path, error))?;
+    let (controls, tombstones) =
+        read(&mut scan).map_err(|error| schema::KIND.at_open(path, error))?;
     let Scan {
         shards,
         changes,
@@ -111,7 +109,7 @@ pub fn recover(
         next_row,
         ..
     } = scan;
-    let mut committer = Committer::new(connection, counts, retention);
+    let mut committer = Committer::new(connection, counts, tombstones, retention);
     if !changes.is_empty() {
         committer
             .write(std::iter::once(&changes), now, false)
@@ -194,7 +192,7 @@ impl Scan {
             bytes: view.payload.len(),
             dead_at: dead.map(|at| Timestamp::from_millis(at.cast_unsigned())),
         };
-        if number < self.next_row && self.is_known(&key, view.id)? {
+        if number < self.next_row && self.is_known(&key, view.id) {
             // The same row by two ways through a damaged tree; once is right.
             return Ok(());
         }
@@ -219,14 +217,9 @@ impl Scan {
     }
 
     /// Whether the event was restored already.
-    fn is_known(&self, key: &BucketKey, id: EventId) -> Result<bool> {
-        let nothing = Mutex::new(Cache::new(1, 0));
-        let mut scribe = Scribe::new(&nothing);
-        let look = StoreOp::Get { id };
-        self.shards.change(key, WakeRule::Known, |bucket| {
-            let answer = bucket.apply(0, look, &mut scribe)?;
-            Ok(matches!(answer.reply, Reply::Found(Some(_))))
-        })
+    fn is_known(&self, key: &BucketKey, id: EventId) -> bool {
+        self.shards
+            .change(key, WakeRule::Known, |bucket| bucket.get(id).is_some())
     }
 
     fn key(&mut self, view: &View<'_>) -> Result<BucketKey> {
@@ -258,7 +251,7 @@ impl Scan {
         self.changes.list.push(Change::Lost { why });
     }
 
-    /// The last records say which ids are over, and which attempts.
+    /// The last records say which attempts are over.
     fn read_finished(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let mut oldest = None;
         let mut last = 0;
@@ -266,7 +259,6 @@ impl Scan {
             oldest.get_or_insert(record.stages.finished_us);
             last = last.max(number);
             self.unsettled.read(number, &record);
-            remember(&self.shards, &record);
         })?;
         self.counts.next_record = last + 1;
         // A damaged count must not have records removed that are not too many.
@@ -274,37 +266,51 @@ impl Scan {
         let most = (last + 1).cast_signed().saturating_sub(first);
         self.counts.records = records::total(connection)?.min(most).max(0);
         if has_older && let Some(finished_us) = oldest {
-            // An id is made before its event ends, so younger ids are all in what was read.
             let from = Timestamp::from_micros_up(finished_us);
             self.unsettled.recorded_from(from);
-            self.shards
-                .raise_watermark(Timestamp::from_millis(finished_us / 1_000));
         }
         Ok(())
     }
+
+    /// The dedup windows as they were.
+    fn read_tombstones(
+        &mut self,
+        connection: &Connection,
+        now: Timestamp,
+    ) -> rusqlite::Result<TombstoneRows> {
+        let (rows, damaged) = TombstoneRows::read(connection, &mut self.shards)?;
+        if damaged > 0 {
+            let why = format!(
+                "{damaged} lists of ids that ended are damaged: pushes of ids that were made \
+                 before this start may be refused as too old"
+            );
+            tracing::error!(%why, "embedded store damaged");
+            self.changes.list.push(Change::Lost { why });
+            // Whatever they were, they are older than ids of this millisecond.
+            let until = Timestamp::from_millis(now.as_millis().saturating_sub(1));
+            self.shards.watermark(None, until);
+            self.changes.window = Some(Box::new(WindowChange {
+                until: Some(until),
+                ..WindowChange::default()
+            }));
+        }
+        Ok(rows)
+    }
 }
 
-fn remember(shards: &Shards<i64>, record: &Record) {
-    let (state, tries) = match record.outcome {
-        // The attempt that ended it did not fail.
-        Outcome::Acked | Outcome::Discarded => (State::Done, record.attempt.saturating_sub(1)),
-        Outcome::Cancelled | Outcome::Dropped => (State::Cancelled, 0),
-        Outcome::Expired => (State::Expired, 0),
-        // It goes on, or waits as a dead letter.
-        _ => return,
-    };
-    // A record does not say where its event was: it is found in each bucket in which it may have been.
-    let bucket = record.id.place(BUCKETS);
-    let key = BucketKey::new(record.queue.clone(), bucket);
-    let finished = Tombstone {
-        id: record.id,
-        state,
-        fingerprint: None,
-        due: record.due,
-        tries,
-        maybe_running: false,
-    };
-    shards.change(&key, WakeRule::Known, |bucket| {
-        bucket.restore_tombstone(finished, record.stages.finished_us);
-    });
+impl Windows for Shards<i64> {
+    fn tombstone(&mut self, bucket: &BucketKey, tombstone: Tombstone) -> bool {
+        self.change(bucket, WakeRule::Known, |bucket| {
+            bucket.restore_tombstone(tombstone)
+        })
+    }
+
+    fn watermark(&mut self, bucket: Option<&BucketKey>, until: Timestamp) {
+        match bucket {
+            Some(bucket) => self.change(bucket, WakeRule::Known, |bucket| {
+                bucket.raise_watermark(until);
+            }),
+            None => self.raise_watermark(until),
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The tables, whose file it is, and which version of them.
 //!
-//! # Format 7
+//! # Format 8
 //!
 //! | table | a row is | columns |
 //! |---|---|---|
@@ -9,6 +9,7 @@
 //! | `tally` | the one row that says how many events there are | `events`, `rows` (all row numbers in one), `sum` over both |
 //! | `controls` | what is set of a queue for every node | `queue`; `paused`; `workers`, `rate` and `buckets`, or null; `sum` over all of them |
 //! | `uniques` | a unique key that stays taken by an event that is done | `queue`, `bucket`, `key`; `event`; `until` in ms; `sum` over all of them |
+//! | `tombstones` | the ids that ended in one transaction, as long as the dedup window of their bucket has one of them | `number`; `written` in ms; `body` (`tombstones.rs`); `sum` over all of them |
 //! | `records` and those beside it | a line of history, what queries need of it, and counts by minute | those of a journal (`sqlite/records/tables.rs`) |
 //!
 //! Whoever changes a table increments [`FORMAT`]. No format has been released, so a file of an older
@@ -20,10 +21,12 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use crate::error::Result;
 use crate::sqlite::{Kind, records};
-use crate::store::embedded::sums;
+use crate::store::embedded::{sums, tombstones};
 
 /// The version of the tables that this duly writes and reads.
-const FORMAT: i64 = 7;
+const FORMAT: i64 = 8;
+/// The oldest version that is upgraded at opening: without `tombstones`.
+const FORMAT_OLDEST: i64 = 7;
 
 /// The size of a page of the file.
 pub(super) const PAGE_BYTES: u64 = 4_096;
@@ -33,6 +36,7 @@ pub(super) const KIND: Kind = Kind {
     name: "store",
     application: 0x6475_6C79,
     format: FORMAT,
+    oldest: FORMAT_OLDEST,
 };
 
 const TABLES: &str = "
@@ -73,6 +77,12 @@ CREATE TABLE uniques (
   until  INTEGER NOT NULL,
   sum    INTEGER NOT NULL,
   PRIMARY KEY (queue, bucket, key)
+) STRICT;
+CREATE TABLE tombstones (
+  number  INTEGER PRIMARY KEY,
+  written INTEGER NOT NULL,
+  body    BLOB NOT NULL,
+  sum     INTEGER NOT NULL
 ) STRICT;";
 
 /// Opens the file for writing: checks whose it is, creates its tables where it is new.
@@ -81,9 +91,13 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection> {
     let wrong = |error| KIND.at_open(path, error);
     let is_there = KIND.identify(&connection, path)?;
     configure(&connection, !is_there).map_err(wrong)?;
-    match is_there {
-        true => records::complete_names(&connection),
-        false => create(&mut connection).map_err(wrong)?,
+    if !is_there {
+        create(&mut connection).map_err(wrong)?;
+        return Ok(connection);
+    }
+    records::complete_names(&connection);
+    if KIND.format_of(&connection).map_err(wrong)? < FORMAT {
+        upgrade(&mut connection).map_err(wrong)?;
     }
     Ok(connection)
 }
@@ -146,6 +160,16 @@ fn create(connection: &mut Connection) -> rusqlite::Result<()> {
     )?;
     records::create(&step)?;
     step.pragma_update(None, "application_id", KIND.application)?;
+    step.pragma_update(None, "user_version", FORMAT)?;
+    step.commit()
+}
+
+/// Adds the tombstones to a file that has none, in one transaction: of what the records say.
+fn upgrade(connection: &mut Connection) -> rusqlite::Result<()> {
+    let step = connection.transaction()?;
+    let table = TABLES.find("CREATE TABLE tombstones").unwrap_or_default();
+    step.execute_batch(TABLES.get(table..).unwrap_or_default())?;
+    tombstones::write_of_records(&step)?;
     step.pragma_update(None, "user_version", FORMAT)?;
     step.commit()
 }

@@ -13,6 +13,7 @@ use crate::outage::Outage;
 use crate::record::NodeId;
 use crate::sqlite::records;
 use crate::store::Setting;
+use crate::store::clock::StoreTime;
 use crate::store::embedded::cache::{Cache, Cached};
 use crate::store::embedded::file::{Lock, Paths};
 use crate::store::embedded::gate::{self, Gate, Lane};
@@ -25,7 +26,7 @@ use crate::store::embedded::starts::{self, Start, Starts};
 use crate::store::embedded::stop::Stop;
 use crate::store::hub::LocalMembership;
 use crate::store::shards::{Shards, WakeRule};
-use crate::time::{Clock, Timestamp};
+use crate::time::Timestamp;
 
 /// The longest payload: far above every sensible one, well below what SQLite can hold.
 const PAYLOAD_BYTES_MAX: usize = 256 << 20;
@@ -35,7 +36,7 @@ const PAYLOAD_BYTES_MAX: usize = 256 << 20;
 /// Locks are taken in this order: a bucket or the hub, then one of the others; never two of the
 /// others.
 pub(super) struct Shared {
-    pub(super) clock: Arc<dyn Clock>,
+    pub(super) time: StoreTime,
     pub(super) paths: Paths,
     pub(super) shards: Shards<i64>,
     pub(super) hub: LocalMembership,
@@ -98,13 +99,14 @@ impl Shared {
         };
         let released = starts::released(&op);
         let news = WakeRule::of(&op);
-        let now_us = self.clock.wall_us();
+        let now_us = self.time.now_us();
         let mut scribe = Scribe::new(&self.cache);
         let decide = |bucket: &mut Bucket<i64>| {
-            let answer = bucket.apply(now_us, op, &mut scribe)?;
+            let answer = bucket.apply(now_us, op, &mut scribe);
             let changes = scribe.changes;
+            // Also of one that is refused: what had expired has ended.
             if !released.is_empty() {
-                self.hand_back(bucket, now_us, &released);
+                self.hand_back(bucket, &released);
             }
             let wait = if changes.is_empty() {
                 // It may rest on what others decided and nobody has written yet.
@@ -123,7 +125,7 @@ impl Shared {
                 Some(gate.ok_or_else(|| self.why_closed())?).filter(|_| must_wait)
             };
             Ok(Decided {
-                answer,
+                answer: answer?,
                 wait: wait.map(|gate| (gate, lane)),
                 node,
             })
@@ -255,7 +257,7 @@ impl Shared {
 
     /// Takes an event out of circulation whose bytes cannot be believed.
     fn set_aside(&self, bucket: &BucketKey, node: NodeId, delivery: &Delivery<Known>, why: &Error) {
-        let now_us = self.clock.wall_us();
+        let now_us = self.time.now_us();
         let settlement = Settlement {
             id: delivery.id,
             request: delivery.request,
@@ -289,7 +291,7 @@ impl Shared {
 
     /// What was decided is on disk, and what was pushed takes effect; `ended`, as records say.
     pub(super) fn confirm(&self, chunks: &[Chunk], ended: &[Start]) {
-        let now = self.clock.now();
+        let now = self.time.now();
         let changes = chunks.iter().map(|chunk| &chunk.changes);
         let with_bodies = changes.filter(|changes| changes.have_bodies);
         let mut cache = self.cache();
@@ -341,7 +343,7 @@ impl Shared {
     }
 
     pub(super) fn now(&self) -> Timestamp {
-        self.clock.now()
+        self.time.now()
     }
 
     fn cache(&self) -> MutexGuard<'_, Cache> {

@@ -18,13 +18,12 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::core::op::{AttemptOutcome, Delivery, Reply, StoreOp};
+use crate::core::op::{AttemptOutcome, Delivery, StoreOp};
 use crate::core::reference::Bucket;
 use crate::event::{EventId, State};
 use crate::record::Record;
 use crate::sqlite::files;
 use crate::sqlite::shortage::Shortage;
-use crate::store::embedded::ledger::Scribe;
 use crate::store::embedded::mapped::MappedFile;
 use crate::store::embedded::shared::Shared;
 use crate::store::embedded::stop::Stop;
@@ -278,20 +277,14 @@ pub(super) fn released(op: &StoreOp) -> Vec<EventId> {
 impl Shared {
     /// Notes that these events were released, before anyone can lease one of them again. Where that
     /// fails, their attempts count if the process ends now.
-    pub(super) fn hand_back(&self, bucket: &mut Bucket<i64>, now_us: u64, ids: &[EventId]) {
+    pub(super) fn hand_back(&self, bucket: &Bucket<i64>, ids: &[EventId]) {
         let starts = ids.iter().filter_map(|id| {
-            let mut scribe = Scribe::new(&self.cache);
-            let found = bucket.apply(now_us, StoreOp::Get { id: *id }, &mut scribe);
-            match found.ok()?.reply {
-                Reply::Found(Some(it)) if matches!(it.state, State::Scheduled | State::Ready) => {
-                    Some(Start {
-                        id: *id,
-                        attempt: it.tries.saturating_add(1),
-                        due: it.due,
-                    })
-                }
-                _ => None,
-            }
+            let found = bucket.get(*id)?;
+            matches!(found.state, State::Scheduled | State::Ready).then(|| Start {
+                id: *id,
+                attempt: found.tries.saturating_add(1),
+                due: found.due,
+            })
         });
         let starts: Vec<_> = starts.collect();
         let noted = self.starts().hand_back(&starts);

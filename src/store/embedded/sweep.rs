@@ -10,7 +10,7 @@ use crate::store::shards::WakeRule;
 impl Shared {
     /// Now and then has unused buckets forget what is old.
     pub(super) fn sweep(&self) {
-        let now_us = self.clock.wall_us();
+        let now_us = self.time.now_us();
         for key in self.shards.sweep(now_us) {
             let mut scribe = Scribe::new(&self.cache);
             self.shards.change_known(&key, WakeRule::Swept, |bucket| {

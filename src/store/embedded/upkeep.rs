@@ -70,7 +70,7 @@ impl Upkeep {
 impl Writer {
     /// Looks after the file in time although there is always something to write.
     pub(super) fn look_in_time(&mut self) {
-        let passed = self.shared.clock.mono().since(self.upkeep.looked);
+        let passed = self.shared.time.mono().since(self.upkeep.looked);
         let full = self.shared.space.is_full();
         if passed >= if full { FULL_EVERY } else { LOOK_EVERY } {
             self.look();
@@ -92,7 +92,7 @@ impl Writer {
 
     /// Looks whether the paths still lead to the files, and how large those may be.
     pub(super) fn look(&mut self) {
-        self.upkeep.looked = self.shared.clock.mono();
+        self.upkeep.looked = self.shared.time.mono();
         if self.shared.stop.get().is_some() {
             return;
         }

@@ -39,7 +39,7 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn new(shared: Arc<Shared>, committer: Committer, inline: bool) -> Self {
         Self {
-            upkeep: Upkeep::from(shared.clock.mono()),
+            upkeep: Upkeep::from(shared.time.mono()),
             shared,
             committer,
             inline,
@@ -91,7 +91,7 @@ impl Writer {
                 drop(committer);
                 Fate::Stopped(Arc::clone(stop))
             }
-            None => match committer.close() {
+            None => match committer.close(shared.now()) {
                 Ok(()) => Fate::Written,
                 Err(failure) => {
                     let stop = Stop::new("the file could not be closed", failure.error);

@@ -168,7 +168,8 @@ async fn rewrite_some(
     if asked.is_empty() {
         return Ok((rewritings.len().min(done), 0, now_us));
     }
-    let mut parts = shared.call(shared.links.for_pushes(bucket), &call).await?;
+    let link = shared.links.for_pushes(bucket);
+    let mut parts = shared.call_unexpired(bucket, link, &call).await?;
     let now_us = parts.number()?;
     let (count, looked) = (parts.count()?, parts.count()?);
     if looked == 0 || looked > asked.len() {
@@ -180,6 +181,7 @@ async fn rewrite_some(
 
 async fn look(shared: &Shared, bucket: &BucketKey, ids: &[EventId]) -> Result<(u64, ReplyReader)> {
     let call = shared.terms().look(&shared.keys(bucket), ids);
-    let mut parts = shared.call(shared.links.for_pushes(bucket), &call).await?;
+    let link = shared.links.for_pushes(bucket);
+    let mut parts = shared.call_unexpired(bucket, link, &call).await?;
     Ok((parts.number()?, parts))
 }

@@ -9,7 +9,7 @@ use crate::core::reference::{
     DedupWindow, FORGET_MAX, ID_AHEAD_MAX, bounded, check_by, check_spans,
 };
 use crate::error::{Error, Result};
-use crate::event::EventId;
+use crate::event::{EventId, LatePolicy};
 use crate::store::redis::admit::checked;
 use crate::store::redis::keys::BucketKeys;
 use crate::store::redis::page;
@@ -71,11 +71,12 @@ impl CallContext<'_> {
         keys: &BucketKeys,
         events: impl Iterator<Item = &'e NewEvent> + Clone,
     ) -> Call {
-        let has_keys = |event: &NewEvent| {
+        let has_extras = |event: &NewEvent| {
             let envelope = &event.envelope;
-            envelope.key.is_some() || envelope.unique.is_some()
+            let expires = envelope.expires.is_some() || envelope.late != LatePolicy::Deliver;
+            expires || envelope.key.is_some() || envelope.unique.is_some()
         };
-        let script = match events.clone().any(has_keys) {
+        let script = match events.clone().any(has_extras) {
             true => &scripts::PUSH,
             false => &scripts::PUSH_PLAIN,
         };
@@ -142,6 +143,13 @@ impl CallContext<'_> {
         let mut call = self.call(&scripts::TRIM, keys);
         let through = through.min(EXACT_MAX);
         call.command.arg(through).arg(seen.0).arg(seen.1);
+        call
+    }
+
+    /// Ends what has expired, a bounded piece.
+    pub(super) fn expire(&self, keys: &BucketKeys) -> Call {
+        let mut call = self.ending(&scripts::EXPIRE, keys);
+        call.command.arg(BATCH_MAX / 2);
         call
     }
 

@@ -17,9 +17,9 @@ pub struct BucketKeys {
 }
 
 /// The parts of a bucket's keys. A script names a key by its part in capitals.
-pub(super) const PARTS: [&str; 17] = [
+pub(super) const PARTS: [&str; 18] = [
     "meta", "state", "body", "delay", "ready", "lease", "nodes", "held", "dead", "unique", "past",
-    "outbox", "wake", "by_key", "holds", "requests", "sizes",
+    "outbox", "wake", "by_key", "holds", "requests", "sizes", "expiry",
 ];
 
 impl BucketKeys {

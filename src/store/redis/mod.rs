@@ -16,6 +16,7 @@ pub(crate) mod decode;
 mod durable;
 mod encode;
 mod encode_settle;
+mod expiry;
 mod fault;
 mod functions;
 pub(crate) mod in_parts;

@@ -223,7 +223,7 @@ pub(super) static EDIT_AND_REVIVE: LazyLock<Script> = LazyLock::new(|| {
 
 scripts! {
     /// Adds events.
-    PUSH = "push", FILLS, ["bucket", "state", "page", "bytes", "body", "ending"];
+    PUSH = "push", FILLS, ["bucket", "state", "page", "bytes", "body", "ending", "expiring"];
     /// Adds events without keys, which is the most frequent call: without what only keys need, since
     /// each function of a script is made anew by each call.
     PUSH_PLAIN = "push", FILLS, ["bucket", "state", "page", "bytes", "plain"];
@@ -243,21 +243,23 @@ scripts! {
     RECONCILE = "reconcile", DRAINS,
         ["bucket", "state", "page", "bytes", "body", "ending", "waiting", "nodes", "take_back"];
     /// Cancels an event.
-    CANCEL = "cancel", DRAINS, ["bucket", "state", "page", "body", "ending"];
+    CANCEL = "cancel", DRAINS, ["bucket", "state", "page", "bytes", "body", "ending", "expiring"];
+    /// Ends what has expired.
+    EXPIRE = "expire", DRAINS, ["bucket", "state", "page", "bytes", "body", "ending", "expiring"];
     /// Changes the due time of an event.
-    RESCHEDULE = "reschedule", DRAINS, ["bucket", "state", "page", "waiting"];
+    RESCHEDULE = "reschedule", DRAINS, ["bucket", "state", "page", "waiting", "unexpired"];
     /// Replaces the body of an event.
     UPDATE = "update", FILLS, ["bucket", "state", "page", "bytes", "body", "ending"];
     /// Replaces bodies by re-encoded ones.
-    REWRITE = "rewrite", FILLS, ["bucket", "state", "page", "bytes"];
+    REWRITE = "rewrite", FILLS, ["bucket", "state", "page", "bytes", "unexpired"];
     /// Looks events up.
-    LOOK = "look", DRAINS, ["bucket", "state", "page", "bytes", "look_up"];
+    LOOK = "look", DRAINS, ["bucket", "state", "page", "bytes", "look_up", "unexpired"];
     /// Reads the events that have not ended, page by page.
-    PEEK = "peek", DRAINS, ["bucket", "state", "page", "bytes", "look_up"];
+    PEEK = "peek", DRAINS, ["bucket", "state", "page", "bytes", "look_up", "unexpired"];
     /// Reads events by their key or their unique key.
-    FIND = "find", DRAINS, ["bucket", "state", "page", "bytes", "body", "look_up"];
+    FIND = "find", DRAINS, ["bucket", "state", "page", "bytes", "body", "look_up", "unexpired"];
     /// Reads dead events.
-    READ_DEAD = "read_dead", DRAINS, ["bucket", "state", "page", "bytes", "look_up"];
+    READ_DEAD = "read_dead", DRAINS, ["bucket", "state", "page", "bytes", "look_up", "unexpired"];
     /// Revives dead events.
     REVIVE = "revive", DRAINS, ["bucket", "state", "page", "bytes", "body", "ending", "waiting"];
     /// Deletes dead events.
@@ -267,9 +269,9 @@ scripts! {
     /// Drops records that are in the journal.
     TRIM = "trim", DRAINS, ["bucket"];
     /// Counts events by state.
-    STATS = "stats", DRAINS, ["bucket", "state", "page"];
+    STATS = "stats", DRAINS, ["bucket", "state", "page", "unexpired"];
     /// Counts events by due time.
-    FORECAST = "forecast", DRAINS, ["bucket", "state", "page"];
+    FORECAST = "forecast", DRAINS, ["bucket", "state", "page", "unexpired"];
     /// Checks that everything is where it must be, and repairs damage.
     CHECK = "check", DRAINS,
         ["bucket", "state", "page", "bytes", "body", "ending", "waiting", "nodes", "take_back"];

@@ -208,7 +208,7 @@ impl Shared {
             }
             _ => self.links.for_pushes(bucket),
         };
-        let parts = self.call(link, &call).await?;
+        let parts = self.call_unexpired(bucket, link, &call).await?;
         let read = decode::read(&bucket.queue, &op, parts)?;
         self.learn(read.answer.now_us);
         if read.is_earlier {
@@ -263,14 +263,14 @@ impl Shared {
 
     /// Updates the store's time by a reply.
     pub(super) fn learn(&self, now_us: u64) {
-        let offset = i128::from(now_us) - i128::from(self.clock.wall_us());
+        let offset = i128::from(now_us) - i128::from(self.mono_us());
         let offset = i64::try_from(offset).unwrap_or(0);
         self.offset_us.store(offset, Ordering::Relaxed);
     }
 
-    /// Sets the offset of the store's time from this process's own, in microseconds.
+    /// Sets the offset of the store's time from this machine's wall clock, in microseconds.
     pub(super) fn set_offset(&self, offset_us: i64) {
-        self.offset_us.store(offset_us, Ordering::Relaxed);
+        self.learn(self.clock.wall_us().saturating_add_signed(offset_us));
     }
 
     /// Subscribes to a bucket that a node of this process polls.
@@ -316,10 +316,14 @@ impl Shared {
         match &self.options.clock {
             Some(clock) => clock.wall_us(),
             None => self
-                .clock
-                .wall_us()
+                .mono_us()
                 .saturating_add_signed(self.offset_us.load(Ordering::Relaxed)),
         }
+    }
+
+    /// The time of this process, which no step of its wall clock changes.
+    fn mono_us(&self) -> u64 {
+        self.clock.mono().as_nanos() / 1_000
     }
 
     /// Notifies the watchers of earlier work in a bucket.

@@ -235,4 +235,43 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ),
         masked_by: None,
     },
+    Mutant {
+        name: "expiry-noticed-by-fetches-alone",
+        breaks: Accepted,
+        bug: "what has expired counts, and holds its keys, until somebody fetches",
+        edits: &[edit(
+            "src/core/reference/entry.rs",
+            "let expires = more.expires.map(Timestamp::as_micros);",
+            "let expires = None;",
+        )],
+        caught_by: contract("what_has_expired_is_not_counted"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-expiry-noticed-by-fetches-alone",
+        breaks: Accepted,
+        bug: "Redis: what has expired counts, and holds its keys, until somebody fetches",
+        edits: &[edit(
+            "src/store/redis/lua/push.lua",
+            "      add_expiry(id, body, dues[i])\n",
+            "",
+        )],
+        caught_by: contract("what_has_expired_is_not_counted"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "read-of-a-release-ends-events",
+        breaks: Accepted,
+        bug: "embedded: an operation whose changes are dropped ends what has expired",
+        edits: &[edit(
+            "src/store/embedded/shared.rs",
+            "            // Also of one that is refused: what had expired has ended.\n",
+            "            let changes = if answer.is_err() { Changes::default() } else { changes };\n",
+        )],
+        caught_by: test(
+            "store_model",
+            "the_embedded_store_answers_as_the_model_does",
+        ),
+        masked_by: None,
+    },
 ];

@@ -82,8 +82,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "an id is forgotten as soon as its event is over",
         edits: &[edit(
             "src/core/reference/mod.rs",
-            "self.dedup.remember(finished, settled, self.now_us);",
-            "let _ = (finished, settled);",
+            "if self.dedup.remember(finished) {",
+            "if false && self.dedup.remember(finished) {",
         )],
         caught_by: contract("the_same_id_again_changes_nothing_in_any_state"),
         masked_by: None,
@@ -186,9 +186,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Ids,
         bug: "embedded: an open forgets the ids that are over",
         edits: &[edit(
-            "src/store/embedded/recovery.rs",
-            "            remember(&self.shards, &record);\n",
-            "",
+            "src/store/embedded/tombstones/mod.rs",
+            "found.tombstones.into_iter().skip(gone);",
+            "found.tombstones.into_iter().skip(gone).take(0);",
         )],
         caught_by: contract("finished_ids_are_remembered"),
         masked_by: None,
@@ -315,6 +315,36 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "max or past)",
         )],
         caught_by: contract("no_more_ids_are_remembered_than_the_cap_allows"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "ended-fingerprint-lost",
+        breaks: Ids,
+        bug: "embedded: after a start any push of an ended id is a duplicate, whatever it carries",
+        edits: &[edit(
+            "src/store/embedded/tombstones/row.rs",
+            "fingerprint: (known & 1 != 0).then_some(fingerprint),",
+            "fingerprint: None,",
+        )],
+        caught_by: test(
+            "embedded",
+            "another_payload_under_an_ended_id_is_a_conflict_after_a_restart",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "dropped-tombstones-come-back",
+        breaks: Ids,
+        bug: "embedded: a start remembers ids that the dedup window had dropped",
+        edits: &[edit(
+            "src/store/embedded/tombstones/mod.rs",
+            "found.tombstones.into_iter().skip(gone);",
+            "found.tombstones.into_iter().skip(gone * 0);",
+        )],
+        caught_by: test(
+            "store_model",
+            "the_embedded_store_without_a_thread_answers_as_the_model_does",
+        ),
         masked_by: None,
     },
 ];

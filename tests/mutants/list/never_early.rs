@@ -114,7 +114,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "self.now_us = self.now_us.max(now_us);",
             "self.now_us = now_us;",
         )],
-        caught_by: contract("a_clock_that_is_set_back_does_not_take_time_back"),
+        caught_by: test("simulation", "no_seed_breaks_a_promise"),
         masked_by: None,
     },
     Mutant {
@@ -127,6 +127,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "When::from(delay.min(DELAY_MAX) * 0).due(self.now_us);",
         )],
         caught_by: contract("a_failed_attempt_counts_and_is_due_again_after_its_delay"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "glitch-believed",
+        breaks: NeverEarly,
+        bug: "a wall clock that is a day ahead for three seconds is believed at once",
+        edits: &[edit(
+            "src/core/clock.rs",
+            "const BELIEVED_AFTER: Duration = Duration::from_secs(10);",
+            "const BELIEVED_AFTER: Duration = Duration::ZERO;",
+        )],
+        caught_by: contract("a_glitch_of_the_clock_changes_no_due_time"),
         masked_by: None,
     },
 ];

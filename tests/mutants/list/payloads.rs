@@ -148,8 +148,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a pass through everything that waits goes by what handlers hold",
         edits: &[edit(
             "src/core/reference/read.rs",
-            ".filter(|entry| !entry.is_unconfirmed())",
-            ".filter(|entry| !entry.is_unconfirmed() && entry.lease().is_none())",
+            "_ if entry.is_unconfirmed() => false,",
+            "_ if entry.is_unconfirmed() || entry.is_leased() => false,",
         )],
         caught_by: test(
             "store_contract",

@@ -14,8 +14,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             ),
             edit(
                 "src/store/embedded/commit.rs",
-                "transaction.fill(batch)\n",
-                "transaction.fill(batch.clone())\n",
+                "self.tombstones.write(&self.connection, batch, now)?;",
+                "self.tombstones.write(&self.connection, batch.clone(), now)?;",
             ),
             edit(
                 "src/store/embedded/commit.rs",

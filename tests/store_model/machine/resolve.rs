@@ -12,7 +12,7 @@ use duly::store::operation::{
 };
 use proptest::sample::Index;
 
-use super::{Machine, START_MS};
+use super::Machine;
 use crate::store_model::step::Step;
 
 impl Machine {
@@ -21,15 +21,24 @@ impl Machine {
         Some(match step {
             Step::Advance { us } => {
                 self.wall_us += us;
+                self.mono_us += us;
                 return None;
             }
             Step::SetBack { ms } => {
-                self.wall_us = (self.wall_us - ms * 1_000).max(START_MS * 1_000);
+                self.shows(self.wall_us - ms * 1_000);
+                return None;
+            }
+            Step::Glitch { us } => {
+                let right_us = self.wall_us.saturating_add_signed(-self.glitch_us);
+                let before_us = self.wall_us;
+                self.shows(right_us.saturating_add_signed(*us));
+                self.glitch_us += self.wall_us.cast_signed() - before_us.cast_signed();
                 return None;
             }
             Step::Reopen => {
                 self.model.reopen();
                 self.seen.clear();
+                self.opened_us = Some((self.wall_us, self.mono_us));
                 return None;
             }
             Step::PushPlain { count, delay_ms } => {

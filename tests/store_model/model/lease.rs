@@ -71,7 +71,6 @@ impl Model {
 
     fn lease(&mut self, fetch: &Fetch) -> SetAside {
         let mut place = 0;
-        self.aside = SetAside::default();
         let mut ready: Vec<_> = self
             .events
             .iter()
@@ -104,7 +103,7 @@ impl Model {
         if place > 0 && fetch.hold.is_none() {
             self.node(fetch.node).beat += 1;
         }
-        self.aside
+        std::mem::take(&mut self.aside)
     }
 
     fn lease_one(&mut self, id: EventId, fetch: &Fetch, place: usize) {

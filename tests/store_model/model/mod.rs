@@ -2,6 +2,7 @@
 //! searched from its start for everything.
 
 mod change;
+mod expired;
 mod lease;
 mod reopen;
 
@@ -16,7 +17,7 @@ use duly::store::operation::{
     SetAside, StartMark,
 };
 use duly::time::{Timestamp, When};
-use duly::{ErrorKind, EventId, LatePolicy, Unique};
+use duly::{ErrorKind, EventId, Unique};
 
 /// Which finished ids are remembered; few and not for long, so that forgetting happens.
 pub(crate) const WINDOW: DedupWindow = DedupWindow {
@@ -42,8 +43,6 @@ struct Event {
     died_us: u64,
     lease: Option<Lease>,
     settled: Option<(NodeId, RequestId, std::mem::Discriminant<AttemptOutcome>)>,
-    /// Over since before the start: its payload is not known any more.
-    faded: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -75,8 +74,10 @@ pub(crate) struct Model {
     over: Vec<(EventId, u64)>,
     /// A settle is under way, and forgets when it is done.
     is_settling: bool,
-    /// What the last fetch has ended.
+    /// What has expired since the last fetch, or in it.
     aside: SetAside,
+    /// How many were over before the operation.
+    before: usize,
     forgotten: Option<Timestamp>,
     nodes: Vec<Node>,
     /// Whether anything was ever pushed: a bucket that does not exist remembers no node.
@@ -255,7 +256,7 @@ impl Model {
         let mut verdict = PushOutcome::Accepted;
         if let Some(known) = self.event(id) {
             due = known.due;
-            verdict = match known.faded || known.envelope.payload == new.envelope.payload {
+            verdict = match known.envelope.payload == new.envelope.payload {
                 true => PushOutcome::Duplicate(id),
                 false => PushOutcome::Conflict,
             };
@@ -265,7 +266,8 @@ impl Model {
             verdict = PushOutcome::TooNew;
             return Pushed { due, verdict };
         }
-        if self.forgotten.is_some_and(|until| id.created() <= until) {
+        let tells_time = id.created() > Timestamp::EPOCH;
+        if tells_time && self.forgotten.is_some_and(|until| id.created() <= until) {
             verdict = PushOutcome::TooOld;
             return Pushed { due, verdict };
         }
@@ -305,7 +307,6 @@ impl Model {
             died_us: 0,
             lease: None,
             settled: None,
-            faded: false,
         });
         self.wait(id, due);
         Pushed { due, verdict }
@@ -356,27 +357,5 @@ impl Model {
             ready: self.ids(|event| event.state == State::Ready).len(),
             next_due: self.next_due(),
         })
-    }
-
-    /// Sets an event aside that has expired or is too late.
-    fn is_of_use(&mut self, id: EventId) -> bool {
-        let now_us = self.now_us;
-        let event = self.event(id).expect("it is there");
-        let late = Duration::from_micros(now_us.saturating_sub(event.due.as_millis() * 1_000));
-        let (policy, expires) = (event.envelope.late, event.envelope.expires);
-        let expired = expires.is_some_and(|at| at.as_millis() * 1_000 <= now_us);
-        let expired = expired || matches!(policy, LatePolicy::Expire(limit) if late > limit);
-        if expired {
-            self.record(id, 0, Outcome::Expired, None);
-            self.end(id, State::Expired);
-            self.aside.expired += 1;
-        } else if matches!(policy, LatePolicy::Bury(limit) if late > limit) {
-            self.record(id, 0, Outcome::Buried, Some(Cause::TooLate));
-            self.end(id, State::Dead);
-            self.aside.late += 1;
-        } else {
-            return true;
-        }
-        false
     }
 }

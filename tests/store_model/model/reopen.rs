@@ -1,32 +1,25 @@
-//! What is left when the process ends and comes back.
+//! What is left when the process ends and comes back: everything but leases.
 
 use duly::event::State;
-use duly::records::Outcome;
+use duly::store::operation::SetAside;
 
 use crate::store_model::model::Model;
 
 impl Model {
-    /// Leases and what is known of nodes are gone; what waited or was leased waits for its due
-    /// time; of what is over, its last record is left.
+    /// Leases and what is known of nodes are gone, so nobody can still run anything; what waited or
+    /// was leased waits for its due time. Of what is over nothing is lost.
     pub(crate) fn reopen(&mut self) {
         self.now_us = 0;
         self.nodes.clear();
+        self.aside = SetAside::default();
         self.exists = !self.events.is_empty() || !self.holds.is_empty();
         for event in &mut self.events {
-            event.maybe_running = false;
-            event.lease = None;
-            event.settled = None;
-            (event.position, event.moved_us) = (0, 0);
+            (event.lease, event.position, event.moved_us) = (None, 0, 0);
             if event.state.is_final() {
-                let id = event.envelope.id;
-                let mut records = self.records.iter().rev();
-                let last = records.find(|record| record.id == id).expect("a record");
-                event.tries = match last.outcome {
-                    Outcome::Acked | Outcome::Discarded => last.attempt.saturating_sub(1),
-                    _ => 0,
-                };
-                event.faded = true;
-            } else if event.state != State::Dead {
+                continue;
+            }
+            (event.maybe_running, event.settled) = (false, None);
+            if event.state != State::Dead {
                 event.state = State::Scheduled;
             }
         }

@@ -314,4 +314,6 @@ pub(super) const SAYINGS: &[(&str, ErrorKind)] = &[
     ("UNAVAILABLE", Unavailable),
     ("CORRUPT", Corrupt),
     ("CLOSED", ErrorKind::Closed),
+    // Its caller ends what has expired, and calls again.
+    ("EXPIRED", Unavailable),
 ];

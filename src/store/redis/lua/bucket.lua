@@ -26,6 +26,7 @@
 -- BY_KEY   zset    length of the key .. key .. id -> 0, of events that have a key and have
 --                  not ended, so that those of one key are ordered by id
 -- HOLDS    zset    unique key -> until when a done event reserves it, ms
+-- EXPIRY   zset    id -> from when on an event that waits is of no use, us, see expiring.lua
 -- ARGV[1]  the time in microseconds, or "" for the server's
 --
 -- One clock for all nodes: the server's, which never goes back within a bucket.

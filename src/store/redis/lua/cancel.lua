@@ -5,6 +5,9 @@
 -- Returns {now, "cancelled" or "after" (an attempt may still run), or the kind of its state when it
 -- is too late, or "" for an unknown id}.
 local id = ARGV[4]
+if call("ZSCORE", EXPIRY, id) then
+  end_if_expired(id)
+end
 local it = state_alone(id)
 local body = call("HGET", BODY, id)
 if body and is_newer(body) then

@@ -185,6 +185,9 @@ local function finish_noted(id, kind, it, due, body)
     call("ZREM", BY_KEY, key_entry(key, id))
   end
   free_unique(id, unique)
+  if body and has_extras(body) then
+    call("ZREM", EXPIRY, id)
+  end
   remember({ id })
 end
 

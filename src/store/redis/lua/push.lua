@@ -98,7 +98,7 @@ look_at_forgotten(meta[4])
 -- Whether the data just read may have changed: this push has ended other events, or repeats an id.
 local rereads = ARGV[7] == "1"
 local answer = { now, 0 }
-local added, delayed, ready, entries, keyed, sizes = {}, {}, {}, {}, {}, {}
+local added, delayed, ready, entries, keyed, sizes, expiring = {}, {}, {}, {}, {}, {}, {}
 local bodies_len, delayed_len, ready_count = 0, 0, 0
 -- Before the change, where it matters: whether anything is ready, and the next due time. And what is
 -- added: the earliest due time of delayed events, and whether any is ready.
@@ -152,6 +152,7 @@ end
 local function write()
   if bodies_len > 0 then
     write_all("ZADD", BY_KEY, keyed) -- an index entry without an event is skipped
+    write_all("ZADD", EXPIRY, expiring) -- so is this one
     write_all("HSET", BODY, added, bodies_len)
     write_all("ZADD", SIZES, sizes)
     write_all("ZADD", DELAY, delayed, delayed_len)
@@ -160,8 +161,16 @@ local function write()
       write_all("RPUSH", READY, entries)
     end
     write_all("HSET", STATE, ready, add_pages(ready, 2 * ready_count))
-    added, delayed, ready, entries, keyed, sizes = {}, {}, {}, {}, {}, {}
+    added, delayed, ready, entries, keyed, sizes, expiring = {}, {}, {}, {}, {}, {}, {}
     bodies_len, delayed_len, ready_count = 0, 0, 0
+  end
+end
+
+-- Notes when an event expires, if it ever does.
+local function add_expiry(id, body, due)
+  local from = useless_from(body, due)
+  if from then
+    expiring[#expiring + 1], expiring[#expiring + 2] = string.format("%.0f", from), id
   end
 end
 
@@ -185,6 +194,11 @@ local function taken(i, unique, replaces)
     end
     answer[#answer + 1] = { i, 1, dues[i], sub(other, 1, 16) }
     return true
+  end
+  if call("ZSCORE", EXPIRY, other) and end_if_expired(other) then
+    look_at_forgotten(call("HGET", META, "forgotten"))
+    rereads = true
+    return false
   end
   local it = state_of(other) -- one with a unique key is alone
   local is_over = it and (it.kind == "D" or it.kind >= "a")
@@ -257,6 +271,7 @@ local function push(i)
     local key, unique
     if has_extras(body) then
       key, unique = keys_of(body)
+      add_expiry(id, body, dues[i])
     end
     if not unique then
       add(i, id, body, key)

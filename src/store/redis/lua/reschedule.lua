@@ -25,6 +25,7 @@ if kind ~= "S" and kind ~= "R" then
   keep_counts()
   return { now, 0, kind, 0 }
 end
+call("ZADD", EXPIRY, "XX", now, id) -- it may expire later, or sooner
 it = it or new_state("S", ZERO, ZERO, ZERO)
 it.due = u64(due)
 if kind == "R" and due <= now_ms then -- it keeps its place in the list

@@ -24,6 +24,9 @@ for i = 6, #ARGV do
   local body = it and it.kind == "D" and read_body(id)
   if body and not is_newer(body) then
     local _, unique = keys_of(body)
+    if has_extras(body) then
+      call("ZADD", EXPIRY, now, id)
+    end
     note_end(id, "\9", due, ZERO, body, by)
     ids[#ids + 1], entries[#entries + 1] = id, id .. number
     it.kind, it.attempt, it.due, it.moved, it.entry = "R", 1, due, moved, number

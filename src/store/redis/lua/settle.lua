@@ -224,6 +224,9 @@ if changes_len > 0 then
     end
   end
   if #over > 0 then
+    if call("ZCARD", EXPIRY) > 0 then
+      write_all("ZREM", EXPIRY, over)
+    end
     remember(over)
   end
   write_all("ZREM", LEASE, deadlines)

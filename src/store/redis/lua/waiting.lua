@@ -55,11 +55,30 @@ local function bury(id, it)
   dead[#dead + 1], dead[#dead + 2] = 0, id
 end
 
+-- Those that may have expired while they were leased are looked at.
+local function look_for_expiry()
+  local hints = {}
+  for _, list in ipairs({ back, front }) do
+    for _, entry_of in ipairs(list) do
+      hints[#hints + 1], hints[#hints + 2] = now, sub(entry_of, 1, 16)
+    end
+  end
+  for i = 2, #delayed, 2 do
+    hints[#hints + 1], hints[#hints + 2] = now, delayed[i]
+  end
+  for from = 1, #hints, CHUNK do
+    call("ZADD", EXPIRY, "XX", unpack(hints, from, math.min(from + CHUNK - 1, #hints)))
+  end
+end
+
 -- Inserts all of them. Redis does not roll a script back. So an event is inserted at its destination
 -- before its state says so: one left half done is still leased, and the repeated call does all of it.
 local function put_back()
   if #back + #front > 0 then
     keep_counts()
+  end
+  if is_any_back() and call("ZCARD", EXPIRY) > 0 then
+    look_for_expiry()
   end
   write_all("RPUSH", READY, back)
   local reversed = {}

@@ -1,0 +1,170 @@
+//! The expiry index of a bucket: which waiting event is of no use from when on.
+//!
+//! Nothing else than the time ends these events, and nobody may come to fetch them: their queue may
+//! be paused, or without a consumer. So each operation ends what has expired before it does
+//! anything else, up to a bound; what is left beyond the bound is not shown, not counted and holds
+//! no key.
+
+use std::ops::Bound;
+
+use crate::core::op::ChangeSink;
+use crate::core::reference::Bucket;
+use crate::core::reference::dense::DenseMap;
+use crate::core::reference::entry::{Entry, Place, RecordDetails, StaleReason};
+use crate::event::{EventId, State};
+use crate::record::{Cause, Outcome};
+use crate::time::Timestamp;
+
+/// The most events that one operation ends because they have expired, beside those that it is
+/// about, so that none takes long.
+pub(super) const EXPIRE_MAX: usize = 500;
+
+/// The waiting events that expire, by the first microsecond in which they are of no use.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Expiring {
+    order: DenseMap<ExpiryKey, ()>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct ExpiryKey {
+    at_us: u64,
+    id: EventId,
+}
+
+impl Expiring {
+    /// Adds an event that waits from now on, if it ever expires.
+    pub(super) fn add<B>(&mut self, id: EventId, entry: &Entry<B>) {
+        if let Some(at_us) = entry.stale_from_us() {
+            self.order.insert(ExpiryKey { at_us, id }, ());
+        }
+    }
+
+    /// Removes an event that no longer waits, or is about to have another due time.
+    pub(super) fn remove<B>(&mut self, id: EventId, entry: &Entry<B>) {
+        if let Some(at_us) = entry.stale_from_us() {
+            self.order.remove(&ExpiryKey { at_us, id });
+        }
+    }
+
+    /// Replaces the index by one of all these waiting events.
+    pub(super) fn replace<'a, B: 'a>(
+        &mut self,
+        waiting: impl Iterator<Item = (EventId, &'a Entry<B>)>,
+    ) {
+        let keys = waiting.filter_map(|(id, entry)| {
+            let at_us = entry.stale_from_us()?;
+            Some(ExpiryKey { at_us, id })
+        });
+        let mut keys: Vec<_> = keys.collect();
+        keys.sort_unstable();
+        self.order = DenseMap::of_sorted(&keys);
+    }
+
+    /// Returns the events that are of no use at `now_us`, the first to expire first.
+    fn until(&self, now_us: u64) -> impl Iterator<Item = EventId> + '_ {
+        let all = self.order.range(Bound::Unbounded).map(|(key, ())| *key);
+        all.take_while(move |key| key.at_us <= now_us)
+            .map(|key| key.id)
+    }
+
+    fn has_until(&self, now_us: u64) -> bool {
+        self.order
+            .first()
+            .is_some_and(|(key, ())| key.at_us <= now_us)
+    }
+
+    /// Checks that the index has exactly these waiting events.
+    pub(super) fn check<'a, B: 'a>(
+        &self,
+        waiting: impl Iterator<Item = (EventId, &'a Entry<B>)>,
+    ) -> Result<(), String> {
+        let mut right = Self::default();
+        right.replace(waiting);
+        match right.order.iter().eq(self.order.iter()) {
+            true => Ok(()),
+            false => Err("the expiry index differs from the waiting events that expire".into()),
+        }
+    }
+}
+
+impl<B: Clone> Bucket<B> {
+    /// Ends what has expired, the first first, up to [`EXPIRE_MAX`].
+    pub(super) fn end_expired<L: ChangeSink<Body = B>>(&mut self, sink: &mut L) {
+        if !self.expiring.has_until(self.now_us) {
+            return;
+        }
+        let first = self.expiring.until(self.now_us).take(EXPIRE_MAX);
+        for id in first.collect::<Vec<_>>() {
+            self.end_if_expired(id, sink);
+        }
+    }
+
+    /// Ends a waiting event if it has expired. An operation on one event calls it, as that may be
+    /// beyond the bound.
+    pub(super) fn end_if_expired<L: ChangeSink<Body = B>>(&mut self, id: EventId, sink: &mut L) {
+        let Some(entry) = self.entries.get(&id).filter(|entry| entry.is_waiting()) else {
+            return;
+        };
+        if let Some(stale) = entry.stale(self.now_us) {
+            let tries = entry.tries;
+            let moved_us = self.unwait(id);
+            self.set_aside(id, stale, tries, moved_us, sink);
+        }
+    }
+
+    /// Ends an event that is of no use and has left its place, as its policy says.
+    pub(super) fn set_aside<L: ChangeSink<Body = B>>(
+        &mut self,
+        id: EventId,
+        stale: StaleReason,
+        tries: u16,
+        moved_us: u64,
+        sink: &mut L,
+    ) {
+        match stale {
+            StaleReason::Expired => {
+                self.aside.expired += 1;
+                let ending = RecordDetails::unheld(Outcome::Expired, moved_us, self.now_us);
+                self.finish(id, State::Expired, ending, sink);
+            }
+            StaleReason::TooLate => {
+                self.aside.late += 1;
+                let ending = RecordDetails {
+                    cause: Some(Cause::TooLate),
+                    ..RecordDetails::unheld(Outcome::Buried, moved_us, self.now_us)
+                };
+                self.bury(id, tries, ending, sink);
+            }
+        }
+    }
+
+    /// Returns the waiting events that have expired and are beyond the bound of an operation.
+    pub(super) fn expired(&self) -> impl Iterator<Item = &Entry<B>> + '_ {
+        let ids = self.expiring.until(self.now_us);
+        ids.filter_map(|id| self.entries.get(&id))
+    }
+
+    /// Returns when the first event of the ready list that has not expired was moved there.
+    pub(super) fn oldest_ready_us(&self) -> Option<u64> {
+        if !self.expiring.has_until(self.now_us) {
+            return self.waiting.oldest_ready_us();
+        }
+        let is_of_use = |id: &EventId| {
+            let entry = self.entries.get(id);
+            entry.is_some_and(|entry| entry.stale(self.now_us).is_none())
+        };
+        let mut ready = self.waiting.ready().map(|(_, ready)| ready);
+        let oldest = ready.find(|ready| is_of_use(&ready.id))?;
+        Some(oldest.moved_us)
+    }
+
+    /// Returns the due times of what has expired in the delay set, sorted.
+    pub(super) fn expired_dues(&self) -> Vec<Timestamp> {
+        let scheduled = self
+            .expired()
+            .filter(|entry| entry.place() == Place::Scheduled);
+        let mut dues: Vec<_> = scheduled.map(|entry| entry.due).collect();
+        dues.sort_unstable();
+        dues
+    }
+}

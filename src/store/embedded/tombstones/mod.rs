@@ -1,0 +1,275 @@
+//! Tombstones as rows: what the dedup window of each bucket holds, so that it is the same after a
+//! restart, whatever records are kept.
+//!
+//! A transaction writes one row of all events that ended in it. A row goes when all of its
+//! tombstones were dropped from their windows; a window drops the oldest first, so a count of each
+//! row is enough. Rows that may go are removed by the next transaction: after a kill some
+//! tombstones more are remembered, never fewer.
+
+mod row;
+mod upgrade;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use rusqlite::Connection;
+
+use crate::core::reference::Tombstone;
+use crate::event::BucketKey;
+use crate::store::embedded::ledger::Changes;
+use crate::time::Timestamp;
+
+use self::row::{Drops, Found, Group, ROW_MAX, Row, Written, each_row};
+pub(super) use self::upgrade::write_of_records;
+
+/// The most rows that one transaction removes.
+const REMOVED_MAX: usize = 64;
+
+/// What an operation did to the dedup window of a bucket.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WindowChange {
+    /// Which bucket; `None`: all of them, for a watermark.
+    pub(super) bucket: Option<BucketKey>,
+    /// The tombstones that were added, in order.
+    pub(super) ended: Vec<Tombstone>,
+    /// How many of the oldest were dropped.
+    pub(super) dropped: usize,
+    /// The watermark, if some were dropped.
+    pub(super) until: Option<Timestamp>,
+}
+
+/// The rows that are in the file, and what of them still counts.
+#[derive(Debug, Default)]
+pub(super) struct TombstoneRows {
+    buckets: HashMap<BucketKey, Window>,
+    /// For each bucket the row that says last what was dropped.
+    drops: HashMap<Option<BucketKey>, i64>,
+    /// For each row how many tombstones of it count, and for how many buckets it says last what was
+    /// dropped.
+    live: BTreeMap<i64, usize>,
+    /// Rows of which nothing counts.
+    dead: VecDeque<i64>,
+    next: i64,
+}
+
+/// The tombstones of a bucket, by their numbers: each has the next one.
+#[derive(Clone, Debug, Default)]
+struct Window {
+    /// The oldest first.
+    pieces: VecDeque<Piece>,
+    next: u64,
+}
+
+/// Tombstones of a bucket that follow each other in a row.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    row: i64,
+    first: u64,
+    many: usize,
+}
+
+impl Window {
+    /// Returns the number of the oldest that is left when `dropped` are gone, of these and of those
+    /// that follow.
+    fn after(&self, mut dropped: usize) -> u64 {
+        for piece in &self.pieces {
+            if dropped < piece.many {
+                return piece.first + dropped as u64;
+            }
+            dropped -= piece.many;
+        }
+        self.next + dropped as u64
+    }
+}
+
+/// What the rows say, read at a start.
+pub(super) trait Windows {
+    /// A tombstone of a bucket; returns `false` if its id has one already.
+    fn tombstone(&mut self, bucket: &BucketKey, tombstone: Tombstone) -> bool;
+    /// The watermark of a bucket; `None`: of all buckets.
+    fn watermark(&mut self, bucket: Option<&BucketKey>, until: Timestamp);
+}
+
+impl TombstoneRows {
+    /// Writes what the changes say, and removes rows of which nothing counts.
+    pub(super) fn write<'a>(
+        &self,
+        connection: &Connection,
+        batch: impl Iterator<Item = &'a Changes>,
+        now: Timestamp,
+    ) -> rusqlite::Result<Written> {
+        let mut written = Written::default();
+        let mut merged: BTreeMap<Option<&BucketKey>, Vec<&WindowChange>> = BTreeMap::new();
+        for change in batch.filter_map(|changes| changes.window.as_deref()) {
+            merged
+                .entry(change.bucket.as_ref())
+                .or_default()
+                .push(change);
+        }
+        let mut row = Row::new(self.next.max(1));
+        for (bucket, changes) in merged {
+            let dropped: usize = changes.iter().map(|change| change.dropped).sum();
+            let window = bucket.and_then(|bucket| self.buckets.get(bucket));
+            let mut first = window.map_or(0, |window| window.next);
+            if let Some(bucket) = bucket.filter(|_| dropped > 0) {
+                written.dropped.push((bucket.clone(), dropped));
+            }
+            let until = changes.iter().filter_map(|change| change.until).next_back();
+            let mut drops = (dropped > 0 || until.is_some()).then(|| Drops {
+                left: window.map_or(dropped as u64, |window| window.after(dropped)),
+                until,
+            });
+            let mut ended = changes.iter().flat_map(|change| &change.ended).peekable();
+            while ended.peek().is_some() || drops.is_some() {
+                let some = ended.by_ref().take(ROW_MAX - row.many);
+                first += row.add((bucket, first), drops.take(), some, &mut written) as u64;
+                if row.many == ROW_MAX {
+                    let next = Row::new(row.number + 1);
+                    std::mem::replace(&mut row, next).insert(connection, now, &mut written)?;
+                }
+            }
+        }
+        if !row.body.is_empty() {
+            row.insert(connection, now, &mut written)?;
+        }
+        for number in self.dead.iter().take(REMOVED_MAX) {
+            connection
+                .prepare_cached("DELETE FROM tombstones WHERE number = ?1")?
+                .execute([number])?;
+            written.removed += 1;
+        }
+        Ok(written)
+    }
+
+    /// Takes over what was committed.
+    pub(super) fn committed(&mut self, written: Written) {
+        self.dead.drain(..written.removed.min(self.dead.len()));
+        for group in written.groups {
+            self.next = self.next.max(group.row + 1);
+            self.add(group);
+        }
+        for (bucket, mut dropped) in written.dropped {
+            let Some(window) = self.buckets.get_mut(&bucket) else {
+                continue;
+            };
+            while dropped > 0
+                && let Some(piece) = window.pieces.front_mut()
+            {
+                let less = dropped.min(piece.many);
+                (piece.first, piece.many) = (piece.first + less as u64, piece.many - less);
+                let (row, is_gone) = (piece.row, piece.many == 0);
+                if is_gone {
+                    window.pieces.pop_front();
+                }
+                dropped -= less;
+                less_of(&mut self.live, &mut self.dead, row, less);
+            }
+        }
+    }
+
+    fn add(&mut self, group: Group) {
+        let Group {
+            row,
+            bucket,
+            first,
+            many,
+            drops,
+        } = group;
+        *self.live.entry(row).or_default() += many + usize::from(drops.is_some());
+        if drops.is_some()
+            && let Some(before) = self.drops.insert(bucket.clone(), row)
+        {
+            less_of(&mut self.live, &mut self.dead, before, 1);
+        }
+        if let Some(bucket) = bucket {
+            let window = self.buckets.entry(bucket).or_default();
+            window.next = window.next.max(first + many as u64);
+            if many > 0 {
+                window.pieces.push_back(Piece { row, first, many });
+            }
+        }
+    }
+
+    /// Returns whether there are rows to remove.
+    pub(super) fn has_dead(&self) -> bool {
+        !self.dead.is_empty()
+    }
+
+    /// Reads every row, the oldest first. Returns what is damaged: such a row is removed with the
+    /// next transaction, and its tombstones are gone.
+    pub(super) fn read(
+        connection: &Connection,
+        windows: &mut impl Windows,
+    ) -> rusqlite::Result<(Self, usize)> {
+        let mut rows = Self::default();
+        let mut left: HashMap<BucketKey, u64> = HashMap::new();
+        // First what was dropped: the last rows say it of the first ones.
+        each_row(connection, |_, groups| {
+            for found in groups.into_iter().flatten() {
+                if let (Some(bucket), Some(drops)) = (found.bucket, found.drops) {
+                    let known = left.entry(bucket).or_default();
+                    *known = drops.left.max(*known);
+                }
+            }
+        })?;
+        let mut damaged = 0;
+        each_row(connection, |number, groups| {
+            rows.next = rows.next.max(number.saturating_add(1));
+            let Some(groups) = groups else {
+                damaged += 1;
+                rows.dead.push_back(number);
+                return;
+            };
+            rows.live.insert(number, 0);
+            for found in groups {
+                rows.restore(number, found, &left, windows);
+            }
+            // One of which nothing counts may go, too.
+            if rows.live.get(&number) == Some(&0) {
+                rows.live.remove(&number);
+                rows.dead.push_back(number);
+            }
+        })?;
+        Ok((rows, damaged))
+    }
+
+    /// Restores what a row says of a bucket, without what was dropped since.
+    fn restore(
+        &mut self,
+        row: i64,
+        found: Found,
+        left: &HashMap<BucketKey, u64>,
+        windows: &mut impl Windows,
+    ) {
+        let all = found.tombstones.len();
+        let left = found.bucket.as_ref().and_then(|bucket| left.get(bucket));
+        let gone = left.map_or(0, |left| left.saturating_sub(found.first));
+        let gone = usize::try_from(gone).unwrap_or(usize::MAX).min(all);
+        let mut many = 0;
+        if let Some(bucket) = &found.bucket {
+            let kept = found.tombstones.into_iter().skip(gone);
+            many = kept.filter(|one| windows.tombstone(bucket, *one)).count();
+        }
+        if let Some(until) = found.drops.and_then(|drops| drops.until) {
+            windows.watermark(found.bucket.as_ref(), until);
+        }
+        self.add(Group {
+            row,
+            bucket: found.bucket,
+            // One whose id was there already is taken for the first.
+            first: found.first.saturating_add((all - many) as u64),
+            many,
+            drops: found.drops,
+        });
+    }
+}
+
+/// Counts `less` fewer of a row, which may go when nothing of it counts.
+fn less_of(live: &mut BTreeMap<i64, usize>, dead: &mut VecDeque<i64>, row: i64, less: usize) {
+    if let Some(many) = live.get_mut(&row) {
+        *many = many.saturating_sub(less);
+        if *many == 0 {
+            live.remove(&row);
+            dead.push_back(row);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The tombstones of a file that has none.
+
+use std::collections::BTreeMap;
+
+use rusqlite::Connection;
+
+use crate::core::reference::Tombstone;
+use crate::event::{BucketKey, State};
+use crate::record::Outcome;
+use crate::sqlite::records;
+use crate::store::embedded::ledger::Changes;
+use crate::store::embedded::tombstones::{TombstoneRows, WindowChange};
+use crate::time::Timestamp;
+
+/// How many of the last records are read.
+const RECORDS_READ: i64 = 500_000;
+/// Over how many buckets of its queue the tombstones of ended events are spread.
+const BUCKETS: u16 = 8;
+
+/// Writes what the newest records say of events that have ended: for a file whose tombstones were
+/// only there. Of an envelope they say nothing, so any push of such an id is a duplicate.
+pub(in crate::store::embedded) fn write_of_records(
+    connection: &Connection,
+) -> rusqlite::Result<()> {
+    let mut windows: BTreeMap<BucketKey, WindowChange> = BTreeMap::new();
+    let mut oldest = None;
+    let has_older = records::read_newest(connection, RECORDS_READ, |_, record| {
+        oldest.get_or_insert(record.stages.finished_us);
+        let (state, tries) = match record.outcome {
+            // The attempt that ended it did not fail.
+            Outcome::Acked | Outcome::Discarded => (State::Done, record.attempt.saturating_sub(1)),
+            Outcome::Cancelled | Outcome::Dropped => (State::Cancelled, 0),
+            Outcome::Expired => (State::Expired, 0),
+            // It goes on, or waits as a dead letter.
+            _ => return,
+        };
+        // A record does not say where its event was: it was in each bucket in which it may have been.
+        let bucket = record.id.place(BUCKETS);
+        let bucket = BucketKey::new(record.queue, bucket);
+        let window = windows.entry(bucket).or_default();
+        window.ended.push(Tombstone {
+            id: record.id,
+            state,
+            fingerprint: None,
+            due: record.due,
+            tries,
+            maybe_running: false,
+            settled: None,
+            ended_us: record.stages.finished_us,
+        });
+    })?;
+    // An id is made before its event ends, so younger ids are all in what was read.
+    let until = oldest.filter(|_| has_older);
+    let all = WindowChange {
+        until: until.map(|finished_us| Timestamp::from_millis(finished_us / 1_000)),
+        ..WindowChange::default()
+    };
+    let of_buckets = windows.into_iter().map(|(bucket, window)| WindowChange {
+        bucket: Some(bucket),
+        ..window
+    });
+    let changes = of_buckets.chain([all]).map(|window| Changes {
+        window: Some(Box::new(window)),
+        ..Changes::default()
+    });
+    let changes: Vec<Changes> = changes.collect();
+    let now = Timestamp::EPOCH; // nobody asks when they were written
+    TombstoneRows::default()
+        .write(connection, changes.iter(), now)
+        .map(drop)
+}

@@ -1,0 +1,15 @@
+-- Script: ends what has expired.
+--
+-- ARGV[4]  limit, at most 1000
+--
+-- Returns {now, 1 if there is more, how many have ended}.
+local ids = call("ZRANGE", EXPIRY, "-inf", now, "BYSCORE", "LIMIT", 0, tonumber(ARGV[4]))
+local count = 0
+for _, id in ipairs(ids) do
+  if is_spent() then
+    break
+  end
+  count = count + (end_if_expired(id) and 1 or 0)
+end
+keep_counts()
+return { now, #call("ZRANGE", EXPIRY, "-inf", now, "BYSCORE", "LIMIT", 0, 1), count }

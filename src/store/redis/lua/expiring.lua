@@ -1,0 +1,71 @@
+-- Library: what has expired while nobody fetches. It needs `ending`.
+--
+-- EXPIRY  zset  id -> the time, us, from which a waiting event is of no use, or at which to look at it.
+--               One that is leased is parked, and looked at when it waits again.
+local PARKED = 9007199254740991 -- the end of what a double counts
+local LOOK_AGAIN = 1000000 -- us until an event of a newer duly is looked at again
+
+-- Returns from when on an event is of no use, us, and how it ends then; nothing if it never is.
+local function useless_from(body, due_ms)
+  local _, expires, late, late_us = extras_of(body)
+  local expires_us = expires and math.min(expires * 1000, PARKED) or math.huge
+  local late_from = late and due_ms * 1000 + late_us + 1 or math.huge
+  if expires_us == math.huge and late_from == math.huge then
+    return nil
+  end
+  local is_expiry = expires_us <= now or late == "expire"
+  return math.min(expires_us, late_from, PARKED), is_expiry
+end
+
+-- Ends an event that has expired and waits. Returns whether it did; the entry of any other one in EXPIRY
+-- is as it should be afterwards.
+local function end_if_expired(id)
+  local packed, body = call("HGET", STATE, id), nil
+  local it = packed and read_state(packed)
+  local kind = it and it.kind or "S"
+  if kind == "L" then
+    call("ZADD", EXPIRY, "XX", string.format("%.0f", PARKED), id)
+    return false
+  elseif kind == "S" or kind == "R" then
+    body = read_body(id)
+  end
+  local due_ms = body and (kind == "R" and number_at(it.due, 1) or tonumber(call("ZSCORE", DELAY, id) or nil))
+  if not due_ms or not has_extras(body) then
+    call("ZREM", EXPIRY, id)
+    return false
+  elseif is_newer(body) then
+    call("ZADD", EXPIRY, "XX", now + LOOK_AGAIN, id)
+    return false
+  end
+  local from, is_expiry = useless_from(body, due_ms)
+  if not from or from > now then
+    if from then
+      call("ZADD", EXPIRY, "XX", string.format("%.0f", from), id)
+    else
+      call("ZREM", EXPIRY, id)
+    end
+    return false
+  end
+  local due, moved, key, unique = u64(due_ms), kind == "R" and it.moved or ZERO, keys_of(body)
+  check_keys()
+  if is_expiry then
+    note_end(id, "\7", due, moved, body)
+    write_records()
+    finish_noted(id, "e", it, due, body)
+  else
+    note(id, "\4", "\7", 0, due, moved, ZERO .. ZERO, ZERO, key, nil, more_of(body))
+    write_records()
+    it = it or new_state("D", due, ZERO, sub(body, 5, 12))
+    it.kind, it.due, it.moved = "D", due, u64(now)
+    call("ZADD", DEAD, 0, id)
+    call("HSET", STATE, id, write_state(it))
+    free_unique(id, unique)
+  end
+  if kind == "R" then -- its entry in the list is skipped later
+    surplus = surplus + 1
+  else
+    call("ZREM", DELAY, id)
+  end
+  call("ZREM", EXPIRY, id)
+  return true
+end

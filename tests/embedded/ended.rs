@@ -1,0 +1,229 @@
+//! Ids that ended are known after a restart as before it, whatever records are kept.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use duly::event::{Envelope, Payload};
+use duly::journal::Keep;
+use duly::store::operation::{
+    AttemptOutcome, Fetch, NewEvent, PushOutcome, Reply, StartMark, StoreOp,
+};
+use duly::store::{DedupWindow, EmbeddedStore, Store};
+use duly::time::{Timestamp, When};
+use duly::{EventId, Unique};
+
+use crate::embedded::damage::{handle, history, meddle};
+use crate::embedded::harness::*;
+
+/// The `n`th event under an id that tells no time.
+fn named(n: u64, payload: &str) -> NewEvent {
+    let id = EventId::from_parts(Timestamp::EPOCH, key().bucket, n);
+    let payload = Payload::from(payload.as_bytes());
+    NewEvent {
+        envelope: Arc::new(Envelope::new(id, key().queue, payload)),
+        when: When::Now,
+        on_taken: Unique::Keep,
+    }
+}
+
+fn verdict(store: &EmbeddedStore, event: NewEvent) -> PushOutcome {
+    push(store, event).expect("a push").verdict
+}
+
+fn end(store: &EmbeddedStore, event: NewEvent) {
+    let request = event.envelope.id.entropy();
+    assert_eq!(verdict(store, event), PushOutcome::Accepted);
+    let delivery = fetch(store, request).remove(0);
+    assert!(settle(store, &delivery, AttemptOutcome::Ack).expect("a settle"));
+}
+
+#[test]
+fn another_payload_under_an_ended_id_is_a_conflict_after_a_restart() {
+    let place = Place::new();
+    let store = place.open();
+    end(&store, named(1, "first"));
+    end(&store, event(2, When::Now, 3));
+    drop(store);
+    for _ in 0..2 {
+        let store = place.open();
+        let again = PushOutcome::Duplicate(named(1, "").envelope.id);
+        assert_eq!(verdict(&store, named(1, "first")), again);
+        assert_eq!(verdict(&store, named(1, "other")), PushOutcome::Conflict);
+        let mut other = event(2, When::Now, 3);
+        Arc::make_mut(&mut other.envelope).payload = payload(3);
+        assert_eq!(verdict(&store, other), PushOutcome::Conflict);
+    }
+}
+
+#[test]
+fn the_retention_of_records_forgets_no_id() {
+    let place = Place::new();
+    let store = place.open();
+    let few = Keep {
+        count: Some(1),
+        ..Keep::default()
+    };
+    store.records().expect("its own").keep(few);
+    for n in 1..=20 {
+        end(&store, named(n, "first"));
+    }
+    place.clock.advance(Duration::from_secs(4));
+    handle(&store, 30, 5);
+    drop(store);
+    let store = place.open();
+    for n in 1..=20 {
+        let again = PushOutcome::Duplicate(named(n, "").envelope.id);
+        assert_eq!(verdict(&store, named(n, "first")), again, "{n}");
+    }
+}
+
+/// What was dropped from a window stays so, and what it means: an id may have been forgotten.
+#[test]
+fn a_window_is_the_same_after_a_restart() {
+    let place = Place::new();
+    let window = DedupWindow {
+        keep_for: Duration::ZERO,
+        max: 3,
+        ..DedupWindow::default()
+    };
+    let open = || EmbeddedStore::open_with(place.path(), place.options().window(window));
+    let mut store = open().expect("a store");
+    for n in 1..=10 {
+        place.clock.advance(Duration::from_secs(1));
+        let made = START + Duration::from_secs(n);
+        let id = EventId::from_parts(made, key().bucket, n);
+        let mut new = event(n, When::Now, 3);
+        Arc::make_mut(&mut new.envelope).id = id;
+        end(&store, new.clone());
+        if n % 2 == 0 {
+            drop(store);
+            store = open().expect("a store");
+        }
+        for old in 1..=n {
+            let made = START + Duration::from_secs(old);
+            let id = EventId::from_parts(made, key().bucket, old);
+            let envelope = Arc::make_mut(&mut new.envelope);
+            (envelope.id, envelope.payload) = (id, payload(old));
+            let expected = match old + 3 > n {
+                true => PushOutcome::Duplicate(id),
+                false => PushOutcome::TooOld,
+            };
+            assert_eq!(verdict(&store, new.clone()), expected, "{old} of {n}");
+        }
+        assert_eq!(store.check(), Ok(()));
+    }
+}
+
+/// The rows of tombstones go with the windows that have them.
+#[test]
+fn what_no_window_has_is_not_in_the_file() {
+    let place = Place::new();
+    let window = DedupWindow {
+        keep_for: Duration::ZERO,
+        max: 3,
+        ..DedupWindow::default()
+    };
+    let store = EmbeddedStore::open_with(place.path(), place.options().window(window));
+    let store = store.expect("a store");
+    for n in 1..=200 {
+        end(&store, named(n, "first"));
+    }
+    drop(store);
+    let file = rusqlite::Connection::open(place.path()).expect("the file");
+    let rows: i64 = file
+        .query_row("SELECT count(*) FROM tombstones", [], |row| row.get(0))
+        .expect("a count");
+    assert!((1..=4).contains(&rows), "{rows}");
+}
+
+#[test]
+fn a_file_of_the_format_before_knows_what_its_records_say() {
+    let place = Place::new();
+    let store = place.open();
+    end(&store, named(1, "first"));
+    end(&store, event(2, When::Now, 3));
+    drop(store);
+    let file = rusqlite::Connection::open(place.path()).expect("the file");
+    file.execute_batch("DROP TABLE tombstones; PRAGMA user_version = 7")
+        .expect("a change");
+    drop(file);
+    for _ in 0..2 {
+        let store = place.open();
+        // Records say nothing of a payload.
+        for text in ["first", "other"] {
+            let again = PushOutcome::Duplicate(named(1, "").envelope.id);
+            assert_eq!(verdict(&store, named(1, text)), again);
+        }
+        let again = event(2, When::Now, 3);
+        let known = PushOutcome::Duplicate(again.envelope.id);
+        assert_eq!(verdict(&store, again), known);
+    }
+}
+
+/// Nobody knows which ids they were: what was made before is refused, what comes after is not.
+#[test]
+fn damaged_tombstones_accept_no_id_twice() {
+    let place = Place::new();
+    let store = place.open();
+    end(&store, event(2, When::Now, 3));
+    drop(store);
+    meddle(&place, "UPDATE tombstones SET sum = sum + 1");
+    place.clock.advance(Duration::from_secs(1));
+    for _ in 0..2 {
+        let store = place.open();
+        let old = verdict(&store, event(2, When::Now, 3));
+        assert_eq!(old, PushOutcome::TooOld);
+        let mut new = event(2, When::After(Duration::from_secs(60)), 3);
+        let made = START + Duration::from_secs(1);
+        Arc::make_mut(&mut new.envelope).id = EventId::from_parts(made, key().bucket, 3);
+        let id = new.envelope.id;
+        let pushed = verdict(&store, new);
+        assert!([PushOutcome::Accepted, PushOutcome::Duplicate(id)].contains(&pushed));
+    }
+}
+
+/// Whatever operation ends it, with the least retention of records.
+#[test]
+fn what_expires_while_nobody_fetches_is_on_record() {
+    let place = Place::new();
+    let mut expiring = event(1, When::Now, 1);
+    Arc::make_mut(&mut expiring.envelope).expires = Some(START + Duration::from_millis(1));
+    let store = place.open();
+    push(&store, expiring).expect("a push");
+    drop(store);
+    let store = place.open();
+    store.records().expect("its own").keep(Keep {
+        count: Some(3),
+        ..Keep::default()
+    });
+    (2..=4).for_each(|n| push_now(&store, n));
+    let fetch = Fetch {
+        ahead_limit: 1,
+        limit: 3,
+        ..fetch_of(1)
+    };
+    let Reply::Fetched(fetched) = ask(&store, StoreOp::Fetch(fetch)).expect("a fetch") else {
+        panic!("a fetch was answered otherwise");
+    };
+    place.clock.advance(Duration::from_millis(1));
+    let [acked, .., released] = &fetched.deliveries[..] else {
+        panic!("{} events", fetched.deliveries.len());
+    };
+    let settlements = vec![
+        settlement(acked, AttemptOutcome::Ack),
+        settlement(released, AttemptOutcome::Release),
+    ];
+    let settle = StoreOp::Settle {
+        node: NODE,
+        settlements,
+        started: StartMark::default(),
+    };
+    ask(&store, settle).expect("a settle");
+    assert_eq!(history(&store), [2]);
+    let reap = StoreOp::Reap {
+        silent: Vec::new(),
+        limit: 0,
+    };
+    ask(&store, reap).expect("a reap");
+    assert_eq!(history(&store), [2, 1]);
+}

@@ -1,0 +1,58 @@
+//! A wall clock of this machine that is wrong: events go by the store's time, and that is said.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use duly::Bus;
+use duly::admin::DamageKind;
+use duly::explain::Reason;
+use duly::store::MemoryStore;
+use duly::time::{Clock, Mono, SystemClock};
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// The machine's clocks, of which the wall clock can be set wrong.
+#[derive(Debug)]
+struct Glitching(SystemClock, AtomicI64);
+
+impl Clock for Glitching {
+    fn wall_us(&self) -> u64 {
+        let wrong_us = self.1.load(Ordering::SeqCst);
+        self.0.wall_us().saturating_add_signed(wrong_us)
+    }
+
+    fn mono(&self) -> Mono {
+        self.0.mono()
+    }
+}
+
+#[tokio::test]
+async fn a_wall_clock_that_jumps_is_named_and_makes_nothing_due() {
+    let clock = Arc::new(Glitching(SystemClock::new(), AtomicI64::new(0)));
+    let store = MemoryStore::with_clock(Arc::clone(&clock) as _);
+    let builder = Bus::builder().store(store).publish_only();
+    let bus = builder.clock(Arc::clone(&clock) as _).start().await;
+    let bus = bus.expect("a bus");
+    let queue = bus.queue_named::<u64>("orders").expect("a queue");
+    let at = clock.now() + Duration::from_secs(3_600);
+    let id = queue.push(7, at).await.expect("a push").id();
+    let day_us = i64::try_from(DAY.as_micros()).expect("short");
+    for (wrong_us, expected) in [(day_us, Some(false)), (-day_us, Some(true)), (0, None)] {
+        clock.1.store(wrong_us, Ordering::SeqCst);
+        let explained = bus.explain(id).await.expect("an explanation");
+        let is_due_later = |reason: &Reason| matches!(reason, Reason::NotDue { .. });
+        assert!(explained.reasons.iter().any(is_due_later), "{explained}");
+        let said = explained.reasons.iter().find_map(|reason| match reason {
+            Reason::ClockDiffers { by, is_ahead } => Some((*by, *is_ahead)),
+            _ => None,
+        });
+        assert_eq!(said.map(|(_, is_ahead)| is_ahead), expected, "{explained}");
+        let is_a_day = |by: Duration| by.abs_diff(DAY) < Duration::from_secs(1);
+        assert!(said.is_none_or(|(by, _)| is_a_day(by)), "{explained}");
+        let report = bus.check_store().run().await.expect("a report");
+        let told = report.counts.contains_key(&DamageKind::Settings);
+        assert_eq!(told, expected.is_some(), "{report:?}");
+    }
+    bus.shutdown(Duration::from_secs(30)).await.expect("a stop");
+}

@@ -1,0 +1,68 @@
+//! What has expired, which is over before any operation.
+
+use std::time::Duration;
+
+use duly::EventId;
+use duly::LatePolicy;
+use duly::event::State;
+use duly::records::{Cause, Outcome};
+
+use crate::store_model::model::{Event, Model};
+
+impl Model {
+    /// What has expired is over before any operation, the first to expire first; what is forgotten
+    /// for it is when the operation is done.
+    pub(crate) fn begin(&mut self) {
+        self.before = self.over.len();
+        self.is_settling = true;
+        let waits = |event: &&Event| matches!(event.state, State::Scheduled | State::Ready);
+        let waiting = self.events.iter().filter(waits);
+        let expires = waiting.filter_map(|event| {
+            let due_us = event.due.as_millis() * 1_000;
+            let late_us = match event.envelope.late {
+                LatePolicy::Deliver => None,
+                LatePolicy::Expire(limit) | LatePolicy::Bury(limit) => {
+                    Some(due_us + u64::try_from(limit.as_micros()).expect("short") + 1)
+                }
+            };
+            let expires_us = event.envelope.expires.map(|at| at.as_millis() * 1_000);
+            let at_us = expires_us.into_iter().chain(late_us).min()?;
+            (at_us <= self.now_us).then_some((at_us, event.envelope.id))
+        });
+        let mut expired: Vec<_> = expires.collect();
+        expired.sort_unstable();
+        for (_, id) in expired {
+            assert!(!self.is_of_use(id), "it has expired");
+        }
+        self.is_settling = false;
+    }
+
+    /// Forgets what the window does not hold, if anything has ended.
+    pub(crate) fn finish(&mut self) {
+        if self.over.len() > self.before {
+            self.forget();
+        }
+    }
+
+    /// Sets an event aside that has expired or is too late.
+    pub(crate) fn is_of_use(&mut self, id: EventId) -> bool {
+        let now_us = self.now_us;
+        let event = self.event(id).expect("it is there");
+        let late = Duration::from_micros(now_us.saturating_sub(event.due.as_millis() * 1_000));
+        let (policy, expires) = (event.envelope.late, event.envelope.expires);
+        let expired = expires.is_some_and(|at| at.as_millis() * 1_000 <= now_us);
+        let expired = expired || matches!(policy, LatePolicy::Expire(limit) if late > limit);
+        if expired {
+            self.record(id, 0, Outcome::Expired, None);
+            self.end(id, State::Expired);
+            self.aside.expired += 1;
+        } else if matches!(policy, LatePolicy::Bury(limit) if late > limit) {
+            self.record(id, 0, Outcome::Buried, Some(Cause::TooLate));
+            self.end(id, State::Dead);
+            self.aside.late += 1;
+        } else {
+            return true;
+        }
+        false
+    }
+}
