@@ -121,8 +121,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: events that were leased are still in their page",
         edits: &[edit(
             "src/store/redis/lua/fetch.lua",
-            "        remove_part(page, part)\n",
-            "",
+            "for _, it in ipairs(given) do -- here",
+            "for _, it in ipairs({}) do -- here",
         )],
         caught_by: test("redis_store", "an_ack_that_is_repeated_ends_nothing_else"),
         masked_by: None,
