@@ -1,8 +1,10 @@
 //! Buckets of a store with its index in memory, each behind its own lock.
 
+mod sweep;
+
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::{Bound, RangeBounds};
+use std::ops::RangeBounds;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
@@ -15,16 +17,6 @@ use crate::event::{BucketId, BucketKey, QueueName};
 use crate::store::watermarks::Watermarks;
 use crate::store::{Watcher, Watchers};
 use crate::time::Timestamp;
-
-/// How many changes there are from one step of the sweep to the next.
-const SWEEP_EVERY: u64 = 32;
-/// How many buckets one step of it looks at.
-const SWEPT_AT_ONCE: usize = 32;
-/// How many unused ones it returns at most: each may forget some thousand tombstones then.
-const UNUSED_AT_ONCE: usize = 4;
-/// An idle bucket stays for so long after its last use, in microseconds: longer than a late repeat
-/// of a fetch can take, and than the pause between two polls of its consumers.
-const UNUSED_US: u64 = 60_000_000;
 
 /// The most threads that help to index what was restored.
 #[cfg(feature = "embedded")]
@@ -132,6 +124,15 @@ impl<B: Clone> Shards<B> {
         for shard in buckets.unwrap_or_else(PoisonError::into_inner).values() {
             let mut bucket = shard.bucket.lock().unwrap_or_else(PoisonError::into_inner);
             bucket.raise_watermark(created);
+        }
+    }
+
+    /// The same of one bucket, which is not created for it.
+    #[cfg(feature = "embedded")]
+    pub(crate) fn raise_watermark_of(&mut self, key: &BucketKey, created: Timestamp) {
+        match self.known(key) {
+            Some(shard) => shard.lock().raise_watermark(created),
+            None => self.watermarks().add(key.clone(), created),
         }
     }
 
@@ -267,69 +268,6 @@ impl<B: Clone> Shards<B> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         let keys = buckets.range(range).filter(|(_, shard)| is_wanted(shard));
         keys.map(|(key, _)| key.clone()).collect()
-    }
-
-    /// Now and then removes buckets that are idle: without events, tombstones and unique keys, and
-    /// unused for a while. Returns unused ones that may become so: their store looks at them, by an
-    /// operation that forgets what is old.
-    pub(crate) fn sweep(&self, now_us: u64) -> Vec<BucketKey> {
-        let changes = self.changes.fetch_add(1, Ordering::Relaxed);
-        match changes % SWEEP_EVERY {
-            0 => self.sweep_some(now_us),
-            _ => Vec::new(),
-        }
-    }
-
-    #[cold]
-    fn sweep_some(&self, now_us: u64) -> Vec<BucketKey> {
-        let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
-        let unused_until = now_us.saturating_sub(UNUSED_US);
-        let (mut unused, mut idle) = (Vec::new(), Vec::new());
-        {
-            let from = swept.take().map_or(Bound::Unbounded, Bound::Excluded);
-            let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
-            for (key, shard) in buckets.range((from, Bound::Unbounded)).take(SWEPT_AT_ONCE) {
-                if unused.len() == UNUSED_AT_ONCE {
-                    break;
-                }
-                *swept = Some(key.clone());
-                let Ok(bucket) = shard.bucket.try_lock() else {
-                    continue;
-                };
-                let is_unused = shard.used_us.load(Ordering::Relaxed) <= unused_until;
-                match is_unused && bucket.is_idle() {
-                    true => idle.push(key.clone()),
-                    false if is_unused || bucket.is_old(now_us) => unused.push(key.clone()),
-                    false => {}
-                }
-            }
-        }
-        if !idle.is_empty() {
-            self.remove(&idle, unused_until);
-        }
-        unused
-    }
-
-    /// Removes buckets that are still idle and unused.
-    fn remove(&self, keys: &[BucketKey], unused_until: u64) {
-        let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
-        for key in keys {
-            let Some(shard) = buckets.get(key).cloned() else {
-                continue;
-            };
-            let Ok(bucket) = shard.bucket.try_lock() else {
-                continue;
-            };
-            if !bucket.is_idle() || shard.used_us.load(Ordering::Relaxed) > unused_until {
-                continue;
-            }
-            shard.is_gone.store(true, Ordering::Relaxed);
-            if let Some(until) = bucket.watermark() {
-                self.watermarks().add(key.clone(), until);
-            }
-            buckets.remove(key);
-            self.present.fetch_sub(1, Ordering::Relaxed);
-        }
     }
 
     fn watermarks(&self) -> MutexGuard<'_, Watermarks> {

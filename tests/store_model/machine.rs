@@ -38,6 +38,8 @@ pub(crate) struct Machine {
     /// What was applied last, and what it must answer.
     pub(crate) op: Option<StoreOp>,
     pub(crate) answer: Answered,
+    /// Whether a store looks at its buckets before, and forgets what has reached the greatest age.
+    pub(crate) is_swept: bool,
     /// Every event ever pushed.
     pushed: Vec<NewEvent>,
     /// Every lease ever given.
@@ -158,6 +160,7 @@ impl Machine {
             true => model.now_us.max(store_us),
             false => store_us,
         };
+        self.is_swept = model.sweep();
         model.begin();
         let reply = Self::reply(model, op);
         model.finish();
@@ -223,6 +226,7 @@ impl ReferenceStateMachine for Machine {
             glitch_us: 0,
             opened_us: None,
             op: None,
+            is_swept: false,
             answer: Ok(Reply::Counted(0)),
             pushed: Vec::new(),
             leases: Vec::new(),

@@ -118,6 +118,15 @@ where
             let look = side.subject.store().apply(&side.bucket, StoreOp::Stats);
             side.runtime.block_on(look).expect("a count");
         }
+        if machine.is_swept {
+            // A store looks at its buckets when it likes: here before anything would depend on it.
+            let look = StoreOp::Reap {
+                silent: Vec::new(),
+                limit: 0,
+            };
+            let look = side.subject.store().apply(&side.bucket, look);
+            side.runtime.block_on(look).expect("a look");
+        }
         let answer = side
             .runtime
             .block_on(side.subject.store().apply(&side.bucket, op.clone()));

@@ -267,18 +267,6 @@ impl<B: Clone> Bucket<B> {
         }
     }
 
-    /// Returns whether nothing of it is worth keeping: no events, tombstones or unique keys.
-    #[must_use]
-    pub(crate) fn is_idle(&self) -> bool {
-        self.entries.is_empty() && self.dedup.len() == 0 && self.uniques.is_empty()
-    }
-
-    /// Returns whether a tombstone is older than any is kept.
-    #[must_use]
-    pub(crate) fn is_old(&self, now_us: u64) -> bool {
-        self.dedup.is_old(now_us)
-    }
-
     /// Returns whether it has no live events.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -307,9 +307,7 @@ impl Windows for Shards<i64> {
 
     fn watermark(&mut self, bucket: Option<&BucketKey>, until: Timestamp) {
         match bucket {
-            Some(bucket) => self.change(bucket, WakeRule::Known, |bucket| {
-                bucket.raise_watermark(until);
-            }),
+            Some(bucket) => self.raise_watermark_of(bucket, until),
             None => self.raise_watermark(until),
         }
     }

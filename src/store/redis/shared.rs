@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use crate::core::op::{Answer, AttemptOutcome, FailureReason, Settlement, StartMark, StoreOp};
+use crate::core::op::{
+    Answer, AttemptOutcome, FailureReason, Reply, Settlement, StartMark, StoreOp,
+};
 use crate::core::reference::KEEP_FOR;
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId};
@@ -15,6 +17,7 @@ use crate::store::redis::choices::RedisOptions;
 use crate::store::redis::connections::StoreConnections;
 use crate::store::redis::decode::{self, ReplyReader};
 use crate::store::redis::encode::{Call, CallContext};
+use crate::store::redis::expiry::ToldLater;
 use crate::store::redis::in_parts;
 use crate::store::redis::keys::BucketKeys;
 use crate::store::redis::managed::{ManagedConnection, ScriptReply};
@@ -41,6 +44,7 @@ pub(super) struct Shared {
     pub(super) hub: SharedState,
     pub(super) registry: Registry,
     pub(super) outboxes: Outboxes,
+    pub(super) aside: ToldLater,
     /// The limit of pushes in flight.
     pub(super) capacity: Arc<Capacity>,
     target: Target,
@@ -70,6 +74,7 @@ impl Shared {
         Self {
             prefix,
             outboxes: Outboxes::new(options.records_max as u64),
+            aside: ToldLater::default(),
             capacity: Capacity::new(options.pending_max),
             options,
             origin: format!("{:016x}", fastrand::u64(..)),
@@ -209,7 +214,10 @@ impl Shared {
             _ => self.links.for_pushes(bucket),
         };
         let parts = self.call_unexpired(bucket, link, &call).await?;
-        let read = decode::read(&bucket.queue, &op, parts)?;
+        let mut read = decode::read(&bucket.queue, &op, parts)?;
+        if let Reply::Fetched(fetched) = &mut read.answer.reply {
+            self.aside.tell(bucket, &mut fetched.aside);
+        }
         self.learn(read.answer.now_us);
         if read.is_earlier {
             self.tell(bucket);

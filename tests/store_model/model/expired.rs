@@ -7,7 +7,7 @@ use duly::LatePolicy;
 use duly::event::State;
 use duly::records::{Cause, Outcome};
 
-use crate::store_model::model::{Event, Model};
+use crate::store_model::model::{Event, Model, WINDOW};
 
 impl Model {
     /// What has expired is over before any operation, the first to expire first; what is forgotten
@@ -42,6 +42,23 @@ impl Model {
         if self.over.len() > self.before {
             self.forget();
         }
+    }
+
+    /// Forgets what has reached the greatest age, as a look at the bucket does; returns whether there
+    /// was any.
+    pub(crate) fn sweep(&mut self) -> bool {
+        let now_us = self.now_us;
+        let age = |ended_us: u64| Duration::from_micros(now_us.saturating_sub(ended_us));
+        let is_old = |(_, ended_us): &(_, u64)| age(*ended_us) >= WINDOW.max_age;
+        if !self.over.first().is_some_and(is_old) {
+            return false;
+        }
+        self.begin();
+        self.finish();
+        while let Some((gone, _)) = self.over.first().copied().filter(is_old) {
+            self.forget_first(gone);
+        }
+        true
     }
 
     /// Sets an event aside that has expired or is too late.

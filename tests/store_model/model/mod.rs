@@ -204,10 +204,14 @@ impl Model {
             if !(is_surplus || self.over.len() > WINDOW.cap || age >= WINDOW.max_age) {
                 return;
             }
-            self.over.remove(0);
-            self.events.retain(|event| event.envelope.id != gone);
-            self.forgotten = self.forgotten.max(Some(gone.created()));
+            self.forget_first(gone);
         }
+    }
+
+    fn forget_first(&mut self, gone: EventId) {
+        self.over.remove(0);
+        self.events.retain(|event| event.envelope.id != gone);
+        self.forgotten = self.forgotten.max(Some(gone.created()));
     }
 
     fn record(&mut self, id: EventId, attempt: u16, outcome: Outcome, cause: Option<Cause>) {

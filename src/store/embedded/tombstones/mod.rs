@@ -9,7 +9,7 @@
 mod row;
 mod upgrade;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use rusqlite::Connection;
 
@@ -23,6 +23,10 @@ pub(super) use self::upgrade::write_of_records;
 
 /// The most rows that one transaction removes.
 const REMOVED_MAX: usize = 64;
+
+/// The most buckets without a tombstone whose watermark is kept for each alone; where there are more,
+/// the earlier ones become that of every bucket, so that names that are not used any more go.
+const EMPTY_MAX: usize = 256;
 
 /// What an operation did to the dedup window of a bucket.
 #[derive(Clone, Debug, Default)]
@@ -41,8 +45,13 @@ pub(super) struct WindowChange {
 #[derive(Debug, Default)]
 pub(super) struct TombstoneRows {
     buckets: HashMap<BucketKey, Window>,
-    /// For each bucket the row that says last what was dropped.
-    drops: HashMap<Option<BucketKey>, i64>,
+    /// Those of them that have no tombstones.
+    empty: HashSet<BucketKey>,
+    /// The number of the first tombstone of a bucket that is not known: no row says that it was
+    /// dropped.
+    first: u64,
+    /// For each bucket the row that says last what was dropped, and the watermark there.
+    drops: HashMap<Option<BucketKey>, (i64, Option<Timestamp>)>,
     /// For each row how many tombstones of it count, and for how many buckets it says last what was
     /// dropped.
     live: BTreeMap<i64, usize>,
@@ -105,17 +114,27 @@ impl TombstoneRows {
                 .or_default()
                 .push(change);
         }
+        let (unused, all) = self.unused(|bucket| merged.contains_key(&Some(bucket)));
+        written.unused = unused;
+        if all.until.is_some() {
+            merged.entry(None).or_default().push(&all);
+        }
         let mut row = Row::new(self.next.max(1));
         for (bucket, changes) in merged {
             let dropped: usize = changes.iter().map(|change| change.dropped).sum();
             let window = bucket.and_then(|bucket| self.buckets.get(bucket));
-            let mut first = window.map_or(0, |window| window.next);
+            let mut first = window.map_or(self.first, |window| window.next);
             if let Some(bucket) = bucket.filter(|_| dropped > 0) {
                 written.dropped.push((bucket.clone(), dropped));
             }
-            let until = changes.iter().filter_map(|change| change.until).next_back();
+            let said = changes.iter().filter_map(|change| change.until);
+            let until = match bucket {
+                Some(_) => said.last(),
+                // It takes the place of the one before.
+                None => said.chain(self.until(None)).max(),
+            };
             let mut drops = (dropped > 0 || until.is_some()).then(|| Drops {
-                left: window.map_or(dropped as u64, |window| window.after(dropped)),
+                left: window.map_or(first + dropped as u64, |window| window.after(dropped)),
                 until,
             });
             let mut ended = changes.iter().flat_map(|change| &change.ended).peekable();
@@ -140,6 +159,28 @@ impl TombstoneRows {
         Ok(written)
     }
 
+    /// Returns buckets whose windows may be forgotten, and the watermark of every bucket that is in
+    /// the place of theirs.
+    fn unused(&self, is_changed: impl Fn(&BucketKey) -> bool) -> (Vec<BucketKey>, WindowChange) {
+        let mut all = WindowChange::default();
+        if self.empty.len() <= EMPTY_MAX {
+            return (Vec::new(), all);
+        }
+        let empty = self.empty.iter().filter(|bucket| !is_changed(bucket));
+        let empty = empty.map(|bucket| (self.until(Some(bucket)), bucket));
+        let mut empty: Vec<_> = empty.collect();
+        empty.sort_unstable();
+        empty.truncate(self.empty.len() - EMPTY_MAX / 2);
+        all.until = empty.last().and_then(|(until, _)| *until);
+        let unused = empty.into_iter().map(|(_, bucket)| bucket.clone());
+        (unused.collect(), all)
+    }
+
+    fn until(&self, bucket: Option<&BucketKey>) -> Option<Timestamp> {
+        let (_, until) = self.drops.get(&bucket.cloned())?;
+        *until
+    }
+
     /// Takes over what was committed.
     pub(super) fn committed(&mut self, written: Written) {
         self.dead.drain(..written.removed.min(self.dead.len()));
@@ -159,9 +200,21 @@ impl TombstoneRows {
                 let (row, is_gone) = (piece.row, piece.many == 0);
                 if is_gone {
                     window.pieces.pop_front();
+                    if window.pieces.is_empty() {
+                        self.empty.insert(bucket.clone());
+                    }
                 }
                 dropped -= less;
                 less_of(&mut self.live, &mut self.dead, row, less);
+            }
+        }
+        for bucket in written.unused {
+            self.empty.remove(&bucket);
+            if let Some(window) = self.buckets.remove(&bucket) {
+                self.first = self.first.max(window.next);
+            }
+            if let Some((row, _)) = self.drops.remove(&Some(bucket)) {
+                less_of(&mut self.live, &mut self.dead, row, 1);
             }
         }
     }
@@ -175,16 +228,19 @@ impl TombstoneRows {
             drops,
         } = group;
         *self.live.entry(row).or_default() += many + usize::from(drops.is_some());
-        if drops.is_some()
-            && let Some(before) = self.drops.insert(bucket.clone(), row)
+        if let Some(Drops { until, .. }) = drops
+            && let Some((before, _)) = self.drops.insert(bucket.clone(), (row, until))
         {
             less_of(&mut self.live, &mut self.dead, before, 1);
         }
         if let Some(bucket) = bucket {
-            let window = self.buckets.entry(bucket).or_default();
-            window.next = window.next.max(first + many as u64);
+            let window = self.buckets.entry(bucket.clone()).or_default();
+            window.next = window.next.max(first.saturating_add(many as u64));
             if many > 0 {
                 window.pieces.push_back(Piece { row, first, many });
+                self.empty.remove(&bucket);
+            } else if window.pieces.is_empty() {
+                self.empty.insert(bucket);
             }
         }
     }
@@ -221,6 +277,8 @@ impl TombstoneRows {
             };
             rows.live.insert(number, 0);
             for found in groups {
+                let next = found.first.saturating_add(found.tombstones.len() as u64);
+                rows.first = rows.first.max(next);
                 rows.restore(number, found, &left, windows);
             }
             // One of which nothing counts may go, too.
@@ -229,6 +287,7 @@ impl TombstoneRows {
                 rows.dead.push_back(number);
             }
         })?;
+        rows.first = left.values().copied().fold(rows.first, u64::max);
         Ok((rows, damaged))
     }
 
@@ -273,3 +332,6 @@ fn less_of(live: &mut BTreeMap<i64, usize>, dead: &mut VecDeque<i64>, row: i64, 
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,8 @@ pub(in crate::store::embedded) struct Written {
     pub(super) groups: Vec<Group>,
     pub(super) dropped: Vec<(BucketKey, usize)>,
     pub(super) removed: usize,
+    /// Buckets whose windows are forgotten.
+    pub(super) unused: Vec<BucketKey>,
     /// The bytes that were written.
     pub(in crate::store::embedded) bytes: usize,
 }

@@ -1,6 +1,6 @@
 //! The tombstones of a file that has none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::Connection;
 
@@ -14,7 +14,7 @@ use crate::time::Timestamp;
 
 /// How many of the last records are read.
 const RECORDS_READ: i64 = 500_000;
-/// Over how many buckets of its queue the tombstones of ended events are spread.
+/// How many buckets a queue has unless it is set.
 const BUCKETS: u16 = 8;
 
 /// Writes what the newest records say of events that have ended: for a file whose tombstones were
@@ -34,11 +34,7 @@ pub(in crate::store::embedded) fn write_of_records(
             // It goes on, or waits as a dead letter.
             _ => return,
         };
-        // A record does not say where its event was: it was in each bucket in which it may have been.
-        let bucket = record.id.place(BUCKETS);
-        let bucket = BucketKey::new(record.queue, bucket);
-        let window = windows.entry(bucket).or_default();
-        window.ended.push(Tombstone {
+        let tombstone = Tombstone {
             id: record.id,
             state,
             fingerprint: None,
@@ -47,7 +43,13 @@ pub(in crate::store::embedded) fn write_of_records(
             maybe_running: false,
             settled: None,
             ended_us: record.stages.finished_us,
-        });
+        };
+        // A record does not say where its event was: it may have been in either.
+        let buckets = BTreeSet::from([record.id.bucket(), record.id.place(BUCKETS)]);
+        for bucket in buckets {
+            let bucket = BucketKey::new(record.queue.clone(), bucket);
+            windows.entry(bucket).or_default().ended.push(tombstone);
+        }
     })?;
     // An id is made before its event ends, so younger ids are all in what was read.
     let until = oldest.filter(|_| has_older);

@@ -63,6 +63,7 @@ const ANSWERS: &[(&str, ErrorKind, bool)] = &[
     ("-DULY UNAVAILABLE words\r\n", Unavailable, KEEPS),
     ("-DULY CORRUPT words\r\n", Corrupt, KEEPS),
     ("-DULY CLOSED words\r\n", Closed, KEEPS),
+    ("-DULY EXPIRED words\r\n", Unavailable, KEEPS),
     ("-DULY OTHER words\r\n", Unknown, KEEPS),
     ("this is no answer\r\n", Unknown, BREAKS),
 ];

@@ -17,8 +17,8 @@ local function useless_from(body, due_ms)
   return math.min(expires_us, late_from, PARKED), is_expiry
 end
 
--- Ends an event that has expired and waits. Returns whether it did; the entry of any other one in EXPIRY
--- is as it should be afterwards.
+-- Ends an event that has expired and waits. Returns whether it did, and whether it had expired and
+-- was not too late; the entry of any other one in EXPIRY is as it should be afterwards.
 local function end_if_expired(id)
   local packed, body = call("HGET", STATE, id), nil
   local it = packed and read_state(packed)
@@ -67,5 +67,5 @@ local function end_if_expired(id)
     call("ZREM", DELAY, id)
   end
   call("ZREM", EXPIRY, id)
-  return true
+  return true, is_expiry
 end

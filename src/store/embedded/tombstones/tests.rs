@@ -1,0 +1,139 @@
+use super::*;
+use crate::event::{BucketId, EventId, QueueName, State};
+use crate::store::embedded::schema;
+
+const NOW: Timestamp = Timestamp::from_millis(9_000_000);
+
+fn bucket(number: u64) -> BucketKey {
+    let queue = QueueName::new(&format!("queue-{number}")).expect("a legal name");
+    BucketKey::new(queue, BucketId(0))
+}
+
+fn made(number: u64) -> Timestamp {
+    Timestamp::from_millis(1 + number * 7_919 % 100_003)
+}
+
+fn ended(number: u64, entropy: u64) -> WindowChange {
+    let id = EventId::from_parts(made(number), BucketId(0), entropy);
+    WindowChange {
+        bucket: Some(bucket(number)),
+        ended: vec![Tombstone {
+            id,
+            state: State::Done,
+            fingerprint: None,
+            due: NOW,
+            tries: 0,
+            maybe_running: false,
+            settled: None,
+            ended_us: NOW.as_micros(),
+        }],
+        ..WindowChange::default()
+    }
+}
+
+fn dropped(number: u64) -> WindowChange {
+    WindowChange {
+        bucket: Some(bucket(number)),
+        dropped: 1,
+        until: Some(made(number)),
+        ..WindowChange::default()
+    }
+}
+
+/// A file, and what its writer knows of it.
+struct Side {
+    connection: Connection,
+    rows: TombstoneRows,
+}
+
+impl Side {
+    fn new() -> Self {
+        let connection = Connection::open_in_memory().expect("a file");
+        schema::loose(&connection).expect("its tables");
+        Self {
+            connection,
+            rows: TombstoneRows::default(),
+        }
+    }
+
+    fn write(&mut self, window: WindowChange) {
+        let changes = Changes {
+            window: Some(Box::new(window)),
+            ..Changes::default()
+        };
+        let written = self
+            .rows
+            .write(&self.connection, [changes].iter(), NOW)
+            .expect("a write");
+        self.rows.committed(written);
+    }
+
+    fn count(&self) -> i64 {
+        let sql = "SELECT count(*) FROM tombstones";
+        let count = self.connection.query_row(sql, [], |row| row.get(0));
+        count.expect("a count")
+    }
+
+    /// What another process reads.
+    fn read(&self) -> (TombstoneRows, Seen) {
+        let mut seen = Seen::default();
+        let (rows, damaged) = TombstoneRows::read(&self.connection, &mut seen).expect("the rows");
+        assert_eq!(damaged, 0);
+        (rows, seen)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    known: Vec<(BucketKey, EventId)>,
+    all: Option<Timestamp>,
+    alone: BTreeMap<BucketKey, Timestamp>,
+}
+
+impl Windows for Seen {
+    fn tombstone(&mut self, bucket: &BucketKey, tombstone: Tombstone) -> bool {
+        self.known.push((bucket.clone(), tombstone.id));
+        true
+    }
+
+    fn watermark(&mut self, bucket: Option<&BucketKey>, until: Timestamp) {
+        match bucket {
+            Some(bucket) => _ = self.alone.insert(bucket.clone(), until),
+            None => self.all = self.all.max(Some(until)),
+        }
+    }
+}
+
+#[test]
+fn names_that_are_not_used_any_more_leave_a_bounded_number_of_rows_and_no_watermark_lower() {
+    let mut side = Side::new();
+    let many = 4 * EMPTY_MAX as u64;
+    for number in 0..many {
+        side.write(ended(number, 1));
+        side.write(dropped(number));
+        assert!(side.rows.buckets.len() <= EMPTY_MAX + 2);
+        assert!(side.rows.drops.len() <= EMPTY_MAX + 3);
+    }
+    // What may go is removed some rows at a time.
+    for number in 0..8 {
+        side.write(ended(number, 2));
+    }
+    let rows = side.count();
+    assert!(rows <= EMPTY_MAX as i64 + 16, "{rows} rows");
+    for restarted in [false, true] {
+        let (rows, seen) = side.read();
+        for number in 0..many {
+            let until = seen.alone.get(&bucket(number)).copied().max(seen.all);
+            assert!(until >= Some(made(number)), "{number}, again {restarted}");
+        }
+        // A bucket that was forgotten and is used again has its tombstones.
+        let known = seen.known.len();
+        assert_eq!(known, 8, "again {restarted}");
+        side.rows = rows;
+    }
+    for number in 0..8 {
+        side.write(dropped(number));
+    }
+    let (_, seen) = side.read();
+    assert_eq!(seen.known, []);
+}
