@@ -1,7 +1,5 @@
 //! Encoding and decoding of values, by codec.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +7,7 @@ use crate::codec::checked::Notes;
 use crate::codec::digest::digest;
 use crate::codec::form::Codec;
 use crate::codec::raw;
+use crate::panics;
 
 /// A codec's error.
 pub(crate) type CodecError = Box<dyn std::error::Error + Send + Sync>;
@@ -49,11 +48,13 @@ pub(crate) fn round_trip<T: Serialize + DeserializeOwned>(
     bytes: &[u8],
 ) -> Result<(), String> {
     let readable = codec != Codec::MsgPack;
-    let decoded = || -> Result<_, String> {
+    let decoded = panics::caught(|| -> Result<_, String> {
         let decoded = decode::<T>(codec, bytes).map_err(|error| error.to_string())?;
-        Ok(digest(&decoded, readable))
-    };
-    let decoded = match catch_unwind(AssertUnwindSafe(decoded)) {
+        let seen = panics::caught(|| digest(&decoded, readable));
+        panics::dropped(decoded);
+        seen.map_err(|_panic| "what it decodes to panics".to_owned())
+    });
+    let decoded = match decoded {
         Ok(decoded) => decoded.map_err(|why| format!("it would not decode: {why}"))?,
         Err(_panic) => return Err("its decoder panics".to_owned()),
     };

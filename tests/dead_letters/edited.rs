@@ -70,7 +70,9 @@ async fn what_is_not_dead_is_not_edited_and_the_answer_says_so(world: World) {
         assert_eq!(bus.dead_letters().edit(id, &9).await.unwrap(), expected);
     }
     bus.advance(secs(60)).await;
-    assert_eq!(hanging.payloads(), [0, 1, 2]);
+    let mut payloads = hanging.payloads();
+    payloads.sort_unstable(); // two workers take the first two
+    assert_eq!(payloads, [0, 1, 2]);
     let page = bus.records().outcome(Outcome::Edited).page().await.unwrap();
     assert!(page.items.is_empty());
 }
@@ -94,8 +96,8 @@ async fn a_payload_that_is_too_large_is_refused(world: World) {
     );
     let error = bus.dead_letters().edit_bytes(id, vec![0; 101]).await;
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Invalid);
-    let edited = bus.dead_letters().edit(id, &"x".repeat(98)).await.unwrap();
-    assert_eq!(edited, Edited::Edited);
+    let edited = bus.dead_letters().edit_bytes(id, vec![0; 100]).await;
+    assert_eq!(edited.unwrap(), Edited::Edited);
 }
 
 async fn bytes_that_do_not_decode_are_kept_as_they_are(world: World) {

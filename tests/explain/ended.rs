@@ -108,7 +108,8 @@ async fn an_id_that_nobody_knows_says_what_is_in_it(world: World) {
     let explained = bus.explain(elsewhere).await.unwrap();
     let words = explained.to_string();
     assert!(
-        words.contains("no queue of this store has a bucket 1023"),
+        words
+            .contains("names bucket 1023, and none of the buckets in which it may lie, of 1 queue"),
         "{words}"
     );
     assert!(words.contains(&created.to_string()), "{words}");

@@ -352,10 +352,11 @@ impl fmt::Display for Reason {
                 asked,
             } => {
                 match asked {
-                    0 => write!(f, "no queue of this store has a bucket {bucket}")?,
+                    0 => write!(f, "this store has no queue in which it may lie")?,
                     _ => write!(
                         f,
-                        "bucket {bucket} of {} does not know it",
+                        "its id names bucket {bucket}, and none of the buckets in which it may lie, of \
+                         {}, knows it",
                         with_noun(*asked, "queue", "queues")
                     )?,
                 }

@@ -6,6 +6,7 @@
 //!
 //! [`Unknown`]: crate::ErrorKind::Unknown
 
+mod attempt;
 mod bodies;
 mod reply;
 mod sink;
@@ -15,13 +16,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::attempt::{AttemptOutcome, FREE_INTERRUPTIONS_MAX, FailureReason, UsedAttempts};
 pub use self::reply::{
     Answer, Cancelled, Changed, DeadPage, Delivery, Fetched, Kept, Moved, PeekCursor, Peeked,
     PushOutcome, Pushed, Reaped, Reply, SetAside, Snapshot, Stats,
 };
 pub use self::sink::ChangeSink;
 use crate::event::{Envelope, EventId, Payload};
-use crate::record::{Cause, NodeId};
+use crate::record::NodeId;
 use crate::time::When;
 
 /// The most events that one operation may carry or return.
@@ -355,52 +357,4 @@ pub struct Settlement {
     pub started_us: u64,
     /// When it was leased, in microseconds since the epoch.
     pub fetched_us: u64,
-}
-
-/// The attempts of an event that have ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UsedAttempts {
-    /// How many count.
-    pub tries: u16,
-    /// How many interruptions in a row were free, up to the last attempt.
-    pub interruptions: u8,
-}
-
-/// The outcome of an attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AttemptOutcome {
-    /// The event is done.
-    Ack,
-    /// The attempt failed; the event is due again after a delay, unless this was its last attempt.
-    Retry(Duration, FailureReason),
-    /// The event is due again after a delay; the attempt does not count.
-    Snooze(Duration),
-    /// The event becomes a dead letter.
-    Bury(FailureReason),
-    /// The event is dropped as no longer useful.
-    Discard(Option<String>),
-    /// The event expired before its handler started.
-    Expire,
-    /// The handler never started: the event is ready again at once, and the attempt does not count.
-    Release,
-    /// A stop of the node cut the handler off: the event is ready again at once. The attempt does not
-    /// count, unless so many attempts of the event in a row have ended in this way already; then it
-    /// is a [`Retry`](Self::Retry) without a delay. At most [`FREE_INTERRUPTIONS_MAX`].
-    Interrupt {
-        /// The most interruptions in a row that do not count.
-        free: u8,
-    },
-}
-
-/// The most interruptions of an event in a row that may be free: a store keeps their number in five
-/// bits of its state.
-pub const FREE_INTERRUPTIONS_MAX: u8 = 31;
-
-/// Why an attempt failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FailureReason {
-    /// The category.
-    pub cause: Cause,
-    /// The handler's error text.
-    pub error: Option<String>,
 }

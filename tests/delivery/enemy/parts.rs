@@ -7,7 +7,7 @@ use duly::{Annotation, OldPayload};
 use serde::Deserializer;
 
 use super::misdeed::{Bomb, MISDEEDS, Misdeed};
-use super::places::{End, Foe, FoeError, Kind, Order, Place, expected};
+use super::places::{End, Foe, FoeError, Kind, Order, Place, expected, pushed};
 use crate::world::{ORDERS, World, ms, secs};
 
 over_every_store! {
@@ -16,6 +16,7 @@ over_every_store! {
     states_and_handlers_may_panic_when_they_are_dropped,
     an_upgrade_that_misbehaves_buries_its_event,
     values_that_panic_when_they_are_dropped_are_checked_like_any_other,
+    a_payload_whose_decoder_misbehaves_is_refused_by_its_push,
     a_payload_that_misbehaves_is_buried_by_the_lease_of_it,
 }
 
@@ -203,6 +204,32 @@ async fn values_that_panic_when_they_are_dropped_are_checked_like_any_other(worl
     bus.shutdown(secs(1)).await.unwrap();
 }
 
+async fn a_payload_whose_decoder_misbehaves_is_refused_by_its_push(world: World) {
+    let (bus, queue) = world.push_only::<Foe>("foes").await;
+    let mut accepted = 0;
+    for misdeed in MISDEEDS {
+        for place in [Place::PayloadDeserialize, Place::PayloadDrop] {
+            let bus = 0;
+            let order = Order {
+                place,
+                misdeed,
+                bus,
+            };
+            let sent = queue.push_now(Foe::new(Some(order))).await;
+            let is_undecodable = place == Place::PayloadDeserialize
+                && expected(Kind::Async, place, misdeed) == Some(End::Dead(Cause::Undecodable));
+            match &sent {
+                Ok(_) => accepted += 1,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Invalid, "{misdeed:?}"),
+            }
+            assert_eq!(sent.is_err(), is_undecodable, "{place:?}, {misdeed:?}");
+        }
+    }
+    let stats = bus.stats("foes").await.unwrap();
+    assert_eq!((stats.ready, stats.leased), (accepted, 0));
+    bus.shutdown(secs(1)).await.unwrap();
+}
+
 async fn a_payload_that_misbehaves_is_buried_by_the_lease_of_it(world: World) {
     let (bus, queue) = world.push_only::<Foe>("foes").await;
     let mut bad = Vec::new();
@@ -214,7 +241,8 @@ async fn a_payload_that_misbehaves_is_buried_by_the_lease_of_it(world: World) {
             misdeed,
             bus,
         };
-        let id = queue.push_now(Foe::new(Some(order))).await.unwrap().id();
+        let push = pushed(queue.push_now(Foe::new(Some(order))));
+        let id = push.await.unwrap().id();
         if expected(Kind::Async, place, misdeed) == Some(End::Dead(Cause::Undecodable)) {
             bad.push(id);
         }

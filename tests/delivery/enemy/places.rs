@@ -122,6 +122,16 @@ impl Foe {
     }
 }
 
+tokio::task_local! {
+    /// While a value is pushed its decoder behaves, or the push would refuse it.
+    static PUSHED: ();
+}
+
+/// Pushes a value that misbehaves only when it is decoded later.
+pub(super) async fn pushed<F: Future>(push: F) -> F::Output {
+    PUSHED.scope((), push).await
+}
+
 impl Serialize for Foe {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         if let Some(Order { misdeed, bus, .. }) = self.at(Place::PayloadSerialize) {
@@ -137,9 +147,10 @@ impl Serialize for Foe {
 impl<'de> Deserialize<'de> for Foe {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let order = Option::<Order>::deserialize(from)?;
-        let is_armed = true;
+        let is_armed = PUSHED.try_with(|()| {}).is_err();
         let foe = Self { order, is_armed };
-        if let Some(Order { misdeed, bus, .. }) = foe.at(Place::PayloadDeserialize) {
+        let order = foe.at(Place::PayloadDeserialize).filter(|_| is_armed);
+        if let Some(Order { misdeed, bus, .. }) = order {
             if misdeed == Misdeed::Fails {
                 return Err(de::Error::custom("not today"));
             }

@@ -8,7 +8,7 @@ use duly::{BusBuilder, prelude::*};
 use futures_util::FutureExt;
 
 use super::misdeed::{MISDEEDS, Misdeed, Registered};
-use super::places::{BlockingFoes, End, Foe, Foes, Kind, Order, PLACES, Place, expected};
+use super::places::{BlockingFoes, End, Foe, Foes, Kind, Order, PLACES, Place, expected, pushed};
 use crate::servers;
 use crate::world::{World, ms, secs};
 
@@ -91,8 +91,8 @@ async fn push_all(bus: &Bus, number: u64) -> (Vec<Cell>, Vec<EventId>) {
                     misdeed,
                     bus: number,
                 };
-                let pushed = queue.push(Foe::new(Some(order)), delay);
-                let pushed = AssertUnwindSafe(pushed).catch_unwind().await;
+                let push = pushed(queue.push(Foe::new(Some(order)), delay));
+                let pushed = AssertUnwindSafe(push).catch_unwind().await;
                 if let Err(panic) = &pushed {
                     assert_eq!(place, Place::PayloadSerialize, "{misdeed:?}: {panic:?}");
                 }

@@ -14,7 +14,7 @@ async fn the_leases_of_a_process_that_is_gone_are_taken_back_by_another() {
     let (other, elsewhere) = pulling(&world).await;
     // The other one has pulled before, and nobody waits.
     assert!(payloads(&elsewhere, 1).await.is_empty());
-    bus.advance(secs(60)).await;
+    bus.advance(secs(30)).await;
     queue.event(1).attempts(1).send().await.unwrap();
     let leased = queue.lease(1, secs(5)).send().await.unwrap();
     drop((leased, queue));

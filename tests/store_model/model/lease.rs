@@ -392,11 +392,4 @@ impl Model {
         holders.sort_unstable();
         holders
     }
-
-    /// A node of which all is taken back, or that has settled the rest, is not reaped any more.
-    pub(crate) fn end_reaps(&mut self) {
-        for at in 0..self.nodes.len() {
-            self.nodes[at].reaping &= self.holds(self.nodes[at].id);
-        }
-    }
 }

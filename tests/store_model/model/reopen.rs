@@ -39,4 +39,11 @@ impl Model {
             self.events[at].has_key = has_key;
         }
     }
+
+    /// A node of which all is taken back, or that has settled the rest, is not reaped any more.
+    pub(crate) fn end_reaps(&mut self) {
+        for at in 0..self.nodes.len() {
+            self.nodes[at].reaping &= self.holds(self.nodes[at].id);
+        }
+    }
 }

@@ -1,0 +1,53 @@
+//! Attempts: how many are used, and how one ended.
+
+use std::time::Duration;
+
+use crate::record::Cause;
+
+/// The attempts of an event that have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UsedAttempts {
+    /// How many count.
+    pub tries: u16,
+    /// How many interruptions in a row were free, up to the last attempt.
+    pub interruptions: u8,
+}
+
+/// The outcome of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AttemptOutcome {
+    /// The event is done.
+    Ack,
+    /// The attempt failed; the event is due again after a delay, unless this was its last attempt.
+    Retry(Duration, FailureReason),
+    /// The event is due again after a delay; the attempt does not count.
+    Snooze(Duration),
+    /// The event becomes a dead letter.
+    Bury(FailureReason),
+    /// The event is dropped as no longer useful.
+    Discard(Option<String>),
+    /// The event expired before its handler started.
+    Expire,
+    /// The handler never started: the event is ready again at once, and the attempt does not count.
+    Release,
+    /// A stop of the node cut the handler off: the event is ready again at once. The attempt does not
+    /// count, unless so many attempts of the event in a row have ended in this way already; then it
+    /// is a [`Retry`](Self::Retry) without a delay. At most [`FREE_INTERRUPTIONS_MAX`].
+    Interrupt {
+        /// The most interruptions in a row that do not count.
+        free: u8,
+    },
+}
+
+/// The most interruptions of an event in a row that may be free: a store keeps their number in five
+/// bits of its state.
+pub const FREE_INTERRUPTIONS_MAX: u8 = 31;
+
+/// Why an attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailureReason {
+    /// The category.
+    pub cause: Cause,
+    /// The handler's error text.
+    pub error: Option<String>,
+}
