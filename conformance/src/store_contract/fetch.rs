@@ -146,6 +146,9 @@ pub async fn a_repeated_fetch_answers_only_what_is_still_held(harness: &dyn Stor
 
 pub async fn a_fetch_that_was_answered_empty_stays_empty(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
+    // A bucket in which there never was an event knows no node.
+    world.add(world.event()).await;
+    assert_eq!(world.fetch(B).await.len(), 1);
     let fetch = world.fetching(A, 4);
     assert_eq!(world.fetch_by(&fetch).await, []);
     world.add(world.event()).await;

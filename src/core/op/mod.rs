@@ -210,7 +210,7 @@ pub enum StoreOp {
 }
 
 impl StoreOp {
-    /// Changes no event: has a bucket forget what is old.
+    /// Has a bucket forget what is old; it ends no event but those that have expired.
     pub(crate) const SWEEP: Self = Self::Reap {
         silent: Vec::new(),
         limit: 0,

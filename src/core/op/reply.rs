@@ -129,11 +129,12 @@ pub struct Fetched<B = Arc<Envelope>> {
     /// The node's leases, these included, and its last fetch before this one. A number below that
     /// of an earlier successful fetch shows that the store has forgotten that fetch.
     pub holding: Holding,
-    /// The events that were ended instead of leased.
+    /// What has expired since the fetch before, of whichever node.
     pub aside: SetAside,
 }
 
-/// How many events a fetch has ended instead of leasing them.
+/// How many events were ended because they were of no use any more, and not leased. Each is told of by
+/// at most one fetch: what expires while nobody fetches by the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAside {
     /// Those that had expired.

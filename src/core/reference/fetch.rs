@@ -38,15 +38,14 @@ impl<B: Clone> Bucket<B> {
         sink: &mut L,
     ) -> Result<Reply<B>> {
         let last = self.nodes.holding(fetch.node).last;
-        let (deliveries, full, aside) = if self.is_new_request(fetch)? {
-            let (deliveries, full) = self.lease_batch(fetch, sink);
-            (deliveries, full, std::mem::take(&mut self.aside))
+        let (deliveries, full) = if self.is_new_request(fetch)? {
+            self.lease_batch(fetch, sink)
         } else {
             let again = self.batch_again(fetch);
             if !again.is_empty() {
                 self.heartbeat(fetch.node);
             }
-            (again, false, SetAside::default())
+            (again, false)
         };
         Ok(Reply::Fetched(Fetched {
             deliveries,
@@ -58,7 +57,7 @@ impl<B: Clone> Bucket<B> {
                 last,
                 ..self.nodes.holding(fetch.node)
             },
-            aside,
+            aside: std::mem::take(&mut self.aside),
         }))
     }
 

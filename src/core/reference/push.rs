@@ -40,6 +40,15 @@ impl<B: Clone> Bucket<B> {
             event.when.checked(self.now())?;
         }
         self.dedup.heal(self.now_us);
+        // Those that were there before: one of this push is not over before it.
+        for unique in events
+            .iter()
+            .filter_map(|event| event.envelope.unique.as_deref())
+        {
+            if let Some(holder) = self.uniques.event(unique) {
+                self.end_if_expired(holder, sink);
+            }
+        }
         let pushed = events.iter().map(|event| self.push_one(event, sink));
         Ok(pushed.collect())
     }
@@ -66,9 +75,6 @@ impl<B: Clone> Bucket<B> {
         }
         let mut verdict = PushOutcome::Accepted;
         let (unique, now) = (terms.unique.as_deref(), self.now());
-        if let Some(holder) = unique.and_then(|key| self.uniques.event(key)) {
-            self.end_if_expired(holder, sink);
-        }
         if let Some(holder) = unique.and_then(|key| self.uniques.holder(key, now)) {
             let taken = holder.id;
             let entry = self.entries.get(&taken).filter(|_| holder.until.is_none());

@@ -161,8 +161,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a fetch that ended at its bound of bytes does not say so",
         edits: &[edit(
             "src/core/reference/fetch.rs",
-            "(batch.deliveries, batch.budget.is_spent(), batch.aside)",
-            "(batch.deliveries, false, batch.aside)",
+            "(batch.deliveries, batch.budget.is_spent())",
+            "(batch.deliveries, false)",
         )],
         caught_by: contract("read_ahead_ends_with_the_event_that_reaches_its_bytes"),
         masked_by: None,

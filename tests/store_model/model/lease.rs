@@ -6,8 +6,8 @@ use std::time::Duration;
 use duly::event::State;
 use duly::records::{Cause, NodeId, Outcome};
 use duly::store::operation::{
-    AttemptOutcome, Delivery, Fetch, Fetched, Holding, Kept, Reaped, Reply, RequestId, SetAside,
-    Settlement, StartMark,
+    AttemptOutcome, Delivery, Fetch, Fetched, Holding, Kept, Reaped, Reply, RequestId, Settlement,
+    StartMark,
 };
 use duly::{ErrorKind, EventId};
 
@@ -26,10 +26,9 @@ impl Model {
             return Err(ErrorKind::LeaseLost);
         }
         let is_new = fetch.request > node.last;
-        let mut aside = SetAside::default();
         if is_new {
             node.last = fetch.request;
-            aside = self.lease(fetch);
+            self.lease(fetch);
         }
         let of = |lease: &Lease| lease.node == fetch.node && lease.request == fetch.request;
         let mut held: Vec<_> = self
@@ -65,11 +64,11 @@ impl Model {
                 leases: self.kept(fetch.node),
                 last: before,
             },
-            aside,
+            aside: std::mem::take(&mut self.aside),
         }))
     }
 
-    fn lease(&mut self, fetch: &Fetch) -> SetAside {
+    fn lease(&mut self, fetch: &Fetch) {
         let mut place = 0;
         let mut ready: Vec<_> = self
             .events
@@ -103,7 +102,6 @@ impl Model {
         if place > 0 && fetch.hold.is_none() {
             self.node(fetch.node).beat += 1;
         }
-        std::mem::take(&mut self.aside)
     }
 
     fn lease_one(&mut self, id: EventId, fetch: &Fetch, place: usize) {

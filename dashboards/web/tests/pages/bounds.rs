@@ -1,7 +1,7 @@
 //! Ten thousand queues: pages ask the store for a bounded number of things.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -82,8 +82,8 @@ impl Store for Counted {
         StoreFuture::new(async move { Ok(keys) })
     }
 
-    fn watch(&self, watcher: Arc<dyn Watcher>) {
-        self.store.watch(watcher);
+    fn watch(&self, watcher: Weak<dyn Watcher>) -> duly::Result<()> {
+        self.store.watch(watcher)
     }
 
     fn close(&self) -> StoreFuture<()> {

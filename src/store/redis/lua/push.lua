@@ -99,6 +99,7 @@ look_at_forgotten(meta[4])
 local rereads = ARGV[7] == "1"
 local answer = { now, 0 }
 local added, delayed, ready, entries, keyed, sizes, expiring = {}, {}, {}, {}, {}, {}, {}
+local own = {} -- events of this push that have a unique key: none is over before it
 local bodies_len, delayed_len, ready_count = 0, 0, 0
 -- Before the change, where it matters: whether anything is ready, and the next due time. And what is
 -- added: the earliest due time of delayed events, and whether any is ready.
@@ -195,7 +196,7 @@ local function taken(i, unique, replaces)
     answer[#answer + 1] = { i, 1, dues[i], sub(other, 1, 16) }
     return true
   end
-  if call("ZSCORE", EXPIRY, other) and end_if_expired(other) then
+  if not own[other] and call("ZSCORE", EXPIRY, other) and end_if_expired(other) then
     look_at_forgotten(call("HGET", META, "forgotten"))
     rereads = true
     return false
@@ -279,6 +280,7 @@ local function push(i)
       add(i, id, body, key)
       write()
       call("HSET", UNIQUE, unique, id)
+      own[id] = true
     end
   end
 end
