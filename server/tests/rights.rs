@@ -1,10 +1,15 @@
 //! Rights: what lasts, what is empty, what a browser sends for others, what one tenant learns of
 //! another.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body::Frame;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use crate::world::{Place, Reply, World, on_every_store, reply, until};
 
@@ -45,6 +50,22 @@ async fn push(world: &World, payload: u64) -> String {
     let request = request.header("Content-Type", "application/json");
     let pushed = reply(request.body(body.to_string())).await.is(201);
     pushed[0]["id"].as_str().unwrap().to_owned()
+}
+
+/// A body that is sent as it comes.
+struct Lines(mpsc::Receiver<&'static str>);
+
+impl http_body::Body for Lines {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let line = self.0.poll_recv(cx);
+        line.map(|line| Some(Ok(Frame::data(Bytes::from_static(line?.as_bytes())))))
+    }
 }
 
 /// How a token stops being valid.
@@ -89,15 +110,11 @@ async fn what_lasts_ends_with_its_token(world: World) {
             .send();
         let body = json!({"ttr_ms": 60_000, "wait_ms": 8_000});
         let lease = tenant.send(Method::POST, "/v1/ns/queues/q/leases", &body);
-        let (sender, lines) = tokio::sync::mpsc::channel::<Result<String, std::io::Error>>(1);
-        let lines = futures_util::stream::unfold(lines, async |mut lines| {
-            let line = lines.recv().await?;
-            Some((line, lines))
-        });
+        let (sender, lines) = mpsc::channel(1);
         let pushing = tenant
             .request(Method::POST, "/v1/ns/queues/lines/events")
             .header("Content-Type", "application/x-ndjson")
-            .body(reqwest::Body::wrap_stream(lines))
+            .body(reqwest::Body::wrap(Lines(lines)))
             .send();
         let after = async {
             world.wait_for_poll().await;
@@ -105,11 +122,11 @@ async fn what_lasts_ends_with_its_token(world: World) {
             push(&world, 7).await
         };
         let write = async {
-            sender.send(Ok("{\"payload\":1}\n".to_owned())).await.ok();
+            sender.send("{\"payload\":1}\n").await.ok();
             until("the line is pushed", async || world.lines().await == 1).await;
             end.of(&tenant).await;
             // The connection may be closed by now.
-            sender.send(Ok("{\"payload\":2}\n".to_owned())).await.ok();
+            sender.send("{\"payload\":2}\n").await.ok();
             drop(sender);
         };
         let (stream, poll, lease, pushing, id, ()) =

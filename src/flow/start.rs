@@ -84,6 +84,7 @@ pub(crate) struct Flow {
     /// The handlers that wait for other handlers.
     waits: Arc<WaitGraph>,
     /// Of virtual time.
+    #[cfg(feature = "testing")]
     holds: Option<Arc<TimeHolds>>,
 }
 
@@ -305,6 +306,7 @@ impl Flow {
             stopped,
             depth_sampler,
             waits,
+            #[cfg(feature = "testing")]
             holds,
         })
     }

@@ -1,8 +1,8 @@
 //! Ten thousand queues: pages ask the store for a bounded number of things.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use duly::event::{BucketId, BucketKey};
