@@ -100,6 +100,7 @@ macro_rules! shapes {
 }
 
 #[tokio::test(start_paused = true)]
+#[allow(clippy::print_stdout)] // it tells which seed to run again
 async fn what_is_accepted_comes_back_bit_for_bit() {
     let seed = number("DULY_SHAPES_SEED", fastrand::u64(..));
     println!("DULY_SHAPES_SEED={seed}");
@@ -221,10 +222,10 @@ async fn what_is_nested_too_deeply_is_refused_before_a_stack_overflows() {
     #[derive(Clone, Debug, Serialize, Deserialize)]
     enum Chain {
         End,
-        Next(Box<Chain>),
+        Next(Box<Self>),
     }
     #[derive(Clone, Debug, Serialize, Deserialize)]
-    struct Wrap(Option<Box<Wrap>>);
+    struct Wrap(Option<Box<Self>>);
 
     let chain = |len| (0..len).fold(Chain::End, |next, _| Chain::Next(Box::new(next)));
     let wrap = |len| (0..len).fold(Wrap(None), |next, _| Wrap(Some(Box::new(next))));
@@ -280,7 +281,8 @@ async fn a_double_comes_back_with_its_last_bit() {
     bus.advance(secs(1)).await;
     let mut bits: Vec<_> = probe.payloads().into_iter().map(f64::to_bits).collect();
     let mut expected = values.map(f64::to_bits);
-    (bits.sort_unstable(), expected.sort_unstable());
+    bits.sort_unstable();
+    expected.sort_unstable();
     assert_eq!(bits, expected);
 }
 

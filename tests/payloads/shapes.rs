@@ -166,12 +166,12 @@ impl Make for Pair {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Deep {
     End,
-    New(Box<Deep>),
-    Tuple(u8, Box<Deep>),
-    Struct { next: Box<Deep> },
-    List(Vec<Deep>),
-    Some(Option<Box<Deep>>),
-    Map(BTreeMap<u8, Deep>),
+    New(Box<Self>),
+    Tuple(u8, Box<Self>),
+    Struct { next: Box<Self> },
+    List(Vec<Self>),
+    Some(Option<Box<Self>>),
+    Map(BTreeMap<u8, Self>),
 }
 
 impl Make for Deep {

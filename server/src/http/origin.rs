@@ -100,7 +100,7 @@ mod tests {
     fn a_page_of_another_origin_is_told_from_all_else() {
         let is_foreign = |pairs: &[_]| is_foreign(&headers(pairs));
         let host = (header::HOST, "localhost:7778");
-        assert!(!is_foreign(&[host.clone()]));
+        assert!(!is_foreign(std::slice::from_ref(&host)));
         assert!(!is_foreign(&[(FETCH_SITE, "none")]));
         assert!(!is_foreign(&[(FETCH_SITE, "same-origin")]));
         assert!(!is_foreign(&[

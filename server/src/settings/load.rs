@@ -135,10 +135,9 @@ impl Settings {
             let grace = self.limits.grace_s;
             return wrong(format!("limits.grace_s is {grace}; it must be 0 to 86400"));
         }
-        let empty = self.admin.accounts.iter();
-        if let Some((name, _)) = empty
-            .filter(|(name, password)| name.is_empty() || password.is_empty())
-            .next()
+        let mut accounts = self.admin.accounts.iter();
+        if let Some((name, _)) =
+            accounts.find(|(name, password)| name.is_empty() || password.is_empty())
         {
             return wrong(format!(
                 "admin.accounts: the name or the password of `{name}` is empty; give both, or \
