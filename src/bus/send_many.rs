@@ -95,6 +95,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         events: impl IntoIterator<Item = EventBuilder<T>>,
     ) -> Result<Vec<Result<Receipt>>> {
         let refused = |error: &Error| self.pushes.rejected(error.kind(), 1);
+        self.inner.open().inspect_err(|error| refused(error))?;
         let mut prepared = self.prepared(events).inspect_err(refused)?;
         self.follow_earlier_pushes(&mut prepared)
             .await

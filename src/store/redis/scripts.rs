@@ -302,7 +302,7 @@ mod tests {
     fn the_keys_of_a_script_are_those_that_it_touches() {
         assert_eq!(
             HEARTBEAT.parts(),
-            ["meta", "delay", "ready", "nodes", "held"]
+            ["meta", "delay", "ready", "nodes", "held", "requests"]
         );
         assert_eq!(CHECK.parts().len(), keys::PARTS.len(), "all");
         assert_eq!(
