@@ -76,7 +76,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Ids,
         bug: "a bucket without anything in it stays for ever",
         edits: &[edit(
-            "src/store/shards.rs",
+            "src/store/shards/sweep.rs",
             "true => idle.push(key.clone()),",
             "true => {}",
         )],

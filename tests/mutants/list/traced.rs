@@ -115,7 +115,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a store that has stopped is logged for each event that waits",
         edits: &[edit(
             "src/flow/handlers/deps.rs",
-            "            self.unnoted.failed(queue.clone(), &error);\n",
+            "            panics::reported(|| self.unnoted.failed(queue.clone(), &error));\n",
             "            tracing::error!(%queue, %error, \"handler not started\");\n",
         )],
         caught_by: test(
