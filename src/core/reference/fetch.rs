@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::core::op::{
-    BATCH_MAX, ChangeSink, Delivery, Fetch, Fetched, Holding, Kept, Reply, RequestId, SetAside,
-    StartMark,
+    BATCH_MAX, ChangeSink, Delivery, Fetch, Fetched, Holding, Kept, Reply, RequestId, StartMark,
 };
 use crate::core::reference::entry::{Budget, Entry, Place};
 use crate::core::reference::leases::Lease;
