@@ -127,9 +127,9 @@ impl TombstoneRows {
             if let Some(bucket) = bucket.filter(|_| dropped > 0) {
                 written.dropped.push((bucket.clone(), dropped));
             }
-            let said = changes.iter().filter_map(|change| change.until);
+            let mut said = changes.iter().filter_map(|change| change.until);
             let until = match bucket {
-                Some(_) => said.last(),
+                Some(_) => said.next_back(),
                 // It takes the place of the one before.
                 None => said.chain(self.until(None)).max(),
             };
