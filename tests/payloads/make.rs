@@ -175,8 +175,8 @@ impl Make for Duration {
 impl Make for IpAddr {
     fn make(rng: &mut Rng) -> Self {
         match rng.bool() {
-            true => IpAddr::from(<[u8; 4]>::make(rng)),
-            false => IpAddr::from(<[u8; 16]>::make(rng)),
+            true => Self::from(<[u8; 4]>::make(rng)),
+            false => Self::from(<[u8; 16]>::make(rng)),
         }
     }
 }

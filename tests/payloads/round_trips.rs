@@ -280,7 +280,8 @@ async fn a_double_comes_back_with_its_last_bit() {
     bus.advance(secs(1)).await;
     let mut bits: Vec<_> = probe.payloads().into_iter().map(f64::to_bits).collect();
     let mut expected = values.map(f64::to_bits);
-    (bits.sort_unstable(), expected.sort_unstable());
+    bits.sort_unstable();
+    expected.sort_unstable();
     assert_eq!(bits, expected);
 }
 

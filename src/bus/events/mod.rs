@@ -280,6 +280,16 @@ impl Events {
     }
 }
 
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events")
+            .field("queues", &self.queues)
+            .field("by", &self.by)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -315,15 +325,5 @@ mod tests {
             "so many are left, and no more"
         );
         assert_eq!(cancel(30).await.unwrap(), []);
-    }
-}
-
-impl fmt::Debug for Events {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Events")
-            .field("queues", &self.queues)
-            .field("by", &self.by)
-            .field("state", &self.state)
-            .finish_non_exhaustive()
     }
 }
