@@ -254,11 +254,9 @@ impl BusBuilder {
         let checks = self.checks()?;
         let handlers = self.handlers(&settings)?;
 
+        let ahead = self.read_ahead.or(settings.read_ahead);
         let node = NodeOptions {
-            ahead: self
-                .read_ahead
-                .or(settings.read_ahead)
-                .unwrap_or(NodeOptions::default().ahead),
+            ahead: ahead.unwrap_or(NodeOptions::default().ahead),
             ..self.node.take().unwrap_or_default()
         };
         if node.ahead > AHEAD_MAX {
@@ -376,10 +374,8 @@ impl BusBuilder {
             virtual_time: self.virtual_time,
         })
         .await?;
-        *inner
-            .flow
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(flow);
+        let place = inner.flow.write();
+        *place.unwrap_or_else(std::sync::PoisonError::into_inner) = Some(flow);
         crate::bus::dead_letters::retention::start(&inner, &kept);
         Ok(Bus {
             _owner: Some(Arc::new(BusOwner(Arc::clone(&inner)))),

@@ -33,7 +33,10 @@ impl CallMetrics {
     /// for both.
     pub(crate) fn count(self, answer: &Result<Answer>) {
         match answer.as_ref().map(|answer| &answer.reply) {
-            Ok(Reply::Moved(Moved { moved, .. })) => self.moves.moved(*moved),
+            Ok(Reply::Moved(Moved { moved, aside, .. })) => {
+                self.moves.moved(*moved);
+                self.moves.set_aside(aside.expired, aside.late);
+            }
             Ok(Reply::Fetched(fetched)) => self
                 .moves
                 .set_aside(fetched.aside.expired, fetched.aside.late),

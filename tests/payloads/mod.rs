@@ -1,6 +1,8 @@
 //! Tests of payloads: codec, encryption and version.
 
 #![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
+#![allow(clippy::print_stdout)] // they tell which seed to run again
+#![allow(clippy::use_self)] // types that hold themselves, as a user writes them
 
 mod check;
 mod codecs;

@@ -110,6 +110,7 @@ impl<B> Node<B> {
                     moved,
                     ready,
                     next_due,
+                    aside: _,
                 }),
             ) => {
                 state.is_polling = false;

@@ -10,6 +10,7 @@ mod attempt;
 mod bodies;
 mod reply;
 mod sink;
+mod sweep;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -207,14 +208,6 @@ pub enum StoreOp {
         /// The spans, from now, in ascending order; at most [`BATCH_MAX`].
         within: Vec<Duration>,
     },
-}
-
-impl StoreOp {
-    /// Has a bucket forget what is old; it ends no event but those that have expired.
-    pub(crate) const SWEEP: Self = Self::Reap {
-        silent: Vec::new(),
-        limit: 0,
-    };
 }
 
 /// A selection of events for [`StoreOp::Peek`].

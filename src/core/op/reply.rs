@@ -109,6 +109,8 @@ pub struct Moved {
     pub ready: usize,
     /// When the next scheduled event is due.
     pub next_due: Option<Timestamp>,
+    /// What has expired and was not told of yet.
+    pub aside: SetAside,
 }
 
 /// The result of a fetch.
@@ -129,12 +131,12 @@ pub struct Fetched<B = Arc<Envelope>> {
     /// The node's leases, these included, and its last fetch before this one. A number below that
     /// of an earlier successful fetch shows that the store has forgotten that fetch.
     pub holding: Holding,
-    /// What has expired since the fetch before, of whichever node.
+    /// What has expired and was not told of yet.
     pub aside: SetAside,
 }
 
-/// How many events were ended because they were of no use any more, and not leased. Each is told of by
-/// at most one fetch: what expires while nobody fetches by the next one.
+/// How many events were ended because they were of no use any more, and not leased. Each is told of
+/// once at most: by the first move or fetch of its bucket, of whichever node, after that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAside {
     /// Those that had expired.
@@ -319,6 +321,14 @@ impl std::ops::AddAssign for Stats {
 }
 
 impl<B> Reply<B> {
+    /// Returns where a reply tells of what has expired.
+    pub(crate) fn aside(&mut self) -> Option<&mut SetAside> {
+        match self {
+            Self::Moved(Moved { aside, .. }) | Self::Fetched(Fetched { aside, .. }) => Some(aside),
+            _ => None,
+        }
+    }
+
     /// Maps each body with `f`.
     pub fn try_map<C, E>(
         self,

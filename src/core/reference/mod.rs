@@ -105,7 +105,7 @@ pub struct Bucket<B> {
     waiting: WaitingEvents,
     /// Those of them that expire.
     expiring: Expiring,
-    /// What has expired since the last fetch, which tells of it.
+    /// What has expired since the last move or fetch, which told of it.
     aside: SetAside,
     leases: Leases,
     nodes: NodeLeases,
@@ -289,6 +289,7 @@ impl<B: Clone> Bucket<B> {
             moved,
             ready: self.waiting.ready_len(),
             next_due: self.waiting.next_due(),
+            aside: std::mem::take(&mut self.aside),
         })
     }
 

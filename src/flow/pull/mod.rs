@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use self::hand_off::HandOff;
 use self::pulled_queues::PulledQueues;
 use self::task::PullTask;
-use crate::core::op::{Answer, Fetched, Reply, SetAside};
+use crate::core::op::{Answer, Fetched, Moved, Reply, SetAside};
 use crate::core::pull::{LeaseOrder, PullInput, PullOptions, PulledEvent, RequesterId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, Envelope, QueueName};
@@ -105,10 +105,10 @@ impl Pulls {
         }
     }
 
-    /// Counts the events that a fetch has ended instead of leasing them.
+    /// Counts the events that were ended because they were of no use any more.
     fn count(&self, bucket: &BucketKey, answer: &Result<Answer>) {
         if let Ok(Answer {
-            reply: Reply::Fetched(Fetched { aside, .. }),
+            reply: Reply::Moved(Moved { aside, .. }) | Reply::Fetched(Fetched { aside, .. }),
             ..
         }) = answer
             && *aside != SetAside::default()

@@ -393,9 +393,6 @@ impl Drop for EmbeddedStore {
 }
 
 fn no_thread(error: std::io::Error) -> Error {
-    Error::new(
-        ErrorKind::Unavailable,
-        "the store could not start its thread; check the limits of this process",
-    )
-    .because(error)
+    let what = "the store could not start its thread; check the limits of this process";
+    Error::new(ErrorKind::Unavailable, what).because(error)
 }

@@ -156,6 +156,7 @@ pub fn read(queue: &QueueName, op: &StoreOp, mut parts: ReplyReader) -> Result<D
             moved: parts.count()?,
             ready: parts.count()?,
             next_due: parts.time()?,
+            aside: SetAside::default(),
         }),
         StoreOp::Fetch(fetch) => {
             let fetched = fetched(queue, fetch, &mut parts, (&mut damaged, &mut newer))?;

@@ -22,7 +22,7 @@ const PIECES: usize = 4_000;
 /// fetches from are counted nowhere.
 const TOLD_LATER_MAX: usize = 4_096;
 
-/// What this process has ended since its last fetch of each bucket, which tells of it.
+/// What this process has ended since its last move or fetch of each bucket, which tells of it.
 #[derive(Debug, Default)]
 pub(super) struct ToldLater(Mutex<HashMap<BucketKey, SetAside>>);
 

@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use crate::core::op::{
-    Answer, AttemptOutcome, FailureReason, Reply, Settlement, StartMark, StoreOp,
-};
+use crate::core::op::{Answer, AttemptOutcome, FailureReason, Settlement, StartMark, StoreOp};
 use crate::core::reference::KEEP_FOR;
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId};
@@ -215,8 +213,8 @@ impl Shared {
         };
         let parts = self.call_unexpired(bucket, link, &call).await?;
         let mut read = decode::read(&bucket.queue, &op, parts)?;
-        if let Reply::Fetched(fetched) = &mut read.answer.reply {
-            self.aside.tell(bucket, &mut fetched.aside);
+        if let Some(aside) = read.answer.reply.aside() {
+            self.aside.tell(bucket, aside);
         }
         self.learn(read.answer.now_us);
         if read.is_earlier {

@@ -76,7 +76,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Ids,
         bug: "a bucket without anything in it stays for ever",
         edits: &[edit(
-            "src/store/shards.rs",
+            "src/store/shards/sweep.rs",
             "true => idle.push(key.clone()),",
             "true => {}",
         )],
@@ -93,6 +93,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "  if true then\n",
         )],
         caught_by: test("names", "what_only_looks_writes_no_key"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "tombstone-rows-of-names-stay",
+        breaks: Ids,
+        bug: "embedded: what was dropped of the ids of each name stays in the file for ever",
+        edits: &[edit(
+            "src/store/embedded/tombstones/mod.rs",
+            "if self.empty.len() <= EMPTY_MAX {",
+            "if self.empty.len() <= usize::MAX {",
+        )],
+        caught_by: test("names", "names_leave_nothing_behind_in_the_embedded_store"),
         masked_by: None,
     },
 ];

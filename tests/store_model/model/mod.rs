@@ -74,7 +74,7 @@ pub(crate) struct Model {
     over: Vec<(EventId, u64)>,
     /// A settle is under way, and forgets when it is done.
     is_settling: bool,
-    /// What has expired since the last fetch, or in it.
+    /// What has expired since the last move or fetch, or in it.
     aside: SetAside,
     /// How many were over before the operation.
     before: usize,
@@ -360,6 +360,7 @@ impl Model {
             moved: moved.len(),
             ready: self.ids(|event| event.state == State::Ready).len(),
             next_due: self.next_due(),
+            aside: std::mem::take(&mut self.aside),
         })
     }
 }
