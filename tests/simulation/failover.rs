@@ -10,7 +10,7 @@ use duly::records::NodeId;
 use duly::store::operation::{BATCH_MAX, PeekBy, Peeked, Reply, StoreOp};
 use duly_conformance::history::Promise;
 
-use crate::store::{Body, Notes};
+use crate::store::Body;
 use crate::world::World;
 
 /// How far apart the states are that are remembered, and for how long they are.
@@ -91,10 +91,10 @@ impl World {
     fn orphans(&mut self) -> Vec<(EventId, NodeId)> {
         let clock_us = self.store.clock_us(self.now_us);
         let mut orphans = Vec::new();
-        for (at, bucket) in self.store.buckets.iter_mut().enumerate() {
+        for at in 0..self.store.buckets.len() {
             let (by, from, limit) = (PeekBy::All, None, BATCH_MAX);
             let peek = StoreOp::Peek { by, from, limit };
-            let Ok(answer) = bucket.apply(clock_us, peek, &mut Notes::default()) else {
+            let Ok(answer) = self.store.look(clock_us, at, peek) else {
                 continue;
             };
             let Reply::Peeked(Peeked { events, .. }) = answer.reply else {

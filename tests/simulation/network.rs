@@ -213,17 +213,7 @@ impl World {
         self.remember_store();
         let calls = matches!(op, StoreOp::MoveDue { calls: true, .. });
         let before = self.store.buckets[bucket].head();
-        let (answer, happened) = self.store.apply(self.now_us, bucket, op);
-        let store_us = self.store.buckets[bucket].now_us();
-        for (id, what) in self.written(happened) {
-            if let EntryKind::Added { payload, .. } = what {
-                self.added(id, payload);
-            }
-            self.note_at(store_us, Some(id), what);
-        }
-        if let Err(broken) = self.checker.operation_ends() {
-            self.broke(broken);
-        }
+        let answer = self.apply_and_note(bucket, op);
         if self.steps.is_multiple_of(self.plan.check_every)
             && let Err(text) = self.store.buckets[bucket].check()
         {
@@ -238,6 +228,26 @@ impl World {
         let moved = answer.as_ref().map(|answer| &answer.reply);
         if calls && matches!(moved, Ok(Reply::Moved(Moved { ready: 1.., .. }))) {
             self.call_all(bucket);
+        }
+        answer
+    }
+
+    /// Applies an operation to a bucket and notes what happened, and nothing else.
+    pub fn apply_and_note(
+        &mut self,
+        bucket: usize,
+        op: StoreOp,
+    ) -> Result<Answer<Body>, ErrorKind> {
+        let (answer, happened) = self.store.apply(self.now_us, bucket, op);
+        let store_us = self.store.buckets[bucket].now_us();
+        for (id, what) in self.written(happened) {
+            if let EntryKind::Added { payload, .. } = what {
+                self.added(id, payload);
+            }
+            self.note_at(store_us, Some(id), what);
+        }
+        if let Err(broken) = self.checker.operation_ends() {
+            self.broke(broken);
         }
         answer
     }

@@ -15,7 +15,7 @@ use duly::{ErrorKind, EventId};
 use duly_conformance::history::{EntryKind, Lease};
 
 pub use self::tell::ending_of;
-use self::tell::{Asked, tell};
+use self::tell::{Asked, is_too_late, tell};
 use crate::roll::Membership;
 
 /// What is kept of an event: all of it.
@@ -53,7 +53,8 @@ pub struct SimStore {
     /// For how long the consumers of this operation were promised their leases, where a planted bug
     /// gives them others.
     pub promised: Option<Duration>,
-    notes: Notes,
+    /// For each bucket what it said and no history has told yet.
+    notes: Vec<Notes>,
     pub roll: Membership,
     /// For each bucket when it showed a time, and by how much that was ahead of the true one; only
     /// what is ahead of all that came later.
@@ -80,7 +81,7 @@ struct WallClock {
 
 /// What happened in an operation.
 #[derive(Debug, Default)]
-pub struct Notes(pub Vec<(EventId, EntryKind)>);
+struct Notes(Vec<(EventId, EntryKind)>);
 
 /// An answer, and what happened to which event beside.
 pub type Applied = (Result<Answer<Body>, ErrorKind>, Vec<(EventId, EntryKind)>);
@@ -140,6 +141,7 @@ impl SimStore {
         let buckets: Vec<_> = keys.map(new).collect();
         Self {
             shown: vec![Vec::new(); buckets.len()],
+            notes: buckets.iter().map(|_| Notes::default()).collect(),
             buckets,
             clock: WallClock::default(),
             is_down: false,
@@ -147,7 +149,6 @@ impl SimStore {
             is_full: false,
             health: Health::Well,
             promised: None,
-            notes: Notes::default(),
             roll: Membership::default(),
         }
     }
@@ -188,7 +189,7 @@ impl SimStore {
     pub fn apply(&mut self, now_us: u64, bucket: usize, op: StoreOp) -> Applied {
         let clock_us = self.clock_us(now_us);
         let asked = Asked::of(&op);
-        let answer = self.buckets[bucket].apply(clock_us, op, &mut self.notes);
+        let answer = self.buckets[bucket].apply(clock_us, op, &mut self.notes[bucket]);
         let answer = answer.map_err(|error| error.kind());
         let (shown, ahead_us) = (
             &mut self.shown[bucket],
@@ -199,12 +200,28 @@ impl SimStore {
             .is_some()
         {}
         shown.push((now_us, ahead_us));
-        let mut happened = Vec::new();
+        let mut asked_of = Vec::new();
         if let Ok(answer) = &answer {
-            tell(&asked, answer, self.promised, &mut happened);
+            tell(&asked, answer, self.promised, &mut asked_of);
         }
-        // What was asked comes before what followed from it.
-        happened.append(&mut self.notes.0);
-        (answer, happened)
+        let noted = std::mem::take(&mut self.notes[bucket].0);
+        // What was asked comes before what followed from it. Nothing follows from a change that
+        // came too late: what its operation did, it did before, because time had passed.
+        let (first, then) = match asked_of.iter().any(|(_, what)| is_too_late(what)) {
+            true => (noted, asked_of),
+            false => (asked_of, noted),
+        };
+        (answer, first.into_iter().chain(then).collect())
+    }
+
+    /// Applies at `clock_us` what is no part of the history. What ends by then, the bucket's next
+    /// operation tells.
+    pub fn look(
+        &mut self,
+        clock_us: u64,
+        bucket: usize,
+        op: StoreOp,
+    ) -> duly::Result<Answer<Body>> {
+        self.buckets[bucket].apply(clock_us, op, &mut self.notes[bucket])
     }
 }

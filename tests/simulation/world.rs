@@ -237,7 +237,7 @@ impl World {
             let Some(bucket) = self.clients.bucket_of(id) else {
                 continue;
             };
-            let (answer, _) = self.store.apply(self.now_us, bucket, StoreOp::Get { id });
+            let answer = self.apply_and_note(bucket, StoreOp::Get { id });
             if let Ok(Reply::Found(found)) = answer.map(|answer| answer.reply) {
                 let store_us = self.store.time_us(self.now_us, Some(bucket));
                 if found.is_none() && self.checker.is_forgotten(id, store_us) {

@@ -117,7 +117,8 @@ pub enum EntryKind {
         /// The event because of which it was refused.
         taken_by: Option<EventId>,
     },
-    /// The store applied a cancel.
+    /// The store applied a cancel. What the same operation ended first, because it had expired or
+    /// was too late, comes before.
     CancelApplied {
         /// The result.
         truth: ChangeResult,

@@ -16,7 +16,7 @@ use duly_conformance::history::{EntryKind, Lease, Promise};
 use crate::bugs::Bug;
 use crate::network::Caller;
 use crate::plan::Plan;
-use crate::store::{Body, Notes};
+use crate::store::Body;
 use crate::world::World;
 
 /// When an event was asked to be due.
@@ -297,8 +297,7 @@ impl World {
         if let Caller::Node { node, .. } = from {
             let ahead_us = 40_000 * node as u64;
             let clock_us = self.store.clock_us(self.now_us) + ahead_us;
-            let _ =
-                self.store.buckets[bucket].apply(clock_us, StoreOp::Stats, &mut Notes::default());
+            let _ = self.store.look(clock_us, bucket, StoreOp::Stats);
         }
     }
 
@@ -307,12 +306,10 @@ impl World {
         let clock_us = self.store.clock_us(self.now_us);
         let (by, from, limit) = (PeekBy::All, None, BATCH_MAX);
         let peek = StoreOp::Peek { by, from, limit };
-        let mut notes = Notes::default();
-        let store = &mut self.store.buckets[bucket];
         let Ok(Answer {
             reply: Reply::Peeked(Peeked { events, .. }),
             ..
-        }) = store.apply(clock_us, peek, &mut notes)
+        }) = self.store.look(clock_us, bucket, peek)
         else {
             return;
         };
@@ -323,7 +320,7 @@ impl World {
                     id,
                     when: When::After(Duration::from_secs(86_400)),
                 };
-                let _ = self.store.buckets[bucket].apply(clock_us, away, &mut notes);
+                let _ = self.store.look(clock_us, bucket, away);
                 let back = StoreOp::Reschedule {
                     id,
                     when: When::Now,

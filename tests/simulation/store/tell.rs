@@ -8,7 +8,7 @@ use duly::store::operation::{
 };
 use duly::time::Timestamp;
 use duly::{Changed, EventId};
-use duly_conformance::history::{AttemptEnd, EntryKind, Lease};
+use duly_conformance::history::{AttemptEnd, ChangeResult, EntryKind, Lease};
 
 use crate::store::{Body, value_of};
 
@@ -142,6 +142,17 @@ pub fn tell(
         }
         _ => {}
     }
+}
+
+/// Returns whether a change found its event in a state that does not allow it.
+pub fn is_too_late(what: &EntryKind) -> bool {
+    let (EntryKind::CancelApplied { truth }
+    | EntryKind::Rescheduled { truth, .. }
+    | EntryKind::Updated { truth, .. }) = what
+    else {
+        return false;
+    };
+    matches!(truth, ChangeResult::TooLate(_))
 }
 
 fn due_of(changed: Changed) -> Timestamp {
