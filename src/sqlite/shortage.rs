@@ -47,11 +47,7 @@ impl Shortage {
             (ErrorCode::DiskFull, _) => Some(Self::Space),
             (ErrorCode::OutOfMemory, _) | (_, ffi::SQLITE_IOERR_NOMEM) => Some(Self::Process),
             (_, ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC) => None,
-            (ErrorCode::SystemIoFailure, code) if REFUSED.contains(&code) => {
-                // Growing the index of the log: with another reason unknown, a full disk.
-                let unknown = (code == ffi::SQLITE_IOERR_SHMSIZE).then_some(Self::Space);
-                Self::of_io(&system).or(unknown)
-            }
+            (ErrorCode::SystemIoFailure, code) if REFUSED.contains(&code) => Self::of_io(&system),
             (ErrorCode::CannotOpen, _) => Self::of_io(&system),
             _ => None,
         }
@@ -126,5 +122,38 @@ mod tests {
         assert_eq!(Shortage::of_sqlite(&full), Some(Shortage::Space));
         let memory = failed(ffi::SQLITE_IOERR_NOMEM);
         assert_eq!(Shortage::of_sqlite(&memory), Some(Shortage::Process));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_call_that_was_refused_is_short_of_what_the_system_says_and_of_nothing_else() {
+        use std::fs::File;
+        use std::io::{Read, Write};
+
+        // Each leaves its number where SQLite's call would have left it.
+        let no_room = || {
+            let full = File::options().write(true).open("/dev/full");
+            let written = full.expect("a full disk").write(b"1");
+            assert_eq!(written.expect_err("no room").raw_os_error(), Some(28));
+        };
+        let broken = || {
+            let memory = File::open("/proc/self/mem").and_then(|mut file| file.read(&mut [0]));
+            let error = memory.expect_err("there is nothing at address 0");
+            assert_eq!(error.raw_os_error(), Some(5));
+        };
+        let absent = || assert!(File::open("/proc/self/absent").is_err());
+        let of = |code, fails: &dyn Fn()| {
+            let failed = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+            fails();
+            Shortage::of_sqlite(&failed)
+        };
+        for code in REFUSED.into_iter().chain([ffi::SQLITE_CANTOPEN]) {
+            assert_eq!(of(code, &no_room), Some(Shortage::Space), "{code}");
+            assert_eq!(of(code, &broken), None, "{code}");
+            assert_eq!(of(code, &absent), None, "{code}");
+        }
+        for code in [ffi::SQLITE_IOERR_FSYNC, ffi::SQLITE_IOERR_READ] {
+            assert_eq!(of(code, &no_room), None, "{code}");
+        }
     }
 }

@@ -60,7 +60,8 @@ impl StoreTime {
 
     /// Returns the store's time in microseconds since the epoch.
     pub(crate) fn now_us(&self) -> u64 {
-        let (mono, wall_us) = (self.clock.mono(), self.clock.wall_us());
+        // In this order: a thread that is held up in between finds itself late and never early.
+        let (wall_us, mono) = (self.clock.wall_us(), self.clock.mono());
         if self.is_steady.load(Ordering::Relaxed) {
             let offset_us = self.offset_us.load(Ordering::Relaxed);
             let now_us = (mono.as_nanos() / 1_000).saturating_add_signed(offset_us);
@@ -145,6 +146,40 @@ impl StoreTime {
 mod tests {
     use super::*;
     use crate::testing::ManualClock;
+
+    /// A clock of a machine so busy that a second passes after its first reading.
+    #[derive(Debug)]
+    struct HeldUp(ManualClock, AtomicBool);
+
+    impl HeldUp {
+        fn after<T>(&self, read: T) -> T {
+            if !self.1.swap(true, Ordering::Relaxed) {
+                self.0.advance(Duration::from_secs(1));
+            }
+            read
+        }
+    }
+
+    impl Clock for HeldUp {
+        fn wall_us(&self) -> u64 {
+            self.after(self.0.wall_us())
+        }
+
+        fn mono(&self) -> Mono {
+            self.after(self.0.mono())
+        }
+    }
+
+    #[test]
+    fn a_store_that_is_held_up_while_it_reads_the_clocks_is_not_ahead_of_the_wall_clock() {
+        let clock = Arc::new(HeldUp(ManualClock::new(), AtomicBool::new(false)));
+        let time = StoreTime::new(Arc::clone(&clock) as _);
+        for _ in 0..3 {
+            let ahead_us = time.now_us().cast_signed() - clock.wall_us().cast_signed();
+            assert!((-1_000_000..=0).contains(&ahead_us), "{ahead_us}");
+            clock.0.advance(Duration::from_millis(1));
+        }
+    }
 
     #[test]
     fn a_glitch_of_the_wall_clock_is_no_time_of_the_store() {

@@ -99,4 +99,22 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ),
         masked_by: None,
     },
+    Mutant {
+        name: "broken-disk-is-a-full-one",
+        breaks: Doubt,
+        bug: "embedded: a disk that fails while the index of the log grows is taken for a full one",
+        edits: &[edit(
+            "src/sqlite/shortage.rs",
+            "if REFUSED.contains(&code) => Self::of_io(&system),",
+            "if REFUSED.contains(&code) => {
+                let unknown = (code == ffi::SQLITE_IOERR_SHMSIZE).then_some(Self::Space);
+                Self::of_io(&system).or(unknown)
+            }",
+        )],
+        caught_by: test(
+            "lib",
+            "a_call_that_was_refused_is_short_of_what_the_system_says_and_of_nothing_else",
+        ),
+        masked_by: None,
+    },
 ];
