@@ -314,7 +314,7 @@ async fn a_page_of_another_origin_does_nothing() {
 }
 
 /// Settings of a server with more for its admin listener.
-fn admin_settings(more: &str) -> duly_server::Settings {
+pub(crate) fn admin_settings(more: &str) -> duly_server::Settings {
     let text = format!(
         "[api]\nlisten = '127.0.0.1:0'\n[admin]\nlisten = '127.0.0.1:0'\n{more}\n\
          [pools.default]\nurl = 'memory:'\n"
@@ -375,82 +375,4 @@ async fn a_tenant_learns_nothing_of_another() {
         .send(Method::PATCH, queue, &json!({"rate": 5.0}))
         .await;
     assert_eq!(set.status, 204, "{set:?}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bulk_that_meets_a_taken_id_leaves_it_alone() {
-    let world = World::start(Place::Redis).await;
-    let named = |payload: u64, key: &str| json!({"payload": payload, "idempotency_key": key});
-    let send = async |events: Value| {
-        let request = world.request(Method::POST, "/v1/ns/queues/q/events");
-        let request = request.header("Content-Type", "application/json");
-        reply(request.body(json!({"events": events}).to_string())).await
-    };
-    let first = send(json!([named(1, "a")])).await.is(201);
-    // One of many is refused: each has its own result, and the others are named as pushed.
-    let mixed = send(json!([named(2, "b"), named(9, "a"), named(3, "c")])).await;
-    let results = mixed.is(207);
-    assert_eq!(
-        (&results[0]["duplicate"], &results[2]["duplicate"]),
-        (&json!(false), &json!(false)),
-        "{results}"
-    );
-    assert_eq!(results[1]["problem"]["status"], 409, "{results}");
-    assert_eq!(world.size("q").await, 3);
-    let alone = send(json!([named(9, "a")])).await;
-    assert_eq!(alone.status, 409, "{alone:?}");
-    let path = format!(
-        "/v1/ns/queues/q/events/{}",
-        first[0]["id"].as_str().unwrap()
-    );
-    world.get(&path).await.is(200);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_hangs_up_leaves_nothing_half_done() {
-    let world = World::start(Place::Redis).await;
-    for round in 0..30_u64 {
-        let old = world.publish("/api/ns/q?delay=3600", "x").await;
-        let republish = world
-            .request(Method::PUT, &format!("/api/ns/q/job/{old}?delay=3600"))
-            .body("y")
-            .send();
-        // It hangs up at one point or another.
-        let _ = tokio::time::timeout(Duration::from_micros(round * 60), republish).await;
-    }
-    // Each republish was done whole or not at all, so each job is there once.
-    let stats = async || world.get("/v1/ns/queues/q").await.is(200)["scheduled"].clone();
-    until("every request has ended", async || stats().await == 30).await;
-    assert_eq!(stats().await, 30);
-}
-
-#[cfg(unix)]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_file_of_the_state_is_its_owners_and_one_servers() {
-    use std::os::unix::fs::PermissionsExt;
-
-    let folder = tempfile::tempdir().unwrap();
-    let state = folder.path().join("state.db");
-    std::fs::write(&state, "").unwrap();
-    std::fs::set_permissions(&state, std::fs::Permissions::from_mode(0o644)).unwrap();
-    let settings = || admin_settings(&format!("state = 'sqlite:{}'", state.display()));
-    let server = duly_server::Server::start(settings()).await.unwrap();
-    for name in ["state.db", "state.db-wal", "state.db-shm"] {
-        let mode = folder
-            .path()
-            .join(name)
-            .metadata()
-            .unwrap()
-            .permissions()
-            .mode();
-        assert_eq!(mode & 0o777, 0o600, "{name}");
-    }
-    let second = duly_server::Server::start(settings()).await;
-    let error = std::error::Error::source(&second.unwrap_err())
-        .unwrap()
-        .to_string();
-    assert!(error.contains("another server uses this file"), "{error}");
-    server.stop().await;
-    let again = duly_server::Server::start(settings()).await.unwrap();
-    again.stop().await;
 }

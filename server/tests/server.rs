@@ -17,4 +17,5 @@ mod process;
 mod rights;
 mod v1;
 mod webhooks;
+mod whole;
 mod world;

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use crate::core::clock::{JUMP_US, SteadyClock, SteadyReading};
 use crate::store::Store;
-use crate::time::{Clock, Mono, Timestamp};
+#[cfg(feature = "embedded")]
+use crate::time::Timestamp;
+use crate::time::{Clock, Mono};
 
 /// The least time between two log lines about a wall clock that jumps.
 const LOGGED_EVERY: Duration = Duration::from_secs(10);
@@ -86,6 +88,7 @@ impl StoreTime {
     }
 
     /// The store's time in whole milliseconds, rounded down.
+    #[cfg(feature = "embedded")]
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.now_us() / 1_000)
     }

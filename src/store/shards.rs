@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::event::{BucketId, BucketKey, QueueName};
 use crate::store::watermarks::Watermarks;
 use crate::store::{Watcher, Watchers};
+#[cfg(feature = "embedded")]
 use crate::time::Timestamp;
 
 /// The most threads that help to index what was restored.

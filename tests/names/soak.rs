@@ -21,7 +21,7 @@ const DAYS: Duration = Duration::from_secs(2 * 86_400);
 /// What one name may leave behind: no map has an entry of so few bytes.
 const BYTES_OF_A_NAME: usize = 24;
 /// What hash tables and tree nodes may take more or less, by chance.
-const SLACK: usize = 48 << 10;
+const SLACK: usize = 80 << 10;
 
 struct Soak {
     bus: TestBus,

@@ -228,10 +228,13 @@ impl Starts {
         let bytes = notes.len();
         let renewed = MappedFile::fill(next, notes, room.max(BYTES_MIN))
             .and_then(|file| fs::rename(&path, &self.path).map(|()| file));
-        // Without one it is tried again when it is needed. Where it was not filled, it is emptied.
-        self.next = open_empty(&path).ok();
         (self.file, self.bytes) = (renewed?, bytes);
         self.ended.clear();
+        // For want of something it is tried again when it is needed.
+        self.next = match open_empty(&path) {
+            Err(error) if Shortage::of_io(&error).is_some() => None,
+            next => Some(next?),
+        };
         Ok(())
     }
 }

@@ -29,5 +29,8 @@ fn the_lock_has_the_oldest_that_is_allowed() {
     assert_eq!(is.len(), 1, "{is:?}");
     // `tests/long.sh` runs the others.
     let asked = std::env::var("DULY_RUSQLITE").unwrap_or_else(|_| oldest.to_owned());
-    assert!(is[0].starts_with(&format!("{asked}.")), "{is:?}, not {asked}");
+    assert!(
+        is[0].starts_with(&format!("{asked}.")),
+        "{is:?}, not {asked}"
+    );
 }
