@@ -13,7 +13,7 @@ use crate::lines::Lines;
 use crate::redis_store::kit::{Read, fresh, pusher, stop, until};
 use crate::servers::Redis;
 
-/// All on one thread, so that this thread's log is that of the bus.
+/// On one thread but for the store's own, whose log goes to the subscriber of the process.
 #[tokio::test]
 async fn a_server_that_is_away_is_logged_when_it_goes_and_when_it_comes_back() {
     let lines = Lines::default();
@@ -22,6 +22,7 @@ async fn a_server_that_is_away_is_logged_when_it_goes_and_when_it_comes_back() {
     let _second = Dispatch::new(NoSubscriber::default());
     let dispatch = Dispatch::new(Registry::default().with(lines.clone()));
     let _heard_here = tracing::dispatcher::set_default(&dispatch);
+    tracing::dispatcher::set_global_default(dispatch.clone()).expect("the only one");
     let mut server = Redis::plain();
     let (url, _) = fresh(&server.url());
     let (read, bus) = Read::start(&url).await;

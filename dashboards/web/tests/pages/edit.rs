@@ -34,7 +34,7 @@ fn hidden<'a>(page: &'a str, name: &str) -> &'a str {
 
 #[tokio::test]
 async fn a_dead_letter_is_edited_and_revived_with_a_record_of_who_did_it() {
-    let site = Site::memory(Role::Operate).await;
+    let site = Site::memory(Role::Admin).await;
     let queue = site.bus.queue_named::<Value>("mail").unwrap();
     let id = bury(
         &queue,
@@ -149,7 +149,7 @@ async fn an_edit_needs_a_role_and_a_form_of_ours() {
     assert!(!site.get("/dead").await.text.contains("/dead/edit"));
     assert_eq!(site.bus.stats("mail").await.unwrap().dead, 1);
 
-    let site = Site::of(site.bus.clone(), Role::Operate).await;
+    let site = Site::of(site.bus.clone(), Role::Admin).await;
     let forged = [("queue", "mail"), ("id", &*id), ("payload", "2")];
     assert_eq!(site.post("/dead/edit", &forged).await.status, 403);
     assert_eq!(site.bus.stats("mail").await.unwrap().dead, 1);
