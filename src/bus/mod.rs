@@ -83,7 +83,7 @@ use crate::time::{Clock, Timestamp};
 /// Cloning is cheap, and every clone is the same bus. It runs until [`shutdown`](Self::shutdown),
 /// or until the last clone outside of handlers is dropped: then it stops at once without waiting,
 /// logs a warning, and its leased events are delivered again when the leases expire or at the next
-/// start. Queues do not keep it running: their calls return [`Closed`](ErrorKind::Closed) from then
+/// start. Queues do not keep it running: their calls return [`Closed`](crate::ErrorKind::Closed) from then
 /// on.
 ///
 /// # Examples
@@ -269,8 +269,8 @@ impl Bus {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] on the bus of a handler ([`Context::bus`]): the bus would wait for
-    /// the handler, and the handler for the bus. [`ErrorKind::TimedOut`] when outcomes could not be
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) on the bus of a handler ([`Context::bus`]): the bus would wait for
+    /// the handler, and the handler for the bus. [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut) when outcomes could not be
     /// settled in time (a handler that blocks its thread, an unresponsive store): these events are
     /// handled again. Or the store's error on closing.
     pub async fn shutdown(&self, grace: Duration) -> Result<()> {
