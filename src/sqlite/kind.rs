@@ -6,6 +6,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::sqlite::files;
 use crate::sqlite::shortage::{self, Shortage};
 
 /// One kind of file.
@@ -21,6 +22,13 @@ pub(crate) struct Kind {
     pub(crate) oldest: i64,
 }
 
+/// Whether the file was opened for reading only. A transaction that writes nothing finds it; the
+/// function for it has another argument in each of the versions that are allowed.
+fn is_read_only(connection: &Connection) -> bool {
+    let begun = connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK");
+    begun.is_err_and(|error| error.sqlite_error_code() == Some(rusqlite::ErrorCode::ReadOnly))
+}
+
 impl Kind {
     /// Opens the file, which nothing is written to yet.
     pub(crate) fn connect(&self, path: &Path, access: OpenFlags) -> Result<Connection> {
@@ -32,7 +40,8 @@ impl Kind {
         checkpoint_on_close(&connection, false).map_err(wrong)?;
         // SQLite tries to open it for reading where it cannot for writing, whatever the reason was.
         let writes = access.contains(OpenFlags::SQLITE_OPEN_READ_WRITE);
-        if writes && connection.is_readonly("main").map_err(wrong)? {
+        // One that is empty has no pages yet, which a transaction would make before it is configured.
+        if writes && files::len(path) > 0 && is_read_only(&connection) {
             return Err(Error::new(
                 ErrorKind::Unavailable,
                 format!(
