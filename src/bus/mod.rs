@@ -210,7 +210,11 @@ impl Inner {
 
     /// Returns the current number of buckets for new events of a queue.
     fn buckets(&self, queue: &QueueName, options: &QueueOptions) -> u16 {
-        self.controls.of(queue).buckets.unwrap_or(options.buckets)
+        let usual = match call::stored_replies::holds_replies(queue) {
+            true => call::stored_replies::REPLY_BUCKETS,
+            false => options.buckets,
+        };
+        self.controls.of(queue).buckets.unwrap_or(usual)
     }
 
     /// Returns the payload, if it is not too large.

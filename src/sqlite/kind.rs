@@ -6,7 +6,6 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::sqlite::files;
 use crate::sqlite::shortage::{self, Shortage};
 
 /// One kind of file.
@@ -22,11 +21,19 @@ pub(crate) struct Kind {
     pub(crate) oldest: i64,
 }
 
-/// Whether the file was opened for reading only. A transaction that writes nothing finds it; the
-/// function for it has another argument in each of the versions that are allowed.
-fn is_read_only(connection: &Connection) -> bool {
-    let begun = connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK");
-    begun.is_err_and(|error| error.sqlite_error_code() == Some(rusqlite::ErrorCode::ReadOnly))
+/// Whether the file was opened for reading only, asked by a statement that writes to a table, and
+/// writes nothing: the function for it has another argument in each of the versions that are allowed,
+/// and a transaction that is to write begins as one that reads. One without tables refuses its first.
+fn is_read_only(connection: &Connection) -> rusqlite::Result<bool> {
+    let table = "SELECT replace(name, '\"', '\"\"') FROM sqlite_master \
+                 WHERE type = 'table' AND name NOT LIKE 'sqlite%' LIMIT 1";
+    let table = connection.query_row(table, [], |row| row.get::<_, String>(0));
+    let writes = |table| connection.execute(&format!("DELETE FROM \"{table}\" WHERE 0"), []);
+    match table.and_then(writes) {
+        Ok(_) | Err(rusqlite::Error::QueryReturnedNoRows) => Ok(false),
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::ReadOnly) => Ok(true),
+        Err(error) => Err(error),
+    }
 }
 
 impl Kind {
@@ -40,8 +47,7 @@ impl Kind {
         checkpoint_on_close(&connection, false).map_err(wrong)?;
         // SQLite tries to open it for reading where it cannot for writing, whatever the reason was.
         let writes = access.contains(OpenFlags::SQLITE_OPEN_READ_WRITE);
-        // One that is empty has no pages yet, which a transaction would make before it is configured.
-        if writes && files::len(path) > 0 && is_read_only(&connection) {
+        if writes && is_read_only(&connection).map_err(wrong)? {
             return Err(Error::new(
                 ErrorKind::Unavailable,
                 format!(

@@ -21,6 +21,11 @@ use crate::flow::{CallResult, ReplyStore};
 use crate::record::{Outcome, Record};
 use crate::time::Timestamp;
 
+/// The number of buckets of each queue of replies, whatever the settings of a process say: a caller
+/// looks for the reply where the replier of another process has put it.
+pub(in crate::bus) const REPLY_BUCKETS: u16 = 8;
+/// What the names of queues of replies end with.
+const REPLIES: &str = "duly.replies";
 /// How long a reply is kept.
 const REPLY_KEPT: Duration = Duration::from_secs(300);
 /// The first and the longest pause between two lookups.
@@ -71,11 +76,17 @@ fn is_passing(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::TimedOut)
 }
 
+/// Returns whether a queue is one of replies.
+pub(in crate::bus) fn holds_replies(queue: &QueueName) -> bool {
+    let namespace = queue.strip_suffix(REPLIES);
+    namespace.is_some_and(|it| it.is_empty() || it.ends_with('.'))
+}
+
 /// Returns the queue of the replies to events of a queue.
 fn replies_of(inner: &Arc<Inner>, queue: &QueueName) -> Result<Queue<Raw>> {
     let name = match queue.split_once('.') {
-        Some((namespace, _)) => format!("{namespace}.duly.replies"),
-        None => "duly.replies".to_owned(),
+        Some((namespace, _)) => format!("{namespace}.{REPLIES}"),
+        None => REPLIES.to_owned(),
     };
     let replies = Bus::from_inside(Arc::clone(inner)).queue_named(&name)?;
     Ok(replies.with_codec(Codec::Raw).encrypted_as(queue))
