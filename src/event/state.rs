@@ -29,7 +29,7 @@ pub enum State {
     /// Leased to a node, for as long as that node's heartbeat lasts. If the process dies, the
     /// reaper makes it ready again or, when its attempts are used up, dead.
     Leased,
-    /// Its handler succeeded, or discarded it. Final.
+    /// Its handler succeeded. Final.
     Done,
     /// A dead letter: not retried automatically; can be revived or dropped.
     Dead,
@@ -37,11 +37,13 @@ pub enum State {
     Cancelled,
     /// Expired, by its expiry time or its lateness policy. Final.
     Expired,
+    /// Discarded: its handler said that nothing is to be done any more. Final.
+    Discarded,
 }
 
 impl State {
     /// All states, in the order of an event's life.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Scheduled,
         Self::Ready,
         Self::Leased,
@@ -49,6 +51,7 @@ impl State {
         Self::Dead,
         Self::Cancelled,
         Self::Expired,
+        Self::Discarded,
     ];
 
     /// Returns whether the transition from this state to `next` is legal.
@@ -64,18 +67,21 @@ impl State {
     #[must_use]
     pub fn may_become(self, next: Self) -> bool {
         match self {
-            Self::Scheduled => !matches!(next, Self::Done),
-            Self::Ready => !matches!(next, Self::Ready | Self::Done),
+            Self::Scheduled => !matches!(next, Self::Done | Self::Discarded),
+            Self::Ready => !matches!(next, Self::Ready | Self::Done | Self::Discarded),
             Self::Leased => !matches!(next, Self::Leased | Self::Cancelled),
             Self::Dead => matches!(next, Self::Ready | Self::Cancelled),
-            Self::Done | Self::Cancelled | Self::Expired => false,
+            Self::Done | Self::Cancelled | Self::Expired | Self::Discarded => false,
         }
     }
 
     /// Returns whether the event has ended. A dead event has not: it can be revived.
     #[must_use]
     pub fn is_final(self) -> bool {
-        matches!(self, Self::Done | Self::Cancelled | Self::Expired)
+        matches!(
+            self,
+            Self::Done | Self::Cancelled | Self::Expired | Self::Discarded
+        )
     }
 
     /// The state in lower case, as in records and settings.
@@ -89,6 +95,7 @@ impl State {
             Self::Dead => "dead",
             Self::Cancelled => "cancelled",
             Self::Expired => "expired",
+            Self::Discarded => "discarded",
         }
     }
 }

@@ -53,7 +53,7 @@ async fn an_event_that_is_over_says_how_it_ended_and_when(world: World) {
     bus.advance(secs(10)).await;
     for (id, state, ago) in [
         (done, EventState::Done, 20),
-        (discarded, EventState::Done, 20),
+        (discarded, EventState::Discarded, 20),
         (dropped, EventState::Cancelled, 10),
         (cancelled, EventState::Cancelled, 10),
     ] {

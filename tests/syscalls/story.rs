@@ -274,7 +274,8 @@ impl Story {
             .map(|record| (record.attempt, record.outcome));
         let expected = match last {
             Some((_, Outcome::Dropped | Outcome::Cancelled)) => EventState::Cancelled,
-            Some((_, Outcome::Acked | Outcome::Discarded)) => EventState::Done,
+            Some((_, Outcome::Acked)) => EventState::Done,
+            Some((_, Outcome::Discarded)) => EventState::Discarded,
             Some((_, Outcome::Buried | Outcome::LeaseLost)) => EventState::Dead,
             Some(_) => return Some("ends with what is no end"),
             None if self.far && !self.is(Ask::Reschedule) => EventState::Scheduled,

@@ -242,7 +242,8 @@ impl EventTimeline {
             return Some((Promise::Truth, "it was cancelled but went on"));
         }
         let expected = match last.outcome {
-            Outcome::Acked | Outcome::Discarded => State::Done,
+            Outcome::Acked => State::Done,
+            Outcome::Discarded => State::Discarded,
             Outcome::Cancelled | Outcome::Dropped => State::Cancelled,
             Outcome::Expired => State::Expired,
             Outcome::Buried | Outcome::LeaseLost | Outcome::Edited => State::Dead,

@@ -15,6 +15,7 @@ async fn ended(harness: &dyn StoreHarness) -> Vec<(World, duly::EventId, State)>
         (AttemptOutcome::Ack, State::Done),
         (bury(), State::Dead),
         (AttemptOutcome::Expire, State::Expired),
+        (AttemptOutcome::Discard(None), State::Discarded),
     ] {
         let world = World::new(harness).await;
         let id = world.add(world.event()).await;

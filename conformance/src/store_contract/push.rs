@@ -73,12 +73,12 @@ async fn in_every_state(harness: &dyn StoreHarness) -> Vec<(World, EventDraft, S
             State::Scheduled | State::Ready => {}
             State::Expired => assert!(world.fetch(A).await.is_empty()),
             State::Leased => drop(world.take(A).await),
-            State::Done | State::Dead => {
+            State::Done | State::Dead | State::Discarded => {
                 let delivery = world.take(A).await;
-                let verdict = if state == State::Done {
-                    AttemptOutcome::Ack
-                } else {
-                    bury()
+                let verdict = match state {
+                    State::Done => AttemptOutcome::Ack,
+                    State::Discarded => AttemptOutcome::Discard(None),
+                    _ => bury(),
                 };
                 assert!(world.settle(A, &delivery, verdict).await);
             }

@@ -23,7 +23,7 @@ fn verdicts() -> Vec<(AttemptOutcome, Option<Outcome>, State)> {
         (
             AttemptOutcome::Discard(None),
             Some(Outcome::Discarded),
-            State::Done,
+            State::Discarded,
         ),
         (
             AttemptOutcome::Expire,

@@ -236,7 +236,8 @@ fn held(found: &Located, me: NodeId, facts: &Facts) -> Vec<Reason> {
 /// Returns the state of a final record.
 fn ended_as(record: &Record) -> State {
     match record.outcome {
-        Outcome::Acked | Outcome::Discarded => State::Done,
+        Outcome::Acked => State::Done,
+        Outcome::Discarded => State::Discarded,
         Outcome::Expired => State::Expired,
         _ => State::Cancelled,
     }

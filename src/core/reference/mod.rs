@@ -311,7 +311,8 @@ impl<B: Clone> Bucket<B> {
         };
         debug_assert!(entry.state().may_become(state));
         self.free_key(id, &entry);
-        match entry.unique_for().filter(|_| state == State::Done) {
+        let keeps_key = matches!(state, State::Done | State::Discarded);
+        match entry.unique_for().filter(|_| keeps_key) {
             Some(period) => self.hold_unique(id, entry.unique(), period, sink),
             None => self.free_unique(id, entry.unique()),
         }

@@ -142,7 +142,7 @@ impl<B: Clone> Bucket<B> {
                     error,
                     ..ending(Outcome::Discarded)
                 };
-                self.finish(id, State::Done, ending, sink);
+                self.finish(id, State::Discarded, ending, sink);
             }
             AttemptOutcome::Expire => {
                 let ending = RecordDetails {

@@ -345,6 +345,7 @@ pub(super) fn state(kind: u8) -> Result<State> {
         b'd' => State::Done,
         b'c' => State::Cancelled,
         b'e' => State::Expired,
+        b'x' => State::Discarded,
         _ => return Err(unreadable("state")),
     })
 }

@@ -11,8 +11,9 @@ use crate::store::shards::Shards;
 const SWEEP_EVERY: u64 = 32;
 /// How many buckets one step of it looks at.
 const SWEPT_AT_ONCE: usize = 32;
-/// How many unused ones it returns at most: each may forget some thousand tombstones then.
-const UNUSED_AT_ONCE: usize = 4;
+/// After how many tombstones of unused ones it returns no more: each forgets some of them then. Fewer
+/// would be less than a program makes that always uses new names.
+const FORGOTTEN_AT_ONCE: usize = 4_000;
 /// An idle bucket stays for so long after its last use, in microseconds: longer than a late repeat
 /// of a fetch can take, and than the pause between two polls of its consumers.
 const UNUSED_US: u64 = 60_000_000;
@@ -33,12 +34,12 @@ impl<B: Clone> Shards<B> {
     fn sweep_some(&self, now_us: u64) -> Vec<BucketKey> {
         let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
         let unused_until = now_us.saturating_sub(UNUSED_US);
-        let (mut unused, mut idle) = (Vec::new(), Vec::new());
+        let (mut unused, mut idle, mut forgotten) = (Vec::new(), Vec::new(), 0);
         {
             let from = swept.take().map_or(Bound::Unbounded, Bound::Excluded);
             let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
             for (key, shard) in buckets.range((from, Bound::Unbounded)).take(SWEPT_AT_ONCE) {
-                if unused.len() == UNUSED_AT_ONCE {
+                if forgotten >= FORGOTTEN_AT_ONCE {
                     break;
                 }
                 *swept = Some(key.clone());
@@ -48,7 +49,10 @@ impl<B: Clone> Shards<B> {
                 let is_unused = shard.used_us.load(Ordering::Relaxed) <= unused_until;
                 match is_unused && bucket.is_idle() {
                     true => idle.push(key.clone()),
-                    false if is_unused || bucket.is_old(now_us) => unused.push(key.clone()),
+                    false if is_unused || bucket.is_old(now_us) => {
+                        forgotten += bucket.remembered();
+                        unused.push(key.clone());
+                    }
                     false => {}
                 }
             }

@@ -51,7 +51,7 @@ async fn every_outcome_does_what_it_says(world: World) {
         (State::Scheduled, 0),
         (State::Ready, 0),
         (State::Dead, 1),
-        (State::Done, 1),
+        (State::Discarded, 1),
     ];
     let states = |all: &[(State, u16)]| all.iter().map(|it| it.0).collect::<Vec<_>>();
     assert_eq!(states(&outcomes), states(&expected));

@@ -173,7 +173,9 @@ impl Model {
                 self.wait(id, self.again(Duration::ZERO));
             }
             AttemptOutcome::Ack => self.conclude(id, tries, Outcome::Acked, State::Done),
-            AttemptOutcome::Discard(_) => self.conclude(id, tries, Outcome::Discarded, State::Done),
+            AttemptOutcome::Discard(_) => {
+                self.conclude(id, tries, Outcome::Discarded, State::Discarded)
+            }
             AttemptOutcome::Expire => self.conclude(id, 0, Outcome::Expired, State::Expired),
             AttemptOutcome::Bury(_) => self.conclude(id, tries, Outcome::Buried, State::Dead),
             AttemptOutcome::Retry(..) | AttemptOutcome::Interrupt { .. } if tries >= attempts => {

@@ -176,7 +176,8 @@ impl Model {
         let now = self.now();
         let event = self.event(id).expect("it is there");
         let period = event.envelope.unique_for();
-        if let (true, State::Done, Some(period)) = (event.has_key, state, period) {
+        if let (true, State::Done | State::Discarded, Some(period)) = (event.has_key, state, period)
+        {
             let key = event.envelope.unique.clone().expect("it has one");
             self.holds.sort();
             let free = self.holds.iter().take_while(|hold| hold.0 <= now);

@@ -158,6 +158,7 @@ fn encode(tombstone: &Tombstone, body: &mut Vec<u8>) {
     let state = match tombstone.state {
         State::Cancelled => 1,
         State::Expired => 2,
+        State::Discarded => 3,
         _ => 0_u8,
     };
     let known = u8::from(tombstone.fingerprint.is_some())
@@ -262,6 +263,7 @@ impl Bytes<'_> {
                 0 => State::Done,
                 1 => State::Cancelled,
                 2 => State::Expired,
+                3 => State::Discarded,
                 _ => return None,
             },
             fingerprint: (known & 1 != 0).then_some(fingerprint),

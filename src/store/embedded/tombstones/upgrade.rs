@@ -28,7 +28,8 @@ pub(in crate::store::embedded) fn write_of_records(
         oldest.get_or_insert(record.stages.finished_us);
         let (state, tries) = match record.outcome {
             // The attempt that ended it did not fail.
-            Outcome::Acked | Outcome::Discarded => (State::Done, record.attempt.saturating_sub(1)),
+            Outcome::Acked => (State::Done, record.attempt.saturating_sub(1)),
+            Outcome::Discarded => (State::Discarded, record.attempt.saturating_sub(1)),
             Outcome::Cancelled | Outcome::Dropped => (State::Cancelled, 0),
             Outcome::Expired => (State::Expired, 0),
             // It goes on, or waits as a dead letter.

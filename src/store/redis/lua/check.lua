@@ -103,7 +103,7 @@ end
 
 function check.own(id, own)
   local kind = own.kind
-  if kind == "d" or kind == "c" or kind == "e" then
+  if kind == "d" or kind == "c" or kind == "e" or kind == "x" then
     if call("HEXISTS", BODY, id) == 1 and tell("leftover", id, "has ended and has a body") then
       call("HDEL", BODY, id)
     end

@@ -87,7 +87,7 @@ local function conclude(id, it, said, times, verdict, settled, error)
     it.kind = kind
     over[#over + 1] = id
     keyed[#keyed + 1] = key and key_entry(key, id)
-    uniques[#uniques + 1] = unique and { id, unique, kind == "d" and period } or nil
+    uniques[#uniques + 1] = unique and { id, unique, (kind == "d" or kind == "x") and period } or nil
   end
   it.settled = settled
   local is_free = verdict == 105 and it.interruptions < byte(said, 35)
@@ -104,7 +104,7 @@ local function conclude(id, it, said, times, verdict, settled, error)
   elseif verdict == 97 then
     finish_as("d", "\1", attempt)
   elseif verdict == 120 then
-    finish_as("d", "\5", attempt)
+    finish_as("x", "\5", attempt)
   elseif verdict == 101 then
     finish_as("e", "\7", 0)
   elseif verdict == 122 then

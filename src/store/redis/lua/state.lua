@@ -1,7 +1,7 @@
 -- Library: the state of an event that is alone. Where each field lies in it is known here and nowhere
 -- else; its numbers are big-endian.
 --
---   1      kind: S scheduled, R ready, L leased, D dead, or ended: d done, c cancelled, e expired
+--   1      kind: S scheduled, R ready, L leased, D dead, or ended: d done, c cancelled, e expired, x discarded
 --   2      flags: 1 a lease of it was lost once; of leased ones also 2 its lease has a deadline of
 --          its own, 4 its body has a key, a unique key or extras for records; in the five bits from 8
 --          how many interruptions in a row were free
