@@ -18,10 +18,10 @@ const WORK: &str = "work";
 const TTR: Duration = Duration::from_secs(60);
 const DAYS: Duration = Duration::from_secs(2 * 86_400);
 
-/// What one name may leave behind: no map has an entry of so few bytes.
-const BYTES_OF_A_NAME: usize = 24;
+/// What one name may leave behind, as tables double: a queue that stays takes some thousand bytes.
+const BYTES_OF_A_NAME: usize = 128;
 /// What hash tables and tree nodes may take more or less, by chance.
-const SLACK: usize = 48 << 10;
+const SLACK: usize = 80 << 10;
 
 struct Soak {
     bus: TestBus,
@@ -142,8 +142,9 @@ fn soaked(
         store,
         next: 0,
     };
-    // What is bounded fills up first: some hundred names and watermarks of idle buckets.
-    let warm = 600_usize.div_ceil(names).max(2);
+    // What is bounded fills up first: some hundred names, watermarks of idle buckets, a week of
+    // records and the names in them.
+    let warm = 300_usize.div_ceil(names).max(5);
     for _ in 0..warm {
         runtime.block_on(soak.round(names)).unwrap();
     }
