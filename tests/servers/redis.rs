@@ -32,6 +32,8 @@ pub(crate) struct RedisOptions {
     pub(crate) tls: bool,
     /// More arguments of `redis-server`: `["--requirepass", "secret"]`.
     pub(crate) more: Vec<String>,
+    /// Another program than the `redis-server` in `PATH`.
+    pub(crate) program: Option<String>,
     /// The program under which it runs, and its arguments: `["valgrind", "--tool=none"]`.
     pub(crate) under: Vec<String>,
 }
@@ -195,11 +197,12 @@ fn launch(home: &Home, options: &RedisOptions, ports: Option<(u16, u16)>) -> (u1
 
 fn command(home: &Home, options: &RedisOptions, port: u16, tls_port: u16) -> Command {
     let (port, tls_port) = (port.to_string(), tls_port.to_string());
+    let program = options.program.as_deref().unwrap_or("redis-server");
     let mut words = options.under.iter().map(String::as_str);
-    let mut command = Command::new(words.next().unwrap_or("redis-server"));
+    let mut command = Command::new(words.next().unwrap_or(program));
     command.args(words);
     if !options.under.is_empty() {
-        command.arg("redis-server");
+        command.arg(program);
     }
     command
         .args(["--bind", "127.0.0.1", "--port", &port, "--save", ""])

@@ -10,7 +10,7 @@ use super::address::Address;
 use super::cluster::{self, Cluster};
 use super::home::Home;
 use super::postgres::{self, Postgres, PostgresOptions};
-use super::redis::Redis;
+use super::redis::{Redis, RedisOptions};
 
 /// Cargo has a folder for what tests leave; tests inside of the library have none of their own.
 const TMP: &str = match option_env!("CARGO_TARGET_TMPDIR") {
@@ -33,6 +33,22 @@ pub(crate) fn prefix() -> String {
 /// It starts in a few hundredths of a second, so that a process for each test can have its own.
 pub(crate) fn shared() -> &'static Redis {
     static SHARED: LazyLock<Redis> = LazyLock::new(Redis::plain);
+    &SHARED
+}
+
+/// The same of the newest program that the tests know, a Valkey.
+pub(crate) fn shared_newest() -> &'static Redis {
+    static SHARED: LazyLock<Redis> = LazyLock::new(|| {
+        let program = std::env::var("DULY_NEWEST_REDIS");
+        let program = program.expect(
+            "DULY_NEWEST_REDIS names a program as redis-server is, of Valkey 9 or Redis 8; \
+             tests/run.sh installs one and sets it",
+        );
+        Redis::start(RedisOptions {
+            program: Some(program),
+            ..RedisOptions::default()
+        })
+    });
     &SHARED
 }
 

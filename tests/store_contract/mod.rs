@@ -45,6 +45,13 @@ mod redis_single {
     duly_conformance::store_contract_tests!(RedisHarness(|| servers::shared().url()));
 }
 
+mod redis_newest {
+    use crate::servers;
+    use crate::store_contract::redis::RedisHarness;
+
+    duly_conformance::store_contract_tests!(RedisHarness(|| servers::shared_newest().url()));
+}
+
 mod redis_cluster {
     use crate::servers;
     use crate::store_contract::redis::RedisHarness;
