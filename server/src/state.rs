@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use duly_dashboard::LoginThrottle;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -32,6 +33,8 @@ pub(crate) struct App {
     pub(crate) shared: SharedState,
     pub(crate) tokens: Tokens,
     pub(crate) webhooks: Webhooks,
+    /// Slows down guesses of passwords, wherever they are checked.
+    pub(crate) logins: LoginThrottle,
     /// Whether requests are logged.
     pub(crate) access_log: Arc<AtomicBool>,
     /// Places for bodies that may be large, so that few of them are in memory.
@@ -57,6 +60,7 @@ impl App {
             pools,
             tokens: Tokens::new(shared.clone()),
             shared,
+            logins: LoginThrottle::default(),
             large_bodies: Semaphore::new(LARGE_BODIES_MAX),
             line_pushes: Arc::new(Semaphore::new(LINE_PUSHES_MAX)),
             waiters: Waiters::default(),
