@@ -369,6 +369,35 @@ async fn a_tenant_learns_nothing_of_another() {
             "{path}: {answer:?}"
         );
     }
+    // Its records are found by no page, though an index leads to them.
+    let events: Vec<Value> = (0..700)
+        .map(|_| json!({"payload": 1, "key": "k", "delay_ms": 3_600_000}))
+        .collect();
+    let queue_of = "/v1/acmea/queues/payroll-secret-project";
+    for _ in 0..3 {
+        let path = format!("{queue_of}/events");
+        let pushed = secret
+            .send(Method::POST, &path, &json!({ "events": events }))
+            .await;
+        assert_eq!(pushed.status, 201, "{pushed:?}");
+        let purge = format!("{queue_of}/purge");
+        secret.send(Method::POST, &purge, &json!({})).await.is(200);
+    }
+    let path = format!("{queue}/events");
+    let own = json!({"events": [{"payload": 1, "delay_ms": 3_600_000}]});
+    other.send(Method::POST, &path, &own).await.is(201);
+    other
+        .send(Method::POST, &format!("{queue}/purge"), &json!({}))
+        .await
+        .is(200);
+    for more in ["", "&newest_first=true"] {
+        let own = format!("{queue_of}/records?key=k&limit=1{more}");
+        let own = secret.send(Method::GET, &own, &json!(null)).await.is(200);
+        assert!(own["next"].is_string(), "{own}");
+        let path = format!("{queue}/records?key=k{more}");
+        let none = other.send(Method::GET, &path, &json!(null)).await.is(200);
+        assert_eq!(none, json!({"items": [], "next": null, "end": null}));
+    }
     // A rate of a new queue is set before its first event, whatever others are called.
     let set = other
         .send(Method::PATCH, queue, &json!({"rate": 5.0}))
