@@ -49,6 +49,14 @@ impl Body {
         }
     }
 
+    /// Returns it as it is stored, before it is encrypted.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Json(json) => json.get().as_bytes(),
+            Self::Raw(bytes) => bytes,
+        }
+    }
+
     fn codec(&self) -> Codec {
         match self {
             Self::Json(_) => Codec::Json,
@@ -180,6 +188,21 @@ impl Pool {
     pub(crate) async fn get(&self, queue: &Queue<Body>, id: EventId) -> Result<Option<FoundJob>> {
         let found = queue.get(id).await?;
         found.map_or(Ok(None), |found| self.found(queue, &found))
+    }
+
+    /// As [`get`](Self::get), also where another process has made the bucket of the job a moment ago.
+    pub(crate) async fn get_anew(
+        &self,
+        queue: &Queue<Body>,
+        id: EventId,
+    ) -> Result<Option<FoundJob>> {
+        match self.get(queue, id).await? {
+            Some(found) => Ok(Some(found)),
+            None => {
+                self.stats(queue).await?; // which reads the list of its buckets
+                self.get(queue, id).await
+            }
+        }
     }
 
     fn found(&self, queue: &Queue<Body>, found: &Snapshot) -> Result<Option<FoundJob>> {

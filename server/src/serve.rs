@@ -11,6 +11,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::http::access_log::{self, AccessLog};
 use crate::http::listener::Listener;
 use crate::http::{defaults, origin, tls, unread, whole};
+use crate::lmstfy::JobIds;
 use crate::pools::Pools;
 use crate::settings::Settings;
 use crate::shared::SharedState;
@@ -80,10 +81,13 @@ impl Server {
         let shared = SharedState::open(&state_url)
             .await
             .map_err(|error| StartError::new("the shared state cannot be opened", error))?;
+        let job_ids = JobIds::take(&shared)
+            .await
+            .map_err(|error| StartError::new("the shared state cannot be used", error))?;
         let pools = Pools::open(urls, &library)
             .await
             .map_err(|error| StartError::new(error.to_string(), error))?;
-        let app = Arc::new(App::new(settings, pools, shared));
+        let app = Arc::new(App::new(settings, pools, shared, job_ids));
         match Self::listen(&app) {
             Ok((api, admin)) => Ok(Self { app, api, admin }),
             Err(error) => {

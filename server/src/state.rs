@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::Tokens;
+use crate::lmstfy::JobIds;
 use crate::lmstfy::gauges::Gauges;
 use crate::pools::Pools;
 use crate::settings::Settings;
@@ -33,6 +34,8 @@ pub(crate) struct App {
     pub(crate) shared: SharedState,
     pub(crate) tokens: Tokens,
     pub(crate) webhooks: Webhooks,
+    /// The ids of jobs.
+    pub(crate) job_ids: JobIds,
     /// Slows down guesses of passwords, wherever they are checked.
     pub(crate) logins: LoginThrottle,
     /// Whether requests are logged.
@@ -52,7 +55,12 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(settings: Settings, pools: Pools, shared: SharedState) -> Self {
+    pub(crate) fn new(
+        settings: Settings,
+        pools: Pools,
+        shared: SharedState,
+        job_ids: JobIds,
+    ) -> Self {
         Self {
             access_log: Arc::new(AtomicBool::new(settings.log.access)),
             webhooks: Webhooks::start(&settings.webhooks, &pools, &shared),
@@ -60,6 +68,7 @@ impl App {
             pools,
             tokens: Tokens::new(shared.clone()),
             shared,
+            job_ids,
             logins: LoginThrottle::default(),
             large_bodies: Semaphore::new(LARGE_BODIES_MAX),
             line_pushes: Arc::new(Semaphore::new(LINE_PUSHES_MAX)),

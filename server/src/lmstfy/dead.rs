@@ -16,7 +16,7 @@ use serde_json::json;
 use super::check::Call;
 use super::job::{self, ID_MARK};
 use super::params::Params;
-use super::{ApiError, Result, job_id, jobs};
+use super::{ApiError, Result, jobs};
 use crate::bus::{Body, FoundJob, Pool};
 use crate::http::reply;
 use crate::metrics;
@@ -131,7 +131,7 @@ async fn respawn_one(
     let noted = respawned(call, known).await?;
     let id = match noted.filter(|noted| *noted != job.id) {
         Some(id) => id,
-        None => job_id::new(queue, 0),
+        None => call.app.job_ids.next(queue, 0),
     };
     let key = key(call, known);
     call.app

@@ -33,6 +33,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use self::check::Call;
+pub(crate) use self::job_id::JobIds;
 use self::path::{Endpoint, Target};
 use crate::auth::Taken;
 use crate::http::{defaults, reply, unread};

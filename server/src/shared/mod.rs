@@ -36,6 +36,8 @@ pub(crate) enum Table {
     Webhooks,
     /// Targets that have said that they are gone.
     WebhooksDisabled,
+    /// The numbers of the last starts of servers.
+    Starts,
 }
 
 impl Table {
@@ -48,6 +50,7 @@ impl Table {
             Self::Respawned => "respawned",
             Self::Webhooks => "webhooks",
             Self::WebhooksDisabled => "webhooks_disabled",
+            Self::Starts => "starts",
         }
     }
 

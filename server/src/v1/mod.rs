@@ -19,6 +19,7 @@ mod push_lines;
 mod queue_list;
 mod queues;
 mod records;
+mod settlement;
 mod waiters;
 mod webhook_schema;
 mod webhooks;
