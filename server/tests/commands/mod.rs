@@ -1,6 +1,7 @@
 //! The commands of an operator, run as processes: their output and exit codes, straight at a store
 //! and against a server.
 
+mod alike;
 mod bench;
 mod dead;
 mod doctor;
