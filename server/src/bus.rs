@@ -18,12 +18,13 @@ use duly::{Bus, Error, ErrorKind, EventBuilder, EventId, Queue, QueueName, Resul
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::clock;
 use crate::metrics;
 use crate::overview::EndedCounter;
 
 /// The most events that a scan of a queue reads, and dead ones.
 const SCAN_MAX: usize = 10_000;
+/// The most events that are read for a ready one, where those before it wait for their time.
+const FIRST_SCAN_MAX: usize = 1_000_000;
 /// The size of a page of events.
 const PAGE: usize = 1_000;
 /// The largest payload that a pool stores: that of a job, and the frame around it.
@@ -79,6 +80,8 @@ impl Serialize for Body {
 pub(crate) struct Pool {
     name: Arc<str>,
     bus: Bus,
+    /// A queue without events, whose ids tell the time of the store.
+    clock: Queue<Body>,
     ended: Arc<EndedCounter>,
 }
 
@@ -111,6 +114,7 @@ impl Pool {
             .await?;
         Ok(Self {
             name: name.into(),
+            clock: bus.queue_to_push("duly.clock")?,
             bus,
             ended: Arc::default(),
         })
@@ -128,6 +132,12 @@ impl Pool {
     /// Returns its counter of what ended in the last minute.
     pub(crate) fn ended(&self) -> &EndedCounter {
         &self.ended
+    }
+
+    /// Returns the time of the store, by which events are due, expire and have their ids: the clocks
+    /// of servers may differ.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.new_id().created()
     }
 
     pub(crate) async fn close(&self, grace: Duration) -> Result<()> {
@@ -179,7 +189,7 @@ impl Pool {
     pub(crate) async fn end(&self, queue: &Queue<Body>, id: EventId) -> Result<bool> {
         match queue.end(id).await? {
             EndResult::Acked => Ok(true),
-            EndResult::TooLate(State::Dead) => self.drop_dead(queue, id).await.map(|_| false),
+            EndResult::TooLate(State::Dead) => self.drop_dead(queue, [id]).await.map(|_| false),
             _ => Ok(false),
         }
     }
@@ -211,7 +221,7 @@ impl Pool {
         };
         let has_expired = envelope
             .expires
-            .is_some_and(|expires| expires <= clock::now());
+            .is_some_and(|expires| expires <= self.now());
         if has_expired && found.state != State::Dead {
             return Ok(None);
         }
@@ -239,9 +249,10 @@ impl Pool {
     /// A store lists events in an order of its own, so of a queue with more than [`SCAN_MAX`] jobs
     /// it is the one among those.
     pub(crate) async fn head(&self, queue: &Queue<Body>) -> Result<Option<FoundJob>> {
-        let ready = self.stats(queue).await?.ready;
+        let (ready, now) = (self.stats(queue).await?.ready, self.now());
         let mut best: Option<(Timestamp, EventId)> = None;
-        scan_ready(queue, ready, SCAN_MAX, |event, has_expired| {
+        let most = (SCAN_MAX, FIRST_SCAN_MAX);
+        let whole = scan_ready(queue, ready, now, most, |event, has_expired| {
             let candidate = (event.since.unwrap_or(event.due), event.id);
             if !has_expired && best.is_none_or(|best| candidate < best) {
                 best = Some(candidate);
@@ -250,7 +261,11 @@ impl Pool {
         .await?;
         match best {
             Some((_, id)) => self.get(queue, id).await,
-            None => Ok(None),
+            None if whole => Ok(None),
+            None => Err(Error::new(
+                ErrorKind::Unavailable,
+                format!("no ready job is among the first {FIRST_SCAN_MAX} of the queue"),
+            )),
         }
     }
 
@@ -259,7 +274,8 @@ impl Pool {
     pub(crate) async fn size(&self, queue: &Queue<Body>) -> Result<usize> {
         let ready = self.stats(queue).await?.ready;
         let mut expired = 0;
-        scan_ready(queue, ready, PAGE, |_, has_expired| {
+        let most = (PAGE, PAGE);
+        scan_ready(queue, ready, self.now(), most, |_, has_expired| {
             expired += usize::from(has_expired);
         })
         .await?;
@@ -296,15 +312,19 @@ impl Pool {
         Ok(dead.into_iter().take(limit).map(|(_, id)| id).collect())
     }
 
-    /// Removes a dead job; returns how many there were.
-    pub(crate) async fn drop_dead(&self, queue: &Queue<Body>, id: EventId) -> Result<u64> {
+    /// Removes dead jobs; returns how many there were.
+    pub(crate) async fn drop_dead(
+        &self,
+        queue: &Queue<Body>,
+        ids: impl IntoIterator<Item = EventId>,
+    ) -> Result<u64> {
         let letters = self.bus.dead_letters().queue(queue.name());
-        Ok(letters.drop([id]).await?.finished()?.done)
+        Ok(letters.drop(ids).await?.finished()?.done)
     }
 
     /// Removes the jobs that are ready now.
     pub(crate) async fn remove_ready(&self, queue: &Queue<Body>) -> Result<()> {
-        let (mut place, now) = (None, clock::now());
+        let (mut place, now) = (None, self.now());
         loop {
             let page = queue.events().limit(PAGE).after(place).page().await?;
             for event in page.items.into_iter().filter(|event| is_ready(event, now)) {
@@ -333,21 +353,28 @@ fn is_ready(event: &StoredEvent, now: Timestamp) -> bool {
     }
 }
 
-/// Visits `ready` ready events among the first `most` of a queue, each with whether it has expired.
+/// Visits `ready` ready events among the first ones of a queue, each with whether it has expired;
+/// returns whether these were all. There is a bound for all and one for the first that has not
+/// expired.
 async fn scan_ready(
     queue: &Queue<Body>,
     mut ready: usize,
-    most: usize,
+    now: Timestamp,
+    (most, first_most): (usize, usize),
     mut visit: impl FnMut(&StoredEvent, bool),
-) -> Result<()> {
-    let (mut seen, mut place) = (0, None);
-    let now = clock::now();
-    while ready > 0 && seen < most {
+) -> Result<bool> {
+    let (mut seen, mut place, mut has_one) = (0, None, false);
+    while ready > 0 {
+        if seen >= if has_one { most } else { first_most } {
+            return Ok(false);
+        }
         let page = queue.events().limit(PAGE).after(place).page().await?;
         // A page without events counts as well.
         seen += page.items.len() + 1;
         for event in page.items.iter().filter(|event| is_ready(event, now)) {
-            visit(event, event.expires.is_some_and(|expires| expires <= now));
+            let has_expired = event.expires.is_some_and(|expires| expires <= now);
+            has_one |= !has_expired;
+            visit(event, has_expired);
             ready = ready.saturating_sub(1);
         }
         place = page.next;
@@ -355,7 +382,7 @@ async fn scan_ready(
             break;
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 #[cfg(test)]

@@ -50,8 +50,8 @@ pub(crate) struct App {
     pub(crate) gauges: Gauges,
     /// Cancelled when the server stops: parked polls end.
     pub(crate) closing: CancellationToken,
-    /// The queues that the shared state knows already.
-    known: Mutex<HashSet<String>>,
+    /// The queues that the shared state knows already, by the version at which none was forgotten.
+    known: Mutex<(u64, HashSet<String>)>,
 }
 
 impl App {
@@ -79,22 +79,32 @@ impl App {
         }
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+    fn known(&self) -> std::sync::MutexGuard<'_, (u64, HashSet<String>)> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes a queue known to `/info`, before the first publish of this process.
     pub(crate) async fn note_queue(&self, pool: &str, namespace: &str, queue: &str) -> Result<()> {
         let key = format!("{pool}/{namespace}/{queue}");
-        if self.known().contains(&key) {
-            return Ok(());
+        let version = self.shared.recent_version().await?;
+        {
+            let mut known = self.known();
+            if known.0 != version {
+                *known = (version, HashSet::new());
+            }
+            if known.1.contains(&key) {
+                return Ok(());
+            }
         }
         self.shared.put(Table::Queues, &key, "").await?;
         let mut known = self.known();
-        if known.len() >= KNOWN_MAX {
-            known.clear();
+        if known.1.len() >= KNOWN_MAX {
+            known.1.clear();
         }
-        known.insert(key);
+        // Where it was forgotten meanwhile, its next publish notes it.
+        if known.0 == version {
+            known.1.insert(key);
+        }
         Ok(())
     }
 
@@ -106,7 +116,9 @@ impl App {
         queue: &str,
     ) -> Result<()> {
         let key = format!("{pool}/{namespace}/{queue}");
-        self.known().remove(&key);
-        self.shared.remove(Table::Queues, &key).await
+        self.known().1.remove(&key);
+        self.shared.remove(Table::Queues, &key).await?;
+        // Raises the version, by which other servers forget that they have noted it.
+        self.shared.put(Table::Forgotten, pool, &key).await
     }
 }

@@ -61,10 +61,11 @@ pub(super) async fn consume(call: &Call<'_>, query: Option<&str>) -> Result<Resp
             "no job available".to_owned(),
         ));
     }
+    let now = call.pool.now();
     let views = jobs
         .jobs()
         .iter()
-        .map(|job| JobView::leased(namespace, job));
+        .map(|job| JobView::leased(namespace, job, now));
     let mut views: Vec<JobView> = views.collect();
     metrics::consumed(&call.labels(), jobs.jobs(), count > 1);
     let text = match count {
