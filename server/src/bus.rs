@@ -25,6 +25,10 @@ use crate::overview::EndedCounter;
 const SCAN_MAX: usize = 10_000;
 /// The most events that are read for a ready one, where those before it wait for their time.
 const FIRST_SCAN_MAX: usize = 1_000_000;
+/// A queue of the server's own, in no namespace that a token can be for: no name has a dot.
+const OWN_QUEUE: &str = "duly.duly.server";
+/// When the event by which the store is tried would be due.
+const PING_DELAY: Duration = Duration::from_secs(3_600);
 /// The size of a page of events.
 const PAGE: usize = 1_000;
 /// The largest payload that a pool stores: that of a job, and the frame around it.
@@ -80,7 +84,7 @@ impl Serialize for Body {
 pub(crate) struct Pool {
     name: Arc<str>,
     bus: Bus,
-    /// A queue without events, whose ids tell the time of the store.
+    /// A queue of the server's own, whose ids tell the time of the store.
     clock: Queue<Body>,
     ended: Arc<EndedCounter>,
 }
@@ -114,7 +118,7 @@ impl Pool {
             .await?;
         Ok(Self {
             name: name.into(),
-            clock: bus.queue_to_push("duly.clock")?,
+            clock: bus.queue_to_push(OWN_QUEUE)?,
             bus,
             ended: Arc::default(),
         })
@@ -338,9 +342,19 @@ impl Pool {
         }
     }
 
-    /// Asks the store anything, to learn whether it answers.
+    /// Reads from the store and pushes to it, to learn whether it does both. The event is the same each
+    /// time, and is cancelled at once: later it is a duplicate, which a store refuses as any other
+    /// where it takes no pushes.
     pub(crate) async fn ping(&self) -> Result<()> {
-        self.bus.controls().await.map(drop)
+        self.bus.controls().await?;
+        let id = self.clock.id_for_name("ready");
+        let event = Self::event(&self.clock, Body::Raw(Bytes::new())).id(id);
+        let pushed = event.after(PING_DELAY).send().await?;
+        if pushed.is_accepted() {
+            // It may not be confirmed: then it is cancelled by the next.
+            let _ = self.clock.cancel(id).await?;
+        }
+        Ok(())
     }
 }
 

@@ -14,6 +14,7 @@ mod kills;
 mod lmstfy;
 mod places;
 mod process;
+mod ready;
 mod rights;
 mod v1;
 mod webhooks;

@@ -38,6 +38,8 @@ pub(crate) enum Table {
     WebhooksDisabled,
     /// When a queue was last forgotten, so that servers note it again.
     Forgotten,
+    /// One entry, which is written to learn whether the state takes writes.
+    Ready,
     /// The numbers of the last starts of servers.
     Starts,
 }
@@ -53,6 +55,7 @@ impl Table {
             Self::Webhooks => "webhooks",
             Self::WebhooksDisabled => "webhooks_disabled",
             Self::Forgotten => "forgotten",
+            Self::Ready => "ready",
             Self::Starts => "starts",
         }
     }
