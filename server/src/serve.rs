@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::routing::get;
+use axum::routing::{any, get};
 use axum::{Router, middleware};
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -163,6 +163,7 @@ fn api(app: &Arc<App>) -> Router {
     let router = Router::new()
         .route("/healthz", get(health::live))
         .route("/readyz", get(health::ready))
+        .route("/v1/", any(v1::unknown)) // what is nested does not have it
         .fallback(lmstfy::handle)
         .method_not_allowed_fallback(lmstfy::handle)
         .layer(middleware::from_fn(whole::run))

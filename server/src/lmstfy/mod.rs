@@ -160,7 +160,7 @@ pub(crate) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
     }
     metrics::served(
         &labels,
-        call.endpoint_name(),
+        call.endpoint_path(),
         &method,
         response.status(),
         began.elapsed(),

@@ -109,7 +109,7 @@ async fn openapi() -> Response {
 }
 
 #[allow(clippy::unused_async)] // a handler of axum is async
-async fn unknown() -> Response {
+pub(crate) async fn unknown() -> Response {
     Problem::not_found("no such path").into_response()
 }
 

@@ -8,6 +8,8 @@ use crate::world::{Place, World, on_every_store, reply};
 on_every_store! {
     a_ready_job_is_seen_behind_many_delayed_ones
     many_dead_jobs_are_respawned_with_their_ids
+    names_that_no_publish_takes_are_empty_queues
+    a_list_of_queues_is_not_cut_silently
 }
 
 /// Pushes events of a payload, in steps.
@@ -64,6 +66,38 @@ async fn many_dead_jobs_are_respawned_with_their_ids(world: World) {
     let respawned = world.put("/api/ns/q/deadletter?limit=1000", "").await;
     assert_eq!(respawned.is(200)["count"], 100);
     assert_eq!(world.size("q").await, 240);
+}
+
+async fn names_that_no_publish_takes_are_empty_queues(world: World) {
+    let long = "x".repeat(600);
+    for path in [
+        format!("/api/ns/{long}"),
+        format!("/api/ns/{long}?timeout=1"),
+        format!("/api/ns/{long},{long}?count=9"),
+    ] {
+        let none = world.get(&path).await;
+        assert_eq!(none.is(404), json!({"msg": "no job available"}));
+    }
+    let id = world.publish("/api/ns/q", "x").await;
+    let job = world.consume(&format!("/api/ns/{long},q")).await;
+    assert_eq!(job["job_id"], id);
+}
+
+async fn a_list_of_queues_is_not_cut_silently(world: World) {
+    let id = world.publish("/api/ns/last", "x").await;
+    let names = |many: usize| -> String {
+        let names = (1..many).map(|n| format!("q{n}"));
+        names
+            .chain(["last".to_owned()])
+            .collect::<Vec<_>>()
+            .join(",")
+    };
+    let max = duly::lease::LEASE_QUEUES_MAX;
+    let text = format!("too many queues, cannot exceed {max}");
+    let many = world.get(&format!("/api/ns/{}", names(max + 1))).await;
+    many.fails(400, &text);
+    let job = world.consume(&format!("/api/ns/{}", names(max))).await;
+    assert_eq!(job["job_id"], id);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
