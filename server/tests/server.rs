@@ -16,6 +16,7 @@ mod places;
 mod process;
 mod ready;
 mod rights;
+mod tenants;
 mod v1;
 mod webhooks;
 mod whole;

@@ -42,7 +42,7 @@ pub(super) async fn consume(call: &Call<'_>, query: Option<&str>) -> Result<Resp
         .filter_map(|name| QueueName::new(&format!("{namespace}.{name}")).ok());
     let queues: Vec<QueueName> = queues.collect();
     if queues.len() > LEASE_QUEUES_MAX {
-        return Err(ApiError::bad(&format!(
+        return Err(ApiError::bad(format!(
             "too many queues, cannot exceed {LEASE_QUEUES_MAX}"
         )));
     }
