@@ -1,6 +1,6 @@
 //! What cannot be read: keys of another type, entries of another form, damaged bodies.
 
-use duly::admin::DamageKind;
+use duly::admin::{Damage, DamageKind};
 
 use super::Bucket;
 
