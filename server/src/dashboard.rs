@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
-use axum::Router;
+use axum::extract::{ConnectInfo, Request};
+use axum::middleware::Next;
+use axum::response::Response;
+use axum::{Router, middleware};
 use duly_dashboard::{Access, Credentials, Dashboard, Role, User};
 use futures_util::future::BoxFuture;
 
 use crate::auth::Scope;
+use crate::http::peer;
 use crate::lmstfy::admin::account;
 use crate::lmstfy::names;
 use crate::settings::DEFAULT_POOL;
@@ -26,11 +30,21 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
             .at(path(&name))
             .stores(name, stores())
             .authorize(access)
+            .throttle(app.logins.clone())
             .secure(app.settings.admin.behind_tls)
             .until(app.closing.clone().cancelled_owned())
             .router()
     });
-    routers.fold(Router::new(), Router::merge)
+    let router = routers.fold(Router::new(), Router::merge);
+    router.layer(middleware::from_fn(add_peer))
+}
+
+/// Tells the dashboard who its client is.
+async fn add_peer(mut request: Request, next: Next) -> Response {
+    if let Some(peer) = peer::socket() {
+        request.extensions_mut().insert(ConnectInfo(peer));
+    }
+    next.run(request).await
 }
 
 fn path(pool: &str) -> String {

@@ -11,6 +11,7 @@ use serde::Serialize;
 use tokio::time::timeout;
 
 use crate::http::reply;
+use crate::shared::Table;
 use crate::state::App;
 
 /// How long a part may take to answer before it counts as not ready.
@@ -29,7 +30,7 @@ pub(crate) async fn live() -> Response {
     reply::json(StatusCode::OK, &serde_json::json!({"status": "ok"}))
 }
 
-/// Every store answers, and the server does not stop.
+/// Every store answers and takes writes, and the server does not stop.
 pub(crate) async fn ready(State(app): State<Arc<App>>) -> Response {
     let mut parts = BTreeMap::new();
     for pool in app.pools.iter() {
@@ -40,8 +41,12 @@ pub(crate) async fn ready(State(app): State<Arc<App>>) -> Response {
         };
         parts.insert(format!("pool {}", pool.name()), said);
     }
-    let said = match timeout(TIMEOUT, app.shared.version()).await {
-        Ok(Ok(_)) => None,
+    let answers = async {
+        app.shared.version().await?;
+        app.shared.put(Table::Ready, "", "").await
+    };
+    let said = match timeout(TIMEOUT, answers).await {
+        Ok(Ok(())) => None,
         Ok(Err(error)) => Some(error.to_string()),
         Err(_) => Some(format!("no answer within {TIMEOUT:?}")),
     };

@@ -59,12 +59,93 @@ static EXPORTER: OnceLock<Option<Prometheus>> = OnceLock::new();
 /// Installs the exporter of this process, once; another recorder of the process stays.
 pub(crate) fn install() {
     EXPORTER.get_or_init(|| match Prometheus::install_with(HISTOGRAMS) {
-        Ok(exporter) => Some(exporter),
+        Ok(exporter) => {
+            describe();
+            Some(exporter)
+        }
         Err(error) => {
             tracing::warn!(%error, "metrics are not exported");
             None
         }
     });
+}
+
+/// The metrics of the server's own, as the page describes them.
+const HELP: &[(&str, &str)] = &[
+    (
+        POLLS_WAITING,
+        "Polls that wait for events, those of streams and webhooks included.",
+    ),
+    (LATENCY, "How long requests took that succeeded."),
+    (
+        "infra_lmstfy_http_http_codes",
+        "Requests by the status of their response.",
+    ),
+    (
+        "infra_lmstfy_http_rate_limit",
+        "Requests that the limit of their token refused.",
+    ),
+    (JOB_ELAPSED, "From the publish of a job to its consume."),
+    (
+        JOB_ACK_ELAPSED,
+        "From the publish of a job to its acknowledgement.",
+    ),
+    (
+        "infra_lmstfy_redis_publish_jobs",
+        "Jobs that were published.",
+    ),
+    (
+        "infra_lmstfy_redis_publish_queue_jobs",
+        "Jobs that were published, by queue.",
+    ),
+    (
+        "infra_lmstfy_redis_consume_multi_jobs",
+        "Jobs that were consumed in batches.",
+    ),
+    (
+        "infra_lmstfy_redis_consume_queue_jobs",
+        "Jobs that were consumed, by queue.",
+    ),
+    (
+        "infra_lmstfy_redis_pool_add_jobs",
+        "Bodies that were stored.",
+    ),
+    (
+        "infra_lmstfy_redis_pool_get_jobs",
+        "Bodies that were read for a consume.",
+    ),
+    (
+        "infra_lmstfy_redis_pool_delete_jobs",
+        "Jobs that were acknowledged or recalled.",
+    ),
+    (
+        "infra_lmstfy_redis_timer_add_jobs",
+        "Jobs that were published with a delay.",
+    ),
+    (
+        "infra_lmstfy_redis_queue_direct_push_jobs",
+        "Jobs that were published without a delay.",
+    ),
+    (
+        "infra_lmstfy_redis_queue_pop_jobs",
+        "Jobs that were taken from the ready list.",
+    ),
+    (
+        "infra_lmstfy_redis_deadletter_respawn_jobs",
+        "Dead jobs that were respawned.",
+    ),
+    ("infra_lmstfy_redis_queue_sizes", "Ready jobs."),
+    ("infra_lmstfy_redis_deadletter_sizes", "Dead jobs."),
+    (
+        "infra_lmstfy_redis_timer_sizes",
+        "Jobs that wait for their time.",
+    ),
+];
+
+fn describe() {
+    for (name, help) in HELP {
+        metrics::describe_counter!(*name, *help); // the page has one description for each name
+    }
 }
 
 /// Returns the page for Prometheus.

@@ -4,13 +4,14 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::routing::get;
+use axum::routing::{any, get};
 use axum::{Router, middleware};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::http::access_log::{self, AccessLog};
 use crate::http::listener::Listener;
 use crate::http::{defaults, origin, tls, unread, whole};
+use crate::lmstfy::JobIds;
 use crate::pools::Pools;
 use crate::settings::Settings;
 use crate::shared::SharedState;
@@ -80,10 +81,13 @@ impl Server {
         let shared = SharedState::open(&state_url)
             .await
             .map_err(|error| StartError::new("the shared state cannot be opened", error))?;
+        let job_ids = JobIds::take(&shared)
+            .await
+            .map_err(|error| StartError::new("the shared state cannot be used", error))?;
         let pools = Pools::open(urls, &library)
             .await
             .map_err(|error| StartError::new(error.to_string(), error))?;
-        let app = Arc::new(App::new(settings, pools, shared));
+        let app = Arc::new(App::new(settings, pools, shared, job_ids));
         match Self::listen(&app) {
             Ok((api, admin)) => Ok(Self { app, api, admin }),
             Err(error) => {
@@ -159,6 +163,7 @@ fn api(app: &Arc<App>) -> Router {
     let router = Router::new()
         .route("/healthz", get(health::live))
         .route("/readyz", get(health::ready))
+        .route("/v1/", any(v1::unknown)) // what is nested does not have it
         .fallback(lmstfy::handle)
         .method_not_allowed_fallback(lmstfy::handle)
         .layer(middleware::from_fn(whole::run))

@@ -4,10 +4,12 @@ use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use duly_dashboard::LoginThrottle;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::Tokens;
+use crate::lmstfy::JobIds;
 use crate::lmstfy::gauges::Gauges;
 use crate::pools::Pools;
 use crate::settings::Settings;
@@ -32,6 +34,10 @@ pub(crate) struct App {
     pub(crate) shared: SharedState,
     pub(crate) tokens: Tokens,
     pub(crate) webhooks: Webhooks,
+    /// The ids of jobs.
+    pub(crate) job_ids: JobIds,
+    /// Slows down guesses of passwords, wherever they are checked.
+    pub(crate) logins: LoginThrottle,
     /// Whether requests are logged.
     pub(crate) access_log: Arc<AtomicBool>,
     /// Places for bodies that may be large, so that few of them are in memory.
@@ -44,12 +50,17 @@ pub(crate) struct App {
     pub(crate) gauges: Gauges,
     /// Cancelled when the server stops: parked polls end.
     pub(crate) closing: CancellationToken,
-    /// The queues that the shared state knows already.
-    known: Mutex<HashSet<String>>,
+    /// The queues that the shared state knows already, by the version at which none was forgotten.
+    known: Mutex<(u64, HashSet<String>)>,
 }
 
 impl App {
-    pub(crate) fn new(settings: Settings, pools: Pools, shared: SharedState) -> Self {
+    pub(crate) fn new(
+        settings: Settings,
+        pools: Pools,
+        shared: SharedState,
+        job_ids: JobIds,
+    ) -> Self {
         Self {
             access_log: Arc::new(AtomicBool::new(settings.log.access)),
             webhooks: Webhooks::start(&settings.webhooks, &pools, &shared),
@@ -57,6 +68,8 @@ impl App {
             pools,
             tokens: Tokens::new(shared.clone()),
             shared,
+            job_ids,
+            logins: LoginThrottle::default(),
             large_bodies: Semaphore::new(LARGE_BODIES_MAX),
             line_pushes: Arc::new(Semaphore::new(LINE_PUSHES_MAX)),
             waiters: Waiters::default(),
@@ -66,22 +79,32 @@ impl App {
         }
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+    fn known(&self) -> std::sync::MutexGuard<'_, (u64, HashSet<String>)> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes a queue known to `/info`, before the first publish of this process.
     pub(crate) async fn note_queue(&self, pool: &str, namespace: &str, queue: &str) -> Result<()> {
         let key = format!("{pool}/{namespace}/{queue}");
-        if self.known().contains(&key) {
-            return Ok(());
+        let version = self.shared.recent_version().await?;
+        {
+            let mut known = self.known();
+            if known.0 != version {
+                *known = (version, HashSet::new());
+            }
+            if known.1.contains(&key) {
+                return Ok(());
+            }
         }
         self.shared.put(Table::Queues, &key, "").await?;
         let mut known = self.known();
-        if known.len() >= KNOWN_MAX {
-            known.clear();
+        if known.1.len() >= KNOWN_MAX {
+            known.1.clear();
         }
-        known.insert(key);
+        // Where it was forgotten meanwhile, its next publish notes it.
+        if known.0 == version {
+            known.1.insert(key);
+        }
         Ok(())
     }
 
@@ -93,7 +116,9 @@ impl App {
         queue: &str,
     ) -> Result<()> {
         let key = format!("{pool}/{namespace}/{queue}");
-        self.known().remove(&key);
-        self.shared.remove(Table::Queues, &key).await
+        self.known().1.remove(&key);
+        self.shared.remove(Table::Queues, &key).await?;
+        // Raises the version, by which other servers forget that they have noted it.
+        self.shared.put(Table::Forgotten, pool, &key).await
     }
 }

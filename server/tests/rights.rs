@@ -19,16 +19,16 @@ on_every_store! {
 }
 
 /// A server, and a token of its own.
-struct Tenant<'a>(&'a World, String);
+pub(crate) struct Tenant<'a>(&'a World, String);
 
 impl Tenant<'_> {
-    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let Self(world, token) = self;
         let request = world.client.request(method, world.api_url(path));
         request.header("X-Token", token)
     }
 
-    async fn send(&self, method: Method, path: &str, body: &Value) -> Reply {
+    pub(crate) async fn send(&self, method: Method, path: &str, body: &Value) -> Reply {
         let request = self.request(method, path);
         let request = request.header("Content-Type", "application/json");
         reply(request.body(body.to_string())).await
@@ -39,7 +39,7 @@ impl Tenant<'_> {
     }
 }
 
-async fn tenant<'a>(world: &'a World, namespace: &str, more: &str) -> Tenant<'a> {
+pub(crate) async fn tenant<'a>(world: &'a World, namespace: &str, more: &str) -> Tenant<'a> {
     Tenant(world, world.new_token(namespace, more).await)
 }
 
@@ -330,48 +330,4 @@ async fn a_host_may_be_listed() {
     let request = request.header("Host", "duly.internal:80");
     assert_eq!(reply(request).await.status, 200);
     server.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tenant_learns_nothing_of_another() {
-    let world = World::start(Place::Embedded).await;
-    let secret = tenant(&world, "acmea", "").await;
-    let other = tenant(&world, "acme", "").await;
-    let put = secret.request(Method::PUT, "/api/acmea/payroll-secret-project");
-    assert_eq!(reply(put.body("x")).await.status, 201);
-    let queue = "/v1/acme/queues/payroll-secret-projec";
-    for (method, path, body) in [
-        (Method::GET, queue.to_owned(), json!(null)),
-        (
-            Method::GET,
-            format!("{queue}/forecast?horizon_ms=1000&step_ms=100"),
-            json!(null),
-        ),
-        (Method::GET, format!("{queue}/records"), json!(null)),
-        (Method::GET, format!("{queue}/dead-letters"), json!(null)),
-        (Method::POST, format!("{queue}/purge"), json!({})),
-        (
-            Method::POST,
-            format!("{queue}/dead-letters/revive"),
-            json!({}),
-        ),
-        (Method::PATCH, queue.to_owned(), json!({"rate": 5.0})),
-        (Method::GET, "/v1/acme/queues".to_owned(), json!(null)),
-        (Method::GET, "/v1/acme/overview".to_owned(), json!(null)),
-    ] {
-        let answer = other.send(method.clone(), &path, &body).await;
-        assert!(
-            !answer.text.contains("acmea"),
-            "{method} {path}: {answer:?}"
-        );
-        assert!(
-            !answer.text.contains("secret-project\""),
-            "{path}: {answer:?}"
-        );
-    }
-    // A rate of a new queue is set before its first event, whatever others are called.
-    let set = other
-        .send(Method::PATCH, queue, &json!({"rate": 5.0}))
-        .await;
-    assert_eq!(set.status, 204, "{set:?}");
 }

@@ -38,6 +38,24 @@ async fn a_bulk_that_meets_a_taken_id_leaves_it_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ids_of_two_servers_cannot_meet() {
+    let world = World::start(Place::Redis).await;
+    let mut servers = vec![world.another().await, world.another().await];
+    servers.push(world);
+    let mut starts = std::collections::BTreeMap::new();
+    for (server, world) in servers.iter().enumerate() {
+        for _ in 0..20 {
+            let id = world.publish("/api/ns/q", "x").await;
+            let id: duly::EventId = id.parse().unwrap();
+            // What is left of it beside time, counter and delay.
+            let of = starts.entry(id.entropy() >> 52).or_insert(server);
+            assert_eq!(*of, server);
+        }
+    }
+    assert_eq!(starts.len(), servers.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_hangs_up_leaves_nothing_half_done() {
     let world = World::start(Place::Redis).await;
     for round in 0..30_u64 {

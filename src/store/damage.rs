@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::event::{BucketKey, EventId};
+use crate::time::Timestamp;
 
 /// Something in a store that should not be so.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub struct Damage {
     pub id: Option<EventId>,
     /// What exactly is wrong.
     pub words: String,
+    /// When it was found, if that was before this check.
+    pub found: Option<Timestamp>,
     /// Whether this check has repaired it.
     pub repaired: bool,
 }
@@ -32,6 +35,7 @@ impl Damage {
             bucket: None,
             id: None,
             words: words.into(),
+            found: None,
             repaired: false,
         }
     }
@@ -71,6 +75,8 @@ pub enum DamageKind {
     Leftover,
     /// Counts that do not add up.
     Counts,
+    /// A key or an entry that is not what the store writes there, or a body whose bytes are damaged.
+    Unreadable,
     /// A row of the file that was set aside, since its checksum did not hold.
     SetAside,
     /// A damaged file.
@@ -81,7 +87,7 @@ pub enum DamageKind {
 
 impl DamageKind {
     /// Every kind.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Unregistered,
         Self::NoBody,
         Self::NoPlace,
@@ -91,6 +97,7 @@ impl DamageKind {
         Self::Stray,
         Self::Leftover,
         Self::Counts,
+        Self::Unreadable,
         Self::SetAside,
         Self::File,
         Self::Settings,
@@ -109,6 +116,7 @@ impl DamageKind {
             Self::Stray => "stray",
             Self::Leftover => "leftover",
             Self::Counts => "counts",
+            Self::Unreadable => "unreadable",
             Self::SetAside => "set_aside",
             Self::File => "file",
             Self::Settings => "settings",
@@ -128,6 +136,7 @@ impl DamageKind {
             Self::Stray => "entries that lead to nothing",
             Self::Leftover => "bodies and pages that nothing needs any more",
             Self::Counts => "counts that do not add up",
+            Self::Unreadable => "entries and bodies that cannot be read",
             Self::SetAside => "rows that were set aside, since their checksum did not hold",
             Self::File => "faults of the file",
             Self::Settings => "settings that weaken what the store promises",
@@ -146,6 +155,9 @@ impl DamageKind {
             Self::SilentNode => "the events are taken back, as by any live node",
             Self::Stray | Self::Leftover => "it is removed; no event loses anything",
             Self::Counts => "they are counted anew",
+            Self::Unreadable => {
+                "not repaired: cancel the event that it names, or restore the key from a backup"
+            }
             Self::SetAside => {
                 "not repaired: the bytes are kept in the table `damaged`; \
                  push the event again if you can tell which it was"
@@ -158,7 +170,10 @@ impl DamageKind {
     /// Whether a check can repair it.
     #[must_use]
     pub const fn is_repairable(self) -> bool {
-        !matches!(self, Self::SetAside | Self::File | Self::Settings)
+        !matches!(
+            self,
+            Self::Unreadable | Self::SetAside | Self::File | Self::Settings
+        )
     }
 }
 

@@ -62,3 +62,46 @@ async fn nothing_is_found_in_a_file_that_is_used_and_what_is_damaged_is() {
     assert!(report.left() > 0 && !report.is_healthy());
     bus.shutdown(Duration::from_secs(20)).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_damaged_body_is_found_and_a_lost_tally_is_told_once() {
+    let place = Place::new();
+    let url = format!("sqlite:{}", place.path().display());
+    let open = || {
+        let builder = Bus::builder().only_registered().publish_only();
+        builder.settings(Default::default()).store_url(&url).start()
+    };
+    let bus = open().await.unwrap();
+    let queue = bus.queue_named::<u32>("letters").unwrap();
+    for number in 0..3 {
+        queue
+            .push(number, Duration::from_secs(3_600))
+            .await
+            .unwrap();
+    }
+    // While it is open: a start would set it aside.
+    let file = rusqlite::Connection::open(place.path()).unwrap();
+    let damage = "UPDATE events SET body = CAST(substr(body, 1, length(body) - 1) AS BLOB) \
+                  WHERE row = (SELECT max(row) FROM events)";
+    let report = bus.check_store().run().await.unwrap();
+    assert_eq!(report.damage, []);
+    assert_eq!(file.execute(damage, []).unwrap(), 1);
+    let report = bus.check_store().repair().run().await.unwrap();
+    let kinds: Vec<_> = report.counts.keys().copied().collect();
+    assert_eq!(kinds, [DamageKind::Unreadable], "{report:?}");
+    assert_eq!(report.repaired, 0);
+    drop(file);
+    bus.shutdown(Duration::from_secs(20)).await.unwrap();
+
+    meddle(&place, "DELETE FROM tally");
+    let mut counts = Vec::new();
+    for _ in 0..3 {
+        let bus = open().await.unwrap();
+        let report = bus.check_store().run().await.unwrap();
+        counts.push(report.counts.get(&DamageKind::SetAside).copied());
+        assert!(report.damage.iter().all(|damage| damage.found.is_some()));
+        bus.shutdown(Duration::from_secs(20)).await.unwrap();
+    }
+    assert_eq!(counts[0], Some(2), "the body and the tally");
+    assert_eq!(counts, [counts[0]; 3]);
+}

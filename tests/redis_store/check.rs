@@ -3,6 +3,7 @@
 
 mod ended;
 mod healthy;
+mod unreadable;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -107,7 +107,8 @@ pub trait Access: fmt::Debug + Send + Sync + 'static {
     /// Returns who a visitor is, by what the login form was given; `None` lets nobody in. Without
     /// credentials it returns whom everybody is who has not logged in; `None` asks for a login.
     ///
-    /// It is called for every request, so a token that was revoked ends its login.
+    /// It is called for every request, also of who has logged in: a token that was revoked, or a
+    /// password that was changed, ends the session. Logins are throttled before they get here.
     fn user<'a>(&'a self, given: Option<&'a Credentials>) -> BoxFuture<'a, Option<User>>;
 
     /// Records that a user has changed something. By default it is logged.

@@ -11,12 +11,12 @@ use tokio::sync::Semaphore;
 use crate::access::{Access, User};
 use crate::guard::Visit;
 use crate::sample::Sampler;
+use crate::sessions::Sessions;
 use crate::sweeps::Sweeps;
+use crate::throttle::LoginThrottle;
 
 /// The most streams of live updates.
 const STREAMS_MAX: usize = 64;
-/// The most logins that are checked at the same time.
-const LOGINS_MAX: usize = 4;
 
 /// A dashboard's own state.
 #[derive(Debug)]
@@ -34,7 +34,8 @@ pub(crate) struct App {
     pub(crate) sampler: Arc<Sampler>,
     pub(crate) sweeps: Arc<Sweeps>,
     pub(crate) streams: Arc<Semaphore>,
-    pub(crate) logins: Semaphore,
+    pub(crate) throttle: LoginThrottle,
+    pub(crate) sessions: Sessions,
     pub(crate) closing: Closing,
 }
 
@@ -121,7 +122,8 @@ impl App {
             is_secure: false,
             sweeps: Arc::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
-            logins: Semaphore::new(LOGINS_MAX),
+            throttle: LoginThrottle::default(),
+            sessions: Sessions::default(),
             closing: Closing::new(std::future::pending()),
         }
     }

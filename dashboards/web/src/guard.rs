@@ -14,21 +14,24 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
-use crate::access::{Credentials, Role, User};
+use crate::access::{Role, User};
 use crate::app::App;
 use crate::error::PageError;
-use crate::text;
+use crate::sessions::random_id;
+use crate::text::{self, Fields};
 
-/// The cookie that a login sets.
-pub(crate) const LOGIN: &str = "duly_login";
+/// The cookie that a login sets: the id of its session.
+const SESSION: &str = "duly_session";
 /// The cookie from which the token of forms is derived.
 const VISIT: &str = "duly_visit";
 /// The random bytes of that cookie.
 const VISIT_BYTES: usize = 24;
+/// The header of a request by which a page keeps itself current.
+const LIVE: &str = "x-live";
 /// The field of a form that proves that the form is ours.
 pub(crate) const CSRF: &str = "csrf";
-/// The longest message of a finished action.
-const DONE_MAX: usize = 200;
+/// The fields of a query with the text of a finished action, and the proof that it is ours.
+const DONE: [&str; 2] = ["done", "of"];
 
 /// What every response says: nothing is loaded from elsewhere, nothing runs that is not ours, and no
 /// other page frames it.
@@ -51,9 +54,14 @@ const HEADERS: [(HeaderName, &str); 6] = [
     ),
 ];
 
-/// The id of a browser, random.
+/// What is known of a browser.
 #[derive(Clone, Debug)]
-struct VisitId(String);
+struct Browser {
+    /// Its id, random.
+    id: String,
+    /// Whether it is reached over TLS.
+    is_secure: bool,
+}
 
 /// A visitor who may be here.
 #[derive(Debug)]
@@ -63,6 +71,9 @@ pub(crate) struct Visit {
     pub(crate) csrf: String,
     /// What the action before has done.
     pub(crate) done: Option<String>,
+    /// The session, unless everybody may be here.
+    session: Option<String>,
+    browser: Option<Browser>,
 }
 
 /// Checks where a change comes from, and sets cookie and headers.
@@ -75,22 +86,27 @@ pub(crate) async fn guard(
         && request.method() != Method::HEAD
         && !is_own_origin(request.headers())
     {
-        return finish(PageError::forged().into_response(), &app, None);
+        return finish(PageError::forged().into_response(), None);
     }
     let known = cookie(request.headers(), VISIT).filter(|id| id.len() >= VISIT_BYTES);
     let (id, fresh) = match known {
         Some(id) => (id.to_owned(), None),
-        None => match random_id() {
+        None => match random_id::<VISIT_BYTES>() {
             Ok(id) => (id.clone(), Some(id)),
-            Err(error) => return finish(error.into_response(), &app, None),
+            Err(error) => return finish(error.into_response(), None),
         },
     };
-    request.extensions_mut().insert(VisitId(id));
-    let response = next.run(request).await;
-    finish(response, &app, fresh.as_deref())
+    let forwarded = request.headers().get("x-forwarded-proto");
+    let browser = Browser {
+        id,
+        is_secure: app.is_secure || forwarded.is_some_and(|scheme| scheme == "https"),
+    };
+    let cookie = fresh.map(|id| set_cookie(&app, &browser, VISIT, &id));
+    request.extensions_mut().insert(browser);
+    finish(next.run(request).await, cookie)
 }
 
-fn finish(mut response: Response, app: &App, fresh: Option<&str>) -> Response {
+fn finish(mut response: Response, cookie: Option<HeaderValue>) -> Response {
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
@@ -98,23 +114,16 @@ fn finish(mut response: Response, app: &App, fresh: Option<&str>) -> Response {
     headers
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
-    if let Some(id) = fresh {
-        headers.append(header::SET_COOKIE, set_cookie(app, VISIT, id));
+    if let Some(cookie) = cookie {
+        headers.append(header::SET_COOKIE, cookie);
     }
     response
 }
 
-fn random_id() -> Result<String, PageError> {
-    let mut bytes = [0; VISIT_BYTES];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| PageError::failed(format!("no random numbers: {error}")))?;
-    Ok(URL_SAFE_NO_PAD.encode(bytes))
-}
-
 /// Returns the header that sets a cookie of this session; an empty value removes it.
-pub(crate) fn set_cookie(app: &App, name: &str, value: &str) -> HeaderValue {
+fn set_cookie(app: &App, browser: &Browser, name: &str, value: &str) -> HeaderValue {
     let ends = if value.is_empty() { "; Max-Age=0" } else { "" };
-    let secure = if app.is_secure { "; Secure" } else { "" };
+    let secure = if browser.is_secure { "; Secure" } else { "" };
     let text = format!(
         "{name}={value}; Path={}; HttpOnly; SameSite=Strict{secure}{ends}",
         app.base
@@ -147,25 +156,29 @@ fn is_own_origin(headers: &HeaderMap) -> bool {
     }
 }
 
-/// The value of the login cookie.
-pub(crate) fn encode(credentials: &Credentials) -> String {
-    let text = format!("{}\n{}", credentials.name, credentials.secret);
-    URL_SAFE_NO_PAD.encode(text)
+/// Returns the header that lets a browser keep a session.
+pub(crate) fn session_cookie(app: &App, parts: &Parts, session: &str) -> Option<HeaderValue> {
+    let browser = parts.extensions.get::<Browser>()?;
+    Some(set_cookie(app, browser, SESSION, session))
 }
 
-fn decode(value: &str) -> Option<Credentials> {
-    let text = String::from_utf8(URL_SAFE_NO_PAD.decode(value).ok()?).ok()?;
-    let (name, secret) = text.split_once('\n')?;
-    Some(Credentials {
-        name: name.to_owned(),
-        secret: secret.to_owned(),
-    })
+/// Ends the session of a browser, if it has one.
+pub(crate) fn end_session(app: &App, headers: &HeaderMap) {
+    if let Some(session) = cookie(headers, SESSION) {
+        app.sessions.end(session);
+    }
 }
 
 /// Returns what a form of this visitor brings back: nobody else knows the cookie.
 fn csrf_of(parts: &Parts, user: &str) -> String {
-    let id = parts.extensions.get::<VisitId>();
-    let key = id.map(|id| id.0.as_bytes()).unwrap_or_default();
+    proof(parts.extensions.get(), user)
+}
+
+/// Returns the proof that a text is of a page that this browser was given.
+fn proof(browser: Option<&Browser>, user: &str) -> String {
+    let key = browser
+        .map(|browser| browser.id.as_bytes())
+        .unwrap_or_default();
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else {
         return String::new(); // never: it takes keys of any length
     };
@@ -188,6 +201,31 @@ pub(crate) fn check_csrf(expected: &str, given: Option<&str>) -> Result<(), Page
 }
 
 impl Visit {
+    /// Returns the part of a query by which the next page says what an action has done. The proof
+    /// keeps others from having us say something else.
+    pub(crate) fn done_query(&self, done: &str) -> String {
+        let done = done.trim();
+        let [name, of] = DONE;
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query
+            .append_pair(name, done)
+            .append_pair(of, &self.proof_of(done));
+        query.finish()
+    }
+
+    fn proof_of(&self, done: &str) -> String {
+        proof(self.browser.as_ref(), &format!("\ndone\n{done}"))
+    }
+
+    /// Ends the session, and returns the header by which the browser forgets it.
+    pub(crate) fn end(&self, app: &App) -> Option<HeaderValue> {
+        if let Some(session) = &self.session {
+            app.sessions.end(session);
+        }
+        let browser = self.browser.as_ref()?;
+        Some(set_cookie(app, browser, SESSION, ""))
+    }
+
     /// Fails unless the user has the role.
     pub(crate) fn needs(&self, role: Role) -> Result<(), PageError> {
         match self.user.role >= role {
@@ -206,13 +244,26 @@ impl FromRequestParts<Arc<App>> for Visit {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Response> {
+        let mut session = cookie(&parts.headers, SESSION).map(str::to_owned);
         let user = match parts.extensions.get::<User>() {
             Some(user) => Some(user.clone()),
             None => {
-                let given = cookie(&parts.headers, LOGIN).and_then(decode);
-                match app.access.user(given.as_ref()).await {
-                    None if given.is_some() => app.access.user(None).await,
-                    user => user,
+                // A page that keeps itself current is no use of the session.
+                let is_use = !parts.headers.contains_key(LIVE);
+                let of_session = |id: &String| app.sessions.credentials(id, is_use);
+                let given = session.as_ref().and_then(of_session);
+                let user = match &given {
+                    Some(given) => app.access.user(Some(given)).await,
+                    None => None,
+                };
+                match user {
+                    Some(user) => Some(user),
+                    None => {
+                        if let Some(id) = session.take() {
+                            app.sessions.end(&id);
+                        }
+                        app.access.user(None).await
+                    }
                 }
             }
         };
@@ -225,15 +276,18 @@ impl FromRequestParts<Arc<App>> for Visit {
                 false => PageError::forbidden("log in first".to_owned()).into_response(),
             });
         };
-        let done = parts.uri.query().and_then(|query| {
-            let mut pairs = form_urlencoded::parse(query.as_bytes());
-            let (_, done) = pairs.find(|(name, _)| name == "done")?;
-            Some(done[..done.floor_char_boundary(DONE_MAX)].to_owned())
-        });
-        Ok(Self {
+        let query = Fields::parse(parts.uri.query().unwrap_or_default().as_bytes());
+        let mut visit = Self {
             csrf: csrf_of(parts, &user.name),
             user,
-            done,
-        })
+            done: None,
+            session,
+            browser: parts.extensions.get().cloned(),
+        };
+        let [done, of] = DONE.map(|name| query.get(name));
+        visit.done = done
+            .filter(|done| check_csrf(&visit.proof_of(done), of).is_ok())
+            .map(str::to_owned);
+        Ok(visit)
     }
 }

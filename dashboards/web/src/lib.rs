@@ -32,8 +32,10 @@ mod login;
 mod pages;
 mod problems;
 mod sample;
+mod sessions;
 mod sweeps;
 mod text;
+mod throttle;
 
 use std::sync::Arc;
 
@@ -45,6 +47,7 @@ use duly::Bus;
 use self::access::Open;
 pub use self::access::{Access, Credentials, Role, User};
 use self::app::{App, Closing};
+pub use self::throttle::{LoginAttempt, LoginThrottle};
 
 /// The largest form, in bytes.
 const FORM_BYTES_MAX: usize = 64 << 10;
@@ -82,6 +85,15 @@ impl Dashboard {
     /// for example from the session of the surrounding program.
     pub fn authorize(mut self, access: impl Access) -> Self {
         self.app.access = Arc::new(access);
+        self
+    }
+
+    /// Counts logins with this throttle, so that other checks of the same passwords count, too.
+    ///
+    /// Clients are told apart by the `ConnectInfo<SocketAddr>` of a request, which axum's
+    /// `into_make_service_with_connect_info` adds; without it all are one.
+    pub fn throttle(mut self, throttle: LoginThrottle) -> Self {
+        self.app.throttle = throttle;
         self
     }
 

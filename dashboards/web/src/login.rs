@@ -1,21 +1,20 @@
 //! Login and logout.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
-use axum::extract::{RawForm, RawQuery, Request, State};
+use axum::extract::{ConnectInfo, RawForm, RawQuery, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 
 use crate::access::Credentials;
 use crate::app::App;
 use crate::error::{PageError, Result, html};
-use crate::guard::{self, CSRF, LOGIN, Visit};
+use crate::guard::{self, CSRF, Visit};
 use crate::text::{Fields, is_local};
 
-/// How long a wrong login takes, so that guessing is slow.
-const PAUSE: Duration = Duration::from_millis(500);
 /// The longest name and secret, in bytes.
 const TEXT_MAX: usize = 512;
 
@@ -44,11 +43,11 @@ pub(crate) async fn page(
     })
 }
 
-/// Checks what was entered, and keeps it in a cookie that no script reads.
+/// Checks what was entered, and begins a session.
 pub(crate) async fn submit(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let (parts, body) = request.into_parts();
     let csrf = guard::login_csrf(&parts);
-    let request = Request::from_parts(parts, body);
+    let request = Request::from_parts(parts.clone(), body);
     let RawForm(form) = axum::RequestExt::extract(request)
         .await
         .map_err(|_| PageError::invalid("the form is too large, or not complete"))?;
@@ -60,12 +59,13 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, request: Request) -> Res
     };
     let to = form.get("to").filter(|to| is_local(to)).unwrap_or("/");
     let is_long = credentials.name.len() > TEXT_MAX || credentials.secret.len() > TEXT_MAX;
-    let Ok(_place) = app.logins.try_acquire() else {
-        let text = "too many logins at the same time; try again in a moment";
-        return Err(PageError::new(StatusCode::TOO_MANY_REQUESTS, text));
+    let address = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+    let address = address.map(|ConnectInfo(address)| address.ip());
+    let attempt = match app.throttle.attempt(address, &credentials.name) {
+        Ok(attempt) => attempt,
+        Err(wait) => return Ok(too_many(wait)),
     };
     if is_long || app.access.user(Some(&credentials)).await.is_none() {
-        tokio::time::sleep(PAUSE).await;
         let page = html(&LoginPage {
             base: app.base.clone(),
             csrf,
@@ -74,13 +74,26 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, request: Request) -> Res
         })?;
         return Ok((StatusCode::UNAUTHORIZED, page).into_response());
     }
+    attempt.succeeded();
+    guard::end_session(&app, &parts.headers);
+    let session = app.sessions.begin(credentials)?;
     let mut response = Redirect::to(&format!("{}{to}", app.base)).into_response();
-    let cookie = guard::set_cookie(&app, LOGIN, &guard::encode(&credentials));
-    response.headers_mut().append(header::SET_COOKIE, cookie);
+    if let Some(cookie) = guard::session_cookie(&app, &parts, &session) {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+    }
     Ok(response)
 }
 
-/// Removes the cookie.
+fn too_many(wait: Duration) -> Response {
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    let text = format!("too many wrong logins for this name; try again in {seconds} s");
+    let mut response = PageError::new(StatusCode::TOO_MANY_REQUESTS, text).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    response
+}
+
+/// Ends the session, and removes its cookie.
 pub(crate) async fn end(
     State(app): State<Arc<App>>,
     visit: Visit,
@@ -89,7 +102,9 @@ pub(crate) async fn end(
     guard::check_csrf(&visit.csrf, Fields::parse(&form).get(CSRF))?;
     let mut response = Redirect::to(&format!("{}/login", app.base)).into_response();
     let headers = response.headers_mut();
-    headers.append(header::SET_COOKIE, guard::set_cookie(&app, LOGIN, ""));
+    if let Some(cookie) = visit.end(&app) {
+        headers.append(header::SET_COOKIE, cookie);
+    }
     headers.insert("clear-site-data", HeaderValue::from_static("\"cache\""));
     Ok(response)
 }

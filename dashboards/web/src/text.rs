@@ -29,7 +29,7 @@ impl Fields {
     /// Returns a query of these fields with some replaced; an empty value removes a field.
     pub(crate) fn with(&self, changes: &[(&str, &str)]) -> String {
         let mut fields = self.0.clone();
-        fields.remove("done");
+        fields.retain(|name, _| !matches!(name.as_str(), "done" | "of"));
         for (name, value) in changes {
             fields.insert((*name).to_owned(), (*value).to_owned());
         }

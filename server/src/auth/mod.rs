@@ -206,16 +206,18 @@ impl Tokens {
         Ok(Some(text))
     }
 
-    /// Ends a token, and its limit with it; when this returns it has ended on every node.
-    pub(crate) async fn revoke(&self, pool: &str, namespace: &str, token: &str) -> Result<()> {
+    /// Ends a token, and its limit with it; when this returns it has ended on every node. Returns
+    /// whether there was one.
+    pub(crate) async fn revoke(&self, pool: &str, namespace: &str, token: &str) -> Result<bool> {
         let key = self.key_of(pool, namespace, token).await?;
+        let is_known = self.state.get(Table::Tokens, &key).await?.is_some();
         self.state.remove(Table::Tokens, &key).await?;
         self.state.remove(Table::Limits, &key).await?;
         self.state.remove(Table::TokenUses, &key).await?;
         self.state.seen_by_all().await;
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         shown.remove(&key);
-        Ok(())
+        Ok(is_known)
     }
 
     /// Returns the key of a token by its text, or by the handle that a list shows.

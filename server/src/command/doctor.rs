@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use duly::QueueName;
 use duly::admin::{Damage, DamageKind, StoreReport};
+use duly::time::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -12,6 +13,7 @@ use super::Target;
 use super::error::{CommandError, Result};
 use super::output::{Colour, Output, confirm, plain, progress};
 use super::source::Source;
+use super::values;
 
 /// How many examples of each kind of damage are shown.
 const EXAMPLES: usize = 3;
@@ -29,6 +31,9 @@ pub(crate) struct DoctorCommand {
     /// Does not ask before it repairs
     #[arg(long, requires = "repair")]
     yes: bool,
+    /// What was set aside before this time is listed, and is no failure: a time, or a duration ago
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = values::time)]
+    since: Timestamp,
 }
 
 pub(crate) async fn run(target: &Target, command: DoctorCommand) -> Result<()> {
@@ -43,6 +48,7 @@ pub(crate) async fn run(target: &Target, command: DoctorCommand) -> Result<()> {
         let question = "Damage will be repaired; without --repair it is only reported.";
         confirm(command.yes, question)?;
     }
+    let since = command.since;
     let output = Output::new(target.json);
     let store = target.open_store().await?;
     let mut check = store.bus().check_store();
@@ -66,21 +72,28 @@ pub(crate) async fn run(target: &Target, command: DoctorCommand) -> Result<()> {
     bar.finish_and_clear();
     let done = report
         .map_err(CommandError::from)
-        .and_then(|report| show(&output, &report));
+        .and_then(|report| show(&output, &report, since));
     let closed = store.close().await;
     done.and(closed)
 }
 
+/// Whether something was found before, and long ago.
+fn is_old(damage: &Damage, since: Timestamp) -> bool {
+    damage.found.is_some_and(|found| found < since)
+}
+
 /// Writes a report, and fails if damage is left.
-fn show(output: &Output, report: &StoreReport) -> Result<()> {
+fn show(output: &Output, report: &StoreReport, since: Timestamp) -> Result<()> {
     let kinds: Vec<Kind<'_>> = report
         .counts
         .iter()
         .map(|(kind, count)| Kind::of(*kind, *count, report))
         .collect();
-    // Advice is no damage: a server whose data may be lost with it is somebody's choice.
+    // Advice is no damage: a server whose data may be lost with it is somebody's choice. Nor is what
+    // was set aside long ago, which stays listed.
     let advice = report.counts.get(&DamageKind::Settings).copied();
-    let left = report.left() - advice.unwrap_or(0);
+    let old = report.damage.iter().filter(|damage| is_old(damage, since));
+    let left = report.left() - advice.unwrap_or(0) - old.count() as u64;
     if output.json {
         let damage: Vec<Value> = kinds.iter().map(Kind::json).collect();
         output.json(&json!({

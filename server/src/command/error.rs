@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-use duly::ErrorKind;
+use duly::{ErrorKind, EventId};
 use duly_server::settings::SettingsError;
 
 /// Why a command ended without success. Scripts tell them apart by the exit code; 0 is success.
@@ -61,6 +61,18 @@ impl CommandError {
     pub(crate) fn not_found(text: impl Into<String>) -> Self {
         Self::new(Failure::NotFound, text)
     }
+}
+
+/// The error of a queue that does not exist.
+pub(crate) fn no_queue(queue: &str) -> CommandError {
+    CommandError::not_found(format!(
+        "there is no queue {queue}; `duly queue list` shows those that there are"
+    ))
+}
+
+/// The error of an event that is not known, or not in its queue.
+pub(crate) fn no_event(id: EventId) -> CommandError {
+    CommandError::not_found(format!("no event has the id {id}"))
 }
 
 impl fmt::Display for CommandError {

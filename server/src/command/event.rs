@@ -171,6 +171,14 @@ fn show(output: Output, event: &EventView) -> Result<()> {
     ])
 }
 
+/// Removes the byte order mark with which some editors begin a file.
+fn without_mark(text: String) -> String {
+    match text.strip_prefix('\u{feff}') {
+        Some(text) => text.to_owned(),
+        None => text,
+    }
+}
+
 fn read(file: &std::path::Path) -> Result<String> {
     let wrong = |error: std::io::Error| {
         CommandError::usage(format!("{} cannot be read: {error}", file.display()))
@@ -184,5 +192,5 @@ fn read(file: &std::path::Path) -> Result<String> {
         .take(PAYLOAD_BYTES_MAX)
         .read_to_string(&mut text)
         .map_err(wrong)?;
-    Ok(text)
+    Ok(without_mark(text))
 }

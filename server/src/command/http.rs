@@ -57,6 +57,27 @@ impl HttpClient {
         query: &[(&str, String)],
         body: Option<String>,
     ) -> Result<Value> {
+        let (text, _) = self.exchange(method, segments, query, body).await?;
+        match text.is_empty() {
+            true => Ok(Value::Null),
+            false => serde_json::from_str(&text).map_err(|error| self.not_understood(&error)),
+        }
+    }
+
+    /// Removes what is at a path; returns whether there was something.
+    pub(crate) async fn remove(&self, segments: &[&str]) -> Result<bool> {
+        let sent = self.exchange(Method::DELETE, segments, &[], None).await;
+        sent.map(|(_, is_found)| is_found)
+    }
+
+    /// Returns the body of the response, and whether there was what the request is about.
+    async fn exchange(
+        &self,
+        method: Method,
+        segments: &[&str],
+        query: &[(&str, String)],
+        body: Option<String>,
+    ) -> Result<(String, bool)> {
         let mut url = self.base.clone();
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty().extend(segments);
@@ -85,13 +106,12 @@ impl HttpClient {
         };
         let response = request.send().await.map_err(failed)?;
         let status = response.status();
+        let is_found = response.headers().get("duly-found");
+        let is_found = is_found.is_none_or(|found| found != "false");
         let text = response.text().await.map_err(failed)?;
-        if !status.is_success() {
-            return Err(self.refused(status, &text));
-        }
-        match text.is_empty() {
-            true => Ok(Value::Null),
-            false => serde_json::from_str(&text).map_err(|error| self.not_understood(&error)),
+        match status.is_success() {
+            true => Ok((text, is_found)),
+            false => Err(self.refused(status, &text)),
         }
     }
 
@@ -106,8 +126,17 @@ impl HttpClient {
         };
         let problem: Value = serde_json::from_str(text).unwrap_or_default();
         let detail = problem["detail"].as_str().or(problem["error"].as_str());
-        let detail = detail.unwrap_or("no reason is given");
-        CommandError::new(failure, format!("the server refuses, {status}: {detail}"))
+        let text = match (detail, failure) {
+            // A store says the same.
+            (Some(detail), Failure::Usage | Failure::NotFound | Failure::Conflict) => {
+                detail.to_owned()
+            }
+            (detail, _) => {
+                let detail = detail.unwrap_or("no reason is given");
+                format!("the server refuses, {status}: {detail}")
+            }
+        };
+        CommandError::new(failure, text)
     }
 
     fn not_understood(&self, error: &serde_json::Error) -> CommandError {

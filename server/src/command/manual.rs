@@ -16,7 +16,7 @@ pub(crate) struct Completions {
 
 #[derive(Args, Debug)]
 pub(crate) struct Man {
-    /// A folder for a page of each command, instead of the first page on the standard output
+    /// A folder, made if it is missing, for a page of each command, instead of the first page on the standard output
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
 }
@@ -41,7 +41,9 @@ pub(crate) fn man(command: Command, arguments: &Man) -> Result<()> {
 }
 
 fn write_all(command: Command, folder: &Path) -> Result<()> {
-    clap_mangen::generate_to(command, folder).map_err(|error| {
+    let written = std::fs::create_dir_all(folder);
+    let written = written.and_then(|()| clap_mangen::generate_to(command, folder));
+    written.map_err(|error| {
         CommandError::failed(format!(
             "the pages cannot be written to {}: {error}",
             folder.display()

@@ -33,11 +33,17 @@ pub(crate) enum QueueCommand {
     Pause {
         /// The queue
         queue: QueueName,
+        /// It need not exist: its first push makes it
+        #[arg(long)]
+        new: bool,
     },
     /// Resumes a paused queue
     Resume {
         /// The queue
         queue: QueueName,
+        /// It need not exist: its first push makes it
+        #[arg(long)]
+        new: bool,
     },
     /// Changes settings of a queue on every node; `none` removes one
     #[command(group = clap::ArgGroup::new("setting").required(true).multiple(true))]
@@ -45,14 +51,17 @@ pub(crate) enum QueueCommand {
         /// The queue
         queue: QueueName,
         /// The most starts in a second, over all nodes
-        #[arg(long, value_name = "N|none", group = "setting", value_parser = optional::<f64>)]
+        #[arg(long, value_name = "N|none", group = "setting", value_parser = rate)]
         rate: Option<Setting<f64>>,
         /// The most handlers at once on each node
-        #[arg(long, value_name = "N|none", group = "setting", value_parser = optional::<u16>)]
+        #[arg(long, value_name = "N|none", group = "setting", value_parser = count)]
         workers: Option<Setting<u16>>,
         /// The number of buckets for new events
-        #[arg(long, value_name = "N|none", group = "setting", value_parser = optional::<u16>)]
+        #[arg(long, value_name = "N|none", group = "setting", value_parser = count)]
         buckets: Option<Setting<u16>>,
+        /// It need not exist: its first push makes it
+        #[arg(long)]
+        new: bool,
     },
     /// Waits until no event of a queue is due, ready or leased
     Drain {
@@ -79,13 +88,28 @@ pub(crate) enum QueueCommand {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting<T>(Option<T>);
 
-fn optional<T: std::str::FromStr>(text: &str) -> std::result::Result<Setting<T>, String> {
-    match text {
-        "none" => Ok(Setting(None)),
-        _ => match text.parse() {
-            Ok(value) => Ok(Setting(Some(value))),
-            Err(_) => Err(format!("`{text}` is neither a number nor `none`")),
-        },
+fn rate(text: &str) -> std::result::Result<Setting<f64>, String> {
+    optional(
+        text,
+        |rate| (0.001..=1_000_000.0).contains(rate),
+        "0.001 to 1000000",
+    )
+}
+
+fn count(text: &str) -> std::result::Result<Setting<u16>, String> {
+    optional(text, |count| (1..=1_024).contains(count), "1 to 1024")
+}
+
+fn optional<T: std::str::FromStr>(
+    text: &str,
+    is_within: impl Fn(&T) -> bool,
+    bounds: &str,
+) -> std::result::Result<Setting<T>, String> {
+    match (text, text.parse()) {
+        ("none", _) => Ok(Setting(None)),
+        (_, Ok(value)) if is_within(&value) => Ok(Setting(Some(value))),
+        (_, Ok(_)) => Err(format!("`{text}` must be {bounds}, or `none`")),
+        (_, Err(_)) => Err(format!("`{text}` is neither a number nor `none`")),
     }
 }
 
@@ -97,25 +121,26 @@ pub(crate) async fn run<S: Source>(
     match command {
         QueueCommand::List { limit } => list(source, output, limit).await,
         QueueCommand::Show { queue } => show(output, &source.queue(&queue).await?),
-        QueueCommand::Pause { queue } => {
+        QueueCommand::Pause { queue, new } => {
             let change = QueueChange {
                 paused: Some(true),
                 ..QueueChange::default()
             };
-            set(source, output, &queue, change).await
+            set(source, output, (&queue, new), change).await
         }
-        QueueCommand::Resume { queue } => {
+        QueueCommand::Resume { queue, new } => {
             let change = QueueChange {
                 paused: Some(false),
                 ..QueueChange::default()
             };
-            set(source, output, &queue, change).await
+            set(source, output, (&queue, new), change).await
         }
         QueueCommand::Set {
             queue,
             rate,
             workers,
             buckets,
+            new,
         } => {
             let change = QueueChange {
                 paused: None,
@@ -123,7 +148,7 @@ pub(crate) async fn run<S: Source>(
                 workers: workers.map(|Setting(workers)| workers),
                 buckets: buckets.map(|Setting(buckets)| buckets),
             };
-            set(source, output, &queue, change).await
+            set(source, output, (&queue, new), change).await
         }
         QueueCommand::Drain {
             queue,
@@ -204,9 +229,19 @@ fn show(output: Output, queue: &QueueView) -> Result<()> {
 async fn set<S: Source>(
     source: &S,
     output: Output,
-    queue: &str,
+    (queue, is_new): (&str, bool),
     change: QueueChange,
 ) -> Result<()> {
+    if !is_new {
+        let found = source.queue(queue).await;
+        found.map_err(|error| match error.failure {
+            Failure::NotFound => {
+                let text = format!("{error}; --new sets it before its first push");
+                CommandError::not_found(text)
+            }
+            _ => error,
+        })?;
+    }
     source.set_queue(queue, change).await?;
     let text = match change.paused {
         Some(true) => format!("queue {queue} is paused"),

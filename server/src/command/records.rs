@@ -94,7 +94,7 @@ impl Writer {
                     writer.write_record(COLUMNS).map_err(wrong)?;
                 }
                 for record in records {
-                    writer.serialize(record).map_err(wrong)?;
+                    writer.serialize(as_text(record)).map_err(wrong)?;
                 }
                 let bytes = writer.into_inner();
                 let bytes = bytes.map_err(|error| CommandError::failed(error.to_string()))?;
@@ -127,6 +127,21 @@ impl Writer {
             line.push_str(&format!("  {}", plain(error)));
         }
         self.output.line(&line)
+    }
+}
+
+/// Returns a record whose texts no spreadsheet takes for a formula, and no terminal for a command.
+fn as_text(record: &RecordView) -> RecordView {
+    let cell = |text: &Option<String>| {
+        let text = plain(text.as_deref()?);
+        let is_formula = text.trim_start().starts_with(['=', '+', '-', '@']);
+        Some(if is_formula { format!("'{text}") } else { text })
+    };
+    RecordView {
+        error: cell(&record.error),
+        key: cell(&record.key),
+        actor: cell(&record.actor),
+        ..record.clone()
     }
 }
 
@@ -238,4 +253,37 @@ async fn follow<S: Source>(
 fn identity(record: &RecordView) -> (u64, String, u16, String) {
     let RecordView { id, outcome, .. } = record;
     (record.ended_ms, id.clone(), record.attempt, outcome.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_is_a_text() {
+        let record = |error: &str| RecordView {
+            id: String::new(),
+            queue: String::new(),
+            attempt: 1,
+            outcome: String::new(),
+            cause: None,
+            error: Some(error.to_owned()),
+            key: None,
+            due_ms: 0,
+            leased_ms: None,
+            ended_ms: 0,
+            actor: None,
+        };
+        for (error, cell) in [
+            ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
+            (" +1", "' +1"),
+            ("\t@x", "' @x"),
+            ("-1", "'-1"),
+            ("\u{1b}[2Jred", " [2Jred"),
+            ("it failed = badly", "it failed = badly"),
+        ] {
+            let text = as_text(&record(error)).error;
+            assert_eq!(text.as_deref(), Some(cell));
+        }
+    }
 }

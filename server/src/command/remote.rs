@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::error::{CommandError, Failure, Result};
+use super::error::{CommandError, Failure, Result, no_event, no_queue};
 use super::http::HttpClient;
 use super::source::{PAGE, Source};
 use super::view::{
@@ -54,6 +54,22 @@ struct OverviewPage {
     nodes: usize,
 }
 
+/// A queue, which the server describes as empty where it does not exist.
+#[derive(Debug, Deserialize)]
+struct FoundQueue {
+    exists: bool,
+    #[serde(flatten)]
+    view: QueueView,
+}
+
+/// Names the event that is not there as a store does.
+fn of_found<T>(id: EventId, found: Result<T>) -> Result<T> {
+    found.map_err(|error| match error.failure {
+        Failure::NotFound => no_event(id),
+        _ => error,
+    })
+}
+
 /// Splits the name of a queue as the library has it: the queue `close` of the namespace `shop` is
 /// `shop.close`.
 fn split(queue: &str) -> Result<(&str, &str)> {
@@ -85,11 +101,14 @@ fn in_queue<'a>(queue: Option<&'a String>, what: &str) -> Result<(&'a str, &'a s
 impl Source for Server {
     async fn queue(&self, queue: &str) -> Result<QueueView> {
         let (namespace, name) = split(queue)?;
-        let view = self.get(&["v1", namespace, "queues", name], &[]).await?;
-        Ok(QueueView {
-            queue: queue.to_owned(),
-            ..view
-        })
+        let found: FoundQueue = self.get(&["v1", namespace, "queues", name], &[]).await?;
+        match found.exists {
+            true => Ok(QueueView {
+                queue: queue.to_owned(),
+                ..found.view
+            }),
+            false => Err(no_queue(queue)),
+        }
     }
 
     async fn overview(&self, limit: usize) -> Result<OverviewView> {
@@ -119,13 +138,6 @@ impl Source for Server {
     }
 
     async fn set_queue(&self, queue: &str, change: QueueChange) -> Result<()> {
-        for (name, value) in [("workers", change.workers), ("buckets", change.buckets)] {
-            if value == Some(Some(0)) {
-                return Err(CommandError::usage(format!(
-                    "{name} is 0; it must be 1 to 1024, or `none`"
-                )));
-            }
-        }
         let (namespace, name) = split(queue)?;
         let mut body = serde_json::Map::new();
         if let Some(paused) = change.paused {
@@ -175,6 +187,7 @@ impl Source for Server {
         horizon: Duration,
         step: Duration,
     ) -> Result<Vec<StepView>> {
+        self.queue(queue).await?; // a forecast of none would be empty
         let (namespace, name) = split(queue)?;
         let query = [
             ("horizon_ms", horizon.as_millis().to_string()),
@@ -187,7 +200,7 @@ impl Source for Server {
     async fn event(&self, path: EventPath<'_>) -> Result<EventView> {
         let (namespace, name, id) = of_event(path)?;
         let view = ["v1", namespace, "queues", name, "events", &id];
-        let view = self.get(&view, &[]).await?;
+        let view = of_found(path.id, self.get(&view, &[]).await)?;
         Ok(EventView {
             queue: format!("{namespace}.{name}"),
             ..view
@@ -196,15 +209,15 @@ impl Source for Server {
 
     async fn explain(&self, path: EventPath<'_>) -> Result<ExplanationView> {
         let (namespace, name, id) = of_event(path)?;
-        let path = ["v1", namespace, "queues", name, "explanations", &id];
-        self.get(&path, &[]).await
+        let explained = ["v1", namespace, "queues", name, "explanations", &id];
+        of_found(path.id, self.get(&explained, &[]).await)
     }
 
     async fn cancel(&self, path: EventPath<'_>) -> Result<()> {
         let (namespace, name, id) = of_event(path)?;
-        let path = ["v1", namespace, "queues", name, "events", &id];
-        let sent = self.http.send(Method::DELETE, &path, &[], None);
-        sent.await.map(drop)
+        let event = ["v1", namespace, "queues", name, "events", &id];
+        let sent = self.http.send(Method::DELETE, &event, &[], None);
+        of_found(path.id, sent.await).map(drop)
     }
 
     async fn change(&self, path: EventPath<'_>, change: EventChange) -> Result<u64> {
@@ -215,9 +228,9 @@ impl Source for Server {
             // The text of the payload, as a number may have more digits than a value keeps.
             EventChange::Payload(payload) => format!("{{\"payload\":{}}}", payload.get()),
         };
-        let path = ["v1", namespace, "queues", name, "events", &id];
-        let sent = self.http.send(Method::PATCH, &path, &[], Some(body));
-        let changed = sent.await?;
+        let event = ["v1", namespace, "queues", name, "events", &id];
+        let sent = self.http.send(Method::PATCH, &event, &[], Some(body));
+        let changed = of_found(path.id, sent.await)?;
         let due = changed["due_ms"].as_u64();
         due.ok_or_else(|| CommandError::failed("the server's response has no due_ms"))
     }

@@ -17,7 +17,7 @@ use duly_server::overview::{self, EndedCounter, QueueSummary};
 use duly_server::purge;
 use serde_json::value::RawValue;
 
-use super::error::{CommandError, Failure, Result};
+use super::error::{CommandError, Failure, Result, no_event, no_queue};
 use super::source::Source;
 use super::view::{
     DeadAction, DeadFilter, DeadView, EventChange, EventPath, EventView, ExplanationView,
@@ -50,7 +50,8 @@ impl Store {
             }
         }
         let builder = Bus::builder().settings(settings).store_url(url);
-        let bus = builder.only_registered().publish_only().start().await?;
+        let bus = builder.only_registered().dynamic_queues();
+        let bus = bus.publish_only().start().await?;
         let user = std::env::var("USER").ok().filter(|user| !user.is_empty());
         let user = user.filter(|user| user.len() <= duly::records::BY_BYTES_MAX);
         let actor = user.unwrap_or_else(|| "duly".to_owned());
@@ -79,7 +80,7 @@ impl Store {
                 found.filter(|event| event.queue == name)
             }
         };
-        found.ok_or_else(|| unknown(id))
+        found.ok_or_else(|| no_event(id))
     }
 
     fn dead_view(&self, letter: &DeadLetter) -> DeadView {
@@ -99,9 +100,9 @@ impl Store {
         let name = QueueName::new(queue)?;
         match self.bus.queues().await?.contains(&name) {
             true => Ok(name),
-            false => Err(CommandError::not_found(format!(
-                "the store has no queue {name}; `duly queue list` shows those that it has"
-            ))),
+            // A setting may be made before the first push.
+            false if self.bus.controls().await?.contains_key(&name) => Ok(name),
+            false => Err(no_queue(&name)),
         }
     }
 }
@@ -231,7 +232,7 @@ impl Source for Store {
         let explained = self.bus.explain(path.id).await?;
         let is_of_queue = |queue: &str| explained.queue.as_ref().is_some_and(|it| **it == *queue);
         if explained.queue.is_none() || !path.queue.is_none_or(is_of_queue) {
-            return Err(unknown(path.id));
+            return Err(no_event(path.id));
         }
         Ok(ExplanationView {
             id: explained.id.to_string(),
@@ -247,24 +248,28 @@ impl Source for Store {
         match self.found(path).await?.cancel().await? {
             Cancelled::Cancelled | Cancelled::CancelledAfterAttempt => Ok(()),
             Cancelled::TooLate(state) => Err(too_late(path.id, state)),
-            _ => Err(unknown(path.id)),
+            _ => Err(no_event(path.id)),
         }
     }
 
     async fn change(&self, path: EventPath<'_>, change: EventChange) -> Result<u64> {
-        let event = self.found(path).await?;
+        // What is over is found in its queue alone.
+        let queue = match path.queue {
+            Some(queue) => QueueName::new(queue)?,
+            None => self.found(path).await?.queue,
+        };
+        let queue: Queue<Box<RawValue>> = self.bus.queue_named(&queue)?;
         let changed = match change {
-            EventChange::After(delay) => event.reschedule(delay).await?,
-            EventChange::At(due) => event.reschedule(due).await?,
+            EventChange::After(delay) => queue.reschedule(path.id, delay).await?,
+            EventChange::At(due) => queue.reschedule(path.id, due).await?,
             EventChange::Payload(json) => {
-                let queue: Queue<Box<RawValue>> = self.bus.queue_named(&event.queue)?;
                 queue.with_codec(Codec::Json).update(path.id, &json).await?
             }
         };
         match changed {
             Changed::Changed(due) | Changed::ChangedAfterAttempt(due) => Ok(due.as_millis()),
             Changed::TooLate(state) => Err(too_late(path.id, state)),
-            _ => Err(unknown(path.id)),
+            _ => Err(no_event(path.id)),
         }
     }
 
@@ -374,10 +379,6 @@ fn record_view(record: Record) -> RecordView {
         ended_ms: record.stages.finished_us / 1_000,
         actor: record.by,
     }
-}
-
-fn unknown(id: EventId) -> CommandError {
-    CommandError::not_found(format!("no event has the id {id}"))
 }
 
 fn too_late(id: EventId, state: State) -> CommandError {

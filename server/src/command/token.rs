@@ -131,7 +131,12 @@ pub(crate) async fn run(output: Output, arguments: TokenArguments) -> Result<()>
         } => {
             confirm(yes, &format!("Revoke this token of {namespace}?"))?;
             let path = ["token", &namespace, &token];
-            http.send(Method::DELETE, &path, &[], None).await?;
+            if !http.remove(&path).await? {
+                return Err(CommandError::not_found(format!(
+                    "namespace {namespace} has no such token; `duly token list` shows those that \
+                     it has"
+                )));
+            }
             output.value(&json!({"revoked": true}), "the token is revoked")
         }
     }

@@ -98,7 +98,7 @@ pub(crate) struct DeadView {
 }
 
 /// A record.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct RecordView {
     pub(crate) id: String,
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! Headers that a response has unless its handler has set them.
+//! What a response has unless its handler has set it: headers, and the body of an error.
 
 use std::time::Duration;
 
@@ -6,6 +6,9 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use http_body::Body;
+
+use super::reply;
 
 /// When a client may try again that was refused for a reason that passes by itself.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -13,6 +16,9 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Adds what each response has: nothing is kept by a cache, and what may succeed later says when.
 pub(crate) async fn add(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
+    if is_bare_error(&response) {
+        response = described(response);
+    }
     let passes = matches!(
         response.status(),
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
@@ -24,6 +30,29 @@ pub(crate) async fn add(request: Request, next: Next) -> Response {
     headers
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Whether a response is an error without a body, as the framework has some. A login that is missing
+/// has none by the contract.
+fn is_bare_error(response: &Response) -> bool {
+    let status = response.status();
+    let is_error = status.is_client_error() || status.is_server_error();
+    let is_empty = response.body().size_hint().exact() == Some(0);
+    is_error && is_empty && status != StatusCode::UNAUTHORIZED
+}
+
+/// Gives an error a body with the words of its status.
+fn described(bare: Response) -> Response {
+    let (parts, _) = bare.into_parts();
+    let text = parts.status.canonical_reason().unwrap_or("error");
+    let json = serde_json::json!({"error": text.to_ascii_lowercase()});
+    let mut response = reply::json(parts.status, &json);
+    for (name, value) in &parts.headers {
+        if *name != header::CONTENT_LENGTH && *name != header::CONTENT_TYPE {
+            response.headers_mut().append(name, value.clone());
+        }
+    }
     response
 }
 

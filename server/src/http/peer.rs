@@ -14,7 +14,7 @@ pub(super) async fn serving<F: Future>(peer: SocketAddr, connection: F) -> F::Ou
 
 /// Runs a part of a request in a task of its own, for the same client.
 pub(super) fn inherited<F: Future>(part: F) -> impl Future<Output = F::Output> {
-    let peer = PEER.try_with(|peer| *peer).ok();
+    let peer = socket();
     async move {
         match peer {
             Some(peer) => PEER.scope(peer, part).await,
@@ -25,5 +25,10 @@ pub(super) fn inherited<F: Future>(part: F) -> impl Future<Output = F::Output> {
 
 /// Returns the address of the client, if the running task serves one.
 pub(crate) fn address() -> Option<IpAddr> {
-    PEER.try_with(SocketAddr::ip).ok()
+    socket().map(|peer| peer.ip())
+}
+
+/// As [`address`], with the port.
+pub(crate) fn socket() -> Option<SocketAddr> {
+    PEER.try_with(|peer| *peer).ok()
 }

@@ -54,21 +54,20 @@ impl Endpoint {
         }
     }
 
-    pub(super) fn name(&self) -> &'static str {
+    /// Its path, as the original has it in its metrics.
+    pub(super) fn path(&self) -> &'static str {
         match self {
-            Self::Publish => "publish",
-            Self::Bulk => "bulk",
-            Self::Republish(_) => "republish",
-            Self::Consume => "consume",
-            Self::Job(_) => "job",
-            Self::Delete(_) => "delete",
-            Self::Peek => "peek",
-            Self::Size => "size",
-            Self::Destroy => "destroy",
-            Self::DeadSize => "deadletter_size",
-            Self::DeadPeek => "deadletter",
-            Self::Respawn => "respawn",
-            Self::DeadDelete => "deadletter_delete",
+            Self::Publish | Self::Consume | Self::Destroy => "/api/:namespace/:queue",
+            Self::Bulk => "/api/:namespace/:queue/bulk",
+            Self::Republish(_) | Self::Job(_) | Self::Delete(_) => {
+                "/api/:namespace/:queue/job/:job_id"
+            }
+            Self::Peek => "/api/:namespace/:queue/peek",
+            Self::Size => "/api/:namespace/:queue/size",
+            Self::DeadSize => "/api/:namespace/:queue/deadletter/size",
+            Self::DeadPeek | Self::Respawn | Self::DeadDelete => {
+                "/api/:namespace/:queue/deadletter"
+            }
         }
     }
 }
@@ -174,8 +173,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    pub(super) fn endpoint_name(&self) -> &'static str {
-        self.route.endpoint.name()
+    pub(super) fn endpoint_path(&self) -> &'static str {
+        self.route.endpoint.path()
     }
 
     pub(super) fn action_name(&self) -> &'static str {

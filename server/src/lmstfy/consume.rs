@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use bytes::Bytes;
 use duly::QueueName;
-use duly::lease::LEASE_WAIT_MAX;
+use duly::lease::{EncodedPayload, LEASE_QUEUES_MAX, LEASE_WAIT_MAX, Leased};
 
 use super::check::{Call, refused};
 use super::delivered::{JobsBody, Undelivered};
@@ -40,15 +40,19 @@ pub(super) async fn consume(call: &Call<'_>, query: Option<&str>) -> Result<Resp
     let queues = names
         .iter()
         .filter_map(|name| QueueName::new(&format!("{namespace}.{name}")).ok());
-    let mut queues: Vec<QueueName> = queues.collect();
-    queues.truncate(duly::lease::LEASE_QUEUES_MAX);
+    let queues: Vec<QueueName> = queues.collect();
+    if queues.len() > LEASE_QUEUES_MAX {
+        return Err(ApiError::bad(format!(
+            "too many queues, cannot exceed {LEASE_QUEUES_MAX}"
+        )));
+    }
     let ttr = Duration::from_secs(ttr_s.into());
     let wait = Duration::from_secs(timeout_s.into()).min(LEASE_WAIT_MAX);
 
     let jobs = tokio::select! {
         // A job that is there is preferred, also while the server stops.
         biased;
-        jobs = call.pool.lease(&queues, count, ttr, wait) => Undelivered::new(jobs?),
+        jobs = lease(call, &queues, count, ttr, wait) => Undelivered::new(jobs?),
         refusal = grant.ended(&call.app.tokens) => return Err(refused(refusal)),
         () = call.app.closing.cancelled() => Undelivered::default(),
     };
@@ -61,10 +65,11 @@ pub(super) async fn consume(call: &Call<'_>, query: Option<&str>) -> Result<Resp
             "no job available".to_owned(),
         ));
     }
+    let now = call.pool.now();
     let views = jobs
         .jobs()
         .iter()
-        .map(|job| JobView::leased(namespace, job));
+        .map(|job| JobView::leased(namespace, job, now));
     let mut views: Vec<JobView> = views.collect();
     metrics::consumed(&call.labels(), jobs.jobs(), count > 1);
     let text = match count {
@@ -77,4 +82,21 @@ pub(super) async fn consume(call: &Call<'_>, query: Option<&str>) -> Result<Resp
         reply::JSON,
         Body::new(body),
     ))
+}
+
+/// Leases jobs; of no queue there will be none.
+async fn lease(
+    call: &Call<'_>,
+    queues: &[QueueName],
+    count: usize,
+    ttr: Duration,
+    wait: Duration,
+) -> duly::Result<Vec<Leased<EncodedPayload>>> {
+    match queues.is_empty() {
+        true => {
+            tokio::time::sleep(wait).await;
+            Ok(Vec::new())
+        }
+        false => call.pool.lease(queues, count, ttr, wait).await,
+    }
 }

@@ -9,14 +9,15 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use axum::response::Response;
 use duly::event::State;
-use duly::{ErrorKind, EventId, Queue};
+use duly::{ErrorKind, EventBuilder, EventId, Queue};
+use futures_util::{StreamExt, stream};
 use serde::Serialize;
 use serde_json::json;
 
 use super::check::Call;
 use super::job::{self, ID_MARK};
 use super::params::Params;
-use super::{ApiError, Result, job_id, jobs};
+use super::{ApiError, Result, jobs};
 use crate::bus::{Body, FoundJob, Pool};
 use crate::http::reply;
 use crate::metrics;
@@ -26,6 +27,10 @@ use crate::shared::Table;
 const TTL_S: u32 = 86_400;
 /// How many dead jobs are respawned or deleted in one pass.
 const PASS_MAX: usize = 1_000;
+/// How many dead jobs are respawned in one step, in memory.
+const AT_ONCE: usize = 100;
+/// How many of them are looked up at the same time.
+const LOOKUPS_AT_ONCE: usize = 16;
 
 #[derive(Serialize)]
 struct DeadView<'a> {
@@ -76,10 +81,7 @@ pub(super) async fn delete(call: &Call<'_>, query: Option<&str>) -> Result<Respo
     let queue = call.queue()?;
     while left > 0 {
         let dead = call.pool.dead(&queue, left.min(PASS_MAX)).await?;
-        let mut dropped = 0;
-        for id in &dead {
-            dropped += call.pool.drop_dead(&queue, *id).await?;
-        }
+        let dropped = call.pool.drop_dead(&queue, dead.iter().copied()).await?;
         left = left.saturating_sub(dead.len());
         if dropped == 0 {
             break;
@@ -97,13 +99,8 @@ pub(super) async fn respawn(call: &Call<'_>, query: Option<&str>) -> Result<Resp
     while left > 0 {
         let dead = call.pool.dead(&queue, left.min(PASS_MAX)).await?;
         let mut respawned = 0;
-        for id in &dead {
-            if let Some(job) = call.pool.get(&queue, *id).await?
-                && job.state == State::Dead
-                && respawn_one(call, &queue, job, ttl_s).await?
-            {
-                respawned += 1;
-            }
+        for some in dead.chunks(AT_ONCE) {
+            respawned += respawn_some(call, &queue, some, ttl_s).await?;
         }
         count += respawned;
         left = left.saturating_sub(dead.len());
@@ -118,26 +115,85 @@ pub(super) async fn respawn(call: &Call<'_>, query: Option<&str>) -> Result<Resp
     ))
 }
 
-/// Puts a new event in the place of a dead one: notes its id, pushes it, drops the old one. A crash
-/// between two steps repeats the rest with the same id; returns false when another respawn was
-/// faster.
-async fn respawn_one(
+/// Puts new events in the place of dead ones: notes their ids, pushes them, drops the old ones. A
+/// crash between two steps repeats the rest with the same ids; returns how many another respawn has
+/// left.
+async fn respawn_some(
     call: &Call<'_>,
     queue: &Queue<Body>,
-    job: FoundJob,
+    dead: &[EventId],
     ttl_s: u32,
-) -> Result<bool> {
-    let known = job::shown_id(job.id, &job.headers);
-    let noted = respawned(call, known).await?;
-    let id = match noted.filter(|noted| *noted != job.id) {
-        Some(id) => id,
-        None => job_id::new(queue, 0),
+) -> Result<usize> {
+    let (mut jobs, mut new, mut again) = (Vec::new(), Vec::new(), Vec::new());
+    let mut lookups = Vec::new();
+    for id in dead {
+        lookups.push(with_note(call, queue, *id));
+    }
+    let lookups = stream::iter(lookups).buffered(LOOKUPS_AT_ONCE);
+    let found: Vec<_> = lookups.collect().await;
+    for found in found {
+        let Some((job, noted)) = found? else {
+            continue;
+        };
+        let known = job::shown_id(job.id, &job.headers);
+        let id = call.app.job_ids.next(queue, 0).to_string();
+        match noted {
+            None => new.push((key(call, known), id)),
+            // It was respawned, and has died again.
+            Some(noted) if noted == job.id => again.push((key(call, known), id)),
+            Some(_) => {}
+        }
+        jobs.push((known, job));
+    }
+    let shared = &call.app.shared;
+    shared.put_all(Table::Respawned, &new, true).await?;
+    shared.put_all(Table::Respawned, &again, false).await?;
+    let (mut ids, mut events) = (Vec::new(), Vec::new());
+    for (known, job) in jobs {
+        // As it is noted now: another respawn may have been faster.
+        let Some(id) = respawned(call, known).await? else {
+            continue;
+        };
+        ids.push(job.id);
+        events.push(respawned_event(queue, id, (known, job), ttl_s));
+    }
+    let mut pushed = Vec::new();
+    let mut failed = None;
+    for (id, result) in ids.into_iter().zip(queue.send_each(events).await?) {
+        match result {
+            Ok(_) => pushed.push(id),
+            // It was pushed before, and is over already.
+            Err(error) if error.kind() == ErrorKind::Conflict => pushed.push(id),
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    let dropped = call.pool.drop_dead(queue, pushed).await?;
+    match failed {
+        Some(error) => Err(error.into()),
+        None => Ok(usize::try_from(dropped).unwrap_or(usize::MAX)),
+    }
+}
+
+/// Returns a dead job, and the event that its id means now.
+async fn with_note(
+    call: &Call<'_>,
+    queue: &Queue<Body>,
+    id: EventId,
+) -> Result<Option<(FoundJob, Option<EventId>)>> {
+    let job = call.pool.get(queue, id).await?;
+    let Some(job) = job.filter(|job| job.state == State::Dead) else {
+        return Ok(None);
     };
-    let key = key(call, known);
-    call.app
-        .shared
-        .put(Table::Respawned, &key, &id.to_string())
-        .await?;
+    let noted = respawned(call, job::shown_id(job.id, &job.headers)).await?;
+    Ok(Some((job, noted)))
+}
+
+fn respawned_event(
+    queue: &Queue<Body>,
+    id: EventId,
+    (known, job): (EventId, FoundJob),
+    ttl_s: u32,
+) -> EventBuilder<Body> {
     let mut event = Pool::event(queue, Body::new(job.body.into()))
         .id(id)
         .attempts(1);
@@ -151,13 +207,7 @@ async fn respawn_one(
     for (name, value) in headers {
         event = event.header(name, value);
     }
-    match event.header(ID_MARK, known.to_string()).send().await {
-        Ok(_) => {}
-        // It was pushed before, and is over already.
-        Err(error) if error.kind() == ErrorKind::Conflict => {}
-        Err(error) => return Err(error.into()),
-    }
-    Ok(call.pool.drop_dead(queue, job.id).await? > 0)
+    event.header(ID_MARK, known.to_string())
 }
 
 fn key(call: &Call<'_>, known: EventId) -> String {

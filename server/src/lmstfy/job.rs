@@ -9,9 +9,9 @@ use duly::lease::{EncodedPayload, Leased};
 use duly::time::Timestamp;
 use serde::Serialize;
 
+use super::check::Call;
 use super::job_id;
 use crate::bus::FoundJob;
-use crate::clock;
 
 /// The header of an event whose job has a versioned id.
 pub(super) const VERSION_MARK: &str = "lmstfy-version";
@@ -37,7 +37,7 @@ pub(super) struct JobView {
 
 impl JobView {
     /// A job that was consumed.
-    pub(super) fn leased(namespace: &str, leased: &Leased<EncodedPayload>) -> Self {
+    pub(super) fn leased(namespace: &str, leased: &Leased<EncodedPayload>, now: Timestamp) -> Self {
         let event = leased.event();
         let queue = leased.queue().as_str();
         let queue = queue
@@ -48,31 +48,32 @@ impl JobView {
         Self {
             attributes: attributes(headers),
             data: Some(STANDARD.encode(&event.payload.bytes)),
-            elapsed_ms: elapsed_ms(shown_id(leased.id(), headers), pushed),
+            elapsed_ms: elapsed_ms(shown_id(leased.id(), headers), pushed, now),
             job_id: shown(leased.id(), headers),
             msg: Some("new job"),
             namespace: namespace.to_owned(),
             queue: queue.unwrap_or_default().to_owned(),
             remain_tries: leased.attempts_left(),
-            ttl: ttl_s(leased.expires()),
+            ttl: ttl_s(leased.expires(), now),
         }
     }
 
     /// A job that was looked at.
-    pub(super) fn found(namespace: &str, queue: &str, job: &FoundJob, remain_tries: u16) -> Self {
+    pub(super) fn found(call: &Call<'_>, job: &FoundJob, remain_tries: u16) -> Self {
+        let now = call.pool.now();
         let expires = job
             .expires
             .filter(|_| job.state != duly::event::State::Dead);
         Self {
             attributes: attributes(&job.headers),
             data: Some(STANDARD.encode(&job.body)),
-            elapsed_ms: elapsed_ms(shown_id(job.id, &job.headers), None),
+            elapsed_ms: elapsed_ms(shown_id(job.id, &job.headers), None, now),
             job_id: shown(job.id, &job.headers),
             msg: None,
-            namespace: namespace.to_owned(),
-            queue: queue.to_owned(),
+            namespace: call.route.namespace.clone(),
+            queue: call.route.queue.clone(),
             remain_tries,
-            ttl: ttl_s(expires),
+            ttl: ttl_s(expires, now),
         }
     }
 }
@@ -96,23 +97,23 @@ pub(super) fn shown(id: EventId, headers: &[(String, String)]) -> String {
 }
 
 /// Returns the milliseconds since a job was published.
-fn elapsed_ms(id: EventId, pushed: Option<Timestamp>) -> u64 {
+fn elapsed_ms(id: EventId, pushed: Option<Timestamp>, now: Timestamp) -> u64 {
     let since = match id.tells_time() {
         true => Some(id.created()),
         false => pushed,
     };
-    let elapsed = since.map(|since| clock::now().since(since));
+    let elapsed = since.map(|since| now.since(since));
     elapsed.map_or(0, |elapsed| {
         u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
     })
 }
 
 /// Returns the seconds until a job expires, rounded, and at least one; 0 is never.
-fn ttl_s(expires: Option<Timestamp>) -> u64 {
+fn ttl_s(expires: Option<Timestamp>, now: Timestamp) -> u64 {
     let Some(expires) = expires else {
         return 0;
     };
-    let left = expires.since(clock::now());
+    let left = expires.since(now);
     let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
     (left_ms.saturating_add(500) / 1_000).max(1)
 }

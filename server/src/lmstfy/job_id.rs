@@ -1,27 +1,76 @@
 //! Ids of jobs: ids of events whose last four bytes are the delay.
 
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use duly::{EventId, Queue};
 use serde::Serialize;
+
+use crate::shared::{Result, SharedState, StateError, Table};
 
 /// What a versioned id begins with.
 const VERSION: char = '1';
 /// The length of an id without its version.
 const LEN: usize = 26;
 
-/// Returns a new id. A counter takes the place of random bits, so that no two ids of a process are
-/// the same; it begins anywhere, so that those of two processes are not either.
-pub(super) fn new<T: Serialize + Send + Sync + 'static>(queue: &Queue<T>, delay_s: u32) -> EventId {
-    static NEXT: LazyLock<AtomicU32> = LazyLock::new(|| AtomicU32::new(fastrand::u32(..)));
-    let id = queue.new_id();
-    let entropy = u64::from(NEXT.fetch_add(1, Ordering::Relaxed)) << 32;
-    EventId::from_parts(
-        id.created(),
-        id.bucket(),
-        entropy | u64::from(delay_s.swap_bytes()),
-    )
+/// The bits of an id that count the ids of a start: a million of them in a millisecond.
+const COUNTER_BITS: u32 = 20;
+/// How many starts have numbers of their own, before the first number comes again.
+const STARTS: u64 = 1 << (32 - COUNTER_BITS);
+/// How many of the last starts the shared state knows.
+const STARTS_KEPT: u64 = 16;
+/// How often a number is tried that another server may take at the same time.
+const TRIES_MAX: u32 = 1_000;
+
+/// The ids of the jobs of this process: the time, the number of its start and a counter in place of
+/// random bits, so that no two ids of servers that share their state are the same.
+#[derive(Debug)]
+pub(crate) struct JobIds {
+    start: u32,
+    next: AtomicU32,
+}
+
+impl JobIds {
+    /// Takes the number of a start.
+    pub(crate) async fn take(state: &SharedState) -> Result<Self> {
+        for _ in 0..TRIES_MAX {
+            let known = state.list(Table::Starts, "").await?;
+            let numbers = known.iter().filter_map(|(number, _)| number.parse().ok());
+            let next = numbers.max().unwrap_or(0_u64) + 1;
+            let key = |number: u64| number.to_string();
+            if !state.put_new(Table::Starts, &key(next), "").await? {
+                continue;
+            }
+            let old = known.into_iter().map(|(number, _)| number);
+            for number in old.filter(|it| it.parse().is_ok_and(|it: u64| it + STARTS_KEPT <= next))
+            {
+                state.remove(Table::Starts, &number).await?;
+            }
+            return Ok(Self {
+                start: u32::try_from(next % STARTS).unwrap_or_default(), // it has 12 bits
+                next: AtomicU32::new(fastrand::u32(..)),
+            });
+        }
+        Err(StateError::new(
+            "starts",
+            &"other servers start all the time",
+        ))
+    }
+
+    /// Returns a new id.
+    pub(super) fn next<T: Serialize + Send + Sync + 'static>(
+        &self,
+        queue: &Queue<T>,
+        delay_s: u32,
+    ) -> EventId {
+        let id = queue.new_id();
+        let counter = self.next.fetch_add(1, Ordering::Relaxed) & ((1 << COUNTER_BITS) - 1);
+        let own = u64::from(self.start << COUNTER_BITS | counter) << 32;
+        EventId::from_parts(
+            id.created(),
+            id.bucket(),
+            own | u64::from(delay_s.swap_bytes()),
+        )
+    }
 }
 
 /// Returns the text of an id.
@@ -46,6 +95,20 @@ mod tests {
     use super::*;
     use duly::event::BucketId;
     use duly::time::Timestamp;
+
+    #[tokio::test]
+    async fn starts_of_one_state_have_other_numbers() {
+        let state = SharedState::open("memory:").await.unwrap();
+        let mut starts = Vec::new();
+        for _ in 0..50 {
+            starts.push(JobIds::take(&state).await.unwrap().start);
+        }
+        let known = state.list(Table::Starts, "").await.unwrap();
+        assert!(known.len() <= 16, "{known:?}");
+        starts.sort_unstable();
+        starts.dedup();
+        assert_eq!(starts.len(), 50);
+    }
 
     #[test]
     fn an_id_is_read_as_it_is_written() {

@@ -23,7 +23,7 @@ pub(super) async fn get(call: &Call<'_>, id: &str) -> Result<Response> {
         found = call.pool.get(&queue, id).await?;
     }
     let job = found.ok_or_else(none)?;
-    let view = JobView::found(&call.route.namespace, &call.route.queue, &job, 0);
+    let view = JobView::found(call, &job, 0);
     Ok(reply::json(StatusCode::OK, &view))
 }
 
@@ -75,12 +75,7 @@ pub(super) async fn peek(call: &Call<'_>) -> Result<Response> {
     let Some(job) = call.pool.head(&queue).await? else {
         return Err(ApiError::not_found("the queue is empty"));
     };
-    let view = JobView::found(
-        &call.route.namespace,
-        &call.route.queue,
-        &job,
-        job.attempts_left,
-    );
+    let view = JobView::found(call, &job, job.attempts_left);
     Ok(reply::json(StatusCode::OK, &view))
 }
 

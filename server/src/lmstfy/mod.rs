@@ -33,6 +33,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use self::check::Call;
+pub(crate) use self::job_id::JobIds;
 use self::path::{Endpoint, Target};
 use crate::auth::Taken;
 use crate::http::{defaults, reply, unread};
@@ -159,7 +160,7 @@ pub(crate) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
     }
     metrics::served(
         &labels,
-        call.endpoint_name(),
+        call.endpoint_path(),
         &method,
         response.status(),
         began.elapsed(),

@@ -207,7 +207,7 @@ async fn push(
     for _ in 0..TRIES_MAX {
         let ids: Vec<EventId> = bodies
             .iter()
-            .map(|_| job_id::new(&queue, options.delay_s))
+            .map(|_| call.app.job_ids.next(&queue, options.delay_s))
             .collect();
         if send(call, &queue, &ids, options, attributes, &bodies).await? {
             metrics::published(
@@ -240,16 +240,15 @@ async fn send(
             attributes,
         )
     });
-    let (mut accepted, mut failed) = (Vec::new(), None);
-    for (id, pushed) in ids.iter().zip(queue.send_each(events).await?) {
+    let (mut accepted, mut unknown, mut failed) = (Vec::new(), Vec::new(), None);
+    for ((id, body), pushed) in ids.iter().zip(bodies).zip(queue.send_each(events).await?) {
         match pushed {
             Ok(receipt) if receipt.is_accepted() => accepted.push(receipt.id()),
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Conflict => {}
             Err(error) => {
-                // It may have been pushed all the same, and then it is ours.
                 if error.kind() == ErrorKind::Unknown {
-                    accepted.push(*id);
+                    unknown.push((*id, body)); // it may have been pushed all the same
                 }
                 failed = failed.or(Some(error));
             }
@@ -260,6 +259,13 @@ async fn send(
     }
     // A taken id is somebody else's job, which stays.
     if ids.len() > 1 {
+        for (id, body) in unknown {
+            match call.pool.get(queue, id).await {
+                Ok(Some(found)) if found.body == body.bytes() => accepted.push(id),
+                Ok(_) => {}
+                Err(error) => tracing::error!(%id, %error, "job of a failed bulk not looked for"),
+            }
+        }
         for id in &accepted {
             if let Err(error) = call.pool.end(queue, *id).await {
                 tracing::error!(%id, %error, "job of a failed bulk not removed");

@@ -157,6 +157,28 @@ impl LocalState {
         Ok(rows > 0)
     }
 
+    pub(super) fn put_all(
+        &self,
+        table: Table,
+        entries: &[(String, String)],
+        only_new: bool,
+    ) -> Result<()> {
+        let statement = match only_new {
+            true => "INSERT OR IGNORE INTO entries VALUES (?1, ?2, ?3)",
+            false => "INSERT OR REPLACE INTO entries VALUES (?1, ?2, ?3)",
+        };
+        let file = self.file();
+        let step = file.unchecked_transaction().map_err(failed)?;
+        for (key, value) in entries {
+            let mut insert = step.prepare_cached(statement).map_err(failed)?;
+            let row = params![table.name(), key, value];
+            insert.execute(row).map_err(failed)?;
+        }
+        step.commit().map_err(failed)?;
+        self.changed(table);
+        Ok(())
+    }
+
     pub(super) fn remove(&self, table: Table, key: &str) -> Result<()> {
         let file = self.file();
         let mut delete = file

@@ -36,6 +36,12 @@ pub(crate) enum Table {
     Webhooks,
     /// Targets that have said that they are gone.
     WebhooksDisabled,
+    /// When a queue was last forgotten, so that servers note it again.
+    Forgotten,
+    /// One entry, which is written to learn whether the state takes writes.
+    Ready,
+    /// The numbers of the last starts of servers.
+    Starts,
 }
 
 impl Table {
@@ -48,6 +54,9 @@ impl Table {
             Self::Respawned => "respawned",
             Self::Webhooks => "webhooks",
             Self::WebhooksDisabled => "webhooks_disabled",
+            Self::Forgotten => "forgotten",
+            Self::Ready => "ready",
+            Self::Starts => "starts",
         }
     }
 
@@ -55,7 +64,7 @@ impl Table {
     const fn is_versioned(self) -> bool {
         matches!(
             self,
-            Self::Tokens | Self::Limits | Self::Webhooks | Self::WebhooksDisabled
+            Self::Tokens | Self::Limits | Self::Webhooks | Self::WebhooksDisabled | Self::Forgotten
         )
     }
 }
@@ -149,6 +158,22 @@ impl SharedState {
         match &self.place {
             Place::Local(local) => local.put_new(table, key, value),
             Place::Remote(remote) => remote.put_new(table, key, value).await,
+        }
+    }
+
+    /// Puts values in one step; with `only_new` those alone whose key has none.
+    pub(crate) async fn put_all(
+        &self,
+        table: Table,
+        entries: &[(String, String)],
+        only_new: bool,
+    ) -> Result<()> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        match &self.place {
+            Place::Local(local) => local.put_all(table, entries, only_new),
+            Place::Remote(remote) => remote.put_all(table, entries, only_new).await,
         }
     }
 

@@ -122,6 +122,25 @@ impl RemoteState {
         self.change(table, command).await
     }
 
+    pub(super) async fn put_all(
+        &self,
+        table: Table,
+        entries: &[(String, String)],
+        only_new: bool,
+    ) -> Result<()> {
+        let mut all = redis::pipe();
+        all.atomic();
+        let command = if only_new { "HSETNX" } else { "HSET" };
+        for (key, value) in entries {
+            let put = all.cmd(command).arg(self.key(table.name()));
+            put.arg(key).arg(value).ignore();
+        }
+        if table.is_versioned() {
+            all.cmd("INCR").arg(self.key("version")).ignore();
+        }
+        self.run_all::<()>(&all).await
+    }
+
     pub(super) async fn remove(&self, table: Table, key: &str) -> Result<()> {
         let mut command = redis::cmd("HDEL");
         command.arg(self.key(table.name())).arg(key);

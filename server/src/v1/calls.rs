@@ -14,6 +14,7 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use duly::event::{CALL_HEADER, State as EventState};
+use duly::time::Timestamp;
 use duly::{ErrorKind, EventId, Queue, QueueName};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -26,10 +27,12 @@ use super::input::{self, EventPath, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use crate::auth::{Action, Scope, Taken};
 use crate::bus::{Body, Pool};
+use crate::clock;
 use crate::state::App;
 
 /// How long a reply is kept.
-const REPLY_KEPT: Duration = Duration::from_secs(300);
+const REPLY_KEPT_MS: u64 = 300_000;
+const REPLY_KEPT: Duration = Duration::from_millis(REPLY_KEPT_MS);
 /// The first and the longest pause between two looks for a reply that another node may store.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
 /// How many expired replies are removed at a time.
@@ -132,7 +135,7 @@ async fn reply(
         );
         if matches!(state, Some(EventState::Done) | None)
             && let Some(found) = pool
-                .get(&replies, replies.id_for_name(&id.to_string()))
+                .get_anew(&replies, replies.id_for_name(&id.to_string()))
                 .await?
         {
             let reply = serde_json::from_slice(&found.body).map_err(|error| {
@@ -142,7 +145,7 @@ async fn reply(
             return Ok(Json(ReplyView { id, reply }).into_response());
         }
         if is_over {
-            return ended_without_reply(pool, id, state).await;
+            return ended_without_reply(pool, queue.name(), id, state).await;
         }
         if Instant::now() >= until || app.closing.is_cancelled() {
             let id = id.to_string();
@@ -159,11 +162,26 @@ async fn reply(
 
 async fn ended_without_reply(
     pool: &Pool,
+    queue: &QueueName,
     id: EventId,
     state: Option<EventState>,
 ) -> Result<Response> {
     match state {
         Some(EventState::Done) => {
+            let records = pool.bus().records().queue(queue).id(id).newest_first();
+            let last = records.limit(1).page().await?.items.pop();
+            // Without a record it is not known when, but not before the event was made.
+            let ended = last.map_or(id.created(), |last| {
+                Timestamp::from_millis(last.stages.finished_us / 1_000)
+            });
+            if is_over(ended, clock::now()) {
+                let text = format!(
+                    "event {id} is done; replies are kept for {} s, so it is not known whether it \
+                     had one",
+                    REPLY_KEPT.as_secs()
+                );
+                return Err(Problem::new(StatusCode::GONE, "gone", text));
+            }
             let (id, reply) = (id.to_string(), RawValue::NULL.to_owned());
             Ok(Json(ReplyView { id, reply }).into_response())
         }
@@ -171,7 +189,8 @@ async fn ended_without_reply(
             "no event of the queue has the id {id}"
         ))),
         Some(state) => {
-            let records = pool.bus().records().id(id).newest_first().limit(1);
+            let records = pool.bus().records().queue(queue).id(id);
+            let records = records.newest_first().limit(1);
             let error = records
                 .page()
                 .await
@@ -185,6 +204,11 @@ async fn ended_without_reply(
             ))
         }
     }
+}
+
+/// Whether the reply of an event that ended then may be kept no more.
+fn is_over(ended: Timestamp, now: Timestamp) -> bool {
+    now.as_millis() >= ended.as_millis().saturating_add(REPLY_KEPT_MS)
 }
 
 /// Pushes an event and waits for the reply of its consumer
@@ -237,4 +261,19 @@ pub(super) async fn get_reply(
     let (wait, id) = (input::wait(wait_ms.unwrap_or_default())?, path.id()?);
     let handle = pool.queue(&path.namespace, &path.queue)?;
     reply(&app, pool, &path.namespace, (&handle, id), wait).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_that_is_over_is_not_none() {
+        let ended = Timestamp::from_millis(1_700_000_000_000);
+        let later = |ms| Timestamp::from_millis(ended.as_millis() + ms);
+        assert!(!is_over(ended, ended) && !is_over(ended, later(299_999)));
+        assert!(is_over(ended, later(300_000)));
+        // An id of a name has no time of creation.
+        assert!(is_over(Timestamp::EPOCH, ended));
+    }
 }

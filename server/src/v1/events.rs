@@ -153,9 +153,13 @@ pub(super) async fn cancel(
     let handle = pool.queue(&path.namespace, &path.queue)?;
     match handle.cancel(path.id()?).await? {
         Cancelled::NotFound => Err(unknown(&path)),
-        Cancelled::TooLate(state) => Err(Problem::conflict(format!("the event is {state}"))),
+        Cancelled::TooLate(state) => Err(too_late(&path, state)),
         _ => Ok(StatusCode::NO_CONTENT),
     }
+}
+
+fn too_late(path: &EventPath, state: duly::event::State) -> Problem {
+    Problem::conflict(format!("event {} is {state}", path.id))
 }
 
 fn unknown(path: &EventPath) -> Problem {
@@ -198,7 +202,7 @@ pub(super) struct ChangedEvent {
 fn changed(path: &EventPath, changed: Changed) -> Result<Timestamp> {
     match changed {
         Changed::Changed(due) | Changed::ChangedAfterAttempt(due) => Ok(due),
-        Changed::TooLate(state) => Err(Problem::conflict(format!("the event is {state}"))),
+        Changed::TooLate(state) => Err(too_late(path, state)),
         _ => Err(unknown(path)),
     }
 }

@@ -195,6 +195,8 @@ fn unread(error: BodyError) -> Problem {
 
 /// Decodes JSON: text that is none is a bad request, a value of another form unprocessable.
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    // Some clients send a byte order mark, which is to be ignored (RFC 8259, 8.1).
+    let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
     // A list of the values of its fields would be taken for an object.
     if bytes.trim_ascii_start().first() == Some(&b'[') {
         return Err(Problem::new(

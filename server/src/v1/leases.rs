@@ -11,7 +11,7 @@ use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use duly::lease::{EncodedPayload, LeaseOutcome, LeaseStatus, LeaseToken, Leased};
+use duly::lease::{EncodedPayload, LeaseStatus, LeaseToken, Leased};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -20,6 +20,7 @@ use super::calls;
 use super::event::SPAN_MS_MAX;
 use super::input::{self, InPath, LeasePath, QueuePath};
 use super::problem::{Problem, Problems, Result};
+use super::settlement::{Settlement, SettlementFields};
 use crate::auth::{Action, Scope, Taken};
 use crate::bus::Pool;
 use crate::http::reply;
@@ -159,104 +160,6 @@ pub(super) async fn lease(
     ))
 }
 
-/// How an attempt ended.
-#[derive(Deserialize, ToSchema)]
-#[serde(tag = "outcome", rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum Settlement {
-    /// The event is done.
-    #[schema(title = "Ack")]
-    Ack {
-        /// The reply to a caller that waits for one: any JSON.
-        #[schema(value_type = Option<serde_json::Value>, example = json!({"closed": true}))]
-        reply: Option<serde_json::Value>,
-    },
-    /// It failed and is due again, by the queue's policy or after a delay; after its last attempt
-    /// it is a dead letter.
-    #[schema(title = "Retry")]
-    Retry {
-        /// The delay in milliseconds. Default: by the policy of the queue.
-        #[serde(default, deserialize_with = "input::whole_or_none")]
-        #[schema(minimum = 0, maximum = 4294967295000u64, example = 60000)]
-        delay_ms: Option<u64>,
-        /// Why it failed, for the record.
-        #[schema(max_length = 4096, example = "the bank is closed")]
-        reason: Option<String>,
-    },
-    /// It is due again after a delay; the attempt does not count.
-    #[schema(title = "Snooze")]
-    Snooze {
-        /// The delay in milliseconds.
-        #[serde(deserialize_with = "input::whole")]
-        #[schema(minimum = 0, maximum = 4294967295000u64, example = 60000)]
-        delay_ms: u64,
-    },
-    /// It is ready again at once, at its place; the attempt does not count.
-    #[schema(title = "Release")]
-    Release {},
-    /// It becomes a dead letter.
-    #[schema(title = "Bury")]
-    Bury {
-        /// Why, for the record.
-        #[schema(max_length = 4096, example = "no such order")]
-        reason: Option<String>,
-    },
-    /// It is dropped as no longer useful.
-    #[schema(title = "Discard")]
-    Discard {
-        /// Why, for the record.
-        #[schema(max_length = 4096, example = "the order is paid")]
-        reason: Option<String>,
-    },
-}
-
-/// The longest reason, in characters.
-const REASON_LEN_MAX: usize = 4_096;
-
-fn reason(reason: Option<String>) -> Result<Option<String>> {
-    let len = reason.as_ref().map_or(0, |reason| reason.chars().count());
-    match len <= REASON_LEN_MAX {
-        true => Ok(reason),
-        false => Err(Problem::invalid(format!(
-            "the reason has {len} characters; it must have at most {REASON_LEN_MAX}"
-        ))),
-    }
-}
-
-fn delay(delay_ms: u64) -> Result<Duration> {
-    match delay_ms <= SPAN_MS_MAX {
-        true => Ok(Duration::from_millis(delay_ms)),
-        false => Err(Problem::invalid(format!(
-            "delay_ms is {delay_ms}; it must be at most {SPAN_MS_MAX}"
-        ))),
-    }
-}
-
-impl Settlement {
-    fn outcome(self) -> Result<LeaseOutcome> {
-        Ok(match self {
-            Self::Ack { .. } => LeaseOutcome::Ack,
-            Self::Retry {
-                delay_ms,
-                reason: why,
-            } => LeaseOutcome::Retry {
-                after: delay_ms.map(delay).transpose()?,
-                reason: reason(why)?,
-            },
-            Self::Snooze { delay_ms } => LeaseOutcome::Snooze(delay(delay_ms)?),
-            Self::Release {} => LeaseOutcome::Release,
-            Self::Bury { reason: why } => LeaseOutcome::Bury(reason(why)?),
-            Self::Discard { reason: why } => LeaseOutcome::Discard(reason(why)?),
-        })
-    }
-
-    fn take_reply(&mut self) -> Option<serde_json::Value> {
-        match self {
-            Self::Ack { reply } => reply.take(),
-            _ => None,
-        }
-    }
-}
-
 /// Returns the pool and the token of a lease, which names its queue.
 async fn of_token<'a>(
     app: &'a App,
@@ -310,14 +213,11 @@ pub(super) async fn settle(
     body: HttpBody,
 ) -> Result<StatusCode> {
     let (pool, token) = of_token(&app, &headers, &path).await?;
-    let mut settlement: Settlement = input::json(&app, &headers, body).await?;
-    let reply = settlement.take_reply();
-    let outcome = settlement.outcome()?;
+    let fields: SettlementFields = input::json(&app, &headers, body).await?;
+    let (outcome, reply) = fields.outcome()?;
     if let Some(reply) = reply {
         // Only the holder replies.
         held(pool.bus().extend_lease(&token, REPLY_TTR).await?)?;
-        let reply = serde_json::value::to_raw_value(&reply)
-            .map_err(|error| Problem::invalid(format!("the reply is no JSON: {error}")))?;
         calls::store_reply(pool, &path.namespace, (token.queue(), token.id()), reply).await?;
     }
     let status = pool.bus().settle_lease(&token, outcome).await?;

@@ -19,6 +19,7 @@ mod push_lines;
 mod queue_list;
 mod queues;
 mod records;
+mod settlement;
 mod waiters;
 mod webhook_schema;
 mod webhooks;
@@ -108,7 +109,7 @@ async fn openapi() -> Response {
 }
 
 #[allow(clippy::unused_async)] // a handler of axum is async
-async fn unknown() -> Response {
+pub(crate) async fn unknown() -> Response {
     Problem::not_found("no such path").into_response()
 }
 

@@ -156,7 +156,7 @@ impl IntoResponses for Problems {
 const PROBLEM_JSON: &str = "application/problem+json";
 
 /// The statuses of problems, and what each means.
-const PROBLEMS: [(&str, &str); 13] = [
+const PROBLEMS: [(&str, &str); 14] = [
     (
         "400",
         "A name, an id, a parameter or the syntax of the body is wrong",
@@ -173,6 +173,7 @@ const PROBLEMS: [(&str, &str); 13] = [
         "409",
         "The state of the event, or what is stored under its id, does not allow it",
     ),
+    ("410", "What is asked for was kept for a time, and is over"),
     ("413", "The body is too large"),
     ("415", "The body has another content type"),
     ("422", "The body is JSON of another form"),

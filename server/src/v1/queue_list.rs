@@ -169,7 +169,7 @@ pub(super) async fn overview(
     let items = counted.items.iter().filter_map(|it| {
         Some(NamedQueue {
             queue: seen.name(&it.queue)?.to_owned(),
-            view: QueueView::new(it.stats, &it.control),
+            view: QueueView::new(true, it.stats, &it.control),
             ended: it.ended,
         })
     });

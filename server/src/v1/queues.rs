@@ -16,7 +16,7 @@ use duly::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::access::{self, granted};
+use super::access::{self, granted, granted_any};
 use super::event::SPAN_MS_MAX;
 use super::input::{self, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
@@ -32,6 +32,9 @@ const SETTING_MAX: u16 = 1_024;
 /// The events of a queue by state, and its settings.
 #[derive(Serialize, ToSchema)]
 pub(super) struct QueueView {
+    /// Whether it has had an event or a setting. A queue exists by use, so one without is empty.
+    #[schema(example = true)]
+    exists: bool,
     /// The events that wait for their due time.
     #[schema(minimum = 0, example = 12)]
     scheduled: usize,
@@ -62,8 +65,9 @@ pub(super) struct QueueView {
 }
 
 impl QueueView {
-    pub(super) fn new(stats: QueueStats, control: &Control) -> Self {
+    pub(super) fn new(exists: bool, stats: QueueStats, control: &Control) -> Self {
         Self {
+            exists,
             scheduled: stats.scheduled,
             ready: stats.ready,
             leased: stats.leased,
@@ -88,19 +92,17 @@ pub(super) async fn stats(
     InPath(QueuePath { namespace, queue }): InPath<QueuePath>,
     headers: HeaderMap,
 ) -> Result<Response> {
-    let pool = granted(&app, &headers, &namespace, &queue, Scope::Consume).await?;
+    let scopes = [Scope::Consume, Scope::Admin];
+    let pool = granted_any(&app, &headers, &namespace, &queue, &scopes).await?;
     let name = pool.queue(&namespace, &queue)?.name().clone();
     let stats = match pool.bus().stats(&name).await {
         Err(error) if error.kind() == ErrorKind::NotFound => QueueStats::default(),
         stats => stats?,
     };
-    let control = pool
-        .bus()
-        .controls()
-        .await?
-        .remove(&name)
-        .unwrap_or_default();
-    Ok(Json(QueueView::new(stats, &control)).into_response())
+    let control = pool.bus().controls().await?.remove(&name);
+    let exists = control.is_some() || pool.bus().queues().await?.contains(&name);
+    let control = control.unwrap_or_default();
+    Ok(Json(QueueView::new(exists, stats, &control)).into_response())
 }
 
 /// Changes of a queue; what is absent stays.

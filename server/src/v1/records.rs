@@ -7,7 +7,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use duly::records::{Cause, Cursor, Outcome, Page, Record};
+use duly::records::{Cause, Cursor, Outcome, Page, Record, Records};
 use duly::time::Timestamp;
 use duly::{ErrorKind, EventId};
 use serde::{Deserialize, Serialize};
@@ -147,6 +147,59 @@ impl From<Record> for RecordView {
     }
 }
 
+/// The most pages that are read for one. Some indexes lead to records of all queues; where only those
+/// of others match, `next` must not tell.
+const PAGES_MAX: u32 = 16;
+
+/// Reads the next page that has a record, if one is near.
+async fn whole_page(records: Records, newest_first: bool) -> Result<Page<Record>> {
+    let mut after = None;
+    for _ in 1..PAGES_MAX {
+        let page = page_of(records.clone(), after, newest_first).await?;
+        match page.next.filter(|_| page.items.is_empty()) {
+            Some(next) => after = Some(next),
+            None => return Ok(page),
+        }
+    }
+    page_of(records, after, newest_first).await
+}
+
+async fn page_of(
+    records: Records,
+    after: Option<Cursor>,
+    newest_first: bool,
+) -> Result<Page<Record>> {
+    let records = match after {
+        Some(after) => records.after(Some(after)),
+        None => records,
+    };
+    let mut page = match records.page().await {
+        // A new queue whose name is nearly that of another.
+        Err(error) if error.kind() == ErrorKind::NotFound => Page::new(Vec::new(), None),
+        page => page?,
+    };
+    let items = &page.items;
+    let own = |cursor: Cursor| nameless(cursor, items, newest_first);
+    (page.next, page.end) = (page.next.map(own), page.end.map(own));
+    Ok(page)
+}
+
+/// Returns a cursor that names no event of another queue: at the same time it stands before all.
+fn nameless(cursor: Cursor, items: &[Record], newest_first: bool) -> Cursor {
+    let is_own = items.iter().any(|record| record.id == cursor.id);
+    let edge = match newest_first {
+        true => [0xFF; 16],
+        false => [0; 16],
+    };
+    match is_own {
+        true => cursor,
+        false => Cursor {
+            id: EventId::from_bytes(edge),
+            ..cursor
+        },
+    }
+}
+
 /// Returns records of a queue, page by page
 #[utoipa::path(
     get, path = "/v1/{namespace}/queues/{queue}/records", operation_id = "listRecords",
@@ -191,7 +244,8 @@ pub(super) async fn list(
         records = records.newest_first();
     }
     let after = filter.after.map(|after| after.parse::<Cursor>());
-    let records = records.after(after.transpose()?);
+    let after = after.transpose()?;
+    let records = records.after(after);
     let limit = filter.limit.unwrap_or(100);
     if !(1..=LIMIT_MAX).contains(&limit) {
         return Err(Problem::invalid(format!(
@@ -204,15 +258,34 @@ pub(super) async fn list(
     {
         return Ok(Json(RecordPage::default()).into_response());
     }
-    let page = match records.limit(limit).page().await {
-        // A new queue whose name is nearly that of another.
-        Err(error) if error.kind() == ErrorKind::NotFound => Page::new(Vec::new(), None),
-        page => page?,
-    };
+    let newest_first = filter.newest_first == Some(true);
+    let mut page = whole_page(records.limit(limit), newest_first).await?;
+    if page.items.is_empty() && page.next.is_none() {
+        page.end = after; // not where a record of another queue is
+    }
     let page = RecordPage {
         items: page.items.into_iter().map(RecordView::from).collect(),
         next: page.next.map(|next| next.to_string()),
         end: page.end.map(|end| end.to_string()),
     };
     Ok(Json(page).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_names_no_event_of_another_queue() {
+        let text = "1767225600000000-7-01KBKSY8Q3X4H1W9V0T5RZ7M2C";
+        let cursor: Cursor = text.parse().unwrap();
+        for newest_first in [false, true] {
+            let nameless = nameless(cursor, &[], newest_first);
+            assert_ne!(nameless.id, cursor.id);
+            // The record there is looked at again, and none is skipped.
+            assert_eq!(nameless > cursor, newest_first);
+            let read: Cursor = nameless.to_string().parse().unwrap();
+            assert_eq!(read, nameless);
+        }
+    }
 }

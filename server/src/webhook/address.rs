@@ -9,11 +9,12 @@ use url::{Host, Url};
 use crate::settings::WebhookSettings;
 
 /// Networks of IPv4 that are not of the internet, with what they are.
-const REFUSED_V4: [(&str, &str); 15] = [
+const REFUSED_V4: [(&str, &str); 16] = [
     ("0.0.0.0/8", "unspecified"),
     ("10.0.0.0/8", "private"),
     ("100.64.0.0/10", "shared by a carrier (CGNAT)"),
     ("127.0.0.0/8", "loopback"),
+    ("168.63.129.16/32", "the host of a machine in Azure"),
     ("169.254.0.0/16", "link-local"),
     ("172.16.0.0/12", "private"),
     ("192.0.0.0/24", "reserved for protocols"),
@@ -173,6 +174,7 @@ mod tests {
             "100.127.255.255",
             "127.0.0.1",
             "127.255.255.254",
+            "168.63.129.16",
             "169.254.169.254",
             "172.16.0.1",
             "172.31.255.255",

@@ -81,6 +81,12 @@ async fn damage_of_a_file_is_reported() {
     assert_eq!(report["damage"][0]["repaired"], false);
     let repair = shop.run(&["doctor", "--repair", "--yes", "--json"]);
     assert_eq!(repair.code, 1, "it cannot be repaired: {repair:?}");
+    // It stays listed, and is no failure for ever.
+    let later = shop.run(&["doctor", "--since", "0s", "--json"]);
+    assert_eq!(kinds(&later.json()), ["set_aside"]);
+    let old = "UPDATE damaged SET found = found - 8 * 86400000";
+    change(&file, old);
+    assert_eq!(shop.json(&["doctor"])["left"], 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -56,7 +56,10 @@ fn completions_and_the_manual_are_written() {
     let path = folder.path().to_str().unwrap();
     duly(&["man", "--folder", path]).text();
     assert!(folder.path().join("duly-queue-set.1").exists());
-    duly(&["man", "--folder", &format!("{path}/none")]).fails(1, "cannot be written");
+    duly(&["man", "--folder", &format!("{path}/new/pages")]).text();
+    assert!(folder.path().join("new/pages/duly.1").exists());
+    let file = folder.path().join("duly.1");
+    duly(&["man", "--folder", file.to_str().unwrap()]).fails(1, "cannot be written");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,6 +1,7 @@
 //! The commands of an operator, run as processes: their output and exit codes, straight at a store
 //! and against a server.
 
+mod alike;
 mod bench;
 mod dead;
 mod doctor;
@@ -71,12 +72,18 @@ impl Ran {
 
 /// Runs the program without a terminal.
 pub(crate) fn duly(arguments: &[&str]) -> Ran {
+    duly_with(arguments, &[])
+}
+
+/// As [`duly`], with more variables.
+fn duly_with(arguments: &[&str], variables: &[(&str, String)]) -> Ran {
     let folder = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_duly"))
         .args(arguments)
         .current_dir(folder.path())
         .env("USER", "ann")
         .env_remove("DULY_TOKEN")
+        .envs(variables.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .output()
         .unwrap();
@@ -119,9 +126,13 @@ impl Shop {
 
     /// Runs a command on the store or the server.
     pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
+        self.run_with(arguments, &[])
+    }
+
+    fn run_with(&self, arguments: &[&str], variables: &[(&str, String)]) -> Ran {
         let target = self.target.iter().map(String::as_str);
         let arguments: Vec<_> = arguments.iter().copied().chain(target).collect();
-        duly(&arguments)
+        duly_with(&arguments, variables)
     }
 
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {

@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::{Shop, on_every_target};
+use super::{Shop, Target, on_every_target};
+use crate::servers::{Postgres, PostgresOptions};
 
 on_every_target! {
     records_are_filtered
@@ -83,4 +84,20 @@ async fn new_records_are_followed(shop: &Shop) {
     assert_eq!(outcome(), "dropped");
     follows.kill().unwrap();
     follows.wait().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_journal_may_be_in_postgresql() {
+    let shop = Shop::open(Target::Redis).await;
+    let database = Postgres::start(PostgresOptions::default());
+    let journal = [("DULY__RECORDS__JOURNAL", database.url())];
+    let arguments = ["records", "--format", "json", "--queue", "ns.mail"];
+    let recorded = async || {
+        let ran = shop.run_with(&arguments, &journal);
+        assert!(ran.text().contains("no such address"), "{ran:?}");
+        let count = "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'records%'";
+        database.sql(count).trim() != "0"
+    };
+    crate::world::until("the journal has its tables", recorded).await;
+    shop.close().await;
 }

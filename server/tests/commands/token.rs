@@ -26,14 +26,18 @@ async fn tokens_are_created_listed_and_revoked() {
     assert_eq!(token.len(), 32);
     let on_server = ["--server", &api, "--token", &token];
     let show = |queue| duly(&[&["queue", "show", queue], &on_server[..]].concat());
-    show("ns.mail-a").text();
+    show("ns.mail-a").fails(3, "there is no queue ns.mail-a");
     show("ns.other").fails(6, "the token is not for queue other");
-    duly(&[&["queue", "pause", "ns.mail-a"], &on_server[..]].concat()).fails(6, "no scope admin");
+    let pause = ["queue", "pause", "ns.mail-a", "--new"];
+    duly(&[&pause[..], &on_server[..]].concat()).fails(6, "no scope admin");
 
     let listed = run(&["token", "list", "ns", "--json"]).json();
     assert_eq!(listed[0]["description"], "the shop");
     run(&["token", "revoke", "ns", &token]).fails(2, "--yes");
     run(&["token", "revoke", "ns", &token, "--yes"]).text();
+    for token in [&token, "sha256~1f2e3d4c5b6a7988", "nonsense"] {
+        run(&["token", "revoke", "ns", token, "--yes"]).fails(3, "no such token");
+    }
     show("ns.mail-a").fails(6, "a valid token is needed");
 
     let wrong = ["--admin", &admin, "--account", "ann:wrong"];

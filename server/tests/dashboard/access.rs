@@ -26,22 +26,51 @@ pub(super) async fn visit_at(
     form: &[(&str, &str)],
 ) -> crate::world::Reply {
     let url = format!("http://{}{base}{path}", world.server.admin_address());
-    let cookie = login.map(|(name, secret)| {
-        use base64::Engine;
-        let text = format!("{name}\n{secret}");
-        let engine = base64::engine::general_purpose::URL_SAFE_NO_PAD;
-        format!("; duly_login={}", engine.encode(text))
-    });
-    let cookie = format!(
-        "duly_visit={}{}",
-        "v".repeat(24),
-        cookie.unwrap_or_default()
-    );
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    query.extend_pairs(form);
+    let session = match login {
+        Some((name, secret)) => {
+            let url = format!("http://{}{base}", world.server.admin_address());
+            session(&log_in(&url, name, secret).await)
+        }
+        None => None,
+    };
+    let session = session.map(|session| format!("; {session}"));
+    let cookie = format!("{VISIT}{}", session.unwrap_or_default());
     let request = client().request(method, url).header("cookie", cookie);
+    reply(with_form(request, form)).await
+}
+
+/// The cookie of a browser.
+pub(super) const VISIT: &str = "duly_visit=vvvvvvvvvvvvvvvvvvvvvvvv";
+
+/// Sends the form of a login to the dashboard at a URL.
+pub(super) async fn log_in(url: &str, name: &str, secret: &str) -> crate::world::Reply {
+    let page = client().get(format!("{url}/login")).header("cookie", VISIT);
+    let page = reply(page).await;
+    let form = [
+        ("csrf", csrf(&page.text)),
+        ("name", name),
+        ("secret", secret),
+    ];
+    let request = client()
+        .post(format!("{url}/login"))
+        .header("cookie", VISIT);
+    reply(with_form(request, &form)).await
+}
+
+/// Returns the cookie of a session that a login has begun.
+pub(super) fn session(login: &crate::world::Reply) -> Option<String> {
+    let cookie = login.headers.get("set-cookie")?.to_str().unwrap();
+    cookie.split(';').next().map(str::to_owned)
+}
+
+pub(super) fn with_form(
+    request: reqwest::RequestBuilder,
+    form: &[(&str, &str)],
+) -> reqwest::RequestBuilder {
+    let mut fields = form_urlencoded::Serializer::new(String::new());
+    fields.extend_pairs(form);
     let request = request.header("content-type", "application/x-www-form-urlencoded");
-    reply(request.body(query.finish())).await
+    request.body(fields.finish())
 }
 
 pub(super) fn csrf(page: &str) -> &str {

@@ -4,4 +4,5 @@ mod access;
 mod accessibility;
 mod browser;
 mod demo;
+mod login;
 mod pools;

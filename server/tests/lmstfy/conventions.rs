@@ -270,3 +270,23 @@ async fn a_body_where_none_is_taken_keeps_the_connection() {
         assert!(!text.contains("connection: close"), "{request}: {text}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_has_a_body() {
+    let world = World::start(crate::world::Place::Embedded).await;
+    for (method, path) in [
+        (Method::POST, "/healthz"),
+        (Method::POST, "/metrics"),
+        (Method::DELETE, "/dashboard/queues"),
+        (Method::PUT, "/dashboard/"),
+        (Method::POST, "/none"),
+    ] {
+        let refused = world.admin(method.clone(), path).await;
+        assert!(refused.status.is_client_error(), "{method} {path}");
+        assert!(!refused.text.is_empty(), "{method} {path}: {refused:?}");
+        if refused.status == 405 {
+            assert!(refused.json()["error"].is_string(), "{refused:?}");
+            assert!(refused.headers.contains_key("allow"), "{refused:?}");
+        }
+    }
+}

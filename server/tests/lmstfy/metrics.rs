@@ -83,11 +83,11 @@ async fn requests_and_jobs_are_counted(world: World) {
             &format!("infra_lmstfy_redis_{name}{{pool=\"default\"}} "),
         );
     }
-    let call = "api=\"publish\",code=\"201\",method=\"PUT\",namespace=\"ns\",pool=\"default\"";
+    let call = "api=\"/api/:namespace/:queue\",code=\"201\",method=\"PUT\",namespace=\"ns\",pool=\"default\"";
     has(&page, &format!("infra_lmstfy_http_http_codes{{{call}}} "));
     for bound in ["15", "37.5", "22888.18359375", "+Inf"] {
         let labels = format!(
-            "api=\"publish\",le=\"{bound}\",method=\"PUT\",namespace=\"ns\",pool=\"default\""
+            "api=\"/api/:namespace/:queue\",le=\"{bound}\",method=\"PUT\",namespace=\"ns\",pool=\"default\""
         );
         has(
             &page,
@@ -132,4 +132,22 @@ async fn refused_calls_are_counted_by_token(world: World) {
     });
     assert!(refused.is_some(), "{page:?}");
     assert!(!page.join("\n").contains(&world.token), "it is a secret");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_metric_is_described() {
+    let world = World::start(crate::world::Place::Embedded).await;
+    world.publish("/api/ns/q", "x").await;
+    world.consume("/api/ns/q?count=1&timeout=5").await;
+    world.get("/api/ns/q/peek").await;
+    let page = world.admin(reqwest::Method::GET, "/metrics").await.text;
+    let names = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let names: Vec<_> = names.filter_map(|line| line.split(' ').next()).collect();
+    let ours = names
+        .iter()
+        .filter(|name| name.starts_with("infra_lmstfy_"));
+    assert!(ours.count() > 5, "{names:?}");
+    for name in names {
+        assert!(page.contains(&format!("# HELP {name} ")), "{name}");
+    }
 }

@@ -7,5 +7,6 @@ mod conventions;
 mod dead;
 mod jobs;
 mod limits;
+mod many;
 mod metrics;
 mod publish;

@@ -242,3 +242,20 @@ async fn php_publishes_what_v1_leases(world: World) {
         b"hello"
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unknown_paths_are_problems_and_a_byte_order_mark_is_ignored() {
+    let world = World::start(crate::world::Place::Embedded).await;
+    for path in ["/v1/", "/v1", "/v1/x", "/v1/ns/queues/q/none", "/v1//"] {
+        let unknown = world.get(path).await;
+        assert_eq!(unknown.is(404)["status"], 404, "{path}: {unknown:?}");
+        let media = unknown.headers["content-type"].to_str().unwrap();
+        assert_eq!(media, "application/problem+json", "{path}");
+    }
+    let body = "\u{feff}{\"events\":[{\"payload\":1}]}";
+    let request = world
+        .request(Method::POST, "/v1/ns/queues/q/events")
+        .body(body);
+    let request = request.header("Content-Type", "application/json");
+    crate::world::reply(request).await.is(201);
+}

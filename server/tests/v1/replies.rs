@@ -11,6 +11,7 @@ use crate::world::{Place, World, on_every_store};
 
 on_every_store! {
     a_consumer_replies_to_a_call
+    a_reply_is_kept_as_it_was
     a_call_that_fails_says_why
     a_lost_lease_does_not_reply
 }
@@ -41,6 +42,43 @@ async fn a_consumer_replies_to_a_call(world: World) {
         reply,
         "it can be fetched again"
     );
+}
+
+async fn a_reply_is_kept_as_it_was(world: World) {
+    let replies = [
+        r#"{"b":1,"a":123456789012345678901234567890,"a":1e400,"f":0.10}"#,
+        r#"[-0, 18446744073709551616, "\u00e9", {"z" : {}}]"#,
+        "1.000000000000000000000000001",
+        "null",
+    ];
+    for reply in replies {
+        let consumer = async {
+            let leased = lease(&world, json!({"ttr_ms": 30_000, "wait_ms": 10_000})).await;
+            let path = format!("/v1/ns/leases/{}/settle", super::of(&leased[0], "token"));
+            let body = format!(r#"{{"outcome":"ack","reply":{reply}}}"#);
+            let request = world.request(Method::POST, &path).body(body);
+            let request = request.header("Content-Type", "application/json");
+            crate::world::reply(request).await.is(204);
+        };
+        let call = call(7);
+        let (found, ()) = tokio::join!(send(&world, Method::POST, CALLS, &call), consumer);
+        let (_, end) = found.text.split_once("\"reply\":").unwrap();
+        assert_eq!(end, format!("{reply}}}"), "{found:?}");
+    }
+    let wrong = [
+        json!({"outcome": "ack", "delay_ms": 5}),
+        json!({"outcome": "snooze"}),
+        json!({"outcome": "bury", "reply": 1}),
+        json!({"outcome": "release", "reason": "x"}),
+        json!({"outcome": "none"}),
+        json!({"reply": 1}),
+    ];
+    push(&world, json!({"payload": 1})).await;
+    let leased = lease(&world, json!({"ttr_ms": 30_000, "wait_ms": 10_000})).await;
+    for wrong in wrong {
+        let refused = settle(&world, &leased[0], wrong.clone()).await;
+        assert_eq!(refused.status, 422, "{wrong}: {refused:?}");
+    }
 }
 
 async fn a_call_that_fails_says_why(world: World) {

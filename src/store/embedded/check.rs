@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use crate::codec::wire;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::StoreFuture;
 use crate::store::damage::{CheckTask, Damage, DamageKind};
@@ -13,6 +15,8 @@ use crate::store::embedded::{schema, sqlite};
 
 /// The most faults that SQLite lists of a file.
 const FAULTS_MAX: u32 = 100;
+/// The most damaged bodies that are listed of a file.
+const DAMAGE_MAX: usize = 10_000;
 
 impl Shared {
     /// Reads the whole file through a connection and on a thread of its own, so that nothing waits
@@ -34,6 +38,7 @@ impl Shared {
             task.add_looked(aside.len() as u64);
             found.extend(aside.into_iter().map(|row| Damage {
                 id: row.id,
+                found: Some(row.found),
                 ..Damage::new(
                     DamageKind::SetAside,
                     format!("was set aside at {}: {}", row.found, row.why),
@@ -53,29 +58,52 @@ impl Shared {
 /// Returns the faults of the file at `path`.
 fn faults(path: &Path, task: &CheckTask) -> Result<Vec<Damage>> {
     let connection = schema::open_reader(path)?;
-    let read = || -> rusqlite::Result<(Vec<String>, u64)> {
+    let read = || -> rusqlite::Result<Vec<String>> {
         let mut statement = connection.prepare(&format!("PRAGMA quick_check({FAULTS_MAX})"))?;
-        let faults = statement.query_map([], |row| row.get(0))?;
-        let events = "SELECT count(*) FROM events";
-        Ok((
-            faults.collect::<rusqlite::Result<_>>()?,
-            connection
-                .query_row(events, [], |row| row.get::<_, i64>(0))?
-                .cast_unsigned(),
-        ))
+        statement.query_map([], |row| row.get(0))?.collect()
     };
-    let faults = match read() {
-        Ok((faults, events)) => {
-            task.add_looked(events);
-            faults
-        }
-        Err(error) if is_damage(&error) => vec![error.to_string()],
-        Err(error) => return Err(sqlite::at_read(error)),
+    let or_fault = |error: rusqlite::Error| match is_damage(&error) {
+        true => Ok(vec![error.to_string()]),
+        false => Err(sqlite::at_read(error)),
     };
-    let faults = faults.into_iter().filter(|fault| fault != "ok");
-    Ok(faults
+    let faults = read().or_else(or_fault)?.into_iter();
+    let faults = faults.filter(|fault| fault != "ok");
+    let mut found: Vec<Damage> = faults
         .map(|fault| Damage::new(DamageKind::File, fault))
-        .collect())
+        .collect();
+    match bodies(&connection, task) {
+        Ok(damaged) => found.extend(damaged),
+        Err(error) if is_damage(&error) && !found.is_empty() => {}
+        Err(error) => {
+            let faults = or_fault(error)?.into_iter();
+            found.extend(faults.map(|fault| Damage::new(DamageKind::File, fault)));
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the events whose bodies do not hold their checksums, which SQLite does not know of.
+fn bodies(connection: &Connection, task: &CheckTask) -> rusqlite::Result<Vec<Damage>> {
+    let mut statement = connection.prepare("SELECT row, body FROM events")?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        task.add_looked(1);
+        let (number, body) = (row.get::<_, i64>(0)?, row.get_ref(1)?);
+        let body = body.as_blob().unwrap_or_default();
+        if let Err(error) = wire::decode(body)
+            && found.len() < DAMAGE_MAX
+        {
+            found.push(Damage {
+                id: wire::id_in(body),
+                ..Damage::new(
+                    DamageKind::Unreadable,
+                    format!("has a damaged body in row {number}: {error}"),
+                )
+            });
+        }
+    }
+    Ok(found)
 }
 
 fn is_damage(error: &rusqlite::Error) -> bool {

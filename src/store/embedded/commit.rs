@@ -331,9 +331,17 @@ impl<'a, 'b> Transaction<'a, 'b> {
 
     fn count(&self) -> rusqlite::Result<()> {
         let Counts { events, rows, .. } = *self.counts;
-        self.connection
+        let tally = [events, rows, sums::of_tally(events, rows)];
+        let written = self
+            .connection
             .prepare_cached("UPDATE tally SET events = ?1, rows = ?2, sum = ?3 WHERE one = 1")?
-            .execute([events, rows, sums::of_tally(events, rows)])?;
+            .execute(tally)?;
+        if written == 0 {
+            // The row was lost, which is noted, and must not be noted at each start.
+            self.connection
+                .prepare_cached("INSERT INTO tally VALUES (1, ?1, ?2, ?3)")?
+                .execute(tally)?;
+        }
         Ok(())
     }
 }

@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::core::op::{Reply, StoreOp};
-use crate::error::Result;
+use crate::core::op::{PeekBy, Reply, StoreOp};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
 use crate::store::Durability;
 use crate::store::damage::{CheckTask, Damage, DamageKind};
@@ -87,21 +87,19 @@ pub(super) async fn check(
     task: CheckTask,
 ) -> Result<Vec<Damage>> {
     let mut check = Check::new(shared, bucket, task);
-    check.states().await?;
+    let states = check.states().await;
+    check.or_damage("state", states)?;
     for structure in WALKED {
-        let mut cursor = b"0".to_vec();
-        loop {
-            let step = check.step(structure, &cursor, STEP, &[]).await?;
-            if step.is_last() {
-                break;
-            }
-            cursor = step.cursor;
-        }
+        let walked = check.walk(structure).await;
+        check.or_damage(structure, walked)?;
     }
     if check.task.repairs {
         check.reap().await?;
     }
-    check.step("counts", b"0", COUNTED_MAX, &[]).await?;
+    let counted = check.step("counts", b"0", COUNTED_MAX, &[]).await;
+    check.or_damage("counts", counted)?;
+    let bodies = check.bodies().await;
+    check.or_damage("body", bodies)?;
     Ok(check.found)
 }
 
@@ -126,6 +124,16 @@ pub(super) fn settings(store: &RedisStore) -> Vec<Damage> {
         ));
     }
     found
+}
+
+/// Whether an error says what is in a key, and not how the server does.
+fn is_of_data(error: &Error) -> bool {
+    match error.kind() {
+        ErrorKind::Corrupt => true,
+        // From within a script, which writes nothing here.
+        ErrorKind::Unknown => error.to_string().contains("a script failed while it ran"),
+        _ => false,
+    }
 }
 
 struct Check<'a> {
@@ -155,6 +163,70 @@ impl<'a> Check<'a> {
             bucket,
             task,
             found,
+        }
+    }
+
+    /// What cannot be read is damage, and the check goes on; any other error ends it.
+    fn or_damage<T>(&mut self, structure: &str, done: Result<T>) -> Result<()> {
+        match done {
+            Ok(_) => Ok(()),
+            Err(error) if is_of_data(&error) => {
+                let why = format!(" cannot be read: {error}");
+                // Where it is what every step reads, it is told once.
+                if !self.found.iter().any(|damage| damage.words.ends_with(&why)) {
+                    self.found.push(Damage {
+                        bucket: Some(self.bucket.clone()),
+                        ..Damage::new(DamageKind::Unreadable, format!("{structure}{why}"))
+                    });
+                }
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn walk(&mut self, structure: &str) -> Result<()> {
+        let mut cursor = b"0".to_vec();
+        loop {
+            let step = self.step(structure, &cursor, STEP, &[]).await?;
+            if step.is_last() {
+                return Ok(());
+            }
+            cursor = step.cursor;
+        }
+    }
+
+    /// Decodes the body of each event, which only a program can: their checksums are in them.
+    async fn bodies(&mut self) -> Result<()> {
+        let mut from = None;
+        loop {
+            let peek = StoreOp::Peek {
+                by: PeekBy::All,
+                from,
+                limit: STEP,
+            };
+            let reply = self.shared.operate(&self.bucket, peek).await?;
+            let Reply::Peeked(page) = reply.reply else {
+                return Ok(());
+            };
+            for event in &page.events {
+                let is_told = |damage: &Damage| damage.id == Some(event.id);
+                let is_lost = event.body.is_none() && !event.state.is_final();
+                if is_lost && self.found.len() < DAMAGE_MAX && !self.found.iter().any(is_told) {
+                    self.found.push(Damage {
+                        bucket: Some(self.bucket.clone()),
+                        id: Some(event.id),
+                        ..Damage::new(
+                            DamageKind::Unreadable,
+                            "has a body that cannot be decoded: bytes of it are damaged or gone",
+                        )
+                    });
+                }
+            }
+            from = page.next;
+            if from.is_none() {
+                return Ok(());
+            }
         }
     }
 
@@ -242,7 +314,8 @@ impl<'a> Check<'a> {
                     bucket: Some(self.bucket.clone()),
                     id: id_of(&id),
                     words: String::from_utf8_lossy(&words).into_owned(),
-                    repaired: self.task.repairs,
+                    found: None,
+                    repaired: self.task.repairs && kind.is_repairable(),
                 });
             }
         }

@@ -117,4 +117,34 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ),
         masked_by: None,
     },
+    Mutant {
+        name: "damaged-body-is-well",
+        breaks: Doubt,
+        bug: "Redis: a check says nothing of a body that is cut or has a flipped bit",
+        edits: &[edit(
+            "src/store/redis/check.rs",
+            "let is_lost = event.body.is_none() && !event.state.is_final();",
+            "let is_lost = false;",
+        )],
+        caught_by: test(
+            "redis_store",
+            "what_cannot_be_read_is_damage_and_the_check_goes_on",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "lost-tally-told-again",
+        breaks: Doubt,
+        bug: "embedded: a count of the events that is lost is damage at each start",
+        edits: &[edit(
+            "src/store/embedded/commit.rs",
+            "if written == 0 {",
+            "if written > 1 {",
+        )],
+        caught_by: test(
+            "embedded",
+            "a_damaged_body_is_found_and_a_lost_tally_is_told_once",
+        ),
+        masked_by: None,
+    },
 ];

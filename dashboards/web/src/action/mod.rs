@@ -15,7 +15,7 @@ use crate::guard::{CSRF, Visit, check_csrf};
 use crate::pages::dead::DeadFilter;
 use crate::pages::queue::name_of;
 use crate::sample::in_time;
-use crate::text::{Fields, count, encoded};
+use crate::text::{Fields, count};
 
 /// How many dead letters a dry run counts.
 const DRY_RUN: usize = 1_000;
@@ -261,7 +261,7 @@ pub(crate) async fn act(
     app.access.audit(&visit.user, name, &target).await;
     let back = back(action, &fields);
     let separator = if back.contains('?') { '&' } else { '?' };
-    let to = format!("{}{back}{separator}done={}", app.base, encoded(&done));
+    let to = format!("{}{back}{separator}{}", app.base, visit.done_query(&done));
     Ok(Redirect::to(&to).into_response())
 }
 

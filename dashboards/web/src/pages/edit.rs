@@ -19,7 +19,7 @@ use crate::error::{PageError, Result, html};
 use crate::guard::{CSRF, Visit, check_csrf};
 use crate::pages::queue::name_of;
 use crate::sample::in_time;
-use crate::text::{Fields, encoded};
+use crate::text::Fields;
 
 /// Whole numbers from here on are not all exact as a float.
 const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -155,8 +155,8 @@ pub(crate) async fn submit(
     let target = format!("{queue}/{id}");
     let action = "dead letter edited and revived";
     app.access.audit(&visit.user, action, &target).await;
-    let done = encoded(&format!("{id} is ready again, with the new payload."));
-    let to = format!("{}/queues/{queue}/events/{id}?done={done}", app.base);
+    let done = visit.done_query(&format!("{id} is ready again, with the new payload."));
+    let to = format!("{}/queues/{queue}/events/{id}?{done}", app.base);
     Ok(Redirect::to(&to).into_response())
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -9,10 +10,11 @@ use axum::middleware::Next;
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
-use crate::http::reply;
+use crate::http::{defaults, peer, reply};
 use crate::state::App;
 
 /// Who does something, for the audit.
@@ -32,24 +34,35 @@ pub(super) async fn check(
             .insert(Actor("anonymous".to_owned()));
         return next.run(request).await;
     }
-    let given = credentials(request.headers());
-    let is_known = given
-        .as_ref()
-        .is_some_and(|(user, password)| is_known(accounts, user, password));
-    match given.filter(|_| is_known) {
-        Some((user, _)) => {
-            request.extensions_mut().insert(Actor(user));
-            next.run(request).await
-        }
-        None => {
-            let mut response = reply::empty(StatusCode::UNAUTHORIZED);
-            let realm = HeaderValue::from_static("Basic realm=\"Authorization Required\"");
-            response
-                .headers_mut()
-                .insert(header::WWW_AUTHENTICATE, realm);
-            response
-        }
+    let Some((user, password)) = credentials(request.headers()) else {
+        return unauthorized();
+    };
+    let attempt = match app.logins.attempt(peer::address(), user.trim()) {
+        Ok(attempt) => attempt,
+        Err(wait) => return throttled(wait),
+    };
+    if !is_known(accounts, &user, &password) {
+        return unauthorized();
     }
+    attempt.succeeded();
+    request.extensions_mut().insert(Actor(user));
+    next.run(request).await
+}
+
+fn unauthorized() -> Response {
+    let mut response = reply::empty(StatusCode::UNAUTHORIZED);
+    let realm = HeaderValue::from_static("Basic realm=\"Authorization Required\"");
+    response
+        .headers_mut()
+        .insert(header::WWW_AUTHENTICATE, realm);
+    response
+}
+
+fn throttled(wait: Duration) -> Response {
+    let text = "too many wrong logins for this name; see Retry-After";
+    let mut response = reply::json(StatusCode::TOO_MANY_REQUESTS, &json!({"error": text}));
+    defaults::retry_after(response.headers_mut(), wait);
+    response
 }
 
 /// Whether there is such an account. Each one is compared, whatever matches, and in the same time.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{Extension, Path, RawQuery, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde_json::json;
 
@@ -27,6 +27,9 @@ const TOKEN_LEN_MIN: usize = 20;
 const TOKEN_LEN_MAX: usize = 512;
 /// The largest form.
 const FORM_BYTES_MAX: usize = 64 * 1024;
+
+/// Whether a request was about something that there is.
+const FOUND: HeaderName = HeaderName::from_static("duly-found");
 
 /// `POST /token/:ns`. The rights of a token are duly's own: `scopes` and `queues` are lists with
 /// commas, `expires_in` is in seconds.
@@ -201,10 +204,18 @@ pub(super) async fn delete(
     Extension(actor): Extension<Actor>,
 ) -> Response {
     let (pool, text) = split(&token);
-    if let Err(error) = app.tokens.revoke(pool, &namespace, text).await {
-        return ApiError::from(error).into_response();
+    let is_known = match app.tokens.revoke(pool, &namespace, text).await {
+        Ok(is_known) => is_known,
+        Err(error) => return ApiError::from(error).into_response(),
+    };
+    let mut response = reply::empty(StatusCode::NO_CONTENT);
+    if !is_known {
+        // The contract answers both alike.
+        let none = HeaderValue::from_static("false");
+        response.headers_mut().insert(FOUND, none);
+        return response;
     }
     let target = target(&app, pool, &namespace, text);
     app.tokens.audit(&actor.0, "token revoked", &target).await;
-    reply::empty(StatusCode::NO_CONTENT)
+    response
 }

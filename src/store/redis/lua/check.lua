@@ -450,12 +450,28 @@ function check.counts()
   check.records()
 end
 
+-- Calls what reads a structure, or an entry of it. Where it cannot be read that is damage, and the rest is
+-- looked at. Returns whether it was read.
+function check.read(what, entry_of, value)
+  local is_read, why = pcall(what, entry_of, value)
+  if not is_read then
+    why = tostring(type(why) == "table" and why.err or why)
+    tell("unreadable", entry_of and #entry_of == 16 and entry_of or "", "cannot be read in " .. ARGV[6] .. ": " .. why)
+  end
+  return is_read
+end
+
+function check.keys()
+  check_keys()
+  call("ZCARD", LEASE)
+end
+
 -- Looks at a page of the fields or members of a structure.
 local function scan(page, look)
   cursor = page[1]
   for i = 1, #page[2], 2 do
     looked = looked + 1
-    look(page[2][i], page[2][i + 1])
+    check.read(look, page[2][i], page[2][i + 1])
   end
 end
 
@@ -591,11 +607,17 @@ end
 cursor, most, repairs = ARGV[7], tonumber(ARGV[8]), ARGV[9] == "1"
 found, listed, looked, holds_of = {}, {}, 0, {}
 look_first()
-check_keys()
+-- Beside a key of another type nothing is repaired, and all that can be read is looked at.
+if not pcall(check.keys) and (ARGV[6] == "counts" or repairs) then
+  check.read(check.keys)
+  repairs, cursor = false, "0"
+end
 if repairs then
   keep_counts()
 end
-parts[ARGV[6]]()
+if cursor == "0" and found[1] and ARGV[9] == "1" or not check.read(parts[ARGV[6]]) then
+  cursor = "0"
+end
 if repairs then
   write_taken()
   wake(ARGV[4])

@@ -6,6 +6,8 @@
 --
 -- Returns {now, 1 if there is earlier work, ready again, dead, 1 if there is more to take back,
 -- next deadline or false, then two for each node with leases: node, heartbeat}.
+check_keys()
+call("ZCARD", LEASE)
 look_first()
 local LAST = string.rep("\255", 8) -- beyond every request
 local emptied = {} -- nodes without leases left

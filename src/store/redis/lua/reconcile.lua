@@ -10,6 +10,8 @@
 -- ARGV[11..] two for each request of which the node holds something: request, encoded; ids
 --
 -- Returns {now, 1 if there is earlier work, ready again, dead, 1 if there is more to take back}.
+check_keys()
+call("ZCARD", LEASE)
 look_first()
 local me, stated, all = ARGV[6], {}, {}
 for i = 11, #ARGV, 2 do

@@ -112,6 +112,4 @@ end
 
 -- Each call:
 limit, taken, ready, looked = math.min(tonumber(ARGV[5]), 1000), 0, 0, 0
-check_keys()
-call("ZCARD", LEASE)
 changes, uniques, deadlines, ended = {}, {}, {}, {}

@@ -3,74 +3,44 @@
 //! The queue `q` of namespace `ns` is the queue `ns.q` of the library. A body that is JSON is stored
 //! as JSON, so that a handler in Rust can serve the queue; any other as raw bytes.
 
+mod body;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use duly::admin::{QueueStats, StoredEvent};
-use duly::codec::Codec;
 use duly::config::Settings;
 use duly::event::State;
 use duly::lease::{EncodedPayload, EndResult, Leased};
 use duly::store::operation::Snapshot;
 use duly::time::Timestamp;
 use duly::{Bus, Error, ErrorKind, EventBuilder, EventId, Queue, QueueName, Result};
-use serde::{Serialize, Serializer};
-use serde_json::value::RawValue;
 
-use crate::clock;
+pub(crate) use self::body::Body;
 use crate::metrics;
 use crate::overview::EndedCounter;
 
 /// The most events that a scan of a queue reads, and dead ones.
 const SCAN_MAX: usize = 10_000;
+/// The most events that are read for a ready one, where those before it wait for their time.
+const FIRST_SCAN_MAX: usize = 1_000_000;
+/// A queue of the server's own, in no namespace that a token can be for: no name has a dot.
+const OWN_QUEUE: &str = "duly.duly.server";
+/// When the event by which the store is tried would be due.
+const PING_DELAY: Duration = Duration::from_secs(3_600);
 /// The size of a page of events.
 const PAGE: usize = 1_000;
 /// The largest payload that a pool stores: that of a job, and the frame around it.
 const PAYLOAD_BYTES_MAX: usize = (1 << 20) + 4096;
-
-/// A body to push.
-#[derive(Clone, Debug)]
-pub(crate) enum Body {
-    /// A value of JSON.
-    Json(Box<RawValue>),
-    /// Any bytes.
-    Raw(Bytes),
-}
-
-impl Body {
-    pub(crate) fn new(bytes: Bytes) -> Self {
-        let text = std::str::from_utf8(&bytes).ok();
-        let json = text.and_then(|text| serde_json::from_str::<&RawValue>(text).ok());
-        // Space around a value would be lost, and the body has to come back as it was.
-        match json.filter(|json| json.get().len() == bytes.len()) {
-            Some(json) => Self::Json(json.to_owned()),
-            None => Self::Raw(bytes),
-        }
-    }
-
-    fn codec(&self) -> Codec {
-        match self {
-            Self::Json(_) => Codec::Json,
-            Self::Raw(_) => Codec::Raw,
-        }
-    }
-}
-
-impl Serialize for Body {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        match self {
-            Self::Json(json) => json.serialize(serializer),
-            Self::Raw(bytes) => serializer.serialize_bytes(bytes),
-        }
-    }
-}
 
 /// A pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
     name: Arc<str>,
     bus: Bus,
+    /// A queue of the server's own, whose ids tell the time of the store.
+    clock: Queue<Body>,
     ended: Arc<EndedCounter>,
 }
 
@@ -103,6 +73,7 @@ impl Pool {
             .await?;
         Ok(Self {
             name: name.into(),
+            clock: bus.queue_to_push(OWN_QUEUE)?,
             bus,
             ended: Arc::default(),
         })
@@ -120,6 +91,12 @@ impl Pool {
     /// Returns its counter of what ended in the last minute.
     pub(crate) fn ended(&self) -> &EndedCounter {
         &self.ended
+    }
+
+    /// Returns the time of the store, by which events are due, expire and have their ids: the clocks
+    /// of servers may differ.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.new_id().created()
     }
 
     pub(crate) async fn close(&self, grace: Duration) -> Result<()> {
@@ -171,7 +148,7 @@ impl Pool {
     pub(crate) async fn end(&self, queue: &Queue<Body>, id: EventId) -> Result<bool> {
         match queue.end(id).await? {
             EndResult::Acked => Ok(true),
-            EndResult::TooLate(State::Dead) => self.drop_dead(queue, id).await.map(|_| false),
+            EndResult::TooLate(State::Dead) => self.drop_dead(queue, [id]).await.map(|_| false),
             _ => Ok(false),
         }
     }
@@ -182,13 +159,28 @@ impl Pool {
         found.map_or(Ok(None), |found| self.found(queue, &found))
     }
 
+    /// As [`get`](Self::get), also where another process has made the bucket of the job a moment ago.
+    pub(crate) async fn get_anew(
+        &self,
+        queue: &Queue<Body>,
+        id: EventId,
+    ) -> Result<Option<FoundJob>> {
+        match self.get(queue, id).await? {
+            Some(found) => Ok(Some(found)),
+            None => {
+                self.stats(queue).await?; // which reads the list of its buckets
+                self.get(queue, id).await
+            }
+        }
+    }
+
     fn found(&self, queue: &Queue<Body>, found: &Snapshot) -> Result<Option<FoundJob>> {
         let Some(envelope) = &found.body else {
             return Ok(None);
         };
         let has_expired = envelope
             .expires
-            .is_some_and(|expires| expires <= clock::now());
+            .is_some_and(|expires| expires <= self.now());
         if has_expired && found.state != State::Dead {
             return Ok(None);
         }
@@ -216,9 +208,10 @@ impl Pool {
     /// A store lists events in an order of its own, so of a queue with more than [`SCAN_MAX`] jobs
     /// it is the one among those.
     pub(crate) async fn head(&self, queue: &Queue<Body>) -> Result<Option<FoundJob>> {
-        let ready = self.stats(queue).await?.ready;
+        let (ready, now) = (self.stats(queue).await?.ready, self.now());
         let mut best: Option<(Timestamp, EventId)> = None;
-        scan_ready(queue, ready, SCAN_MAX, |event, has_expired| {
+        let most = (SCAN_MAX, FIRST_SCAN_MAX);
+        let whole = scan_ready(queue, ready, now, most, |event, has_expired| {
             let candidate = (event.since.unwrap_or(event.due), event.id);
             if !has_expired && best.is_none_or(|best| candidate < best) {
                 best = Some(candidate);
@@ -227,7 +220,11 @@ impl Pool {
         .await?;
         match best {
             Some((_, id)) => self.get(queue, id).await,
-            None => Ok(None),
+            None if whole => Ok(None),
+            None => Err(Error::new(
+                ErrorKind::Unavailable,
+                format!("no ready job is among the first {FIRST_SCAN_MAX} of the queue"),
+            )),
         }
     }
 
@@ -236,7 +233,8 @@ impl Pool {
     pub(crate) async fn size(&self, queue: &Queue<Body>) -> Result<usize> {
         let ready = self.stats(queue).await?.ready;
         let mut expired = 0;
-        scan_ready(queue, ready, PAGE, |_, has_expired| {
+        let most = (PAGE, PAGE);
+        scan_ready(queue, ready, self.now(), most, |_, has_expired| {
             expired += usize::from(has_expired);
         })
         .await?;
@@ -273,15 +271,19 @@ impl Pool {
         Ok(dead.into_iter().take(limit).map(|(_, id)| id).collect())
     }
 
-    /// Removes a dead job; returns how many there were.
-    pub(crate) async fn drop_dead(&self, queue: &Queue<Body>, id: EventId) -> Result<u64> {
+    /// Removes dead jobs; returns how many there were.
+    pub(crate) async fn drop_dead(
+        &self,
+        queue: &Queue<Body>,
+        ids: impl IntoIterator<Item = EventId>,
+    ) -> Result<u64> {
         let letters = self.bus.dead_letters().queue(queue.name());
-        Ok(letters.drop([id]).await?.finished()?.done)
+        Ok(letters.drop(ids).await?.finished()?.done)
     }
 
     /// Removes the jobs that are ready now.
     pub(crate) async fn remove_ready(&self, queue: &Queue<Body>) -> Result<()> {
-        let (mut place, now) = (None, clock::now());
+        let (mut place, now) = (None, self.now());
         loop {
             let page = queue.events().limit(PAGE).after(place).page().await?;
             for event in page.items.into_iter().filter(|event| is_ready(event, now)) {
@@ -295,9 +297,19 @@ impl Pool {
         }
     }
 
-    /// Asks the store anything, to learn whether it answers.
+    /// Reads from the store and pushes to it, to learn whether it does both. The event is the same each
+    /// time, and is cancelled at once: later it is a duplicate, which a store refuses as any other
+    /// where it takes no pushes.
     pub(crate) async fn ping(&self) -> Result<()> {
-        self.bus.controls().await.map(drop)
+        self.bus.controls().await?;
+        let id = self.clock.id_for_name("ready");
+        let event = Self::event(&self.clock, Body::Raw(Bytes::new())).id(id);
+        let pushed = event.after(PING_DELAY).send().await?;
+        if pushed.is_accepted() {
+            // It may not be confirmed: then it is cancelled by the next.
+            let _ = self.clock.cancel(id).await?;
+        }
+        Ok(())
     }
 }
 
@@ -310,21 +322,28 @@ fn is_ready(event: &StoredEvent, now: Timestamp) -> bool {
     }
 }
 
-/// Visits `ready` ready events among the first `most` of a queue, each with whether it has expired.
+/// Visits `ready` ready events among the first ones of a queue, each with whether it has expired;
+/// returns whether these were all. There is a bound for all and one for the first that has not
+/// expired.
 async fn scan_ready(
     queue: &Queue<Body>,
     mut ready: usize,
-    most: usize,
+    now: Timestamp,
+    (most, first_most): (usize, usize),
     mut visit: impl FnMut(&StoredEvent, bool),
-) -> Result<()> {
-    let (mut seen, mut place) = (0, None);
-    let now = clock::now();
-    while ready > 0 && seen < most {
+) -> Result<bool> {
+    let (mut seen, mut place, mut has_one) = (0, None, false);
+    while ready > 0 {
+        if seen >= if has_one { most } else { first_most } {
+            return Ok(false);
+        }
         let page = queue.events().limit(PAGE).after(place).page().await?;
         // A page without events counts as well.
         seen += page.items.len() + 1;
         for event in page.items.iter().filter(|event| is_ready(event, now)) {
-            visit(event, event.expires.is_some_and(|expires| expires <= now));
+            let has_expired = event.expires.is_some_and(|expires| expires <= now);
+            has_one |= !has_expired;
+            visit(event, has_expired);
             ready = ready.saturating_sub(1);
         }
         place = page.next;
@@ -332,21 +351,5 @@ async fn scan_ready(
             break;
         }
     }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn json_is_stored_as_json_and_anything_else_as_it_is() {
-        let codec = |bytes: &'static [u8]| Body::new(Bytes::from_static(bytes)).codec();
-        assert_eq!(codec(br#"{"order": 7}"#), Codec::Json);
-        assert_eq!(codec(b"17"), Codec::Json);
-        assert_eq!(codec(b" 17"), Codec::Raw);
-        assert_eq!(codec(b"hello"), Codec::Raw);
-        assert_eq!(codec(b"\xFA\xFF"), Codec::Raw);
-        assert_eq!(codec(b""), Codec::Raw);
-    }
+    Ok(true)
 }

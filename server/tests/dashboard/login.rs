@@ -1,0 +1,176 @@
+//! Logins: guesses are slow wherever they are made, sessions end, and only our texts are shown.
+
+use duly_server::Server;
+use reqwest::{Method, RequestBuilder};
+
+use super::access::{VISIT, csrf, log_in, session, with_form};
+use crate::rights::admin_settings;
+use crate::world::{Place, Reply, World, client, reply};
+
+/// A server with the account `ann` and an open namespace.
+async fn server(more: &str) -> (Server, String) {
+    let settings = admin_settings(&format!("accounts = {{ ann = 'secret' }}\n{more}"));
+    let server = Server::start(settings).await.unwrap();
+    let url = format!("http://{}", server.admin_address());
+    (server, url)
+}
+
+async fn basic(url: &str, name: &str, password: &str) -> Reply {
+    let request = client().get(format!("{url}/limits"));
+    reply(request.basic_auth(name, Some(password))).await
+}
+
+async fn page(url: &str, cookies: &str) -> Reply {
+    let request = client().get(format!("{url}/dashboard/queues"));
+    reply(request.header("cookie", cookies)).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn guesses_are_as_slow_wherever_they_are_made() {
+    for by_form in [true, false] {
+        let (server, url) = server("").await;
+        let dashboard = format!("{url}/dashboard");
+        for _ in 0..30 {
+            basic(&url, "ann", "secret").await.is(200);
+        }
+        assert_eq!(log_in(&dashboard, "ann", "secret").await.status, 303);
+        // At the same time, from one client.
+        let guesses = (0..40).map(|guess| {
+            let (url, dashboard) = (url.clone(), dashboard.clone());
+            tokio::spawn(async move {
+                let password = format!("guess {guess}");
+                let guessed = match by_form {
+                    true => log_in(&dashboard, "ann", &password).await,
+                    false => basic(&url, "ann", &password).await,
+                };
+                guessed.status.as_u16()
+            })
+        });
+        let guesses = futures_util::future::join_all(guesses).await;
+        let refused = |status: u16| {
+            let guesses = guesses.iter().map(|guess| *guess.as_ref().unwrap());
+            guesses.filter(|guess| *guess == status).count()
+        };
+        assert!((10..20).contains(&refused(401)), "{}", refused(401));
+        assert_eq!(refused(401) + refused(429), 40);
+        // Neither way tells now whether a password is right, and each says when.
+        for password in ["secret", "wrong"] {
+            let form = log_in(&dashboard, "ann", password).await;
+            let header = basic(&url, "ann", password).await;
+            for refused in [form, header] {
+                assert_eq!(refused.status, 429, "{refused:?}");
+                let seconds = refused.headers["retry-after"].to_str().unwrap();
+                assert!((1..=10).contains(&seconds.parse::<u64>().unwrap()));
+            }
+        }
+        // Others are checked.
+        assert_eq!(log_in(&dashboard, "bob", "x").await.status, 401);
+        assert_eq!(basic(&url, "bob", "x").await.status, 401);
+        server.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cookie_holds_no_secret_and_ends_with_its_session() {
+    for (more, is_secure) in [("", false), ("behind_tls = true", true)] {
+        let (server, url) = server(more).await;
+        let dashboard = format!("{url}/dashboard");
+        let login = log_in(&dashboard, "ann", "secret").await;
+        assert_eq!(login.status, 303);
+        let header = login.headers["set-cookie"].to_str().unwrap();
+        assert!(header.contains("; HttpOnly; SameSite=Strict"), "{header}");
+        assert_eq!(header.contains("; Secure"), is_secure, "{header}");
+        let cookie = session(&login).unwrap();
+        let (_, id) = cookie.split_once('=').unwrap();
+        use base64::Engine;
+        let decoded = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(id);
+        let decoded = String::from_utf8_lossy(&decoded.unwrap()).into_owned();
+        assert!(!decoded.contains("secret") && !decoded.contains("ann"));
+        let other = session(&log_in(&dashboard, "ann", "secret").await).unwrap();
+        assert_ne!(other, cookie);
+
+        let cookies = format!("{VISIT}; {cookie}");
+        let queues = page(&url, &cookies).await;
+        assert_eq!(queues.status, 200);
+        // Name and password in a cookie are nothing.
+        let both = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode("ann\nsecret");
+        for name in ["duly_login", "duly_session"] {
+            let cookies = format!("{VISIT}; {name}={both}");
+            assert_eq!(page(&url, &cookies).await.status, 303);
+        }
+        let logout = client().post(format!("{dashboard}/logout"));
+        let form = [("csrf", csrf(&queues.text))];
+        let logout = with_form(logout.header("cookie", &cookies), &form);
+        let logout = reply(logout).await;
+        assert_eq!(logout.status, 303, "{logout:?}");
+        let removed = logout.headers["set-cookie"].to_str().unwrap();
+        assert!(removed.contains("Max-Age=0"), "{removed}");
+        assert_eq!(page(&url, &cookies).await.status, 303, "it has ended");
+        let other = format!("{VISIT}; {other}");
+        assert_eq!(page(&url, &other).await.status, 200, "the other lasts");
+        server.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_ends_with_its_token() {
+    let settings = admin_settings("accounts = { ann = 'secret' }");
+    let server = Server::start(settings).await.unwrap();
+    let url = format!("http://{}", server.admin_address());
+    let admin = |method, path: &str| -> RequestBuilder {
+        let request = client().request(method, format!("{url}{path}"));
+        request.basic_auth("ann", Some("secret"))
+    };
+    let create = admin(Method::POST, "/token/ns?description=x");
+    let token = reply(create).await.is(201)["token"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let login = log_in(&format!("{url}/dashboard"), "ns", &token).await;
+    assert_eq!(login.status, 303, "{login:?}");
+    let cookies = format!("{VISIT}; {}", session(&login).unwrap());
+    assert_eq!(page(&url, &cookies).await.status, 200);
+    let revoke = admin(Method::DELETE, &format!("/token/ns/{token}"));
+    reply(revoke).await.is(204);
+    assert_eq!(page(&url, &cookies).await.status, 303);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_our_own_texts_are_shown_as_ours() {
+    let world = World::start(Place::Embedded).await;
+    world.publish("/api/ns/mail?delay=600", "{}").await;
+    let url = format!("http://{}/dashboard", world.server.admin_address());
+    let visit = |method, url: String, browser: &str| {
+        let request = client().request(method, url);
+        request.header("cookie", browser.to_owned())
+    };
+    let question = visit(Method::GET, format!("{url}/act/pause?queue=ns.mail"), VISIT);
+    let question = reply(question).await;
+    let form = [("csrf", csrf(&question.text)), ("queue", "ns.mail")];
+    let paused = visit(Method::POST, format!("{url}/act/pause"), VISIT);
+    let paused = reply(with_form(paused, &form)).await;
+    assert_eq!(paused.status, 303, "{paused:?}");
+    let ours = paused.headers["location"].to_str().unwrap();
+    let admin = format!("http://{}", world.server.admin_address());
+    let shown = reply(visit(Method::GET, format!("{admin}{ours}"), VISIT)).await;
+    assert!(shown.text.contains("role=\"status\""), "{ours}: {shown:?}");
+
+    let text = "your+password+has+expired:+call+0900";
+    let (path, query) = ours.split_once('?').unwrap();
+    let (_, proof) = query.rsplit_once('&').unwrap();
+    let other = "duly_visit=wwwwwwwwwwwwwwwwwwwwwwww";
+    for (path, browser) in [
+        (format!("{path}?done={text}"), VISIT),
+        (format!("{path}?done={text}&{proof}"), VISIT),
+        (format!("{path}?done={text}&of="), VISIT),
+        (format!("/dashboard/?done={text}"), VISIT),
+        (ours.to_owned(), other),
+    ] {
+        let shown = reply(visit(Method::GET, format!("{admin}{path}"), browser)).await;
+        assert_eq!(shown.status, 200);
+        assert!(!shown.text.contains("role=\"status\""), "{path}: {shown:?}");
+        assert!(!shown.text.contains("expired"), "{path}: {shown:?}");
+    }
+    world.server.stop().await;
+}
