@@ -159,21 +159,6 @@ impl Pool {
         found.map_or(Ok(None), |found| self.found(queue, &found))
     }
 
-    /// As [`get`](Self::get), also where another process has made the bucket of the job a moment ago.
-    pub(crate) async fn get_anew(
-        &self,
-        queue: &Queue<Body>,
-        id: EventId,
-    ) -> Result<Option<FoundJob>> {
-        match self.get(queue, id).await? {
-            Some(found) => Ok(Some(found)),
-            None => {
-                self.stats(queue).await?; // which reads the list of its buckets
-                self.get(queue, id).await
-            }
-        }
-    }
-
     fn found(&self, queue: &Queue<Body>, found: &Snapshot) -> Result<Option<FoundJob>> {
         let Some(envelope) = &found.body else {
             return Ok(None);

@@ -135,7 +135,7 @@ async fn reply(
         );
         if matches!(state, Some(EventState::Done) | None)
             && let Some(found) = pool
-                .get_anew(&replies, replies.id_for_name(&id.to_string()))
+                .get(&replies, replies.id_for_name(&id.to_string()))
                 .await?
         {
             let reply = serde_json::from_slice(&found.body).map_err(|error| {

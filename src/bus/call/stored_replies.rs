@@ -187,12 +187,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         if self.inner.store.is_shared() {
             let replies = replies_of(&self.inner, &self.name)?;
             let reply_id = replies.id_for_name(&id.to_string());
-            let mut found = replies.get(reply_id).await?;
-            if found.is_none() {
-                // It may be the first in a bucket that this process does not know yet.
-                self.inner.buckets_of(&replies.name).await?;
-                found = replies.get(reply_id).await?;
-            }
+            let found = replies.get(reply_id).await?;
             if let Some(envelope) = found.and_then(|found| found.body) {
                 let keys = &self.inner.keys;
                 let opened = keys.open(reply_id, &replies.name, &envelope.payload);
