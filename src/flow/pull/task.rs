@@ -52,7 +52,7 @@ type CallReply = (CallId, Result<Answer>);
 impl PullTask {
     pub(super) fn new(pulls: Arc<Pulls>, options: PullOptions) -> Self {
         Self {
-            puller: Puller::new(pulls.node, options),
+            puller: Puller::new(pulls.node, options, |body| body.payload.len()),
             pulls,
             replies: BTreeMap::new(),
             settings: BTreeMap::new(),
