@@ -26,6 +26,8 @@ use crate::overview::EndedCounter;
 const SCAN_MAX: usize = 10_000;
 /// The size of a page of events.
 const PAGE: usize = 1_000;
+/// The most bytes of payloads of one lease.
+const LEASED_BYTES_MAX: usize = 16 << 20;
 /// The largest payload that a pool stores: that of a job, and the frame around it.
 const PAYLOAD_BYTES_MAX: usize = (1 << 20) + 4096;
 
@@ -161,6 +163,7 @@ impl Pool {
         let _waits = (!wait.is_zero()).then(metrics::waits);
         self.bus
             .lease_from(queues, max, ttr)
+            .bytes_max(LEASED_BYTES_MAX)
             .wait(wait)
             .send()
             .await

@@ -27,6 +27,7 @@ pub mod purge;
 mod serve;
 pub mod settings;
 mod shared;
+mod shares;
 mod state;
 mod v1;
 mod webhook;

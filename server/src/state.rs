@@ -3,26 +3,43 @@
 use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::Tokens;
+use crate::http::body::Bodies;
 use crate::lmstfy::gauges::Gauges;
 use crate::pools::Pools;
 use crate::settings::Settings;
 use crate::shared::{Result, SharedState, Table};
+use crate::shares::{Bounds, Shares};
 use crate::v1::Waiters;
 use crate::webhook::Webhooks;
 
 /// How many known queues are in memory; beyond it the memory starts anew.
 const KNOWN_MAX: usize = 100_000;
 
-/// How many bodies that may be large are read at the same time.
-const LARGE_BODIES_MAX: usize = 16;
+/// The names that polls wait for; a bus has room for some more queues than these.
+const POLLS: Bounds = Bounds {
+    of_all: 40_000,
+    of_each: 20_000,
+    idle_min: Duration::ZERO,
+};
 
-/// How many clients push lines at the same time.
-const LINE_PUSHES_MAX: usize = 64;
+/// The bytes of lines that have arrived and are not pushed, of clients that push lines.
+const LINE_PUSHES: Bounds = Bounds {
+    of_all: 256 << 20,
+    of_each: 64 << 20,
+    idle_min: Duration::ZERO,
+};
+
+/// The bytes of large responses with leased events that their clients have not read.
+const RESPONSES: Bounds = Bounds {
+    of_all: 512 << 20,
+    of_each: 128 << 20,
+    idle_min: Duration::ZERO,
+};
 
 /// A server's own state.
 #[derive(Debug)]
@@ -34,10 +51,14 @@ pub(crate) struct App {
     pub(crate) webhooks: Webhooks,
     /// Whether requests are logged.
     pub(crate) access_log: Arc<AtomicBool>,
-    /// Places for bodies that may be large, so that few of them are in memory.
-    pub(crate) large_bodies: Semaphore,
-    /// Places for clients that push lines.
-    pub(crate) line_pushes: Arc<Semaphore>,
+    /// Bodies of requests under way.
+    pub(crate) bodies: Bodies,
+    /// Room for clients that push lines.
+    pub(crate) line_pushes: Arc<Shares>,
+    /// Room for polls.
+    pub(crate) polls: Arc<Shares>,
+    /// Room for large responses.
+    pub(crate) responses: Arc<Shares>,
     /// The leases and calls of `/v1` that a request of this process waits for.
     pub(crate) waiters: Waiters,
     /// Sizes of queues, for the page of metrics.
@@ -50,18 +71,21 @@ pub(crate) struct App {
 
 impl App {
     pub(crate) fn new(settings: Settings, pools: Pools, shared: SharedState) -> Self {
+        let closing = CancellationToken::new();
         Self {
+            bodies: Bodies::new(settings.limits.body_timeout(), closing.clone()),
             access_log: Arc::new(AtomicBool::new(settings.log.access)),
             webhooks: Webhooks::start(&settings.webhooks, &pools, &shared),
             settings,
             pools,
             tokens: Tokens::new(shared.clone()),
             shared,
-            large_bodies: Semaphore::new(LARGE_BODIES_MAX),
-            line_pushes: Arc::new(Semaphore::new(LINE_PUSHES_MAX)),
+            line_pushes: Shares::new(LINE_PUSHES),
+            polls: Shares::new(POLLS),
+            responses: Shares::new(RESPONSES),
             waiters: Waiters::default(),
             gauges: Gauges::default(),
-            closing: CancellationToken::new(),
+            closing,
             known: Mutex::default(),
         }
     }

@@ -6,6 +6,7 @@
 mod servers;
 
 mod audit;
+mod bounds;
 mod commands;
 mod dashboard;
 mod examples;

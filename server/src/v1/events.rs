@@ -62,7 +62,7 @@ pub(super) async fn push(
     let handle = pool.queue(&namespace, &queue)?;
     if input::media_type(&headers) == push_lines::MEDIA_TYPE {
         app.note_queue(pool.name(), &namespace, &queue).await?;
-        return push_lines::push(&app, handle, &grant, body);
+        return Ok(push_lines::push(&app, handle, &grant, body).await);
     }
     let PushRequest { events } = input::json(&app, &headers, body).await?;
     if !(1..=PUSH_MAX).contains(&events.len()) {
