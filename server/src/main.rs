@@ -72,7 +72,7 @@ fn demonstrate(arguments: demo::Demo) -> Result<(), Box<dyn std::error::Error + 
 
 fn serve(arguments: Serve) -> Result<(), Box<dyn std::error::Error>> {
     let settings = arguments.settings()?;
-    log::start(&settings.log);
+    let _log = log::start(&settings.log);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;

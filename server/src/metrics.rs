@@ -53,6 +53,8 @@ const OTHER: &str = "other";
 
 /// Polls that wait for events, those of streams and webhooks included.
 const POLLS_WAITING: &str = "duly_polls_waiting";
+/// Log lines that nobody read in time.
+const LOG_LINES_DROPPED: &str = "duly_log_lines_dropped";
 
 static EXPORTER: OnceLock<Option<Prometheus>> = OnceLock::new();
 
@@ -153,6 +155,11 @@ pub(crate) fn served(
         "code" => status.as_u16().to_string()
     )
     .increment(1);
+}
+
+/// Counts log lines that nobody read in time.
+pub(crate) fn log_lines_dropped(lines: u64) {
+    counter!(LOG_LINES_DROPPED).increment(lines);
 }
 
 /// Counts a poll that waits, as long as the returned value lives.

@@ -100,7 +100,9 @@ impl App {
         if self.known().contains(&key) {
             return Ok(());
         }
-        self.shared.put(Table::Queues, &key, "").await?;
+        if !self.shared.put_soon(Table::Queues, &key, "").await? {
+            return Ok(()); // the next publish tries again
+        }
         let mut known = self.known();
         if known.len() >= KNOWN_MAX {
             known.clear();
