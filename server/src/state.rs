@@ -66,7 +66,14 @@ pub(crate) struct App {
     /// Cancelled when the server stops: parked polls end.
     pub(crate) closing: CancellationToken,
     /// The queues that the shared state knows already.
-    known: Mutex<HashSet<String>>,
+    known: Mutex<KnownQueues>,
+}
+
+/// The names of known queues, as long as none of them has failed to be written.
+#[derive(Debug, Default)]
+struct KnownQueues {
+    names: HashSet<String>,
+    failures: u64,
 }
 
 impl App {
@@ -90,24 +97,26 @@ impl App {
         }
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> std::sync::MutexGuard<'_, KnownQueues> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let failures = self.shared.failures();
+        if known.failures != failures || known.names.len() >= KNOWN_MAX {
+            known.failures = failures;
+            known.names.clear();
+        }
+        known
     }
 
     /// Makes a queue known to `/info`, before the first publish of this process.
     pub(crate) async fn note_queue(&self, pool: &str, namespace: &str, queue: &str) -> Result<()> {
         let key = format!("{pool}/{namespace}/{queue}");
-        if self.known().contains(&key) {
+        if self.known().names.contains(&key) {
             return Ok(());
         }
         if !self.shared.put_soon(Table::Queues, &key, "").await? {
             return Ok(()); // the next publish tries again
         }
-        let mut known = self.known();
-        if known.len() >= KNOWN_MAX {
-            known.clear();
-        }
-        known.insert(key);
+        self.known().names.insert(key);
         Ok(())
     }
 
@@ -119,7 +128,7 @@ impl App {
         queue: &str,
     ) -> Result<()> {
         let key = format!("{pool}/{namespace}/{queue}");
-        self.known().remove(&key);
+        self.known().names.remove(&key);
         self.shared.remove(Table::Queues, &key).await
     }
 }

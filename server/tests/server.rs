@@ -16,6 +16,7 @@ mod lmstfy;
 mod places;
 mod process;
 mod rights;
+mod strain;
 mod v1;
 mod webhooks;
 mod whole;

@@ -71,6 +71,8 @@ pub(super) struct StateFile {
     tasks: Option<SyncSender<Box<dyn Task>>>,
     /// A place for each that waits, so that the thread's queue is never full.
     places: Arc<Semaphore>,
+    /// How many tasks without a waiter have failed.
+    failures: Arc<AtomicU64>,
     /// Has nothing, and ends when the file is closed.
     closed: Mutex<Receiver<()>>,
 }
@@ -102,6 +104,7 @@ impl StateFile {
         Ok(Self {
             tasks: Some(tasks),
             places: Arc::new(Semaphore::new(WAITING_MAX)),
+            failures: Arc::default(),
             closed: Mutex::new(closed),
         })
     }
@@ -125,18 +128,25 @@ impl StateFile {
         receiver.await.unwrap_or_else(|_| Err(stopped()))
     }
 
-    /// Runs statements soon; an error is logged.
+    /// Returns how many statements that were to run soon have failed.
+    pub(super) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::SeqCst)
+    }
+
+    /// Runs statements soon; an error is logged, and counted.
     pub(super) fn run_later(
         &self,
         what: &'static str,
         run: impl FnOnce(&Connection) -> Result<()> + Send + 'static,
     ) -> std::result::Result<(), Full> {
         let place = Arc::clone(&self.places).try_acquire_owned();
+        let failures = Arc::clone(&self.failures);
         self.add(Box::new(Statements {
             run: Some(run),
             result: None,
             send: move |result: Result<()>| {
                 if let Err(error) = result {
+                    failures.fetch_add(1, Ordering::SeqCst);
                     tracing::warn!(%error, what, "state not written");
                 }
             },

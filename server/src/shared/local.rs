@@ -133,6 +133,11 @@ impl LocalState {
         self.file.run_later(table.name(), put).is_ok()
     }
 
+    /// Returns how often such a value was not put after all.
+    pub(super) fn failures(&self) -> u64 {
+        self.file.failures()
+    }
+
     pub(super) async fn put_new(&self, table: Table, key: &str, value: &str) -> Result<bool> {
         let put = insert(
             "INSERT OR IGNORE INTO entries VALUES (?1, ?2, ?3)",

@@ -154,6 +154,14 @@ impl SharedState {
         }
     }
 
+    /// Returns how often a value that was to be put soon was not.
+    pub(crate) fn failures(&self) -> u64 {
+        match &self.place {
+            Place::Local(local) => local.failures(),
+            Place::Remote(_) => 0,
+        }
+    }
+
     /// Puts a value unless the key has one; returns whether it did.
     pub(crate) async fn put_new(&self, table: Table, key: &str, value: &str) -> Result<bool> {
         match &self.place {
