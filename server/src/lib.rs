@@ -14,6 +14,7 @@
 
 mod auth;
 mod bus;
+pub mod client;
 mod clock;
 mod dashboard;
 mod health;

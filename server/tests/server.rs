@@ -9,6 +9,7 @@ mod audit;
 mod bounds;
 mod commands;
 mod dashboard;
+mod deploy;
 mod examples;
 mod hostile;
 mod kills;
