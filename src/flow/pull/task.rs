@@ -111,6 +111,10 @@ impl PullTask {
             self.puller.handle(now, answered, &mut actions);
         }
         let messages = self.pulls.take();
+        // A setting that was confirmed holds for whoever came after it.
+        if self.pulls.controls.changed().now_or_never().is_some() {
+            self.follow();
+        }
         has_messages |= !messages.is_empty();
         for message in messages {
             self.take(now, message, &mut actions);
