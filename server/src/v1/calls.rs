@@ -142,7 +142,7 @@ async fn reply(
             return Ok(Json(ReplyView { id, reply }).into_response());
         }
         if is_over {
-            return ended_without_reply(pool, id, state).await;
+            return ended_without_reply(pool, (queue, id), state).await;
         }
         if Instant::now() >= until || app.closing.is_cancelled() {
             let id = id.to_string();
@@ -159,7 +159,7 @@ async fn reply(
 
 async fn ended_without_reply(
     pool: &Pool,
-    id: EventId,
+    (queue, id): (&Queue<Body>, EventId),
     state: Option<EventState>,
 ) -> Result<Response> {
     match state {
@@ -171,7 +171,9 @@ async fn ended_without_reply(
             "no event of the queue has the id {id}"
         ))),
         Some(state) => {
-            let records = pool.bus().records().id(id).newest_first().limit(1);
+            // Another namespace may have an event under the same id.
+            let records = pool.bus().records().queue(queue.name().as_str());
+            let records = records.id(id).newest_first().limit(1);
             let error = records
                 .page()
                 .await

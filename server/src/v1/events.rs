@@ -276,8 +276,8 @@ pub(super) async fn explain(
     let scopes = [Scope::Consume, Scope::Publish];
     let pool = granted_any(&app, &headers, &path.namespace, &path.queue, &scopes).await?;
     let name = pool.queue(&path.namespace, &path.queue)?.name().clone();
-    let explained = pool.bus().explain(path.id()?).await?;
-    // The id alone finds an event; a token is for its own queue.
+    // Another namespace may have an event under the same id.
+    let explained = pool.bus().explain_in(name.as_str(), path.id()?).await?;
     if explained.queue.as_ref() != Some(&name) {
         return Err(unknown(&path));
     }

@@ -1,0 +1,4 @@
+//! Two tenants of a server: one learns nothing of the other, and does it no harm.
+
+mod learns;
+mod worst;
