@@ -234,20 +234,34 @@ async fn large_responses_that_nobody_reads_go_the_idlest_first() {
     let world = World::start(Place::Embedded).await;
     let payload = "x".repeat(1_000_000);
     let mut unread = Vec::new();
-    for response in 0..12 {
+    for _ in 0..12 {
         for _ in 0..16 {
             world.publish("/api/ns/q?tries=1", &payload).await;
         }
         let head = "GET /api/ns/q?count=16&ttr=600 HTTP/1.1";
-        unread.push(begin(&world, &world.token, head, b"").await);
-        until("it is leased", async || {
-            world.size("q").await == 0 || response >= 5
-        })
-        .await;
+        let mut stream = begin(&world, &world.token, head, b"").await;
+        assert_eq!(status_of(&mut stream).await, "HTTP/1.1 200");
+        unread.push(stream);
     }
-    // The jobs of those that went came back, with their one attempt.
+    // Each of them has leased its jobs; those of the ones that had to go came back, with their one
+    // attempt.
     until("jobs come back", async || world.size("q").await > 0).await;
     let job = world.consume("/api/ns/q").await;
     assert_eq!(job["remain_tries"], 0);
-    drop(unread);
+    // The idlest was cut, and the newest is whole.
+    let rest_of = async |mut stream: TcpStream| {
+        let mut rest = Vec::new();
+        let read = tokio::time::timeout(Duration::from_secs(60), async {
+            while !rest.ends_with(b"}]") && stream.read_buf(&mut rest).await.is_ok_and(|it| it > 0)
+            {
+            }
+        });
+        read.await.expect("it ends");
+        rest.len()
+    };
+    let (newest, idlest) = (unread.pop().unwrap(), unread.remove(0));
+    let whole = rest_of(newest).await;
+    assert!(whole > 16_000_000, "{whole}");
+    let cut = rest_of(idlest).await;
+    assert!(cut < whole / 2, "{cut} of {whole}");
 }

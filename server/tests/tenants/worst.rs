@@ -321,7 +321,7 @@ async fn the_worst_of_one_does_the_other_no_harm() {
     let mut all = Vec::new();
     for (number, worst) in ALL.into_iter().enumerate() {
         let goes_on = begin(&world, &token, worst).await;
-        let queue = format!("queue-{number}");
+        let queue = format!("measured-{number}");
         measuring.uses_everything(&queue).await;
         let page = world.admin(Method::GET, "/metrics").await.text;
         let labels = format!("queue=\"{queue}\"");
