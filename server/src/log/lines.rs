@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
 use tracing_subscriber::fmt::MakeWriter;
@@ -18,6 +18,8 @@ const BYTES_MAX: usize = 8 << 20;
 const WRITTEN_AT_ONCE: usize = 64 << 10;
 /// How long the end of the process waits for the last lines.
 const FLUSH_MAX: Duration = Duration::from_secs(1);
+/// How often it tries to say so meanwhile, where too many lines wait.
+const FLUSH_TRIES: u32 = 100;
 
 enum Message {
     Line(Vec<u8>),
@@ -137,9 +139,18 @@ impl Drop for Line<'_> {
 impl Drop for LogGuard {
     fn drop(&mut self) {
         let (sender, done) = sync_channel(0);
-        if self.0.try_send(Message::Flush(sender)).is_ok() {
-            // It ends when the sender is dropped, which is what is waited for.
-            let _ = done.recv_timeout(FLUSH_MAX);
+        let mut flush = Message::Flush(sender);
+        for _ in 0..FLUSH_TRIES {
+            flush = match self.0.try_send(flush) {
+                Ok(()) => {
+                    // It ends when the sender is dropped, which is what is waited for.
+                    let _ = done.recv_timeout(FLUSH_MAX);
+                    return;
+                }
+                Err(TrySendError::Full(flush)) => flush,
+                Err(TrySendError::Disconnected(_)) => return,
+            };
+            std::thread::sleep(FLUSH_MAX / FLUSH_TRIES);
         }
     }
 }
