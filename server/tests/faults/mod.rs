@@ -131,7 +131,7 @@ fn requests(server: &Target, number: usize) -> Vec<(String, RequestBuilder)> {
         api(Method::GET, "/v1/ns/webhooks", json!(null)),
         admin(Method::POST, "/token/other?description=d", json!(null)),
         admin(Method::GET, "/token/other", json!(null)),
-        admin(Method::PUT, &format!("/token/ns/{}/limit", TOKEN), limit),
+        admin(Method::PUT, &format!("/token/ns/{TOKEN}/limit"), limit),
         admin(Method::GET, "/limits", json!(null)),
         admin(Method::GET, "/audit", json!(null)),
         admin(Method::GET, "/info", json!(null)),

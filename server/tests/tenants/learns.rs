@@ -356,7 +356,7 @@ async fn an_event_of_the_same_id_is_another_one() {
         format!("queues/q/events/{id}/reply"),
         format!("queues/q/explanations/{id}"),
         format!("queues/q/records?id={id}"),
-        format!("queues/q/dead-letters"),
+        "queues/q/dead-letters".to_owned(),
     ] {
         let get = world
             .client
