@@ -1,4 +1,4 @@
-//! The command line, and the signals that end the server.
+//! The command line, and the signals by which the server is told what to do.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use crate::demo::Demo;
 use clap::{Args, Parser, Subcommand};
 use duly_server::Settings;
 use duly_server::settings::{Overrides, SettingsError};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// A delayed job queue over HTTP, and the commands of its operator.
 ///
@@ -67,19 +67,61 @@ impl Serve {
     }
 }
 
-/// Returns when the process is told to stop, by TERM, INT or HUP. USR1, by which the original
-/// reopens its log files, does nothing: this log is standard output.
-pub(crate) async fn stop_signal() -> io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hangup = signal(SignalKind::hangup())?;
-    let mut reopen = signal(SignalKind::user_defined1())?;
-    loop {
-        tokio::select! {
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
-            _ = hangup.recv() => return Ok(()),
-            _ = reopen.recv() => tracing::info!("the log is standard output; nothing to reopen"),
+/// What a signal tells the process to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SignalAction {
+    /// By TERM or INT.
+    Stop,
+    /// By HUP.
+    Reload,
+}
+
+/// The signals that would end the process, and do not.
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+    /// By which the original reopens its log files.
+    reopen: Signal,
+    others: [Signal; 2],
+}
+
+impl Signals {
+    /// Listens from now on.
+    pub(crate) fn listen() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+            reopen: signal(SignalKind::user_defined1())?,
+            others: [
+                signal(SignalKind::user_defined2())?,
+                signal(SignalKind::alarm())?,
+            ],
+        })
+    }
+
+    /// Waits until the process is told something.
+    pub(crate) async fn next(&mut self) -> SignalAction {
+        let [second, alarm] = &mut self.others;
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return SignalAction::Stop,
+                _ = self.interrupt.recv() => return SignalAction::Stop,
+                _ = self.hangup.recv() => return SignalAction::Reload,
+                _ = self.reopen.recv() => {
+                    tracing::info!("the log is standard output; nothing to reopen");
+                }
+                _ = second.recv() => tracing::info!("signal USR2 ignored"),
+                _ = alarm.recv() => tracing::info!("signal ALRM ignored"),
+            }
         }
     }
+}
+
+/// Returns when the process is told to stop.
+pub(crate) async fn stop_signal() -> io::Result<()> {
+    let mut signals = Signals::listen()?;
+    while signals.next().await != SignalAction::Stop {}
+    Ok(())
 }

@@ -14,6 +14,7 @@
 
 mod auth;
 mod bus;
+pub mod client;
 mod clock;
 mod dashboard;
 mod health;
@@ -27,6 +28,7 @@ pub mod purge;
 mod serve;
 pub mod settings;
 mod shared;
+mod shares;
 mod state;
 mod v1;
 mod webhook;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use duly_server::{Server, log};
 
-use crate::cli::{Arguments, Command, Serve};
+use crate::cli::{Arguments, Command, Serve, SignalAction, Signals};
 use crate::command::{CommandError, OperatorCommand};
 
 /// A fifth of a request goes into memory with the system's allocator.
@@ -72,13 +72,26 @@ fn demonstrate(arguments: demo::Demo) -> Result<(), Box<dyn std::error::Error + 
 
 fn serve(arguments: Serve) -> Result<(), Box<dyn std::error::Error>> {
     let settings = arguments.settings()?;
-    log::start(&settings.log);
+    let _log = log::start(&settings.log);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let server = Server::start(settings).await?;
-        cli::stop_signal().await?;
+        let mut signals = Signals::listen()?;
+        let start = Server::start(settings);
+        tokio::pin!(start);
+        let server = loop {
+            tokio::select! {
+                server = &mut start => break server?,
+                action = signals.next() => match action {
+                    SignalAction::Stop => return Ok(()),
+                    SignalAction::Reload => {} // it reads everything just now
+                },
+            }
+        };
+        while signals.next().await == SignalAction::Reload {
+            server.reload().await;
+        }
         server.stop().await;
         Ok(())
     })

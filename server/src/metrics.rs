@@ -1,7 +1,7 @@
 //! Metrics: those of the library, and those that lmstfy's dashboard reads.
 
-use std::collections::HashSet;
-use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
@@ -15,6 +15,8 @@ use crate::webhook::{SECONDS, SECONDS_BOUNDS};
 
 /// How many namespaces have a label of their own, and queues, and tokens; the rest share one.
 const LABELS_MAX: usize = 1_000;
+/// The most of a kind that one namespace has.
+const LABELS_OF_ONE_MAX: usize = LABELS_MAX / 4;
 /// The upper bounds of the buckets of lmstfy's latencies, in milliseconds: 15, and 2.5 times the one
 /// before.
 const LATENCY_BOUNDS: &[f64] = &[
@@ -53,6 +55,8 @@ const OTHER: &str = "other";
 
 /// Polls that wait for events, those of streams and webhooks included.
 const POLLS_WAITING: &str = "duly_polls_waiting";
+/// Log lines that nobody read in time.
+const LOG_LINES_DROPPED: &str = "duly_log_lines_dropped";
 
 static EXPORTER: OnceLock<Option<Prometheus>> = OnceLock::new();
 
@@ -172,8 +176,9 @@ impl Labels {
         Self::of(pool, namespace, KnownLabels::has)
     }
 
-    fn of(pool: &str, namespace: &str, is_known: fn(&KnownLabels, String) -> bool) -> Self {
-        let namespace = match is_known(&NAMESPACES, format!("{pool}/{namespace}")) {
+    fn of(pool: &str, namespace: &str, is_known: fn(&KnownLabels, &str, &str) -> bool) -> Self {
+        let key = format!("{pool}/{namespace}");
+        let namespace = match is_known(&NAMESPACES, &key, &key) {
             true => namespace,
             false => OTHER,
         };
@@ -184,25 +189,48 @@ impl Labels {
     }
 }
 
-/// The names of a kind that have a label of their own.
-struct KnownLabels(LazyLock<Mutex<HashSet<String>>>);
+/// The names of a kind that have a label of their own, by their owner.
+struct KnownLabels(LazyLock<Mutex<Labelled>>);
+
+#[derive(Default)]
+struct Labelled {
+    count: usize,
+    of: HashMap<String, HashSet<String>>,
+}
 
 impl KnownLabels {
     const fn new() -> Self {
         Self(LazyLock::new(Mutex::default))
     }
 
-    /// Whether a name has a label of its own: it has one already, or there is room for it.
-    fn admit(&self, name: String) -> bool {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.contains(&name) || known.len() < LABELS_MAX && known.insert(name)
+    /// Whether a name has a label of its own: it has one already, or there is room for it, in all
+    /// and for its owner.
+    fn admit(&self, owner: &str, name: &str) -> bool {
+        let mut known = self.lock();
+        let of_owner = known.of.get(owner);
+        if of_owner.is_some_and(|names| names.contains(name)) {
+            return true;
+        }
+        let is_room = of_owner.map_or(0, HashSet::len) < LABELS_OF_ONE_MAX;
+        if !is_room || known.count >= LABELS_MAX {
+            return false;
+        }
+        known.count += 1;
+        let of_owner = known.of.entry(owner.to_owned()).or_default();
+        of_owner.insert(name.to_owned())
     }
 
     /// Whether a name has a label of its own already.
-    #[allow(clippy::needless_pass_by_value)] // beside `admit`
-    fn has(&self, name: String) -> bool {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.contains(&name)
+    fn has(&self, owner: &str, name: &str) -> bool {
+        let known = self.lock();
+        known
+            .of
+            .get(owner)
+            .is_some_and(|names| names.contains(name))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Labelled> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -236,6 +264,11 @@ pub(crate) fn served(
     .increment(1);
 }
 
+/// Counts log lines that nobody read in time.
+pub(crate) fn log_lines_dropped(lines: u64) {
+    counter!(LOG_LINES_DROPPED).increment(lines);
+}
+
 /// Counts a poll that waits, as long as the returned value lives.
 pub(crate) fn waits() -> WaitingPoll {
     let polls = gauge!(POLLS_WAITING);
@@ -255,7 +288,7 @@ impl Drop for WaitingPoll {
 /// Counts a request over the limit of a token, which is shown by its handle.
 pub(crate) fn throttled(labels: &Labels, token: &str, action: &'static str) {
     let Labels { pool, namespace } = labels.clone();
-    let token = match TOKENS.admit(format!("{pool}/{namespace}/{token}")) {
+    let token = match TOKENS.admit(&format!("{pool}/{namespace}"), token) {
         true => token,
         false => OTHER,
     };
@@ -320,7 +353,7 @@ pub(crate) fn respawned(labels: &Labels, jobs: usize) {
 
 /// Returns the labels of a queue; beyond a number of queues the same for all others.
 pub(crate) fn labeled(pool: &str, namespace: &str, queue: &str) -> Vec<metrics::Label> {
-    let queue = match QUEUES.admit(format!("{pool}/{namespace}/{queue}")) {
+    let queue = match QUEUES.admit(&format!("{pool}/{namespace}"), queue) {
         true => queue,
         false => OTHER,
     };

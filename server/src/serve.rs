@@ -10,16 +10,21 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::http::access_log::{self, AccessLog};
 use crate::http::listener::Listener;
-use crate::http::{defaults, origin, tls, unread, whole};
+use crate::http::tls::Certificates;
+use crate::http::{defaults, origin, unread, whole};
 use crate::lmstfy::JobIds;
 use crate::pools::Pools;
-use crate::settings::Settings;
+use crate::settings::{LimitSettings, Settings};
 use crate::shared::SharedState;
 use crate::state::App;
 use crate::{dashboard, health, lmstfy, metrics, v1};
 
-/// File descriptors beside those of connections.
+/// File descriptors beside those of connections, of a limit that is high enough.
 const FILES_MARGIN: u64 = 1_024;
+/// Those of a low limit: for stores, webhooks and files.
+const FILES_MARGIN_MIN: u64 = 64;
+/// The fewest connections of a listener.
+const CONNECTIONS_MIN: usize = 8;
 
 /// Why a server does not start.
 #[derive(Debug)]
@@ -61,6 +66,36 @@ pub struct Server {
     app: Arc<App>,
     api: Listener,
     admin: Listener,
+    certificates: Option<Arc<Certificates>>,
+}
+
+/// The listeners, and the certificate of the first.
+type Listening = (Listener, Listener, Option<Arc<Certificates>>);
+
+/// How many connections each listener has, so that file descriptors are left for everything else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Places {
+    api: usize,
+    admin: usize,
+}
+
+impl Places {
+    /// Shares what the limit of open files leaves, if there is one that is too low.
+    fn new(files: Option<u64>, limits: &LimitSettings) -> Self {
+        let wanted = limits.connections;
+        let (api, admin) = match files {
+            None => (wanted, wanted),
+            Some(files) => {
+                let margin = (files / 4).clamp(FILES_MARGIN_MIN, FILES_MARGIN);
+                let left = usize::try_from(files.saturating_sub(margin)).unwrap_or(usize::MAX);
+                let admin = (left / 8).max(CONNECTIONS_MIN).min(wanted);
+                let api = left.saturating_sub(admin).max(CONNECTIONS_MIN).min(wanted);
+                tracing::warn!(files, api, admin, "fewer connections than wanted");
+                (api, admin)
+            }
+        };
+        Self { api, admin }
+    }
 }
 
 impl Server {
@@ -70,7 +105,10 @@ impl Server {
     ///
     /// A store that cannot be opened, an address that is taken, a certificate that cannot be read.
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
-        raise_file_limit(settings.limits.connections);
+        let places = Places::new(
+            raise_file_limit(settings.limits.connections),
+            &settings.limits,
+        );
         metrics::install();
         let library = duly::config::Settings::load()
             .map_err(|error| StartError::new("the settings of duly cannot be read", error))?;
@@ -88,8 +126,19 @@ impl Server {
             .await
             .map_err(|error| StartError::new(error.to_string(), error))?;
         let app = Arc::new(App::new(settings, pools, shared, job_ids));
-        match Self::listen(&app) {
-            Ok((api, admin)) => Ok(Self { app, api, admin }),
+        match Self::listen(&app, places) {
+            Ok((api, admin, certificates)) => {
+                if let Some(certificates) = &certificates {
+                    let follow = Arc::clone(certificates).follow();
+                    tokio::spawn(app.closing.clone().run_until_cancelled_owned(follow));
+                }
+                Ok(Self {
+                    app,
+                    api,
+                    admin,
+                    certificates,
+                })
+            }
             Err(error) => {
                 app.pools.close(std::time::Duration::ZERO).await;
                 Err(error)
@@ -97,18 +146,27 @@ impl Server {
         }
     }
 
-    fn listen(app: &Arc<App>) -> Result<(Listener, Listener), StartError> {
+    fn listen(app: &Arc<App>, places: Places) -> Result<Listening, StartError> {
         let settings = &app.settings;
-        let tls = match (&settings.api.tls_certificate, &settings.api.tls_key) {
+        let certificates = match (&settings.api.tls_certificate, &settings.api.tls_key) {
             (Some(certificate), Some(key)) => {
-                let acceptor = tls::acceptor(certificate, key);
-                Some(acceptor.map_err(|error| StartError::new("TLS cannot be set up", error))?)
+                let read = Certificates::open(certificate, key);
+                Some(read.map_err(|error| StartError::new("TLS cannot be set up", error))?)
             }
             _ => None,
         };
-        let limits = settings.limits;
+        let tls = certificates
+            .as_ref()
+            .map(Certificates::acceptor)
+            .transpose();
+        let tls = tls.map_err(|error| StartError::new("TLS cannot be set up", error))?;
+        let limits_of = |connections| LimitSettings {
+            connections,
+            ..settings.limits
+        };
         let failed = |error| StartError::new("the server cannot listen", error);
         let api = api(app);
+        let limits = limits_of(places.api);
         let api = Listener::start("api", settings.api.listen, api, tls, limits).map_err(failed)?;
         let admin = lmstfy::admin::router(Arc::clone(app));
         let admin = match settings.admin.dashboard {
@@ -126,9 +184,10 @@ impl Server {
                 get(lmstfy::admin::metrics).with_state(Arc::clone(app)),
             );
         let admin = layered("admin", app, admin);
+        let limits = limits_of(places.admin);
         let admin =
             Listener::start("admin", settings.admin.listen, admin, None, limits).map_err(failed)?;
-        Ok((api, admin))
+        Ok((api, admin, certificates))
     }
 
     /// The address of the API.
@@ -141,6 +200,14 @@ impl Server {
     #[must_use]
     pub fn admin_address(&self) -> SocketAddr {
         self.admin.address()
+    }
+
+    /// Reads again what may have changed: the certificate of the API.
+    pub async fn reload(&self) {
+        match &self.certificates {
+            Some(certificates) => certificates.reload().await,
+            None => tracing::info!("there is no certificate to read again"),
+        }
     }
 
     /// Stops: accepts no more connections, ends parked polls, waits for requests that run within
@@ -182,8 +249,8 @@ fn layered(listener: &'static str, app: &App, router: Router) -> Router {
         .layer(middleware::from_fn_with_state(log, access_log::log))
 }
 
-/// Raises the limit of open files as far as it may go, and warns when that is too little.
-fn raise_file_limit(connections: usize) {
+/// Raises the limit of open files as far as it may go; returns it where that is too little.
+fn raise_file_limit(connections: usize) -> Option<u64> {
     let wanted = u64::try_from(connections)
         .unwrap_or(u64::MAX)
         .saturating_mul(2);
@@ -191,8 +258,45 @@ fn raise_file_limit(connections: usize) {
     match rlimit::increase_nofile_limit(wanted) {
         Ok(limit) if limit < wanted => {
             tracing::warn!(limit, wanted, "limit of open files is low");
+            Some(limit)
         }
-        Ok(_) => {}
-        Err(error) => tracing::warn!(%error, "limit of open files not raised"),
+        Ok(_) => None,
+        Err(error) => {
+            tracing::warn!(%error, "limit of open files not raised");
+            rlimit::getrlimit(rlimit::Resource::NOFILE)
+                .map(|(limit, _)| limit)
+                .ok()
+                .filter(|limit| *limit < wanted)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_bounded_by_the_limit_of_files_less_a_reserve() {
+        let limits = LimitSettings::default();
+        let wanted = limits.connections;
+        let all = Places::new(None, &limits);
+        assert_eq!((all.api, all.admin), (wanted, wanted));
+        for files in [0, 1, 64, 100, 300, 1_024, 4_096, 20_000, 80_000] {
+            let Places { api, admin } = Places::new(Some(files), &limits);
+            assert!(
+                api >= CONNECTIONS_MIN && admin >= CONNECTIONS_MIN,
+                "{files}"
+            );
+            assert!(api <= wanted && admin <= wanted, "{files}");
+            let taken = u64::try_from(api + admin).expect("few");
+            assert!(files < 100 || taken + FILES_MARGIN_MIN <= files, "{files}");
+        }
+        assert_eq!(
+            Places::new(Some(300), &limits),
+            Places {
+                api: 197,
+                admin: 28
+            }
+        );
     }
 }

@@ -3,28 +3,45 @@
 use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use duly_dashboard::LoginThrottle;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::Tokens;
+use crate::http::body::Bodies;
 use crate::lmstfy::JobIds;
 use crate::lmstfy::gauges::Gauges;
 use crate::pools::Pools;
 use crate::settings::Settings;
 use crate::shared::{Result, SharedState, Table};
+use crate::shares::{Bounds, Shares};
 use crate::v1::Waiters;
 use crate::webhook::Webhooks;
 
 /// How many known queues are in memory; beyond it the memory starts anew.
 const KNOWN_MAX: usize = 100_000;
 
-/// How many bodies that may be large are read at the same time.
-const LARGE_BODIES_MAX: usize = 16;
+/// The names that polls wait for; a bus has room for some more queues than these.
+const POLLS: Bounds = Bounds {
+    of_all: 40_000,
+    of_each: 20_000,
+    idle_min: Duration::ZERO,
+};
 
-/// How many clients push lines at the same time.
-const LINE_PUSHES_MAX: usize = 64;
+/// The bytes of lines that have arrived and are not pushed, of clients that push lines.
+const LINE_PUSHES: Bounds = Bounds {
+    of_all: 256 << 20,
+    of_each: 64 << 20,
+    idle_min: Duration::ZERO,
+};
+
+/// The bytes of large responses with leased events that their clients have not read.
+const RESPONSES: Bounds = Bounds {
+    of_all: 512 << 20,
+    of_each: 128 << 20,
+    idle_min: Duration::ZERO,
+};
 
 /// A server's own state.
 #[derive(Debug)]
@@ -40,18 +57,30 @@ pub(crate) struct App {
     pub(crate) logins: LoginThrottle,
     /// Whether requests are logged.
     pub(crate) access_log: Arc<AtomicBool>,
-    /// Places for bodies that may be large, so that few of them are in memory.
-    pub(crate) large_bodies: Semaphore,
-    /// Places for clients that push lines.
-    pub(crate) line_pushes: Arc<Semaphore>,
+    /// Bodies of requests under way.
+    pub(crate) bodies: Bodies,
+    /// Room for clients that push lines.
+    pub(crate) line_pushes: Arc<Shares>,
+    /// Room for polls.
+    pub(crate) polls: Arc<Shares>,
+    /// Room for large responses.
+    pub(crate) responses: Arc<Shares>,
     /// The leases and calls of `/v1` that a request of this process waits for.
     pub(crate) waiters: Waiters,
     /// Sizes of queues, for the page of metrics.
     pub(crate) gauges: Gauges,
     /// Cancelled when the server stops: parked polls end.
     pub(crate) closing: CancellationToken,
-    /// The queues that the shared state knows already, by the version at which none was forgotten.
-    known: Mutex<(u64, HashSet<String>)>,
+    /// The queues that the shared state knows already.
+    known: Mutex<KnownQueues>,
+}
+
+/// The names of known queues, as long as none of them has failed to be written, nor was forgotten.
+#[derive(Debug, Default)]
+struct KnownQueues {
+    names: HashSet<String>,
+    failures: u64,
+    version: u64,
 }
 
 impl App {
@@ -61,7 +90,9 @@ impl App {
         shared: SharedState,
         job_ids: JobIds,
     ) -> Self {
+        let closing = CancellationToken::new();
         Self {
+            bodies: Bodies::new(settings.limits.body_timeout(), closing.clone()),
             access_log: Arc::new(AtomicBool::new(settings.log.access)),
             webhooks: Webhooks::start(&settings.webhooks, &pools, &shared),
             settings,
@@ -70,40 +101,46 @@ impl App {
             shared,
             job_ids,
             logins: LoginThrottle::default(),
-            large_bodies: Semaphore::new(LARGE_BODIES_MAX),
-            line_pushes: Arc::new(Semaphore::new(LINE_PUSHES_MAX)),
+            line_pushes: Shares::new(LINE_PUSHES),
+            polls: Shares::new(POLLS),
+            responses: Shares::new(RESPONSES),
             waiters: Waiters::default(),
             gauges: Gauges::default(),
-            closing: CancellationToken::new(),
+            closing,
             known: Mutex::default(),
         }
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, (u64, HashSet<String>)> {
+    fn known(&self) -> std::sync::MutexGuard<'_, KnownQueues> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the known queues of a version of the shared state.
+    fn known_at(&self, version: u64) -> std::sync::MutexGuard<'_, KnownQueues> {
+        let mut known = self.known();
+        let failures = self.shared.failures();
+        let is_as_before = (known.version, known.failures) == (version, failures);
+        if !is_as_before || known.names.len() >= KNOWN_MAX {
+            (known.version, known.failures) = (version, failures);
+            known.names.clear();
+        }
+        known
     }
 
     /// Makes a queue known to `/info`, before the first publish of this process.
     pub(crate) async fn note_queue(&self, pool: &str, namespace: &str, queue: &str) -> Result<()> {
         let key = format!("{pool}/{namespace}/{queue}");
         let version = self.shared.recent_version().await?;
-        {
-            let mut known = self.known();
-            if known.0 != version {
-                *known = (version, HashSet::new());
-            }
-            if known.1.contains(&key) {
-                return Ok(());
-            }
+        if self.known_at(version).names.contains(&key) {
+            return Ok(());
         }
-        self.shared.put(Table::Queues, &key, "").await?;
+        if !self.shared.put_soon(Table::Queues, &key, "").await? {
+            return Ok(()); // the next publish tries again
+        }
         let mut known = self.known();
-        if known.1.len() >= KNOWN_MAX {
-            known.1.clear();
-        }
         // Where it was forgotten meanwhile, its next publish notes it.
-        if known.0 == version {
-            known.1.insert(key);
+        if known.version == version {
+            known.names.insert(key);
         }
         Ok(())
     }
@@ -116,7 +153,7 @@ impl App {
         queue: &str,
     ) -> Result<()> {
         let key = format!("{pool}/{namespace}/{queue}");
-        self.known().1.remove(&key);
+        self.known().names.remove(&key);
         self.shared.remove(Table::Queues, &key).await?;
         // Raises the version, by which other servers forget that they have noted it.
         self.shared.put(Table::Forgotten, pool, &key).await

@@ -1,8 +1,9 @@
 //! `kill -9` of the program under load: every confirmed job is delivered, and of a bulk all or none.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread::JoinHandle;
 
 use reqwest::Client;
 use serde_json::{Value, json};
@@ -25,6 +26,8 @@ const TOKEN: &str = "a-token-that-survives-kills";
 /// The program, and where it listens.
 pub(crate) struct Program {
     pub(crate) child: Child,
+    /// Its output, unless it is read to the end.
+    output: Option<BufReader<ChildStdout>>,
     pub(crate) api: String,
     pub(crate) admin: String,
 }
@@ -40,7 +43,19 @@ impl Program {
         store: &str,
         variables: &[(&str, &str)],
     ) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_duly"))
+        Self::run(&[env!("CARGO_BIN_EXE_duly")], folder, store, variables).reading()
+    }
+
+    /// Starts the program by a command line of its own; what it writes after its addresses is not
+    /// read.
+    pub(crate) fn run(
+        command: &[&str],
+        folder: &std::path::Path,
+        store: &str,
+        variables: &[(&str, &str)],
+    ) -> Self {
+        let mut child = Command::new(command[0])
+            .args(&command[1..])
             .args([
                 "serve",
                 "--listen",
@@ -55,19 +70,59 @@ impl Program {
             .stdout(Stdio::piped())
             .spawn()
             .expect("the program starts");
-        let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+        let mut output = BufReader::new(child.stdout.take().expect("its output"));
         let mut addresses = Vec::new();
         while addresses.len() < 2 {
-            let line = lines.next().expect("it runs").expect("a line");
+            let mut line = String::new();
+            let read = output.read_line(&mut line).expect("a line");
+            assert!(read > 0, "it runs");
             if let Some((_, address)) = line.split_once("address=") {
                 addresses.push(format!("http://{}", address.trim()));
             }
         }
-        // Its pipe must not fill up.
-        std::thread::spawn(move || lines.for_each(drop));
         let admin = addresses.pop().expect("two addresses");
         let api = addresses.pop().expect("two addresses");
-        Self { child, api, admin }
+        Self {
+            child,
+            output: Some(output),
+            api,
+            admin,
+        }
+    }
+
+    /// Reads what it writes, so that its pipe does not fill up.
+    fn reading(mut self) -> Self {
+        self.read();
+        self
+    }
+
+    /// Reads what it writes from now on; returns it when it has ended.
+    pub(crate) fn read(&mut self) -> Option<JoinHandle<String>> {
+        let mut output = self.output.take()?;
+        Some(std::thread::spawn(move || {
+            let mut text = String::new();
+            output.read_to_string(&mut text).ok();
+            text
+        }))
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(sent.expect("`kill` is there").success());
+    }
+
+    /// Waits until it has ended; returns whether it was a success.
+    pub(crate) async fn ended(&mut self) -> bool {
+        let status = std::cell::Cell::new(None);
+        let child = std::cell::RefCell::new(&mut self.child);
+        until("the program has ended", async || {
+            status.set(child.borrow_mut().try_wait().expect("its status"));
+            status.get().is_some()
+        })
+        .await;
+        status.get().is_some_and(|status| status.success())
     }
 
     /// `kill -9`; it is gone when this returns.

@@ -6,9 +6,12 @@
 mod servers;
 
 mod audit;
+mod bounds;
 mod commands;
 mod dashboard;
+mod deploy;
 mod examples;
+mod faults;
 mod hostile;
 mod kills;
 mod lmstfy;
@@ -16,6 +19,7 @@ mod places;
 mod process;
 mod ready;
 mod rights;
+mod strain;
 mod tenants;
 mod v1;
 mod webhooks;

@@ -26,6 +26,7 @@ over_every_store! {
     a_waiter_that_is_gone_eats_no_event,
     an_event_that_was_leased_for_nobody_has_used_no_attempt,
     a_paused_queue_gives_nothing_and_a_resumed_one_gives_at_once,
+    nothing_is_leased_once_a_pause_is_confirmed,
     a_rate_holds_for_who_pulls,
     an_expired_event_is_not_handed_out,
     a_queue_may_have_handlers_and_pullers,
@@ -211,6 +212,25 @@ async fn a_paused_queue_gives_nothing_and_a_resumed_one_gives_at_once(world: Wor
     bus.settle().await;
     assert_eq!(waiting.await.unwrap().unwrap().len(), 1);
     assert_eq!(bus.clock().elapsed(), secs(5));
+}
+
+async fn nothing_is_leased_once_a_pause_is_confirmed(world: World) {
+    let (bus, queue) = pulling(&world).await;
+    queue.push_now(1).await.unwrap();
+    for round in 0..50 {
+        // The puller knows the queue by now, and may be on its way.
+        bus.pause("orders").await.unwrap();
+        assert!(payloads(&queue, 1).await.is_empty(), "round {round}");
+        bus.resume("orders").await.unwrap();
+        let leased = queue
+            .lease(1, secs(60))
+            .wait(secs(10))
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(leased[0].release().await.unwrap(), LeaseStatus::Held);
+        bus.settle().await;
+    }
 }
 
 async fn a_rate_holds_for_who_pulls(world: World) {

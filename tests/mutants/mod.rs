@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::mutant::{Mutant, Promise};
 
-const PROMISES: [Promise; 18] = [
+const PROMISES: [Promise; 19] = [
     Promise::Accepted,
     Promise::NeverEarly,
     Promise::Cancel,
@@ -30,6 +30,7 @@ const PROMISES: [Promise; 18] = [
     Promise::Traced,
     Promise::Metrics,
     Promise::Payloads,
+    Promise::Served,
 ];
 
 fn root() -> &'static Path {
@@ -84,6 +85,7 @@ fn every_test_that_catches_a_bug_is_there() {
         let places: &[PathBuf] = match test.target {
             "lib" => &["src".into()],
             "store_contract" => &["conformance/src/store_contract".into()],
+            "server" => &["server/tests".into()],
             target => &[
                 PathBuf::from("tests").join(target),
                 PathBuf::from("tests").join(format!("{target}.rs")),

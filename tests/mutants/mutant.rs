@@ -67,6 +67,8 @@ pub(crate) enum Promise {
     Traced,
     /// What metrics tell is so.
     Metrics,
+    /// A server goes on under strain, and one of its tenants does another no harm.
+    Served,
 }
 
 impl Promise {
@@ -91,6 +93,7 @@ impl Promise {
             Self::Payloads => return "payloads".to_owned(),
             Self::Traced => return "followed on its way".to_owned(),
             Self::Metrics => return "true metrics".to_owned(),
+            Self::Served => return "a server under strain".to_owned(),
         };
         format!("{} {name}", self as u8)
     }

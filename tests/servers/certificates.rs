@@ -7,7 +7,7 @@ use super::home::output;
 
 /// Writes `ca.crt`, `server.crt` and `server.key` into the folder; good for `localhost` and
 /// 127.0.0.1.
-pub(super) fn write(folder: &Path) {
+pub(crate) fn write(folder: &Path) {
     let openssl = |arguments: &[&str]| {
         output(Command::new("openssl").args(arguments).current_dir(folder));
     };

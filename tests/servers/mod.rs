@@ -8,7 +8,7 @@
 #![allow(dead_code)] // each program that takes this in uses a part of it
 
 mod address;
-mod certificates;
+pub(crate) mod certificates;
 mod cluster;
 mod home;
 mod postgres;

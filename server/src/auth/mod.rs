@@ -157,7 +157,7 @@ impl Tokens {
         let key = grant.address.key();
         if let Err(error) = self
             .state
-            .put(Table::TokenUses, &key, &now_ms.to_string())
+            .put_soon(Table::TokenUses, &key, &now_ms.to_string())
             .await
         {
             tracing::warn!(%error, "use of a token not noted");

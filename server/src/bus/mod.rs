@@ -31,6 +31,8 @@ const OWN_QUEUE: &str = "duly.duly.server";
 const PING_DELAY: Duration = Duration::from_secs(3_600);
 /// The size of a page of events.
 const PAGE: usize = 1_000;
+/// The most bytes of payloads of one lease.
+const LEASED_BYTES_MAX: usize = 16 << 20;
 /// The largest payload that a pool stores: that of a job, and the frame around it.
 const PAYLOAD_BYTES_MAX: usize = (1 << 20) + 4096;
 
@@ -138,6 +140,7 @@ impl Pool {
         let _waits = (!wait.is_zero()).then(metrics::waits);
         self.bus
             .lease_from(queues, max, ttr)
+            .bytes_max(LEASED_BYTES_MAX)
             .wait(wait)
             .send()
             .await

@@ -30,11 +30,7 @@ impl HttpClient {
                 "`{url}` is no URL of a server; write one such as http://127.0.0.1:7777"
             ))
         })?;
-        // It fails where one is installed already, which serves as well.
-        rustls::crypto::ring::default_provider()
-            .install_default()
-            .ok();
-        let builder = Client::builder()
+        let builder = duly_server::client::builder()
             .timeout(TIMEOUT)
             .connect_timeout(CONNECT_TIMEOUT)
             .redirect(reqwest::redirect::Policy::none());

@@ -1,25 +1,29 @@
 //! A listener: accepts a bounded number of connections, serves HTTP/1.1 on each, and stops within
 //! a grace period.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
 
+use super::connections::{Connection, Connections};
 use super::peer;
 use crate::settings::LimitSettings;
 
@@ -33,6 +37,10 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const BACKLOG: u32 = 4096;
 /// The pause after an error of `accept`, which is often a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How often such errors are logged, with their number.
+const ACCEPT_LOGGED_EVERY: Duration = Duration::from_secs(10);
+/// How long a stop waits for the rest of a head.
+const HEAD_MAX: Duration = Duration::from_millis(500);
 
 /// A listener that serves.
 #[derive(Debug)]
@@ -43,17 +51,18 @@ pub(crate) struct Listener {
 }
 
 /// What every connection of a listener has in common.
-struct Connections {
+struct Service {
     name: &'static str,
     router: Router,
     tls: Option<TlsAcceptor>,
     limits: LimitSettings,
+    connections: Arc<Connections>,
     /// Cancelled when the grace period is over.
     aborted: CancellationToken,
 }
 
 impl Listener {
-    /// Binds an address and begins to serve.
+    /// Binds an address and begins to serve; `limits.connections` are its places.
     pub(crate) fn start(
         name: &'static str,
         address: SocketAddr,
@@ -75,14 +84,15 @@ impl Listener {
         })?;
         let address = listener.local_addr()?;
         let closing = CancellationToken::new();
-        let connections = Arc::new(Connections {
+        let service = Arc::new(Service {
             name,
             router,
             tls,
             limits,
+            connections: Connections::new(limits.connections),
             aborted: CancellationToken::new(),
         });
-        let serving = tokio::spawn(accept(listener, connections, closing.clone()));
+        let serving = tokio::spawn(accept(listener, service, closing.clone()));
         tracing::info!(listener = name, %address, "listening");
         Ok(Self {
             address,
@@ -104,48 +114,79 @@ impl Listener {
     }
 }
 
-async fn accept(listener: TcpListener, connections: Arc<Connections>, closing: CancellationToken) {
-    let places = Arc::new(Semaphore::new(connections.limits.connections));
+async fn accept(listener: TcpListener, service: Arc<Service>, closing: CancellationToken) {
     let graceful = GracefulShutdown::new();
+    let mut errors = AcceptErrors::default();
     loop {
         let next = async {
-            // The semaphore is never closed; a place taken here is given back by the connection.
-            let place = Arc::clone(&places).acquire_owned().await;
-            (place, listener.accept().await)
+            let accepted = listener.accept().await;
+            (accepted, service.connections.open().await)
         };
-        let (place, accepted) = tokio::select! {
+        let (accepted, place) = tokio::select! {
             next = next => next,
             () = closing.cancelled() => break,
         };
-        match accepted {
-            Ok((stream, peer)) => {
-                let connections = Arc::clone(&connections);
+        match (accepted, place) {
+            (Ok((stream, peer)), Some(place)) => {
+                let service = Arc::clone(&service);
                 let watcher = graceful.watcher();
                 tokio::spawn(async move {
-                    peer::serving(peer, connections.open(stream, peer, watcher)).await;
-                    drop(place);
+                    peer::serving(peer, service.open(stream, peer, watcher, place)).await;
                 });
             }
-            Err(error) => {
-                tracing::warn!(listener = connections.name, %error, "accept failed");
+            (Err(error), _) => {
+                errors.add(service.name, &error);
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
+            (Ok(_), None) => break, // places are given out for as long as there is a listener
         }
     }
     drop(listener);
-    let grace = connections.limits.grace();
-    if timeout(grace, graceful.shutdown()).await.is_err() {
-        tracing::warn!(
-            listener = connections.name,
-            ?grace,
-            "requests did not end in time"
-        );
+    let grace = service.limits.grace();
+    let stopped = async {
+        let stopped = graceful.shutdown();
+        tokio::pin!(stopped);
+        if timeout(HEAD_MAX, &mut stopped).await.is_err() {
+            // What is there by now of a head is not the whole of one.
+            service.connections.end_idlest(usize::MAX);
+            stopped.await;
+        }
+    };
+    if timeout(grace, stopped).await.is_err() {
+        let listener = service.name;
+        tracing::warn!(listener, ?grace, "requests did not end in time");
     }
-    connections.aborted.cancel();
+    service.aborted.cancel();
 }
 
-impl Connections {
-    async fn open(&self, stream: TcpStream, peer: SocketAddr, watcher: Watcher) {
+/// Errors of `accept`, logged in a bounded number of lines.
+#[derive(Debug, Default)]
+struct AcceptErrors {
+    count: u64,
+    logged: Option<Instant>,
+}
+
+impl AcceptErrors {
+    fn add(&mut self, listener: &'static str, error: &io::Error) {
+        self.count += 1;
+        let is_recent = |logged: Instant| logged.elapsed() < ACCEPT_LOGGED_EVERY;
+        if self.logged.is_none_or(|logged| !is_recent(logged)) {
+            let count = std::mem::take(&mut self.count);
+            tracing::warn!(listener, %error, count, "accept failed");
+            self.logged = Some(Instant::now());
+        }
+    }
+}
+
+impl Service {
+    /// Serves a connection until it ends, or has to.
+    async fn open(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        watcher: Watcher,
+        connection: Connection,
+    ) {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%peer, %error, "connection failed");
             return;
@@ -153,32 +194,54 @@ impl Connections {
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(Duration::from_secs(self.limits.write_timeout_s)));
         let stream = Box::pin(stream);
-        match &self.tls {
-            None => self.serve(stream, peer, watcher).await,
-            Some(tls) => match timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
-                Ok(Ok(stream)) => self.serve(stream, peer, watcher).await,
-                Ok(Err(error)) => tracing::debug!(%peer, %error, "tls handshake failed"),
-                Err(_) => tracing::debug!(%peer, "tls handshake timed out"),
-            },
+        let connection = Arc::new(connection);
+        let serving = async {
+            match &self.tls {
+                None => self.serve(stream, peer, watcher, &connection).await,
+                Some(tls) => match timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => self.serve(stream, peer, watcher, &connection).await,
+                    Ok(Err(error)) => tracing::debug!(%peer, %error, "tls handshake failed"),
+                    Err(_) => tracing::debug!(%peer, "tls handshake timed out"),
+                },
+            }
+        };
+        tokio::select! {
+            () = serving => {}
+            () = connection.ended() => {}
+            () = self.aborted.cancelled() => {}
         }
     }
 
-    async fn serve<S>(&self, stream: S, peer: SocketAddr, watcher: Watcher)
-    where
+    async fn serve<S>(
+        &self,
+        stream: S,
+        peer: SocketAddr,
+        watcher: Watcher,
+        connection: &Arc<Connection>,
+    ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let service = TowerToHyperService::new(self.router.clone());
+        let (router, connection) = (self.router.clone(), Arc::downgrade(connection));
+        let service = service_fn(move |request: Request<Incoming>| {
+            // It is there for as long as requests are read from it.
+            let serving = connection.upgrade().map(|connection| connection.serves());
+            let response = router.clone().oneshot(request);
+            async move {
+                let response = response.await?;
+                Ok::<_, Infallible>(match serving {
+                    Some(serving) => serving.with(response),
+                    None => response,
+                })
+            }
+        });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(Duration::from_secs(self.limits.header_timeout_s))
             .max_buf_size(HEAD_BYTES_MAX)
             .max_headers(HEADERS_MAX)
             .serve_connection(TokioIo::new(stream), service);
-        tokio::select! {
-            ended = watcher.watch(connection) => if let Err(error) = ended {
-                tracing::debug!(%peer, %error, "connection failed");
-            },
-            () = self.aborted.cancelled() => {}
+        if let Err(error) = watcher.watch(connection).await {
+            tracing::debug!(%peer, %error, "connection failed");
         }
     }
 }

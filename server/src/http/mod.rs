@@ -2,6 +2,7 @@
 
 pub(crate) mod access_log;
 pub(crate) mod body;
+mod connections;
 pub(crate) mod defaults;
 pub(crate) mod listener;
 pub(crate) mod origin;

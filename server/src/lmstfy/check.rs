@@ -13,6 +13,7 @@ use crate::auth::{Action, Grant, LastingGrant, Refusal, Scope, Taken};
 use crate::bus::{Body, Pool};
 use crate::metrics::Labels;
 use crate::settings::DEFAULT_POOL;
+use crate::shares;
 use crate::state::App;
 
 /// The longest name, in bytes.
@@ -26,6 +27,8 @@ pub(super) struct Call<'a> {
     pub(super) route: Route,
     /// The token, without its pool, and what it may do; `None` on an endpoint that needs none.
     grant: Option<(String, Arc<Grant>)>,
+    /// The name by which the token has its shares of what is bounded.
+    owner: Arc<str>,
 }
 
 impl Endpoint {
@@ -85,12 +88,18 @@ impl<'a> Call<'a> {
             true => None,
             false => Some(granted(app, pool, &route, token).await?),
         };
+        let owner = shares::owner(pool.name(), token);
         Ok(Self {
             app,
             pool,
             route,
             grant,
+            owner,
         })
+    }
+
+    pub(super) fn owner(&self) -> &Arc<str> {
+        &self.owner
     }
 
     /// Takes one call of the token's limit.

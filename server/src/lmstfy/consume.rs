@@ -10,6 +10,7 @@ use duly::QueueName;
 use duly::lease::{EncodedPayload, LEASE_QUEUES_MAX, LEASE_WAIT_MAX, Leased};
 
 use super::check::{Call, refused};
+use super::delivered::POLLS;
 use super::delivered::{JobsBody, Undelivered};
 use super::job::JobView;
 use super::params::Params;
@@ -49,11 +50,13 @@ pub(super) async fn consume(call: &Call<'_>, query: Option<&str>) -> Result<Resp
     let ttr = Duration::from_secs(ttr_s.into());
     let wait = Duration::from_secs(timeout_s.into()).min(LEASE_WAIT_MAX);
 
+    let place = call.app.polls.take(call.owner(), queues.len()).await;
     let jobs = tokio::select! {
         // A job that is there is preferred, also while the server stops.
         biased;
         jobs = lease(call, &queues, count, ttr, wait) => Undelivered::new(jobs?),
         refusal = grant.ended(&call.app.tokens) => return Err(refused(refusal)),
+        why = place.evicted() => return Err(ApiError::evicted(why, POLLS)),
         () = call.app.closing.cancelled() => Undelivered::default(),
     };
     if !jobs.jobs().is_empty() {
@@ -76,7 +79,8 @@ pub(super) async fn consume(call: &Call<'_>, query: Option<&str>) -> Result<Resp
         1 => reply::json_text(&views.pop()),
         _ => reply::json_text(&views),
     };
-    let body = JobsBody::new(Bytes::from(text?), jobs);
+    drop(place);
+    let body = JobsBody::new(call.app, call.owner(), Bytes::from(text?), jobs).await;
     Ok(reply::with_type(
         StatusCode::OK,
         reply::JSON,

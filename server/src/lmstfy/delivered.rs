@@ -1,11 +1,21 @@
 //! A response body that gives its jobs back when nobody takes it.
 
+use std::fmt;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use duly::lease::{EncodedPayload, Leased};
 use http_body::{Body, Frame, SizeHint};
+
+use crate::shares::Share;
+use crate::state::App;
+
+/// What too many polls are called.
+pub(crate) const POLLS: &str = "names that polls wait for";
+/// The size of a part of a response, in bytes.
+const PART_BYTES: usize = 256 << 10;
 
 /// The jobs of a consume until their response is on its way.
 ///
@@ -50,41 +60,106 @@ impl Drop for Undelivered {
     }
 }
 
-/// The body of a response with jobs.
+/// The body of a response with jobs: they are the client's once it has taken the last part.
 #[derive(Debug)]
 pub(crate) struct JobsBody {
-    bytes: Option<Bytes>,
+    unread: Arc<Mutex<Unread>>,
+    /// Of a large one.
+    room: Option<Share>,
+}
+
+/// What the client has not read; nothing of it if others needed the room.
+#[derive(Debug, Default)]
+struct Unread {
+    bytes: Bytes,
     jobs: Undelivered,
+    /// Whether it was dropped before it was read.
+    is_cut: bool,
 }
 
 impl JobsBody {
-    pub(crate) fn new(bytes: Bytes, jobs: Undelivered) -> Self {
-        Self {
-            bytes: Some(bytes),
+    /// Takes room for a large one, until the client has read it or others need the room.
+    pub(crate) async fn new(app: &App, owner: &Arc<str>, bytes: Bytes, jobs: Undelivered) -> Self {
+        let len = bytes.len();
+        let is_cut = false;
+        let unread = Arc::new(Mutex::new(Unread {
+            bytes,
             jobs,
-        }
+            is_cut,
+        }));
+        let room = match len > PART_BYTES {
+            true => {
+                let room = app.responses.take(owner, len).await;
+                let (ending, unread) = (room.ending(), Arc::downgrade(&unread));
+                let done = room.done();
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = done.cancelled() => {}
+                        () = ending.cancelled() => {
+                            if let Some(unread) = unread.upgrade() {
+                                let is_cut = true;
+                                *lock(&unread) = Unread { is_cut, ..Unread::default() };
+                            }
+                        }
+                    }
+                });
+                Some(room)
+            }
+            false => None,
+        };
+        Self { unread, room }
     }
+}
+
+fn lock(unread: &Mutex<Unread>) -> MutexGuard<'_, Unread> {
+    unread.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Body for JobsBody {
     type Data = Bytes;
-    type Error = std::convert::Infallible;
+    type Error = Cut;
 
     fn poll_frame(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let bytes = self.bytes.take();
-        self.jobs.deliver();
-        Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
+        if let Some(room) = &self.room {
+            room.used();
+        }
+        let mut unread = lock(&self.unread);
+        if unread.is_cut {
+            return Poll::Ready(Some(Err(Cut)));
+        }
+        let len = unread.bytes.len().min(PART_BYTES);
+        let mut part = unread.bytes.split_to(len);
+        if self.room.is_some() {
+            part = Bytes::copy_from_slice(&part); // a part does not keep the whole
+        }
+        if unread.bytes.is_empty() {
+            unread.jobs.deliver();
+        }
+        Poll::Ready((len > 0).then_some(Ok(Frame::data(part))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.bytes.is_none()
+        let unread = lock(&self.unread);
+        unread.bytes.is_empty() && !unread.is_cut
     }
 
     fn size_hint(&self) -> SizeHint {
-        let left = self.bytes.as_ref().map_or(0, Bytes::len);
+        let left = lock(&self.unread).bytes.len();
         SizeHint::with_exact(u64::try_from(left).unwrap_or(u64::MAX))
     }
 }
+
+/// A response that was not read while others needed its room.
+#[derive(Debug)]
+pub(crate) struct Cut;
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the response was not read, and others needed its room")
+    }
+}
+
+impl std::error::Error for Cut {}

@@ -29,6 +29,7 @@ use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
+use duly::ErrorKind;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -37,6 +38,7 @@ pub(crate) use self::job_id::JobIds;
 use self::path::{Endpoint, Target};
 use crate::auth::Taken;
 use crate::http::{defaults, reply, unread};
+use crate::shares::Evicted;
 use crate::state::App;
 use crate::{metrics, shared};
 
@@ -71,6 +73,11 @@ impl ApiError {
         Self::Refused(StatusCode::PAYLOAD_TOO_LARGE, text.to_owned())
     }
 
+    /// The request had to go, as there were too many of its kind.
+    fn evicted(why: Evicted, what: &str) -> Self {
+        Self::Message(why.status(), why.text(what))
+    }
+
     fn into_response(self) -> Response {
         match self {
             Self::Refused(status, text) => reply::json(status, &json!({"error": text})),
@@ -96,7 +103,14 @@ impl ApiError {
 
 impl From<duly::Error> for ApiError {
     fn from(error: duly::Error) -> Self {
-        Self::Internal(Box::new(error))
+        match error.kind() {
+            // It passes by itself, or by what an operator does.
+            ErrorKind::Full => Self::Message(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the server has no room for it now; retry later".to_owned(),
+            ),
+            _ => Self::Internal(Box::new(error)),
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use super::job::{VERSION_MARK, attribute_header};
 use super::params::Params;
 use super::{ApiError, JOB_BYTES_MAX, Result, job_id, jobs};
 use crate::bus::{Body, Pool};
-use crate::http::body::{self, BodyError};
+use crate::http::body::{BodyError, UNFINISHED};
 use crate::http::reply;
 use crate::metrics;
 
@@ -123,10 +123,8 @@ async fn one(
     body: HttpBody,
 ) -> Result<(Options, Attributes, Bytes)> {
     let options = Options::parse(call, parts.uri.query())?;
-    let timeout = call.app.settings.limits.body_timeout();
-    let body = body::read(body, JOB_BYTES_MAX, timeout)
-        .await
-        .map_err(unread)?;
+    let read = call.app.bodies.read(call.owner(), body, JOB_BYTES_MAX);
+    let (body, _room) = read.await.map_err(unread)?;
     Ok((options, Attributes::parse(&parts.headers)?, body))
 }
 
@@ -134,6 +132,11 @@ fn unread(error: BodyError) -> ApiError {
     match error {
         BodyError::TooLarge => ApiError::too_large("body too large"),
         BodyError::Unreadable => ApiError::bad("failed to read body"),
+        BodyError::Evicted(why) => ApiError::evicted(why, UNFINISHED),
+        BodyError::Stopping => ApiError::Refused(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the server stops".to_owned(),
+        ),
     }
 }
 
@@ -149,11 +152,8 @@ fn published(ids: &[EventId], attributes: &Attributes) -> Response {
 
 pub(super) async fn bulk(call: &Call<'_>, parts: &Parts, body: HttpBody) -> Result<Response> {
     let options = Options::parse(call, parts.uri.query())?;
-    let timeout = call.app.settings.limits.body_timeout();
-    let places = &call.app.large_bodies;
-    let (body, _place) = body::read_large(body, BULK_BYTES_MAX, timeout, places)
-        .await
-        .map_err(unread)?;
+    let read = call.app.bodies.read(call.owner(), body, BULK_BYTES_MAX);
+    let (body, _room) = read.await.map_err(unread)?;
     let attributes = Attributes::parse(&parts.headers)?;
     let bodies = elements(&body)?;
     drop(body);

@@ -135,7 +135,8 @@ impl Default for JobSettings {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitSettings {
-    /// The most connections of a listener; more wait to be accepted. Default: 40,000.
+    /// The most connections of a listener, fewer where the limit of open files is low; for a new one
+    /// the idlest ends that serves no request. Default: 40,000.
     pub connections: usize,
     /// How long a client may take to send the headers of a request, and how long a connection may
     /// idle between two, in seconds. Default: 60.

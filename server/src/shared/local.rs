@@ -5,13 +5,14 @@ use std::fmt;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::time::Instant;
 
+use super::file::StateFile;
 use super::{AUDIT_MAX, AuditLine, Result, StateError, Table};
 
 /// The tables; a change needs a migration and another `user_version`.
@@ -35,15 +36,12 @@ const COUNTERS_MAX: usize = 10_000;
 
 /// The state, in a file that this process alone uses.
 ///
-/// Its statements are few and short: lookups of tokens are cached, so none of them runs for each
-/// request, and the lock is never held over an `await`.
+/// Lookups of tokens are cached, so no statement runs for each request.
 #[derive(Debug)]
 pub(super) struct LocalState {
-    file: Mutex<Connection>,
+    file: StateFile,
     version: Arc<AtomicU64>,
     counters: Mutex<HashMap<String, Counter>>,
-    /// Held until the connection is closed, which comes before it.
-    _lock: Option<File>,
 }
 
 /// Opens the file, or makes it, for its owner alone, as it has secrets; and locks it, as another
@@ -97,11 +95,13 @@ impl LocalState {
             .busy_timeout(Duration::from_secs(5))
             .map_err(failed)?;
         connection.execute_batch(SCHEMA).map_err(failed)?;
+        let version = Arc::<AtomicU64>::default();
+        // The lock is held until the connection is closed.
+        let file = StateFile::start(connection, Arc::clone(&version), lock);
         Ok(Self {
-            file: Mutex::new(connection),
-            version: Arc::default(),
+            file: file.map_err(|error| StateError::new("sqlite", &error))?,
+            version,
             counters: Mutex::default(),
-            _lock: lock,
         })
     }
 
@@ -110,97 +110,85 @@ impl LocalState {
         Arc::clone(&self.version)
     }
 
-    fn file(&self) -> MutexGuard<'_, Connection> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) async fn get(&self, table: Table, key: &str) -> Result<Option<String>> {
+        let key = key.to_owned();
+        let get = move |file: &Connection| {
+            let select = "SELECT value FROM entries WHERE kind = ?1 AND key = ?2";
+            let mut select = file.prepare_cached(select).map_err(failed)?;
+            let row = select.query_row(params![table.name(), key], |row| row.get(0));
+            row.optional().map_err(failed)
+        };
+        self.file.run(false, get).await
     }
 
-    fn changed(&self, table: Table) {
-        if table.is_versioned() {
-            self.version.fetch_add(1, Ordering::SeqCst);
-        }
+    pub(super) async fn put(&self, table: Table, key: &str, value: &str) -> Result<bool> {
+        let put = insert(REPLACE, table, key, value);
+        self.file.run(table.is_versioned(), put).await
     }
 
-    pub(super) fn get(&self, table: Table, key: &str) -> Result<Option<String>> {
-        let file = self.file();
-        let mut select = file
-            .prepare_cached("SELECT value FROM entries WHERE kind = ?1 AND key = ?2")
-            .map_err(failed)?;
-        let row = select.query_row(params![table.name(), key], |row| row.get(0));
-        row.optional().map_err(failed)
+    /// Puts a value soon, unless too much waits; returns whether it will.
+    pub(super) fn put_later(&self, table: Table, key: &str, value: &str) -> bool {
+        let put = insert(REPLACE, table, key, value);
+        let put = move |file: &Connection| put(file).map(drop);
+        self.file.run_later(table.name(), put).is_ok()
     }
 
-    pub(super) fn put(&self, table: Table, key: &str, value: &str) -> Result<bool> {
-        self.insert(
-            "INSERT OR REPLACE INTO entries VALUES (?1, ?2, ?3)",
-            table,
-            key,
-            value,
-        )
+    /// Returns how often such a value was not put after all.
+    pub(super) fn failures(&self) -> u64 {
+        self.file.failures()
     }
 
-    pub(super) fn put_new(&self, table: Table, key: &str, value: &str) -> Result<bool> {
-        self.insert(
-            "INSERT OR IGNORE INTO entries VALUES (?1, ?2, ?3)",
-            table,
-            key,
-            value,
-        )
+    pub(super) async fn put_new(&self, table: Table, key: &str, value: &str) -> Result<bool> {
+        let put = insert(INSERT, table, key, value);
+        self.file.run(table.is_versioned(), put).await
     }
 
-    fn insert(&self, statement: &str, table: Table, key: &str, value: &str) -> Result<bool> {
-        let file = self.file();
-        let mut insert = file.prepare_cached(statement).map_err(failed)?;
-        let rows = insert
-            .execute(params![table.name(), key, value])
-            .map_err(failed)?;
-        self.changed(table);
-        Ok(rows > 0)
+    pub(super) async fn remove(&self, table: Table, key: &str) -> Result<()> {
+        let key = key.to_owned();
+        let remove = move |file: &Connection| {
+            let delete = "DELETE FROM entries WHERE kind = ?1 AND key = ?2";
+            let mut delete = file.prepare_cached(delete).map_err(failed)?;
+            let deleted = delete.execute(params![table.name(), key]);
+            deleted.map(drop).map_err(failed)
+        };
+        self.file.run(table.is_versioned(), remove).await
     }
 
-    pub(super) fn put_all(
+    /// Puts values in one step; with `only_new` those alone whose key has none.
+    pub(super) async fn put_all(
         &self,
         table: Table,
         entries: &[(String, String)],
         only_new: bool,
     ) -> Result<()> {
         let statement = match only_new {
-            true => "INSERT OR IGNORE INTO entries VALUES (?1, ?2, ?3)",
-            false => "INSERT OR REPLACE INTO entries VALUES (?1, ?2, ?3)",
+            true => INSERT,
+            false => REPLACE,
         };
-        let file = self.file();
-        let step = file.unchecked_transaction().map_err(failed)?;
-        for (key, value) in entries {
-            let mut insert = step.prepare_cached(statement).map_err(failed)?;
-            let row = params![table.name(), key, value];
-            insert.execute(row).map_err(failed)?;
-        }
-        step.commit().map_err(failed)?;
-        self.changed(table);
-        Ok(())
+        let entries = entries.to_vec();
+        let put = move |file: &Connection| {
+            let mut put = file.prepare_cached(statement).map_err(failed)?;
+            for (key, value) in &entries {
+                put.execute(params![table.name(), key, value])
+                    .map_err(failed)?;
+            }
+            Ok(())
+        };
+        self.file.run(table.is_versioned(), put).await
     }
 
-    pub(super) fn remove(&self, table: Table, key: &str) -> Result<()> {
-        let file = self.file();
-        let mut delete = file
-            .prepare_cached("DELETE FROM entries WHERE kind = ?1 AND key = ?2")
-            .map_err(failed)?;
-        delete.execute(params![table.name(), key]).map_err(failed)?;
-        self.changed(table);
-        Ok(())
-    }
-
-    pub(super) fn list(&self, table: Table, prefix: &str) -> Result<Vec<(String, String)>> {
-        let file = self.file();
-        let mut select = file
-            .prepare_cached(
-                "SELECT key, value FROM entries
-                 WHERE kind = ?1 AND substr(key, 1, length(?2)) = ?2 ORDER BY key",
-            )
-            .map_err(failed)?;
-        let rows = select.query_map(params![table.name(), prefix], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        });
-        rows.and_then(Iterator::collect).map_err(failed)
+    pub(super) async fn list(&self, table: Table, prefix: &str) -> Result<Vec<(String, String)>> {
+        let prefix = prefix.to_owned();
+        let list = move |file: &Connection| {
+            let select = "SELECT key, value FROM entries
+                 WHERE kind = ?1 AND substr(key, 1, length(?2)) = ?2 ORDER BY key";
+            let mut select = file.prepare_cached(select).map_err(failed)?;
+            let rows = select.query_map(params![table.name(), prefix], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            });
+            rows.and_then(Iterator::collect).map_err(failed)
+        };
+        self.file.run(false, list).await
     }
 
     pub(super) fn take(&self, counter: &str, max: u64, window: Duration) -> Option<Duration> {
@@ -231,28 +219,52 @@ impl LocalState {
         }
     }
 
-    pub(super) fn audit(&self, line: &str) -> Result<()> {
-        let file = self.file();
-        file.execute("INSERT INTO audit (line) VALUES (?1)", [line])
-            .map_err(failed)?;
-        let last = file.last_insert_rowid();
-        let kept = i64::try_from(AUDIT_MAX).unwrap_or(i64::MAX);
-        file.execute("DELETE FROM audit WHERE number <= ?1", [last - kept])
-            .map_err(failed)?;
-        Ok(())
+    pub(super) async fn audit(&self, line: &str) -> Result<()> {
+        let line = line.to_owned();
+        let add = move |file: &Connection| {
+            let added = file.execute("INSERT INTO audit (line) VALUES (?1)", [line]);
+            added.map_err(failed)?;
+            let last = file.last_insert_rowid();
+            let kept = i64::try_from(AUDIT_MAX).unwrap_or(i64::MAX);
+            let removed = file.execute("DELETE FROM audit WHERE number <= ?1", [last - kept]);
+            removed.map(drop).map_err(failed)
+        };
+        self.file.run(false, add).await
     }
 
-    pub(super) fn audit_lines(&self, before: Option<&str>, limit: u32) -> Result<Vec<AuditLine>> {
+    pub(super) async fn audit_lines(
+        &self,
+        before: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<AuditLine>> {
         let before = before.and_then(|before| before.parse().ok());
         let before: i64 = before.unwrap_or(i64::MAX);
-        let file = self.file();
-        let mut select = file
-            .prepare_cached(
-                "SELECT CAST(number AS TEXT), line FROM audit WHERE number < ?1
-                 ORDER BY number DESC LIMIT ?2",
-            )
-            .map_err(failed)?;
-        let rows = select.query_map(params![before, limit], |row| Ok((row.get(0)?, row.get(1)?)));
-        rows.and_then(Iterator::collect).map_err(failed)
+        let lines = move |file: &Connection| {
+            let select = "SELECT CAST(number AS TEXT), line FROM audit WHERE number < ?1
+                 ORDER BY number DESC LIMIT ?2";
+            let mut select = file.prepare_cached(select).map_err(failed)?;
+            let rows =
+                select.query_map(params![before, limit], |row| Ok((row.get(0)?, row.get(1)?)));
+            rows.and_then(Iterator::collect).map_err(failed)
+        };
+        self.file.run(false, lines).await
+    }
+}
+
+const REPLACE: &str = "INSERT OR REPLACE INTO entries VALUES (?1, ?2, ?3)";
+const INSERT: &str = "INSERT OR IGNORE INTO entries VALUES (?1, ?2, ?3)";
+
+/// Returns what inserts a row, and returns whether it did.
+fn insert(
+    statement: &'static str,
+    table: Table,
+    key: &str,
+    value: &str,
+) -> impl FnOnce(&Connection) -> Result<bool> + Send + 'static {
+    let (key, value) = (key.to_owned(), value.to_owned());
+    move |file| {
+        let mut insert = file.prepare_cached(statement).map_err(failed)?;
+        let rows = insert.execute(params![table.name(), key, value]);
+        rows.map(|rows| rows > 0).map_err(failed)
     }
 }

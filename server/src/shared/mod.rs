@@ -6,6 +6,7 @@
 //! is in use, and a change is confirmed when every node has read it: a revoked token has ended on all
 //! of them when its revocation is confirmed, and requests wait for no read.
 
+mod file;
 mod link;
 mod local;
 mod remote;
@@ -70,7 +71,7 @@ impl Table {
 }
 
 /// An error of the shared state.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct StateError(String);
 
 impl StateError {
@@ -141,22 +142,39 @@ impl SharedState {
 
     pub(crate) async fn get(&self, table: Table, key: &str) -> Result<Option<String>> {
         match &self.place {
-            Place::Local(local) => local.get(table, key),
+            Place::Local(local) => local.get(table, key).await,
             Place::Remote(remote) => remote.get(table, key).await,
         }
     }
 
     pub(crate) async fn put(&self, table: Table, key: &str, value: &str) -> Result<()> {
         match &self.place {
-            Place::Local(local) => local.put(table, key, value).map(drop),
+            Place::Local(local) => local.put(table, key, value).await.map(drop),
             Place::Remote(remote) => remote.put(table, key, value).await,
+        }
+    }
+
+    /// Puts a value of which little depends: nobody waits for a disk. Returns whether it will be there,
+    /// as there may be too many of them.
+    pub(crate) async fn put_soon(&self, table: Table, key: &str, value: &str) -> Result<bool> {
+        match &self.place {
+            Place::Local(local) => Ok(local.put_later(table, key, value)),
+            Place::Remote(remote) => remote.put(table, key, value).await.map(|()| true),
+        }
+    }
+
+    /// Returns how often a value that was to be put soon was not.
+    pub(crate) fn failures(&self) -> u64 {
+        match &self.place {
+            Place::Local(local) => local.failures(),
+            Place::Remote(_) => 0,
         }
     }
 
     /// Puts a value unless the key has one; returns whether it did.
     pub(crate) async fn put_new(&self, table: Table, key: &str, value: &str) -> Result<bool> {
         match &self.place {
-            Place::Local(local) => local.put_new(table, key, value),
+            Place::Local(local) => local.put_new(table, key, value).await,
             Place::Remote(remote) => remote.put_new(table, key, value).await,
         }
     }
@@ -172,14 +190,14 @@ impl SharedState {
             return Ok(());
         }
         match &self.place {
-            Place::Local(local) => local.put_all(table, entries, only_new),
+            Place::Local(local) => local.put_all(table, entries, only_new).await,
             Place::Remote(remote) => remote.put_all(table, entries, only_new).await,
         }
     }
 
     pub(crate) async fn remove(&self, table: Table, key: &str) -> Result<()> {
         match &self.place {
-            Place::Local(local) => local.remove(table, key),
+            Place::Local(local) => local.remove(table, key).await,
             Place::Remote(remote) => remote.remove(table, key).await,
         }
     }
@@ -187,7 +205,7 @@ impl SharedState {
     /// Returns the entries whose key begins so, in the order of their keys.
     pub(crate) async fn list(&self, table: Table, prefix: &str) -> Result<Vec<(String, String)>> {
         match &self.place {
-            Place::Local(local) => local.list(table, prefix),
+            Place::Local(local) => local.list(table, prefix).await,
             Place::Remote(remote) => remote.list(table, prefix).await,
         }
     }
@@ -220,7 +238,7 @@ impl SharedState {
     /// Adds a line to the audit, which keeps the last ones.
     pub(crate) async fn audit(&self, line: &str) -> Result<()> {
         match &self.place {
-            Place::Local(local) => local.audit(line),
+            Place::Local(local) => local.audit(line).await,
             Place::Remote(remote) => remote.audit(line).await,
         }
     }
@@ -232,7 +250,7 @@ impl SharedState {
         limit: u32,
     ) -> Result<Vec<AuditLine>> {
         match &self.place {
-            Place::Local(local) => local.audit_lines(before, limit),
+            Place::Local(local) => local.audit_lines(before, limit).await,
             Place::Remote(remote) => remote.audit_lines(before, limit).await,
         }
     }

@@ -8,6 +8,7 @@ use super::problem::{Problem, Result};
 use crate::auth::{Action, Grant, LastingGrant, Refusal, Scope, Taken};
 use crate::bus::Pool;
 use crate::lmstfy::names::{NAME_BYTES_MAX, is_name, split};
+use crate::shares;
 use crate::state::App;
 
 /// Checks names and token; returns the pool.
@@ -51,7 +52,12 @@ pub(super) async fn granted_call<'a>(
     grant.allows(scope, queue).map_err(refused)?;
     let (_, token) = split(token(headers).unwrap_or_default());
     let lasting = LastingGrant::new((pool.name(), namespace, token), scope, [queue]);
-    Ok((pool, CallGrant { lasting, action }))
+    let grant = CallGrant {
+        lasting,
+        action,
+        owner: shares::owner(pool.name(), token),
+    };
+    Ok((pool, grant))
 }
 
 async fn granted_queue<'a>(
@@ -71,9 +77,15 @@ async fn granted_queue<'a>(
 pub(super) struct CallGrant {
     lasting: LastingGrant,
     action: Action,
+    owner: Arc<str>,
 }
 
 impl CallGrant {
+    /// Returns the name by which the token has its shares of what is bounded.
+    pub(super) fn owner(&self) -> &Arc<str> {
+        &self.owner
+    }
+
     /// Checks that the token may still do it.
     pub(super) async fn check(&self, app: &App) -> Result<()> {
         let checked = self.lasting.check(&app.tokens).await;
@@ -128,6 +140,12 @@ fn token(headers: &HeaderMap) -> Option<&str> {
             .then_some(token.trim());
     }
     headers.get("x-token")?.to_str().ok()
+}
+
+/// Returns the name by which a token has its shares of what is bounded.
+pub(super) fn owner(headers: &HeaderMap) -> Arc<str> {
+    let (pool, token) = split(token(headers).unwrap_or_default());
+    shares::owner(pool, token)
 }
 
 fn unauthorized() -> Problem {

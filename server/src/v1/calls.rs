@@ -145,7 +145,7 @@ async fn reply(
             return Ok(Json(ReplyView { id, reply }).into_response());
         }
         if is_over {
-            return ended_without_reply(pool, queue.name(), id, state).await;
+            return ended_without_reply(pool, (queue, id), state).await;
         }
         if Instant::now() >= until || app.closing.is_cancelled() {
             let id = id.to_string();
@@ -162,13 +162,13 @@ async fn reply(
 
 async fn ended_without_reply(
     pool: &Pool,
-    queue: &QueueName,
-    id: EventId,
+    (queue, id): (&Queue<Body>, EventId),
     state: Option<EventState>,
 ) -> Result<Response> {
     match state {
         Some(EventState::Done) => {
-            let records = pool.bus().records().queue(queue).id(id).newest_first();
+            let records = pool.bus().records().queue(queue.name().as_str());
+            let records = records.id(id).newest_first();
             let last = records.limit(1).page().await?.items.pop();
             // Without a record it is not known when, but not before the event was made.
             let ended = last.map_or(id.created(), |last| {
@@ -189,8 +189,9 @@ async fn ended_without_reply(
             "no event of the queue has the id {id}"
         ))),
         Some(state) => {
-            let records = pool.bus().records().queue(queue).id(id);
-            let records = records.newest_first().limit(1);
+            // Another namespace may have an event under the same id.
+            let records = pool.bus().records().queue(queue.name().as_str());
+            let records = records.id(id).newest_first().limit(1);
             let error = records
                 .page()
                 .await

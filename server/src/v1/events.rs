@@ -62,7 +62,7 @@ pub(super) async fn push(
     let handle = pool.queue(&namespace, &queue)?;
     if input::media_type(&headers) == push_lines::MEDIA_TYPE {
         app.note_queue(pool.name(), &namespace, &queue).await?;
-        return push_lines::push(&app, handle, &grant, body);
+        return Ok(push_lines::push(&app, handle, &grant, body).await);
     }
     let PushRequest { events } = input::json(&app, &headers, body).await?;
     if !(1..=PUSH_MAX).contains(&events.len()) {
@@ -280,8 +280,8 @@ pub(super) async fn explain(
     let scopes = [Scope::Consume, Scope::Publish];
     let pool = granted_any(&app, &headers, &path.namespace, &path.queue, &scopes).await?;
     let name = pool.queue(&path.namespace, &path.queue)?.name().clone();
-    let explained = pool.bus().explain(path.id()?).await?;
-    // The id alone finds an event; a token is for its own queue.
+    // Another namespace may have an event under the same id.
+    let explained = pool.bus().explain_in(name.as_str(), path.id()?).await?;
     if explained.queue.as_ref() != Some(&name) {
         return Err(unknown(&path));
     }

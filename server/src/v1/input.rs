@@ -14,8 +14,9 @@ use serde_json::error::Category;
 use serde_json::value::RawValue;
 use utoipa::IntoParams;
 
+use super::access::owner;
 use super::problem::{Problem, Result};
-use crate::http::body::{self, BodyError};
+use crate::http::body::{BodyError, UNFINISHED};
 use crate::state::App;
 
 /// The largest body of a request, in bytes.
@@ -171,10 +172,9 @@ pub(super) async fn json<T: DeserializeOwned>(
     if media_type(headers) != "application/json" {
         return Err(unsupported("application/json"));
     }
-    let (timeout, places) = (app.settings.limits.body_timeout(), &app.large_bodies);
-    let (bytes, _place) = body::read_large(body, BODY_BYTES_MAX, timeout, places)
-        .await
-        .map_err(unread)?;
+    let owner = owner(headers);
+    let read = app.bodies.read(&owner, body, BODY_BYTES_MAX).await;
+    let (bytes, _room) = read.map_err(unread)?;
     decode(&bytes)
 }
 
@@ -189,6 +189,12 @@ fn unread(error: BodyError) -> Problem {
             StatusCode::REQUEST_TIMEOUT,
             "timed_out",
             "the body did not arrive in time; send it faster, or in parts",
+        ),
+        BodyError::Evicted(why) => Problem::evicted(why, UNFINISHED),
+        BodyError::Stopping => Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "closed",
+            "the server stops; send the request to another",
         ),
     }
 }

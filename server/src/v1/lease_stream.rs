@@ -23,7 +23,7 @@ use super::waiters::InFlight;
 use crate::auth::{Action, Taken};
 use crate::bus::Pool;
 use crate::http::reply;
-use crate::lmstfy::delivered::Undelivered;
+use crate::lmstfy::delivered::{POLLS, Undelivered};
 use crate::state::App;
 
 /// The content type of server-sent events.
@@ -96,11 +96,14 @@ impl LeaseStream {
     /// Leases the next events, which count as one call.
     async fn lease(&self, room: usize, wait: Duration) -> Result<Undelivered> {
         let taken = self.grant.take(&self.app).await?;
+        let place = self.app.polls.take(self.grant.owner(), self.queues.len());
+        let place = place.await;
         let leased = tokio::select! {
             leased = self.pool.lease(&self.queues, room, self.ttr, wait) => {
                 Undelivered::new(leased?)
             }
             problem = self.grant.ended(&self.app) => return Err(problem),
+            why = place.evicted() => return Err(Problem::evicted(why, POLLS)),
             () = self.app.closing.cancelled() => Undelivered::default(),
         };
         if !leased.jobs().is_empty() {

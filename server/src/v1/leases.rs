@@ -24,7 +24,7 @@ use super::settlement::{Settlement, SettlementFields};
 use crate::auth::{Action, Scope, Taken};
 use crate::bus::Pool;
 use crate::http::reply;
-use crate::lmstfy::delivered::{JobsBody, Undelivered};
+use crate::lmstfy::delivered::{JobsBody, POLLS, Undelivered};
 use crate::state::App;
 
 /// The most events of one lease.
@@ -137,10 +137,12 @@ pub(super) async fn lease(
     let queues = [pool.queue(&namespace, &queue)?.name().clone()];
     let (ttr, wait) = (ttr(request.ttr_ms)?, input::wait(request.wait_ms)?);
     let taken = grant.take(&app).await?;
+    let place = app.polls.take(grant.owner(), queues.len()).await;
     let events = tokio::select! {
         biased;
         events = pool.lease(&queues, request.max, ttr, wait) => Undelivered::new(events?),
         problem = grant.ended(&app) => return Err(problem),
+        why = place.evicted() => return Err(Problem::evicted(why, POLLS)),
         () = app.closing.cancelled() => Undelivered::default(),
     };
     match (taken, events.jobs().is_empty()) {
@@ -152,7 +154,8 @@ pub(super) async fn lease(
     }
     let views: Vec<LeaseView> = events.jobs().iter().map(LeaseView::from).collect();
     let text = reply::json_text(&views)?;
-    let body = JobsBody::new(Bytes::from(text), events);
+    drop(place);
+    let body = JobsBody::new(&app, grant.owner(), Bytes::from(text), events).await;
     Ok(reply::with_type(
         StatusCode::OK,
         reply::JSON,

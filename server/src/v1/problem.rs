@@ -12,6 +12,7 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, ToSchema};
 
 use crate::http::defaults;
+use crate::shares::Evicted;
 
 /// An error; its type is `about:blank`, so its title is that of its status.
 #[derive(Debug, Serialize, ToSchema)]
@@ -52,6 +53,16 @@ impl Problem {
             retry_after: Some(wait),
             ..Self::new(StatusCode::TOO_MANY_REQUESTS, "throttled", text)
         }
+    }
+
+    /// The request had to go, as there were too many of its kind.
+    pub(super) fn evicted(why: Evicted, what: &str) -> Self {
+        let status = why.status();
+        let kind = match why {
+            Evicted::OfToken => "throttled",
+            Evicted::OfAll => "unavailable",
+        };
+        Self::new(status, kind, why.text(what))
     }
 
     pub(super) fn retry_after(&self) -> Option<Duration> {

@@ -19,18 +19,25 @@ use super::problem::{Problem, Result};
 use crate::auth::Taken;
 use crate::bus::Body;
 use crate::http::reply;
+use crate::shares::Share;
 use crate::state::App;
 
 /// The content type of lines of JSON.
 pub(super) const MEDIA_TYPE: &str = "application/x-ndjson";
 /// The longest line, in bytes.
 const LINE_BYTES_MAX: usize = 3 << 19;
+/// What a client that pushes lines takes of the room while none of them is there.
+const IDLE_BYTES: usize = 64 << 10;
+/// What too many of them are called.
+const WHAT: &str = "pushes of lines";
 /// How many lines of a request are pushed at the same time.
 const PUSHES_AT_ONCE: usize = 16;
 
 /// The lines of a body, each within a bound.
 struct Lines {
     body: BodyDataStream,
+    /// Room for what has arrived.
+    room: Arc<Share>,
     bytes: BytesMut,
     /// Where the search for the end of the line goes on.
     seen: usize,
@@ -41,11 +48,20 @@ struct Lines {
     is_over: bool,
 }
 
-/// A line, or why it is none.
-type Line = Result<Bytes>;
+/// A line, with its room until it is pushed.
+struct Line {
+    bytes: Bytes,
+    room: Arc<Share>,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.room.shrink(self.bytes.len());
+    }
+}
 
 impl Lines {
-    async fn next(&mut self) -> Option<Line> {
+    async fn next(&mut self) -> Option<Result<Line>> {
         loop {
             if let Some(line) = self.in_memory() {
                 return Some(line);
@@ -53,8 +69,16 @@ impl Lines {
             if self.is_over {
                 return self.rest();
             }
-            match timeout(self.timeout, self.body.next()).await {
-                Ok(Some(Ok(bytes))) => self.bytes.extend_from_slice(&bytes),
+            let next = tokio::select! {
+                biased;
+                why = self.room.evicted() => return self.ended(Problem::evicted(why, WHAT)),
+                next = timeout(self.timeout, self.body.next()) => next,
+            };
+            match next {
+                Ok(Some(Ok(bytes))) => {
+                    self.room.grow(bytes.len());
+                    self.bytes.extend_from_slice(&bytes);
+                }
                 Ok(None) => self.is_over = true,
                 Ok(Some(Err(_))) => return self.broken("the connection failed"),
                 Err(_) => return self.broken("the next line did not arrive in time"),
@@ -63,7 +87,7 @@ impl Lines {
     }
 
     /// Returns the next line of those that have arrived.
-    fn in_memory(&mut self) -> Option<Line> {
+    fn in_memory(&mut self) -> Option<Result<Line>> {
         loop {
             let end = self.bytes[self.seen..]
                 .iter()
@@ -71,6 +95,7 @@ impl Lines {
             let Some(end) = end.map(|end| end + self.seen) else {
                 self.seen = self.bytes.len();
                 if self.seen > LINE_BYTES_MAX {
+                    self.room.shrink(self.seen);
                     self.bytes.clear();
                     self.seen = 0;
                     if !std::mem::replace(&mut self.is_skipping, true) {
@@ -81,10 +106,11 @@ impl Lines {
             };
             let line = self.bytes.split_to(end + 1).freeze();
             self.seen = 0;
-            if std::mem::take(&mut self.is_skipping) || line.trim_ascii().is_empty() {
+            let line = self.line(line);
+            if std::mem::take(&mut self.is_skipping) || line.bytes.trim_ascii().is_empty() {
                 continue;
             }
-            return Some(match line.len() > LINE_BYTES_MAX {
+            return Some(match line.bytes.len() > LINE_BYTES_MAX {
                 true => Err(too_long()),
                 false => Ok(line),
             });
@@ -92,20 +118,31 @@ impl Lines {
     }
 
     /// Returns what comes after the last end of a line.
-    fn rest(&mut self) -> Option<Line> {
+    fn rest(&mut self) -> Option<Result<Line>> {
         self.seen = 0;
         let line = self.bytes.split().freeze();
-        let is_line = !self.is_skipping && !line.trim_ascii().is_empty();
+        let line = self.line(line);
+        let is_line = !self.is_skipping && !line.bytes.trim_ascii().is_empty();
         is_line.then_some(Ok(line))
     }
 
-    fn broken(&mut self, why: &str) -> Option<Line> {
-        self.is_over = true;
-        self.bytes.clear();
-        self.seen = 0;
+    fn broken(&mut self, why: &str) -> Option<Result<Line>> {
         let status = StatusCode::REQUEST_TIMEOUT;
         let text = format!("{why}; the lines before are answered");
-        Some(Err(Problem::new(status, "timed_out", text)))
+        self.ended(Problem::new(status, "timed_out", text))
+    }
+
+    /// Reads no more; the problem is the last line.
+    fn ended(&mut self, problem: Problem) -> Option<Result<Line>> {
+        self.is_over = true;
+        self.bytes = BytesMut::new();
+        self.seen = 0;
+        Some(Err(problem))
+    }
+
+    fn line(&self, bytes: Bytes) -> Line {
+        let room = Arc::clone(&self.room);
+        Line { bytes, room }
     }
 }
 
@@ -117,7 +154,7 @@ fn too_long() -> Problem {
     )
 }
 
-fn lines(lines: Lines) -> impl Stream<Item = Line> {
+fn lines(lines: Lines) -> impl Stream<Item = Result<Line>> {
     stream::unfold(lines, |mut lines| async move {
         lines.next().await.map(|line| (line, lines))
     })
@@ -125,22 +162,18 @@ fn lines(lines: Lines) -> impl Stream<Item = Line> {
 
 /// Pushes the lines of a body, some at a time, and returns their results in order.
 ///
-/// # Errors
-///
-/// A problem when too many clients push lines already.
-pub(super) fn push(
+/// Where too many clients push lines, the one ends whose last line is the oldest.
+pub(super) async fn push(
     app: &Arc<App>,
     queue: Queue<Body>,
     grant: &CallGrant,
     body: HttpBody,
-) -> Result<Response> {
-    let place = Arc::clone(&app.line_pushes).try_acquire_owned();
-    let place = place.map_err(|_| {
-        let text = "too many clients push lines at the same time; retry later, or push JSON";
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", text)
-    })?;
+) -> Response {
+    let room = app.line_pushes.take(grant.owner(), IDLE_BYTES).await;
+    let room = Arc::new(room);
     let body = Lines {
         body: body.into_data_stream(),
+        room: Arc::clone(&room),
         bytes: BytesMut::new(),
         seen: 0,
         timeout: app.settings.limits.body_timeout(),
@@ -160,15 +193,11 @@ pub(super) fn push(
         .buffered(PUSHES_AT_ONCE)
         .take_until(async move { end_grant.ended(&ended).await });
     let results = results.map(move |line| {
-        let _place = &place; // for as long as the stream lives
+        let _room = &room; // for as long as the stream lives
         Ok::<_, std::convert::Infallible>(line)
     });
     let body = HttpBody::from_stream(results);
-    Ok(reply::with_type(
-        StatusCode::OK,
-        HeaderValue::from_static(MEDIA_TYPE),
-        body,
-    ))
+    reply::with_type(StatusCode::OK, HeaderValue::from_static(MEDIA_TYPE), body)
 }
 
 async fn push_one(
@@ -176,10 +205,10 @@ async fn push_one(
     grant: &CallGrant,
     queue: &Queue<Body>,
     index: usize,
-    line: Line,
+    line: Result<Line>,
 ) -> Bytes {
     let pushed = match line {
-        Ok(line) => send(app, grant, queue, &line).await,
+        Ok(line) => send(app, grant, queue, &line.bytes).await,
         Err(problem) => Err(problem),
     };
     let number = index + 1;

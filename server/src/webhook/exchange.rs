@@ -235,11 +235,7 @@ fn of_error(error: reqwest::Error) -> Failure {
 }
 
 fn client(settings: &WebhookSettings, guard: Arc<AddressGuard>) -> Result<Client, String> {
-    // The client takes the provider of the process; another that is there is fine as well.
-    rustls::crypto::ring::default_provider()
-        .install_default()
-        .ok();
-    let mut builder = Client::builder()
+    let mut builder = crate::client::builder()
         .user_agent(USER_AGENT)
         .redirect(redirect::Policy::none())
         .no_proxy()

@@ -72,6 +72,7 @@ pub struct LeaseRequest<T> {
     inner: Arc<Inner>,
     queues: Vec<QueueName>,
     max: usize,
+    bytes_max: usize,
     ttr: Duration,
     wait: Duration,
     read: Read<T>,
@@ -96,6 +97,31 @@ impl<T> LeaseRequest<T> {
     /// zero.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
+        self
+    }
+
+    /// Leases no more events once their payloads have so many bytes as they are stored; the last one
+    /// may exceed it, so there is always at least one. Default: no bound.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use duly::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> duly::Result<()> {
+    /// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+    /// let queue = bus.queue_named::<String>("report")?;
+    /// for _ in 0..10 {
+    ///     queue.push_now("x".repeat(1_000)).await?;
+    /// }
+    /// let request = queue.lease(10, Duration::from_secs(30)).bytes_max(2_500);
+    /// assert_eq!(request.send().await?.len(), 3);
+    /// # bus.shutdown(Duration::from_secs(1)).await
+    /// # }
+    /// ```
+    pub fn bytes_max(mut self, bytes: usize) -> Self {
+        self.bytes_max = bytes;
         self
     }
 
@@ -131,6 +157,7 @@ impl<T> LeaseRequest<T> {
         let mut order = PullOrder {
             queues,
             max: self.max,
+            bytes_max: self.bytes_max,
             ttr: self.ttr,
             wait: self.wait,
         };
@@ -249,6 +276,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Queue<T> {
             inner: Arc::clone(&self.inner),
             queues: vec![self.name.clone()],
             max,
+            bytes_max: usize::MAX,
             ttr,
             wait: Duration::ZERO,
             read: Box::new(move |_, envelope, attempt| {
@@ -294,6 +322,7 @@ impl Bus {
             inner: Arc::clone(&self.inner),
             queues: queues.to_vec(),
             max,
+            bytes_max: usize::MAX,
             ttr,
             wait: Duration::ZERO,
             read: Box::new(|inner, envelope, _| opened(inner, envelope)),

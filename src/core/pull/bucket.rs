@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::core::clock::StoreClock;
-use crate::core::op::Settlement;
-use crate::core::pull::{PullFetch, PullOptions};
+use crate::core::op::{BATCH_MAX, Settlement};
+use crate::core::pull::{BODY_BYTES_FIRST, BODY_BYTES_MIN, FETCH_BYTES, PullFetch, PullOptions};
 use crate::error::ErrorKind;
 use crate::event::BucketKey;
 use crate::time::{Mono, Timestamp};
@@ -23,6 +23,8 @@ pub(super) struct PulledBucket {
     /// The ready events by the last reply.
     pub(super) ready: usize,
     next_due: Option<Timestamp>,
+    /// The size that its payloads are taken to have, in bytes.
+    pub(super) body_bytes: usize,
     /// There may be more than is known.
     is_dirty: bool,
     /// It was notified while a poll was in flight, whose reply may not include the cause.
@@ -61,6 +63,7 @@ impl PulledBucket {
             queue,
             ready: 0,
             next_due: None,
+            body_bytes: BODY_BYTES_FIRST,
             is_dirty: false,
             was_woken: false,
             known_at: None,
@@ -126,6 +129,18 @@ impl PulledBucket {
         self.is_dirty = self.was_woken;
         self.failed = None;
         self.pause = Duration::ZERO;
+    }
+
+    /// Returns how many events to fetch at most, by their size.
+    pub(super) fn fetch_max(&self) -> usize {
+        BATCH_MAX.min(FETCH_BYTES / self.body_bytes).max(1)
+    }
+
+    /// Events were fetched, the largest with so many bytes.
+    pub(super) fn fetched(&mut self, largest: Option<usize>) {
+        if let Some(largest) = largest {
+            self.body_bytes = largest.max(BODY_BYTES_MIN);
+        }
     }
 
     /// A poll failed.

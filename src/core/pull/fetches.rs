@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::core::op::{BATCH_MAX, Fetch, StoreOp};
+use crate::core::op::{Fetch, StoreOp};
 use crate::core::pull::requests::Requester;
 use crate::core::pull::{PullAction, PullCallKind, PullFetch, Puller, RequesterId};
 use crate::time::Mono;
@@ -28,7 +28,7 @@ impl<B: Clone> Puller<B> {
         for at in order {
             let allowed = match self.queues.get(&queue) {
                 Some(pulled) if pulled.requesters.is_empty() => return,
-                Some(pulled) => pulled.allows(now).min(BATCH_MAX),
+                Some(pulled) => pulled.allows(now),
                 None => return,
             };
             if allowed == 0 {
@@ -46,8 +46,9 @@ impl<B: Clone> Puller<B> {
                 continue;
             }
             // As much as is known to be there, or as much as is wanted.
+            let allowed = allowed.min(bucket.fetch_max());
             let (ready, due) = bucket.split(allowed, now, &self.clock);
-            let (hold, shares) = self.shares(now, queue, ready + due);
+            let (hold, shares) = self.shares(now, queue, ready + due, bucket.body_bytes);
             let wanted = shares.iter().map(|(_, share)| share).sum();
             let Some(bucket) = self.buckets.get(&at).filter(|_| wanted > 0) else {
                 continue;
@@ -130,13 +131,14 @@ impl<B: Clone> Puller<B> {
         self.call(now, (at, PullCallKind::Fetch(fetch)), op, out);
     }
 
-    /// Returns who gets the next `many` events of a queue, all for one lease duration: that of the
-    /// first caller.
+    /// Returns who gets the next `many` events of a queue, each of so many bytes as far as is known,
+    /// and all for one lease duration: that of the first caller.
     fn shares(
         &self,
         now: Mono,
         queue: usize,
         many: usize,
+        body_bytes: usize,
     ) -> (Duration, Vec<(RequesterId, usize)>) {
         let (mut hold, mut left, mut shares) = (None, many, Vec::new());
         let callers = self.queues.get(&queue).into_iter();
@@ -150,7 +152,10 @@ impl<B: Clone> Puller<B> {
                 continue;
             }
             hold = Some(caller.hold);
-            let share = caller.wants().min(left);
+            let share = caller.wants_of(body_bytes).min(left);
+            if share == 0 {
+                continue;
+            }
             left -= share;
             shares.push((*requester, share));
         }

@@ -11,6 +11,7 @@ mod fetches;
 mod queue;
 mod replies;
 mod requests;
+mod served;
 #[cfg(test)]
 mod tests;
 
@@ -33,7 +34,16 @@ use crate::time::{Mono, Timestamp};
 pub(crate) const REQUESTS_MAX: usize = 100_000;
 /// The most queues that are known at once; beyond it those that nobody pulls from are forgotten at
 /// once.
-pub(crate) const PULLED_QUEUES_MAX: usize = 20_000;
+pub(crate) const PULLED_QUEUES_MAX: usize = 50_000;
+/// How many queues make room at once when there is none: those that nobody has pulled from for
+/// longest, although they may have leases.
+const FORGOTTEN_AT_ONCE: usize = PULLED_QUEUES_MAX / 16;
+/// The bytes of payloads that a fetch asks for, by the size of those that were fetched before.
+const FETCH_BYTES: usize = 16 << 20;
+/// The size that a payload is taken to have at least.
+const BODY_BYTES_MIN: usize = 64 << 10;
+/// The size that a payload of a bucket is taken to have before the first fetch.
+const BODY_BYTES_FIRST: usize = 256 << 10;
 /// A queue that nobody has pulled from for this long is forgotten.
 const IDLE_AFTER: Duration = Duration::from_secs(60);
 
@@ -159,6 +169,8 @@ struct PullFetch {
 pub(crate) struct Puller<B> {
     node: NodeId,
     options: PullOptions,
+    /// Returns the size of a body, in bytes.
+    body_len: fn(&B) -> usize,
     clock: StoreClock,
     queues: BTreeMap<usize, PulledQueue>,
     queue_of: BTreeMap<QueueName, usize>,
@@ -180,9 +192,10 @@ pub(crate) struct Puller<B> {
 
 impl<B: Clone> Puller<B> {
     /// Creates a puller that serves nothing yet. `node` holds its leases.
-    pub(crate) fn new(node: NodeId, options: PullOptions) -> Self {
+    pub(crate) fn new(node: NodeId, options: PullOptions, body_len: fn(&B) -> usize) -> Self {
         Self {
             node,
+            body_len,
             clock: StoreClock::new(options.drift_ppm),
             options,
             queues: BTreeMap::new(),
@@ -305,12 +318,7 @@ impl<B: Clone> Puller<B> {
             self.touched_queues.extend(queue);
         }
         let mut queues = std::mem::take(&mut self.touched_queues);
-        let followers: Vec<usize> = queues
-            .iter()
-            .filter_map(|at| self.queues.get(at))
-            .flat_map(|queue| queue.followers.keys().copied())
-            .collect();
-        queues.extend(followers);
+        self.add_followers(&mut queues);
         for queue in &queues {
             self.fetch_for(now, *queue, out);
         }
@@ -325,6 +333,16 @@ impl<B: Clone> Puller<B> {
         for at in buckets {
             self.state(now, at, out);
             self.arm(now, at);
+        }
+    }
+
+    /// Adds the queues that callers of these want events of next, and next after that.
+    fn add_followers(&self, queues: &mut BTreeSet<usize>) {
+        let mut new: Vec<usize> = queues.iter().copied().collect();
+        while let Some(at) = new.pop() {
+            let followers = self.queues.get(&at).map(|queue| queue.followers.keys());
+            let followers = followers.into_iter().flatten().copied();
+            new.extend(followers.filter(|at| queues.insert(*at)));
         }
     }
 

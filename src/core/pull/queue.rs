@@ -16,7 +16,7 @@ pub(super) struct PulledQueue {
     pub(super) requesters: BTreeSet<RequesterId>,
     /// The callers that get a reply once nothing more is ready.
     pub(super) unresolved: BTreeSet<RequesterId>,
-    /// The queues that callers of this one want events of next, each with how many callers.
+    /// The queues that callers of this one want events of right after it, each with how many callers.
     pub(super) followers: BTreeMap<usize, usize>,
     is_paused: bool,
     per_second: Option<f64>,

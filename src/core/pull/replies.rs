@@ -82,6 +82,8 @@ impl<B: Clone> Puller<B> {
                         ..
                     }),
             }) => {
+                let lens = deliveries.iter().map(|it| (self.body_len)(&it.body));
+                bucket.fetched(lens.max());
                 bucket.knows(sent, ready, next_due);
                 (now_us, deliveries)
             }

@@ -1,18 +1,13 @@
 //! Callers that pull: which of them get the next events.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::core::op::Settlement;
-use crate::core::pull::bucket::PulledBucket;
 use crate::core::pull::fetches::LOOKED_AT_MAX;
-use crate::core::pull::queue::PulledQueue;
-use crate::core::pull::{
-    PULLED_QUEUES_MAX, PullAction, PullFetch, PulledEvent, Puller, REQUESTS_MAX, RequesterId,
-};
+use crate::core::pull::{PullAction, PullFetch, PulledEvent, Puller, REQUESTS_MAX, RequesterId};
 use crate::core::step::Job;
 use crate::error::ErrorKind;
-use crate::event::{BucketKey, QueueName};
+use crate::event::QueueName;
 use crate::time::Mono;
 
 /// What a caller asks for.
@@ -24,6 +19,8 @@ pub(crate) struct LeaseOrder {
     pub(crate) queues: Vec<QueueName>,
     /// The most events.
     pub(crate) max: usize,
+    /// The most bytes of their bodies; the last one may exceed it.
+    pub(crate) bytes_max: usize,
     /// The duration of the leases.
     pub(crate) hold: Duration,
     /// Whether it waits for an event if none is ready.
@@ -35,6 +32,8 @@ pub(crate) struct LeaseOrder {
 pub(super) struct Requester<B> {
     pub(super) queues: Vec<usize>,
     max: usize,
+    /// How many bytes more it takes.
+    bytes_left: usize,
     pub(super) hold: Duration,
     pub(super) waits: bool,
     pub(super) arrived: Mono,
@@ -46,73 +45,25 @@ pub(super) struct Requester<B> {
 impl<B> Requester<B> {
     /// Returns how many more events to request for it.
     pub(super) fn wants(&self) -> usize {
-        self.max - self.got.len().min(self.max) - self.reserved.min(self.max - self.got.len())
+        match self.bytes_left {
+            0 => 0,
+            _ => self.max.saturating_sub(self.got.len() + self.reserved),
+        }
+    }
+
+    /// As [`wants`](Self::wants), of events with so many bytes each.
+    pub(super) fn wants_of(&self, body_bytes: usize) -> usize {
+        let fits = (self.bytes_left / body_bytes.max(1)).max(1);
+        self.wants().min(fits.saturating_sub(self.reserved))
+    }
+
+    /// Whether it gets no more.
+    fn has_enough(&self) -> bool {
+        self.got.len() >= self.max || self.bytes_left == 0
     }
 }
 
 impl<B: Clone> Puller<B> {
-    /// Serves a queue, and adds buckets to it.
-    pub(super) fn serve(&mut self, now: Mono, name: QueueName, buckets: Vec<BucketKey>) {
-        let queue = match self.queue_of.get(&name) {
-            Some(known) => *known,
-            None => {
-                if self.queues.len() >= PULLED_QUEUES_MAX {
-                    // Those that the caller has just asked for are younger than that.
-                    self.forget_idle(now, Duration::from_nanos(1));
-                }
-                if self.queues.len() >= PULLED_QUEUES_MAX {
-                    return; // its callers are refused
-                }
-                let queue = self.index();
-                self.queue_of.insert(name.clone(), queue);
-                self.queues.insert(queue, PulledQueue::new(name, now));
-                queue
-            }
-        };
-        for key in buckets {
-            if self.bucket_of.contains_key(&key) {
-                continue;
-            }
-            let at = self.index();
-            self.bucket_of.insert(key.clone(), at);
-            self.buckets.insert(at, PulledBucket::new(key, queue, now));
-            if let Some(queue) = self.queues.get_mut(&queue) {
-                queue.buckets.push(at);
-            }
-            self.touched.insert(at);
-        }
-    }
-
-    /// Forgets queues that nobody has pulled from for so long, and in which nothing is left to do.
-    pub(super) fn forget_idle(&mut self, now: Mono, idle_for: Duration) {
-        let in_use: BTreeSet<usize> = self.calls.values().map(|call| call.bucket).collect();
-        let is_idle = |at: &usize| {
-            let Some(bucket) = self.buckets.get(at) else {
-                return true;
-            };
-            bucket.returned.is_empty() && bucket.next_deadline.is_none() && !in_use.contains(at)
-        };
-        let idle: Vec<usize> = self
-            .queues
-            .iter()
-            .filter(|(_, queue)| queue.users == 0 && now.since(queue.used_at) >= idle_for)
-            .filter(|(_, queue)| queue.buckets.iter().all(is_idle))
-            .map(|(at, _)| *at)
-            .collect();
-        for at in idle {
-            let Some(queue) = self.queues.remove(&at) else {
-                continue;
-            };
-            self.queue_of.remove(&queue.name);
-            for at in queue.buckets {
-                if let Some(bucket) = self.buckets.remove(&at) {
-                    self.bucket_of.remove(&bucket.key);
-                    self.timers.remove(&(bucket.timer, at));
-                }
-            }
-        }
-    }
-
     pub(super) fn add_requester(
         &mut self,
         now: Mono,
@@ -146,7 +97,7 @@ impl<B: Clone> Puller<B> {
             if !order.waits {
                 queue.unresolved.insert(requester);
             }
-            for next in queues.iter().skip(number) {
+            if let Some(next) = queues.get(number) {
                 *queue.followers.entry(*next).or_default() += 1;
             }
             self.touched_queues.insert(*at);
@@ -156,6 +107,7 @@ impl<B: Clone> Puller<B> {
             Requester {
                 queues,
                 max: order.max,
+                bytes_left: order.bytes_max.max(1),
                 hold: order.hold,
                 waits: order.waits,
                 arrived: now,
@@ -175,12 +127,12 @@ impl<B: Clone> Puller<B> {
             queue.users -= 1;
             queue.requesters.remove(&requester);
             queue.unresolved.remove(&requester);
-            for next in gone.queues.iter().skip(number) {
-                if let Some(many) = queue.followers.get_mut(next) {
-                    *many -= 1;
-                    if *many == 0 {
-                        queue.followers.remove(next);
-                    }
+            let next = gone.queues.get(number);
+            if let Some((next, many)) = next.and_then(|it| Some((it, queue.followers.get_mut(it)?)))
+            {
+                *many -= 1;
+                if *many == 0 {
+                    queue.followers.remove(next);
                 }
             }
         }
@@ -331,6 +283,8 @@ impl<B: Clone> Puller<B> {
         let Some(caller) = caller.filter(|it| it.hold == hold && it.wants() > 0) else {
             return Some(event);
         };
+        let len = (self.body_len)(&event.delivery.body);
+        caller.bytes_left = caller.bytes_left.saturating_sub(len);
         caller.got.push(event);
         self.list(requester);
         None
@@ -357,7 +311,7 @@ impl<B: Clone> Puller<B> {
         let Some(caller) = self.requesters.get(&requester) else {
             return;
         };
-        if caller.got.len() >= caller.max {
+        if caller.has_enough() && caller.reserved == 0 {
             return self.reply(requester, out);
         }
         if caller.reserved > 0 {

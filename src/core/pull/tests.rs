@@ -50,8 +50,13 @@ struct Rig {
     key: BucketKey,
     now: Mono,
     ids: u64,
+    /// The size of each payload, and what callers take at most.
+    payload_len: usize,
+    bytes_max: usize,
     /// The operations that were sent, by name.
     sent: Vec<&'static str>,
+    /// The most events that one fetch asked for.
+    fetched_max: usize,
     replies: Vec<(RequesterId, Result<usize, ErrorKind>)>,
 }
 
@@ -65,12 +70,15 @@ impl Rig {
         };
         let key = BucketKey::new(QueueName::new("orders").unwrap(), BucketId(0));
         let mut rig = Self {
-            puller: Puller::new(NodeId(7), options),
+            puller: Puller::new(NodeId(7), options, |body| body.payload.len()),
             bucket: Bucket::new(key.clone()),
             key,
             now: Mono::from_nanos(1_000_000_000),
             ids: 0,
+            payload_len: 1,
+            bytes_max: usize::MAX,
             sent: Vec::new(),
+            fetched_max: 0,
             replies: Vec::new(),
         };
         let (queue, buckets) = (rig.key.queue.clone(), vec![rig.key.clone()]);
@@ -103,6 +111,9 @@ impl Rig {
                     }
                     PullAction::Call { call, op, .. } => {
                         self.sent.push(name_of(&op));
+                        if let StoreOp::Fetch(fetch) = &op {
+                            self.fetched_max = self.fetched_max.max(fetch.limit);
+                        }
                         let now_us = self.now_us();
                         let answer = self.bucket.apply(now_us, op, &mut sink::Forget);
                         let answer = answer.map_err(|error| error.kind());
@@ -129,7 +140,7 @@ impl Rig {
         self.ids += 1;
         let created = Timestamp::from_millis(self.now_us() / 1_000);
         let id = EventId::from_parts(created, self.key.bucket, self.ids);
-        let payload = Payload::from(b"1".to_vec());
+        let payload = Payload::from(vec![b'1'; self.payload_len]);
         let envelope = Envelope::new(id, self.key.queue.clone(), payload);
         let event = NewEvent {
             envelope: Arc::new(envelope),
@@ -147,6 +158,7 @@ impl Rig {
             requester,
             queues: vec![self.key.queue.clone()],
             max,
+            bytes_max: self.bytes_max,
             hold,
             waits,
         }));
@@ -268,6 +280,7 @@ fn what_a_caller_that_is_gone_was_given_is_handed_back() {
         requester: 0,
         queues: vec![rig.key.queue.clone()],
         max: 1,
+        bytes_max: usize::MAX,
         hold: MINUTE,
         waits: true,
     };
@@ -308,4 +321,75 @@ fn idle_queues_make_room_for_new_ones() {
     rig.now = rig.now + IDLE_AFTER;
     rig.puller.serve(rig.now, name(0), Vec::new());
     assert!(rig.puller.serves(&name(0)));
+}
+
+#[test]
+fn queues_with_leases_make_room_for_new_ones_the_idlest_first() {
+    let mut rig = Rig::new(false);
+    let name = |number: usize| QueueName::new(&format!("reply-{number}")).unwrap();
+    let serve = |rig: &mut Rig, number: usize| {
+        rig.now = rig.now + Duration::from_nanos(1);
+        let key = BucketKey::new(name(number), BucketId(0));
+        rig.puller.serve(rig.now, name(number), vec![key.clone()]);
+        if let Some(at) = rig.puller.bucket_of.get(&key).copied() {
+            let ends = Timestamp::from_micros_up(rig.now_us() + 3_600_000_000);
+            let bucket = rig.puller.buckets.get_mut(&at).unwrap();
+            bucket.leased(ends, &rig.puller.clock);
+        }
+    };
+    for number in 0..2 * PULLED_QUEUES_MAX {
+        serve(&mut rig, number);
+        assert!(rig.puller.serves(&name(number)), "the newest, {number}");
+        let before = number.saturating_sub(PULLED_QUEUES_MAX / 2);
+        assert!(rig.puller.serves(&name(before)), "not the idlest, {before}");
+    }
+    assert!(rig.puller.queues() <= PULLED_QUEUES_MAX);
+}
+
+#[test]
+fn a_queue_that_somebody_waits_for_is_not_forgotten() {
+    let mut rig = Rig::new(false);
+    rig.lease(0, 1, MINUTE, true);
+    for number in 0..2 * PULLED_QUEUES_MAX {
+        rig.now = rig.now + Duration::from_nanos(1);
+        let name = QueueName::new(&format!("reply-{number}")).unwrap();
+        rig.puller.serve(rig.now, name, Vec::new());
+    }
+    assert!(rig.puller.serves(&rig.key.queue));
+}
+
+#[test]
+fn a_caller_gets_no_more_bytes_than_it_takes_and_one_event_in_any_case() {
+    for (payload_len, bytes_max, expected) in [
+        (1, usize::MAX, 300),
+        (1 << 20, 16 << 20, 16),
+        ((1 << 20) + 1, 16 << 20, 16),
+        (1 << 20, 1, 1),
+        (1 << 20, 0, 1),
+        (100_000, 1_000_000, 10),
+    ] {
+        let mut rig = Rig::new(false);
+        (rig.payload_len, rig.bytes_max) = (payload_len, bytes_max);
+        for _ in 0..300 {
+            rig.push(When::Now);
+        }
+        rig.lease(0, 300, MINUTE, false);
+        assert_eq!(
+            rig.replies,
+            [(0, Ok(expected))],
+            "{payload_len} {bytes_max}"
+        );
+        rig.advance(Duration::from_secs(1));
+        let stats = rig.bucket.stats();
+        assert_eq!((stats.leased, stats.ready), (expected, 300 - expected));
+        assert!(
+            rig.fetched_max <= FETCH_BYTES / BODY_BYTES_MIN,
+            "{}",
+            rig.fetched_max
+        );
+        // The second time the size is known.
+        rig.fetched_max = 0;
+        rig.lease(1, 300, MINUTE, false);
+        assert!(rig.fetched_max * payload_len <= FETCH_BYTES + payload_len);
+    }
 }

@@ -48,6 +48,8 @@ pub(crate) struct PullOrder {
     pub(crate) queues: Vec<(QueueName, u16)>,
     /// The most events.
     pub(crate) max: usize,
+    /// The most bytes of payloads; the last one may exceed it.
+    pub(crate) bytes_max: usize,
     /// The duration of the leases.
     pub(crate) ttr: Duration,
     /// How long to wait for an event if none is ready.
@@ -138,6 +140,7 @@ impl Pulls {
             requester,
             queues: names,
             max: order.max,
+            bytes_max: order.bytes_max,
             hold: order.ttr,
             waits: !order.wait.is_zero(),
         };

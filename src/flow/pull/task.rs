@@ -52,7 +52,7 @@ type CallReply = (CallId, Result<Answer>);
 impl PullTask {
     pub(super) fn new(pulls: Arc<Pulls>, options: PullOptions) -> Self {
         Self {
-            puller: Puller::new(pulls.node, options),
+            puller: Puller::new(pulls.node, options, |body| body.payload.len()),
             pulls,
             replies: BTreeMap::new(),
             settings: BTreeMap::new(),
@@ -111,6 +111,10 @@ impl PullTask {
             self.puller.handle(now, answered, &mut actions);
         }
         let messages = self.pulls.take();
+        // A setting that was confirmed holds for whoever came after it.
+        if self.pulls.controls.changed().now_or_never().is_some() {
+            self.follow();
+        }
         has_messages |= !messages.is_empty();
         for message in messages {
             self.take(now, message, &mut actions);

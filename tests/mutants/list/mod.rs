@@ -22,6 +22,7 @@ mod pulled;
 mod punctual;
 mod recorder;
 mod records;
+mod served;
 mod stopping;
 mod traced;
 mod users_code;
@@ -56,6 +57,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         metrics::MUTANTS,
         coming::MUTANTS,
         users_code::MUTANTS,
+        served::MUTANTS,
     ];
     of_each.into_iter().flatten()
 }

@@ -131,4 +131,46 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         caught_by: delivery("an_event_whose_lease_was_lost_is_ended_by_its_id_all_the_same"),
         masked_by: None,
     },
+    Mutant {
+        name: "pull-idlest-stays",
+        breaks: Pulled,
+        bug: "queues with leases that nobody pulls from make no room for new ones",
+        edits: &[edit(
+            "src/core/pull/served.rs",
+            "self.forget_idlest(now, FORGOTTEN_AT_ONCE);",
+            "self.forget_idlest(now, FORGOTTEN_AT_ONCE * 0);",
+        )],
+        caught_by: test(
+            "lib",
+            "queues_with_leases_make_room_for_new_ones_the_idlest_first",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "pull-bytes-not-counted",
+        breaks: Pulled,
+        bug: "a caller gets as many bytes as there are events",
+        edits: &[edit(
+            "src/core/pull/requests.rs",
+            "caller.bytes_left = caller.bytes_left.saturating_sub(len);",
+            "caller.bytes_left = caller.bytes_left.saturating_sub(len.min(0));",
+        )],
+        caught_by: test(
+            "lib",
+            "a_caller_gets_no_more_bytes_than_it_takes_and_one_event_in_any_case",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "pull-pause-comes-late",
+        breaks: Pulled,
+        bug: "a puller takes a lease before the pause that was confirmed before it",
+        edits: &[edit(
+            "src/flow/pull/task.rs",
+            "if self.pulls.controls.changed().now_or_never().is_some() {",
+            "if self.puller.is_stopped() {",
+        )],
+        caught_by: delivery("nothing_is_leased_once_a_pause_is_confirmed"),
+        masked_by: None,
+    },
 ];

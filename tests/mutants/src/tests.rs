@@ -122,6 +122,7 @@ impl<'a> Tests<'a> {
                 cargo.args(["--manifest-path", &package])
             }
             "lib" => cargo.args(of_duly).arg("--lib"),
+            "server" => cargo.args(["--package", "duly-server", "--test", "server"]),
             target => {
                 let program = self.program(target);
                 cargo

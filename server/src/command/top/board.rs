@@ -1,5 +1,7 @@
 //! What `duly top` shows: the queues in an order, and which of them is selected.
 
+use std::time::Duration;
+
 use clap::ValueEnum;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::widgets::TableState;
@@ -20,6 +22,8 @@ pub(super) const HEADS: [&str; 8] = [
     "ENDED/MIN",
     "SETTINGS",
 ];
+/// From when on it is said that what is shown is old, unless readings are further apart.
+const OLD_MIN: Duration = Duration::from_secs(5);
 /// How many rows a page key goes.
 const PAGE: usize = 10;
 
@@ -68,17 +72,20 @@ pub(super) struct Board {
     forecast: Option<(String, Vec<StepView>)>,
     error: Option<String>,
     order: Order,
+    /// The time between two readings.
+    interval: Duration,
     pub(super) table: TableState,
 }
 
 impl Board {
-    pub(super) fn new(order: Order) -> Self {
+    pub(super) fn new(order: Order, interval: Duration) -> Self {
         Self {
             overview: OverviewView::default(),
             read_ms: 0,
             forecast: None,
             error: None,
             order,
+            interval,
             table: TableState::new(),
         }
     }
@@ -167,8 +174,15 @@ impl Board {
         self.read_ms
     }
 
-    /// Returns the numbers of all queues in one line.
-    pub(super) fn summary(&self) -> String {
+    /// Returns how old what is shown is, if it should have been read again.
+    pub(super) fn old(&self, now_ms: u64) -> Option<String> {
+        let is = Duration::from_millis(now_ms.saturating_sub(self.read_ms));
+        let is_old = is >= OLD_MIN.max(2 * self.interval);
+        is_old.then(|| format!("{}s old", is.as_secs()))
+    }
+
+    /// Returns the numbers of all queues, each in words.
+    pub(super) fn summary(&self) -> Vec<String> {
         let OverviewView {
             queues,
             has_more,
@@ -184,13 +198,14 @@ impl Board {
             1 => "1 node".to_owned(),
             nodes => format!("{nodes} nodes"),
         };
-        format!(
-            "{more}{count}  {} scheduled  {} ready  {} leased  {} dead  {nodes}",
-            sum(|queue| queue.scheduled),
-            sum(|queue| queue.ready),
-            sum(|queue| queue.leased),
-            sum(|queue| queue.dead),
-        )
+        vec![
+            format!("{more}{count}"),
+            format!("{} scheduled", sum(|queue| queue.scheduled)),
+            format!("{} ready", sum(|queue| queue.ready)),
+            format!("{} leased", sum(|queue| queue.leased)),
+            format!("{} dead", sum(|queue| queue.dead)),
+            nodes,
+        ]
     }
 
     /// Returns the cells of each queue, in the order of `HEADS`.

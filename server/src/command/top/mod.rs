@@ -1,6 +1,7 @@
 //! `duly top`: a live view of all queues for a terminal, or one snapshot of it.
 
 mod board;
+mod columns;
 mod screen;
 
 use std::cell::RefCell;
@@ -22,6 +23,8 @@ use super::view::{OverviewView, StepView};
 /// How far the load of the selected queue is shown, and its steps.
 const HOUR: Duration = Duration::from_secs(3_600);
 const STEP: Duration = Duration::from_secs(60);
+/// How often the age of what is shown is looked at.
+const TICK: Duration = Duration::from_secs(1);
 
 #[derive(Args, Debug)]
 pub(crate) struct TopCommand {
@@ -67,7 +70,7 @@ pub(crate) async fn run<S: Source>(source: &S, output: Output, command: TopComma
     if output.json {
         return output.json(&first.overview);
     }
-    let mut board = Board::new(command.sort);
+    let mut board = Board::new(command.sort, command.interval);
     board.update(values::now_ms(), Ok(first));
     if command.once || !io::stdout().is_terminal() {
         return snapshot(output, &board);
@@ -95,8 +98,10 @@ async fn live<S: Source>(
     tokio::pin!(samples);
     let mut keys = EventStream::new();
     let mut terminated = signal(SignalKind::terminate())?;
+    let mut ticks = tokio::time::interval(TICK);
     loop {
-        terminal.draw(|frame| screen::draw(frame, &mut board, output.has_colours()))?;
+        let now = values::now_ms();
+        terminal.draw(|frame| screen::draw(frame, &mut board, now, output.has_colours()))?;
         tokio::select! {
             Some(sample) = samples.next() => board.update(values::now_ms(), sample),
             event = keys.next() => match event.transpose()? {
@@ -104,6 +109,7 @@ async fn live<S: Source>(
                 Some(_) => {} // another key, or another size
                 None => return Ok(()),
             },
+            _ = ticks.tick() => {} // what is shown may have become old
             _ = terminated.recv() => return Ok(()),
         }
         selected.replace(board.selected());
@@ -111,7 +117,8 @@ async fn live<S: Source>(
 }
 
 fn snapshot(output: Output, board: &Board) -> Result<()> {
-    output.line(&format!("{}  {}", time(board.read_ms()), board.summary()))?;
+    let summary = board.summary().join("  ");
+    output.line(&format!("{}  {summary}", time(board.read_ms())))?;
     let rows: Vec<_> = board.rows().map(Vec::from).collect();
     output.table(&board::HEADS, &rows)
 }

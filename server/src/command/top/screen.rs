@@ -3,10 +3,11 @@
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::{Line, Span};
+use ratatui::text::Line;
 use ratatui::widgets::{Cell, Paragraph, Row, Sparkline, Table};
 
 use super::board::{Board, HEADS};
+use super::columns::{cut, fitting, joined};
 use crate::command::output::{plain, time};
 
 /// The height from which the load of the selected queue is drawn.
@@ -14,7 +15,7 @@ const CHART_FROM: u16 = 14;
 const CHART_HEIGHT: u16 = 4;
 
 /// Draws everything; without colours what matters is bold or reversed.
-pub(super) fn draw(frame: &mut Frame<'_>, board: &mut Board, colours: bool) {
+pub(super) fn draw(frame: &mut Frame<'_>, board: &mut Board, now_ms: u64, colours: bool) {
     let area = frame.area();
     let chart = if area.height >= CHART_FROM {
         CHART_HEIGHT
@@ -28,25 +29,35 @@ pub(super) fn draw(frame: &mut Frame<'_>, board: &mut Board, colours: bool) {
         Constraint::Length(1),
     ])
     .areas(area);
-    draw_head(frame, head, board, colours);
+    draw_head(frame, head, board, now_ms, colours);
     draw_table(frame, table, board, colours);
     if chart > 0 {
         draw_load(frame, load, board, colours);
     }
-    let order = board.order().as_str();
-    let line = format!("q quit   ↑↓ select   s sort: {order}");
+    let order = format!("s sort: {}", board.order().as_str());
+    let parts = ["q quit".to_owned(), "↑↓ select".to_owned(), order];
+    let line = joined(&parts, "   ", usize::from(keys.width));
     frame.render_widget(Paragraph::new(line).style(dim()), keys);
 }
 
-fn draw_head(frame: &mut Frame<'_>, area: Rect, board: &Board, colours: bool) {
+fn draw_head(frame: &mut Frame<'_>, area: Rect, board: &Board, now_ms: u64, colours: bool) {
     let bold = Style::new().add_modifier(Modifier::BOLD);
-    let title = Line::from(vec![
-        Span::styled("duly top", bold),
-        Span::raw(format!("   {}", time(board.read_ms()))),
-    ]);
+    let width = usize::from(area.width);
+    let old = board.old(now_ms);
+    let style = match old {
+        Some(_) => coloured(bold, Color::Red, colours),
+        None => bold,
+    };
+    // Of an old picture its age is the first that is said.
+    let name = "duly top".to_owned();
+    let parts: Vec<String> = old
+        .into_iter()
+        .chain([name, time(board.read_ms())])
+        .collect();
+    let title = Line::styled(joined(&parts, "   ", width), style);
     let second = match board.error() {
         Some(error) => Line::styled(plain(error), coloured(bold, Color::Red, colours)),
-        None => Line::raw(board.summary()),
+        None => Line::raw(joined(&board.summary(), "  ", width)),
     };
     frame.render_widget(Paragraph::new(vec![title, second]), area);
 }
@@ -54,37 +65,41 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, board: &Board, colours: bool) {
 fn draw_table(frame: &mut Frame<'_>, area: Rect, board: &mut Board, colours: bool) {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let late: Vec<bool> = board.is_late().collect();
-    let rows = board.rows().zip(late).map(|(cells, is_late)| {
-        let cells = cells.into_iter().enumerate().map(|(column, cell)| {
-            let style = match (column, cell.as_str()) {
+    let rows: Vec<[String; HEADS.len()]> = board.rows().collect();
+    let mut widths = HEADS.map(str::len);
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let columns = fitting(widths, usize::from(area.width));
+    let is_number = |column: usize| (2..=6).contains(&column);
+    let aligned = |column: usize, text: String| match is_number(column) {
+        true => Line::from(text).right_aligned(),
+        false => Line::from(text),
+    };
+    let rows = rows.iter().zip(late).map(|(cells, is_late)| {
+        let cells = columns.iter().map(|(column, width)| {
+            let cell = &cells[*column];
+            let style = match (*column, cell.as_str()) {
                 (1, _) if is_late => coloured(bold, Color::Yellow, colours),
                 (5, dead) if dead != "0" => coloured(Style::new(), Color::Red, colours),
                 _ => Style::new(),
             };
-            let is_number = (2..=6).contains(&column);
-            let cell = if is_number {
-                Line::from(cell).right_aligned()
-            } else {
-                Line::from(cell)
+            let text = match column {
+                0 => cut(cell, *width),
+                _ => cell.clone(),
             };
-            Cell::from(cell).style(style)
+            Cell::from(aligned(*column, text)).style(style)
         });
         Row::new(cells.collect::<Vec<_>>())
     });
-    let heads = HEADS.iter().enumerate().map(|(column, head)| match column {
-        2..=6 => Cell::from(Line::from(*head).right_aligned()),
-        _ => Cell::from(*head),
-    });
-    let widths = [
-        Constraint::Min(12),
-        Constraint::Length(6),
-        Constraint::Length(9),
-        Constraint::Length(8),
-        Constraint::Length(7),
-        Constraint::Length(6),
-        Constraint::Length(9),
-        Constraint::Length(14),
-    ];
+    let heads = columns
+        .iter()
+        .map(|(column, width)| Cell::from(aligned(*column, cut(HEADS[*column], *width))));
+    let widths = columns
+        .iter()
+        .map(|(_, width)| Constraint::Length(u16::try_from(*width).unwrap_or(u16::MAX)));
     let table = Table::new(rows.collect::<Vec<_>>(), widths)
         .header(Row::new(heads.collect::<Vec<_>>()).style(bold))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
@@ -98,7 +113,10 @@ fn draw_load(frame: &mut Frame<'_>, area: Rect, board: &Board, colours: bool) {
         return;
     };
     let total: u64 = counts.iter().sum();
-    let words = format!("{queue}: {total} fall due in the next hour");
+    let total = format!("{total} fall due in the next hour");
+    let width = usize::from(title.width);
+    let name = cut(queue, width.saturating_sub(total.len() + 2));
+    let words = joined(&[format!("{name}: {total}")], "", width);
     frame.render_widget(Paragraph::new(words).style(dim()), title);
     let bars =
         Sparkline::default()
@@ -120,6 +138,9 @@ fn coloured(style: Style, colour: Color, colours: bool) -> Style {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use ratatui::crossterm::event::{KeyCode, KeyEvent};
@@ -148,7 +169,7 @@ mod tests {
     }
 
     fn board() -> Board {
-        let mut board = Board::new(Order::Lateness);
+        let mut board = Board::new(Order::Lateness, Duration::from_secs(2));
         let overview = OverviewView {
             queues: vec![
                 queue("close", 9, None),
@@ -168,8 +189,12 @@ mod tests {
     }
 
     fn drawn(board: &mut Board, width: u16, height: u16) -> Vec<String> {
+        drawn_at(board, NOW_MS, width, height)
+    }
+
+    fn drawn_at(board: &mut Board, now_ms: u64, width: u16, height: u16) -> Vec<String> {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
-        let drawn = terminal.draw(|frame| draw(frame, board, false));
+        let drawn = terminal.draw(|frame| draw(frame, board, now_ms, false));
         let buffer = drawn.expect("it is drawn").buffer.clone();
         assert!(buffer.content().iter().all(|cell| cell.fg == Color::Reset));
         let cells: Vec<_> = buffer.content().iter().map(|cell| cell.symbol()).collect();
@@ -186,9 +211,9 @@ mod tests {
         ];
         assert_eq!(lines[..2], expected);
         assert!(lines[2].starts_with("QUEUE"), "{lines:#?}");
-        assert!(lines[3].starts_with("mail           90s"), "{lines:#?}");
+        assert!(lines[3].starts_with("mail  90s"), "{lines:#?}");
         assert!(lines[3].ends_with("30 paused"), "{lines:#?}");
-        assert!(lines[4].starts_with("renew          20ms"), "{lines:#?}");
+        assert!(lines[4].starts_with("renew 20ms"), "{lines:#?}");
         assert!(lines[5].starts_with("close  "), "{lines:#?}");
         assert_eq!(lines[11], "mail: 12 fall due in the next hour");
         assert!(lines[12..15].concat().contains('█'), "{lines:#?}");
@@ -234,6 +259,82 @@ mod tests {
         let lines = drawn(&mut board, 80, 16);
         assert!(lines[0].ends_with("22:13:20.000Z"), "{lines:#?}");
         assert_eq!(lines[1], "the store is away [2J");
-        assert!(lines[3].starts_with("mail           90s"), "{lines:#?}");
+        assert!(lines[3].starts_with("mail  90s"), "{lines:#?}");
+    }
+
+    #[test]
+    fn no_number_is_cut_however_narrow_the_window_is() {
+        for magnitude in [1, 10, 12_350, 9_876_543, usize::MAX / 8] {
+            let name = "shop.a-long-name-of-a-queue";
+            let queue = QueueView {
+                scheduled: magnitude,
+                leased: magnitude + 1,
+                dead: magnitude + 2,
+                ended: Some(magnitude as u64 + 3),
+                rate: Some(12.5),
+                ..queue(name, magnitude + 4, Some(90_000))
+            };
+            let mut board = Board::new(Order::Ready, Duration::from_secs(2));
+            let overview = OverviewView {
+                queues: vec![queue],
+                has_more: false,
+                nodes: 271,
+            };
+            let step = StepView {
+                until_ms: NOW_MS,
+                events: magnitude + 5,
+            };
+            let forecast = Some((name.to_owned(), vec![step]));
+            board.update(NOW_MS, Ok(Sample { overview, forecast }));
+            let words = board.rows().flatten().chain(board.summary());
+            let words = words.chain([time(NOW_MS), (magnitude + 5).to_string()]);
+            let numbers: Vec<String> = words.flat_map(|text| numbers(&text)).collect();
+            let numbers: BTreeSet<String> = numbers.into_iter().collect();
+            for width in (1..90).chain([120, 199]) {
+                let lines = drawn(&mut board, width, 16);
+                for number in lines.iter().flat_map(|line| self::numbers(line)) {
+                    assert!(numbers.contains(&number), "{width}: {number} in {lines:#?}");
+                }
+            }
+            let wide = drawn(&mut board, 199, 16).concat();
+            assert!(numbers.iter().all(|number| wide.contains(number)), "{wide}");
+        }
+    }
+
+    fn numbers(text: &str) -> Vec<String> {
+        let numbers = text.split(|it: char| !it.is_ascii_digit());
+        numbers
+            .filter(|it| !it.is_empty())
+            .map(str::to_owned)
+            .collect()
+    }
+
+    #[test]
+    fn a_picture_that_is_old_says_so_at_any_width() {
+        let mut board = board();
+        for (age_ms, expected) in [
+            (0, None),
+            (4_999, None),
+            (5_000, Some("5s old")),
+            (61_000, Some("61s old")),
+        ] {
+            for width in [8, 20, 40, 80] {
+                let lines = drawn_at(&mut board, NOW_MS + age_ms, width, 16);
+                let expected = expected.unwrap_or("duly top");
+                assert!(
+                    lines[0].starts_with(expected),
+                    "{age_ms} {width}: {lines:#?}"
+                );
+            }
+        }
+        board.update(
+            NOW_MS + 61_000,
+            Ok(Sample {
+                overview: OverviewView::default(),
+                forecast: None,
+            }),
+        );
+        let lines = drawn_at(&mut board, NOW_MS + 61_000, 80, 16);
+        assert!(!lines[0].contains("old"), "{lines:#?}");
     }
 }

@@ -8,10 +8,11 @@ use axum::response::Response;
 use serde::Serialize;
 use serde_json::json;
 
+use super::OPERATOR;
 use super::account::Actor;
 use super::tokens::target;
 use crate::auth::{Limit, LimitError};
-use crate::http::{body, reply};
+use crate::http::reply;
 use crate::lmstfy::check::split;
 use crate::lmstfy::{ApiError, Result};
 use crate::state::App;
@@ -83,9 +84,13 @@ async fn set(
     request: Request,
     is_new: bool,
 ) -> Result<Response> {
-    let timeout = app.settings.limits.body_timeout();
-    let read = body::read(request.into_body(), BODY_BYTES_MAX, timeout).await;
-    let bytes = read.map_err(|_| ApiError::bad("failed to read body"))?;
+    let operator = Arc::from(OPERATOR);
+    let read = app
+        .bodies
+        .read(&operator, request.into_body(), BODY_BYTES_MAX);
+    let (bytes, _) = read
+        .await
+        .map_err(|_| ApiError::bad("failed to read body"))?;
     let limit: Limit =
         serde_json::from_slice(&bytes).map_err(|error| ApiError::bad(error.to_string()))?;
     let view = || json!({"limiter": LimitView::from(limit)});

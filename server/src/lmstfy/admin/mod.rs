@@ -18,6 +18,8 @@ use axum::{Router, middleware};
 use crate::http::reply;
 use crate::state::App;
 
+/// The name by which operators have their share of what tokens share.
+const OPERATOR: &str = "operator";
 /// Plain text.
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 

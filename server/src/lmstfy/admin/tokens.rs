@@ -11,10 +11,11 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde_json::json;
 
+use super::OPERATOR;
 use super::account::Actor;
 use crate::auth::{NewToken, QueuePattern, Scope};
 use crate::clock;
-use crate::http::{body, reply};
+use crate::http::reply;
 use crate::lmstfy::check::{NAME_BYTES_MAX, is_name, split};
 use crate::lmstfy::params::Params;
 use crate::lmstfy::{ApiError, Result};
@@ -56,9 +57,9 @@ async fn created(
     let query = Params::new(parts.uri.query());
     let form = match is_form(&parts.headers) {
         true => {
-            let timeout = app.settings.limits.body_timeout();
-            let read = body::read(content, FORM_BYTES_MAX, timeout).await;
-            let bytes = read.map_err(|_| ApiError::bad("failed to read body"))?;
+            let operator = Arc::from(OPERATOR);
+            let read = app.bodies.read(&operator, content, FORM_BYTES_MAX).await;
+            let (bytes, _) = read.map_err(|_| ApiError::bad("failed to read body"))?;
             Params::new(Some(&String::from_utf8_lossy(&bytes)))
         }
         false => Params::new(None),

@@ -1,4 +1,4 @@
-//! Two tenants of a server: one learns nothing of the other.
+//! What one tenant is told of another: in words, in pages of records, in replies.
 
 use reqwest::Method;
 use serde_json::{Value, json};

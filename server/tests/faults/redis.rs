@@ -1,0 +1,142 @@
+//! A Redis that fails, with the jobs and the shared state in it.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+
+use super::{Target, failed, publish};
+use crate::servers::{Aof, Redis, RedisOptions};
+
+/// A connection of its own to a Redis, which takes commands when nobody else gets in.
+struct Operator(Child);
+
+impl Operator {
+    fn at(redis: &Redis) -> Self {
+        let mut command = Command::new("redis-cli");
+        command.arg("-s").arg(redis.socket());
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut operator = Self(command.spawn().expect("`redis-cli` is there"));
+        operator.says("PING");
+        operator
+    }
+
+    /// Sends a command, and waits for its reply.
+    fn says(&mut self, command: &str) {
+        let input = self.0.stdin.as_mut().expect("it is piped");
+        writeln!(input, "{command}").expect("it runs");
+        let output = self.0.stdout.as_mut().expect("it is piped");
+        let mut byte = [0];
+        while byte != [b'\n'] {
+            output.read_exact(&mut byte).expect("a reply");
+        }
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// What becomes of a Redis.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// It is killed, and started again.
+    Killed,
+    /// It does nothing for a while, and keeps its connections.
+    Stopped,
+    /// It has no memory left.
+    Full,
+    /// It asks for a password that nobody has.
+    LoggedOut,
+    /// It is a replica, and refuses writes.
+    Replica,
+    /// It takes no more connections, and has closed those that were there.
+    Crowded,
+    /// It has too few replicas, and refuses writes.
+    Lonely,
+    /// It has closed every connection.
+    Disconnected,
+    /// It has forgotten every script.
+    Forgetful,
+}
+
+impl Fault {
+    fn begin(self, redis: &mut Redis, operator: &mut Operator) {
+        let commands: &[&str] = match self {
+            Self::Killed => return redis.kill(),
+            Self::Stopped => return redis.stop_process(),
+            Self::Full => &["CONFIG SET maxmemory 1"],
+            Self::LoggedOut => &["CONFIG SET requirepass unknown", "CLIENT KILL TYPE normal"],
+            Self::Replica => &["REPLICAOF 127.0.0.1 1"],
+            Self::Crowded => &[
+                "CONFIG SET maxclients 1",
+                "CLIENT KILL TYPE normal",
+                "CLIENT KILL TYPE pubsub",
+            ],
+            Self::Lonely => &["CONFIG SET min-replicas-to-write 1"],
+            Self::Disconnected => &["CLIENT KILL TYPE normal", "CLIENT KILL TYPE pubsub"],
+            Self::Forgetful => &["SCRIPT FLUSH"],
+        };
+        commands.iter().for_each(|command| operator.says(command));
+    }
+
+    fn end(self, redis: &mut Redis, operator: &mut Operator) {
+        operator.says(match self {
+            Self::Killed => return redis.restart(),
+            Self::Stopped => return redis.cont(),
+            Self::Full => "CONFIG SET maxmemory 0",
+            Self::LoggedOut => "CONFIG SET requirepass \"\"",
+            Self::Replica => "REPLICAOF NO ONE",
+            Self::Crowded => "CONFIG SET maxclients 10000",
+            Self::Lonely => "CONFIG SET min-replicas-to-write 0",
+            Self::Disconnected | Self::Forgetful => return,
+        });
+    }
+}
+
+async fn requests_have_responses_and_afterwards_all_works(fault: Fault) {
+    let why = &format!("{fault:?}");
+    let mut redis = Redis::start(RedisOptions {
+        aof: Aof::Always,
+        ..RedisOptions::default()
+    });
+    let mut operator = Operator::at(&redis);
+    let folder = tempfile::tempdir().unwrap();
+    let server = Target::start(folder.path(), &redis.url(), &[]).await;
+    let mut confirmed = BTreeSet::new();
+    let none = failed(&server, 0).await;
+    assert!(none.is_empty(), "{why}: before it: {none:?}");
+    publish(&server, 10, &mut confirmed).await;
+    assert_eq!(confirmed.len(), 10);
+    fault.begin(&mut redis, &mut operator);
+    failed(&server, 1).await;
+    publish(&server, 3, &mut confirmed).await;
+    fault.end(&mut redis, &mut operator);
+    server.recovers(why).await;
+    publish(&server, 10, &mut confirmed).await;
+    server.keeps(&confirmed, why).await;
+}
+
+/// Makes a test of each fault.
+macro_rules! faults {
+    ($($name:ident: $fault:ident,)*) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            requests_have_responses_and_afterwards_all_works(Fault::$fault).await;
+        }
+    )*};
+}
+
+faults! {
+    while_it_is_killed: Killed,
+    while_it_does_nothing: Stopped,
+    while_it_is_full: Full,
+    while_nobody_may_log_in: LoggedOut,
+    while_it_is_a_replica: Replica,
+    while_it_takes_no_connections: Crowded,
+    while_it_refuses_writes: Lonely,
+    once_it_has_closed_all_connections: Disconnected,
+    once_it_has_forgotten_its_scripts: Forgetful,
+}

@@ -1,0 +1,5 @@
+//! Two tenants of a server: one learns nothing of the other, and does it no harm.
+
+mod learns;
+mod records;
+mod worst;
