@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use redis::{RedisError, Value};
+use redis::Value;
 
 use crate::error::{Error, Result};
+use crate::store::redis::fault;
 use crate::store::redis::keys;
 use crate::store::redis::managed::ManagedConnection;
 use crate::store::redis::scripts;
@@ -41,9 +42,7 @@ const OF_CHANNELS: &[&str] = &["SPUBLISH", "SSUBSCRIBE"];
 
 /// Returns whether the servers refused a call for want of a permission.
 pub(super) fn is_denied(error: &Error) -> bool {
-    let source = std::error::Error::source(error);
-    let cause = source.and_then(|source| source.downcast_ref::<RedisError>());
-    cause.is_some_and(|cause| cause.code() == Some("NOPERM"))
+    fault::cause_of(error).is_some_and(|cause| cause.code() == Some("NOPERM"))
 }
 
 /// Queries the user's permissions on keys such as those of a bucket and of all nodes. Returns whether
