@@ -4,9 +4,13 @@
 //! one that nothing uses is probed, and one that was quiet is given up after the first call without
 //! a reply, while a busy one may miss some.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use redis::RedisResult;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// A connection is dropped after this many unanswered calls in a row.
@@ -24,7 +28,11 @@ pub(super) struct Health {
     born: Instant,
     /// The timeout of a call.
     timeout: Duration,
+    /// Whether it is of no more use to further calls.
     is_broken: AtomicBool,
+    /// Whether nothing comes from it any more.
+    has_ended: AtomicBool,
+    ends: Notify,
     /// Calls that wait on the server, so that what follows them does too.
     blocking: AtomicU32,
     /// Calls since the last reply of any kind.
@@ -62,7 +70,7 @@ impl Drop for CallGuard<'_> {
             Some(deadline) => {
                 let left = deadline.saturating_duration_since(Instant::now());
                 if left + GIVEN_UP <= self.health.timeout && self.health.unanswered() {
-                    self.health.break_off();
+                    self.health.end();
                 }
             }
         }
@@ -76,6 +84,8 @@ impl Health {
             born: Instant::now(),
             timeout,
             is_broken: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
+            ends: Notify::new(),
             blocking: AtomicU32::new(0),
             unanswered: AtomicU32::new(0),
             is_proven: AtomicBool::new(false),
@@ -122,9 +132,36 @@ impl Health {
         unanswered >= UNANSWERED_MAX || self.is_quiet.load(Ordering::Relaxed)
     }
 
-    /// Notes that the connection is of no more use.
+    /// Notes that the connection is of no more use to further calls.
     pub(super) fn break_off(&self) {
         self.is_broken.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that nothing comes from the connection any more: calls in flight fail.
+    pub(super) fn end(&self) {
+        self.break_off();
+        self.has_ended.store(true, Ordering::Release);
+        self.ends.notify_waiters();
+    }
+
+    /// Returns the reply to a call, or an error as soon as the connection has ended.
+    ///
+    /// The package forgets a call that meets the end of its connection on another thread: its
+    /// message stays in the channel whose reader has gone, and has no reply for ever.
+    pub(super) async fn or_ended<T>(
+        &self,
+        answer: impl Future<Output = RedisResult<T>>,
+    ) -> RedisResult<T> {
+        let mut ended = pin!(self.ends.notified());
+        ended.as_mut().enable();
+        if self.has_ended.load(Ordering::Acquire) {
+            return Err(cut());
+        }
+        tokio::select! {
+            biased;
+            answer = answer => answer,
+            () = ended => Err(cut()),
+        }
     }
 
     /// Returns whether the connection is of no more use.
@@ -144,6 +181,11 @@ impl Health {
         self.is_quiet.store(is_quiet, Ordering::Relaxed);
         is_quiet && self.blocking.load(Ordering::Relaxed) == 0
     }
+}
+
+/// Returns the error of a call whose connection ended.
+fn cut() -> redis::RedisError {
+    std::io::Error::from(std::io::ErrorKind::BrokenPipe).into()
 }
 
 #[cfg(test)]
@@ -193,6 +235,15 @@ mod tests {
             drop(call);
             assert_eq!(health.is_broken(), is_broken);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_its_connection_has_forgotten_ends_with_it() {
+        let health = health();
+        let forgotten = || health.or_ended(std::future::pending::<RedisResult<()>>());
+        let (waited, ()) = tokio::join!(forgotten(), async { health.end() });
+        assert!(waited.is_err_and(|error| error.is_io_error()));
+        assert!(forgotten().await.is_err());
     }
 
     #[tokio::test(start_paused = true)]

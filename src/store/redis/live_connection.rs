@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::fault::{self, CallFailure, Effect, ErrorClass, Stage};
-use super::health::Health;
+use super::health::{CallGuard, Health};
 use super::options::ConnectionOptions;
 use super::topology::{self, Connection, Pushes};
 use super::url::{Place, Target};
@@ -48,7 +48,7 @@ impl LiveConnection {
                 if is_cluster {
                     made.send_modify(|made| *made += 1);
                 } else {
-                    health.break_off();
+                    health.end();
                 }
             }
         });
@@ -72,9 +72,15 @@ impl LiveConnection {
         deadline: Instant,
     ) -> (Result<Value, CallFailure>, bool) {
         let mut connection = self.connection.clone();
-        let call = self.health.call(deadline);
-        let (answer, is_repeat) = connection.ask(command, deadline).await;
-        call.over();
+        let call = self.call(deadline);
+        let mut is_repeat = false;
+        let asking = async {
+            let answer;
+            (answer, is_repeat) = connection.ask(command, deadline).await;
+            answer
+        };
+        let answer = self.health.or_ended(asking).await;
+        over(call);
         (self.judge(answer, is_repeat), is_repeat)
     }
 
@@ -85,9 +91,10 @@ impl LiveConnection {
         deadline: Instant,
     ) -> Result<Vec<Value>, CallFailure> {
         let mut connection = self.connection.clone();
-        let call = self.health.call(deadline);
-        let answers = connection.ask_everywhere(command, deadline).await;
-        call.over();
+        let call = self.call(deadline);
+        let asking = connection.ask_everywhere(command, deadline);
+        let answers = self.health.or_ended(asking).await;
+        over(call);
         self.judge(answers, false)
     }
 
@@ -101,7 +108,13 @@ impl LiveConnection {
     ) -> (Result<Vec<Value>, CallFailure>, bool) {
         let mut connection = self.connection.clone();
         let _call = self.health.blocking_call(); // it may end with a `WAIT`
-        let (answers, is_repeat) = connection.ask_all(commands, slot, deadline).await;
+        let mut is_repeat = false;
+        let asking = async {
+            let answers;
+            (answers, is_repeat) = connection.ask_all(commands, slot, deadline).await;
+            answers
+        };
+        let answers = self.health.or_ended(asking).await;
         let answers = self.judge(answers, is_repeat);
         for answer in answers.iter().flatten() {
             if let Value::ServerError(error) = answer {
@@ -125,8 +138,8 @@ impl LiveConnection {
             fault = fault.maybe_applied();
         }
         if fault.is_silence {
-            if self.health.unanswered() && !self.is_cluster() {
-                self.health.break_off();
+            if !self.is_cluster() && self.health.unanswered() {
+                self.health.end();
             }
         } else {
             self.health.answered();
@@ -163,12 +176,24 @@ impl LiveConnection {
         let deadline = Instant::now() + patience;
         let (answer, _) = connection.ask(&redis::cmd("PING"), deadline).await;
         match answer.map_err(|cause| fault::of(&cause, Stage::Sent)) {
-            Err(fault) if fault.is_silence || fault.breaks => self.health.break_off(),
+            Err(fault) if fault.is_silence => self.health.end(),
+            Err(fault) if fault.breaks => self.health.break_off(),
             _ => {}
         }
     }
 
+    /// Notes a call, unless it goes to a node of a cluster, which has a connection of its own.
+    fn call(&self, deadline: Instant) -> Option<CallGuard<'_>> {
+        (!self.is_cluster()).then(|| self.health.call(deadline))
+    }
+
     fn is_cluster(&self) -> bool {
         matches!(self.connection, Connection::Cluster(_))
+    }
+}
+
+fn over(call: Option<CallGuard<'_>>) {
+    if let Some(call) = call {
+        call.over();
     }
 }

@@ -120,7 +120,8 @@ impl Cluster {
             let asking = async {
                 let up = node.connection().await?;
                 let call = up.health.call(deadline);
-                let answer = send(up.connection, Calls::One(command), false).await;
+                let asking = send(up.connection, Calls::One(command), false);
+                let answer = up.health.or_ended(asking).await;
                 call.over();
                 node.answered(&up.health, &answer).await;
                 answer
@@ -215,7 +216,7 @@ impl Cluster {
             Calls::One(_) => health.call(deadline),
             Calls::Many(_) => health.blocking_call(), // it may end with a `WAIT`
         };
-        let answer = send(up.connection, calls, asking);
+        let answer = health.or_ended(send(up.connection, calls, asking));
         tokio::pin!(answer);
         let half = deadline.min(began + self.0.options.attempt_timeout());
         let mut answered = timeout_at(half, &mut answer).await;

@@ -128,8 +128,8 @@ impl Node {
     pub(super) async fn unanswered(&self, health: &Arc<Health>) {
         if health.unanswered() {
             let error = RedisError::from((Theirs::Io, "it does not respond"));
-            self.give_up(health, Some((error, self.options.connect_timeout)))
-                .await;
+            let rest = Some((error, self.options.connect_timeout));
+            self.give_up(health, true, rest).await;
         }
     }
 
@@ -146,16 +146,24 @@ impl Node {
         health.answered();
         if is_for_ever(&cause) {
             let rest = health.is_unproven().then_some((cause, Duration::ZERO));
-            self.give_up(health, rest).await;
+            self.give_up(health, false, rest).await;
         }
     }
 
-    /// Drops the connection of `health`, unless it has been dropped; the next attempt waits if there
-    /// is an error to wait for.
-    async fn give_up(&self, health: &Arc<Health>, rest: Option<(RedisError, Duration)>) {
+    /// Drops the connection of `health`, unless it has been dropped; calls in flight end with one that
+    /// is silent. The next attempt waits if there is an error to wait for.
+    async fn give_up(
+        &self,
+        health: &Arc<Health>,
+        is_silent: bool,
+        rest: Option<(RedisError, Duration)>,
+    ) {
         let mut state = self.state.lock().await;
         let is_it = |up: &mut Up| Arc::ptr_eq(&up.health, health);
         if state.up.take_if(is_it).is_some() {
+            if is_silent {
+                health.end();
+            }
             self.pushes.disconnected();
             if let Some((error, rests_at_least)) = rest {
                 state.fail(error, rests_at_least);
@@ -187,7 +195,7 @@ impl Node {
             fault.is_silence || fault.breaks
         });
         if is_lost {
-            self.give_up(&health, None).await;
+            self.give_up(&health, true, None).await;
             let _ = self.connection().await; // or the next call finds out
         }
     }
@@ -224,7 +232,7 @@ impl Attempt {
             let (health, pushes) = (Arc::clone(&health), self.pushes.clone());
             move |push| {
                 if push.kind == PushKind::Disconnection {
-                    health.break_off();
+                    health.end();
                 }
                 pushes.tell(push);
             }
