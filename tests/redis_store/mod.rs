@@ -27,6 +27,7 @@ mod healed;
 mod idle;
 mod kit;
 mod large;
+mod leftovers;
 mod lost_tail;
 mod meter;
 mod midway;

@@ -192,9 +192,10 @@ impl<B: Clone> Bucket<B> {
         self.end_expired(sink);
         let reply = self.reply(op, sink);
         if self.dedup.has_new() {
-            self.dedup.forget_surplus(self.now_us);
+            self.forget_surplus(sink);
         } else if is_look {
             self.dedup.forget_old(self.now_us);
+            self.note_kept(sink);
             self.free_expired(sink);
         }
         if let (dropped @ 1.., until) = self.dedup.dropped() {
@@ -204,6 +205,19 @@ impl<B: Clone> Bucket<B> {
             now_us: self.now_us,
             reply: reply?,
         })
+    }
+
+    /// Drops tombstones beyond the window, as [`DedupState::forget_surplus`] does.
+    fn forget_surplus<L: ChangeSink<Body = B>>(&mut self, sink: &mut L) {
+        self.dedup.forget_surplus(self.now_us);
+        self.note_kept(sink);
+    }
+
+    /// A tombstone that was put behind the others is written anew, as those are dropped in order.
+    fn note_kept<L: ChangeSink<Body = B>>(&mut self, sink: &mut L) {
+        for tombstone in self.dedup.take_kept() {
+            sink.ended(&self.key, tombstone);
+        }
     }
 
     fn reply<L: ChangeSink<Body = B>>(&mut self, op: StoreOp, sink: &mut L) -> Result<Reply<B>> {

@@ -20,6 +20,8 @@ pub(crate) const MAX_AGE: Duration = Duration::from_secs(24 * 3_600);
 pub const ID_AHEAD_MAX: Duration = Duration::from_secs(60);
 /// The most tombstones that one operation drops, so that none takes long.
 pub(crate) const FORGET_MAX: usize = 2_000;
+/// The most tombstones that one operation keeps though they exceed the cap.
+pub(super) const KEPT_MAX: usize = 256;
 
 // An id that is dropped for its age was generated before now, so the watermark closes no bucket to
 // ids of now.
@@ -32,7 +34,9 @@ const _: () = assert!(FORGET_MAX > crate::core::op::BATCH_MAX);
 ///
 /// A tombstone is dropped when it is older than [`keep_for`](Self::keep_for) and there are more
 /// than [`max`](Self::max); when it is older than [`max_age`](Self::max_age); and when there are
-/// more than [`cap`](Self::cap), however young it is.
+/// more than [`cap`](Self::cap), however young it is. One whose id has a time that is still to come
+/// makes room for others first, up to twice the cap: once it is dropped, every id until its time is
+/// too old.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DedupWindow {
     /// The least age of a dropped tombstone, unless the cap is reached. Default: a minute, longer

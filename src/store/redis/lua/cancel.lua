@@ -18,6 +18,7 @@ local kind = it and it.kind or (body and "S" or "")
 local truth = it and it.lost and "after" or "cancelled"
 if kind == "S" or kind == "R" then
   cancel(id, it, body)
+  drop_stale()
   kind = truth
 elseif kind == "c" then
   kind = truth
