@@ -39,7 +39,7 @@ async fn cancelled_ready_events_leave_no_entries_for_the_next_fetch_to_pass() {
             }
             for id in &cancelled {
                 let cancel = StoreOp::cancel(*id);
-                bare.typed(cancel).await.expect("a cancellation");
+                let _ = bare.typed(cancel).await.expect("a cancellation");
             }
             let left = len(&server, "LLEN", &prefix, "ready");
             let most = if order == "at random" { 2_500 } else { 16 };
@@ -66,7 +66,8 @@ async fn live_events_among_cancelled_ones_stay_ready_and_in_order() {
     let mut cancelled: Vec<_> = ids.iter().filter(|id| !live.contains(id)).collect();
     fastrand::shuffle(&mut cancelled);
     for id in cancelled {
-        bare.typed(StoreOp::cancel(*id))
+        let _ = bare
+            .typed(StoreOp::cancel(*id))
             .await
             .expect("a cancellation");
     }
