@@ -14,6 +14,7 @@ mod bytes;
 mod call;
 mod called;
 mod check;
+mod clocks;
 mod connections;
 mod damage;
 mod database;

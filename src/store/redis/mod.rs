@@ -35,6 +35,7 @@ mod reads;
 pub(crate) mod record;
 pub(crate) mod registry;
 pub(crate) mod scripts;
+mod server_clock;
 mod shared;
 pub(crate) mod shared_state;
 mod startup;
