@@ -29,6 +29,7 @@ mod idle;
 mod kit;
 mod large;
 mod leftovers;
+mod looks;
 mod lost_tail;
 mod meter;
 mod midway;

@@ -229,3 +229,36 @@ pub async fn an_id_of_any_shape_is_one_event_that_ends(harness: &dyn StoreHarnes
         }
     }
 }
+
+pub async fn all_that_one_operation_forgets_is_too_old(harness: &dyn StoreHarness) {
+    // In which order the ids of a batch were made: the watermark is that of the latest of them.
+    for order in [
+        [0, 1, 2, 3, 4, 5],
+        [5, 4, 3, 2, 1, 0],
+        [2, 0, 3, 5, 1, 4],
+        [0, 5, 1, 4, 2, 3],
+    ] {
+        let world = World::remembering(harness, 6).await;
+        world.advance(secs(1));
+        let made = |place: u64| world.event_made(world.now() - secs(1) + ms(place));
+        let drafts = order.map(made);
+        for _ in 0..2 {
+            world.push_all(&drafts).await;
+            let deliveries = world.fetch(A).await;
+            let acks = deliveries
+                .iter()
+                .map(|it| world.ended(it, AttemptOutcome::Ack));
+            world.settle_all(A, acks.collect()).await;
+        }
+        let others: Vec<_> = (0..6).map(|_| world.event()).collect();
+        world.push_all(&others).await;
+        let deliveries = world.fetch(A).await;
+        let acks = deliveries
+            .iter()
+            .map(|it| world.ended(it, AttemptOutcome::Ack));
+        world.settle_all(A, acks.collect()).await;
+        for draft in &drafts {
+            assert_eq!(world.push(draft).await, PushOutcome::TooOld, "{order:?}");
+        }
+    }
+}

@@ -105,6 +105,10 @@ impl Shared {
         matches!(self.target.place, Place::Cluster(_))
     }
 
+    pub(super) fn target(&self) -> &Target {
+        &self.target
+    }
+
     pub(super) fn terms(&self) -> CallContext<'_> {
         let buckets = self.registry.count();
         let records = self.options.records_total / buckets.max(1);

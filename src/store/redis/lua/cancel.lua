@@ -5,6 +5,7 @@
 -- Returns {now, "cancelled" or "after" (an attempt may still run), or the kind of its state when it
 -- is too late, or "" for an unknown id}.
 local id = ARGV[4]
+call("LLEN", READY) -- one of a wrong type fails it here, before it writes
 if call("ZSCORE", EXPIRY, id) then
   end_if_expired(id)
 end

@@ -3,6 +3,7 @@
 -- ARGV[4]  limit, at most 1000
 --
 -- Returns {now, 1 if there is more, how many had expired, how many were too late}.
+call("LLEN", READY) -- one of a wrong type fails it here, before it writes
 local ids = call("ZRANGE", EXPIRY, "-inf", now, "BYSCORE", "LIMIT", 0, tonumber(ARGV[4]))
 local gone, late = 0, 0
 for _, id in ipairs(ids) do
