@@ -1,6 +1,5 @@
 //! A store as the source of a command.
 
-use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use duly_server::overview::{self, EndedCounter, QueueSummary};
 use duly_server::purge;
 use serde_json::value::RawValue;
 
+use super::empty;
 use super::error::{CommandError, Failure, Result};
 use super::source::Source;
 use super::view::{
@@ -27,16 +27,6 @@ use super::view::{
 
 /// How long the store may take to end what is under way.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// Returns the key prefix that the URL of a Redis store names.
-fn prefix_of(url: &str) -> Option<&str> {
-    let url = url.starts_with("redis").then_some(url)?;
-    let options = url.split_once('?').map_or("", |(_, options)| options);
-    let named = options
-        .split('&')
-        .find_map(|option| option.strip_prefix("prefix="));
-    Some(named.unwrap_or("duly"))
-}
 
 /// A store, and who works on it.
 #[derive(Debug)]
@@ -62,16 +52,7 @@ impl Store {
         }
         let builder = Bus::builder().settings(settings).store_url(url);
         let bus = builder.only_registered().publish_only().start().await?;
-        if let Some(prefix) = prefix_of(url)
-            && bus.queues().await.is_ok_and(|queues| queues.is_empty())
-        {
-            // A note: a new store is empty, too.
-            writeln!(
-                io::stderr().lock(),
-                "note: there is nothing under the prefix {prefix:?} in this store; another one is \
-                 named in the URL by ?prefix="
-            )?;
-        }
+        empty::note(url, &bus).await?;
         let user = std::env::var("USER").ok().filter(|user| !user.is_empty());
         let user = user.filter(|user| user.len() <= duly::records::BY_BYTES_MAX);
         let actor = user.unwrap_or_else(|| "duly".to_owned());

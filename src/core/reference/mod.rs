@@ -207,19 +207,6 @@ impl<B: Clone> Bucket<B> {
         })
     }
 
-    /// Drops tombstones beyond the window, as [`DedupState::forget_surplus`] does.
-    fn forget_surplus<L: ChangeSink<Body = B>>(&mut self, sink: &mut L) {
-        self.dedup.forget_surplus(self.now_us);
-        self.note_kept(sink);
-    }
-
-    /// A tombstone that was put behind the others is written anew, as those are dropped in order.
-    fn note_kept<L: ChangeSink<Body = B>>(&mut self, sink: &mut L) {
-        for tombstone in self.dedup.take_kept() {
-            sink.ended(&self.key, tombstone);
-        }
-    }
-
     fn reply<L: ChangeSink<Body = B>>(&mut self, op: StoreOp, sink: &mut L) -> Result<Reply<B>> {
         Ok(match op {
             StoreOp::Push(events) => Reply::Pushed(self.push(&events, sink)?),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::core::op::ChangeSink;
 use crate::core::reference::Bucket;
 
 /// The default number of tombstones that a bucket keeps beyond [`KEEP_FOR`].
@@ -104,5 +105,18 @@ impl<B: Clone> Bucket<B> {
     #[must_use]
     pub(crate) fn is_old(&self, now_us: u64) -> bool {
         self.dedup.is_old(now_us)
+    }
+
+    /// Drops tombstones beyond the window, as `DedupState::forget_surplus` does.
+    pub(super) fn forget_surplus<L: ChangeSink<Body = B>>(&mut self, sink: &mut L) {
+        self.dedup.forget_surplus(self.now_us);
+        self.note_kept(sink);
+    }
+
+    /// A tombstone that was put behind the others is written anew, as those are dropped in order.
+    pub(super) fn note_kept<L: ChangeSink<Body = B>>(&mut self, sink: &mut L) {
+        for tombstone in self.dedup.take_kept() {
+            sink.ended(&self.key, tombstone);
+        }
     }
 }

@@ -100,7 +100,7 @@ local function forget(has_ended)
       limit = 0
     end
     local its, seen_of_it = ids_of_batch(sub(batch, 9)), 0
-    while seen_of_it < #its and past > limit and forgets > 0 and #kept < 256 do
+    while seen_of_it < #its and past > limit and forgets > 0 and #kept < 256 do -- `TOMBSTONES` ids
       local id = its[seen_of_it + 1]
       local made = unpack_from(">I6", id)
       -- One whose time is still to come is put behind the others, up to twice the cap: without it every
