@@ -22,6 +22,7 @@ mod pulled;
 mod punctual;
 mod recorder;
 mod records;
+mod redis_ways;
 mod stopping;
 mod traced;
 mod users_code;
@@ -48,6 +49,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         doubt_of_files::MUTANTS,
         pulled::MUTANTS,
         punctual::MUTANTS,
+        redis_ways::MUTANTS,
         controls::MUTANTS,
         dead_letters::MUTANTS,
         explained::MUTANTS,
