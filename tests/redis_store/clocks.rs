@@ -18,6 +18,13 @@ const STEPS: [f64; 10] = [
     3_600.0, -3_600.0, 86_400.0, -86_400.0, 10.0, -10.0, 2.0, -2.0, 1.0, -1.0,
 ];
 
+/// The time of this machine, which is the server's when that is right.
+#[allow(clippy::disallowed_methods)] // it is compared with a server's
+fn now_us() -> u64 {
+    let now = duly::time::Timestamp::from(std::time::SystemTime::now());
+    now.as_micros()
+}
+
 struct Stepping {
     bare: Bare,
     url: String,
@@ -141,6 +148,10 @@ async fn a_bucket_that_was_first_used_while_the_clock_was_ahead_goes_on_after_it
     world.request.set(request);
     world.bare.ack(request, &[id]).await.expect("an ack");
     waiting.push(world.push(&other, SHORT).await);
+    for bare in [&world.bare, &other] {
+        let ahead_us = bare.store.now_us().abs_diff(now_us());
+        assert!(ahead_us < 3_000_000, "{ahead_us} us from the server's time");
+    }
     world.take_all(&mut waiting, "set back").await;
 }
 

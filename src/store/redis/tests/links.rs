@@ -293,7 +293,8 @@ async fn an_idle_connection_that_was_forgotten_is_replaced_before_it_is_used() {
     let mut made = link.connections();
     made.mark_unchanged();
     proxy.forget_all();
-    made.changed().await.expect("the link lives");
+    let replaced = timeout(Duration::from_secs(60), made.changed()).await;
+    replaced.expect("it is replaced").expect("the link lives");
     proxy.take_swallowed();
     count(&link, "k").await.expect("it runs");
     let lost = proxy.take_swallowed();
