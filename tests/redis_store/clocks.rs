@@ -179,6 +179,7 @@ async fn a_clock_that_was_set_is_believed_when_it_has_stood() {
 }
 
 #[tokio::test]
+#[allow(clippy::print_stdout)] // it tells which seed to run again
 async fn a_clock_that_steps_at_random_makes_nothing_early_or_late() {
     let world = Stepping::new().await;
     let seed = fastrand::u64(..);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use duly::store::{RedisOptions, RedisStore};
 use futures_util::future::join_all;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use crate::redis_store::kit::{Read, fresh, pusher, stop, until};
 use crate::servers::{Address, Fault, Proxy, Redis, RedisOptions as ServerOptions};
@@ -103,7 +103,6 @@ async fn a_push_succeeds_while_connections_are_killed_ten_times_a_second() {
     }
     is_over.store(true, Ordering::Relaxed);
     cutting.join().unwrap();
-    eprintln!("{pushed} pushed, cuts {}", proxy.counts().cuts);
     assert_eq!(
         failed,
         Vec::<String>::new(),
@@ -111,6 +110,9 @@ async fn a_push_succeeds_while_connections_are_killed_ten_times_a_second() {
     );
     stop(&pushing).await;
 }
+
+/// Within seconds: the longest pause between two attempts is two, and the machine may be busy.
+const SECONDS: Duration = Duration::from_secs(20);
 
 /// What Redis answers for a moment.
 const ERRORS: &[&str] = &[
@@ -131,8 +133,9 @@ async fn after_what_redis_answers_for_a_moment_every_connection_is_right_within_
     let cases = ERRORS.iter().flat_map(|error| {
         [false, true].map(|at_greeting| goes_on_after(&address, error, at_greeting))
     });
-    let took = join_all(cases).await;
-    eprintln!("{took:#?}");
+    for (error, took) in join_all(cases).await {
+        assert!(took < SECONDS, "{error}: {took:?}");
+    }
 }
 
 async fn goes_on_after(
@@ -168,7 +171,6 @@ async fn goes_on_after(
     until(error, async || bus.resume("letters").await.is_ok()).await;
     until(error, async || read.seen().contains_key(&other)).await;
     let took = began.elapsed();
-    sleep(Duration::from_millis(1)).await;
     stop(&pushing).await;
     stop(&bus).await;
     (format!("{at_greeting} {error}"), took)

@@ -84,7 +84,7 @@ async fn unique_keys_that_were_reserved_go_when_their_time_is_over() {
     for at in 0..50 {
         let id = bare
             .push_with(|envelope| {
-                envelope.unique = Some(format!("one a day {at}").into());
+                envelope.unique = Some(format!("one a day {at}"));
                 envelope
                     .headers
                     .push(("duly-unique-for".to_owned(), "1".to_owned()));

@@ -119,11 +119,10 @@ pub(super) async fn poll_members(shared: &Shared, me: MemberInfo) -> Result<Memb
         let controls_version = read_version(&parts.bytes()?);
         let is_known = parts.is_so()?;
         match &parts.bytes()?[..] {
-            b"" => {}
             b"none" if is_member => {
                 claim(shared, true).await?; // the server has lost it
             }
-            b"none" => {}
+            b"" | b"none" => {}
             format => check_format(shared, format).map_err(|error| shared.fence(error))?,
         }
         if is_member && !is_known && act == "stays" {
