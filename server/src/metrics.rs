@@ -327,7 +327,9 @@ pub(crate) fn consumed(labels: &Labels, jobs: &[Leased<EncodedPayload>], is_batc
         let queue = job.queue().split_once('.').map_or("", |(_, queue)| queue);
         let labels = labeled(&pool, &namespace, queue);
         counter!("infra_lmstfy_redis_consume_queue_jobs", labels.iter()).increment(1);
-        histogram!(JOB_ELAPSED, labels.iter()).record(since_ms(job.id()));
+        if job.id().tells_time() {
+            histogram!(JOB_ELAPSED, labels.iter()).record(since_ms(job.id()));
+        }
     }
 }
 

@@ -231,3 +231,76 @@ async fn an_id_that_names_a_bucket_of_its_queue_lies_there() {
         stop(bus).await;
     }
 }
+
+/// Ids that tell no time, or nothing at all.
+fn timeless() -> Vec<EventId> {
+    let mut ids = vec![EventId::from_bytes([0; 16])];
+    for bucket in [0, 1, 7, 63, u16::MAX] {
+        for entropy in [0, 1, 127, 128, 129, 255, fastrand::u64(..), u64::MAX] {
+            let id = EventId::from_parts(duly::time::Timestamp::EPOCH, BucketId(bucket), entropy);
+            ids.extend((!ids.contains(&id)).then_some(id));
+        }
+    }
+    ids
+}
+
+#[derive(Clone, Default)]
+struct Seen(std::sync::Arc<std::sync::Mutex<Vec<EventId>>>);
+
+impl Handler for Seen {
+    type Payload = u64;
+
+    async fn handle(&self, event: Event<u64>, _cx: &Context) -> Result<(), Failure> {
+        self.0.lock().unwrap().push(event.id());
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn events_whose_ids_tell_no_time_are_handled_once_and_end() {
+    seeded();
+    for kept in Kept::each() {
+        let mut ids = timeless();
+        let bus = kept.start(4).await;
+        let queue = bus.queue_named::<u64>(QUEUE).unwrap();
+        for id in &ids {
+            assert!(queue.event(1).id(*id).send().await.unwrap().is_accepted());
+        }
+        let mut leased = Vec::new();
+        while leased.len() < ids.len() / 2 {
+            for lease in queue
+                .lease(ids.len() / 2 - leased.len(), TTR)
+                .wait(TTR)
+                .send()
+                .await
+                .unwrap()
+            {
+                let token: LeaseToken = lease.token().to_string().parse().unwrap();
+                let ack = bus.settle_lease(&token, LeaseOutcome::Ack).await.unwrap();
+                assert_eq!(ack, LeaseStatus::Held, "{token}");
+                leased.push(lease.id());
+            }
+        }
+        stop(bus).await;
+        let seen = Seen::default();
+        let annotation = duly::Annotation::new(QUEUE).buckets(3);
+        let bus = kept.builder().register_as(annotation, seen.clone());
+        let bus = bus.start().await.expect("a start");
+        let waits = async || bus.stats(QUEUE).await.unwrap() != Default::default();
+        while waits().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let mut all = [leased, seen.0.lock().unwrap().clone()].concat();
+        all.sort();
+        ids.sort();
+        assert_eq!(all, ids, "each once");
+        let queue = bus.queue_named::<u64>(QUEUE).unwrap();
+        for id in &ids {
+            assert!(
+                queue.event(1).id(*id).send().await.unwrap().is_duplicate(),
+                "{id}"
+            );
+        }
+        stop(bus).await;
+    }
+}

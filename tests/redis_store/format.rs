@@ -1,9 +1,10 @@
 //! Keys of another version.
 
 use duly::ErrorKind;
-use duly::store::{RedisStore, Store};
+use duly::store::RedisStore;
+use duly::time::When;
 
-use crate::redis_store::kit::fresh;
+use crate::redis_store::kit::{Bare, fresh};
 use crate::servers::Redis;
 
 #[tokio::test]
@@ -22,8 +23,9 @@ async fn keys_of_another_format_are_refused_and_not_touched() {
     assert_eq!(server.cli(&["KEYS", "*"]), hub);
 
     let (url, prefix) = fresh(&server.url());
-    let store = RedisStore::open(&url).await.unwrap();
-    store.close().await.unwrap();
     let hub = format!("{prefix}:{{hub}}:hub");
+    let bare = Bare::open(&url).await;
+    assert_eq!(server.cli(&["EXISTS", &hub]), "0", "a look");
+    bare.push(bare.new_id(), When::Now).await.unwrap();
     assert_eq!(server.cli(&["HGETALL", &hub]), "format\n6");
 }

@@ -9,6 +9,7 @@
 
 mod address;
 pub(crate) mod certificates;
+mod clock;
 mod cluster;
 mod home;
 mod postgres;
@@ -21,6 +22,7 @@ mod shared;
 #[allow(unused_imports)]
 pub(crate) use self::{
     address::Address,
+    clock::WallClock,
     cluster::Cluster,
     postgres::{PASSWORD, Postgres, PostgresOptions, schema},
     prometheus::{Prometheus, check_metrics, get, promtool},

@@ -49,10 +49,18 @@ pub(crate) struct Proxy {
     port: u16,
 }
 
+struct OpenConnection {
+    number: u64,
+    client: TcpStream,
+    answers: Arc<Mutex<Answers>>,
+}
+
 struct Shared {
     server: Address,
     choose: Mutex<Box<Choose>>,
-    open: Mutex<Vec<(u64, TcpStream)>>,
+    open: Mutex<Vec<OpenConnection>>,
+    /// What clients sent on connections that were forgotten.
+    swallowed: Mutex<Vec<Vec<u8>>>,
     is_closed: AtomicBool,
     refuses: AtomicBool,
     connections: AtomicU64,
@@ -70,6 +78,7 @@ impl Proxy {
             server,
             choose: Mutex::new(Box::new(|_| None)),
             open: Mutex::default(),
+            swallowed: Mutex::default(),
             is_closed: AtomicBool::new(false),
             refuses: AtomicBool::new(false),
             connections: AtomicU64::new(0),
@@ -111,9 +120,24 @@ impl Proxy {
         let open = std::mem::take(&mut *lock(&self.shared.open));
         let cuts = open.len() as u64;
         self.shared.cuts.fetch_add(cuts, Ordering::Relaxed);
-        for (_, client) in open {
-            client.shutdown(Shutdown::Both).ok();
+        for connection in open {
+            connection.client.shutdown(Shutdown::Both).ok();
         }
+    }
+
+    /// Forgets every connection there is, as a NAT does that has seen nothing on it for long: neither
+    /// side is told, and nothing arrives any more. Returns how many there are.
+    pub(crate) fn forget_all(&self) -> usize {
+        let open = lock(&self.shared.open);
+        for connection in open.iter() {
+            *lock(&connection.answers) = Answers::Swallow;
+        }
+        open.len()
+    }
+
+    /// What clients have sent on connections that were forgotten, since the last call.
+    pub(crate) fn take_swallowed(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut *lock(&self.shared.swallowed))
     }
 
     /// Cuts every connection and turns new ones away for a while, again and again.
@@ -170,8 +194,12 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         let (Ok(kept), Ok(to_client), Ok(from_server)) = clones else {
             continue;
         };
-        lock(&shared.open).push((number, kept));
         let answers = Arc::new(Mutex::new(Answers::Pass));
+        lock(&shared.open).push(OpenConnection {
+            number,
+            client: kept,
+            answers: Arc::clone(&answers),
+        });
         let shared = Arc::clone(shared);
         thread::spawn(move || {
             let seen = Arc::clone(&answers);
@@ -185,7 +213,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             back.join().ok();
             server.shutdown(Shutdown::Both);
             client.shutdown(Shutdown::Both).ok();
-            lock(&shared.open).retain(|(other, _)| *other != number);
+            lock(&shared.open).retain(|other| other.number != number);
         });
     }
 }
@@ -217,6 +245,7 @@ fn pass_requests(
     while let Ok(length @ 1..) = client.read(&mut piece) {
         shared.requests.fetch_add(1, Ordering::Relaxed);
         if *lock(answers) == Answers::Swallow {
+            lock(&shared.swallowed).push(piece[..length].to_vec());
             continue; // it hangs
         }
         let mut fault = lock(&shared.choose)(&piece[..length]);

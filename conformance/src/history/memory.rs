@@ -23,8 +23,25 @@ impl Tombstones {
         window: &DedupWindow,
     ) -> Vec<EventId> {
         self.ids.push_back((id, now_us));
-        let gone = self.surplus(now_us, window);
-        let gone: Vec<_> = self.ids.drain(..gone).map(|(id, _)| id).collect();
+        let mut gone = Vec::new();
+        for _ in 0..self.ids.len() {
+            let Some((id, _)) = self
+                .ids
+                .front()
+                .copied()
+                .filter(|_| self.surplus(now_us, window) > 0)
+            else {
+                break;
+            };
+            self.ids.pop_front();
+            // One whose time is still to come is put behind the others, up to twice the cap.
+            let is_to_come = id.created().as_millis() > now_us / 1_000;
+            if is_to_come && self.ids.len() < 2 * window.cap {
+                self.ids.push_back((id, now_us));
+            } else {
+                gone.push(id);
+            }
+        }
         let latest = gone.iter().map(|id| id.created()).max();
         self.forgotten = self.forgotten.max(latest);
         gone

@@ -149,3 +149,116 @@ pub async fn an_id_that_was_made_ahead_closes_the_bucket_to_nobody(harness: &dyn
     assert_eq!(world.push(&ahead).await, PushOutcome::TooOld);
     ended(&world).await;
 }
+
+pub async fn an_id_that_was_made_ahead_closes_no_busy_bucket(harness: &dyn StoreHarness) {
+    for ahead_of in [ms(1), secs(50), ID_AHEAD_MAX] {
+        let world = World::remembering(harness, 3).await;
+        let mut ahead = Vec::new();
+        for at in 0..20 {
+            if at % 7 == 0 {
+                world.advance(ms(1));
+                let draft = world.event_made(world.now() + ahead_of);
+                ahead.push((ended_as(&world, draft).await, world.now()));
+            }
+            ended(&world).await;
+            for (draft, since) in &ahead {
+                if world.now().since(*since) < ahead_of {
+                    let again = world.push(draft).await;
+                    assert_eq!(again, PushOutcome::Duplicate(draft.id()), "{ahead_of:?}");
+                }
+            }
+        }
+        world.advance(ahead_of);
+        for _ in 0..8 {
+            ended(&world).await;
+        }
+        for (draft, _) in &ahead {
+            assert_eq!(world.push(draft).await, PushOutcome::TooOld, "{ahead_of:?}");
+        }
+    }
+    // Nor do many: beyond twice the cap they are forgotten like others.
+    let world = World::remembering(harness, 2).await;
+    for _ in 0..10 {
+        world.advance(ms(1));
+        let draft = world.event_made(world.now() + secs(50));
+        ended_as(&world, draft).await;
+    }
+}
+
+pub async fn an_id_of_any_shape_is_one_event_that_ends(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let now = world.now();
+    let at = |created, entropy| {
+        let id = EventId::from_parts(created, BucketId(3), entropy);
+        world.event().with(|envelope| envelope.id = id)
+    };
+    let none = duly::time::Timestamp::EPOCH;
+    let mut drafts = Vec::new();
+    for created in [none, none + ms(1), now, now + secs(50)] {
+        for entropy in [0, 1, 127, 128, 129, 191, 192, 255, u64::MAX, u64::MAX - 64] {
+            drafts.push(at(created, entropy));
+        }
+    }
+    for when in [ms(0), secs(1)] {
+        let draft = |draft: &EventDraft| draft.clone().when(when);
+        for alone in [true, false] {
+            let world = World::new(harness).await;
+            let drafts: Vec<_> = drafts.iter().map(draft).collect();
+            if alone {
+                for draft in &drafts {
+                    world.add(draft.clone()).await;
+                }
+            } else {
+                world.push_all(&drafts).await;
+            }
+            world.advance(when);
+            world.move_due().await;
+            let deliveries = world.fetch(A).await;
+            assert_eq!(deliveries.len(), drafts.len());
+            for delivery in &deliveries {
+                assert!(
+                    world.settle(A, delivery, AttemptOutcome::Ack).await,
+                    "{}",
+                    delivery.id
+                );
+            }
+            assert!(world.fetch(A).await.is_empty(), "they have ended");
+            for draft in &drafts {
+                assert_eq!(world.push(draft).await, PushOutcome::Duplicate(draft.id()));
+            }
+        }
+    }
+}
+
+pub async fn all_that_one_operation_forgets_is_too_old(harness: &dyn StoreHarness) {
+    // In which order the ids of a batch were made: the watermark is that of the latest of them.
+    for order in [
+        [0, 1, 2, 3, 4, 5],
+        [5, 4, 3, 2, 1, 0],
+        [2, 0, 3, 5, 1, 4],
+        [0, 5, 1, 4, 2, 3],
+    ] {
+        let world = World::remembering(harness, 6).await;
+        world.advance(secs(1));
+        let made = |place: u64| world.event_made(world.now() - secs(1) + ms(place));
+        let drafts = order.map(made);
+        for _ in 0..2 {
+            world.push_all(&drafts).await;
+            let deliveries = world.fetch(A).await;
+            let acks = deliveries
+                .iter()
+                .map(|it| world.ended(it, AttemptOutcome::Ack));
+            world.settle_all(A, acks.collect()).await;
+        }
+        let others: Vec<_> = (0..6).map(|_| world.event()).collect();
+        world.push_all(&others).await;
+        let deliveries = world.fetch(A).await;
+        let acks = deliveries
+            .iter()
+            .map(|it| world.ended(it, AttemptOutcome::Ack));
+        world.settle_all(A, acks.collect()).await;
+        for draft in &drafts {
+            assert_eq!(world.push(draft).await, PushOutcome::TooOld, "{order:?}");
+        }
+    }
+}

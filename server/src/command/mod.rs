@@ -6,6 +6,7 @@
 mod bench;
 mod dead;
 mod doctor;
+mod empty;
 mod error;
 mod event;
 mod forecast;

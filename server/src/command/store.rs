@@ -17,6 +17,7 @@ use duly_server::overview::{self, EndedCounter, QueueSummary};
 use duly_server::purge;
 use serde_json::value::RawValue;
 
+use super::empty;
 use super::error::{CommandError, Failure, Result, no_event, no_queue};
 use super::source::Source;
 use super::view::{
@@ -52,6 +53,7 @@ impl Store {
         let builder = Bus::builder().settings(settings).store_url(url);
         let bus = builder.only_registered().dynamic_queues();
         let bus = bus.publish_only().start().await?;
+        empty::note(url, &bus).await?;
         let user = std::env::var("USER").ok().filter(|user| !user.is_empty());
         let user = user.filter(|user| user.len() <= duly::records::BY_BYTES_MAX);
         let actor = user.unwrap_or_else(|| "duly".to_owned());

@@ -134,3 +134,17 @@ fn root(file: &Path, table: &str) -> u64 {
         .unwrap();
     page.cast_unsigned()
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mistyped_prefix_is_told_and_leaves_nothing_behind() {
+    let prefix = servers::prefix();
+    let url = format!("{}?prefix={prefix}", servers::shared().url());
+    for command in [&["queue", "list"][..], &["doctor"]] {
+        let ran = duly(&[command, &["--store", &url]].concat());
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let told = format!("there is nothing under the prefix \"{prefix}\"");
+        assert!(ran.err.contains(&told), "{ran:?}");
+    }
+    let left = servers::shared().cli(&["KEYS", &format!("{prefix}*")]);
+    assert_eq!(left, "");
+}

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::core::reference::dense::DenseMap;
 use crate::core::reference::restore::Tombstone;
-use crate::core::reference::window::{DedupWindow, FORGET_MAX, ID_AHEAD_MAX};
+use crate::core::reference::window::{DedupWindow, FORGET_MAX, ID_AHEAD_MAX, KEPT_MAX};
 use crate::event::EventId;
 use crate::time::Timestamp;
 
@@ -21,6 +21,8 @@ pub(super) struct DedupState {
     budget: usize,
     /// Whether the current operation has ended an event.
     has_new: bool,
+    /// Tombstones that the current operation has put behind the others.
+    kept: Vec<Tombstone>,
 }
 
 impl DedupState {
@@ -32,6 +34,7 @@ impl DedupState {
             forgotten: None,
             budget: FORGET_MAX,
             has_new: false,
+            kept: Vec::new(),
         }
     }
 
@@ -51,6 +54,11 @@ impl DedupState {
     /// Returns whether the current operation has ended an event.
     pub(super) fn has_new(&self) -> bool {
         self.has_new
+    }
+
+    /// Takes the tombstones that were put behind the others: each counts as dropped, and as new.
+    pub(super) fn take_kept(&mut self) -> Vec<Tombstone> {
+        std::mem::take(&mut self.kept)
     }
 
     /// Returns how many the current operation has dropped, and the watermark.
@@ -84,19 +92,37 @@ impl DedupState {
     }
 
     fn forget(&mut self, now_us: u64, max: usize) {
+        let mut unseen = self.order.len();
         while self.budget > 0
+            && unseen > 0
+            && self.kept.len() < KEPT_MAX
             && let Some((id, ended_us)) = self.order.front().copied()
             && self.is_surplus(now_us.saturating_sub(ended_us), max)
         {
             self.order.pop_front();
-            self.known.remove(&id);
             self.budget -= 1;
+            unseen -= 1;
+            if self.is_to_come(id, now_us)
+                && let Some(tombstone) = self.known.get(&id)
+            {
+                self.kept.push(*tombstone);
+                self.order.push_back((id, now_us));
+                continue;
+            }
+            self.known.remove(&id);
             self.heal(now_us);
             // An id too far ahead is rejected for that.
             if !is_ahead(id.created(), now_us) {
                 self.forget_until(id.created());
             }
         }
+    }
+
+    /// Returns whether the time of an id is still to come, so that without its tombstone every id
+    /// until then would be too old. Beyond twice the cap it is dropped nevertheless.
+    fn is_to_come(&self, id: EventId, now_us: u64) -> bool {
+        let is_later = id.created().as_millis() > now_us / 1_000;
+        is_later && !is_ahead(id.created(), now_us) && self.order.len() < 2 * self.window.cap
     }
 
     /// Returns whether the oldest tombstone, of the given age, is to be dropped.

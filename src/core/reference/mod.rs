@@ -192,9 +192,10 @@ impl<B: Clone> Bucket<B> {
         self.end_expired(sink);
         let reply = self.reply(op, sink);
         if self.dedup.has_new() {
-            self.dedup.forget_surplus(self.now_us);
+            self.forget_surplus(sink);
         } else if is_look {
             self.dedup.forget_old(self.now_us);
+            self.note_kept(sink);
             self.free_expired(sink);
         }
         if let (dropped @ 1.., until) = self.dedup.dropped() {

@@ -88,7 +88,7 @@ impl<B: Clone> Bucket<B> {
                 }
                 Unique::Replace if waits => {
                     self.cancel_waiting(taken, sink);
-                    self.dedup.forget_surplus(self.now_us);
+                    self.forget_surplus(sink);
                     verdict = PushOutcome::Replaced(taken);
                 }
                 // Its handler may have started: the event is left alone and only loses the key.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::core::op::ChangeSink;
 use crate::core::reference::Bucket;
 
 /// The default number of tombstones that a bucket keeps beyond [`KEEP_FOR`].
@@ -20,6 +21,8 @@ pub(crate) const MAX_AGE: Duration = Duration::from_secs(24 * 3_600);
 pub const ID_AHEAD_MAX: Duration = Duration::from_secs(60);
 /// The most tombstones that one operation drops, so that none takes long.
 pub(crate) const FORGET_MAX: usize = 2_000;
+/// The most tombstones that one operation keeps though they exceed the cap.
+pub(super) const KEPT_MAX: usize = 256;
 
 // An id that is dropped for its age was generated before now, so the watermark closes no bucket to
 // ids of now.
@@ -32,7 +35,9 @@ const _: () = assert!(FORGET_MAX > crate::core::op::BATCH_MAX);
 ///
 /// A tombstone is dropped when it is older than [`keep_for`](Self::keep_for) and there are more
 /// than [`max`](Self::max); when it is older than [`max_age`](Self::max_age); and when there are
-/// more than [`cap`](Self::cap), however young it is.
+/// more than [`cap`](Self::cap), however young it is. One whose id has a time that is still to come
+/// makes room for others first, up to twice the cap: once it is dropped, every id until its time is
+/// too old.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DedupWindow {
     /// The least age of a dropped tombstone, unless the cap is reached. Default: a minute, longer
@@ -100,5 +105,18 @@ impl<B: Clone> Bucket<B> {
     #[must_use]
     pub(crate) fn is_old(&self, now_us: u64) -> bool {
         self.dedup.is_old(now_us)
+    }
+
+    /// Drops tombstones beyond the window, as `DedupState::forget_surplus` does.
+    pub(super) fn forget_surplus<L: ChangeSink<Body = B>>(&mut self, sink: &mut L) {
+        self.dedup.forget_surplus(self.now_us);
+        self.note_kept(sink);
+    }
+
+    /// A tombstone that was put behind the others is written anew, as those are dropped in order.
+    pub(super) fn note_kept<L: ChangeSink<Body = B>>(&mut self, sink: &mut L) {
+        for tombstone in self.dedup.take_kept() {
+            sink.ended(&self.key, tombstone);
+        }
     }
 }

@@ -92,15 +92,14 @@ pub(super) async fn edit_and_revive(
     let head = &read[..read.len().min(body::HEAD_LEN)];
     let new = body::encode(&envelope);
     let keys = shared.keys(bucket);
-    let call = shared
-        .terms()
-        .edit_and_revive(&keys, id, (head, &new), edit.by.as_deref());
+    let terms = shared.terms();
+    let call = terms.edit_and_revive(&keys, id, (head, &new), edit.by.as_deref());
     let mut parts = shared.call(shared.links.for_pushes(bucket), &call).await?;
     let now_us = parts.number()?;
     // It changed since it was read: it is dead, and not as it was.
     let changed = updated(&mut parts)?.unwrap_or(Changed::TooLate(State::Dead));
     if parts.is_so()? {
-        shared.learn(now_us);
+        shared.learn(&keys, terms.mono_us, now_us);
         shared.outboxes.tell(bucket);
     }
     if parts.is_so()? {

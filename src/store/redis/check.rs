@@ -289,7 +289,7 @@ impl<'a> Check<'a> {
         let terms = self.shared.terms();
         let call = terms.check(&keys, place, self.task.repairs, again);
         let mut parts = self.shared.call(&self.shared.links.work, &call).await?;
-        self.shared.learn(parts.number()?);
+        self.shared.learn(&keys, terms.mono_us, parts.number()?);
         let cursor = parts.bytes()?;
         self.task.add_looked(parts.number()?);
         self.read_damage(parts.parts()?)?;

@@ -77,7 +77,8 @@ async fn attempt(
         calls_functions: false,
         ..shared.terms()
     };
-    let call = terms.push(&shared.keys(bucket), events.iter());
+    let keys = shared.keys(bucket);
+    let call = terms.push(&keys, events.iter());
     let link = shared.links.for_pushes(bucket);
     let carried = link.run_durably(call.script, &call.command, wait, deadline);
     let (ScriptReply { value, is_repeat }, reached) = carried.await?;
@@ -86,7 +87,7 @@ async fn attempt(
     }
     let parts = ReplyReader::of(call.script.name, value)?;
     let (now_us, is_earlier, pushed) = push::read(parts, events.iter(), attempts)?;
-    shared.learn(now_us);
+    shared.learn(&keys, terms.mono_us, now_us);
     if is_earlier {
         shared.tell(bucket);
     }

@@ -27,6 +27,10 @@ pub(super) struct Call {
 pub(super) struct CallContext<'a> {
     /// The time in microseconds, for tests; otherwise the server's clock is used.
     pub(super) now_us: Option<u64>,
+    /// The time of this process, and where buckets share a clock the offset of that from it, in
+    /// microseconds.
+    pub(super) mono_us: u64,
+    pub(super) offset_us: Option<i64>,
     /// The dedup window of a bucket.
     pub(super) window: DedupWindow,
     /// How many records its outbox keeps before the oldest are dropped.
@@ -42,9 +46,12 @@ pub(super) struct CallContext<'a> {
 impl CallContext<'_> {
     pub(super) fn call(&self, script: &'static Script, keys: &BucketKeys) -> Call {
         let mut command = script.call(self.calls_functions, keys.of(script.parts()));
-        match self.now_us {
-            Some(now_us) => command.arg(now_us),
-            None => command.arg(""),
+        let offset_us = keys.clock.offset().or(self.offset_us);
+        let expected_us = offset_us.map(|offset| self.mono_us.saturating_add_signed(offset));
+        match (self.now_us, expected_us) {
+            (Some(now_us), _) => command.arg(now_us),
+            (None, Some(expected_us)) => command.arg(-expected_us.cast_signed()),
+            (None, None) => command.arg(""),
         };
         Call { script, command }
     }

@@ -68,9 +68,10 @@ impl Shared {
     async fn end_expired(&self, bucket: &BucketKey, link: &ManagedConnection) -> Result<()> {
         let keys = self.keys(bucket);
         for _ in 0..PIECES {
-            let call = self.terms().expire(&keys);
+            let terms = self.terms();
+            let call = terms.expire(&keys);
             let mut parts = self.call(link, &call).await?;
-            self.learn(parts.number()?);
+            self.learn(&keys, terms.mono_us, parts.number()?);
             let has_more = parts.is_so()?;
             let ended = SetAside {
                 expired: parts.count()?,

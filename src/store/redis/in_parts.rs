@@ -24,11 +24,12 @@ pub(super) async fn settle(
     let (keys, mut accepted, mut now_us) = (shared.keys(bucket), Vec::new(), 0);
     loop {
         let rest = &settlements[accepted.len()..];
-        let call = shared.terms().settle(&keys, node, rest, started, damaged)?;
+        let terms = shared.terms();
+        let call = terms.settle(&keys, node, rest, started, damaged)?;
         let parts = call_part(shared, &shared.links.work, &call, !accepted.is_empty()).await;
         let (now, is_earlier, some) = read_settled(parts?, rest.len())?;
         now_us = now.max(now_us);
-        shared.learn(now_us);
+        shared.learn(&keys, terms.mono_us, now);
         if is_earlier {
             shared.tell(bucket);
         }
@@ -57,16 +58,17 @@ pub(super) async fn revive_or_drop(
     let keys = shared.keys(bucket);
     let (mut rest, mut count, mut now_us): (&[EventId], _, _) = (ids, 0, 0);
     loop {
+        let terms = shared.terms();
         let call = match revives {
-            true => shared.terms().revive(&keys, rest, by.as_deref())?,
-            false => shared.terms().drop(&keys, rest, by.as_deref())?,
+            true => terms.revive(&keys, rest, by.as_deref())?,
+            false => terms.drop(&keys, rest, by.as_deref())?,
         };
         let link = shared.links.for_pushes(bucket);
         let parts = call_part(shared, link, &call, rest.len() < ids.len()).await?;
         let counted = read_counted(parts, rest.len(), revives)?;
         let (now, is_earlier, done, looked) = counted;
         now_us = now.max(now_us);
-        shared.learn(now_us);
+        shared.learn(&keys, terms.mono_us, now);
         if is_earlier {
             shared.tell(bucket);
         }

@@ -9,11 +9,15 @@ use std::fmt;
 use redis::{RedisWrite, ToRedisArgs, ToSingleRedisArg};
 
 use crate::event::BucketKey;
+use crate::store::redis::server_clock::ServerClock;
 
-/// The keys of one bucket. Only what they have in common is stored: a thousand queues have many.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The keys of one bucket, and what is known of the clock of its server. Only what the keys have in
+/// common is stored: a thousand queues have many.
+#[derive(Debug)]
 pub struct BucketKeys {
     base: Box<str>,
+    /// The clock of its server.
+    pub(super) clock: ServerClock,
 }
 
 /// The parts of a bucket's keys. A script names a key by its part in capitals.
@@ -27,6 +31,7 @@ impl BucketKeys {
     pub fn new(prefix: &str, bucket: &BucketKey) -> Self {
         Self {
             base: part(prefix, bucket, "").into_boxed_str(),
+            clock: ServerClock::default(),
         }
     }
 

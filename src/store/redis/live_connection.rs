@@ -1,7 +1,6 @@
 //! A single connection, from connecting until it is dropped.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use redis::cluster_routing::Slot;
@@ -10,16 +9,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::fault::{self, CallFailure, Effect, ErrorClass, Stage};
+use super::health::{CallGuard, Health};
 use super::options::ConnectionOptions;
 use super::topology::{self, Connection, Pushes};
 use super::url::{Place, Target};
 use crate::error;
-
-/// A connection is dropped after this many unanswered calls in a row.
-const UNANSWERED_MAX: u32 = 3;
-
-/// A connection that ends sooner than this counts as a failed attempt.
-const YOUNG: Duration = Duration::from_secs(2);
 
 /// A connection.
 ///
@@ -29,18 +23,9 @@ const YOUNG: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct LiveConnection {
     connection: Connection,
-    signs: Arc<ConnectionState>,
-    /// Calls since the last reply of any kind.
-    unanswered: AtomicU32,
-    born: Instant,
+    health: Arc<Health>,
     /// The failed attempts in a row before this one.
     pub(super) failures: u32,
-}
-
-/// The state that push messages of the connection update.
-#[derive(Debug, Default)]
-struct ConnectionState {
-    is_broken: AtomicBool,
 }
 
 impl LiveConnection {
@@ -52,10 +37,10 @@ impl LiveConnection {
         made: &watch::Sender<u64>,
         failures: u32,
     ) -> error::Result<Self> {
-        let signs = Arc::new(ConnectionState::default());
+        let health = Arc::new(Health::new(options.timeout));
         let is_cluster = matches!(target.place, Place::Cluster(_));
         let pushes = Pushes::new({
-            let (signs, made) = (Arc::clone(&signs), made.clone());
+            let (health, made) = (Arc::clone(&health), made.clone());
             move |push| {
                 if push.kind != PushKind::Disconnection {
                     return;
@@ -63,15 +48,13 @@ impl LiveConnection {
                 if is_cluster {
                     made.send_modify(|made| *made += 1);
                 } else {
-                    signs.is_broken.store(true, Ordering::Relaxed);
+                    health.end();
                 }
             }
         });
         Ok(Self {
             connection: topology::connect(target, options, pushes).await?,
-            signs,
-            unanswered: AtomicU32::new(0),
-            born: Instant::now(),
+            health,
             failures,
         })
     }
@@ -89,7 +72,15 @@ impl LiveConnection {
         deadline: Instant,
     ) -> (Result<Value, CallFailure>, bool) {
         let mut connection = self.connection.clone();
-        let (answer, is_repeat) = connection.ask(command, deadline).await;
+        let call = self.call(deadline);
+        let mut is_repeat = false;
+        let asking = async {
+            let answer;
+            (answer, is_repeat) = connection.ask(command, deadline).await;
+            answer
+        };
+        let answer = self.health.or_ended(asking).await;
+        over(call);
         (self.judge(answer, is_repeat), is_repeat)
     }
 
@@ -100,7 +91,10 @@ impl LiveConnection {
         deadline: Instant,
     ) -> Result<Vec<Value>, CallFailure> {
         let mut connection = self.connection.clone();
-        let answers = connection.ask_everywhere(command, deadline).await;
+        let call = self.call(deadline);
+        let asking = connection.ask_everywhere(command, deadline);
+        let answers = self.health.or_ended(asking).await;
+        over(call);
         self.judge(answers, false)
     }
 
@@ -113,7 +107,14 @@ impl LiveConnection {
         deadline: Instant,
     ) -> (Result<Vec<Value>, CallFailure>, bool) {
         let mut connection = self.connection.clone();
-        let (answers, is_repeat) = connection.ask_all(commands, slot, deadline).await;
+        let _call = self.health.blocking_call(); // it may end with a `WAIT`
+        let mut is_repeat = false;
+        let asking = async {
+            let answers;
+            (answers, is_repeat) = connection.ask_all(commands, slot, deadline).await;
+            answers
+        };
+        let answers = self.health.or_ended(asking).await;
         let answers = self.judge(answers, is_repeat);
         for answer in answers.iter().flatten() {
             if let Value::ServerError(error) = answer {
@@ -127,7 +128,7 @@ impl LiveConnection {
     fn judge<T>(&self, answer: RedisResult<T>, is_repeat: bool) -> Result<T, CallFailure> {
         let cause = match answer {
             Ok(answer) => {
-                self.unanswered.store(0, Ordering::Relaxed);
+                self.health.succeeded();
                 return Ok(answer);
             }
             Err(cause) => cause,
@@ -137,12 +138,11 @@ impl LiveConnection {
             fault = fault.maybe_applied();
         }
         if fault.is_silence {
-            let unanswered = self.unanswered.fetch_add(1, Ordering::Relaxed) + 1;
-            if unanswered >= UNANSWERED_MAX && !self.is_cluster() {
-                self.break_off();
+            if !self.is_cluster() && self.health.unanswered() {
+                self.health.end();
             }
         } else {
-            self.unanswered.store(0, Ordering::Relaxed);
+            self.health.answered();
         }
         self.note(&fault);
         Err(CallFailure { fault, cause })
@@ -150,25 +150,50 @@ impl LiveConnection {
 
     fn note(&self, fault: &ErrorClass) {
         if fault.breaks && !self.is_cluster() {
-            self.break_off();
+            self.health.break_off();
         }
     }
 
     /// Returns whether the connection is of no more use.
     pub(super) fn is_broken(&self) -> bool {
-        self.signs.is_broken.load(Ordering::Relaxed)
+        self.health.is_broken()
     }
 
-    /// Returns whether it is so new that its end counts as a failed attempt.
-    pub(super) fn is_young(&self) -> bool {
-        self.born.elapsed() < YOUNG
+    /// Returns whether its end counts as a failed attempt.
+    pub(super) fn is_unproven(&self) -> bool {
+        self.health.is_unproven()
     }
 
-    fn break_off(&self) {
-        self.signs.is_broken.store(true, Ordering::Relaxed);
+    /// Sends a ping if nothing has used the connection since the last turn. One that does not
+    /// reply within `patience` has been forgotten on the way.
+    ///
+    /// The connections to the nodes of a cluster are probed by its client.
+    pub(super) async fn probe(&self, patience: Duration) {
+        if self.is_cluster() || !self.health.takes_probe() {
+            return;
+        }
+        let mut connection = self.connection.clone();
+        let deadline = Instant::now() + patience;
+        let (answer, _) = connection.ask(&redis::cmd("PING"), deadline).await;
+        match answer.map_err(|cause| fault::of(&cause, Stage::Sent)) {
+            Err(fault) if fault.is_silence => self.health.end(),
+            Err(fault) if fault.breaks => self.health.break_off(),
+            _ => {}
+        }
+    }
+
+    /// Notes a call, unless it goes to a node of a cluster, which has a connection of its own.
+    fn call(&self, deadline: Instant) -> Option<CallGuard<'_>> {
+        (!self.is_cluster()).then(|| self.health.call(deadline))
     }
 
     fn is_cluster(&self) -> bool {
         matches!(self.connection, Connection::Cluster(_))
+    }
+}
+
+fn over(call: Option<CallGuard<'_>>) {
+    if let Some(call) = call {
+        call.over();
     }
 }

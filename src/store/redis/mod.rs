@@ -19,6 +19,7 @@ mod encode_settle;
 mod expiry;
 mod fault;
 mod functions;
+mod health;
 pub(crate) mod in_parts;
 pub(crate) mod keys;
 mod leases;
@@ -34,8 +35,10 @@ mod reads;
 pub(crate) mod record;
 pub(crate) mod registry;
 pub(crate) mod scripts;
+mod server_clock;
 mod shared;
 pub(crate) mod shared_state;
+mod startup;
 pub(crate) mod subscription;
 #[cfg(test)]
 mod tests;
@@ -57,7 +60,7 @@ use self::push::Pushes;
 use self::shared::Shared;
 use self::url::Target;
 use crate::core::op::{Answer, NewEvent, StoreOp};
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 use crate::event::{BucketKey, QueueName};
 use crate::store::{
     CheckTask, Control, Damage, Durability, KnownBuckets, MemberInfo, Membership, Outbox,
@@ -147,36 +150,33 @@ impl RedisStore {
     /// what would be right.
     ///
     /// Where sentinels name a master that cannot be used, a failover may be under way: then opening
-    /// retries for 10 seconds before it fails.
+    /// retries for 10 seconds before it fails. It waits for up to five minutes for a server that is
+    /// still loading its data, and says so in the log.
     ///
     /// # Panics
     ///
     /// Outside of a tokio runtime.
     pub async fn open_with(url: &str, options: RedisOptions) -> Result<Self> {
         let target = Target::parse(url)?;
-        let gives_up_at = Instant::now() + FAILOVER_MAX;
+        let began = Instant::now();
         let mut is_said = false;
         loop {
             let error = match Self::try_open(target.clone(), options.clone()).await {
+                Ok(store) if is_said => {
+                    tracing::info!(server = %target, "the server can be used now");
+                    return Ok(store);
+                }
                 Ok(store) => return Ok(store),
                 Err(error) => error,
             };
-            let may_pass = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Unknown);
-            if !may_pass
-                || Instant::now() >= gives_up_at
-                || !topology::sentinels_name_a_master(&target).await
-            {
+            let (patience, why) = startup::patience(&target, &error).await;
+            if began.elapsed() >= patience {
                 return Err(error);
             }
-            if !is_said {
-                is_said = true;
-                tracing::warn!(
-                    %error,
-                    "the master that the sentinels name cannot be used; a failover may be under \
-                     way, so it is tried again for {FAILOVER_MAX:?}"
-                );
+            if !std::mem::replace(&mut is_said, true) {
+                tracing::warn!(%error, ?patience, "{why}; the start waits for it");
             }
-            tokio::time::sleep(FAILOVER_PAUSE).await;
+            tokio::time::sleep(startup::PAUSE).await;
         }
     }
 
@@ -200,12 +200,6 @@ impl RedisStore {
         })
     }
 }
-
-/// How long opening waits for sentinels to agree on a master: a failover takes some seconds, and a
-/// program that is started meanwhile need not fail.
-const FAILOVER_MAX: Duration = Duration::from_secs(10);
-/// The interval between queries of the sentinels.
-const FAILOVER_PAUSE: Duration = Duration::from_millis(250);
 
 /// The default key prefix.
 const PREFIX: &str = "duly";

@@ -20,8 +20,9 @@ pub(super) struct ConnectionOptions {
     /// The timeout of one attempt to connect, with greeting and login. Default: 2 s, so that a call
     /// can outlive a first attempt without a response.
     pub(super) connect_timeout: Duration,
-    /// The interval of pings on a connection that only receives. Default: 15 s, so that a server
-    /// that hangs is detected and an idle node costs nothing.
+    /// The interval of pings on a connection that only receives, or that nothing uses. Default: 15 s,
+    /// far below the time after which NATs and balancers forget a connection (some minutes), so that
+    /// none does, and rare enough that an idle node costs nothing.
     pub(super) probe_every: Duration,
     /// The connection name in the server's `CLIENT LIST`. Default: `duly`.
     pub(super) name: String,

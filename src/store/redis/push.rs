@@ -298,7 +298,8 @@ async fn attempt<'e>(
     attempts: &mut Attempts,
 ) -> Result<(u64, Vec<Pushed>)> {
     register(shared, bucket, until).await?;
-    let call = shared.terms().push(&shared.keys(bucket), events.clone());
+    let (terms, keys) = (shared.terms(), shared.keys(bucket));
+    let call = terms.push(&keys, events.clone());
     let link = shared.links.for_pushes(bucket);
     let ScriptReply { value, is_repeat } = shared.run_script(link, &call).await?;
     if is_repeat {
@@ -306,7 +307,7 @@ async fn attempt<'e>(
     }
     let parts = ReplyReader::of(call.script.name, value)?;
     let (now_us, is_earlier, pushed) = read(parts, events, attempts)?;
-    shared.learn(now_us);
+    shared.learn(&keys, terms.mono_us, now_us);
     if is_earlier {
         shared.tell(bucket);
     }

@@ -10,6 +10,7 @@ use crate::core::reference::KEEP_FOR;
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId};
 use crate::record::{Cause, NodeId};
+use crate::store::clock;
 use crate::store::redis::capacity::Capacity;
 use crate::store::redis::choices::RedisOptions;
 use crate::store::redis::connections::StoreConnections;
@@ -23,6 +24,7 @@ use crate::store::redis::options::ConnectionOptions;
 use crate::store::redis::outbox::Outboxes;
 use crate::store::redis::record::DAMAGED;
 use crate::store::redis::registry::Registry;
+use crate::store::redis::server_clock::{ClockSteps, ServerClock, apart};
 use crate::store::redis::shared_state::SharedState;
 use crate::store::redis::subscription::{NotificationCallbacks, Notifications};
 use crate::store::redis::url::{Place, Target};
@@ -51,6 +53,10 @@ pub(super) struct Shared {
     clock: SystemClock,
     /// The offset of the store's time from `clock`, in microseconds.
     offset_us: AtomicI64,
+    /// The clock of the server, where there is one.
+    server_clock: ServerClock,
+    /// The log of steps of the servers' clocks.
+    steps: ClockSteps,
     keys: RwLock<HashMap<BucketKey, Arc<BucketKeys>>>,
     /// The subscribed buckets.
     listened: RwLock<HashSet<BucketKey>>,
@@ -83,6 +89,8 @@ impl Shared {
             news: OnceLock::new(),
             clock: SystemClock::new(),
             offset_us: AtomicI64::new(0),
+            server_clock: ServerClock::default(),
+            steps: ClockSteps::default(),
             keys: RwLock::default(),
             listened: RwLock::default(),
             watchers: Watchers::default(),
@@ -97,12 +105,20 @@ impl Shared {
         matches!(self.target.place, Place::Cluster(_))
     }
 
+    pub(super) fn target(&self) -> &Target {
+        &self.target
+    }
+
     pub(super) fn terms(&self) -> CallContext<'_> {
         let buckets = self.registry.count();
         let records = self.options.records_total / buckets.max(1);
         let records = records.max(crate::core::op::BATCH_MAX) as u64;
         CallContext {
             now_us: self.options.clock.as_ref().map(|clock| clock.wall_us()),
+            mono_us: self.mono_us(),
+            offset_us: (!self.is_cluster())
+                .then(|| self.server_clock.offset())
+                .flatten(),
             window: self.options.window.shared_by(buckets),
             records_max: self.outboxes.kept_max(records),
             waiting_max: self.outboxes.waiting_max(records),
@@ -200,7 +216,8 @@ impl Shared {
             _ => {}
         }
         let keys = self.keys(bucket);
-        let call = self.terms().operation(&keys, &op)?;
+        let terms = self.terms();
+        let call = terms.operation(&keys, &op)?;
         let link = match op {
             StoreOp::Fetch(_) | StoreOp::MoveDue { .. } => {
                 self.listen(bucket);
@@ -216,7 +233,7 @@ impl Shared {
         if let Some(aside) = read.answer.reply.aside() {
             self.aside.tell(bucket, aside);
         }
-        self.learn(read.answer.now_us);
+        self.learn(&keys, terms.mono_us, read.answer.now_us);
         if read.is_earlier {
             self.tell(bucket);
         }
@@ -267,16 +284,26 @@ impl Shared {
         Ok(())
     }
 
-    /// Updates the store's time by a reply.
-    pub(super) fn learn(&self, now_us: u64) {
-        let offset = i128::from(now_us) - i128::from(self.mono_us());
-        let offset = i64::try_from(offset).unwrap_or(0);
-        self.offset_us.store(offset, Ordering::Relaxed);
+    /// Updates the store's time by a reply from a bucket to a call of `sent_us`, by this process's time.
+    pub(super) fn learn(&self, keys: &BucketKeys, sent_us: u64, now_us: u64) {
+        let mono_us = self.mono_us();
+        self.offset_us
+            .store(apart(now_us, mono_us), Ordering::Relaxed);
+        // The script ran in between.
+        let between = (apart(now_us, mono_us), apart(now_us, sent_us));
+        let stepped_us = keys.clock.learn(between);
+        self.server_clock.learn(between);
+        if clock::differs(stepped_us) && self.options.clock.is_none() {
+            self.steps.log(mono_us, stepped_us);
+        }
     }
 
     /// Sets the offset of the store's time from this machine's wall clock, in microseconds.
     pub(super) fn set_offset(&self, offset_us: i64) {
-        self.learn(self.clock.wall_us().saturating_add_signed(offset_us));
+        let now_us = self.clock.wall_us().saturating_add_signed(offset_us);
+        let offset_us = apart(now_us, self.mono_us());
+        self.offset_us.store(offset_us, Ordering::Relaxed);
+        self.server_clock.learn((offset_us, offset_us));
     }
 
     /// Subscribes to a bucket that a node of this process polls.

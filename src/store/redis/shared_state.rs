@@ -13,6 +13,7 @@ use crate::record::NodeId;
 use crate::store::redis::decode::{ReplyReader, unreadable};
 use crate::store::redis::encode::Call;
 use crate::store::redis::keys;
+use crate::store::redis::preflight::SettingsWatch;
 use crate::store::redis::registry;
 use crate::store::redis::scripts;
 use crate::store::redis::shared::Shared;
@@ -24,9 +25,13 @@ const LISTED_FOR: Duration = Duration::from_secs(60);
 /// The key format is checked once in this many membership polls: every two seconds.
 const FORMAT_EVERY: u32 = 8;
 
+/// The settings of the servers are looked at once in this many membership polls: every minute.
+const SETTINGS_EVERY: u32 = 240;
+
 /// The process's view of the shared state.
 #[derive(Default)]
 pub(super) struct SharedState {
+    settings: SettingsWatch,
     /// Whether the key format was checked.
     is_claimed: AtomicBool,
     /// The number of membership polls.
@@ -43,21 +48,25 @@ pub(super) fn key(shared: &Shared, part: &str) -> Vec<u8> {
 /// it.
 const FORMAT: &str = "6";
 
-/// Writes the key format if there is none, and refuses an unknown one.
-async fn claim(shared: &Shared) -> Result<()> {
+/// Refuses an unknown key format. If there is none, writes it if `writes`; returns whether there is one
+/// now.
+async fn claim(shared: &Shared, writes: bool) -> Result<bool> {
     let hub = key(shared, "hub");
     let mut question = redis::cmd("HGET");
     question.arg(&hub).arg("format");
     let mut answer = shared.send(&shared.links.hub, &question).await?;
     // Only if it is missing: a server whose memory is full refuses writes, and must drain.
     if answer == Value::Nil {
+        if !writes {
+            return Ok(false);
+        }
         let mut command = redis::cmd("HSETNX");
         command.arg(&hub).arg("format").arg(FORMAT);
         shared.send(&shared.links.hub, &command).await?;
         answer = shared.send(&shared.links.hub, &question).await?;
     }
     match answer {
-        Value::BulkString(format) => check_format(shared, &format),
+        Value::BulkString(format) => check_format(shared, &format).map(|()| true),
         _ => Err(unreadable("HGET")),
     }
 }
@@ -77,10 +86,13 @@ fn check_format(shared: &Shared, format: &[u8]) -> Result<()> {
 
 /// Announces that a node is alive, and returns the other members.
 pub(super) async fn poll_members(shared: &Shared, me: MemberInfo) -> Result<Membership> {
-    shared.hub.claim_once(shared).await?;
+    let is_member = !me.queues.is_empty();
+    shared.hub.claim_once(shared, is_member).await?;
     let calls = shared.hub.calls.fetch_add(1, Ordering::Relaxed);
     let asks_for_format = calls.is_multiple_of(FORMAT_EVERY);
-    let is_member = !me.queues.is_empty();
+    if calls % SETTINGS_EVERY == SETTINGS_EVERY - 1 {
+        shared.hub.settings.watch(shared);
+    }
     let mut act = if me.leaves { "leaves" } else { "stays" };
     loop {
         let script = &scripts::POLL_MEMBERS;
@@ -107,8 +119,10 @@ pub(super) async fn poll_members(shared: &Shared, me: MemberInfo) -> Result<Memb
         let controls_version = read_version(&parts.bytes()?);
         let is_known = parts.is_so()?;
         match &parts.bytes()?[..] {
-            b"" => {}
-            b"none" => claim(shared).await?, // the server has lost it
+            b"none" if is_member => {
+                claim(shared, true).await?; // the server has lost it
+            }
+            b"" | b"none" => {}
             format => check_format(shared, format).map_err(|error| shared.fence(error))?,
         }
         if is_member && !is_known && act == "stays" {
@@ -210,6 +224,7 @@ pub fn read_controls(value: Value) -> Result<BTreeMap<QueueName, Control>> {
 
 /// Changes one runtime setting of a queue.
 pub(super) async fn set(shared: &Shared, queue: &QueueName, setting: Setting) -> Result<()> {
+    shared.hub.claim_once(shared, true).await?;
     let text = |value: Option<String>| value.unwrap_or_default();
     let (name, value) = match setting {
         Setting::Paused(paused) => ("paused", text(paused.then(|| "1".to_owned()))),
@@ -233,10 +248,11 @@ pub(super) async fn set(shared: &Shared, queue: &QueueName, setting: Setting) ->
 }
 
 impl SharedState {
-    /// Checks the key format at the start. While the cluster node that has it is unavailable, the
+    /// Checks the key format at the start, which writes nothing: under a mistyped prefix there is
+    /// nothing, and nothing is left behind by a look. While the cluster node that has it is unavailable, the
     /// first successful membership poll checks it.
     pub(super) async fn claim_at_start(&self, shared: &Shared) -> Result<()> {
-        match self.claim_once(shared).await {
+        match self.claim_once(shared, false).await {
             Err(error) if shared.is_cluster() && is_away(&error) => {
                 tracing::warn!(
                     %error,
@@ -249,9 +265,9 @@ impl SharedState {
         }
     }
 
-    async fn claim_once(&self, shared: &Shared) -> Result<()> {
-        if !self.is_claimed.load(Ordering::Acquire) {
-            claim(shared).await?;
+    /// Checks the key format, until it has been found, and writes it if there is none and `writes`.
+    pub(super) async fn claim_once(&self, shared: &Shared, writes: bool) -> Result<()> {
+        if !self.is_claimed.load(Ordering::Acquire) && claim(shared, writes).await? {
             self.is_claimed.store(true, Ordering::Release);
         }
         Ok(())

@@ -106,8 +106,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: of events that were acked together, one more is forgotten than the limit says",
         edits: &[edit(
             "src/store/redis/lua/ending.lua",
-            "sub(batch, 9 + 16 * count)",
-            "sub(batch, 25 + 16 * count)",
+            "sub(batch, 9 + 16 * seen_of_it)",
+            "sub(batch, 25 + 16 * seen_of_it)",
         )],
         caught_by: test(
             "redis_store",
@@ -299,8 +299,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: an ended id is forgotten within its minute when many end after it",
         edits: &[edit(
             "src/store/redis/lua/ending.lua",
-            "(has_ended and age >= keep_us and",
-            "(has_ended and",
+            "has_ended and age >= keep_us and",
+            "has_ended and",
         )],
         caught_by: contract("an_id_is_remembered_for_its_time_however_many_end_after_it"),
         masked_by: None,
@@ -311,8 +311,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: more ended ids are remembered than the cap allows",
         edits: &[edit(
             "src/store/redis/lua/ending.lua",
-            "math.min(max, cap) or cap)",
-            "max or past)",
+            "math.min(max, cap) or cap",
+            "max or past",
         )],
         caught_by: contract("no_more_ids_are_remembered_than_the_cap_allows"),
         masked_by: None,

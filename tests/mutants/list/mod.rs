@@ -22,6 +22,7 @@ mod pulled;
 mod punctual;
 mod recorder;
 mod records;
+mod redis_ways;
 mod served;
 mod stopping;
 mod traced;
@@ -49,6 +50,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         doubt_of_files::MUTANTS,
         pulled::MUTANTS,
         punctual::MUTANTS,
+        redis_ways::MUTANTS,
         controls::MUTANTS,
         dead_letters::MUTANTS,
         explained::MUTANTS,

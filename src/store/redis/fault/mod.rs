@@ -112,6 +112,23 @@ impl CallFailure {
     }
 }
 
+/// Returns what a server or the connection said that became `error`.
+pub(super) fn cause_of(error: &Error) -> Option<&RedisError> {
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        if let Some(cause) = cause.downcast_ref() {
+            return Some(cause);
+        }
+        source = cause.source();
+    }
+    None
+}
+
+/// Returns whether a server is still loading its data, so that it will answer by itself.
+pub(super) fn is_of_loading(error: &Error) -> bool {
+    cause_of(error).is_some_and(|cause| cause.code() == Some("LOADING"))
+}
+
 /// Classifies `error`, which came at `stage`.
 pub(super) fn of(error: &RedisError, stage: Stage) -> ErrorClass {
     let fault = if said_by_script(error).is_some() {

@@ -215,6 +215,12 @@ pub(super) const RULES: &[Rule] = &[
         "the server is not a cluster; open it with redis://",
     )
     .with("cluster support disabled"),
+    Rule::refused(
+        "ERR",
+        Unavailable,
+        "the user may not choose a database; grant it with ACL SETUSER and +select",
+    )
+    .with("no permissions"),
     Rule::refused("ERR", Invalid, UNKNOWN_CALL).with("unknown command"),
     Rule::refused("ERR", Invalid, UNKNOWN_CALL).with("unknown subcommand"),
     Rule::refused("ERR", Invalid, UNKNOWN_CALL).with("Unknown subcommand"),
@@ -238,7 +244,8 @@ pub(super) const RULES: &[Rule] = &[
     .with("DB index"),
 ];
 
-const UNKNOWN_CALL: &str = "the server does not know this call; is it Redis 7.0 or later?";
+const UNKNOWN_CALL: &str = "the server does not know this call: the command was renamed or disabled \
+     (`rename-command` in its configuration), or it is not Redis 7.0 or later";
 
 /// A script failed while it ran, possibly between two writes.
 pub(super) const MIDWAY: Rule = Rule {

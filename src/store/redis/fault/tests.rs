@@ -44,6 +44,7 @@ const ANSWERS: &[(&str, ErrorKind, bool)] = &[
     ("-ERR DB index is out of range\r\n", Invalid, KEEPS),
     ("-ERR This instance has cluster support disabled\r\n", Invalid, KEEPS),
     ("-ERR unknown command 'EVALSHA', with args beginning with: \r\n", Invalid, KEEPS),
+    ("-ERR this user has no permissions to run the 'select' command\r\n", Unavailable, KEEPS),
     ("-ERR unknown subcommand 'X'. Try SCRIPT HELP.\r\n", Invalid, KEEPS),
     ("-ERR Unknown subcommand or wrong number of arguments for 'X'\r\n", Invalid, KEEPS),
     ("-ERR wrong number of arguments for 'evalsha' command\r\n", Invalid, KEEPS),

@@ -1,7 +1,7 @@
 -- Library: the preamble of every script on a bucket: keys, clock, counters. A script is called with
 -- the keys that it and its libraries name.
 --
--- META     hash    counts (five doubles: the latest time ever given, us; leased events;
+-- META     hash    doubt (since when the server's clock is not believed, us), counts (five doubles: the latest time ever given, us; leased events;
 --                  entries of the ready list beyond the ready events, negative where entries stand
 --                  for several; the last number of an entry; tombstones), record (next number
 --                  assigned), forgotten (creation time of the newest forgotten id, ms), trimmed
@@ -27,9 +27,12 @@
 --                  not ended, so that those of one key are ordered by id
 -- HOLDS    zset    unique key -> until when a done event reserves it, ms
 -- EXPIRY   zset    id -> from when on an event that waits is of no use, us, see expiring.lua
--- ARGV[1]  the time in microseconds, or "" for the server's
+-- ARGV[1]  the time in microseconds, for tests; "" for the server's; or "-" and what that is by the
+--          caller's monotonic clock since an earlier call
 --
--- One clock for all nodes: the server's, which never goes back within a bucket.
+-- One clock for all nodes: the server's. Where it has stepped against the caller's, the one is believed
+-- that is nearer to the time of the last call on this bucket, until the server's has stood for ten seconds.
+-- So time never goes back within a bucket, unless the bucket is ahead of both.
 local COUNTS = ">ddddd"
 local RECORDS = 1 -- the record format that this version writes, and the newest that it reads
 local meta, now, now_ms, record, longest
@@ -38,7 +41,9 @@ local last_now, leased, surplus, entry, past
 -- leaves its entry behind, so that nothing has to be searched; the number identifies its current
 -- entry, as no call inserts an event twice.
 local number
+local doubt -- since when the server's clock is not believed
 
+local STEP, STANDS = 1000000, 10000000 -- us
 local CHUNK = 4000 -- arguments of one command; Lua can unpack some 7,990
 
 -- Writes the counts back, all in one field, as each field more would cost every call: the last
@@ -48,6 +53,11 @@ local CHUNK = 4000 -- arguments of one command; Lua can unpack some 7,990
 local function keep_counts(adds)
   if meta[1] or adds or leased > 0 then
     call("HSET", META, "counts", pack(COUNTS, now, leased, surplus, entry + 1, past))
+    if doubt and not meta[6] then
+      call("HSET", META, "doubt", string.format("%.0f", doubt))
+    elseif meta[6] and not doubt then
+      call("HDEL", META, "doubt")
+    end
   end
 end
 
@@ -110,16 +120,39 @@ local function next_due()
   return head[2] and tonumber(head[2])
 end
 
+-- Returns the time; `expected`: the server's, as the caller knows it. A call that was under way for
+-- longer than a step is as one whose server has stepped.
+local function time_of(expected)
+  local time = call("TIME")
+  local server = time[1] * 1000000 + time[2]
+  if not expected or math.abs(server - expected) <= STEP then
+    expected = server
+  elseif math.abs(server - last_now) < math.abs(expected - last_now) then
+    expected = server -- another process knows better
+  else
+    doubt = tonumber(meta[6] or expected)
+    if expected - doubt >= STANDS then
+      expected, doubt = server, nil
+    elseif doubt > expected then
+      doubt = expected
+    end
+  end
+  if last_now > math.max(server, expected) + 2 * STEP then
+    last_now = expected -- from a time when the clock was ahead
+  end
+  return expected
+end
+
 -- Each call:
-meta = call("HMGET", META, "counts", "record", "longest", "forgotten", "trimmed")
+meta = call("HMGET", META, "counts", "record", "longest", "forgotten", "trimmed", "doubt")
+doubt = nil
 last_now, leased, surplus, entry, past = 0, 0, 0, 0, 0
 if meta[1] then
   last_now, leased, surplus, entry, past = unpack_from(COUNTS, meta[1])
 end
 now = ARGV[1]
-if now == "" then
-  local time = call("TIME")
-  now = time[1] * 1000000 + time[2]
+if now == "" or byte(now) == 45 then
+  now = time_of(now ~= "" and -now)
 end
 now = math.max(tonumber(now), last_now)
 now_ms = math.floor(now / 1000)

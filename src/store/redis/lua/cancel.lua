@@ -5,6 +5,7 @@
 -- Returns {now, "cancelled" or "after" (an attempt may still run), or the kind of its state when it
 -- is too late, or "" for an unknown id}.
 local id = ARGV[4]
+call("LLEN", READY) -- one of a wrong type fails it here, before it writes
 if call("ZSCORE", EXPIRY, id) then
   end_if_expired(id)
 end
@@ -18,6 +19,7 @@ local kind = it and it.kind or (body and "S" or "")
 local truth = it and it.lost and "after" or "cancelled"
 if kind == "S" or kind == "R" then
   cancel(id, it, body)
+  drop_stale()
   kind = truth
 elseif kind == "c" then
   kind = truth

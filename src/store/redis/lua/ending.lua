@@ -69,6 +69,16 @@ local function raise_forgotten(ids, ahead)
   call("HSET", META, "forgotten", until_ms)
 end
 
+-- Adds ids to the end of the tombstones. Few share an entry, as one that is forgotten in part is written
+-- again.
+local function put_past(ids)
+  local entries = {}
+  for from = 1, #ids, TOMBSTONES do
+    entries[#entries + 1] = finished .. table.concat(ids, "", from, math.min(from + TOMBSTONES - 1, #ids))
+  end
+  write_all("RPUSH", PAST, entries)
+end
+
 -- Removes the tombstones outside of the dedup window, the oldest first; of a bucket in which
 -- nothing `has_ended` only those that are too old, and those beyond the cap.
 local function forget(has_ended)
@@ -76,34 +86,46 @@ local function forget(has_ended)
     ARGV[2]:match("^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$")
   max, cap, keep_us, max_age_us = tonumber(max), tonumber(cap), tonumber(keep_us), tonumber(max_age_us)
   forgets = forgets or tonumber(at_once)
-  local ids, entries, rest = {}, 0, nil
-  while past > 0 and forgets > 0 do -- an entry of the list, which has few
+  local ids, kept, entries, rest = {}, {}, 0, nil
+  local last_ms = now_ms + ahead_ms
+  while past > 0 and forgets > 0 and #kept < 256 do -- an entry of the list, which has few
     local batch = call("LINDEX", PAST, entries)
     if not batch then
-      past = 0
+      past = #kept
       break
     end
     local age = now - number_at(batch, 1)
-    local surplus = past - (has_ended and age >= keep_us and math.min(max, cap) or cap)
+    local limit = has_ended and age >= keep_us and math.min(max, cap) or cap
     if age >= max_age_us then
-      surplus = past
+      limit = 0
     end
-    if surplus <= 0 then
+    local its, seen_of_it = ids_of_batch(sub(batch, 9)), 0
+    while seen_of_it < #its and past > limit and forgets > 0 and #kept < 256 do -- `TOMBSTONES` ids
+      local id = its[seen_of_it + 1]
+      local made = unpack_from(">I6", id)
+      -- One whose time is still to come is put behind the others, up to twice the cap: without it every
+      -- id until then would be too old.
+      if made > now_ms and made <= last_ms and past <= 2 * cap then
+        kept[#kept + 1] = id
+      else
+        ids[#ids + 1], past = id, past - 1
+      end
+      seen_of_it, forgets = seen_of_it + 1, forgets - 1
+    end
+    if seen_of_it == 0 then
       break
     end
-    local its = ids_of_batch(sub(batch, 9))
-    local count = math.min(surplus, forgets, #its)
-    for i = 1, count do
-      ids[#ids + 1] = its[i]
-    end
-    rest = count < #its and sub(batch, 1, 8) .. sub(batch, 9 + 16 * count)
-    entries, past, forgets = entries + (rest and 0 or 1), past - count, forgets - count
+    rest = seen_of_it < #its and sub(batch, 1, 8) .. sub(batch, 9 + 16 * seen_of_it)
+    entries = entries + (rest and 0 or 1)
     if rest then
       break
     end
   end
   if entries > 0 or rest then
-    raise_forgotten(ids, now_ms + ahead_ms)
+    if #ids > 0 then
+      raise_forgotten(ids, last_ms)
+    end
+    put_past(kept) -- twice in the list after a call that fails here
     write_all("HDEL", STATE, ids)
     if entries > 0 then
       call("LTRIM", PAST, entries, -1)
@@ -114,14 +136,9 @@ local function forget(has_ended)
   end
 end
 
--- Remembers events that have ended, and forgets others for them. Few share an entry, as one that is
--- forgotten in part is written again.
+-- Remembers events that have ended, and forgets others for them.
 local function remember(ids)
-  local entries = {}
-  for from = 1, #ids, TOMBSTONES do
-    entries[#entries + 1] = finished .. table.concat(ids, "", from, math.min(from + TOMBSTONES - 1, #ids))
-  end
-  write_all("RPUSH", PAST, entries)
+  put_past(ids)
   past = past + #ids
   forget(true)
 end

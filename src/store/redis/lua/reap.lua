@@ -10,6 +10,7 @@ check_keys()
 call("ZCARD", LEASE)
 look_first()
 local LAST = string.rep("\255", 8) -- beyond every request
+local FREED_MAX = 1000 -- unique keys
 local emptied = {} -- nodes without leases left
 
 for i = 6, #ARGV, 2 do
@@ -63,6 +64,15 @@ for _, id in ipairs(emptied) do
   forget_leases(id)
 end
 forget(false)
+
+-- Frees unique keys that events which are done have reserved until now.
+for _, unique in ipairs(call("ZRANGE", HOLDS, "-inf", now_ms, "BYSCORE", "LIMIT", 0, FREED_MAX)) do
+  local its = call("HGET", UNIQUE, unique)
+  if its and #its > 16 and number_at(its, 17) <= now_ms then
+    call("HDEL", UNIQUE, unique)
+  end
+  call("ZREM", HOLDS, unique)
+end
 
 local more = #call("ZRANGE", LEASE, "-inf", now_ms, "BYSCORE", "LIMIT", 0, 1) > 0
 local deadline = call("ZRANGE", LEASE, 0, 0, "WITHSCORES")[2]

@@ -3,18 +3,18 @@
 mod runs;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use redis::cluster_routing::Slot;
 use redis::{Arg, Cmd, Pipeline, RedisError, Value};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 pub(super) use self::runs::{ScriptReply, maybe_applied, with_text};
 use super::backoff;
 use super::durable::DurableCalls;
-use super::fault::{CallFailure, Stage};
+use super::fault::{self, CallFailure, Stage};
 use super::live_connection::LiveConnection;
 use super::options::ConnectionOptions;
 use super::url::{Place, Target};
@@ -61,6 +61,7 @@ type Attempt = watch::Receiver<Option<std::result::Result<Arc<LiveConnection>, C
 struct ConnectFailed {
     kind: ErrorKind,
     words: Arc<str>,
+    cause: Option<RedisError>,
 }
 
 impl ConnectFailed {
@@ -68,13 +69,18 @@ impl ConnectFailed {
         Self {
             kind: error.kind(),
             words: error.to_string().into(),
+            cause: fault::cause_of(error).cloned(),
         }
     }
 }
 
 impl From<ConnectFailed> for Error {
     fn from(why: ConnectFailed) -> Self {
-        Self::new(why.kind, why.words.to_string())
+        let error = Self::new(why.kind, why.words.to_string());
+        match why.cause {
+            Some(cause) => error.because(cause),
+            None => error,
+        }
     }
 }
 
@@ -264,7 +270,7 @@ impl Shared {
 
     /// Makes one attempt and updates the state.
     async fn attempt(
-        &self,
+        self: &Arc<Self>,
         failures: u32,
     ) -> std::result::Result<Arc<LiveConnection>, ConnectFailed> {
         let outcome = LiveConnection::open(&self.target, &self.options, &self.made, failures).await;
@@ -277,6 +283,8 @@ impl Shared {
                 let lane = Arc::new(lane);
                 *state = State::Up(Arc::clone(&lane));
                 drop(state);
+                let probed = probe(Arc::downgrade(self), Arc::downgrade(&lane));
+                self.options.spawn(probed);
                 self.made.send_modify(|made| *made += 1);
                 self.options.outage.succeeded(&());
                 tracing::debug!(target = %self.target, "connected");
@@ -323,13 +331,35 @@ impl Shared {
 }
 
 /// Returns when to reconnect after `lane`, and after how many failures in a row: a connection that
-/// ended as soon as it was open counts as one, which prevents a tight loop.
+/// ended as soon as it was open, and carried no call, counts as one, which prevents a tight loop.
 fn next_attempt(lane: &LiveConnection) -> (u32, Instant) {
-    if !lane.is_young() {
+    if !lane.is_unproven() {
         return (0, Instant::now());
     }
     let failures = lane.failures.saturating_add(1);
     (failures, Instant::now() + backoff::after(failures))
+}
+
+/// Probes a connection while nothing uses it, and replaces one that was forgotten on the way, so that
+/// the next call need not find out.
+async fn probe(shared: Weak<Shared>, lane: Weak<LiveConnection>) {
+    while let Some((every, patience)) = shared.upgrade().map(|shared| {
+        let options = &shared.options;
+        (options.probe_every, options.connect_timeout)
+    }) {
+        sleep(every).await;
+        let Some(lane) = lane.upgrade() else {
+            return;
+        };
+        lane.probe(patience).await;
+        if lane.is_broken() {
+            if let Some(shared) = shared.upgrade() {
+                shared.give_up(&lane);
+                let _ = shared.lane_or_attempt(); // unless it was closed
+            }
+            return;
+        }
+    }
 }
 
 fn closed() -> Error {

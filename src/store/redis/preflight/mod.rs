@@ -5,11 +5,13 @@
 
 mod info;
 mod rights;
+pub(super) mod watch;
 
 use redis::Value;
 
 use self::info::Info;
 pub(super) use self::info::Version;
+pub(super) use self::watch::SettingsWatch;
 use super::managed::ManagedConnection;
 use super::topology::SLOTS;
 use super::url::{Place, Target};

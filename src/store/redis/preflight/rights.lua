@@ -4,7 +4,8 @@
 --       number is missing. Newer servers refuse a wrong number of words, so that words at the end
 --       are left out until it is right.
 --
--- Returns a text with "1" for each permitted command and "0" for each other.
+-- Returns a text with "1" for each permitted command, "2" for each that the server does not know, and
+-- "0" for each other.
 local answers = {}
 local at = 1
 while at <= #ARGV do
@@ -15,7 +16,12 @@ while at <= #ARGV do
     taken = taken - 1
     known, allowed = pcall(redis.acl_check_cmd, unpack(ARGV, at + 1, at + taken))
   end
-  answers[#answers + 1] = (known and allowed == true) and "1" or "0"
+  local error = type(allowed) == "table" and allowed.err or tostring(allowed)
+  if not known and error:find("Invalid command", 1, true) then
+    answers[#answers + 1] = "2"
+  else
+    answers[#answers + 1] = (known and allowed == true) and "1" or "0"
+  end
   at = at + 1 + words
 end
 return table.concat(answers)

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use redis::{RedisError, Value};
+use redis::Value;
 
 use crate::error::{Error, Result};
+use crate::store::redis::fault;
 use crate::store::redis::keys;
 use crate::store::redis::managed::ManagedConnection;
 use crate::store::redis::scripts;
@@ -36,14 +37,18 @@ const FUNCTIONS: [&[&str]; 2] = [&["FCALL", "f", "0"], &["FUNCTION", "LOAD", "te
 /// Commands on keys outside of scripts.
 const ON_KEYS: &[&str] = &["HSETNX"];
 
+/// Commands without which a store works, and a check of it does not.
+const OF_CHECKS: &[&str] = &["SCAN"];
+
+/// Commands of every new connection.
+const OF_CONNECTIONS: &[&str] = &["HELLO", "CLIENT|SETNAME"];
+
 /// Commands on channels.
 const OF_CHANNELS: &[&str] = &["SPUBLISH", "SSUBSCRIBE"];
 
 /// Returns whether the servers refused a call for want of a permission.
 pub(super) fn is_denied(error: &Error) -> bool {
-    let source = std::error::Error::source(error);
-    let cause = source.and_then(|source| source.downcast_ref::<RedisError>());
-    cause.is_some_and(|cause| cause.code() == Some("NOPERM"))
+    fault::cause_of(error).is_some_and(|cause| cause.code() == Some("NOPERM"))
 }
 
 /// Queries the user's permissions on keys such as those of a bucket and of all nodes. Returns whether
@@ -84,18 +89,43 @@ pub(super) async fn check(
         Err(error) if is_denied(&error) => (MissingPermissions::even_the_question(), false),
         Err(error) => return Err(error),
     };
+    if !lacks.unknown.is_empty() {
+        return Err(Error::invalid(format!(
+            "{target} does not know the commands {}: they were renamed or disabled \
+             (`rename-command` in its configuration), or it is not Redis 7.0 or later; duly needs \
+             them under their own names",
+            list(&lacks.unknown)
+        )));
+    }
     let lacks = lacks.in_words(prefix);
     if lacks.is_empty() {
         return Ok(allows_functions);
     }
     let user = target.login.user.as_deref().unwrap_or("default");
-    let granted: BTreeSet<_> = needed.iter().map(PermissionCheck::grant).collect();
-    let granted: Vec<_> = granted.into_iter().collect();
+    let granted: Vec<_> = granted(target, &needed).into_iter().collect();
     Err(Error::invalid(format!(
         "{target}: the user {user} lacks {lacks}; all that is needed is granted by: ACL SETUSER \
          {user} ~{prefix}:* &{prefix}:* {}",
         granted.join(" ")
     )))
+}
+
+/// Returns the rules that grant all that connections, the store and its check need.
+fn granted(target: &Target, needed: &[PermissionCheck]) -> BTreeSet<String> {
+    let mut granted: BTreeSet<_> = needed.iter().map(PermissionCheck::grant).collect();
+    let more = OF_CHECKS.iter().chain(OF_CONNECTIONS);
+    granted.extend(more.map(|command| format!("+{}", command.to_lowercase())));
+    if target.database != 0 {
+        granted.insert("+select".to_owned());
+    }
+    if matches!(target.place, Place::Sentinel { .. }) {
+        granted.insert("+role".to_owned());
+    }
+    granted
+}
+
+fn list(names: &BTreeSet<String>) -> String {
+    names.iter().cloned().collect::<Vec<_>>().join(", ")
 }
 
 /// The object of a question, besides its command.
@@ -206,6 +236,8 @@ const CALLERS: [&str; 3] = ["call(", "write_all(", "read_all("];
 /// The missing permissions.
 #[derive(Debug, Default)]
 struct MissingPermissions {
+    /// Commands that the server does not know.
+    unknown: BTreeSet<String>,
     commands: BTreeSet<String>,
     keys: BTreeSet<String>,
     channels: bool,
@@ -226,6 +258,8 @@ impl MissingPermissions {
     fn read(questions: &[PermissionCheck], answers: &[u8]) -> Self {
         let answered = || questions.iter().zip(answers);
         let mut lacks = Self::default();
+        let unknown = answered().filter(|(_, answer)| **answer == b'2');
+        lacks.unknown = unknown.map(|(question, _)| question.name()).collect();
         for (question, _) in answered().filter(|(_, answer)| **answer == b'0') {
             let mut alike = answered().filter(|(other, _)| other.about == question.about);
             let is_all = alike.all(|(_, answer)| *answer == b'0');
@@ -244,12 +278,11 @@ impl MissingPermissions {
 
     fn in_words(self, prefix: &str) -> String {
         let mut words = Vec::new();
-        let list = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>().join(", ");
         if !self.commands.is_empty() {
-            words.push(format!("the commands {}", list(self.commands)));
+            words.push(format!("the commands {}", list(&self.commands)));
         }
         if !self.keys.is_empty() {
-            words.push(format!("keys like {}", list(self.keys)));
+            words.push(format!("keys like {}", list(&self.keys)));
         }
         if self.channels {
             words.push(format!("the channels {prefix}:*"));

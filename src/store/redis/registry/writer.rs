@@ -196,6 +196,7 @@ async fn register(shared: &Shared, batch: &[BucketKey]) -> Result<()> {
     if batch.is_empty() {
         return Ok(());
     }
+    shared.hub.claim_once(shared, true).await?;
     let script = &scripts::REGISTER;
     let keys = ["registered", "registry", "members"].map(|part| shared_state::key(shared, part));
     let mut command = script.call(false, keys.into_iter());

@@ -223,3 +223,33 @@ async fn a_cluster_with_a_slot_that_nobody_serves_is_not_ready() {
         "{error}"
     );
 }
+
+#[tokio::test]
+async fn a_policy_that_is_set_while_the_store_is_used_is_noticed() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let server = with(Aof::Off, &[]);
+    let target = Target::parse(&server.url()).expect("a URL");
+    let link = ManagedConnection::open(&target, &ConnectionOptions::of(&target)).await;
+    let (link, evicts) = (link.expect("it opens"), AtomicBool::new(false));
+    for (policy, is_evicting) in [
+        ("noeviction", false),
+        ("allkeys-lru", true),
+        ("noeviction", false),
+    ] {
+        server.cli(&["CONFIG", "SET", "maxmemory-policy", policy]);
+        super::super::preflight::watch::look(&link, &target, &evicts).await;
+        assert_eq!(evicts.load(Ordering::Relaxed), is_evicting, "{policy}");
+    }
+}
+
+#[tokio::test]
+async fn commands_that_were_renamed_are_named_as_that() {
+    for (command, renamed) in [("HSET", "HSET"), ("EVAL", "EVAL"), ("INFO", "INFO")] {
+        let server = with(Aof::Off, &["--rename-command", command, "other"]);
+        let words = refused(look(&server.url()).await);
+        assert!(words.contains(renamed), "{words}");
+        assert!(words.contains("rename-command"), "{words}");
+        assert!(!words.contains("ACL SETUSER"), "{words}");
+    }
+}

@@ -250,3 +250,53 @@ async fn a_closed_link_says_so() {
         .expect_err("it is closed");
     assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
 }
+
+#[tokio::test]
+async fn a_connection_that_is_not_logged_in_any_more_is_made_again_also_in_a_cluster() {
+    use super::pretend::{self, Act};
+    for answer in [
+        "-NOAUTH Authentication required.\r\n",
+        "-WRONGPASS invalid username-password pair or user is disabled.\r\n",
+        "-DENIED Redis is running in protected mode\r\n",
+        "-ERR max number of clients reached\r\n",
+    ] {
+        for is_cluster in [false, true] {
+            let acts = vec![Act::SayToOld(answer)];
+            let url = match is_cluster {
+                false => pretend::server(acts[0].clone()).await,
+                true => pretend::cluster(acts).await,
+            };
+            let link = open(&url).await;
+            let error = count(&link, "k").await.expect_err(answer);
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{answer}");
+            until_answered(&link, "k").await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_idle_connection_that_was_forgotten_is_replaced_before_it_is_used() {
+    use super::super::managed::ManagedConnection;
+    use super::super::options::ConnectionOptions;
+    use super::super::url::Target;
+    let server = Redis::start(tcp());
+    let proxy = Proxy::before(server.address());
+    let target = Target::parse(&proxy.url()).expect("a URL");
+    let options = ConnectionOptions {
+        probe_every: Duration::from_millis(50),
+        connect_timeout: Duration::from_millis(300),
+        ..ConnectionOptions::of(&target)
+    };
+    let link = ManagedConnection::open(&target, &options).await;
+    let link = link.expect("it opens");
+    count(&link, "k").await.expect("it runs");
+    let mut made = link.connections();
+    made.mark_unchanged();
+    proxy.forget_all();
+    let replaced = timeout(Duration::from_secs(60), made.changed()).await;
+    replaced.expect("it is replaced").expect("the link lives");
+    proxy.take_swallowed();
+    count(&link, "k").await.expect("it runs");
+    let lost = proxy.take_swallowed();
+    assert!(lost.is_empty(), "{lost:?}");
+}

@@ -1,5 +1,6 @@
 //! A fake server: it greets like a real one and then acts as a test demands.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -18,6 +19,9 @@ pub(in crate::store::redis) enum Act {
     Hang,
     /// Sends this instead of a greeting.
     Greet(&'static str),
+    /// Sends this to every further command of a connection that was open when this act came first,
+    /// and `:1` on later ones.
+    SayToOld(&'static str),
 }
 
 /// Returns the URL of a server that does `act` until the runtime ends.
@@ -38,15 +42,23 @@ async fn listen(acts: Vec<Act>) -> u16 {
     let port = listener.local_addr().expect("it listens").port();
     let acts = Arc::new(Mutex::new(acts));
     tokio::spawn(async move {
+        let has_come = Arc::new(AtomicBool::new(false));
         while let Ok((stream, _)) = listener.accept().await {
+            let has_come = Arc::clone(&has_come);
             // Some acts end a connection in the middle of a command.
-            tokio::spawn(serve(stream, port, Arc::clone(&acts)));
+            tokio::spawn(serve(stream, port, Arc::clone(&acts), has_come));
         }
     });
     port
 }
 
-async fn serve(stream: TcpStream, port: u16, acts: Arc<Mutex<Vec<Act>>>) -> std::io::Result<()> {
+async fn serve(
+    stream: TcpStream,
+    port: u16,
+    acts: Arc<Mutex<Vec<Act>>>,
+    has_come: Arc<AtomicBool>,
+) -> std::io::Result<()> {
+    let is_old = !has_come.load(Ordering::Relaxed);
     let mut stream = BufReader::new(stream);
     let slots = format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$0\r\n\r\n:{port}\r\n");
     loop {
@@ -68,6 +80,11 @@ async fn serve(stream: TcpStream, port: u16, acts: Arc<Mutex<Vec<Act>>>) -> std:
                     return Ok(());
                 }
                 Act::Hang => continue,
+                Act::SayToOld(answer) if is_old => {
+                    has_come.store(true, Ordering::Relaxed);
+                    answer
+                }
+                Act::SayToOld(_) => ":1\r\n",
             },
         };
         stream.write_all(answer.as_bytes()).await?;

@@ -5,7 +5,7 @@
 //! does not respond.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -16,6 +16,7 @@ use redis::{Arg, Cmd, ErrorKind as Theirs, Pipeline, RedisError, RedisResult, Va
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::node::{Calls, Node, send};
+use super::retry::{RetryDecision, is_done_in_part, is_of_the_connection};
 use super::slots::{Slots, ask_slots};
 use super::{Pushes, late};
 use crate::store::redis::options::ConnectionOptions;
@@ -70,7 +71,20 @@ pub(super) async fn connect(
         read_at: tokio::sync::Mutex::default(),
     }));
     cluster.read_slots(Instant::now()).await?;
+    options.spawn(probe(Arc::downgrade(&cluster.0), options.probe_every));
     Ok(cluster)
+}
+
+/// Probes the connections to the nodes while nothing uses them.
+async fn probe(cluster: Weak<Inner>, every: Duration) {
+    loop {
+        sleep(every).await;
+        let Some(inner) = cluster.upgrade() else {
+            return;
+        };
+        let nodes: Vec<_> = Cluster(inner).nodes().values().map(Arc::clone).collect();
+        join_all(nodes.iter().map(|node| node.probe())).await;
+    }
 }
 
 impl Cluster {
@@ -103,7 +117,15 @@ impl Cluster {
         let everywhere = self.slots().everywhere();
         let asked = everywhere.into_iter().map(|address| async move {
             let node = self.node(&address);
-            let asking = async { send(node.connection().await?, Calls::One(command), false).await };
+            let asking = async {
+                let up = node.connection().await?;
+                let call = up.health.call(deadline);
+                let asking = send(up.connection, Calls::One(command), false);
+                let answer = up.health.or_ended(asking).await;
+                call.over();
+                node.answered(&up.health, &answer).await;
+                answer
+            };
             let patience = deadline.min(Instant::now() + self.0.options.attempt_timeout());
             timeout_at(patience, asking)
                 .await
@@ -188,8 +210,13 @@ impl Cluster {
             let words = "a node did not accept the connection in time";
             RedisError::from((Theirs::ClusterConnectionNotFound, words))
         };
-        let connection = connected.unwrap_or_else(|_| Err(no_time()))?;
-        let answer = send(connection, calls, asking);
+        let up = connected.unwrap_or_else(|_| Err(no_time()))?;
+        let health = up.health;
+        let call = match calls {
+            Calls::One(_) => health.call(deadline),
+            Calls::Many(_) => health.blocking_call(), // it may end with a `WAIT`
+        };
+        let answer = health.or_ended(send(up.connection, calls, asking));
         tokio::pin!(answer);
         let half = deadline.min(began + self.0.options.attempt_timeout());
         let mut answered = timeout_at(half, &mut answer).await;
@@ -200,13 +227,14 @@ impl Cluster {
                 answered = timeout_at(deadline, &mut answer).await;
             }
         }
+        call.over();
         match answered {
             Ok(answered) => {
-                node.answered();
+                node.answered(&health, &answered).await;
                 answered
             }
             Err(_) => {
-                node.unanswered().await;
+                node.unanswered(&health).await;
                 Err(late())
             }
         }
@@ -275,8 +303,8 @@ impl Cluster {
                 let node = self.node(&address);
                 async move {
                     sleep(HEDGE * place).await;
-                    let connection = node.connection().await?;
-                    let asking = timeout(patience, ask_slots(connection, &address));
+                    let up = node.connection().await?;
+                    let asking = timeout(patience, ask_slots(up.connection, &address));
                     asking.await.unwrap_or_else(|_| Err(late()))
                 }
                 .boxed()
@@ -319,65 +347,6 @@ impl Cluster {
         // Every change under the lock is one step.
         self.0.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Whether and how a call is retried after an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RetryDecision {
-    Never,
-    /// It did not happen, and the reply redirects it.
-    AtOnce,
-    /// It did not happen, and may succeed soon or elsewhere.
-    Refused,
-    /// It may have happened.
-    Doubted,
-}
-
-impl RetryDecision {
-    fn after(error: &RedisError) -> Self {
-        let code = error.code().unwrap_or_default();
-        let is_away = error.kind() == Theirs::ClusterConnectionNotFound;
-        // A script that began may have written: the caller decides.
-        let is_refused = REFUSALS.contains(&code) && !is_from_within(error);
-        if code == "ASK" {
-            Self::AtOnce
-        } else if is_refused || is_away {
-            Self::Refused
-        } else if code.is_empty() && error.kind() == Theirs::Io {
-            Self::Doubted
-        } else {
-            Self::Never
-        }
-    }
-}
-
-/// Errors of a node that does not accept a call now, and perhaps never.
-const REFUSALS: &[&str] = &[
-    "MOVED",
-    "TRYAGAIN",
-    "CLUSTERDOWN",
-    "LOADING",
-    "READONLY",
-    "MASTERDOWN",
-];
-
-/// Returns whether one of the calls before the last, which only waits, was executed.
-fn is_done_in_part(values: &[Value]) -> bool {
-    let mut calls = values.iter().rev().skip(1);
-    calls.any(|value| !matches!(value, Value::ServerError(_)))
-}
-
-fn is_from_within(error: &RedisError) -> bool {
-    let detail = error.detail().unwrap_or_default();
-    detail.contains(" script: ") || detail.contains("user_script")
-}
-
-/// Returns whether the error is of the connection rather than a reply of the node.
-fn is_of_the_connection(error: &RedisError) -> bool {
-    matches!(
-        error.kind(),
-        Theirs::Io | Theirs::ClusterConnectionNotFound | Theirs::Parse
-    )
 }
 
 /// Returns the slot of a command's first key, if it has one.

@@ -6,6 +6,7 @@
 
 mod cluster;
 mod node;
+mod retry;
 mod sentinel;
 mod slots;
 #[cfg(feature = "tls")]
@@ -272,7 +273,7 @@ async fn dial(
         .set_pipeline_buffer_size(CALLS_QUEUED)
         .set_push_sender(pushes);
     let dialling = async {
-        let mut connection = client(target, info)?
+        let mut connection = client(target, info, options)?
             .get_multiplexed_async_connection_with_config(&config)
             .await?;
         // The name only helps operators, and a user may lack the permission to set it.
@@ -284,8 +285,19 @@ async fn dial(
         .map_err(|_| late())?
 }
 
-fn client(target: &Target, info: ConnectionInfo) -> RedisResult<Client> {
-    let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
+fn client(
+    target: &Target,
+    info: ConnectionInfo,
+    options: &ConnectionOptions,
+) -> RedisResult<Client> {
+    let settings = TcpSettings::default().set_nodelay(true);
+    // What was sent and never arrived ends the connection with its first call: a server that hangs
+    // still acknowledges it.
+    #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+    let settings = settings.set_user_timeout(options.timeout);
+    #[cfg(not(any(target_os = "android", target_os = "fuchsia", target_os = "linux")))]
+    let _ = options; // the probes alone find it out there
+    let info = info.set_tcp_settings(settings);
     match &target.tls {
         #[cfg(feature = "tls")]
         Some(tls) => tls::client(info, tls),

@@ -5,23 +5,19 @@
 //! keeps a connection to a server that hangs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, ErrorKind as Theirs, Pipeline, PushKind, RedisError, RedisResult, Value, cmd};
 use tokio::sync::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
-use super::{Pushes, dial, tcp};
+use super::{Pushes, accepted, dial, late, tcp};
 use crate::store::redis::backoff;
+use crate::store::redis::fault::{self, Stage};
+use crate::store::redis::health::Health;
 use crate::store::redis::options::ConnectionOptions;
 use crate::store::redis::url::{Address, Target};
-
-/// A connection is dropped after this many unanswered calls in a row.
-const UNANSWERED_MAX: u32 = 3;
-/// A connection that ends sooner than this counts as a failed attempt.
-const YOUNG: Duration = Duration::from_secs(2);
 
 /// Commands that are sent to a node in one pipeline.
 #[derive(Clone, Copy)]
@@ -38,8 +34,6 @@ pub(super) struct Node {
     options: ConnectionOptions,
     pushes: Pushes,
     state: Arc<Mutex<State>>,
-    /// Calls since the last reply of any kind.
-    unanswered: AtomicU32,
 }
 
 #[derive(Default)]
@@ -53,8 +47,13 @@ struct State {
 
 struct Up {
     connection: MultiplexedConnection,
-    is_broken: Arc<AtomicBool>,
-    born: Instant,
+    health: Arc<Health>,
+}
+
+/// The connection of a node, for one call.
+pub(super) struct NodeConnection {
+    pub(super) connection: MultiplexedConnection,
+    pub(super) health: Arc<Health>,
 }
 
 impl Node {
@@ -70,7 +69,6 @@ impl Node {
             options: options.clone(),
             pushes,
             state: Arc::default(),
-            unanswered: AtomicU32::new(0),
         }
     }
 
@@ -85,16 +83,16 @@ impl Node {
     /// # Errors
     ///
     /// When there is none; nothing was sent.
-    pub(super) async fn connection(&self) -> RedisResult<MultiplexedConnection> {
+    pub(super) async fn connection(&self) -> RedisResult<NodeConnection> {
         loop {
             let mut state = Arc::clone(&self.state).lock_owned().await;
             if let Some(up) = &state.up {
                 if up.is_well() {
-                    return Ok(up.connection.clone());
+                    return Ok(up.for_a_call());
                 }
-                let was_young = up.born.elapsed() < YOUNG;
+                let is_unproven = up.health.is_unproven();
                 state.up = None;
-                if was_young {
+                if is_unproven {
                     let words = "it closes each connection soon after it was opened";
                     let error = RedisError::from((Theirs::Io, words));
                     state.fail(error, Duration::ZERO);
@@ -126,26 +124,88 @@ impl Node {
         RedisError::from((Theirs::ClusterConnectionNotFound, words, detail))
     }
 
-    /// Records that a call got a reply of any kind.
-    pub(super) fn answered(&self) {
-        self.unanswered.store(0, Ordering::Relaxed);
+    /// Drops a connection that does not respond. One late reply costs no connection that is used.
+    pub(super) async fn unanswered(&self, health: &Arc<Health>) {
+        if health.unanswered() {
+            let error = RedisError::from((Theirs::Io, "it does not respond"));
+            let rest = Some((error, self.options.connect_timeout));
+            self.give_up(health, true, rest).await;
+        }
     }
 
-    /// Records that a call got no reply in time. One late reply costs no connection.
-    pub(super) async fn unanswered(&self) {
-        let many = self.unanswered.fetch_add(1, Ordering::Relaxed) + 1;
-        if many < UNANSWERED_MAX {
-            return;
-        }
-        self.answered();
-        let mut state = self.state.lock().await;
-        if state.up.take().is_some() {
-            self.pushes.disconnected();
-            let words = "it does not respond";
-            let error = RedisError::from((Theirs::Io, words));
-            state.fail(error, self.options.connect_timeout);
+    /// Records the reply of a call. After some errors its connection is of no more use: one that is
+    /// not logged in is not until it is made again.
+    pub(super) async fn answered(&self, health: &Arc<Health>, answer: &RedisResult<Vec<Value>>) {
+        let cause = match answer {
+            Ok(values) => match values.first() {
+                Some(Value::ServerError(error)) => RedisError::from(error.clone()),
+                _ => return health.succeeded(),
+            },
+            Err(cause) => cause.clone(),
+        };
+        health.answered();
+        if is_for_ever(&cause) {
+            let rest = health.is_unproven().then_some((cause, Duration::ZERO));
+            self.give_up(health, false, rest).await;
         }
     }
+
+    /// Drops the connection of `health`, unless it has been dropped; calls in flight end with one that
+    /// is silent. The next attempt waits if there is an error to wait for.
+    async fn give_up(
+        &self,
+        health: &Arc<Health>,
+        is_silent: bool,
+        rest: Option<(RedisError, Duration)>,
+    ) {
+        let mut state = self.state.lock().await;
+        let is_it = |up: &mut Up| Arc::ptr_eq(&up.health, health);
+        if state.up.take_if(is_it).is_some() {
+            if is_silent {
+                health.end();
+            }
+            self.pushes.disconnected();
+            if let Some((error, rests_at_least)) = rest {
+                state.fail(error, rests_at_least);
+            }
+        }
+    }
+
+    /// Sends a ping if nothing has used its connection since the last turn, and replaces one that
+    /// was forgotten on the way.
+    pub(super) async fn probe(&self) {
+        let up = {
+            let state = self.state.lock().await;
+            let up = state.up.as_ref().filter(|up| up.health.takes_probe());
+            up.map(Up::for_a_call)
+        };
+        let Some(NodeConnection {
+            mut connection,
+            health,
+        }) = up
+        else {
+            return;
+        };
+        let ping = cmd("PING");
+        let asking = connection.send_packed_command(&ping);
+        let answer = timeout(self.options.connect_timeout, asking).await;
+        let answer = answer.unwrap_or_else(|_| Err(late())).and_then(accepted);
+        let is_lost = answer.is_err_and(|cause| {
+            let fault = fault::of(&cause, Stage::Sent);
+            fault.is_silence || fault.breaks
+        });
+        if is_lost {
+            self.give_up(&health, true, None).await;
+            let _ = self.connection().await; // or the next call finds out
+        }
+    }
+}
+
+/// Returns whether a server refuses everything on this connection, whatever becomes of the slots.
+fn is_for_ever(cause: &RedisError) -> bool {
+    cause.code().is_some_and(|code| !code.is_empty()) // a lost connection is seen by its reader
+        && !matches!(cause.code(), Some("READONLY" | "MASTERDOWN"))
+        && fault::of(cause, Stage::Sent).breaks
 }
 
 /// The inputs of an attempt to connect.
@@ -167,12 +227,12 @@ impl Attempt {
     }
 
     async fn make(self, state: &mut State) {
-        let is_broken = Arc::new(AtomicBool::new(false));
+        let health = Arc::new(Health::new(self.options.timeout));
         let pushes = Pushes::new({
-            let (is_broken, pushes) = (Arc::clone(&is_broken), self.pushes.clone());
+            let (health, pushes) = (Arc::clone(&health), self.pushes.clone());
             move |push| {
                 if push.kind == PushKind::Disconnection {
-                    is_broken.store(true, Ordering::Relaxed);
+                    health.end();
                 }
                 pushes.tell(push);
             }
@@ -180,11 +240,7 @@ impl Attempt {
         let place = tcp(&self.target, &self.address);
         match dial(&self.target, &self.options, place, pushes).await {
             Ok(connection) => {
-                state.up = Some(Up {
-                    connection,
-                    is_broken,
-                    born: Instant::now(),
-                });
+                state.up = Some(Up { connection, health });
                 (state.failures, state.rests) = (0, None);
             }
             // An attempt that hangs costs its callers half of their timeout at most.
@@ -204,7 +260,14 @@ impl State {
 
 impl Up {
     fn is_well(&self) -> bool {
-        !self.is_broken.load(Ordering::Relaxed)
+        !self.health.is_broken()
+    }
+
+    fn for_a_call(&self) -> NodeConnection {
+        NodeConnection {
+            connection: self.connection.clone(),
+            health: Arc::clone(&self.health),
+        }
     }
 }
 

@@ -89,7 +89,7 @@ impl SentinelMaster<'_> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None);
-        let mut connection = client(self.target, info)?
+        let mut connection = client(self.target, info, self.options)?
             .get_multiplexed_async_connection_with_config(&config)
             .await?;
         let mut question = cmd("SENTINEL");
