@@ -174,7 +174,7 @@ impl Model {
             }
             AttemptOutcome::Ack => self.conclude(id, tries, Outcome::Acked, State::Done),
             AttemptOutcome::Discard(_) => {
-                self.conclude(id, tries, Outcome::Discarded, State::Discarded)
+                self.conclude(id, tries, Outcome::Discarded, State::Discarded);
             }
             AttemptOutcome::Expire => self.conclude(id, 0, Outcome::Expired, State::Expired),
             AttemptOutcome::Bury(_) => self.conclude(id, tries, Outcome::Buried, State::Dead),
