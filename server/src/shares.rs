@@ -331,7 +331,8 @@ mod tests {
         let whole = take(&shares, "a", 999).await;
         assert!(first.is_evicted().is_some() && third.is_evicted().is_some());
         drop((first, third, other, whole));
-        assert_eq!((shares.lock().used, shares.lock().owners.len()), (0, 0));
+        let table = shares.lock();
+        assert_eq!((table.used, table.owners.len()), (0, 0));
     }
 
     #[tokio::test]
