@@ -14,6 +14,7 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use duly::event::{CALL_HEADER, State as EventState};
+use duly::records::Record;
 use duly::time::Timestamp;
 use duly::{ErrorKind, EventId, Queue, QueueName};
 use serde::{Deserialize, Serialize};
@@ -160,6 +161,14 @@ async fn reply(
     }
 }
 
+/// Returns the last record of an event.
+async fn last_record(pool: &Pool, (queue, id): (&Queue<Body>, EventId)) -> Result<Option<Record>> {
+    // Another namespace may have an event under the same id.
+    let records = pool.bus().records().queue(queue.name().as_str());
+    let newest = records.id(id).newest_first().limit(1);
+    Ok(newest.page().await?.items.pop())
+}
+
 async fn ended_without_reply(
     pool: &Pool,
     (queue, id): (&Queue<Body>, EventId),
@@ -167,9 +176,7 @@ async fn ended_without_reply(
 ) -> Result<Response> {
     match state {
         Some(EventState::Done) => {
-            let records = pool.bus().records().queue(queue.name().as_str());
-            let records = records.id(id).newest_first();
-            let last = records.limit(1).page().await?.items.pop();
+            let last = last_record(pool, (queue, id)).await?;
             // Without a record it is not known when, but not before the event was made.
             let ended = last.map_or(id.created(), |last| {
                 Timestamp::from_millis(last.stages.finished_us / 1_000)
@@ -189,14 +196,8 @@ async fn ended_without_reply(
             "no event of the queue has the id {id}"
         ))),
         Some(state) => {
-            // Another namespace may have an event under the same id.
-            let records = pool.bus().records().queue(queue.name().as_str());
-            let records = records.id(id).newest_first().limit(1);
-            let error = records
-                .page()
-                .await
-                .ok()
-                .and_then(|mut page| page.items.pop()?.error);
+            let last = last_record(pool, (queue, id)).await.ok().flatten();
+            let error = last.and_then(|last| last.error);
             let error = error.map(|error| format!(": {error}")).unwrap_or_default();
             Err(Problem::new(
                 StatusCode::CONFLICT,

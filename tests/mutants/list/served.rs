@@ -34,7 +34,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Served,
         bug: "a lease has as many events as there are, whatever their size",
         edits: &[edit(
-            "server/src/bus.rs",
+            "server/src/bus/mod.rs",
             ".bytes_max(LEASED_BYTES_MAX)",
             ".bytes_max(LEASED_BYTES_MAX << 20)",
         )],
