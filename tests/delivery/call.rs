@@ -122,7 +122,7 @@ async fn a_call_ends_with_its_event_however_that_ends(world: World) {
             Some(LeaseOutcome::Discard(Some("was paid".to_owned()))),
         ),
         (
-            "it was discarded",
+            "it is discarded",
             ErrorKind::Unavailable,
             Some(LeaseOutcome::Discard(None)),
         ),

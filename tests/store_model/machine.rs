@@ -67,6 +67,7 @@ impl Machine {
     }
 
     fn opened(mut self) -> Self {
+        self.model = Model::default();
         self.opened_us = Some((self.wall_us, self.mono_us));
         self
     }
@@ -214,13 +215,14 @@ impl Machine {
     }
 }
 
+/// The machine of a store of servers, which end what has expired by a call of its own.
 impl ReferenceStateMachine for Machine {
     type State = Self;
     type Transition = Step;
 
     fn init_state() -> BoxedStrategy<Self> {
         Just(Self {
-            model: Model::default(),
+            model: Model::of_servers(),
             wall_us: START_MS * 1_000,
             mono_us: 0,
             glitch_us: 0,

@@ -23,6 +23,21 @@ pub struct Setup {
     pub read_ahead: bool,
     /// Whether every setting is the contender's own default, apart from `workers`.
     pub as_shipped: bool,
+    /// What the events have of their own, if anything.
+    pub shape: Option<Shape>,
+}
+
+/// What events have of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Each a due time.
+    Own,
+    /// Of four, one is plain, one has a key, one a unique key, and one an expiry.
+    Mixed,
+    /// One in eight fails once.
+    Failing,
+    /// Each a due time, and every second one is cancelled when it was accepted.
+    Cancelled,
 }
 
 /// Where an event goes, and when it is due; at once without a time.
@@ -47,6 +62,17 @@ pub trait Contender: Sized + Send + Sync + 'static {
     async fn open(setup: Setup) -> Result<Self>;
 
     fn push(&self, to: To, payload: String) -> impl Future<Output = Result> + Send;
+
+    /// Pushes an event with what it has of its own; only a due time unless the contender has more.
+    fn push_as(
+        &self,
+        _shape: Shape,
+        to: To,
+        payload: String,
+        _number: usize,
+    ) -> impl Future<Output = Result> + Send {
+        self.push(to, payload)
+    }
 
     fn push_many(&self, to: To, payloads: Vec<String>) -> impl Future<Output = Result> + Send;
 

@@ -44,9 +44,13 @@ pub const ALL: [Entry; 9] = [
 const ANY_REDIS: Needs = Needs::Redis { since: (0, 0) };
 
 const OWN: &[Work] = &[
+    Work::Mixed,
+    Work::Failing,
+    Work::Cancelled,
     Work::Push,
     Work::Bulk,
     Work::Drain,
+    Work::Own,
     Work::Late,
     Work::Fast,
     Work::Herd,
@@ -54,13 +58,14 @@ const OWN: &[Work] = &[
     Work::Idle,
 ];
 
-/// All but the last: a bare loop does not rest.
-const BUSY: &[Work] = OWN.split_at(OWN.len() - 1).0;
+/// All but the last, as a bare loop does not rest, and the first, which need what only a bus has.
+const BUSY: &[Work] = OWN.split_at(OWN.len() - 1).0.split_at(3).1;
 
 const PEER: &[Work] = &[
     Work::Push,
     Work::Bulk,
     Work::Drain,
+    Work::Own,
     Work::Late,
     Work::Shipped,
     Work::Herd,

@@ -8,20 +8,24 @@ use duly::config::Settings;
 use duly::prelude::*;
 use duly::time::{Timestamp, When};
 
-use crate::contender::{Contender, Setup, To, queue_name};
-use crate::payload::Watch;
+use crate::contender::{Contender, Setup, Shape, To, queue_name};
+use crate::payload::{Watch, number_of};
 
 pub struct OnDuly {
     bus: Bus,
     queues: Vec<Queue<String>>,
 }
 
-struct Starts(Arc<Watch>);
+struct Starts(Arc<Watch>, Option<Shape>);
 
 impl Handler for Starts {
     type Payload = String;
 
     async fn handle(&self, event: Event<String>, _cx: &Context) -> Result<(), Failure> {
+        let fails = |shape: Shape| number_of(&event.payload).is_some_and(|it| shape.fails(it));
+        if event.attempt() == 1 && self.1.is_some_and(fails) {
+            return Err(Failure::retry_after(Shape::AGAIN, "not yet"));
+        }
         self.0.starts(&event.payload);
         Ok(())
     }
@@ -49,7 +53,7 @@ impl Contender for OnDuly {
             builder = builder
                 .register_as(
                     Annotation::new(queue_name(place).leak()),
-                    Starts(Arc::clone(&setup.watch)),
+                    Starts(Arc::clone(&setup.watch), setup.shape),
                 )
                 .queue(queue_name(place), choices);
         }
@@ -61,6 +65,26 @@ impl Contender for OnDuly {
 
     async fn push(&self, to: To, payload: String) -> crate::Result {
         self.queues[to.queue].push(payload, when(to)).await?;
+        Ok(())
+    }
+
+    async fn push_as(&self, shape: Shape, to: To, payload: String, number: usize) -> crate::Result {
+        let queue = &self.queues[to.queue];
+        let mut event = queue.event(payload);
+        event = match to.due_ms {
+            Some(ms) => event.at(Timestamp::from_millis(ms)),
+            None => event,
+        };
+        event = match (shape, number % 4) {
+            (Shape::Mixed, 1) => event.key(format!("customer:{}", number % 1_000)),
+            (Shape::Mixed, 2) => event.unique(format!("order:{number}"), Unique::Keep),
+            (Shape::Mixed, 3) => event.expires_after(Duration::from_secs(600)),
+            _ => event,
+        };
+        let receipt = event.send().await?;
+        if shape.is_cancelled(number) {
+            let _answer = queue.cancel(receipt.id()).await?;
+        }
         Ok(())
     }
 

@@ -22,7 +22,8 @@ fn due_us_of(payload: &str) -> Option<u64> {
     payload.get(..16)?.parse().ok()
 }
 
-fn number_of(payload: &str) -> Option<usize> {
+/// Returns the number of an event.
+pub fn number_of(payload: &str) -> Option<usize> {
     payload.get(16..24)?.parse().ok()
 }
 

@@ -1,6 +1,8 @@
 //! The workloads, each the same for every contender.
 
+mod idle;
 mod pushing;
+mod shaped;
 
 use std::fs;
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use self::pushing::{bulk, joined, singles};
 use crate::Result;
-use crate::contender::{Contender, Setup, To};
+use crate::contender::{Contender, Setup, Shape, To};
 use crate::payload::{Watch, now_us, payload};
 use crate::plan::Size;
 use crate::server::Gauge;
@@ -25,8 +27,6 @@ const HOUR_MS: u64 = 3_600_000;
 pub const DELAY_MS: u64 = 2_000;
 /// How often the steady works push.
 pub const STEP_MS: u64 = 10;
-const IDLE_QUEUES: usize = 10;
-const IDLE_WORKERS: usize = 16;
 /// When nothing has started for so long, what has not will not.
 const PATIENCE: Duration = Duration::from_secs(12);
 
@@ -36,6 +36,10 @@ pub enum Work {
     Push,
     Bulk,
     Drain,
+    Own,
+    Mixed,
+    Failing,
+    Cancelled,
     Late,
     Fast,
     Shipped,
@@ -46,10 +50,14 @@ pub enum Work {
 }
 
 impl Work {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 14] = [
         Self::Push,
         Self::Bulk,
         Self::Drain,
+        Self::Own,
+        Self::Mixed,
+        Self::Failing,
+        Self::Cancelled,
         Self::Late,
         Self::Shipped,
         Self::Fast,
@@ -64,6 +72,10 @@ impl Work {
             Self::Push => "push",
             Self::Bulk => "bulk",
             Self::Drain => "drain",
+            Self::Own => "own",
+            Self::Mixed => "mixed",
+            Self::Failing => "failing",
+            Self::Cancelled => "cancelled",
             Self::Late => "late",
             Self::Fast => "fast",
             Self::Shipped => "shipped",
@@ -87,6 +99,12 @@ impl Work {
             Self::Drain => {
                 format!("push {events} events due at once, and handle them, 64 at a time")
             }
+            Self::Own => format!("push {events} events, each due at its own time, and handle them"),
+            Self::Mixed => {
+                format!("push {events} events, plain, keyed, unique, expiring, and handle them")
+            }
+            Self::Failing => format!("push {events} events of which one in 8 fails once"),
+            Self::Cancelled => format!("push {events} events for later, cancel every second one"),
             Self::Late => format!("lateness: 1000 a second for {seconds} s, each due after 2 s"),
             Self::Fast => format!("lateness: 20000 a second for {seconds} s, each due after 2 s"),
             Self::Shipped => {
@@ -106,6 +124,10 @@ impl Work {
             Self::Push => bench.push::<C>().await,
             Self::Bulk => bench.bulk::<C>().await,
             Self::Drain => bench.drain::<C>().await,
+            Self::Own => bench.shaped::<C>(Shape::Own).await,
+            Self::Mixed => bench.shaped::<C>(Shape::Mixed).await,
+            Self::Failing => bench.shaped::<C>(Shape::Failing).await,
+            Self::Cancelled => bench.shaped::<C>(Shape::Cancelled).await,
             Self::Late => bench.late::<C>(1_000, false).await,
             Self::Fast => bench.late::<C>(20_000, false).await,
             Self::Shipped => bench.late::<C>(1_000, true).await,
@@ -139,6 +161,7 @@ impl Bench<'_> {
             watch: Arc::clone(watch),
             read_ahead: true,
             as_shipped: false,
+            shape: None,
         }
     }
 
@@ -294,46 +317,6 @@ impl Bench<'_> {
             figures.push(("of only".to_owned(), events as f64));
         }
         Ok(figures)
-    }
-
-    async fn idle<C: Contender>(&self, as_shipped: bool) -> Result<Figures> {
-        let setup = Setup {
-            queues: IDLE_QUEUES,
-            as_shipped,
-            ..self.setup(IDLE_WORKERS, &Watch::new(0))
-        };
-        let contender: Arc<C> = self.open(setup).await?;
-        let tomorrow = Some(now_us() / 1_000 + 24 * HOUR_MS);
-        for queue in 0..IDLE_QUEUES {
-            for number in 0..100 {
-                let to = To {
-                    queue,
-                    due_ms: tomorrow,
-                };
-                contender.push(to, payload(tomorrow, number)).await?;
-            }
-        }
-        let mut gauge = Gauge::new(self.url)?;
-        sleep(Duration::from_secs(2)).await;
-        let (commands, server_us, own) = (gauge.commands()?, gauge.cpu_us()?, cpu_time());
-        sleep(self.size.span).await;
-        let own = cpu_time() - own;
-        let server_us = gauge.cpu_us()? - server_us;
-        let own_commands = 3.0; // The gauge's.
-        let commands = gauge.commands()? - commands - own_commands;
-        contender.close().await?;
-        let seconds = self.size.span.as_secs_f64();
-        Ok(vec![
-            (
-                "server commands/s".to_owned(),
-                (commands / seconds).max(0.0),
-            ),
-            (
-                "own % of a core".to_owned(),
-                own.as_secs_f64() / seconds * 1e2,
-            ),
-            ("server % of a core".to_owned(), server_us / 1e4 / seconds),
-        ])
     }
 }
 

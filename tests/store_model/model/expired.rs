@@ -11,7 +11,7 @@ use crate::store_model::model::{Event, Model, WINDOW};
 
 impl Model {
     /// What has expired is over before any operation, the first to expire first; what is forgotten
-    /// for it is when the operation is done.
+    /// for it is when the operation is done, unless the model `forgets_first`.
     pub(crate) fn begin(&mut self) {
         self.before = self.over.len();
         self.is_settling = true;
@@ -35,6 +35,10 @@ impl Model {
             assert!(!self.is_of_use(id), "it has expired");
         }
         self.is_settling = false;
+        if self.forgets_first && self.over.len() > self.before {
+            self.forget();
+            self.before = self.over.len();
+        }
     }
 
     /// Forgets what the window does not hold, if anything has ended.
@@ -55,9 +59,7 @@ impl Model {
         }
         self.begin();
         self.finish();
-        while let Some((gone, _)) = self.over.first().copied().filter(is_old) {
-            self.forget_first(gone);
-        }
+        self.forget_while(|_, age| age >= WINDOW.max_age);
         true
     }
 

@@ -78,6 +78,8 @@ pub(crate) struct Model {
     aside: SetAside,
     /// How many were over before the operation.
     before: usize,
+    /// Whether what has expired makes a bucket forget before the operation, and not when that is done.
+    forgets_first: bool,
     forgotten: Option<Timestamp>,
     nodes: Vec<Node>,
     /// Whether anything was ever pushed: a bucket that does not exist remembers no node.
@@ -93,6 +95,14 @@ pub(crate) struct Model {
 pub(crate) type Answered = Result<Reply, ErrorKind>;
 
 impl Model {
+    /// Of a store that ends what has expired by a call of its own.
+    pub(crate) fn of_servers() -> Self {
+        Self {
+            forgets_first: true,
+            ..Self::default()
+        }
+    }
+
     fn event(&mut self, id: EventId) -> Option<&mut Event> {
         self.events.iter_mut().find(|event| event.envelope.id == id)
     }
@@ -199,20 +209,51 @@ impl Model {
 
     /// Forgets what the window does not hold; a settle does so when it is done.
     fn forget(&mut self) {
-        while let Some((gone, ended_us)) = self.over.first().copied() {
+        self.forget_while(|len, age| {
+            let is_surplus = len > WINDOW.max && age >= WINDOW.keep_for;
+            is_surplus || len > WINDOW.cap || age >= WINDOW.max_age
+        });
+    }
+
+    /// Forgets the first, given how many there are and how long ago it ended. One whose id has a time
+    /// that is still to come, as the clock was set back, goes behind the others.
+    fn forget_while(&mut self, is_surplus: impl Fn(usize, Duration) -> bool) {
+        for _ in 0..self.over.len() {
+            let (gone, ended_us) = self.over[0];
             let age = Duration::from_micros(self.now_us.saturating_sub(ended_us));
-            let is_surplus = self.over.len() > WINDOW.max && age >= WINDOW.keep_for;
-            if !(is_surplus || self.over.len() > WINDOW.cap || age >= WINDOW.max_age) {
+            if !is_surplus(self.over.len(), age) {
                 return;
             }
-            self.forget_first(gone);
+            let is_to_come = gone.created() > self.now() && !self.is_ahead(gone.created());
+            if is_to_come && self.over.len() <= 2 * WINDOW.cap {
+                self.over.remove(0);
+                self.over.push((gone, self.now_us));
+            } else {
+                self.forget_first(gone);
+            }
         }
     }
 
     fn forget_first(&mut self, gone: EventId) {
         self.over.remove(0);
         self.events.retain(|event| event.envelope.id != gone);
-        self.forgotten = self.forgotten.max(Some(gone.created()));
+        self.heal();
+        if !self.is_ahead(gone.created()) {
+            self.forgotten = self.forgotten.max(Some(gone.created()));
+        }
+    }
+
+    /// Whether an id of then is refused, as its time is too far to come.
+    fn is_ahead(&self, created: Timestamp) -> bool {
+        created > self.now() + Duration::from_secs(60)
+    }
+
+    /// A watermark that is too far ahead is from a time when the clock was wrong.
+    fn heal(&mut self) {
+        if self.forgotten.is_some_and(|until| self.is_ahead(until)) {
+            let now_ms = self.now().as_millis();
+            self.forgotten = Some(Timestamp::from_millis(now_ms - 1));
+        }
     }
 
     fn record(&mut self, id: EventId, attempt: u16, outcome: Outcome, cause: Option<Cause>) {
@@ -253,6 +294,7 @@ impl Model {
 
     pub(crate) fn push(&mut self, new: &[NewEvent]) -> Reply {
         self.exists = true;
+        self.heal();
         Reply::Pushed(new.iter().map(|new| self.push_one(new)).collect())
     }
 
@@ -267,7 +309,7 @@ impl Model {
             };
             return Pushed { due, verdict };
         }
-        if id.created() > self.now() + Duration::from_secs(60) {
+        if self.is_ahead(id.created()) {
             verdict = PushOutcome::TooNew;
             return Pushed { due, verdict };
         }

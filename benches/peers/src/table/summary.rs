@@ -15,9 +15,10 @@ impl Table {
         columns: &[Entry],
     ) -> Option<(&'static str, [Option<Base>; 2])> {
         let (line, more_is_better) = match work {
-            Work::Push | Work::Bulk | Work::Drain => ("events/s", true),
+            Work::Push | Work::Bulk | Work::Drain | Work::Own => ("events/s", true),
             Work::Late | Work::Fast | Work::Shipped => ("p99 ms", false),
             Work::Herd | Work::Ahead => ("last ms", false),
+            Work::Mixed | Work::Failing | Work::Cancelled => return None,
             Work::Idle | Work::Resting => return None,
         };
         let ceiling = self.value(work, CEILING, line);
