@@ -106,9 +106,9 @@ local LOOKED_AT, LOOKED_AT_ALL = 8, 512
 -- Removes entries of events that have left the ready list from both of its ends, more than one event
 -- leaves behind; where all seem to be such, many. Each is looked at, since counts may be wrong.
 local function drop_stale()
-  local len = call("LLEN", READY)
+  local len = surplus > 0 and call("LLEN", READY) or 0
   local many = surplus >= len and LOOKED_AT_ALL or LOOKED_AT
-  if surplus > 0 and len > 0 and not drop_stale_at(0, many - 1) then
+  if len > 0 and not drop_stale_at(0, many - 1) then
     drop_stale_at(-many, -1)
   end
 end
