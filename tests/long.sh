@@ -41,6 +41,11 @@ stress() {
 model() {
     default DULY_MODEL_CASES 1000
     duly --release --test stores -- store_model::
+    for window in 40 10000; do # few long sequences of large batches
+        printf '   DULY_MODEL_WINDOW=%s\n' "$window"
+        DULY_MODEL_WINDOW=$window DULY_MODEL_STEPS=2000 DULY_MODEL_BATCH=1000 DULY_MODEL_CASES=4 \
+            duly --release --test stores -- store_model::the_redis_store_answers_as_the_model_does
+    done
 }
 hostile() {
     default DULY_FUZZ_CASES 200000

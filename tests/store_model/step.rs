@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use crate::store_model::machine::START_MS;
+use crate::store_model::number;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
@@ -158,6 +159,9 @@ pub(crate) fn glitches() -> impl Strategy<Value = Step> {
 }
 
 pub(crate) fn steps() -> impl Strategy<Value = Step> {
+    let batch = number("DULY_MODEL_BATCH").unwrap_or(200_usize).max(61);
+    let acks = if batch > 200 { batch } else { 12 };
+    let fetched = if batch > 200 { batch } else { 30 };
     let index = any::<Index>;
     let some = || prop::collection::vec(any::<Index>(), 0..4);
     let whens = prop_oneof![
@@ -170,18 +174,18 @@ pub(crate) fn steps() -> impl Strategy<Value = Step> {
         8 => (0..30_000_u64).prop_map(|us| Step::Advance { us }),
         1 => (0..50_u64).prop_map(|ms| Step::SetBack { ms }),
         8 => prop::collection::vec(drafts(), 1..4).prop_map(Step::Push),
-        6 => (prop_oneof![9 => 1..10_usize, 1 => 60..200_usize], prop_oneof![1 => Just(0), 1 => 0..60_u64])
+        6 => (prop_oneof![9 => 1..10_usize, 1 => 60..=batch], prop_oneof![1 => Just(0), 1 => 0..60_u64])
             .prop_map(|(count, delay_ms)| Step::PushPlain { count, delay_ms }),
         2 => (index(), any::<bool>()).prop_map(|(of, same)| Step::PushAgain(of, same)),
-        4 => prop_oneof![2 => 0..5_usize, 1 => 5..30_usize].prop_map(Step::MoveDue),
-        10 => (0..2_u64, prop_oneof![5 => Just(0), 1 => 1..4_u64], prop_oneof![3 => 0..5_usize, 1 => 5..30_usize], 0..40_u64, prop_oneof![2 => 0..3_usize, 1 => 3..30_usize], holds,
+        4 => prop_oneof![2 => 0..5_usize, 1 => 5..=fetched].prop_map(Step::MoveDue),
+        10 => (0..2_u64, prop_oneof![5 => Just(0), 1 => 1..4_u64], prop_oneof![3 => 0..5_usize, 1 => 5..=fetched], 0..40_u64, prop_oneof![2 => 0..3_usize, 1 => 3..30_usize], holds,
                 prop_oneof![0..4_usize, Just(usize::MAX)])
             .prop_map(|(node, back, limit, ahead_ms, ahead_limit, hold_ms, starts)| Step::Fetch {
                 node, back, limit, ahead_ms, ahead_limit, hold_ms, starts,
             }),
         10 => (prop::collection::vec((index(), verdicts()), 1..5), any::<bool>(), marks())
             .prop_map(|(ends, swap, mark)| Step::Settle(ends, swap, mark)),
-        5 => (prop::collection::vec((index(), Just(AttemptOutcome::Ack)), 1..12), any::<bool>(), marks())
+        5 => (prop::collection::vec((index(), Just(AttemptOutcome::Ack)), 1..acks), any::<bool>(), marks())
             .prop_map(|(ends, swap, mark)| Step::Settle(ends, swap, mark)),
         2 => (0..2_u64, marks()).prop_map(|(node, mark)| Step::Heartbeat(node, mark)),
         2 => (0..2_u64, some(), 0..4_u64, 0..4_usize, marks())

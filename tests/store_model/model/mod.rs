@@ -6,7 +6,7 @@ mod expired;
 mod lease;
 mod reopen;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use duly::event::{BucketId, Envelope, State};
@@ -19,13 +19,19 @@ use duly::store::operation::{
 use duly::time::{Timestamp, When};
 use duly::{ErrorKind, EventId, Unique};
 
-/// Which finished ids are remembered; few and not for long, so that forgetting happens.
-pub(crate) const WINDOW: DedupWindow = DedupWindow {
-    keep_for: Duration::from_millis(50),
-    max: 5,
-    cap: 12,
-    max_age: Duration::from_secs(20),
-};
+use crate::store_model::number;
+
+/// Which finished ids are remembered: few and not for long, so that forgetting happens.
+/// `DULY_MODEL_WINDOW` sets another cap.
+pub(crate) static WINDOW: LazyLock<DedupWindow> = LazyLock::new(|| {
+    let cap = number("DULY_MODEL_WINDOW").unwrap_or(12_usize);
+    DedupWindow {
+        keep_for: Duration::from_millis(50),
+        max: cap.div_ceil(3) + 1,
+        cap,
+        max_age: Duration::from_secs(20),
+    }
+});
 pub(crate) const BUCKET: BucketId = BucketId(3);
 
 #[derive(Clone, Debug)]
