@@ -15,6 +15,7 @@ pub(crate) struct Sentinels {
     servers: Vec<Server>, // before `home`: killed first
     sentinels: Vec<Server>,
     home: Home,
+    told: bool, // whether they act only when told to
 }
 
 #[derive(Debug)]
@@ -41,6 +42,7 @@ impl Sentinels {
             servers: [master].into_iter().chain(replicas).collect(),
             sentinels,
             home,
+            told: false,
         };
         all.wait_until_watched();
         all
@@ -75,7 +77,8 @@ impl Sentinels {
 
     /// Lets no sentinel notice that a master is gone, until one is told to
     /// [take over](Self::take_over).
-    pub(crate) fn notice_nothing(&self) {
+    pub(crate) fn notice_nothing(&mut self) {
+        self.told = true;
         for sentinel in &self.sentinels {
             let words = [
                 "SENTINEL",
@@ -89,12 +92,14 @@ impl Sentinels {
     }
 
     /// The first sentinel makes another server the master, without asking the others, as soon as it
-    /// has heard of one that can be it.
+    /// has heard of one that can be it. It gives up after three seconds.
     pub(crate) fn take_over(&self) {
-        wait_until("a replica can take over", || {
-            let answer = cli(self.sentinels[0].port, &["SENTINEL", "FAILOVER", NAME]);
-            answer.trim() == "OK" || answer.contains("INPROG")
-        });
+        wait_until("a replica can take over", || self.begins_to_take_over());
+    }
+
+    fn begins_to_take_over(&self) -> bool {
+        let answer = cli(self.sentinels[0].port, &["SENTINEL", "FAILOVER", NAME]);
+        answer.trim() == "OK" || answer.contains("INPROG")
     }
 
     /// Kills the master and the replicas, so that nobody can take over.
@@ -111,10 +116,14 @@ impl Sentinels {
         self.wait_for_another_than(old);
     }
 
-    /// Returns when every sentinel names another master than `old`, which takes writes.
+    /// Returns when every sentinel names another master than `old`, which takes writes. Where they
+    /// notice nothing, the first is told again for as long as it has not made one.
     pub(crate) fn wait_for_another_than(&self, old: u16) {
         for sentinel in &self.sentinels {
             wait_until("a replica is master", || {
+                if self.told && self.master() == old {
+                    self.begins_to_take_over();
+                }
                 let new = self.master_for(sentinel);
                 new != old && cli(new, &["INFO", "replication"]).contains("role:master")
             });
@@ -177,7 +186,8 @@ fn spawn_server(home: &Home, port: u16, master: Option<u16>) -> Process {
     let mut command = Command::new("redis-server");
     command
         .args(["--bind", "127.0.0.1", "--port", &name, "--save", ""])
-        .args(["--appendonly", "yes", "--appendfsync", "always"])
+        // What is killed here is processes: the disk, which a build may keep busy, is not waited for.
+        .args(["--appendonly", "yes", "--appendfsync", "no"])
         .args(["--appenddirname", &format!("{name}.aof")])
         .args(["--repl-diskless-sync-delay", "0"])
         .args(["--dbfilename", &format!("{name}.rdb")]);
