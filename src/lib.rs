@@ -93,6 +93,8 @@
 pub mod __internal;
 #[doc(hidden)]
 pub mod __private;
+#[doc(hidden)]
+pub mod __server;
 mod background;
 mod bus;
 pub mod codec;

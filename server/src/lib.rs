@@ -14,6 +14,7 @@
 
 mod auth;
 mod bus;
+mod causes;
 pub mod client;
 mod clock;
 mod dashboard;
@@ -33,5 +34,6 @@ mod state;
 mod v1;
 mod webhook;
 
+pub use causes::with_causes;
 pub use serve::{Server, StartError};
 pub use settings::Settings;

@@ -7,7 +7,7 @@ mod demo;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use duly_server::{Server, log};
+use duly_server::{Server, log, with_causes};
 
 use crate::cli::{Arguments, Command, Serve, SignalAction, Signals};
 use crate::command::{CommandError, OperatorCommand};
@@ -55,12 +55,8 @@ fn operate(command: OperatorCommand) -> Result<(), CommandError> {
 
 #[allow(clippy::print_stderr)] // the log may not run yet, and this is a program's last word
 fn report(error: &dyn std::error::Error) {
-    eprintln!("duly: {error}");
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        eprintln!("  because: {error}");
-        cause = error.source();
-    }
+    let text = format!("duly: {error}");
+    eprintln!("{}", with_causes(text, error));
 }
 
 fn demonstrate(arguments: demo::Demo) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {

@@ -19,6 +19,7 @@ mod places;
 mod process;
 mod ready;
 mod rights;
+mod shared_redis;
 mod strain;
 mod tenants;
 mod v1;

@@ -5,7 +5,8 @@ use super::files::{File, is_name, words};
 /// Rooms from the ground up: each may name those below it, never one beside or above it.
 ///
 /// `error` lies under everything, since everything may fail. `lib.rs` is the front door and stands
-/// on no floor; `__private` is the door for what the macros write, and `__internal` for this repository.
+/// on no floor; `__private` is the door for what the macros write, `__server` for the server, and
+/// `__internal` for this repository.
 const FLOORS: &[&[&str]] = &[
     &["panics"],
     &["error"],
@@ -18,7 +19,7 @@ const FLOORS: &[&[&str]] = &[
     &["flow"],
     &["config"],
     &["bus"],
-    &["testing", "__private", "__internal"],
+    &["testing", "__private", "__server", "__internal"],
 ];
 
 /// Rooms of `flow` from the ground up. The pool could be a crate: it names none of the others.
@@ -31,6 +32,18 @@ const FLOW_FLOORS: &[&[&str]] = &[
     &["mover"],
     &["start"],
     &["stop"],
+];
+
+/// What the connections to Redis may name of this crate: they know servers, and no operation of a
+/// store, so that the server uses them for values of its own.
+const LINK_NAMES: &[&str] = &[
+    "background",
+    "duration",
+    "error",
+    "outage",
+    "store::RedisStore", // in documentation
+    "store::redis::link",
+    "ErrorKind",
 ];
 
 /// Packages that one room hides from the rest, and that room: changing one is changing the other.
@@ -134,6 +147,25 @@ pub(crate) fn flow_imports_not_down(files: &[File]) -> Vec<String> {
                 {
                     wrong.push(format!(
                         "{path}:{number}: room `{room}` names `crate::flow::{used}`"
+                    ));
+                }
+            }
+        }
+    }
+    wrong
+}
+
+/// What the files of `src/store/redis/link` name beyond what they may.
+pub(crate) fn link_knows_too_much(files: &[File]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for file in files {
+        for (number, line) in file.code() {
+            for at in words(line, "crate::") {
+                let named = &line[at + "crate::".len()..];
+                if !LINK_NAMES.iter().any(|name| named.starts_with(name)) {
+                    wrong.push(format!(
+                        "{}:{number}: names `crate::{named}`; connections know no operation",
+                        file.path
                     ));
                 }
             }

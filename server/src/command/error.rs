@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use duly::{ErrorKind, EventId};
 use duly_server::settings::SettingsError;
+use duly_server::with_causes;
 
 /// Why a command ended without success. Scripts tell them apart by the exit code; 0 is success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,13 +96,7 @@ impl From<duly::Error> for CommandError {
             | ErrorKind::TimedOut => Failure::Unavailable,
             _ => Failure::Failed,
         };
-        let mut text = error.to_string();
-        let mut cause = std::error::Error::source(&error);
-        while let Some(error) = cause {
-            text.push_str(&format!("\n  because: {error}"));
-            cause = error.source();
-        }
-        Self::new(failure, text)
+        Self::new(failure, with_causes(error.to_string(), &error))
     }
 }
 

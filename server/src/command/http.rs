@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use duly_server::with_causes;
 use reqwest::{Client, Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -92,13 +93,8 @@ impl HttpClient {
                 .body(body);
         }
         let failed = |error: reqwest::Error| {
-            let mut text = format!("{} does not respond: {error}", self.base);
-            let mut cause = std::error::Error::source(&error);
-            while let Some(error) = cause {
-                text.push_str(&format!("\n  because: {error}"));
-                cause = error.source();
-            }
-            CommandError::new(Failure::Unavailable, text)
+            let text = format!("{} does not respond: {error}", self.base);
+            CommandError::new(Failure::Unavailable, with_causes(text, &error))
         };
         let response = request.send().await.map_err(failed)?;
         let status = response.status();

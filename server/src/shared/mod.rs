@@ -7,7 +7,6 @@
 //! of them when its revocation is confirmed, and requests wait for no read.
 
 mod file;
-mod link;
 mod local;
 mod remote;
 mod version;

@@ -1,21 +1,50 @@
 //! The shared state of many processes: hashes in a Redis, all in one slot of a cluster.
 
-use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use redis::{Cmd, FromRedisValue, Pipeline, Script};
+use duly::__server::redis::{Client, ClientOptions, ClientScript, Cmd, FromRedisValue, cmd};
 
-use super::link::{Address, Link};
-use super::{AUDIT_MAX, AuditLine, Result, Table};
+use super::{AUDIT_MAX, AuditLine, Result, StateError, Table};
 
-/// The default prefix of keys; the URL's `prefix` comes before it.
-const TAG: &str = "{duly-server}";
+const OPTIONS: ClientOptions = ClientOptions {
+    name: "duly-state",
+    tag: "{duly-server}",
+    values: "tokens",
+    commands: &[
+        "DECR",
+        "GET",
+        "HDEL",
+        "HGET",
+        "HGETALL",
+        "HSET",
+        "HSETNX",
+        "INCR",
+        "PEXPIRE",
+        "PTTL",
+        "XADD",
+        "XREVRANGE",
+    ],
+};
+
+/// Calls the command `ARGV[1]` on the hash `KEYS[1]` with each `ARGV[2]` of the further arguments,
+/// and raises the version `KEYS[2]`, if there is one. Returns the sum of the replies.
+static CHANGE: LazyLock<ClientScript> = LazyLock::new(|| {
+    ClientScript::new(
+        "local words = tonumber(ARGV[2])
+         local changed = 0
+         for at = 3, #ARGV, words do
+           changed = changed + redis.call(ARGV[1], KEYS[1], unpack(ARGV, at, at + words - 1))
+         end
+         if KEYS[2] then redis.call('INCR', KEYS[2]) end
+         return changed",
+    )
+});
 
 /// Takes one of `ARGV[1]` calls in a window of `ARGV[2]` ms that begins with its first call; returns
 /// 0, or how many ms are left of a window in which there is none.
-static TAKE: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(
+static TAKE: LazyLock<ClientScript> = LazyLock::new(|| {
+    ClientScript::new(
         "local taken = tonumber(redis.call('GET', KEYS[1]) or '0')
          if taken >= tonumber(ARGV[1]) then return math.max(redis.call('PTTL', KEYS[1]), 1) end
          redis.call('INCR', KEYS[1])
@@ -25,8 +54,8 @@ static TAKE: LazyLock<Script> = LazyLock::new(|| {
 });
 
 /// Gives a call back, if its window is not over.
-static GIVE_BACK: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(
+static GIVE_BACK: LazyLock<ClientScript> = LazyLock::new(|| {
+    ClientScript::new(
         "local taken = tonumber(redis.call('GET', KEYS[1]) or '0')
          if taken > 0 then redis.call('DECR', KEYS[1]) end
          return taken",
@@ -34,92 +63,71 @@ static GIVE_BACK: LazyLock<Script> = LazyLock::new(|| {
 });
 
 /// The state, in a Redis.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct RemoteState {
-    link: Link,
-    prefix: Arc<str>,
-}
-
-impl fmt::Debug for RemoteState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteState")
-            .field("prefix", &self.prefix)
-            .finish_non_exhaustive()
-    }
+    client: Client,
 }
 
 impl RemoteState {
     pub(super) async fn open(url: &str) -> Result<Self> {
-        let address = Address::parse(url)?;
-        let prefix = address.prefix.as_ref();
-        let prefix = prefix.map_or_else(|| TAG.to_owned(), |prefix| format!("{prefix}:{TAG}"));
-        Ok(Self {
-            link: Link::open(&address).await?,
-            prefix: prefix.into(),
-        })
+        let client = Client::open(url, OPTIONS).await.map_err(failed)?;
+        Ok(Self { client })
+    }
+
+    async fn read<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
+        self.client.read(command).await.map_err(failed)
+    }
+
+    async fn count(&self, script: &ClientScript, counter: &str, arguments: &[u64]) -> Result<u64> {
+        let key = self.client.key(&format!("count:{counter}"));
+        let arguments: Vec<_> = arguments.iter().map(u64::to_string).collect();
+        let arguments: Vec<_> = arguments.iter().map(String::as_bytes).collect();
+        let counted = self.client.run(script, &[key], &arguments).await;
+        counted.map_err(failed)
+    }
+
+    /// Calls a command on a table, once with each of `entries`, all in one step, which also raises
+    /// the version. Returns how many entries were new, or are gone.
+    async fn change<const WORDS: usize>(
+        &self,
+        table: Table,
+        command: &str,
+        entries: &[[&str; WORDS]],
+    ) -> Result<u64> {
+        let mut keys = vec![self.client.key(table.name())];
+        if table.is_versioned() {
+            keys.push(self.client.key("version"));
+        }
+        let words = WORDS.to_string();
+        let mut arguments = vec![command.as_bytes(), words.as_bytes()];
+        let entries = entries.as_flattened().iter();
+        arguments.extend(entries.map(|word| word.as_bytes()));
+        let changed = self.client.run(&CHANGE, &keys, &arguments).await;
+        changed.map_err(failed)
     }
 
     fn key(&self, name: &str) -> String {
-        format!("{}:{name}", self.prefix)
-    }
-
-    async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
-        let mut connection = self.link.connection().await?;
-        let value = command.query_async(&mut connection).await;
-        self.link.checked(value).await
-    }
-
-    async fn run_all<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T> {
-        let mut connection = self.link.connection().await?;
-        let value = commands.query_async(&mut connection).await;
-        self.link.checked(value).await
-    }
-
-    async fn script(&self, script: &Script, counter: &str, arguments: &[u64]) -> Result<u64> {
-        let mut call = script.key(self.key(&format!("count:{counter}")));
-        for argument in arguments {
-            call.arg(*argument);
-        }
-        let mut connection = self.link.connection().await?;
-        let value = call.invoke_async(&mut connection).await;
-        self.link.checked(value).await
-    }
-
-    /// A change of a table, with its version in the same step.
-    async fn change<T: FromRedisValue>(&self, table: Table, command: Cmd) -> Result<T> {
-        if !table.is_versioned() {
-            return self.run(&command).await;
-        }
-        let mut both = redis::pipe();
-        both.atomic()
-            .add_command(command)
-            .cmd("INCR")
-            .arg(self.key("version"))
-            .ignore();
-        let (value,) = self.run_all::<(T,)>(&both).await?;
-        Ok(value)
+        self.client.key(name)
     }
 
     pub(super) async fn version(&self) -> Result<u64> {
-        let version: Option<u64> = self.run(redis::cmd("GET").arg(self.key("version"))).await?;
+        let version: Option<u64> = self.read(cmd("GET").arg(self.key("version"))).await?;
         Ok(version.unwrap_or_default())
     }
 
     pub(super) async fn get(&self, table: Table, key: &str) -> Result<Option<String>> {
-        self.run(redis::cmd("HGET").arg(self.key(table.name())).arg(key))
+        self.read(cmd("HGET").arg(self.key(table.name())).arg(key))
             .await
     }
 
     pub(super) async fn put(&self, table: Table, key: &str, value: &str) -> Result<()> {
-        let mut command = redis::cmd("HSET");
-        command.arg(self.key(table.name())).arg(key).arg(value);
-        self.change::<i64>(table, command).await.map(drop)
+        let changed = self.change(table, "HSET", &[[key, value]]).await;
+        changed.map(drop)
     }
 
     pub(super) async fn put_new(&self, table: Table, key: &str, value: &str) -> Result<bool> {
-        let mut command = redis::cmd("HSETNX");
-        command.arg(self.key(table.name())).arg(key).arg(value);
-        self.change(table, command).await
+        let changed = self.change(table, "HSETNX", &[[key, value]]).await?;
+        Ok(changed > 0)
     }
 
     pub(super) async fn put_all(
@@ -128,28 +136,22 @@ impl RemoteState {
         entries: &[(String, String)],
         only_new: bool,
     ) -> Result<()> {
-        let mut all = redis::pipe();
-        all.atomic();
         let command = if only_new { "HSETNX" } else { "HSET" };
-        for (key, value) in entries {
-            let put = all.cmd(command).arg(self.key(table.name()));
-            put.arg(key).arg(value).ignore();
-        }
-        if table.is_versioned() {
-            all.cmd("INCR").arg(self.key("version")).ignore();
-        }
-        self.run_all::<()>(&all).await
+        let entries = entries.iter();
+        let entries: Vec<_> = entries
+            .map(|(key, value)| [key.as_str(), value.as_str()])
+            .collect();
+        self.change(table, command, &entries).await.map(drop)
     }
 
     pub(super) async fn remove(&self, table: Table, key: &str) -> Result<()> {
-        let mut command = redis::cmd("HDEL");
-        command.arg(self.key(table.name())).arg(key);
-        self.change::<i64>(table, command).await.map(drop)
+        let changed = self.change(table, "HDEL", &[[key]]).await;
+        changed.map(drop)
     }
 
     pub(super) async fn list(&self, table: Table, prefix: &str) -> Result<Vec<(String, String)>> {
         let all: Vec<(String, String)> = self
-            .run(redis::cmd("HGETALL").arg(self.key(table.name())))
+            .read(cmd("HGETALL").arg(self.key(table.name())))
             .await?;
         let mut entries: Vec<_> = all
             .into_iter()
@@ -166,16 +168,16 @@ impl RemoteState {
         window: Duration,
     ) -> Result<Option<Duration>> {
         let window_ms = u64::try_from(window.as_millis()).unwrap_or(u64::MAX).max(1);
-        let left_ms = self.script(&TAKE, counter, &[max, window_ms]).await?;
+        let left_ms = self.count(&TAKE, counter, &[max, window_ms]).await?;
         Ok((left_ms > 0).then(|| Duration::from_millis(left_ms)))
     }
 
     pub(super) async fn give_back(&self, counter: &str) -> Result<()> {
-        self.script(&GIVE_BACK, counter, &[]).await.map(drop)
+        self.count(&GIVE_BACK, counter, &[]).await.map(drop)
     }
 
     pub(super) async fn audit(&self, line: &str) -> Result<()> {
-        let mut command = redis::cmd("XADD");
+        let mut command = cmd("XADD");
         command
             .arg(self.key("audit"))
             .arg("MAXLEN")
@@ -184,7 +186,8 @@ impl RemoteState {
             .arg("*")
             .arg("line")
             .arg(line);
-        self.run::<String>(&command).await.map(drop)
+        let line: Result<String> = self.client.send(&command).await.map_err(failed);
+        line.map(drop)
     }
 
     pub(super) async fn audit_lines(
@@ -192,13 +195,18 @@ impl RemoteState {
         before: Option<&str>,
         limit: u32,
     ) -> Result<Vec<AuditLine>> {
-        let mut command = redis::cmd("XREVRANGE");
+        let mut command = cmd("XREVRANGE");
         let end = before.map_or_else(|| "+".to_owned(), |before| format!("({before}"));
         command.arg(self.key("audit")).arg(end).arg("-");
         command.arg("COUNT").arg(limit);
-        let lines: Vec<(String, Vec<(String, String)>)> = self.run(&command).await?;
+        let lines: Vec<(String, Vec<(String, String)>)> = self.read(&command).await?;
         let lines = lines.into_iter();
         let lines = lines.filter_map(|(place, mut fields)| Some((place, fields.pop()?.1)));
         Ok(lines.collect())
     }
+}
+
+#[allow(clippy::needless_pass_by_value)] // what `map_err` takes
+fn failed(error: duly::Error) -> StateError {
+    StateError::new("redis", &error)
 }

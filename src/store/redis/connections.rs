@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::event::BucketKey;
-use crate::store::redis::functions::FunctionUse;
-use crate::store::redis::managed::ManagedConnection;
-use crate::store::redis::options::ConnectionOptions;
-use crate::store::redis::url::Target;
+use crate::store::redis::link::functions::FunctionUse;
+use crate::store::redis::link::managed::ManagedConnection;
+use crate::store::redis::link::options::ConnectionOptions;
+use crate::store::redis::link::url::Target;
 
 /// The connections of a store, separated so that no call waits behind a slow one.
 pub(super) struct StoreConnections {

@@ -333,3 +333,15 @@ fn us_down(span: Duration) -> u64 {
 fn delay_max_ms() -> u128 {
     DELAY_MAX.as_millis()
 }
+
+/// Whether an operation changes nothing.
+pub(super) fn only_reads(op: &StoreOp) -> bool {
+    matches!(
+        op,
+        StoreOp::Get { .. }
+            | StoreOp::Peek { .. }
+            | StoreOp::ReadDead { .. }
+            | StoreOp::Stats
+            | StoreOp::Forecast { .. }
+    )
+}

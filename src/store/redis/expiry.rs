@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
 use crate::store::redis::decode::ReplyReader;
 use crate::store::redis::encode::Call;
-use crate::store::redis::managed::ManagedConnection;
+use crate::store::redis::link::managed::ManagedConnection;
 use crate::store::redis::shared::Shared;
 
 /// What a script says that is refused for it (`lua/unexpired.lua`).

@@ -9,7 +9,7 @@ use crate::event::{BucketKey, EventId};
 use crate::record::NodeId;
 use crate::store::redis::decode::{ReplyReader, unreadable};
 use crate::store::redis::encode::Call;
-use crate::store::redis::managed::ManagedConnection;
+use crate::store::redis::link::managed::ManagedConnection;
 use crate::store::redis::shared::Shared;
 
 /// Ends attempts. `damaged` is added to each cause.

@@ -5,60 +5,49 @@
 
 mod admin;
 mod admit;
-mod backoff;
-mod call_queues;
 mod capacity;
 mod check;
 mod choices;
 mod confirmed;
 mod connections;
 pub(crate) mod decode;
-mod durable;
 mod encode;
 mod encode_settle;
 mod expiry;
-mod fault;
-mod functions;
-mod health;
+pub(crate) mod hub;
 pub(crate) mod in_parts;
 pub(crate) mod keys;
 mod leases;
-mod live_connection;
-mod managed;
-mod options;
+pub(crate) mod link;
 pub(crate) mod outbox;
 mod page;
 mod peek;
-pub(crate) mod preflight;
+mod preflight;
 pub(crate) mod push;
-mod reads;
 pub(crate) mod record;
 pub(crate) mod registry;
 pub(crate) mod scripts;
 mod server_clock;
+mod settings_watch;
 mod shared;
 pub(crate) mod shared_state;
-mod startup;
-pub(crate) mod subscription;
 #[cfg(test)]
 mod tests;
-pub(crate) mod topology;
 mod unregistered;
-pub(crate) mod url;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 pub use self::choices::RedisOptions;
 use self::connections::StoreConnections;
+use self::link::reads::read;
+use self::link::url::Target;
+use self::link::{functions, startup};
 use self::preflight::ServerFacts;
 use self::push::Pushes;
 use self::shared::Shared;
-use self::url::Target;
 use crate::core::op::{Answer, NewEvent, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, QueueName};
@@ -158,26 +147,7 @@ impl RedisStore {
     /// Outside of a tokio runtime.
     pub async fn open_with(url: &str, options: RedisOptions) -> Result<Self> {
         let target = Target::parse(url)?;
-        let began = Instant::now();
-        let mut is_said = false;
-        loop {
-            let error = match Self::try_open(target.clone(), options.clone()).await {
-                Ok(store) if is_said => {
-                    tracing::info!(server = %target, "the server can be used now");
-                    return Ok(store);
-                }
-                Ok(store) => return Ok(store),
-                Err(error) => error,
-            };
-            let (patience, why) = startup::patience(&target, &error).await;
-            if began.elapsed() >= patience {
-                return Err(error);
-            }
-            if !std::mem::replace(&mut is_said, true) {
-                tracing::warn!(%error, ?patience, "{why}; the start waits for it");
-            }
-            tokio::time::sleep(startup::PAUSE).await;
-        }
+        startup::repeat(&target, || Self::try_open(target.clone(), options.clone())).await
     }
 
     async fn try_open(target: Target, options: RedisOptions) -> Result<Self> {
@@ -191,7 +161,7 @@ impl RedisStore {
         shared.hub.claim_at_start(&shared).await?;
         if found.allows_functions {
             shared.links.functions.allow();
-            functions::remove_others(&shared.links.work).await;
+            functions::remove_others(&shared.links.work, &scripts::functions()).await;
         }
         Ok(Self {
             shared: Arc::new(shared),
@@ -237,9 +207,9 @@ impl Store for RedisStore {
             StoreOp::Rewrite(rewritings) => {
                 StoreFuture::new(async move { admin::rewrite(&shared, &bucket, &rewritings).await })
             }
-            op if reads::only_reads(&op) => StoreFuture::new(async move {
-                reads::read(|| shared.operate(&bucket, op.clone())).await
-            }),
+            op if encode::only_reads(&op) => {
+                StoreFuture::new(async move { read(|| shared.operate(&bucket, op.clone())).await })
+            }
             op => StoreFuture::new(async move { shared.operate(&bucket, op).await }),
         }
     }
@@ -292,7 +262,7 @@ impl Store for RedisStore {
 
     fn buckets(&self) -> StoreFuture<Vec<BucketKey>> {
         let shared = Arc::clone(&self.shared);
-        StoreFuture::new(async move { reads::read(|| registry::read(&shared)).await })
+        StoreFuture::new(async move { read(|| registry::read(&shared)).await })
     }
 
     fn known_buckets(&self) -> StoreFuture<KnownBuckets> {
@@ -320,7 +290,7 @@ impl Store for RedisStore {
 
     fn controls(&self) -> StoreFuture<BTreeMap<QueueName, Control>> {
         let shared = Arc::clone(&self.shared);
-        StoreFuture::new(async move { reads::read(|| shared_state::controls(&shared)).await })
+        StoreFuture::new(async move { read(|| shared_state::controls(&shared)).await })
     }
 
     fn set(&self, queue: &QueueName, setting: Setting) -> StoreFuture<()> {
@@ -341,9 +311,7 @@ impl Store for RedisStore {
             return StoreFuture::ready(Ok(OutboxPage::default()));
         };
         let shared = Arc::clone(&self.shared);
-        StoreFuture::new(async move {
-            reads::read(|| outbox::page(&shared, &bucket, after, limit)).await
-        })
+        StoreFuture::new(async move { read(|| outbox::page(&shared, &bucket, after, limit)).await })
     }
 
     fn trim_outbox(&self, outbox: &Outbox, through: u64) -> StoreFuture<()> {

@@ -3,129 +3,49 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use redis::ToSingleRedisArg;
-
 #[cfg(feature = "testing")]
 use crate::codec::body;
 use crate::store::redis::keys;
-
-/// A script in the form that the server receives.
-#[derive(Debug)]
-pub struct Script {
-    /// Its name in logs and errors.
-    pub name: &'static str,
-    /// Which keys of a bucket it is called with.
-    parts: Vec<&'static str>,
-    text: String,
-    hash: String,
-    /// The same as a library, with one function.
-    library: String,
-    function: String,
-}
+pub use crate::store::redis::link::script::Script;
 
 /// The line above what a library does in each call, or a script that has definitions. What is before
 /// it is kept from call to call where the server has the library: functions, constants, and names
 /// without a value.
 const EACH_CALL: &str = "-- Each call:\n";
 
-impl Script {
-    fn new(name: &'static str, flags: &[&str], libraries: &[&str], source: &str) -> Self {
-        let (shared, source) = source.split_once(EACH_CALL).unwrap_or(("", source));
-        let (mut once, mut each) = (String::new(), String::new());
-        for library in libraries {
-            let (definitions, of_a_call) = library.split_once(EACH_CALL).unwrap_or((library, ""));
-            once.push_str(definitions);
-            each.push_str(of_a_call);
-        }
-        let names = include_str!("lua/names.lua").split_once(EACH_CALL);
-        let (names, values) = names.unwrap_or_default();
-        let parts = parts_in(&[&once, &each, shared, source].concat());
-        let (declared, assigned) = named_keys(&parts);
-        // The names are locals of the chunk, and all else is in a function: to make a function, Lua
-        // copies the references to what is beyond the enclosing function, but for each one to a
-        // local of that function it searches all that are referred to so far.
-        let text = [
-            names,
-            &declared,
-            "local function define()\nlocal ARGV\n",
-            values,
-            &once,
-            "local function begin(KEYS, arguments)\nARGV = arguments\n",
-            &assigned,
-            &each,
-            "end\n",
-            shared,
-            "return function(KEYS, arguments)\nbegin(KEYS, arguments)\n",
-            source,
-            "end\nend\n",
-        ];
-        let common = of_this_format(text.concat());
-        let header = match flags {
-            [] => "#!lua\n".to_owned(),
-            _ => format!("#!lua flags={}\n", flags.join(",")),
-        };
-        let text = [&header, &common, "return define()(KEYS, ARGV)\n"].concat();
-        let hash = redis::Script::new(&text).get_hash().to_owned();
-        let function = format!("duly_{name}_{}", &hash[..16]);
-        let flags: Vec<_> = flags.iter().map(|flag| format!("'{flag}'")).collect();
-        let library = format!(
-            "#!lua name={function}\n{common}local run\nredis.register_function{{\n  function_name = \
-             '{function}', flags = {{ {} }},\n  callback = function(KEYS, ARGV)\n    run = run or \
-             define()\n    return run(KEYS, ARGV)\n  end,\n}}\n",
-            flags.join(", ")
-        );
-        Self {
-            name,
-            parts,
-            text,
-            hash,
-            library,
-            function,
-        }
+/// Assembles a script from its parts.
+fn script(name: &'static str, flags: &[&str], libraries: &[&str], source: &str) -> Script {
+    let (shared, source) = source.split_once(EACH_CALL).unwrap_or(("", source));
+    let (mut once, mut each) = (String::new(), String::new());
+    for library in libraries {
+        let (definitions, of_a_call) = library.split_once(EACH_CALL).unwrap_or((library, ""));
+        once.push_str(definitions);
+        each.push_str(of_a_call);
     }
-
-    /// Returns the parts of a bucket's keys that it is called with: those that it touches.
-    pub(super) fn parts(&self) -> &[&'static str] {
-        &self.parts
-    }
-
-    /// Returns its text.
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
-    /// Returns its hash on a server.
-    pub fn hash(&self) -> &str {
-        &self.hash
-    }
-
-    /// Returns the text of its library.
-    pub fn library(&self) -> &str {
-        &self.library
-    }
-
-    /// Returns the name of its library, and of the function in it.
-    pub fn function(&self) -> &str {
-        &self.function
-    }
-
-    /// Starts a call on these keys, of the function or of the script; arguments follow.
-    pub(super) fn call(
-        &self,
-        is_function: bool,
-        keys: impl ExactSizeIterator<Item = impl ToSingleRedisArg>,
-    ) -> redis::Cmd {
-        let (command, name) = match is_function {
-            true => ("FCALL", &self.function),
-            false => ("EVALSHA", &self.hash),
-        };
-        let mut call = redis::cmd(command);
-        call.arg(name).arg(keys.len());
-        for key in keys {
-            call.arg(key);
-        }
-        call
-    }
+    let names = include_str!("lua/names.lua").split_once(EACH_CALL);
+    let (names, values) = names.unwrap_or_default();
+    let parts = parts_in(&[&once, &each, shared, source].concat());
+    let (declared, assigned) = named_keys(&parts);
+    // The names are locals of the chunk, and all else is in a function: to make a function, Lua
+    // copies the references to what is beyond the enclosing function, but for each one to a
+    // local of that function it searches all that are referred to so far.
+    let text = [
+        names,
+        &declared,
+        "local function define()\nlocal ARGV\n",
+        values,
+        &once,
+        "local function begin(KEYS, arguments)\nARGV = arguments\n",
+        &assigned,
+        &each,
+        "end\n",
+        shared,
+        "return function(KEYS, arguments)\nbegin(KEYS, arguments)\n",
+        source,
+        "end\nend\n",
+    ];
+    let common = of_this_format(text.concat());
+    Script::new(name, flags, parts, &common)
 }
 
 /// Returns the text as it is in the format that a test pretends to know.
@@ -177,7 +97,7 @@ macro_rules! scripts {
             $(#[$doc])*
             pub(super) static $name: LazyLock<Script> = LazyLock::new(|| {
                 let libraries = &[$(include_str!(concat!("lua/", $part, ".lua")),)*];
-                Script::new($file, $flags, libraries, include_str!(concat!("lua/", $file, ".lua")))
+                script($file, $flags, libraries, include_str!(concat!("lua/", $file, ".lua")))
             });
         )*
 
@@ -187,6 +107,11 @@ macro_rules! scripts {
             all.into_iter().map(|script| &**script)
         }
     };
+}
+
+/// Returns the names of the functions of all scripts.
+pub(super) fn functions() -> HashSet<&'static str> {
+    all().map(Script::function).collect()
 }
 
 /// Edits a dead event and revives it, in one step: the scripts that do the one and the other, as
@@ -218,7 +143,7 @@ pub(super) static EDIT_AND_REVIVE: LazyLock<Script> = LazyLock::new(|| {
         "local revived = revive({ given[1], given[2], given[3], given[8], given[7], given[4] })\n",
         "return { now, edited[2], now_ms, 1, revived[2] }\n",
     ];
-    Script::new("edit_and_revive", FILLS, &libraries, &source.concat())
+    script("edit_and_revive", FILLS, &libraries, &source.concat())
 });
 
 scripts! {

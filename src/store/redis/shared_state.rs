@@ -13,9 +13,9 @@ use crate::record::NodeId;
 use crate::store::redis::decode::{ReplyReader, unreadable};
 use crate::store::redis::encode::Call;
 use crate::store::redis::keys;
-use crate::store::redis::preflight::SettingsWatch;
 use crate::store::redis::registry;
 use crate::store::redis::scripts;
+use crate::store::redis::settings_watch::SettingsWatch;
 use crate::store::redis::shared::Shared;
 use crate::store::{Control, Member, MemberInfo, Membership, Setting};
 

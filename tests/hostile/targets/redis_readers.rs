@@ -24,7 +24,7 @@ pub(crate) fn records(queue: &QueueName, bytes: &[u8]) -> Result<Vec<Record>> {
 pub(crate) fn message(prefix: &str, bucket: &BucketKey, said: &[u8]) -> usize {
     match redis::parse_redis_value(said) {
         Ok(Value::Push { kind, data }) => {
-            readers::told_of(prefix, bucket, &PushInfo { kind, data })
+            readers::callbacks_of(prefix, bucket, &PushInfo { kind, data })
         }
         _ => 0,
     }

@@ -162,7 +162,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Doubt,
         bug: "Redis: a script that the server has forgotten is not given to it again",
         edits: &[edit(
-            "src/store/redis/managed/runs.rs",
+            "src/store/redis/link/managed/runs.rs",
             "if answer.as_ref().is_err_and(CallFailure::lacks_script) {",
             "if false && answer.as_ref().is_err_and(CallFailure::lacks_script) {",
         )],
@@ -192,7 +192,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Doubt,
         bug: "Redis: a server that has lost its functions never gets them again",
         edits: &[edit(
-            "src/store/redis/managed/runs.rs",
+            "src/store/redis/link/managed/runs.rs",
             "if let Some(library) = library.filter(|_| call.args_iter().next() == Some(FCALL)) {",
             "if let Some(library) = library.filter(|_| false) {",
         )],
@@ -207,7 +207,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Doubt,
         bug: "Redis: a connection that is cut after the call was sent is taken for one that never was",
         edits: &[edit(
-            "src/store/redis/live_connection.rs",
+            "src/store/redis/link/live_connection.rs",
             "let mut fault = fault::of(&cause, Stage::Sent);",
             "let mut fault = fault::of(&cause, Stage::Connecting);",
         )],
@@ -276,7 +276,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Doubt,
         bug: "Redis: an error that nobody knows says that nothing happened",
         edits: &[edit(
-            "src/store/redis/fault/mod.rs",
+            "src/store/redis/link/fault/mod.rs",
             "        None => ErrorClass::of(&table::STRANGE),\n    }\n}\n\n/// Classifies errors",
             "        None => ErrorClass::of(&table::REFUSED_HERE),\n    }\n}\n\n/// Errors",
         )],
@@ -334,7 +334,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Doubt,
         bug: "Redis Cluster: the slots are asked of one node, and nobody else while it hangs",
         edits: &[edit(
-            "src/store/redis/topology/cluster.rs",
+            "src/store/redis/link/topology/cluster.rs",
             "sleep(HEDGE * place).await;",
             "sleep(HEDGE * place * 100).await;",
         )],

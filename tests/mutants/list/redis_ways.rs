@@ -12,7 +12,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Punctual,
         bug: "Redis: a connection that nothing uses is not probed",
         edits: &[edit(
-            "src/store/redis/health.rs",
+            "src/store/redis/link/health.rs",
             "is_quiet && self.blocking.load(Ordering::Relaxed) == 0",
             "false",
         )],
@@ -27,7 +27,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Punctual,
         bug: "Redis: calls whose callers gave up do not count as unanswered",
         edits: &[edit(
-            "src/store/redis/health.rs",
+            "src/store/redis/link/health.rs",
             "if left + GIVEN_UP <= self.health.timeout && self.health.unanswered() {",
             "if left > self.health.timeout {",
         )],
@@ -42,7 +42,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Accepted,
         bug: "Redis: a cluster keeps using a connection that is not logged in any more",
         edits: &[edit(
-            "src/store/redis/topology/node.rs",
+            "src/store/redis/link/topology/node.rs",
             "if is_for_ever(&cause) {",
             "if is_for_ever(&cause) && false {",
         )],
@@ -57,7 +57,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Accepted,
         bug: "Redis: a call that the package has forgotten does not end with its connection",
         edits: &[edit(
-            "src/store/redis/health.rs",
+            "src/store/redis/link/health.rs",
             "        self.ends.notify_waiters();\n",
             "",
         )],
@@ -72,7 +72,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Accepted,
         bug: "Redis: a start fails while the server loads its data",
         edits: &[edit(
-            "src/store/redis/startup.rs",
+            "src/store/redis/link/startup.rs",
             "return (LOADING_MAX, \"the server is still loading its data\");",
             "return (Duration::ZERO, \"\");",
         )],

@@ -1,9 +1,9 @@
 //! Tests of the start-up preflight.
 
-use super::super::managed::ManagedConnection;
-use super::super::options::ConnectionOptions;
+use super::super::link::managed::ManagedConnection;
+use super::super::link::options::ConnectionOptions;
+use super::super::link::url::Target;
 use super::super::preflight::{ServerFacts, check};
-use super::super::url::Target;
 use super::pretend::{self, Act};
 use super::servers::{Aof, Cluster, Redis, RedisOptions, shared_cluster};
 use crate::error::{Error, ErrorKind, Result};
@@ -172,7 +172,7 @@ local redis = { acl_check_cmd = function(...)
 end }
 ";
     let server = with(Aof::Off, &[]);
-    let script = [COUNTS, include_str!("../preflight/rights.lua")].concat();
+    let script = [COUNTS, include_str!("../link/preflight/rights.lua")].concat();
     server.cli(&["ACL", "SETUSER", "default", "-hset"]);
     let commands = [
         &["HGET", "key", "1", "1", "1", "1"][..],
@@ -238,7 +238,7 @@ async fn a_policy_that_is_set_while_the_store_is_used_is_noticed() {
         ("noeviction", false),
     ] {
         server.cli(&["CONFIG", "SET", "maxmemory-policy", policy]);
-        super::super::preflight::watch::look(&link, &target, &evicts).await;
+        super::super::settings_watch::look(&link, &target, &evicts).await;
         assert_eq!(evicts.load(Ordering::Relaxed), is_evicting, "{policy}");
     }
 }

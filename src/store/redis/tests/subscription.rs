@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::super::hub::notifications::{NotificationCallbacks, Notifications};
 use super::super::keys;
-use super::super::options::ConnectionOptions;
-use super::super::subscription::{NotificationCallbacks, Notifications};
-use super::super::url::Target;
+use super::super::link::options::ConnectionOptions;
+use super::super::link::url::Target;
 use super::servers::{Cluster, Proxy, Redis, RedisOptions, Sentinels};
 use super::{open, words};
 use crate::event::{BucketId, BucketKey};

@@ -1,0 +1,112 @@
+//! A shared state in a Redis has the URLs, the checks and the recovery of a store.
+
+use std::process::Command;
+
+use crate::kills::Program;
+use crate::servers::{Cluster, Redis, RedisOptions};
+use crate::world::{client, reply, until};
+
+const STATE: &str = "DULY_SERVER__ADMIN__STATE";
+const TOKEN: &str = "a-token-of-a-shared-redis";
+
+/// Returns what a server says that does not start.
+fn refusal(store: &str, state: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_duly"));
+    command.args(["serve", "--listen", "127.0.0.1:0"]);
+    command.args(["--admin-listen", "127.0.0.1:0", "--store", store]);
+    command.env(STATE, state).current_dir(folder.path());
+    let output = command.output().expect("the program starts");
+    assert!(!output.status.success(), "{store} and {state} are accepted");
+    String::from_utf8(output.stderr).expect("a text")
+}
+
+fn with_user(server: &Redis, rules: &[&str]) -> String {
+    let user = ["ACL", "SETUSER", "ann", "reset", "on", ">a", "+hello"];
+    assert_eq!(server.cli(&[&user[..], rules].concat()), "OK");
+    format!("redis://ann:a@127.0.0.1:{}", server.port())
+}
+
+fn over_tcp() -> Redis {
+    Redis::start(RedisOptions {
+        tcp: true,
+        ..RedisOptions::default()
+    })
+}
+
+#[test]
+fn what_a_store_does_not_take_a_shared_state_does_not_take() {
+    let server = over_tcp();
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let user = with_user(&server, &["~*", "&*", "+@all", "-hset"]);
+    for (url, words) in [
+        (format!("{url}?timeuot=5s"), "unknown option; known are"),
+        (format!("{url}?ca=/a/file"), "write `rediss`"),
+        (format!("{url}/x"), "database"),
+        (user, "the user ann lacks the commands HSET;"),
+    ] {
+        for (store, state) in [(&*url, "sqlite:state.db"), ("memory:", &url)] {
+            let said = refusal(store, state);
+            assert!(said.contains(words), "{store} and {state}: {said}");
+        }
+    }
+    server.cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    let said = refusal("memory:", &url);
+    assert!(said.contains("noeviction"), "{said}");
+    assert!(said.contains("and tokens with them"), "{said}");
+}
+
+async fn make_token(program: &Program, token: &str) -> bool {
+    let path = format!("{}/token/ns?description=d&token={token}", program.admin);
+    reply(client().post(path)).await.status == 201
+}
+
+async fn publishes(program: &Program) -> bool {
+    let put = client().put(format!("{}/api/ns/q", program.api));
+    reply(put.header("X-Token", TOKEN).body("x")).await.status == 201
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_grant_that_the_error_prints_is_enough() {
+    let server = over_tcp();
+    let url = with_user(&server, &[]);
+    let said = refusal("memory:", &url);
+    let (_, grant) = said.split_once("granted by: ").expect("a grant");
+    let grant: Vec<_> = grant.split_whitespace().collect();
+    assert_eq!(server.cli(&grant), "OK", "{grant:?}");
+    server.cli(&["ACL", "LOG", "RESET"]);
+
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::start_with(folder.path(), "memory:", &[(STATE, &url)]);
+    assert!(make_token(&program, TOKEN).await);
+    let limit = format!("{}/token/ns/{TOKEN}/limit", program.admin);
+    let limit = client()
+        .post(limit)
+        .body(r#"{"read":9,"write":2,"interval":60}"#);
+    let limited = reply(limit).await.status;
+    assert_eq!(limited, 201);
+    assert!(publishes(&program).await);
+    let ready = reply(client().get(format!("{}/readyz", program.api))).await;
+    ready.is(200);
+    let refused = server.cli(&["ACL", "LOG"]);
+    assert_eq!(refused, "", "nothing was refused");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_cluster_the_state_is_found_wherever_its_slot_is() {
+    let cluster = Cluster::masters(3);
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::start_with(folder.path(), "memory:", &[(STATE, &cluster.url())]);
+    assert!(make_token(&program, TOKEN).await);
+    assert!(publishes(&program).await);
+
+    let slot = cluster.slot_of("{duly-server}");
+    let to = (cluster.master_of(slot) + 1) % 3;
+    cluster.move_slot(slot, to);
+    until("a token is made where the slot is now", async || {
+        make_token(&program, "another-token-of-a-cluster").await
+    })
+    .await;
+    assert!(publishes(&program).await);
+    assert_eq!(cluster.master_of(slot), to);
+}

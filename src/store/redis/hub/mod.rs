@@ -1,0 +1,3 @@
+//! What all processes of a store share, and how they learn of it.
+
+pub(crate) mod notifications;

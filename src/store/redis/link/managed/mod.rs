@@ -1,0 +1,373 @@
+//! A self-healing connection to the servers.
+
+mod runs;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use redis::cluster_routing::Slot;
+use redis::{Arg, Cmd, Pipeline, RedisError, Value};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+pub(in crate::store::redis) use self::runs::{ScriptReply, maybe_applied, with_text};
+use super::backoff;
+use super::durable::DurableCalls;
+use super::fault::{self, CallFailure, Stage};
+use super::live_connection::LiveConnection;
+use super::options::ConnectionOptions;
+use super::url::{Place, Target};
+use crate::error::{Error, ErrorKind, Result};
+
+/// A connection to the servers; its clones share it.
+///
+/// When the connection ends, every call in flight fails at once, and the next call reconnects: one
+/// attempt at a time, shared by all callers, after a delay that doubles from 20 ms to 2 s with
+/// jitter. No call takes longer than [`timeout`](ConnectionOptions::timeout), including all waits. A
+/// cancelled call does not affect others.
+#[derive(Clone)]
+pub(in crate::store::redis) struct ManagedConnection {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    target: Target,
+    options: ConnectionOptions,
+    state: Mutex<State>,
+    /// The number of connections so far.
+    made: watch::Sender<u64>,
+    /// The executor of calls that wait for durability, created on first use.
+    durable: OnceLock<Arc<DurableCalls>>,
+}
+
+enum State {
+    Up(Arc<LiveConnection>),
+    /// Disconnected: the next attempt is the `failures + 1`th in a row, and not earlier.
+    Down {
+        failures: u32,
+        not_before: Instant,
+    },
+    /// An attempt is under way.
+    Connecting(Attempt),
+    Closed,
+}
+
+/// The result of an attempt, as soon as there is one.
+type Attempt = watch::Receiver<Option<std::result::Result<Arc<LiveConnection>, ConnectFailed>>>;
+
+/// Why there is no connection, shared by all callers that waited for it.
+#[derive(Clone, Debug)]
+struct ConnectFailed {
+    kind: ErrorKind,
+    words: Arc<str>,
+    cause: Option<RedisError>,
+}
+
+impl ConnectFailed {
+    fn of(error: &Error) -> Self {
+        Self {
+            kind: error.kind(),
+            words: error.to_string().into(),
+            cause: fault::cause_of(error).cloned(),
+        }
+    }
+}
+
+impl From<ConnectFailed> for Error {
+    fn from(why: ConnectFailed) -> Self {
+        let error = Self::new(why.kind, why.words.to_string());
+        match why.cause {
+            Some(cause) => error.because(cause),
+            None => error,
+        }
+    }
+}
+
+impl fmt::Debug for ManagedConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ManagedConnection")
+            .field("target", &self.shared.target)
+            .field("connections_made", &*self.shared.made.borrow())
+            .finish_non_exhaustive()
+    }
+}
+
+impl ManagedConnection {
+    /// Connects once, so that a wrong configuration is reported at the start.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](super::topology::connect).
+    pub(in crate::store::redis) async fn open(
+        target: &Target,
+        options: &ConnectionOptions,
+    ) -> Result<Self> {
+        let link = Self::new(target, options.clone());
+        link.lane(link.deadline()).await?;
+        Ok(link)
+    }
+
+    /// Creates a connection that the first call opens.
+    pub(in crate::store::redis) fn new(target: &Target, options: ConnectionOptions) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                target: target.clone(),
+                options,
+                state: Mutex::new(State::Down {
+                    failures: 0,
+                    not_before: Instant::now(),
+                }),
+                made: watch::Sender::new(0),
+                durable: OnceLock::new(),
+            }),
+        }
+    }
+
+    /// Sends one command.
+    ///
+    /// # Errors
+    ///
+    /// [`Unknown`](ErrorKind::Unknown) when it may have happened; any other kind when it has not.
+    pub(in crate::store::redis) async fn send(&self, command: &Cmd) -> Result<Value> {
+        let deadline = self.deadline();
+        let lane = self.lane(deadline).await?;
+        let answer = lane.ask(command, deadline).await;
+        self.judge(&lane, answer)
+    }
+
+    /// Sends one command to every server; the replies come in no order.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send), if one of them fails.
+    pub(in crate::store::redis) async fn send_everywhere(
+        &self,
+        command: &Cmd,
+    ) -> Result<Vec<Value>> {
+        let deadline = self.deadline();
+        let lane = self.lane(deadline).await?;
+        let answers = lane.ask_everywhere(command, deadline).await;
+        self.judge(&lane, answers)
+    }
+
+    /// Sends several commands in one pipeline; their replies, including errors, come in order. In a
+    /// cluster all go to the node that has `slot`. `more` is added to the timeout, for commands
+    /// that wait on the server. Also returns whether they may have been sent more than once.
+    pub(in crate::store::redis) async fn send_all(
+        &self,
+        commands: &Pipeline,
+        slot: Option<Slot>,
+        more: Duration,
+    ) -> Result<(Vec<Value>, bool)> {
+        let deadline = self.deadline();
+        let lane = self.lane(deadline).await?;
+        let (answers, is_repeat) = lane.ask_all(commands, slot, deadline + more).await;
+        self.judge(&lane, answers)
+            .map(|answers| (answers, is_repeat))
+    }
+
+    /// Returns the error for a refused call among several.
+    pub(in crate::store::redis) fn refused(&self, cause: RedisError) -> Error {
+        CallFailure::new(cause, Stage::Sent).error(&self.shared.target.to_string())
+    }
+
+    /// Returns the slot of a script call's keys, in a cluster.
+    pub(in crate::store::redis) fn slot_of(&self, call: &Cmd) -> Option<Slot> {
+        let is_cluster = matches!(self.shared.target.place, Place::Cluster(_));
+        let first_key = call.args_iter().nth(3).filter(|_| is_cluster)?;
+        match first_key {
+            Arg::Simple(key) => Some(Slot::for_key(key)),
+            _ => None,
+        }
+    }
+
+    /// Counts the connections so far; a change means that notifications on the last one may have
+    /// been lost.
+    pub(in crate::store::redis) fn connections(&self) -> watch::Receiver<u64> {
+        self.shared.made.subscribe()
+    }
+
+    /// Closes the connection; calls in flight still get their replies, later ones fail.
+    pub(in crate::store::redis) fn close(&self) {
+        *self.shared.state() = State::Closed;
+        if let Some(durable) = self.shared.durable.get() {
+            durable.close();
+        }
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.shared.options.timeout
+    }
+
+    /// Returns the connection, reconnecting if needed. At most half of the time is spent on that,
+    /// so that enough is left for the reply.
+    async fn lane(&self, deadline: Instant) -> Result<Arc<LiveConnection>> {
+        let mut attempt = match self.shared.lane_or_attempt()? {
+            Ok(lane) => return Ok(lane),
+            Err(attempt) => attempt,
+        };
+        let options = &self.shared.options;
+        let patience = deadline - options.timeout / 2;
+        let ended = timeout_at(patience, attempt.wait_for(Option::is_some)).await;
+        match ended {
+            Ok(Ok(outcome)) => match outcome.clone() {
+                Some(Ok(lane)) => Ok(lane),
+                Some(Err(why)) => Err(why.into()),
+                None => Err(self.unconnected("the attempt to connect was cancelled")),
+            },
+            Ok(Err(_)) => Err(self.unconnected("the attempt to connect was cancelled")),
+            Err(_) => Err(self.unconnected("there is no connection yet")),
+        }
+    }
+
+    fn unconnected(&self, words: &str) -> Error {
+        let target = &self.shared.target;
+        Error::new(ErrorKind::Unavailable, format!("{target}: {words}"))
+    }
+
+    /// Drops the connection if the reply, or another one, has shown that it has ended.
+    fn judge<T>(
+        &self,
+        lane: &Arc<LiveConnection>,
+        answer: std::result::Result<T, CallFailure>,
+    ) -> Result<T> {
+        if lane.is_broken() {
+            self.shared.give_up(lane);
+        }
+        answer.map_err(|failure| failure.error(&self.shared.target.to_string()))
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change under the lock is one assignment.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the connection, or the attempt to open one, which it starts if needed.
+    fn lane_or_attempt(
+        self: &Arc<Self>,
+    ) -> Result<std::result::Result<Arc<LiveConnection>, Attempt>> {
+        let mut state = self.state();
+        let (failures, not_before) = match &*state {
+            State::Up(lane) if !lane.is_broken() => return Ok(Ok(Arc::clone(lane))),
+            State::Up(lane) => next_attempt(lane),
+            State::Down {
+                failures,
+                not_before,
+            } => (*failures, *not_before),
+            // A runtime that stopped has dropped the attempt.
+            State::Connecting(attempt) if attempt.has_changed().is_err() => (0, Instant::now()),
+            State::Connecting(attempt) => return Ok(Err(attempt.clone())),
+            State::Closed => return Err(closed()),
+        };
+        let (tell, told) = watch::channel(None);
+        *state = State::Connecting(told.clone());
+        drop(state);
+        let shared = Arc::clone(self);
+        self.options.spawn(async move {
+            sleep_until(not_before).await;
+            let outcome = shared.attempt(failures).await;
+            tell.send_replace(Some(outcome));
+        });
+        Ok(Err(told))
+    }
+
+    /// Makes one attempt and updates the state.
+    async fn attempt(
+        self: &Arc<Self>,
+        failures: u32,
+    ) -> std::result::Result<Arc<LiveConnection>, ConnectFailed> {
+        let outcome = LiveConnection::open(&self.target, &self.options, &self.made, failures).await;
+        let mut state = self.state();
+        if matches!(*state, State::Closed) {
+            return Err(ConnectFailed::of(&closed()));
+        }
+        match outcome {
+            Ok(lane) => {
+                let lane = Arc::new(lane);
+                *state = State::Up(Arc::clone(&lane));
+                drop(state);
+                let probed = probe(Arc::downgrade(self), Arc::downgrade(&lane));
+                self.options.spawn(probed);
+                self.made.send_modify(|made| *made += 1);
+                self.options.outage.succeeded(&());
+                tracing::debug!(target = %self.target, "connected");
+                Ok(lane)
+            }
+            Err(error) => {
+                let error = self.may_pass(error);
+                let failures = failures.saturating_add(1);
+                *state = State::Down {
+                    failures,
+                    not_before: Instant::now() + backoff::after(failures),
+                };
+                drop(state);
+                self.options.outage.failed((), &error);
+                Err(ConnectFailed::of(&error))
+            }
+        }
+    }
+
+    /// Turns an error that no retry would mend into a temporary one, as connecting has succeeded
+    /// before: a proxy that starts, a file of certificates that is being written.
+    fn may_pass(&self, error: Error) -> Error {
+        match error.kind() {
+            ErrorKind::Invalid if *self.made.borrow() > 0 => {
+                Error::new(ErrorKind::Unavailable, error.to_string()).because(error)
+            }
+            _ => error,
+        }
+    }
+
+    /// Drops `lane`, unless another call already has.
+    fn give_up(&self, lane: &Arc<LiveConnection>) {
+        let mut state = self.state();
+        if matches!(&*state, State::Up(current) if Arc::ptr_eq(current, lane)) {
+            let (failures, not_before) = next_attempt(lane);
+            *state = State::Down {
+                failures,
+                not_before,
+            };
+            drop(state);
+            tracing::debug!(target = %self.target, "connection closed");
+        }
+    }
+}
+
+/// Returns when to reconnect after `lane`, and after how many failures in a row: a connection that
+/// ended as soon as it was open, and carried no call, counts as one, which prevents a tight loop.
+fn next_attempt(lane: &LiveConnection) -> (u32, Instant) {
+    if !lane.is_unproven() {
+        return (0, Instant::now());
+    }
+    let failures = lane.failures.saturating_add(1);
+    (failures, Instant::now() + backoff::after(failures))
+}
+
+/// Probes a connection while nothing uses it, and replaces one that was forgotten on the way, so that
+/// the next call need not find out.
+async fn probe(shared: Weak<Shared>, lane: Weak<LiveConnection>) {
+    while let Some((every, patience)) = shared.upgrade().map(|shared| {
+        let options = &shared.options;
+        (options.probe_every, options.connect_timeout)
+    }) {
+        sleep(every).await;
+        let Some(lane) = lane.upgrade() else {
+            return;
+        };
+        lane.probe(patience).await;
+        if lane.is_broken() {
+            if let Some(shared) = shared.upgrade() {
+                shared.give_up(&lane);
+                let _ = shared.lane_or_attempt(); // unless it was closed
+            }
+            return;
+        }
+    }
+}
+
+fn closed() -> Error {
+    Error::closed("the connection to redis was closed")
+}

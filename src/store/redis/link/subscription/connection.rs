@@ -1,0 +1,135 @@
+//! One connection of the pub/sub subscription.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Pipeline, PushKind, RedisResult, Value};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+use super::Channels;
+use crate::error::Result;
+use crate::store::redis::link::options::ConnectionOptions;
+use crate::store::redis::link::topology::{self, Connection, Pushes};
+use crate::store::redis::link::url::{Address, Target};
+
+/// The number of channels that are subscribed to in one pipeline.
+const CHANNELS_MAX: usize = 500;
+
+/// Reports the number of a connection that has ended.
+pub(super) type ConnectionLost = UnboundedSender<u64>;
+
+/// A connection that receives pub/sub messages.
+///
+/// It never unsubscribes, so that a server's notice that it no longer serves a channel, because its
+/// slot has moved, can be told from a reply. The package cannot tell them apart, and takes the one
+/// for the other; so such a connection is dropped.
+pub(super) struct SubscriberConnection {
+    pub(super) number: u64,
+    connection: MultiplexedConnection,
+    patience: Duration,
+    probe: AbortHandle,
+}
+
+impl SubscriberConnection {
+    /// Connects to one node of a cluster, or without one to the server that `target` names.
+    pub(super) async fn open<T: Clone + Send + Sync + 'static>(
+        target: &Target,
+        options: &ConnectionOptions,
+        node: Option<&Address>,
+        number: u64,
+        channels: Arc<Channels<T>>,
+        lost: ConnectionLost,
+    ) -> Result<Self> {
+        let pushes = {
+            let lost = lost.clone();
+            Pushes::new(move |push| match push.kind {
+                PushKind::SMessage => channels.message(&push),
+                PushKind::Disconnection | PushKind::SUnsubscribe => {
+                    // The receiver is gone when the engine has ended.
+                    let _ = lost.send(number);
+                }
+                _ => {}
+            })
+        };
+        let connection = match node {
+            Some(node) => topology::node(target, options, node, pushes).await?,
+            None => match topology::connect(target, options, pushes).await? {
+                Connection::Single(connection) => connection,
+                Connection::Cluster(_) => return Err(topology::is_a_cluster(target)),
+            },
+        };
+        let probing = probe(connection.clone(), options.clone(), number, lost);
+        Ok(Self {
+            number,
+            connection,
+            patience: options.timeout,
+            probe: options.spawn(probing).abort_handle(),
+        })
+    }
+
+    /// Subscribes; returns how many of the first channels succeeded: all of them unless the server
+    /// has moved one away.
+    pub(super) async fn subscribe(&mut self, channels: &[Vec<u8>]) -> RedisResult<usize> {
+        let mut subscribed = 0;
+        for channels in channels.chunks(CHANNELS_MAX) {
+            // A command for each, since the package expects one reply to a command.
+            let mut pipeline = Pipeline::new();
+            for channel in channels {
+                pipeline.cmd("SSUBSCRIBE").arg(channel);
+            }
+            let asking = self
+                .connection
+                .send_packed_commands(&pipeline, 0, channels.len());
+            let answers = timeout(self.patience, asking)
+                .await
+                .map_err(|_| topology::late())??;
+            let has = |answer: &&Value| matches!(answer, Value::Push { kind, .. } if *kind == PushKind::SSubscribe);
+            let had = answers.iter().take_while(has).count();
+            subscribed += had;
+            if had < channels.len() {
+                break;
+            }
+        }
+        Ok(subscribed)
+    }
+
+    /// Returns the slots of the nodes, as this one sees them.
+    pub(super) async fn slots(&mut self) -> RedisResult<Value> {
+        let mut question = redis::cmd("CLUSTER");
+        question.arg("SLOTS");
+        let asking = self.connection.send_packed_command(&question);
+        let answer = timeout(self.patience, asking)
+            .await
+            .map_err(|_| topology::late())??;
+        topology::accepted(answer)
+    }
+}
+
+impl Drop for SubscriberConnection {
+    fn drop(&mut self) {
+        self.probe.abort();
+    }
+}
+
+/// Sends a periodic ping; a connection that does not reply has been lost.
+async fn probe(
+    mut connection: MultiplexedConnection,
+    options: ConnectionOptions,
+    number: u64,
+    lost: ConnectionLost,
+) {
+    for round in 0_u64.. {
+        sleep(options.probe_every).await;
+        let echo = format!("{number}-{round}").into_bytes();
+        let mut ping = redis::cmd("PING");
+        ping.arg(&echo);
+        let answer = timeout(options.timeout, connection.send_packed_command(&ping)).await;
+        if !matches!(answer, Ok(Ok(Value::BulkString(text))) if text == echo) {
+            let _ = lost.send(number);
+            return;
+        }
+    }
+}

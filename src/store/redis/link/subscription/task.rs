@@ -1,0 +1,214 @@
+//! A task that keeps every channel subscribed, on the node that has it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::time::sleep;
+
+use super::Channels;
+use super::connection::{ConnectionLost, SubscriberConnection};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::redis::link::backoff;
+use crate::store::redis::link::options::ConnectionOptions;
+use crate::store::redis::link::topology::Slots;
+use crate::store::redis::link::url::{Address, Place, Target};
+
+/// The node of a connection; `None` where there is only one.
+type Node = Option<Address>;
+
+/// The state of the subscription.
+pub(super) struct SubscriptionTask<T> {
+    target: Target,
+    options: ConnectionOptions,
+    channels: Arc<Channels<T>>,
+    connections: HashMap<Node, SubscriberConnection>,
+    /// The number of the connection on which each channel is subscribed.
+    subscribed: HashMap<Vec<u8>, u64>,
+    /// The slots of the nodes, until something shows that they have changed.
+    slots: Option<Slots>,
+    next_number: u64,
+    lost: ConnectionLost,
+    losses: UnboundedReceiver<u64>,
+}
+
+impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
+    pub(super) fn new(
+        target: Target,
+        options: ConnectionOptions,
+        channels: Arc<Channels<T>>,
+    ) -> Self {
+        let (lost, losses) = mpsc::unbounded_channel();
+        Self {
+            target,
+            options,
+            channels,
+            connections: HashMap::new(),
+            subscribed: HashMap::new(),
+            slots: None,
+            next_number: 0,
+            lost,
+            losses,
+        }
+    }
+
+    /// Runs until it is aborted.
+    pub(super) async fn run(mut self) {
+        let mut failures = 0_u32;
+        loop {
+            match self.subscribe().await {
+                Ok(()) => {
+                    failures = 0;
+                    let all = Arc::clone(&self.channels);
+                    tokio::select! {
+                        () = all.grown.notified() => {}
+                        Some(number) = self.losses.recv() => self.forget(number),
+                    }
+                }
+                Err(error) => {
+                    failures = failures.saturating_add(1);
+                    tracing::debug!(failures, "failed to subscribe to every channel: {error}");
+                    self.slots = None;
+                    // Pushes go unnoticed meanwhile.
+                    for channel in self
+                        .channels
+                        .missing(|it| !self.subscribed.contains_key(it))
+                    {
+                        self.channels.subscribed(&channel);
+                    }
+                    sleep(backoff::after(failures)).await;
+                }
+            }
+            while let Ok(number) = self.losses.try_recv() {
+                self.forget(number);
+            }
+        }
+    }
+
+    /// Subscribes to the missing channels.
+    async fn subscribe(&mut self) -> Result<()> {
+        let missing = self
+            .channels
+            .missing(|channel| !self.subscribed.contains_key(channel));
+        let mut failed = Ok(());
+        for (node, channels) in self.by_node(missing).await? {
+            // One node that is down must not prevent subscriptions on the others.
+            if let Err(error) = self.subscribe_at(node, channels).await {
+                failed = Err(error);
+            }
+        }
+        failed?;
+        self.channels.set_healthy_with(self.subscribed.len());
+        Ok(())
+    }
+
+    async fn subscribe_at(&mut self, node: Node, channels: Vec<Vec<u8>>) -> Result<()> {
+        let connection = match self.connections.remove(&node) {
+            Some(connection) => connection,
+            None => self.open(&node).await?,
+        };
+        // If subscribing fails, the connection is dropped with all its channels.
+        let number = connection.number;
+        let connection = self
+            .connections
+            .entry(node)
+            .insert_entry(connection)
+            .into_mut();
+        let outcome = connection.subscribe(&channels).await;
+        let subscribed = match outcome {
+            Ok(subscribed) => subscribed,
+            Err(error) => {
+                self.forget(number);
+                let place = self.target.to_string();
+                return Err(Error::new(ErrorKind::Unavailable, place).because(error));
+            }
+        };
+        let wanted = channels.len();
+        for channel in channels.into_iter().take(subscribed) {
+            self.channels.subscribed(&channel);
+            self.subscribed.insert(channel, number);
+        }
+        if subscribed < wanted {
+            let words = "a node no longer serves a channel";
+            return Err(Error::new(ErrorKind::Unavailable, words));
+        }
+        Ok(())
+    }
+
+    async fn open(&mut self, node: &Node) -> Result<SubscriberConnection> {
+        self.next_number += 1;
+        let (target, options) = (&self.target, &self.options);
+        let (all, lost) = (Arc::clone(&self.channels), self.lost.clone());
+        SubscriberConnection::open(target, options, node.as_ref(), self.next_number, all, lost)
+            .await
+    }
+
+    /// Drops a connection that has ended, and its channels; their slots may have moved.
+    fn forget(&mut self, number: u64) {
+        let connections = self.connections.len();
+        self.connections
+            .retain(|_, connection| connection.number != number);
+        if self.connections.len() == connections {
+            return;
+        }
+        self.channels.set_healthy(false);
+        self.subscribed.retain(|_, by| *by != number);
+        self.slots = None;
+    }
+
+    /// Groups the channels by node.
+    async fn by_node(&mut self, channels: Vec<Vec<u8>>) -> Result<HashMap<Node, Vec<Vec<u8>>>> {
+        let mut by_node: HashMap<Node, Vec<Vec<u8>>> = HashMap::new();
+        let Place::Cluster(known) = self.target.place.clone() else {
+            if !channels.is_empty() {
+                by_node.insert(None, channels);
+            }
+            return Ok(by_node);
+        };
+        if self.slots.is_none() && !channels.is_empty() {
+            self.slots = Some(self.read_slots(&known).await?);
+        }
+        for channel in channels {
+            let owner = self.slots.as_ref().and_then(|slots| slots.owner(&channel));
+            let Some(owner) = owner else {
+                let words = "the cluster does not serve every slot";
+                return Err(Error::new(ErrorKind::Unavailable, words));
+            };
+            by_node
+                .entry(Some(owner.clone()))
+                .or_default()
+                .push(channel);
+        }
+        Ok(by_node)
+    }
+
+    /// Reads the slots from a connected node, or from the nodes that the URL names.
+    async fn read_slots(&mut self, known: &[Address]) -> Result<Slots> {
+        let connected = self.connections.keys().flatten().cloned();
+        let nodes: Vec<_> = connected.chain(known.iter().cloned()).collect();
+        let mut last = Error::invalid("no node of the cluster was named");
+        for node in nodes {
+            match self.read_slots_of(&node).await {
+                Ok(slots) => return Ok(slots),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    async fn read_slots_of(&mut self, node: &Address) -> Result<Slots> {
+        let place = Some(node.clone());
+        let mut connection = match self.connections.remove(&place) {
+            Some(connection) => connection,
+            None => self.open(&place).await?,
+        };
+        let answer = connection.slots().await;
+        let number = connection.number;
+        self.connections.insert(place, connection);
+        let slots = answer.and_then(|answer| Slots::read(answer, node));
+        slots.map_err(|error| {
+            self.forget(number);
+            Error::new(ErrorKind::Unavailable, format!("redis at {node}")).because(error)
+        })
+    }
+}

@@ -1,0 +1,131 @@
+//! The slot table of a cluster.
+
+use std::collections::HashSet;
+
+use redis::aio::MultiplexedConnection;
+use redis::cluster_routing::Slot;
+use redis::{ErrorKind as Theirs, RedisError, RedisResult, Value};
+
+use crate::store::redis::link::url::Address;
+
+/// The number of slots in a cluster.
+pub(in crate::store::redis) const SLOTS: u16 = 16_384;
+
+/// The nodes that have the slots, as one of them reported.
+#[derive(Clone, Debug, Default)]
+pub struct Slots {
+    /// The index in `nodes` of each slot's node; `Slot` does not expose its number.
+    owners: std::collections::HashMap<Slot, usize>,
+    nodes: Vec<Address>,
+    replicas: HashSet<Address>,
+}
+
+/// Reads the slots from a node.
+pub(super) async fn ask_slots(
+    mut connection: MultiplexedConnection,
+    address: &Address,
+) -> RedisResult<Slots> {
+    let mut question = redis::cmd("CLUSTER");
+    question.arg("SLOTS");
+    let answer = connection.send_packed_command(&question).await?;
+    Slots::read(super::accepted(answer)?, address)
+}
+
+impl Slots {
+    /// Decodes the reply to `CLUSTER SLOTS`; `asked` is the node that sent it, since a node that
+    /// does not know its own address leaves it out.
+    pub fn read(answer: Value, asked: &Address) -> RedisResult<Self> {
+        let wrong = || {
+            RedisError::from((
+                Theirs::UnexpectedReturnType,
+                "the reply to CLUSTER SLOTS could not be decoded",
+            ))
+        };
+        let ranges = ranges(answer).ok_or_else(wrong)?;
+        let mut slots = Self::default();
+        for (first, last, node, replicas) in ranges {
+            let replicas = replicas.into_iter().filter_map(|it| address(it, asked));
+            slots.replicas.extend(replicas);
+            let address = address(node, asked).ok_or_else(wrong)?;
+            let place = slots.place(address);
+            for slot in (first..=last).filter_map(Slot::new) {
+                slots.owners.insert(slot, place);
+            }
+        }
+        Ok(slots)
+    }
+
+    /// Returns the node that has the slot of a key.
+    pub(in crate::store::redis) fn owner(&self, key: &[u8]) -> Option<&Address> {
+        self.owner_of(Slot::for_key(key))
+    }
+
+    /// Returns the node that has a slot.
+    pub(super) fn owner_of(&self, slot: Slot) -> Option<&Address> {
+        let place = self.owners.get(&slot)?;
+        self.nodes.get(*place)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Returns the nodes that have slots.
+    pub(super) fn masters(&self) -> Vec<Address> {
+        self.nodes.clone()
+    }
+
+    /// Returns these nodes and their replicas.
+    pub(super) fn everywhere(&self) -> HashSet<Address> {
+        self.nodes.iter().chain(&self.replicas).cloned().collect()
+    }
+
+    fn place(&mut self, address: Address) -> usize {
+        let known = self.nodes.iter().position(|node| *node == address);
+        known.unwrap_or_else(|| {
+            self.nodes.push(address);
+            self.nodes.len() - 1
+        })
+    }
+}
+
+/// First slot, last slot, master and replicas of a range.
+type Range = (u16, u16, Value, Vec<Value>);
+
+fn ranges(answer: Value) -> Option<Vec<Range>> {
+    let Value::Array(ranges) = answer else {
+        return None;
+    };
+    let range = |range| {
+        let Value::Array(parts) = range else {
+            return None;
+        };
+        let mut parts = parts.into_iter();
+        let first = number(&parts.next()?)?;
+        let last = number(&parts.next()?)?;
+        Some((first, last, parts.next()?, parts.collect()))
+    };
+    ranges.into_iter().map(range).collect()
+}
+
+fn address(node: Value, asked: &Address) -> Option<Address> {
+    let Value::Array(parts) = node else {
+        return None;
+    };
+    let mut parts = parts.into_iter();
+    let host = match parts.next()? {
+        Value::BulkString(host) if !host.is_empty() && host != b"?" => {
+            String::from_utf8(host).ok()?
+        }
+        _ => asked.host.clone(),
+    };
+    let port = number(&parts.next()?)?;
+    Some(Address { host, port })
+}
+
+fn number(value: &Value) -> Option<u16> {
+    match value {
+        Value::Int(number) => u16::try_from(*number).ok(),
+        _ => None,
+    }
+}

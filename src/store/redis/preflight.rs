@@ -1,0 +1,208 @@
+//! Start-up preflight: whether the servers can keep the promises of a store.
+
+use std::collections::BTreeSet;
+
+use redis::Value;
+
+use super::keys;
+use super::link::managed::ManagedConnection;
+use super::link::preflight::{self, Info, Needs, Permission, Permissions, Version, unreadable};
+use super::link::url::Target;
+use super::scripts;
+use crate::error::Result;
+use crate::store::Durability;
+use crate::time::Clock;
+
+/// The first version that can confirm that an append-only file was synced.
+const WAITS_FOR_DISK: Version = Version(7, 2, 0);
+
+/// A node's clock that is off by more than this is logged. Only displayed times depend on it, since
+/// due times use the server's clock.
+const SKEW_US: u64 = 1_000_000;
+
+/// What is lost when a server evicts keys.
+pub(super) const VALUES: &str = "events";
+
+/// The command that waits for replicas.
+const WAIT: &[&str] = &["WAIT", "0", "1"];
+
+/// A command on servers that have it.
+const WAITAOF: &[&str] = &["WAITAOF", "0", "0", "1"];
+
+/// The commands of functions, without which scripts do the same.
+const FUNCTIONS: [&[&str]; 2] = [&["FCALL", "f", "0"], &["FUNCTION", "LOAD", "text"]];
+
+/// Commands on keys outside of scripts.
+const ON_KEYS: &[&str] = &["HSETNX"];
+
+/// Commands without which a store works, and a check of it does not.
+const OF_CHECKS: &[&str] = &["SCAN"];
+
+/// Commands of scripts on no key, which connections need, too.
+const WITHOUT_KEY: &[&str] = &["INFO", "TIME"];
+
+/// Commands on channels.
+const OF_CHANNELS: &[&str] = &["SPUBLISH", "SSUBSCRIBE"];
+
+/// The findings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ServerFacts {
+    /// The version of the oldest server.
+    pub(super) version: Version,
+    /// The failures that an acknowledged push survives on the weakest server.
+    pub(super) durability: Durability,
+    /// Whether `WAITAOF` is available.
+    pub(super) waits_for_disk: bool,
+    /// The offset of the server's clock from this node's, in microseconds.
+    pub(super) offset_us: i64,
+    /// Whether the user may load functions and call them.
+    pub(super) allows_functions: bool,
+}
+
+/// Checks the servers of `link`.
+///
+/// # Errors
+///
+/// As [`preflight::check`].
+pub(super) async fn check(
+    link: &ManagedConnection,
+    target: &Target,
+    prefix: &str,
+    clock: &dyn Clock,
+) -> Result<ServerFacts> {
+    let has_waitaof = |version: Version| version >= WAITS_FOR_DISK;
+    let needs = |oldest: Option<Version>| Needs {
+        values: VALUES,
+        permissions: permissions(prefix, oldest.is_some_and(has_waitaof)),
+    };
+    let servers = preflight::check(link, target, needs).await?;
+    let durability = durability(link, &servers.infos).await;
+    if durability == Durability::Memory {
+        tracing::warn!(
+            "{target} keeps no append-only file: its data is lost with its process; \
+             set `appendonly yes`"
+        );
+    }
+    Ok(ServerFacts {
+        version: servers.version,
+        durability,
+        waits_for_disk: has_waitaof(servers.version) && durability != Durability::Memory,
+        offset_us: offset(link, target, clock).await?,
+        allows_functions: servers.has_optional,
+    })
+}
+
+async fn durability(link: &ManagedConnection, infos: &[Info]) -> Durability {
+    if !infos.iter().all(|info| info.has_aof) {
+        return Durability::Memory;
+    }
+    let mut question = redis::cmd("CONFIG");
+    question.arg("GET").arg("appendfsync");
+    match link.send_everywhere(&question).await {
+        Ok(answers) if answers.iter().all(is_always) => Durability::Disk,
+        Ok(_) => Durability::OsCache,
+        Err(error) => {
+            tracing::debug!("appendfsync assumed to be everysec: {error}");
+            Durability::OsCache
+        }
+    }
+}
+
+/// Returns whether the reply to `CONFIG GET appendfsync` is `always`.
+fn is_always(answer: &Value) -> bool {
+    let text = |value: &Value| match value {
+        Value::BulkString(text) => text == b"always",
+        Value::SimpleString(text) => text == "always",
+        _ => false,
+    };
+    match answer {
+        Value::Map(pairs) => pairs.iter().any(|(_, value)| text(value)),
+        Value::Array(parts) => parts.iter().any(text),
+        _ => false,
+    }
+}
+
+/// Returns the server's clock minus this one; half of the round trip is subtracted.
+async fn offset(link: &ManagedConnection, target: &Target, clock: &dyn Clock) -> Result<i64> {
+    let asked = clock.wall_us();
+    let answer = link.send(&redis::cmd("TIME")).await?;
+    let answered = clock.wall_us();
+    let (seconds, micros): (u64, u64) =
+        redis::from_redis_value(answer).map_err(|_| unreadable(target))?;
+    let theirs = seconds * 1_000_000 + micros;
+    let ours = asked + answered.saturating_sub(asked) / 2;
+    let offset = i128::from(theirs) - i128::from(ours);
+    let offset = i64::try_from(offset).unwrap_or(0);
+    if offset.unsigned_abs() > SKEW_US {
+        let seconds = offset.unsigned_abs() / 1_000_000;
+        let direction = if offset > 0 { "ahead of" } else { "behind" };
+        tracing::warn!(
+            "the clock of {target} is {seconds} s {direction} that of this node; events are due \
+             by the server's"
+        );
+    }
+    Ok(offset)
+}
+
+/// Returns the permissions that a store, its scripts and its check need.
+fn permissions(prefix: &str, has_waitaof: bool) -> Permissions {
+    let mut needed = vec![Permission::plain(WAIT)];
+    if has_waitaof {
+        needed.push(Permission::plain(WAITAOF));
+    }
+    let bucket = |part: &str| format!("{prefix}:{{check:0}}:{part}");
+    let channel = bucket("wake");
+    let on_channel = |command: &&str| Permission::on_channel(command, &channel);
+    needed.extend(OF_CHANNELS.iter().map(on_channel));
+    let texts = scripts::all().map(|script| called(script.text()));
+    let mut commands: BTreeSet<String> = texts.flatten().collect();
+    commands.extend(ON_KEYS.iter().map(|command| (*command).to_owned()));
+    commands.retain(|command| takes_key(command));
+    for key in [bucket("meta"), keys::hub(prefix, "members")] {
+        let on_keys = commands.iter();
+        needed.extend(on_keys.map(|command| Permission::on_key(command, &key)));
+    }
+    Permissions {
+        prefix: prefix.to_owned(),
+        needed,
+        optional: FUNCTIONS.map(Permission::plain).into(),
+        untested: OF_CHECKS,
+    }
+}
+
+fn takes_key(command: &str) -> bool {
+    !WITHOUT_KEY.contains(&command) && !OF_CHANNELS.contains(&command)
+}
+
+/// Returns the commands that a script calls: the quoted words after `call(`.
+fn called(text: &str) -> impl Iterator<Item = String> + '_ {
+    CALLERS.iter().flat_map(move |caller| {
+        text.split(caller).skip(1).filter_map(|rest| {
+            let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+            let (name, _) = rest[1..].split_once(quote)?;
+            Some(name.to_owned())
+        })
+    })
+}
+
+/// What a script calls commands by; each takes the command first.
+const CALLERS: [&str; 3] = ["call(", "write_all(", "read_all("];
+
+#[cfg(test)]
+mod tests {
+    use super::{CALLERS, called};
+    use crate::store::redis::scripts;
+
+    #[test]
+    fn every_call_of_a_script_names_its_command() {
+        for script in scripts::all() {
+            let text = script.text();
+            let calls: usize = CALLERS.iter().map(|it| text.matches(it).count()).sum();
+            // A function that calls a command for others passes its name on.
+            let passed_on = text.matches("(command,").count();
+            let caught = text.matches("pcall(").count(); // calls a function of the script
+            let commands = calls - passed_on - caught;
+            assert_eq!(called(text).count(), commands, "{}", script.name);
+        }
+    }
+}
