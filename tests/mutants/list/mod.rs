@@ -28,7 +28,8 @@ mod stopping;
 mod traced;
 mod users_code;
 
-use crate::mutant::{Edit, Mutant, Test};
+use crate::mutant::{Mutant, Test};
+use crate::plant::{Change, Edit};
 
 /// All of them, in the order of the promises.
 pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
@@ -64,8 +65,44 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
     of_each.into_iter().flatten()
 }
 
-const fn edit(file: &'static str, find: &'static str, put: &'static str) -> Edit {
-    Edit { file, find, put }
+const fn put(at: &'static str, of: &'static str, put: &'static str) -> Edit {
+    edit(at, Change::Put(of, put))
+}
+
+const fn put_in_text(at: &'static str, of: &'static str, put: &'static str) -> Edit {
+    edit(at, Change::PutInText(of, put))
+}
+
+const fn drop(at: &'static str, of: &'static str) -> Edit {
+    edit(at, Change::Drop(of))
+}
+
+const fn drop_element(at: &'static str, of: &'static str) -> Edit {
+    edit(at, Change::DropElement(of))
+}
+
+const fn never(at: &'static str, of: &'static str) -> Edit {
+    edit(at, Change::Never(of))
+}
+
+const fn always(at: &'static str, of: &'static str) -> Edit {
+    edit(at, Change::Always(of))
+}
+
+const fn negate(at: &'static str, of: &'static str) -> Edit {
+    edit(at, Change::Negate(of))
+}
+
+const fn later(at: &'static str, first: &'static str, second: &'static str) -> Edit {
+    edit(at, Change::Later(first, second))
+}
+
+const fn earlier(at: &'static str, first: &'static str, second: &'static str) -> Edit {
+    edit(at, Change::Earlier(first, second))
+}
+
+const fn edit(at: &'static str, change: Change) -> Edit {
+    Edit { at, change }
 }
 
 const fn contract(name: &'static str) -> Test {

@@ -1,0 +1,209 @@
+//! The functions, constants and types of the project, wherever they are.
+
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use super::tokens::Language;
+use super::{lua, rust};
+
+/// Where sources are, and by which name a path may begin that is only there.
+const PLACES: [(&str, &str); 4] = [
+    ("src", "duly"),
+    ("server/src", "server"),
+    ("macros/src", "macros"),
+    ("conformance/src", "conformance"),
+];
+
+pub(crate) struct Tree {
+    pub(crate) files: Vec<File>,
+}
+
+pub(crate) struct File {
+    /// From the root of the project.
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
+    modules: Vec<String>,
+    parsed: OnceLock<Parsed>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Parsed {
+    pub(crate) items: Vec<Item>,
+    pub(crate) regions: Vec<Region>,
+    /// Where locals and parameters get their names.
+    pub(crate) locals: Vec<(usize, String)>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Item {
+    /// Modules, and then what it is within, such as a type.
+    pub(crate) path: Vec<String>,
+    pub(crate) bytes: Range<usize>,
+    /// What is within and no part of it: the functions in a script.
+    pub(crate) without: Vec<Range<usize>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Region {
+    pub(crate) kind: Kind,
+    pub(crate) bytes: Range<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Statement,
+    /// Of an `if`, a `while` or an arm.
+    Condition,
+}
+
+impl Tree {
+    pub(crate) fn read(root: &Path) -> Result<Self, String> {
+        let mut files = Vec::new();
+        for (place, name) in PLACES {
+            let mut paths = Vec::new();
+            list(&root.join(place), &mut paths).map_err(|error| format!("{place}: {error}"))?;
+            paths.sort();
+            for path in paths {
+                let text = fs::read_to_string(&path).map_err(|error| error.to_string())?;
+                let path = path.strip_prefix(root).unwrap_or(&path).to_owned();
+                let within = path.strip_prefix(place).unwrap_or(&path);
+                files.push(File::of(path.clone(), name, within, text));
+            }
+        }
+        Ok(Self { files })
+    }
+
+    /// What a path of names means, if it is one thing: of several, the one that has nothing between
+    /// them.
+    pub(crate) fn find(&self, at: &str) -> Result<(&File, &Item), String> {
+        let names: Vec<&str> = at.split("::").collect();
+        let last = names.last().copied().unwrap_or_default();
+        let mut found = Vec::new();
+        for file in self.files.iter().filter(|file| file.may_have(last)) {
+            let items = file.parsed()?.items.iter();
+            let items = items.filter(|item| is_path_of(&names, &item.path));
+            found.extend(items.map(|item| (file, item)));
+        }
+        if found.len() > 1 {
+            let directly = |(_, item): &&(&File, &Item)| {
+                let within = item.path.len().checked_sub(names.len());
+                within.is_some_and(|from| is_path_of_each(&names, &item.path[from..]))
+            };
+            let direct: Vec<_> = found.iter().filter(directly).copied().collect();
+            if !direct.is_empty() {
+                found = direct;
+            }
+        }
+        match found.as_slice() {
+            [one] => Ok(*one),
+            [] => Err(format!("`{at}` is nowhere")),
+            several => {
+                let paths: Vec<_> = several.iter().map(|(_, it)| it.path.join("::")).collect();
+                Err(format!("`{at}` is all of {}", paths.join(", ")))
+            }
+        }
+    }
+}
+
+impl File {
+    fn of(path: PathBuf, place: &str, within: &Path, text: String) -> Self {
+        let mut modules = vec![place.to_owned()];
+        let parts = within.iter().filter_map(|part| part.to_str());
+        modules.extend(parts.map(|part| part.trim_end_matches(".rs").to_owned()));
+        modules.retain(|module| module != "mod" && module != "lib");
+        Self {
+            path,
+            text,
+            modules,
+            parsed: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn language(&self) -> Language {
+        match self.path.extension().is_some_and(|is| is == "lua") {
+            true => Language::Lua,
+            false => Language::Rust,
+        }
+    }
+
+    pub(crate) fn parsed(&self) -> Result<&Parsed, String> {
+        if let Some(parsed) = self.parsed.get() {
+            return Ok(parsed);
+        }
+        let parsed = match self.language() {
+            Language::Rust => rust::parsed(&self.text, &self.modules),
+            _ => lua::parsed(&self.text, &self.modules),
+        };
+        let parsed = parsed.map_err(|error| format!("{}: {error}", self.path.display()))?;
+        Ok(self.parsed.get_or_init(|| parsed))
+    }
+
+    /// Whether something of this name may be declared here, so that the file is worth parsing.
+    fn may_have(&self, name: &str) -> bool {
+        let is_word = |c: char| c == '_' || c.is_alphanumeric();
+        let word = name.trim_end_matches('!');
+        self.language() == Language::Lua
+            || self.text.match_indices(word).any(|(at, _)| {
+                let before = self.text[..at].trim_end();
+                let before = before.rsplit(|c| !is_word(c)).next().unwrap_or_default();
+                let after = &self.text[at + word.len()..];
+                !after.starts_with(is_word)
+                    && (DECLARES.contains(&before) || after.starts_with('!'))
+            })
+    }
+}
+
+const DECLARES: [&str; 7] = [
+    "fn",
+    "const",
+    "static",
+    "struct",
+    "enum",
+    "trait",
+    "macro_rules",
+];
+
+/// Whether a part of a path has this name. A type may be `<Type as Trait>`, and is called so or by its
+/// own name.
+fn is_called(name: &str, part: &str) -> bool {
+    let of_a_trait = part
+        .strip_prefix('<')
+        .and_then(|part| part.split_once(" as "));
+    part == name || of_a_trait.is_some_and(|(of, _)| of == name)
+}
+
+/// Whether `names` are some of the path in their order, the last one included.
+fn is_path_of(names: &[&str], path: &[String]) -> bool {
+    let (Some((last, before)), Some((item, parts))) = (names.split_last(), path.split_last())
+    else {
+        return false;
+    };
+    let mut parts = parts.iter();
+    is_called(last, item)
+        && before
+            .iter()
+            .all(|name| parts.any(|part| is_called(name, part)))
+}
+
+fn is_path_of_each(names: &[&str], path: &[String]) -> bool {
+    names
+        .iter()
+        .zip(path)
+        .all(|(name, part)| is_called(name, part))
+}
+
+fn list(folder: &Path, paths: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default();
+        if path.is_dir() && name != "tests" {
+            list(&path, paths)?;
+        } else if path.extension().is_some_and(|is| is == "rs" || is == "lua") && name != "tests.rs"
+        {
+            paths.push(path);
+        }
+    }
+    Ok(())
+}
