@@ -52,10 +52,8 @@ fn every_bug_can_be_planted() {
     let mut wrong = Vec::new();
     for mutant in list::all() {
         let more = mutant.masked_by.map_or(&[][..], |masked| masked.edits);
-        for edits in [mutant.edits, &[mutant.edits, more].concat()] {
-            let planted = planted(edits, &tree);
-            wrong.extend(planted.err().map(|why| format!("{}: {why}", mutant.name)));
-        }
+        let planted = planted(&[mutant.edits, more].concat(), &tree);
+        wrong.extend(planted.err().map(|why| format!("{}: {why}", mutant.name)));
     }
     expect_none(&wrong);
 }

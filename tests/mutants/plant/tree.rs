@@ -1,5 +1,6 @@
 //! The functions, constants and types of the project, wherever they are.
 
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,8 @@ const PLACES: [(&str, &str); 4] = [
 
 pub(crate) struct Tree {
     pub(crate) files: Vec<File>,
+    /// Which files may declare a name, so that the others need not be parsed.
+    declaring: HashMap<String, BTreeSet<usize>>,
 }
 
 pub(crate) struct File {
@@ -72,7 +75,17 @@ impl Tree {
                 files.push(File::of(path.clone(), name, within, text));
             }
         }
-        Ok(Self { files })
+        Ok(Self::of(files))
+    }
+
+    fn of(files: Vec<File>) -> Self {
+        let mut declaring = HashMap::<String, BTreeSet<usize>>::new();
+        for (at, file) in files.iter().enumerate() {
+            for name in file.declared() {
+                declaring.entry(name).or_default().insert(at);
+            }
+        }
+        Self { files, declaring }
     }
 
     /// What a path of names means, if it is one thing: of several, the one that has nothing between
@@ -81,7 +94,8 @@ impl Tree {
         let names: Vec<&str> = at.split("::").collect();
         let last = names.last().copied().unwrap_or_default();
         let mut found = Vec::new();
-        for file in self.files.iter().filter(|file| file.may_have(last)) {
+        for file in self.declaring.get(last).into_iter().flatten() {
+            let file = &self.files[*file];
             let items = file.parsed()?.items.iter();
             let items = items.filter(|item| is_path_of(&names, &item.path));
             found.extend(items.map(|item| (file, item)));
@@ -140,18 +154,27 @@ impl File {
         Ok(self.parsed.get_or_init(|| parsed))
     }
 
-    /// Whether something of this name may be declared here, so that the file is worth parsing.
-    fn may_have(&self, name: &str) -> bool {
-        let is_word = |c: char| c == '_' || c.is_alphanumeric();
-        let word = name.trim_end_matches('!');
-        self.language() == Language::Lua
-            || self.text.match_indices(word).any(|(at, _)| {
-                let before = self.text[..at].trim_end();
-                let before = before.rsplit(|c| !is_word(c)).next().unwrap_or_default();
-                let after = &self.text[at + word.len()..];
-                !after.starts_with(is_word)
-                    && (DECLARES.contains(&before) || after.starts_with('!'))
-            })
+    /// The names that may be declared here.
+    fn declared(&self) -> Vec<String> {
+        if self.language() == Language::Lua {
+            let items = self.parsed().map_or(&[][..], |parsed| &parsed.items);
+            return items
+                .iter()
+                .filter_map(|item| item.path.last().cloned())
+                .collect();
+        }
+        let words = self
+            .text
+            .split(|c: char| c != '_' && c != '!' && !c.is_alphanumeric());
+        let mut before = "";
+        let mut names = Vec::new();
+        for word in words.filter(|word| !word.is_empty()) {
+            if DECLARES.contains(&before) || word.ends_with('!') {
+                names.push(word.to_owned());
+            }
+            before = word;
+        }
+        names
     }
 }
 
