@@ -3,7 +3,9 @@
 //! That each bug is also caught takes an hour, in a program of its own: `cargo run --manifest-path
 //! tests/mutants/Cargo.toml`.
 
+mod lasting;
 mod list;
+mod locals;
 
 use std::collections::BTreeSet;
 use std::fs;

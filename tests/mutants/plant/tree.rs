@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use super::tokens::Language;
+use super::tokens::{Language, Token, tokens};
 use super::{lua, rust};
 
 /// Where sources are, and by which name a path may begin that is only there.
@@ -29,6 +29,7 @@ pub(crate) struct File {
     pub(crate) text: String,
     modules: Vec<String>,
     parsed: OnceLock<Parsed>,
+    tokens: OnceLock<Vec<Range<usize>>>,
 }
 
 #[derive(Debug, Default)]
@@ -64,21 +65,20 @@ pub(crate) enum Kind {
 impl Tree {
     pub(crate) fn read(root: &Path) -> Result<Self, String> {
         let mut files = Vec::new();
-        for (place, name) in PLACES {
+        for (place, _) in PLACES {
             let mut paths = Vec::new();
             list(&root.join(place), &mut paths).map_err(|error| format!("{place}: {error}"))?;
             paths.sort();
             for path in paths {
                 let text = fs::read_to_string(&path).map_err(|error| error.to_string())?;
-                let path = path.strip_prefix(root).unwrap_or(&path).to_owned();
-                let within = path.strip_prefix(place).unwrap_or(&path);
-                files.push(File::of(path.clone(), name, within, text));
+                let path = path.strip_prefix(root).unwrap_or(&path);
+                files.push(File::of(path.to_owned(), text));
             }
         }
         Ok(Self::of(files))
     }
 
-    fn of(files: Vec<File>) -> Self {
+    pub(crate) fn of(files: Vec<File>) -> Self {
         let mut declaring = HashMap::<String, BTreeSet<usize>>::new();
         for (at, file) in files.iter().enumerate() {
             for name in file.declared() {
@@ -122,8 +122,10 @@ impl Tree {
 }
 
 impl File {
-    fn of(path: PathBuf, place: &str, within: &Path, text: String) -> Self {
-        let mut modules = vec![place.to_owned()];
+    pub(crate) fn of(path: PathBuf, text: String) -> Self {
+        let within = |(place, name)| Some((path.strip_prefix(place).ok()?, name));
+        let (within, name) = PLACES.into_iter().find_map(within).unwrap_or((&path, ""));
+        let mut modules = vec![name.to_owned()];
         let parts = within.iter().filter_map(|part| part.to_str());
         modules.extend(parts.map(|part| part.trim_end_matches(".rs").to_owned()));
         modules.retain(|module| module != "mod" && module != "lib");
@@ -132,6 +134,7 @@ impl File {
             text,
             modules,
             parsed: OnceLock::new(),
+            tokens: OnceLock::new(),
         }
     }
 
@@ -140,6 +143,22 @@ impl File {
             true => Language::Lua,
             false => Language::Rust,
         }
+    }
+
+    /// Its tokens from one byte to another.
+    pub(crate) fn tokens(&self, within: &Range<usize>) -> Vec<Token<'_>> {
+        let all = self.tokens.get_or_init(|| {
+            let tokens = tokens(&self.text, self.language());
+            let ranges = tokens.iter().map(|token| token.start..token.end());
+            ranges.collect()
+        });
+        let from = all.partition_point(|token| token.start < within.start);
+        let to = all.partition_point(|token| token.start < within.end);
+        let token = |bytes: &Range<usize>| Token {
+            text: &self.text[bytes.clone()],
+            start: bytes.start,
+        };
+        all[from..to].iter().map(token).collect()
     }
 
     pub(crate) fn parsed(&self) -> Result<&Parsed, String> {
@@ -197,14 +216,20 @@ fn is_called(name: &str, part: &str) -> bool {
     part == name || of_a_trait.is_some_and(|(of, _)| of == name)
 }
 
-/// Whether `names` are some of the path in their order, the last one included.
+/// Whether `names` are some of the path in their order, the last one included, and the type if it is
+/// of one.
 fn is_path_of(names: &[&str], path: &[String]) -> bool {
     let (Some((last, before)), Some((item, parts))) = (names.split_last(), path.split_last())
     else {
         return false;
     };
+    let of = parts
+        .last()
+        .filter(|part| part.starts_with(|c: char| c == '<' || c.is_uppercase()));
+    let is_of_another = of.is_some_and(|of| before.last().is_none_or(|name| !is_called(name, of)));
     let mut parts = parts.iter();
     is_called(last, item)
+        && !is_of_another
         && before
             .iter()
             .all(|name| parts.any(|part| is_called(name, part)))

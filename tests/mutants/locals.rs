@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::Place;
-use super::tokens::{Language, Token};
+use crate::plant::Place;
+use crate::plant::tokens::{Language, Token};
 
 /// The tokens of a place that name its locals and parameters, and whether each is a field as well, as
 /// in `Self { id }`.
@@ -13,6 +13,12 @@ pub(crate) fn locals(place: &Place<'_>) -> Result<Vec<(usize, bool)>, String> {
     let parsed = file.parsed()?;
     let functions = parsed.items.iter().filter_map(|item| item.path.last());
     let functions: BTreeSet<&str> = functions.map(String::as_str).collect();
+    let is_table_of_functions = |name: &str| {
+        let mut functions = functions
+            .iter()
+            .filter_map(|function| function.split_once('.'));
+        functions.any(|(table, _)| table == name)
+    };
     let names = parsed.locals.iter().filter(|(at, _)| {
         // What a script declares at its top is known in its functions.
         is_lua || place.item.bytes.contains(at)
@@ -28,7 +34,7 @@ pub(crate) fn locals(place: &Place<'_>) -> Result<Vec<(usize, bool)>, String> {
         } else if token.closes() {
             around.pop();
         }
-        if !names.contains(token.text) || is_lua && functions.contains(token.text) {
+        if !names.contains(token.text) {
             continue;
         }
         let (before, after) = (text(at.checked_sub(1)), text(Some(at + 1)));
@@ -42,8 +48,11 @@ pub(crate) fn locals(place: &Place<'_>) -> Result<Vec<(usize, bool)>, String> {
         let is_key = text(bracket) == "{"
             && is_first_or_next
             && (after == ":" && !is_lua || after == "=" && is_lua && text(Some(at + 2)) != "=");
+        let is_function = functions.contains(token.text)
+            && (is_lua || before == "fn" || after == "(")
+            || is_lua && is_table_of_functions(token.text);
         let is_macro = after == "!" && text(Some(at + 2)) != "=";
-        if is_member || is_path || is_key || is_macro || is_lua && before == ":" {
+        if is_member || is_path || is_key || is_function || is_macro || is_lua && before == ":" {
             continue;
         }
         let is_of_struct = bracket
