@@ -1,130 +1,170 @@
-use super::{always, contract, delivery, drop, earlier, later, never, put, put_in_text, test};
+use super::{
+    always, delivery, drop, earlier, embedded, later, never, power, put, put_in_text, redis_store,
+    store_contract, store_model,
+};
 use crate::mutant::{Mutant, Promise::Accepted, Test};
 
 const fn power_cut() -> Test {
-    test(
-        "power",
-        "what_was_answered_survives_any_power_cut_and_what_was_not_is_never_half",
-    )
+    power("what_was_answered_survives_any_power_cut_and_what_was_not_is_never_half")
 }
 
 pub(crate) const MUTANTS: &[Mutant] = &[
-Accepted.bug(
-"redis-removed-before-published",
-"Redis: the move script takes ids out of the delay set before they are in the publish list",
-&[earlier("move_due.lua", r#"if $seen > 0 then call("ZREMRANGEBYRANK""#, "if #$entries > 0 then")],
-test("redis_store", "ready")),
-Accepted.bug(
-"redis-unlisted-before-leased",
-"Redis: the fetch script takes events out of the publish list before they are leased",
-&[later("fetch.lua", "commit()", "leave(")],
-test("redis_store", "held")),
-Accepted.bug(
-"redis-page-leased-without-a-look",
-"Redis: a part of a page is leased for as long as the heartbeat lasts, though a deadline was asked for",
-&[put("give_part", r#"«$deadline and "L\2\0\1" or» "L""#, "")],
-test(
-            "redis_store",
-            "leases_with_deadlines_are_given_to_events_alone",
-        )),
-Accepted.bug(
-"redis-body-goes-with-the-first",
-"Redis: an event that leaves its page takes the body of the others with it",
-&[put("open_part", "$bodies[$i] if $body «»", "and $i == 1")],
-test(
-            "redis_store",
-            "scheduled_events_are_alone_from_the_first_that_is_changed",
-        )),
-Accepted.bug(
-"redis-ack-counted-twice",
-"Redis: an ack that is repeated ends its event again",
-&[put("settle_acks", "$settled = $me . $... «is_under($state, $token)»", "(is_under($state, $token) or is_settled($state, $settled))")],
-test("redis_store", "an_ack_that_is_repeated_ends_nothing_else")),
-Accepted.bug(
-"push-answered-before-the-commit",
-"embedded: a push is answered before it is on disk",
-&[put("Shared::decide", "«Push(_) | StoreOp::»Settle", "")],
-test("embedded", "whatever_was_answered_survives_kill_9")),
-Accepted.bug(
-"commit-not-synced",
-"embedded: a commit is answered before it is synced, as with `synchronous = NORMAL`",
-&[put_in_text("embedded::configure", "«FULL»", "NORMAL")],
-power_cut()),
-Accepted.bug(
-"way-to-the-file-not-synced",
-"embedded: the folders above the one that was made for the file are not synced",
-&[put("Paths::claim_data", "sync_way", "sync_directory")],
-power_cut()),
-Accepted.bug(
-"repeated-fetch-is-a-new-one",
-"a fetch whose answer was lost leases another batch when it is repeated",
-&[put("Bucket::is_new_request", "$node.last_request.is_none_or(|$last| $fetch.request > $last)", "true")],
-contract("a_repeated_fetch_answers_the_same_batch")),
-Accepted.bug(
-"redis-repeated-fetch-is-a-new-one",
-"Redis: the fetch script does not look at the number of a request",
-&[never("fetch.lua", "$node.last")],
-contract("a_repeated_fetch_answers_the_same_batch")),
-Accepted.bug(
-"lost-fetch-forgotten",
-"a node does not repeat a fetch whose answer was lost",
-&[put("Node::handle_reply", "let $queue = &mut self.queues $... CallKind::Fetch { .. } => $state.«is_polling = false»", "fetch_over($queue)")],
-delivery("answers_that_are_lost_change_nothing")),
-Accepted.bug(
-"expiry-ignored",
-"an event that has expired is leased all the same",
-&[never("Entry::stale", "expires.is_some_and")],
-contract("an_expired_event_is_set_aside_with_a_record")),
-Accepted.bug(
-"expiry-in-the-ring-ignored",
-"an event that expires while it waits in the ring is handled all the same",
-&[never("Executor::check_in", "has_expired")],
-delivery("an_event_expires_also_in_the_ring")),
-Accepted.bug(
-"redis-no-wait-for-the-replicas",
-"Redis: a push that was to reach replicas is answered without them",
-&[put("confirmed::push_part", "«map(|()| $answer)», Err", "map_or(Ok($answer.clone()), |()| Ok($answer))")],
-test(
-            "redis_store",
-            "a_push_that_no_replica_confirms_can_be_pushed_again",
-        )),
-Accepted.bug(
-"registry-away-refuses-pushes",
-"Redis: with the registry away every push to a bucket that is not registered yet is refused",
-&[put("writer::ensure", "«» $registry.is_configured", "false &&")],
-test(
-            "redis_store",
-            "pushes_starts_and_nodes_go_on_while_the_server_of_the_registry_is_dead",
-        )),
-Accepted.bug(
-"redis-moved-without-a-look",
-"Redis: what is left in the delay set by a call that failed is moved over a leased event",
-&[always("move_alone", "place_of")],
-test("redis_store", "what_is_due_and_does_not_wait_is_not_moved")),
-Accepted.bug(
-"redis-leased-before-it-is-counted",
-"Redis: a lease takes effect before its batch is known, so that a repeated fetch leases others",
-&[drop("lua::commit", "keep_node")],
-test(
-            "redis_store",
-            "a_script_that_fails_after_any_of_its_writes_is_repeated",
-        )),
-Accepted.bug(
-"expiry-noticed-by-fetches-alone",
-"what has expired counts, and holds its keys, until somebody fetches",
-&[put("Entry::stale_from_us", "$more.expires.map(Timestamp::as_micros)", "None")],
-contract("what_has_expired_is_not_counted")),
-Accepted.bug(
-"redis-expiry-noticed-by-fetches-alone",
-"Redis: what has expired counts, and holds its keys, until somebody fetches",
-&[drop("lua::push", "add_expiry")],
-contract("what_has_expired_is_not_counted")),
-Accepted.bug(
-"read-of-a-release-ends-events",
-"embedded: an operation whose changes are dropped ends what has expired",
-&[put("Shared::decide", "$answer = $bucket.apply $... let $changes = $scribe.changes; «»", "let $changes = if $answer.is_err() { Changes::default() } else { $changes };")],
-test(
-            "store_model",
-            "the_embedded_store_answers_as_the_model_does",
-        )),
+    Accepted.bug(
+        "redis-removed-before-published",
+        "Redis: the move script takes ids out of the delay set before they are in the publish \
+         list",
+        &[earlier(
+            "move_due.lua",
+            r#"if $seen > 0 then call("ZREMRANGEBYRANK""#,
+            "if #$entries > 0 then",
+        )],
+        redis_store("ready"),
+    ),
+    Accepted.bug(
+        "redis-unlisted-before-leased",
+        "Redis: the fetch script takes events out of the publish list before they are leased",
+        &[later("fetch.lua", "commit()", "leave(")],
+        redis_store("held"),
+    ),
+    Accepted.bug(
+        "redis-page-leased-without-a-look",
+        "Redis: a part of a page is leased for as long as the heartbeat lasts, though a \
+         deadline was asked for",
+        &[put("give_part", r#"«$deadline and "L\2\0\1" or» "L""#, "")],
+        redis_store("leases_with_deadlines_are_given_to_events_alone"),
+    ),
+    Accepted.bug(
+        "redis-body-goes-with-the-first",
+        "Redis: an event that leaves its page takes the body of the others with it",
+        &[put("open_part", "$bodies[$i] if $body «»", "and $i == 1")],
+        redis_store("scheduled_events_are_alone_from_the_first_that_is_changed"),
+    ),
+    Accepted.bug(
+        "redis-ack-counted-twice",
+        "Redis: an ack that is repeated ends its event again",
+        &[put(
+            "settle_acks",
+            "$settled = $me . $... «is_under($state, $token)»",
+            "(is_under($state, $token) or is_settled($state, $settled))",
+        )],
+        redis_store("an_ack_that_is_repeated_ends_nothing_else"),
+    ),
+    Accepted.bug(
+        "push-answered-before-the-commit",
+        "embedded: a push is answered before it is on disk",
+        &[put("Shared::decide", "«Push(_) | StoreOp::»Settle", "")],
+        embedded("whatever_was_answered_survives_kill_9"),
+    ),
+    Accepted.bug(
+        "commit-not-synced",
+        "embedded: a commit is answered before it is synced, as with `synchronous = NORMAL`",
+        &[put_in_text("embedded::configure", "«FULL»", "NORMAL")],
+        power_cut(),
+    ),
+    Accepted.bug(
+        "way-to-the-file-not-synced",
+        "embedded: the folders above the one that was made for the file are not synced",
+        &[put("Paths::claim_data", "sync_way", "sync_directory")],
+        power_cut(),
+    ),
+    Accepted.bug(
+        "repeated-fetch-is-a-new-one",
+        "a fetch whose answer was lost leases another batch when it is repeated",
+        &[put(
+            "Bucket::is_new_request",
+            "$node.last_request.is_none_or(|$last| $fetch.request > $last)",
+            "true",
+        )],
+        store_contract("a_repeated_fetch_answers_the_same_batch"),
+    ),
+    Accepted.bug(
+        "redis-repeated-fetch-is-a-new-one",
+        "Redis: the fetch script does not look at the number of a request",
+        &[never("fetch.lua", "$node.last")],
+        store_contract("a_repeated_fetch_answers_the_same_batch"),
+    ),
+    Accepted.bug(
+        "lost-fetch-forgotten",
+        "a node does not repeat a fetch whose answer was lost",
+        &[put(
+            "Node::handle_reply",
+            "let $queue = &mut self.queues $... CallKind::Fetch { .. } => \
+             $state.«is_polling = false»",
+            "fetch_over($queue)",
+        )],
+        delivery("answers_that_are_lost_change_nothing"),
+    ),
+    Accepted.bug(
+        "expiry-ignored",
+        "an event that has expired is leased all the same",
+        &[never("Entry::stale", "expires.is_some_and")],
+        store_contract("an_expired_event_is_set_aside_with_a_record"),
+    ),
+    Accepted.bug(
+        "expiry-in-the-ring-ignored",
+        "an event that expires while it waits in the ring is handled all the same",
+        &[never("Executor::check_in", "has_expired")],
+        delivery("an_event_expires_also_in_the_ring"),
+    ),
+    Accepted.bug(
+        "redis-no-wait-for-the-replicas",
+        "Redis: a push that was to reach replicas is answered without them",
+        &[put(
+            "confirmed::push_part",
+            "«map(|()| $answer)», Err",
+            "map_or(Ok($answer.clone()), |()| Ok($answer))",
+        )],
+        redis_store("a_push_that_no_replica_confirms_can_be_pushed_again"),
+    ),
+    Accepted.bug(
+        "registry-away-refuses-pushes",
+        "Redis: with the registry away every push to a bucket that is not registered yet is \
+         refused",
+        &[put(
+            "writer::ensure",
+            "«» $registry.is_configured",
+            "false &&",
+        )],
+        redis_store("pushes_starts_and_nodes_go_on_while_the_server_of_the_registry_is_dead"),
+    ),
+    Accepted.bug(
+        "redis-moved-without-a-look",
+        "Redis: what is left in the delay set by a call that failed is moved over a leased \
+         event",
+        &[always("move_alone", "place_of")],
+        redis_store("what_is_due_and_does_not_wait_is_not_moved"),
+    ),
+    Accepted.bug(
+        "redis-leased-before-it-is-counted",
+        "Redis: a lease takes effect before its batch is known, so that a repeated fetch \
+         leases others",
+        &[drop("commit", "keep_node")],
+        redis_store("a_script_that_fails_after_any_of_its_writes_is_repeated"),
+    ),
+    Accepted.bug(
+        "expiry-noticed-by-fetches-alone",
+        "what has expired counts, and holds its keys, until somebody fetches",
+        &[put(
+            "Entry::stale_from_us",
+            "$more.expires.map(Timestamp::as_micros)",
+            "None",
+        )],
+        store_contract("what_has_expired_is_not_counted"),
+    ),
+    Accepted.bug(
+        "redis-expiry-noticed-by-fetches-alone",
+        "Redis: what has expired counts, and holds its keys, until somebody fetches",
+        &[drop("lua::push", "add_expiry")],
+        store_contract("what_has_expired_is_not_counted"),
+    ),
+    Accepted.bug(
+        "read-of-a-release-ends-events",
+        "embedded: an operation whose changes are dropped ends what has expired",
+        &[put(
+            "Shared::decide",
+            "$answer = $bucket.apply $... let $changes = $scribe.changes; «»",
+            "let $changes = if $answer.is_err() { Changes::default() } else { $changes };",
+        )],
+        store_model("the_embedded_store_answers_as_the_model_does"),
+    ),
 ];

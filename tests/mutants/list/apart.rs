@@ -1,4 +1,4 @@
-use super::{delivery, never, put, test};
+use super::{delivery, lib, never, put, redis_store};
 use crate::mutant::{Mutant, Promise::Apart};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -60,10 +60,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a handler's panic is not caught where it runs",
         &[put(
             "RunningJob::poll",
-            "«catch_unwind(AssertUnwindSafe(|| $work.within($ticket, || $future.poll($cx))))»",
+            "«catch_unwind(AssertUnwindSafe(|| $work.within($ticket, || \
+             $future.poll($cx))))»",
             "Ok::<_, Box<dyn Any + Send>>($work.within($ticket, || $future.poll($cx)))",
         )],
-        test("lib", "a_panic_ends_its_own_job_and_nothing_else"),
+        lib("a_panic_ends_its_own_job_and_nothing_else"),
     ),
     Apart.bug(
         "hung-handler-never-times-out",
@@ -79,7 +80,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "what-suspends-keeps-the-others",
         "a handler that waits keeps the jobs that its worker had taken with it",
         &[never("RunningJob::suspend", "is_empty")],
-        test("lib", "one_job_that_suspends_holds_up_no_other_one"),
+        lib("one_job_that_suspends_holds_up_no_other_one"),
     ),
     Apart.bug(
         "bucket-takes-all-room",
@@ -89,14 +90,15 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     Apart.bug(
         "replacing-pushes-in-one-call",
-        "Redis: a thousand events that replace others, and their records, are pushed in one call",
+        "Redis: a thousand events that replace others, and their records, are pushed in one \
+         call",
         &[put("parts_of", "BYTES_MAX «»", "* 1_000")],
-        test("redis_store", "no_script_keeps_a_server_for_long"),
+        redis_store("no_script_keeps_a_server_for_long"),
     ),
     Apart.bug(
         "audit-of-any-size",
         "Redis: an audit looks at a bucket of any size in one step",
         &[put("RedisStore::audit", "AUDITED_MAX«»", "* 100_000")],
-        test("redis_store", "no_script_keeps_a_server_for_long"),
+        redis_store("no_script_keeps_a_server_for_long"),
     ),
 ];

@@ -1,4 +1,4 @@
-use super::{contract, delivery, drop, put, test};
+use super::{delivery, drop, embedded, put, store_contract, syscalls};
 use crate::mutant::{Mutant, Promise::Attempts};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -6,13 +6,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "one-attempt-too-many",
         "the store grants one attempt more than allowed",
         &[put("Bucket::conclude", "$tries «>=» $entry.attempts", ">")],
-        contract("the_last_attempt_ends_in_a_dead_letter"),
+        store_contract("the_last_attempt_ends_in_a_dead_letter"),
     ),
     Attempts.bug(
         "redis-one-attempt-too-many",
         "Redis: the settle script grants one attempt more than allowed",
         &[put("lua::conclude", "$attempt «<» $allowed then", "<=")],
-        contract("the_last_attempt_ends_in_a_dead_letter"),
+        store_contract("the_last_attempt_ends_in_a_dead_letter"),
     ),
     Attempts
         .bug(
@@ -33,13 +33,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "snooze-counts",
         "a snooze uses up an attempt",
         &[put("Bucket::conclude", "$id, $delay, $tries «- 1»", "")],
-        contract("snooze_and_release_do_not_count"),
+        store_contract("snooze_and_release_do_not_count"),
     ),
     Attempts.bug(
         "release-counts",
         "handing an event back before it started uses up an attempt",
         &[put("Bucket::release", "$entry.«»go", "tries += 1; $entry.")],
-        contract("snooze_and_release_do_not_count"),
+        store_contract("snooze_and_release_do_not_count"),
     ),
     Attempts.bug(
         "announced-start-not-counted",
@@ -49,13 +49,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "«$started ||» $lease.deadline",
             "!$started &&",
         )],
-        contract("what_never_started_is_handed_back_without_an_attempt"),
+        store_contract("what_never_started_is_handed_back_without_an_attempt"),
     ),
     Attempts.bug(
         "redis-announced-start-not-counted",
         "Redis: the last of what a dead node had announced is taken for never started",
-        &[put("lua::may_have_started", "$place «<=» $node.first", "<")],
-        contract("what_never_started_is_handed_back_without_an_attempt"),
+        &[put("may_have_started", "$place «<=» $node.first", "<")],
+        store_contract("what_never_started_is_handed_back_without_an_attempt"),
     ),
     Attempts.bug(
         "announcement-shrinks",
@@ -65,34 +65,31 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "$known.started.max($mark)",
             "$mark",
         )],
-        contract("an_announcement_never_shrinks"),
+        store_contract("an_announcement_never_shrinks"),
     ),
     Attempts.bug(
         "redis-announcement-forgotten",
         "Redis: a settle without settlements announces nothing",
         &[drop("settle.lua", "if announce_starts")],
-        contract("a_settle_announces_starts"),
+        store_contract("a_settle_announces_starts"),
     ),
     Attempts.bug(
         "lost-lease-not-counted",
         "an attempt whose lease was lost is not counted",
         &[drop("Bucket::take_back", "tries.saturating_add")],
-        contract("what_a_silent_node_held_is_ready_again_and_has_used_an_attempt"),
+        store_contract("what_a_silent_node_held_is_ready_again_and_has_used_an_attempt"),
     ),
     Attempts.bug(
         "start-not-noted",
         "embedded: the note of a start is not written",
         &[put("EmbeddedStore::starting", "clone()«»", ".take(0)")],
-        test(
-            "embedded",
-            "a_handler_that_kills_its_process_uses_an_attempt_and_ends_as_a_dead_letter",
-        ),
+        embedded("a_handler_that_kills_its_process_uses_an_attempt_and_ends_as_a_dead_letter"),
     ),
     Attempts.bug(
         "full-notes-renewed-without-what-runs",
         "embedded: when the notes of starts are written anew, what still runs is not among them",
         &[put("Starts::renew", "into_iter().«»map", "take(0).")],
-        test("embedded", "the_notes_do_not_grow_with_what_is_over"),
+        embedded("the_notes_do_not_grow_with_what_is_over"),
     ),
     Attempts.bug(
         "starts-not-read",
@@ -102,29 +99,23 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "remove(&$restored.id) «»",
             ".filter(|_| false)",
         )],
-        test(
-            "embedded",
-            "a_handler_that_kills_its_process_uses_an_attempt_and_ends_as_a_dead_letter",
-        ),
+        embedded("a_handler_that_kills_its_process_uses_an_attempt_and_ends_as_a_dead_letter"),
     ),
     Attempts.bug(
         "ended-starts-count",
         "embedded: a start whose end is on record counts at an open",
         &[drop("Unsettled::read", "begun.remove")],
-        test("embedded", "a_snoozed_attempt_is_not_counted"),
+        embedded("a_snoozed_attempt_is_not_counted"),
     ),
     Attempts.bug(
         "release-stays-started",
         "embedded: what its holder released counts at an open",
         &[put(
-            "starts::running",
+            "running",
             "HandedBack«($start) => $running.remove(&$start)»",
             "(_) => true",
         )],
-        test(
-            "embedded",
-            "a_lease_that_its_holder_released_is_not_counted",
-        ),
+        embedded("a_lease_that_its_holder_released_is_not_counted"),
     ),
     Attempts.bug(
         "revive-ends-no-start",
@@ -134,10 +125,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "EPOCH)«»",
             ".min(Timestamp::EPOCH)",
         )],
-        test(
-            "embedded",
-            "what_started_before_a_revive_is_over_although_its_record_is_damaged",
-        ),
+        embedded("what_started_before_a_revive_is_over_although_its_record_is_damaged"),
     ),
     Attempts.bug(
         "start-not-told-to-the-store",
@@ -164,9 +152,6 @@ pub(crate) const MUTANTS: &[Mutant] = &[
                 ".and_then(|$file| $file.write(&$notes, 0).map(|()| $file))",
             ),
         ],
-        test(
-            "syscalls",
-            "killed_at_any_call_of_the_script_nothing_is_lost_early_or_unrecorded",
-        ),
+        syscalls("killed_at_any_call_of_the_script_nothing_is_lost_early_or_unrecorded"),
     ),
 ];

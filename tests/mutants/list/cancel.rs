@@ -1,4 +1,4 @@
-use super::{contract, drop, put, test};
+use super::{drop, embedded, put, store_contract};
 use crate::mutant::{Mutant, Promise::Cancel};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -10,13 +10,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "«» $state => Cancelled::TooLate",
             "State::Leased => Cancelled::Cancelled,",
         )],
-        contract("a_cancel_of_a_leased_event_is_too_late"),
+        store_contract("a_cancel_of_a_leased_event_is_too_late"),
     ),
     Cancel.bug(
         "lost-lease-hidden",
         "a cancel after a lost lease does not say that an attempt may still run",
         &[drop("Bucket::take_back", "set_maybe_running")],
-        contract("a_cancel_after_a_lost_lease_says_that_somebody_may_run"),
+        store_contract("a_cancel_after_a_lost_lease_says_that_somebody_may_run"),
     ),
     Cancel.bug(
         "redis-lost-lease-forgotten",
@@ -26,7 +26,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "$it.settled «= $settled»",
             ", $it.lost = $settled, false",
         )],
-        contract("a_lost_lease_is_not_forgotten_by_a_later_attempt"),
+        store_contract("a_lost_lease_is_not_forgotten_by_a_later_attempt"),
     ),
     Cancel.bug(
         "update-of-what-runs",
@@ -36,13 +36,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "«$entry.is_leased() ||» $dead_only",
             "",
         )],
-        contract("a_change_of_what_is_leased_or_over_is_too_late"),
+        store_contract("a_change_of_what_is_leased_or_over_is_too_late"),
     ),
     Cancel.bug(
         "redis-cancelled-and-still-due",
         "Redis: a cancelled event stays in the delay set",
         &[drop("lua::cancel", r#""ZREM", DELAY"#)],
-        contract("a_cancelled_event_is_never_started"),
+        store_contract("a_cancelled_event_is_never_started"),
     ),
     Cancel.bug(
         "cancel-answered-before-the-commit",
@@ -52,9 +52,6 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "«Cancel { .. } | StoreOp::»Reschedule",
             "",
         )],
-        test(
-            "embedded",
-            "no_change_is_answered_that_could_not_be_written",
-        ),
+        embedded("no_change_is_answered_that_could_not_be_written"),
     ),
 ];

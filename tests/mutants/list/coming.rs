@@ -1,13 +1,5 @@
-use super::{contract, drop, never, put, test};
-use crate::mutant::{Mutant, Promise::Metrics, Test};
-
-const fn coming(name: &'static str) -> Test {
-    test("coming", name)
-}
-
-const fn dashboards(name: &'static str) -> Test {
-    test("dashboards", name)
-}
+use super::{coming, dashboards, drop, lib, never, put, redis_store, store_contract};
+use crate::mutant::{Mutant, Promise::Metrics};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     Metrics.bug(
@@ -50,10 +42,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "$known.buckets.get($key).is_some_and(BucketCount::is_empty)",
             "false",
         )],
-        test(
-            "redis_store",
-            "a_bus_that_counts_its_idle_queues_asks_for_no_more",
-        ),
+        redis_store("a_bus_that_counts_its_idle_queues_asks_for_no_more"),
     ),
     Metrics.bug(
         "oldest-of-what-has-left",
@@ -63,7 +52,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "is_placed($packed, $number_of)",
             "$packed",
         )],
-        contract("stats_tell_since_when_the_next_event_is_ready"),
+        store_contract("stats_tell_since_when_the_next_event_is_ready"),
     ),
     Metrics.bug(
         "forecast-off-by-one-ms",
@@ -73,7 +62,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "+ $fine.get(&$ms).unwrap_or(&0)",
             "",
         )],
-        test("lib", "what_is_due_until_any_instant_is_counted_exactly"),
+        lib("what_is_due_until_any_instant_is_counted_exactly"),
     ),
     Metrics.bug(
         "steps-of-a-forecast-add-up",
@@ -85,7 +74,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "forecast-adds-up-twice",
         "what was added up in one wide cell is added to what is in the next one",
         &[put("RangeSum::of", "«from != $from || self.»to", "")],
-        contract("each_of_many_spans_of_a_forecast_is_counted_exactly"),
+        store_contract("each_of_many_spans_of_a_forecast_is_counted_exactly"),
     ),
     Metrics.bug(
         "forecast-passes-over-one",
@@ -95,7 +84,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "$answer«[$from] == $answer[$to]»",
             "[$to] - $answer[$from] < 2",
         )],
-        contract("each_of_many_spans_of_a_forecast_is_counted_exactly"),
+        store_contract("each_of_many_spans_of_a_forecast_is_counted_exactly"),
     ),
     Metrics.bug(
         "forecasts-without-a-pace",
@@ -137,6 +126,6 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "redis-counts-a-page-as-one",
         "Redis: scheduled events that share a page are counted as one",
         &[put("counter_of_events", "ipairs(«$classes»)", "{}")],
-        contract("each_shape_of_load_is_counted_exactly_and_delivered_once"),
+        store_contract("each_shape_of_load_is_counted_exactly_and_delivered_once"),
     ),
 ];

@@ -1,4 +1,4 @@
-use super::{contract, delivery, drop, never, put, test};
+use super::{delivery, drop, explain, lib, never, put, redis_store, store_contract};
 use crate::mutant::{
     Mutant,
     Promise::{Controls, Explained},
@@ -43,7 +43,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "$controls«»), cache",
             ".into_iter().take(0).collect()",
         )],
-        contract("what_is_set_is_kept_over_a_new_opening"),
+        store_contract("what_is_set_is_kept_over_a_new_opening"),
     ),
     Controls.bug(
         "late-of-the-queue-ignored",
@@ -53,10 +53,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "unwrap_or($queue.options.late)",
             "unwrap_or_default()",
         )],
-        test(
-            "delivery",
-            "what_the_queue_says_of_late_events_goes_for_those_that_say_nothing",
-        ),
+        delivery("what_the_queue_says_of_late_events_goes_for_those_that_say_nothing"),
     ),
     Controls.bug(
         "spread-by-chance",
@@ -66,16 +63,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "to_le_bytes())«»",
             ".wrapping_mul(fastrand::u64(..))",
         )],
-        test(
-            "delivery",
-            "an_id_that_is_pushed_again_is_due_at_the_same_time",
-        ),
+        delivery("an_id_that_is_pushed_again_is_due_at_the_same_time"),
     ),
     Explained.bug(
         "spread-not-explained",
         "an explanation does not look whether an event was spread",
         &[put("not_due", "spread($found) «»", ".filter(|_| false)")],
-        test("explain", "an_event_that_was_spread_says_by_how_much"),
+        explain("an_event_that_was_spread_says_by_how_much"),
     ),
     Controls.bug(
         "newcomer-starts-at-once",
@@ -85,37 +79,25 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "$now: Mono $... «was_away»",
             "was_away && $now == Mono::default()",
         )],
-        test(
-            "delivery",
-            "a_node_that_comes_starts_nothing_until_the_others_know",
-        ),
+        delivery("a_node_that_comes_starts_nothing_until_the_others_know"),
     ),
     Controls.bug(
         "lost-time-is-lost",
         "a node that comes late makes up for nothing",
         &[put("OWED", "Duration::from_millis(300)", "BURST")],
-        test(
-            "lib",
-            "who_comes_late_again_and_again_makes_up_for_it_and_no_second_has_too_many",
-        ),
+        lib("who_comes_late_again_and_again_makes_up_for_it_and_no_second_has_too_many"),
     ),
     Controls.bug(
         "registry-versions-repeat",
         "Redis: a version comes again after a failover that lost the last writes",
         &[put("registry::token", "fastrand::u64(1..)", "1_u64")],
-        test(
-            "redis_store",
-            "a_version_never_comes_again_after_the_last_writes_were_lost",
-        ),
+        redis_store("a_version_never_comes_again_after_the_last_writes_were_lost"),
     ),
     Controls.bug(
         "registry-tail-not-written-again",
         "Redis: buckets that a failover took from the registry stay out of it",
         &[never("registry::read", "is_empty")],
-        test(
-            "redis_store",
-            "what_a_failover_took_from_the_registry_is_read_anew_and_written_again",
-        ),
+        redis_store("what_a_failover_took_from_the_registry_is_read_anew_and_written_again"),
     ),
     Controls.bug(
         "queue-of-another-program-unknown",
@@ -137,10 +119,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "check-believes-one-look-at-the-list",
         "the check of a store takes every ready event for one that is not in the ready list",
         &[drop("Check::compare", "remove($entry)")],
-        test(
-            "redis_store",
-            "nothing_is_found_on_a_healthy_store_under_load",
-        ),
+        redis_store("nothing_is_found_on_a_healthy_store_under_load"),
     ),
     Controls.bug(
         "check-removes-a-body-without-a-place",
@@ -150,19 +129,19 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "restore($id, body)",
             r#"call("HDEL", BODY, $id)"#,
         )],
-        test("redis_store", "a_body_without_a_place_is_put_back"),
+        redis_store("a_body_without_a_place_is_put_back"),
     ),
     Controls.bug(
         "check-hands-a-lost-lease-back",
         "a repair of a store takes a lease back as if its handler had never started",
         &[put("check.lease", "$own, «false»", "true")],
-        test("redis_store", "a_lease_that_nobody_holds_is_taken_back"),
+        redis_store("a_lease_that_nobody_holds_is_taken_back"),
     ),
     Controls.bug(
         "check-overlooks-tombstones",
         "Redis: a check looks at no tombstone, and one of a living event forgets it",
-        &[put("check.counts", "held end if «$over»", "false")],
-        test("redis_store", "each_event_that_has_ended_has_one_tombstone"),
+        &[put("check.counts", "«$over» then check", "false")],
+        redis_store("each_event_that_has_ended_has_one_tombstone"),
     ),
     Controls.bug(
         "check-registers-nothing",
@@ -172,9 +151,6 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "registry::ensure($shared, &$bucket, $until).await?",
             "let _ = $until",
         )],
-        test(
-            "redis_store",
-            "a_bucket_that_the_registry_does_not_know_is_registered",
-        ),
+        redis_store("a_bucket_that_the_registry_does_not_know_is_registered"),
     ),
 ];

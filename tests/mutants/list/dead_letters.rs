@@ -1,9 +1,5 @@
-use super::{always, contract, drop, put, test};
-use crate::mutant::{Mutant, Promise::Controls, Test};
-
-const fn dead_letters(name: &'static str) -> Test {
-    test("dead_letters", name)
-}
+use super::{always, dead_letters, drop, names, put, store_contract};
+use crate::mutant::{Mutant, Promise::Controls};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     Controls.bug(
@@ -54,7 +50,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             r#""L" «and ($kind == "D" or ARGV[8] ~= "1")»"#,
             "",
         )],
-        contract("what_is_not_dead_is_not_edited"),
+        store_contract("what_is_not_dead_is_not_edited"),
     ),
     Controls.bug(
         "retention-drops-the-young",
@@ -64,9 +60,6 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "$died_until = self $... $surplus > 0 || «$is_old»",
             "$is_old || $died_until.is_some()",
         )],
-        test(
-            "names",
-            "old_dead_letters_are_dropped_and_recorded_and_younger_ones_stay",
-        ),
+        names("old_dead_letters_are_dropped_and_recorded_and_younger_ones_stay"),
     ),
 ];

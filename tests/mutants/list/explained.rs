@@ -1,19 +1,11 @@
-use super::{put, test};
-use crate::mutant::{Mutant, Promise::Explained, Test};
-
-const fn explain(name: &'static str) -> Test {
-    test("explain", name)
-}
+use super::{explain, put};
+use crate::mutant::{Mutant, Promise::Explained};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     Explained.bug(
         "pause-not-explained",
         "an explanation does not look whether the queue is paused",
-        &[put(
-            "diagnose::blocked",
-            "if «$facts.control.paused»",
-            "false",
-        )],
+        &[put("blocked", "if «$facts.control.paused»", "false")],
         explain("a_pause_is_named_before_everything_else"),
     ),
     Explained.bug(
@@ -46,9 +38,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "reschedule-taken-for-a-spread",
         "an event that was spread and then rescheduled is explained by its spread alone",
         &[put(
-            "diagnose::spread",
+            "spread",
             "$window = $envelope.spread $... at.max($pushed) «+ $part != $due»",
-            "+ $part != $due&& $part > $window",
+            "+ $part != $due && $part > $window",
         )],
         explain("an_event_that_was_spread_says_by_how_much"),
     ),

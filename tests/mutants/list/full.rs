@@ -1,4 +1,4 @@
-use super::{contract, delivery, drop, put, test};
+use super::{delivery, drop, embedded, put, redis_store, store_contract};
 use crate::mutant::{Mutant, Promise::Full};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -43,10 +43,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
                 "false",
             ),
         ],
-        test(
-            "embedded",
-            "a_full_disk_refuses_pushes_while_everything_else_goes_on",
-        ),
+        embedded("a_full_disk_refuses_pushes_while_everything_else_goes_on"),
     )
     .masked_by(
         "a checkpoint that finds no room, and the note of a start, make it do so as well",
@@ -67,25 +64,19 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "«» self.weight_max",
             "= usize::MAX -",
         )],
-        test(
-            "embedded",
-            "when_too_much_waits_to_be_written_pushes_are_refused_and_the_rest_goes_on",
-        ),
+        embedded("when_too_much_waits_to_be_written_pushes_are_refused_and_the_rest_goes_on"),
     ),
     Full.bug(
         "redis-no-settle-when-full",
         "Redis: a server whose memory is full refuses to settle",
         &[put("scripts!", r#""settle", «DRAINS»"#, "FILLS")],
-        test(
-            "redis_store",
-            "a_full_server_refuses_pushes_and_all_else_goes_on",
-        ),
+        redis_store("a_full_server_refuses_pushes_and_all_else_goes_on"),
     ),
     Full.bug(
         "full-outbox-not-refused",
         "memory: pushes are taken while more records wait for the journal than may",
         &[drop("MemoryStore::decide", "check_room")],
-        contract("a_full_outbox_refuses_pushes_and_is_settled_into"),
+        store_contract("a_full_outbox_refuses_pushes_and_is_settled_into"),
     ),
     Full.bug(
         "redis-full-outbox-not-refused",
@@ -95,22 +86,19 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "«$waiting >= tonumber(ARGV[8])» then return redis",
             "false",
         )],
-        test(
-            "redis_store",
-            "pushes_are_refused_while_too_many_records_wait_and_all_else_goes_on",
-        ),
+        redis_store("pushes_are_refused_while_too_many_records_wait_and_all_else_goes_on"),
     ),
     Full.bug(
         "fetch-without-bytes",
         "a fetch is bounded by the number of events alone",
         &[put("Budget::is_spent", "left_kib == «0»", "usize::MAX")],
-        contract("a_fetch_ends_with_the_event_that_reaches_its_bytes"),
+        store_contract("a_fetch_ends_with_the_event_that_reaches_its_bytes"),
     ),
     Full.bug(
         "fetch-without-bytes-redis",
         "redis: a script reads bodies whatever their length",
-        &[put("lua::is_spent", "$spent >= BUDGET", "false")],
-        contract("a_fetch_ends_with_the_event_that_reaches_its_bytes"),
+        &[put("is_spent", "$spent >= BUDGET", "false")],
+        store_contract("a_fetch_ends_with_the_event_that_reaches_its_bytes"),
     ),
     Full.bug(
         "read-ahead-takes-short-for-last",
@@ -120,28 +108,23 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "$batch.budget.is_spent()",
             "false",
         )],
-        contract("read_ahead_ends_with_the_event_that_reaches_its_bytes"),
+        store_contract("read_ahead_ends_with_the_event_that_reaches_its_bytes"),
     ),
     Full.bug(
         "full-disk-stays-full",
         "embedded: a full disk is not given back what the file does not need any more",
         &[put("Writer::make_room", "FREE_PAGES_FULL", "u32::MAX")],
-        test(
-            "embedded",
-            "a_disk_that_was_full_takes_pushes_again_when_everything_was_handled",
-        ),
+        embedded("a_disk_that_was_full_takes_pushes_again_when_everything_was_handled"),
     ),
     Full.bug(
         "change-waits-for-room-without-limit",
-        "embedded: a change that finds no room on a full disk is not answered before there is some",
+        "embedded: a change that finds no room on a full disk is not answered before there is \
+         some",
         &[put(
             "Writer::insist",
             "$waited >= «PATIENCE»",
             "Duration::MAX",
         )],
-        test(
-            "embedded",
-            "a_change_that_finds_no_room_is_answered_and_written_when_there_is_some",
-        ),
+        embedded("a_change_that_finds_no_room_is_answered_and_written_when_there_is_some"),
     ),
 ];

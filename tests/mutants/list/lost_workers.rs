@@ -1,4 +1,4 @@
-use super::{always, contract, delivery, drop, never, put, test};
+use super::{always, delivery, drop, loom, never, put, redis_faults, redis_store, store_contract};
 use crate::mutant::{Mutant, Promise::LostWorkers};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -12,7 +12,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "heartbeat-not-counted",
         "a heartbeat is answered and extends nothing",
         &[drop("Bucket::heartbeat", "$node.beat")],
-        contract("a_heartbeat_keeps_what_a_node_holds"),
+        store_contract("a_heartbeat_keeps_what_a_node_holds"),
     ),
     LostWorkers.bug(
         "redis-heartbeat-not-counted",
@@ -22,7 +22,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "«beat, $node.seen = $node.beat + 1,» now",
             "seen =",
         )],
-        contract("a_heartbeat_keeps_what_a_node_holds"),
+        store_contract("a_heartbeat_keeps_what_a_node_holds"),
     ),
     LostWorkers.bug(
         "account-not-compared",
@@ -32,10 +32,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "last «<= $ours.last && $theirs.leases > $ours.leases»",
             "<$theirs.last",
         )],
-        test(
-            "redis_store",
-            "a_lease_that_its_node_has_settled_before_a_failover_is_handed_back",
-        ),
+        redis_store("a_lease_that_its_node_has_settled_before_a_failover_is_handed_back"),
     ),
     LostWorkers.bug(
         "account-not-compared-by-a-fetch",
@@ -45,13 +42,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "leases + $brought «»",
             "+ 1_000",
         )],
-        test("redis_store", "so_it_is_where_the_node_holds_nothing_else"),
+        redis_store("so_it_is_where_the_node_holds_nothing_else"),
     ),
     LostWorkers.bug(
         "redis-reconcile-takes-what-is-held",
         "Redis: a node that says what it holds loses that",
         &[always("take_batch", "not $holds")],
-        contract("what_a_node_does_not_hold_by_its_own_account_is_handed_back"),
+        store_contract("what_a_node_does_not_hold_by_its_own_account_is_handed_back"),
     ),
     LostWorkers.bug(
         "settle-without-its-lease",
@@ -61,7 +58,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "under($entry, $node, $settlement.request)",
             "of($entry)",
         )],
-        contract("a_settle_under_another_lease_is_refused"),
+        store_contract("a_settle_under_another_lease_is_refused"),
     ),
     LostWorkers.bug(
         "redis-ack-without-its-lease",
@@ -71,17 +68,17 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "is_under($state, $token)",
             "($state and #$state == 71)",
         )],
-        contract("a_settle_under_another_lease_is_refused"),
+        store_contract("a_settle_under_another_lease_is_refused"),
     ),
     LostWorkers.bug(
         "redis-settle-without-its-lease",
         "Redis: the settle script ends an attempt under whatever lease it is",
         &[put(
-            "lua::settle_one",
+            "settle_one",
             r#""L" «and $it.token == $me .. $request»"#,
             "",
         )],
-        contract("a_settle_after_the_lease_was_lost_is_refused"),
+        store_contract("a_settle_after_the_lease_was_lost_is_refused"),
     ),
     LostWorkers.bug(
         "gate-ignored",
@@ -109,7 +106,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "fetch-is-no-heartbeat",
         "a node that fetches and does nothing else for a while is taken to be silent",
         &[drop("NodeLeases::lease", "is_none")],
-        contract("a_fetch_and_its_repeat_are_heartbeats_too"),
+        store_contract("a_fetch_and_its_repeat_are_heartbeats_too"),
     ),
     LostWorkers.bug(
         "reaper-looks-once",
@@ -129,7 +126,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "$known.beat == $beat",
             "($known.beat == $beat || true)",
         )],
-        contract("an_observation_from_before_a_pause_reaps_nobody"),
+        store_contract("an_observation_from_before_a_pause_reaps_nobody"),
     ),
     LostWorkers.bug(
         "redis-reap-without-a-second-look",
@@ -139,7 +136,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "$node.beat == tonumber(ARGV[$i + 1]) and",
             "",
         )],
-        contract("an_observation_from_before_a_pause_reaps_nobody"),
+        store_contract("an_observation_from_before_a_pause_reaps_nobody"),
     ),
     LostWorkers.bug(
         "trust-from-the-answer",
@@ -162,7 +159,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "trust-seen-before-the-loss",
         "a worker may see that a lease is fresh again before it sees what was lost",
         &[put("LeaseFence::fresh", "$until_ns, «Release»", "Relaxed")],
-        test("loom", "who_sees_new_trust_sees_what_was_lost_before"),
+        loom("who_sees_new_trust_sees_what_was_lost_before"),
     ),
     LostWorkers.bug(
         "blind-nodes-look-all-the-time",
@@ -192,33 +189,24 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "$past_deadline[$i] «» local $it",
             r#"call("ZREM", LEASE, $past_deadline[$i])"#,
         )],
-        test("redis_store", "outbox"),
+        redis_store("outbox"),
     ),
     LostWorkers.bug(
         "calls-wait-for-the-programs-runtime",
         "heartbeats are on the program's runtime, which handlers may block",
         &[put("Flow::start", "is_shared() && «!»$virtual_time", "")],
-        test(
-            "redis_faults",
-            "a_blocked_runtime_of_one_thread_keeps_its_leases",
-        ),
+        redis_faults("a_blocked_runtime_of_one_thread_keeps_its_leases"),
     ),
     LostWorkers.bug(
         "node-outlives-its-runtime",
         "a node goes on when the runtime of its handlers has ended",
         &[put("RuntimeWatch::follow", "self.has_ended()", "")],
-        test(
-            "redis_faults",
-            "a_node_ends_with_its_runtime_though_its_bus_is_kept",
-        ),
+        redis_faults("a_node_ends_with_its_runtime_though_its_bus_is_kept"),
     ),
     LostWorkers.bug(
         "blocked-runtime-keeps-leases-for-ever",
         "a node whose runtime is blocked keeps its leases beyond every timeout",
         &[put("RuntimeWatch::wait", "«true», Ordering", "false")],
-        test(
-            "redis_faults",
-            "a_runtime_that_is_blocked_beyond_every_timeout_leaves_its_events_to_others",
-        ),
+        redis_faults("a_runtime_that_is_blocked_beyond_every_timeout_leaves_its_events_to_others"),
     ),
 ];

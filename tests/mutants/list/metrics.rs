@@ -1,9 +1,5 @@
-use super::{never, put, test};
-use crate::mutant::{Mutant, Promise::Metrics, Test};
-
-const fn metrics(name: &'static str) -> Test {
-    test("metrics", name)
-}
+use super::{metrics, never, put};
+use crate::mutant::{Mutant, Promise::Metrics};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     Metrics.bug(
@@ -12,7 +8,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[put(
             "StartMetrics::started",
             "$stages: $... «start_us»",
-            "start_us+ $stages.fetch_us",
+            "start_us + $stages.fetch_us",
         )],
         metrics("a_store_that_is_slow_to_fetch_shows_up_in_that_stage_only"),
     ),

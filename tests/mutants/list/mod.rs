@@ -105,14 +105,17 @@ const fn edit(at: &'static str, change: Change) -> Edit {
     Edit { at, change }
 }
 
-const fn contract(name: &'static str) -> Test {
-    test("store_contract", name)
+/// The tests of a target, by its name.
+macro_rules! targets {
+    ($($target:ident)+) => {
+        $(const fn $target(name: &'static str) -> Test {
+            Test { target: stringify!($target), name }
+        })+
+    };
 }
 
-const fn delivery(name: &'static str) -> Test {
-    test("delivery", name)
-}
-
-const fn test(target: &'static str, name: &'static str) -> Test {
-    Test { target, name }
+targets! {
+    coming crash dashboards dead_letters delivery embedded explain journal lib loom metrics names
+    outages payloads power records redis_faults redis_store server simulation store_contract
+    store_model syscalls traces
 }

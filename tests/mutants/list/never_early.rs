@@ -1,4 +1,4 @@
-use super::{contract, delivery, never, put, test};
+use super::{delivery, never, put, simulation, store_contract};
 use crate::mutant::{Mutant, Promise::NeverEarly};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -10,13 +10,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "$micros«.div_ceil(1_000)»",
             "/ 1_000",
         )],
-        contract("a_fraction_of_a_millisecond_rounds_up"),
+        store_contract("a_fraction_of_a_millisecond_rounds_up"),
     ),
     NeverEarly.bug(
         "redis-due-rounded-down",
         "Redis: the push script cuts the fraction off",
         &[put("due_at", "math.«ceil»", "floor")],
-        contract("a_fraction_of_a_millisecond_rounds_up"),
+        store_contract("a_fraction_of_a_millisecond_rounds_up"),
     ),
     NeverEarly.bug(
         "early-by-one-ms",
@@ -26,13 +26,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "due.as_micros() <= $until_us«»",
             "+ 1_000",
         )],
-        contract("nothing_is_moved_before_it_is_due"),
+        store_contract("nothing_is_moved_before_it_is_due"),
     ),
     NeverEarly.bug(
         "redis-early-by-one-ms",
         "Redis: the move script takes what is due in the next millisecond",
         &[put("move_due.lua", "now_ms«»", "+ 1")],
-        contract("nothing_is_moved_before_it_is_due"),
+        store_contract("nothing_is_moved_before_it_is_due"),
     ),
     NeverEarly.bug(
         "read-ahead-not-held",
@@ -44,16 +44,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "read-ahead-handed-back-as-ready",
         "what was read ahead and is handed back counts as due",
         &[never("Bucket::release", "now_us")],
-        contract("what_was_read_ahead_and_handed_back_waits_for_its_due_time"),
+        store_contract("what_was_read_ahead_and_handed_back_waits_for_its_due_time"),
     ),
     NeverEarly.bug(
         "redis-read-ahead-reaped-as-ready",
         "Redis: what a dead node had read ahead counts as due",
         &[
-            never("lua::hand_back", "now_ms"),
-            put("lua::take_back", "number_at($it.due, 1)", "now_ms"),
+            never("hand_back", "now_ms"),
+            put("take_back", "number_at($it.due, 1)", "now_ms"),
         ],
-        contract("what_was_read_ahead_and_lost_waits_for_its_due_time"),
+        store_contract("what_was_read_ahead_and_lost_waits_for_its_due_time"),
     ),
     NeverEarly.bug(
         "store-time-from-sending",
@@ -63,24 +63,24 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "self, $sent $... at) = («$answer_us, $now»)",
             "$answer_us, $sent",
         )],
-        test("simulation", "no_seed_breaks_a_promise"),
+        simulation("no_seed_breaks_a_promise"),
     ),
     NeverEarly.bug(
         "clock-goes-back",
         "a bucket's clock goes back with the machine's",
         &[put("Bucket::apply", "self.now_us.max($now_us)", "$now_us")],
-        test("simulation", "no_seed_breaks_a_promise"),
+        simulation("no_seed_breaks_a_promise"),
     ),
     NeverEarly.bug(
         "retry-delay-lost",
         "a failed attempt is due again at once, whatever its backoff",
         &[put("Bucket::again", "DELAY_MAX)«»", "* 0")],
-        contract("a_failed_attempt_counts_and_is_due_again_after_its_delay"),
+        store_contract("a_failed_attempt_counts_and_is_due_again_after_its_delay"),
     ),
     NeverEarly.bug(
         "glitch-believed",
         "a wall clock that is a day ahead for three seconds is believed at once",
         &[put("BELIEVED_AFTER", "from_secs(10)", "ZERO")],
-        contract("a_glitch_of_the_clock_changes_no_due_time"),
+        store_contract("a_glitch_of_the_clock_changes_no_due_time"),
     ),
 ];

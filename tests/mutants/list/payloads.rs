@@ -1,9 +1,5 @@
-use super::{never, put, test};
-use crate::mutant::{Mutant, Promise::Payloads, Test};
-
-const fn payloads(name: &'static str) -> Test {
-    test("payloads", name)
-}
+use super::{never, payloads, put, redis_store, store_contract};
+use crate::mutant::{Mutant, Promise::Payloads};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     Payloads.bug(
@@ -128,28 +124,19 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "$entry: && $... is_unconfirmed() «»",
             "|| $entry.is_leased()",
         )],
-        test(
-            "store_contract",
-            "a_pass_reads_everything_that_is_not_over_as_it_stands",
-        ),
+        store_contract("a_pass_reads_everything_that_is_not_over_as_it_stands"),
     ),
     Payloads.bug(
         "redis-pass-through-the-delay-set",
         "Redis: a pass goes through the delay set, which events leave and come back to",
         &[put("peek.lua", r#""HSCAN", BODY"#, r#""ZSCAN", DELAY"#)],
-        test(
-            "store_contract",
-            "a_pass_sees_what_stays_though_everything_moves_and_others_come_and_end",
-        ),
+        store_contract("a_pass_sees_what_stays_though_everything_moves_and_others_come_and_end"),
     ),
     Payloads.bug(
         "redis-place-of-another-process",
         "Redis: a pass goes on in a server that was started anew as if its order were the same",
         &[put("peek.lua", "«$of == $server and» $place", "")],
-        test(
-            "redis_store",
-            "a_pass_goes_on_over_a_restart_of_its_server_and_misses_nothing",
-        ),
+        redis_store("a_pass_goes_on_over_a_restart_of_its_server_and_misses_nothing"),
     ),
     Payloads.bug(
         "redis-page-reads-the-whole-bucket",
@@ -159,10 +146,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             r#""COUNT", «math.max($want, 1)»"#,
             "1000000",
         )],
-        test(
-            "redis_store",
-            "a_page_is_no_more_work_of_many_events_than_of_few",
-        ),
+        redis_store("a_page_is_no_more_work_of_many_events_than_of_few"),
     ),
     Payloads.bug(
         "lost-values-are-accepted",
@@ -195,11 +179,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "the reply to a call lies in a shared store in clear text",
         &[
             never("Queue::encrypted_as", "inner.options"),
-            never("stored_replies::store", "key_id"),
+            never("store", "key_id"),
         ],
-        test(
-            "redis_store",
-            "a_reply_is_encrypted_in_the_store_if_its_queue_or_its_call_is",
-        ),
+        redis_store("a_reply_is_encrypted_in_the_store_if_its_queue_or_its_call_is"),
     ),
 ];

@@ -1,4 +1,4 @@
-use super::{contract, drop, never, put, test};
+use super::{drop, lib, never, put, redis_store, store_contract};
 use crate::mutant::{
     Mutant,
     Promise::{Accepted, Ids, NeverEarly, Punctual},
@@ -13,10 +13,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "$is_quiet && self.blocking.load(Ordering::Relaxed) == 0",
             "false",
         )],
-        test(
-            "lib",
-            "an_idle_connection_that_was_forgotten_is_replaced_before_it_is_used",
-        ),
+        lib("an_idle_connection_that_was_forgotten_is_replaced_before_it_is_used"),
     ),
     Punctual.bug(
         "redis-given-up-calls-count-as-nothing",
@@ -26,28 +23,19 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "$left «+ GIVEN_UP <= self.health.timeout && self.health.unanswered()»",
             "> self.health.timeout",
         )],
-        test(
-            "lib",
-            "callers_that_give_up_cost_a_connection_that_is_silent_and_no_other",
-        ),
+        lib("callers_that_give_up_cost_a_connection_that_is_silent_and_no_other"),
     ),
     Accepted.bug(
         "redis-cluster-keeps-a-connection-without-login",
         "Redis: a cluster keeps using a connection that is not logged in any more",
         &[put("Node::answered", "is_for_ever(&$cause) «»", "&& false")],
-        test(
-            "lib",
-            "a_connection_that_is_not_logged_in_any_more_is_made_again_also_in_a_cluster",
-        ),
+        lib("a_connection_that_is_not_logged_in_any_more_is_made_again_also_in_a_cluster"),
     ),
     Accepted.bug(
         "redis-forgotten-call-waits",
         "Redis: a call that the package has forgotten does not end with its connection",
         &[drop("Health::end", "notify_waiters")],
-        test(
-            "lib",
-            "a_call_that_its_connection_has_forgotten_ends_with_it",
-        ),
+        lib("a_call_that_its_connection_has_forgotten_ends_with_it"),
     ),
     Accepted.bug(
         "redis-start-does-not-wait-for-loading",
@@ -57,17 +45,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             r#"LOADING_MAX, "the server is still loading its data""#,
             r#"Duration::ZERO, """#,
         )],
-        test(
-            "redis_store",
-            "a_start_while_the_server_loads_waits_until_it_has_loaded",
-        ),
+        redis_store("a_start_while_the_server_loads_waits_until_it_has_loaded"),
     ),
     NeverEarly.bug(
         "redis-glitch-of-the-server-believed",
         "Redis: a script believes its server's clock whatever the caller knows",
         &[put("bucket.lua", r#"$now ~= "" and -$now"#, "false")],
-        test(
-            "redis_store",
+        redis_store(
             "a_clock_that_steps_for_a_moment_makes_nothing_early_or_late_and_holds_no_bucket",
         ),
     ),
@@ -79,8 +63,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "STEP then $last_now = «$expected» end",
             "$last_now",
         )],
-        test(
-            "redis_store",
+        redis_store(
             "a_bucket_that_was_first_used_while_the_clock_was_ahead_goes_on_after_it_was_set_back",
         ),
     ),
@@ -88,10 +71,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "redis-set-clock-never-believed",
         "Redis: a server's clock that was set is never believed again",
         &[never("time_of", "$doubt >= STANDS")],
-        test(
-            "redis_store",
-            "a_clock_that_was_set_is_believed_when_it_has_stood",
-        ),
+        redis_store("a_clock_that_was_set_is_believed_when_it_has_stood"),
     ),
     Ids.bug(
         "id-to-come-closes-a-bucket",
@@ -101,13 +81,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "«» $is_later && !is_ahead",
             "false &&",
         )],
-        contract("an_id_that_was_made_ahead_closes_no_busy_bucket"),
+        store_contract("an_id_that_was_made_ahead_closes_no_busy_bucket"),
     ),
     Ids.bug(
         "redis-id-to-come-closes-a-bucket",
-        "Redis: an id whose time is still to come is forgotten like others, and closes its bucket",
+        "Redis: an id whose time is still to come is forgotten like others, and closes its \
+         bucket",
         &[never("lua::forget", "now_ms")],
-        contract("an_id_that_was_made_ahead_closes_no_busy_bucket"),
+        store_contract("an_id_that_was_made_ahead_closes_no_busy_bucket"),
     ),
     Ids.bug(
         "redis-watermark-of-the-first-of-a-batch",
@@ -117,24 +98,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "if «$made ~= $last» then",
             "not $last",
         )],
-        contract("all_that_one_operation_forgets_is_too_old"),
+        store_contract("all_that_one_operation_forgets_is_too_old"),
     ),
     Punctual.bug(
         "redis-cancelled-ready-entries-stay",
         "Redis: entries of cancelled events stay in the ready list",
         &[drop("cancel.lua", "drop_stale")],
-        test(
-            "redis_store",
-            "cancelled_ready_events_leave_no_entries_for_the_next_fetch_to_pass",
-        ),
+        redis_store("cancelled_ready_events_leave_no_entries_for_the_next_fetch_to_pass"),
     ),
     Ids.bug(
         "redis-reserved-unique-keys-stay",
         "Redis: unique keys that were reserved stay after their time",
         &[drop("reap.lua", r#""HDEL", UNIQUE"#)],
-        test(
-            "redis_store",
-            "unique_keys_that_were_reserved_go_when_their_time_is_over",
-        ),
+        redis_store("unique_keys_that_were_reserved_go_when_their_time_is_over"),
     ),
 ];

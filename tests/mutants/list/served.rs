@@ -1,4 +1,4 @@
-use super::{always, put, test};
+use super::{always, put, server};
 use crate::mutant::{Mutant, Promise::Served};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -6,28 +6,25 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "server-shares-without-bound",
         "a token has as much of what tokens share as there is",
         &[always("Shares::make_room", "Evicted::OfToken")],
-        test("server", "names_that_one_polls_keep_no_other_from_polling"),
+        server("names_that_one_polls_keep_no_other_from_polling"),
     ),
     Served.bug(
         "server-lines-not-evicted",
         "an idle push of lines goes on although others need its room",
         &[put("Lines::next", "evicted() «»", ", if self.is_over")],
-        test(
-            "server",
-            "idle_pushes_of_lines_keep_no_other_from_pushing_lines",
-        ),
+        server("idle_pushes_of_lines_keep_no_other_from_pushing_lines"),
     ),
     Served.bug(
         "server-lease-without-bytes",
         "a lease has as many events as there are, whatever their size",
         &[put("Pool::lease", "LEASED_BYTES_MAX«»", "<< 20")],
-        test("server", "a_lease_has_no_more_bytes_than_a_response_may"),
+        server("a_lease_has_no_more_bytes_than_a_response_may"),
     ),
     Served.bug(
         "server-labels-of-one",
         "one namespace takes all labels of metrics",
         &[put("LABELS_OF_ONE_MAX", "LABELS_MAX «/ 4»", "")],
-        test("server", "the_worst_of_one_does_the_other_no_harm"),
+        server("the_worst_of_one_does_the_other_no_harm"),
     ),
     Served.bug(
         "server-log-waits",
@@ -44,10 +41,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
                 "is_err() || (!$fits && false)",
             ),
         ],
-        test(
-            "server",
-            "an_output_that_nobody_reads_stops_no_request_and_no_stop",
-        ),
+        server("an_output_that_nobody_reads_stops_no_request_and_no_stop"),
     ),
     Served.bug(
         "server-new-queue-waits-for-disk",
@@ -57,16 +51,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "Ok($local.put_later($table, $key, $value))",
             "$local.put($table, $key, $value).await",
         )],
-        test(
-            "server",
-            "a_disk_that_does_not_respond_stops_no_push_to_a_new_queue",
-        ),
+        server("a_disk_that_does_not_respond_stops_no_push_to_a_new_queue"),
     ),
     Served.bug(
         "server-stop-waits-for-heads",
         "a stop waits the whole grace for half a head",
         &[put("accept", "usize::MAX", "0")],
-        test("server", "a_stop_does_not_wait_for_half_a_request"),
+        server("a_stop_does_not_wait_for_half_a_request"),
     ),
     Served.bug(
         "server-stop-waits-for-bodies",
@@ -76,13 +67,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "$bytes_max: usize $... «$stopping» => Err",
             "$stopping , if $bytes_max == 0",
         )],
-        test("server", "a_stop_does_not_wait_for_half_a_request"),
+        server("a_stop_does_not_wait_for_half_a_request"),
     ),
     Served.bug(
         "server-hangup-ends",
         "HUP ends the server",
         &[put("Signals::next", "«Reload», _", "Stop")],
-        test("server", "signals_end_the_server_only_if_they_mean_it"),
+        server("signals_end_the_server_only_if_they_mean_it"),
     ),
     Served.bug(
         "server-certificate-not-followed",
@@ -92,19 +83,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "await; if $now != $seen «»",
             "&& false",
         )],
-        test(
-            "server",
-            "a_renewed_certificate_is_served_without_a_restart",
-        ),
+        server("a_renewed_certificate_is_served_without_a_restart"),
     ),
     Served.bug(
         "server-no-compiled-roots",
         "without certificates of the system no command works",
         &[put("client::builder", "HAS_CERTIFICATES «»", "|| true")],
-        test(
-            "server",
-            "the_container_serves_makes_tokens_and_delivers_webhooks",
-        ),
+        server("the_container_serves_makes_tokens_and_delivers_webhooks"),
     ),
     Served.bug(
         "server-idle-connections-stay",
@@ -114,10 +99,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "$state.ended.cancel()",
             "drop($state)",
         )],
-        test(
-            "server",
-            "with_few_descriptors_the_idlest_connections_end_and_operators_get_in",
-        ),
+        server("with_few_descriptors_the_idlest_connections_end_and_operators_get_in"),
     ),
     Served.bug(
         "server-error-of-any-queue",
@@ -134,6 +116,6 @@ pub(crate) const MUTANTS: &[Mutant] = &[
                 "let _ = $queue;",
             ),
         ],
-        test("server", "an_event_of_the_same_id_is_another_one"),
+        server("an_event_of_the_same_id_is_another_one"),
     ),
 ];

@@ -1,4 +1,4 @@
-use super::{contract, delivery, drop, negate, never, put};
+use super::{delivery, drop, negate, never, put, store_contract};
 use crate::mutant::{Mutant, Promise::Stopping};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -68,7 +68,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a stop is over before the last outcomes are in the store",
         &[put(
             "Node::is_done",
-            "$state| ($state.settler.len() == 0 && $state.fetching.is_none()) || $state.failed",
+            "$state| ($state.settler.len() == 0 && $state.fetching.is_none()) || \
+             $state.failed",
             "_| true",
         )],
         delivery("a_stop_waits_until_the_store_has_every_outcome"),
@@ -81,7 +82,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "$interruptions «< $free.min(FREE_INTERRUPTIONS_MAX)»",
             "+ FREE_INTERRUPTIONS_MAX < $free",
         )],
-        contract("interruptions_in_a_row_are_free_up_to_a_bound"),
+        store_contract("interruptions_in_a_row_are_free_up_to_a_bound"),
     ),
     Stopping.bug(
         "interruptions-free-for-ever",
@@ -91,7 +92,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "$interruptions < $free.min(FREE_INTERRUPTIONS_MAX)",
             "$free > 0",
         )],
-        contract("interruptions_in_a_row_are_free_up_to_a_bound"),
+        store_contract("interruptions_in_a_row_are_free_up_to_a_bound"),
     ),
     Stopping.bug(
         "redis-interruptions-free-for-ever",
@@ -101,7 +102,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "$it.interruptions < byte($said, 35)",
             "byte($said, 35) > 0",
         )],
-        contract("interruptions_in_a_row_are_free_up_to_a_bound"),
+        store_contract("interruptions_in_a_row_are_free_up_to_a_bound"),
     ),
     Stopping.bug(
         "interruptions-forgotten-at-a-restart",

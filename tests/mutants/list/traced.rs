@@ -1,9 +1,5 @@
-use super::{drop_element, put, test};
-use crate::mutant::{Mutant, Promise::Traced, Test};
-
-const fn traces(name: &'static str) -> Test {
-    test("traces", name)
-}
+use super::{drop_element, outages, put, traces};
+use crate::mutant::{Mutant, Promise::Traced};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     Traced.bug(
@@ -45,11 +41,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Traced.bug(
         "no-room-for-a-trace",
         "an event that has all the headers it may have gets more for its trace",
-        &[put(
-            "context::stamp",
-            "«len() >= HEADERS_MAX || $headers.»iter",
-            "",
-        )],
+        &[put("stamp", "«len() >= HEADERS_MAX || $headers.»iter", "")],
         traces("an_event_without_room_for_another_header_is_pushed_without_a_trace"),
     ),
     Traced.bug(
@@ -82,7 +74,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Traced.bug(
         "handler-not-linked",
         "OpenTelemetry: the span of a handler is linked to nothing",
-        &[put("otel::link", "$span.add_link", "drop")],
+        &[put("link", "$span.add_link", "drop")],
         traces("a_link_goes_from_bus_to_bus_over_redis"),
     ),
     Traced.bug(
@@ -93,9 +85,6 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "panics::reported(|| self.unnoted.failed($queue.clone(), &$error))",
             r#"tracing::error!(%$queue, %$error, "handler not started")"#,
         )],
-        test(
-            "outages",
-            "a_store_that_stops_is_logged_once_however_much_waits",
-        ),
+        outages("a_store_that_stops_is_logged_once_however_much_waits"),
     ),
 ];
