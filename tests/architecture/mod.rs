@@ -10,6 +10,7 @@ mod manners;
 mod rooms;
 mod scripts;
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use files::{File, project, root};
@@ -25,6 +26,29 @@ fn imports_point_down() {
 #[test]
 fn each_foreign_package_has_one_room() {
     expect_none(&rooms::packages_out_of_their_room(&project(&["src"])));
+}
+
+/// A method with a default would silently do something else if it were not passed on.
+#[test]
+fn stores_around_a_store_pass_on_whatever_it_may_be_asked() {
+    let tree = Tree::read(root()).expect("the sources can be read");
+    let methods = |of: &str| {
+        let files = tree
+            .files
+            .iter()
+            .filter(|file| file.path.starts_with("src/store"));
+        let items = files.flat_map(|file| &file.parsed().expect("it is parsed").items);
+        let methods = items.filter_map(|item| match item.path.as_slice() {
+            [.., within, name] if within == of => Some(name.as_str()),
+            _ => None,
+        });
+        methods.collect::<BTreeSet<_>>()
+    };
+    let asked = methods("Store");
+    assert!(asked.contains("apply") && asked.contains("fallback_poll_every"));
+    for around in ["<Metered as Store>", "<Guarded as Store>"] {
+        assert_eq!(methods(around), asked, "{around}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 mod lasting;
 mod list;
 mod locals;
+mod operations;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -62,7 +62,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "RunningJob::poll",
             "«catch_unwind(AssertUnwindSafe(|| $work.within($ticket, || \
              $future.poll($cx))))»",
-            "Ok::<_, Box<dyn Any + Send>>($work.within($ticket, || $future.poll($cx)))",
+            "Ok::<_, Box<dyn std::any::Any + Send>>($work.within($ticket, || $future.poll($cx)))",
         )],
         lib("a_panic_ends_its_own_job_and_nothing_else"),
     ),

@@ -65,39 +65,39 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
     of_each.into_iter().flatten()
 }
 
-const fn put(at: &'static str, of: &'static str, put: &'static str) -> Edit {
+pub(crate) const fn put(at: &'static str, of: &'static str, put: &'static str) -> Edit {
     edit(at, Change::Put(of, put))
 }
 
-const fn put_in_text(at: &'static str, of: &'static str, put: &'static str) -> Edit {
+pub(crate) const fn put_in_text(at: &'static str, of: &'static str, put: &'static str) -> Edit {
     edit(at, Change::PutInText(of, put))
 }
 
-const fn drop(at: &'static str, of: &'static str) -> Edit {
+pub(crate) const fn drop(at: &'static str, of: &'static str) -> Edit {
     edit(at, Change::Drop(of))
 }
 
-const fn drop_element(at: &'static str, of: &'static str) -> Edit {
+pub(crate) const fn drop_element(at: &'static str, of: &'static str) -> Edit {
     edit(at, Change::DropElement(of))
 }
 
-const fn never(at: &'static str, of: &'static str) -> Edit {
+pub(crate) const fn never(at: &'static str, of: &'static str) -> Edit {
     edit(at, Change::Never(of))
 }
 
-const fn always(at: &'static str, of: &'static str) -> Edit {
+pub(crate) const fn always(at: &'static str, of: &'static str) -> Edit {
     edit(at, Change::Always(of))
 }
 
-const fn negate(at: &'static str, of: &'static str) -> Edit {
+pub(crate) const fn negate(at: &'static str, of: &'static str) -> Edit {
     edit(at, Change::Negate(of))
 }
 
-const fn later(at: &'static str, first: &'static str, second: &'static str) -> Edit {
+pub(crate) const fn later(at: &'static str, first: &'static str, second: &'static str) -> Edit {
     edit(at, Change::Later(first, second))
 }
 
-const fn earlier(at: &'static str, first: &'static str, second: &'static str) -> Edit {
+pub(crate) const fn earlier(at: &'static str, first: &'static str, second: &'static str) -> Edit {
     edit(at, Change::Earlier(first, second))
 }
 

@@ -139,7 +139,7 @@ impl Parser<'_> {
                 self.parsed.locals.push(local);
             }
             let goes_on = self.tokens.get(self.at + 1);
-            if !goes_on.is_some_and(|next| next.text == ",") {
+            if goes_on.is_none_or(|next| next.text != ",") {
                 return;
             }
             self.at += 2;
