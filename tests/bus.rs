@@ -10,6 +10,8 @@ mod world;
 mod bad;
 #[path = "delivery/faulty.rs"]
 mod faulty;
+#[path = "mutants/plant/mod.rs"]
+mod plant;
 mod servers;
 
 mod dead_letters;

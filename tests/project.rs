@@ -10,6 +10,8 @@ mod duration;
 mod late;
 #[path = "mutants/mutant.rs"]
 mod mutant;
+#[path = "mutants/plant/mod.rs"]
+mod plant;
 mod servers;
 
 mod architecture;

@@ -317,33 +317,6 @@ impl Store for Metered {
 mod tests {
     use super::*;
 
-    /// The method names in a part of a source file.
-    fn methods(part: &str) -> Vec<&str> {
-        let name = |line: &'_ str| line.starts_with("    fn ");
-        let lines = part.lines().filter(|line| name(line));
-        let mut names: Vec<_> = lines
-            .filter_map(|line| line["    fn ".len()..].split(['(', '<']).next())
-            .collect();
-        names.sort_unstable();
-        names
-    }
-
-    fn part<'a>(text: &'a str, from: &str) -> &'a str {
-        let (_, rest) = text.split_once(from).expect(from);
-        rest.split_once("\n}\n").expect("the end of the item").0
-    }
-
-    #[test]
-    fn passes_on_whatever_a_store_may_be_asked() {
-        // A method with a default would silently do something else if it were not forwarded.
-        let asked = methods(part(include_str!("mod.rs"), "pub trait Store:"));
-        let passed = methods(part(include_str!("metered.rs"), "impl Store for Metered {"));
-        assert!(asked.contains(&"apply") && asked.contains(&"fallback_poll_every"));
-        assert_eq!(asked, passed);
-        let passed = methods(part(include_str!("guarded.rs"), "impl Store for Guarded {"));
-        assert_eq!(asked, passed);
-    }
-
     #[test]
     fn each_operation_has_its_own_name() {
         assert_eq!(Op::NAMES[Op::of(&StoreOp::Stats) as usize], "stats");

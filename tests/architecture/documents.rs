@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::files::File;
+use crate::plant::Tree;
 
 /// So many words in a row stand in one place only: another one points there.
 const WORDS_TWICE: usize = 20;
@@ -36,11 +37,12 @@ pub(crate) fn said_twice(documents: &[File]) -> Vec<String> {
     twice
 }
 
-/// The number of a constant in a source file, as a text.
-pub(crate) fn constant<'a>(source: &'a File, beginning: &str) -> Option<&'a str> {
-    let mut lines = source.text.lines();
-    let value = lines.find_map(|line| line.strip_prefix(beginning))?;
-    Some(value.trim_matches([' ', '=', '"', ';']))
+/// The number of a constant of the sources, as a text.
+pub(crate) fn constant<'a>(sources: &'a Tree, at: &str) -> Result<&'a str, String> {
+    let (file, item) = sources.find(at)?;
+    let declared = &file.text[item.bytes.clone()];
+    let (_, value) = declared.rsplit_once('=').ok_or("it has no value")?;
+    Ok(value.trim_matches([' ', '\n', '"', ';']))
 }
 
 /// The first cell of each row of the table that follows a heading and has this first column.
@@ -56,6 +58,7 @@ pub(crate) fn rows<'a>(document: &'a File, heading: &str, column: &str) -> Vec<&
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plant;
 
     #[test]
     fn a_long_sentence_that_stands_twice_is_found() {
@@ -69,8 +72,9 @@ mod tests {
 
     #[test]
     fn a_constant_and_the_rows_of_a_table_are_read() {
-        let source = File::new("a.rs", "//! A.\nconst FORMAT: &str = \"5\";\n");
-        assert_eq!(constant(&source, "const FORMAT: &str"), Some("5"));
+        let source = "//! A.\nconst FORMAT: &str = \"5\";\n".to_owned();
+        let tree = Tree::of(vec![plant::tree::File::of("src/a.rs".into(), source)]);
+        assert_eq!(constant(&tree, "a::FORMAT"), Ok("5"));
         let text =
             "## A\n\n| x | y |\n\n## B\n\n| version | y |\n|---|---|\n| 1 | a |\n| 2 | b |\n";
         let document = File::new("a.md", text);

@@ -10,9 +10,12 @@ mod manners;
 mod rooms;
 mod scripts;
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use files::{File, project, root};
+
+use crate::plant::Tree;
 
 #[test]
 fn imports_point_down() {
@@ -33,6 +36,29 @@ fn connections_to_redis_know_no_operation() {
 #[test]
 fn each_foreign_package_has_one_room() {
     expect_none(&rooms::packages_out_of_their_room(&project(&["src"])));
+}
+
+/// A method with a default would silently do something else if it were not passed on.
+#[test]
+fn stores_around_a_store_pass_on_whatever_it_may_be_asked() {
+    let tree = Tree::read(root()).expect("the sources can be read");
+    let methods = |of: &str| {
+        let files = tree
+            .files
+            .iter()
+            .filter(|file| file.path.starts_with("src/store"));
+        let items = files.flat_map(|file| &file.parsed().expect("it is parsed").items);
+        let methods = items.filter_map(|item| match item.path.as_slice() {
+            [.., within, name] if within == of => Some(name.as_str()),
+            _ => None,
+        });
+        methods.collect::<BTreeSet<_>>()
+    };
+    let asked = methods("Store");
+    assert!(asked.contains("apply") && asked.contains("fallback_poll_every"));
+    for around in ["<Metered as Store>", "<Guarded as Store>"] {
+        assert_eq!(methods(around), asked, "{around}");
+    }
 }
 
 #[test]
@@ -122,7 +148,9 @@ fn every_example_and_benchmark_is_known_to_ci() {
 
 #[test]
 fn scripts_say_what_bounds_them() {
-    expect_none(&scripts::without_bound(&project(&["src/store/redis/lua"])));
+    let mut files = project(&["src"]);
+    files.retain(|file| !file.path.ends_with("rights.lua")); // it asks, and touches no key
+    expect_none(&scripts::without_bound(&files));
 }
 
 #[test]
@@ -147,13 +175,13 @@ fn documents_say_a_thing_once() {
 #[test]
 fn the_formats_that_storage_describes_are_those_of_the_code() {
     let storage = File::read("src/docs/storage.md");
-    let constant = |path: &str, beginning: &str| {
-        let source = File::read(path);
-        let value = documents::constant(&source, beginning).expect(path);
-        value.parse::<u32>().expect(path)
+    let tree = Tree::read(root()).expect("the sources can be read");
+    let constant = |at: &str| {
+        let value = documents::constant(&tree, at).expect(at);
+        value.parse::<u32>().expect(at)
     };
-    let embedded = constant("src/store/embedded/schema.rs", "const FORMAT: i64");
-    let redis = constant("src/store/redis/shared_state.rs", "const FORMAT: &str");
+    let embedded = constant("store::embedded::FORMAT");
+    let redis = constant("store::redis::FORMAT");
     for (heading, column, last) in [
         ("## Versions", "version", embedded),
         ("### Versions", "format", redis),
@@ -161,16 +189,20 @@ fn the_formats_that_storage_describes_are_those_of_the_code() {
         let all: Vec<String> = (1..=last).map(|format| format.to_string()).collect();
         assert_eq!(documents::rows(&storage, heading, column), all, "{heading}");
     }
-    let body = constant("src/codec/body/mod.rs", "const FORMAT: u8");
+    let body = constant("codec::body::FORMAT");
     for sentence in [
         format!("Format {embedded}; `application_id` is"),
         format!("Format {body}, in the high four bits"),
     ] {
         assert!(storage.text.contains(&sentence), "{sentence}");
     }
-    let sources = File::read("src/store/embedded/schema.rs");
-    assert!(sources.text.contains(&format!("//! # Format {embedded}\n")));
-    let journal = constant("src/journal/sqlite/schema.rs", "const FORMAT: i64");
+    let (declares, _) = tree.find("store::embedded::FORMAT").expect("it is there");
+    assert!(
+        declares
+            .text
+            .contains(&format!("//! # Format {embedded}\n"))
+    );
+    let journal = constant("journal::sqlite::FORMAT");
     let sentence = format!("Format {journal}; `application_id` is");
     let said = File::read("src/docs/journal.md");
     assert!(said.text.contains(&sentence), "{sentence}");

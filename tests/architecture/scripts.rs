@@ -2,38 +2,80 @@
 //! reads or takes has a bound, which stands beside it.
 
 use crate::architecture::files::File;
+use crate::plant::tokens::{Language, Token, tokens};
 
 /// Commands that return all of a key.
-const OF_ALL: [&str; 6] = [
+const OF_ALL: [&str; 5] = [
     "\"HGETALL\"",
     "\"HKEYS\"",
     "\"HVALS\"",
     "\"SMEMBERS\"",
-    "0, -1)",
     "\"KEYS\"",
 ];
 
-/// Lines without their bound: of `while` and `repeat`, and of what reads all of a key, it is a comment;
-/// of `unpack`, whose results must fit on the stack of Lua, a constant.
+/// What is without its bound: of `while` and `repeat`, and of what reads all of a key, it is a comment
+/// beside it; of `unpack`, whose results must fit on the stack of Lua, a constant.
 pub(crate) fn without_bound(files: &[File]) -> Vec<String> {
     let mut wrong = Vec::new();
     for file in files.iter().filter(|file| file.path.ends_with(".lua")) {
-        for (line, number) in file.text.lines().zip(1..) {
-            let (code, said) = line.split_once("--").unwrap_or((line, ""));
-            let code = code.trim();
-            let loops = code.starts_with("while ") || code == "repeat";
-            let reads_all = OF_ALL.iter().any(|command| code.contains(command));
-            if (loops || reads_all) && said.trim().is_empty() {
+        let words = tokens(&file.text, Language::Lua);
+        for (at, word) in words.iter().enumerate() {
+            let number = file.text[..word.start].lines().count().max(1);
+            let last = match word.text {
+                "while" => until(&words, at, |word| word.text == "do"),
+                "repeat" => at,
+                text if OF_ALL.contains(&text) => until(&words, at, |it| it.closes()),
+                "0" if is(&words[at + 1..], &[",", "-", "1", ")"]) => at + 4,
+                "unpack" if is(&words[at + 1..], &["("]) => {
+                    let end = until(&words, at + 2, |it| it.closes());
+                    let mut arguments = words[at..end].iter();
+                    if !arguments.any(|word| matches!(word.text, "CHUNK" | "AT_ONCE")) {
+                        wrong.push(format!("{}:{number}: unpacks any number", file.path));
+                    }
+                    continue;
+                }
+                _ => continue,
+            };
+            if !is_commented(&file.text, &words, at, last) {
                 wrong.push(format!("{}:{number}: has no bound beside it", file.path));
-            }
-            let is_bounded = |rest: &str| rest.contains("CHUNK") || rest.contains("AT_ONCE");
-            let unpacks = code.split("unpack(").skip(1);
-            if unpacks.into_iter().any(|rest| !is_bounded(rest)) {
-                wrong.push(format!("{}:{number}: unpacks any number", file.path));
             }
         }
     }
     wrong
+}
+
+fn is(words: &[Token<'_>], expected: &[&str]) -> bool {
+    let words = words.iter().map(|word| word.text);
+    words.take(expected.len()).eq(expected.iter().copied())
+}
+
+/// The first such word from there on that is in no brackets.
+fn until(words: &[Token<'_>], from: usize, is_it: impl Fn(&Token<'_>) -> bool) -> usize {
+    let mut depth = 0_usize;
+    let mut found = words
+        .iter()
+        .enumerate()
+        .skip(from)
+        .filter_map(|(at, word)| {
+            let is_end = depth == 0 && is_it(word);
+            depth += usize::from(word.opens());
+            depth = depth.saturating_sub(usize::from(word.closes()));
+            is_end.then_some(at)
+        });
+    found.next().unwrap_or(words.len() - 1)
+}
+
+/// Whether a comment is between two words, or on the line of the second one behind it.
+fn is_commented(text: &str, words: &[Token<'_>], from: usize, last: usize) -> bool {
+    let line = text[words[last].end()..].lines().next().unwrap_or_default();
+    let line_end = words[last].end() + line.len();
+    let mut gaps = (from..words.len()).take_while(|at| words[*at].end() <= line_end);
+    gaps.any(|at| {
+        let next = words.get(at + 1).map_or(text.len(), |next| next.start);
+        let end = if at >= last { next.min(line_end) } else { next };
+        let said = text[words[at].end()..end].split_once("--");
+        said.is_some_and(|(_, said)| !said.trim().is_empty())
+    })
 }
 
 #[cfg(test)]
@@ -49,13 +91,17 @@ mod tests {
         assert_eq!(complaints("while true do\nend\n  repeat\n until it\n"), 2);
         let bounded = "while true do -- a thousand at most\nend\nrepeat -- twice\nuntil it\n";
         assert_eq!(complaints(bounded), 0);
+        let broken = "while it -- a thousand at most\n  and true\ndo\nend\n";
+        assert_eq!(complaints(broken), 0);
     }
 
     #[test]
     fn a_read_of_everything_is_found() {
         assert_eq!(complaints("call(\"HGETALL\", NODES)\n"), 1);
         assert_eq!(complaints("call(\"LRANGE\", PAST, 0, -1)\n"), 1);
+        assert_eq!(complaints("call(\n\"LRANGE\", PAST, 0,\n-1)\n"), 1);
         assert_eq!(complaints("call(\"LRANGE\", PAST, 0, 9)\n"), 0);
+        assert_eq!(complaints("call(\"HGETALL\",\n NODES) -- few\n"), 0);
     }
 
     #[test]

@@ -3,13 +3,17 @@
 //! That each bug is also caught takes an hour, in a program of its own: `cargo run --manifest-path
 //! tests/mutants/Cargo.toml`.
 
+mod lasting;
 mod list;
+mod locals;
+mod operations;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::mutant::{Mutant, Promise};
+use crate::plant::{Tree, planted};
 
 const PROMISES: [Promise; 19] = [
     Promise::Accepted,
@@ -47,13 +51,12 @@ fn expect_none(complaints: &[String]) {
 
 #[test]
 fn every_bug_can_be_planted() {
+    let tree = Tree::read(root()).expect("the sources can be read");
     let mut wrong = Vec::new();
     for mutant in list::all() {
-        let more = mutant.masked_by.iter().flat_map(|masked| masked.edits);
-        for edit in mutant.edits.iter().chain(more) {
-            let planted = edit.applied(&read(edit.file));
-            wrong.extend(planted.err().map(|why| format!("{}: {why}", mutant.name)));
-        }
+        let more = mutant.masked_by.map_or(&[][..], |masked| masked.edits);
+        let planted = planted(&[mutant.edits, more].concat(), &tree);
+        wrong.extend(planted.err().map(|why| format!("{}: {why}", mutant.name)));
     }
     expect_none(&wrong);
 }

@@ -1,5 +1,7 @@
 //! What a mutant is: a deliberate bug, the promise it breaks, and the test that has to notice.
 
+use crate::plant::Edit;
+
 /// A deliberate bug in the real code.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mutant {
@@ -13,14 +15,6 @@ pub(crate) struct Mutant {
     pub(crate) caught_by: Test,
     /// The second defence that hides the bug, where there is one.
     pub(crate) masked_by: Option<Masked>,
-}
-
-/// A text that occurs once in a file, and what is put in its place.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Edit {
-    pub(crate) file: &'static str,
-    pub(crate) find: &'static str,
-    pub(crate) put: &'static str,
 }
 
 /// A test, by its function; a suite runs it over several stores.
@@ -99,7 +93,35 @@ impl Promise {
     }
 }
 
+impl Promise {
+    /// A bug that breaks it.
+    pub(crate) const fn bug(
+        self,
+        name: &'static str,
+        bug: &'static str,
+        edits: &'static [Edit],
+        caught_by: Test,
+    ) -> Mutant {
+        Mutant {
+            name,
+            breaks: self,
+            bug,
+            edits,
+            caught_by,
+            masked_by: None,
+        }
+    }
+}
+
 impl Mutant {
+    /// With a second defence that hides it, and how that one is taken away.
+    pub(crate) const fn masked_by(self, by: &'static str, edits: &'static [Edit]) -> Self {
+        Self {
+            masked_by: Some(Masked { by, edits }),
+            ..self
+        }
+    }
+
     /// Its row in the table of `src/docs/proof.md`.
     pub(crate) fn row(&self) -> String {
         let Test { target, name } = self.caught_by;
@@ -110,18 +132,5 @@ impl Mutant {
             self.bug,
             self.breaks.title()
         )
-    }
-}
-
-impl Edit {
-    /// `text` with the edit made, if what it looks for is there exactly once.
-    pub(crate) fn applied(&self, text: &str) -> Result<String, String> {
-        match text.matches(self.find).count() {
-            1 => Ok(text.replacen(self.find, self.put, 1)),
-            count => Err(format!(
-                "{}: {count} times, not once: {:?}",
-                self.file, self.find
-            )),
-        }
     }
 }

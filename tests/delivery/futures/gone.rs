@@ -55,8 +55,10 @@ async fn each(stages: Vec<(&'static Call, Stage)>, check: impl Fn(&Call, duly::R
     let mut calls = tokio::task::JoinSet::new();
     for (call, stage) in stages {
         let called = async move { (call, timeout(WATCHDOG, (call.run)(stage)).await) };
-        match call.place.0 {
-            "control.rs" => drop(calls.spawn(std::future::ready(called.await))),
+        match call.place.1 {
+            "pause" | "resume" | "set_workers_everywhere" | "set_rate" | "set_buckets" => {
+                drop(calls.spawn(std::future::ready(called.await)));
+            }
             _ => waiting.push(called),
         }
     }

@@ -24,16 +24,16 @@ pub(super) enum After {
 
 /// One public future.
 pub(super) struct Call {
-    /// Its file below `src/bus`, and its name there.
+    /// Its type, and its name there.
     pub(super) place: (&'static str, &'static str),
     pub(super) after: After,
     pub(super) run: fn(Stage) -> BoxFuture<'static, duly::Result<()>>,
 }
 
 macro_rules! calls {
-    ($($after:ident $file:literal $name:ident: |$stage:ident| $call:expr;)+) => {
+    ($($after:ident $of:ident $name:ident: |$stage:ident| $call:expr;)+) => {
         pub(super) const CALLS: &[Call] = &[$(Call {
-            place: ($file, stringify!($name)),
+            place: (stringify!($of), stringify!($name)),
             after: After::$after,
             run: |$stage| Box::pin(async move { $call.await.map(drop) }),
         }),+];
@@ -52,106 +52,106 @@ async fn finished(
 }
 
 calls! {
-    Closed "push.rs" send: |it| it.pulled.event(1).after(day()).key("other").send();
-    Closed "queue.rs" push: |it| it.pulled.push(1, day());
-    Closed "queue.rs" push_now: |it| it.handled.push_now(1);
-    Closed "queue.rs" push_at: |it| it.pulled.push_at(1, it.bus.store_time() + day());
-    Closed "queue.rs" cancel: |it| it.pulled.cancel(it.waiting);
-    Closed "queue.rs" reschedule: |it| it.pulled.reschedule(it.waiting, 2 * day());
-    Closed "queue.rs" update: |it| it.pulled.update(it.waiting, &9);
-    Closed "queue.rs" get: |it| it.pulled.get(it.waiting);
-    Closed "push_many.rs" push_many: |it| it.handled.push_many(0..100, Duration::ZERO);
-    Closed "send_many.rs" send_many: |it| it.handled.send_many([1, 2, 3].map(|n| it.handled.event(n)));
-    Closed "send_many.rs" send_each: |it| it.handled.send_each([1, 2, 3].map(|n| it.handled.event(n)));
-    Closed "send_all.rs" send_all: |it| it.handled.send_all([1, 2, 3].map(|n| it.handled.event(n)));
-    ClosedWithItsRuntime "publish.rs" publish: |it| async {
+    Closed EventBuilder send: |it| it.pulled.event(1).after(day()).key("other").send();
+    Closed Queue push: |it| it.pulled.push(1, day());
+    Closed Queue push_now: |it| it.handled.push_now(1);
+    Closed Queue push_at: |it| it.pulled.push_at(1, it.bus.store_time() + day());
+    Closed Queue cancel: |it| it.pulled.cancel(it.waiting);
+    Closed Queue reschedule: |it| it.pulled.reschedule(it.waiting, 2 * day());
+    Closed Queue update: |it| it.pulled.update(it.waiting, &9);
+    Closed Queue get: |it| it.pulled.get(it.waiting);
+    Closed Queue push_many: |it| it.handled.push_many(0..100, Duration::ZERO);
+    Closed Queue send_many: |it| it.handled.send_many([1, 2, 3].map(|n| it.handled.event(n)));
+    Closed Queue send_each: |it| it.handled.send_each([1, 2, 3].map(|n| it.handled.event(n)));
+    Closed Queue send_all: |it| it.handled.send_all([1, 2, 3].map(|n| it.handled.event(n)));
+    ClosedWithItsRuntime Bus publish: |it| async {
         it.bus.publish::<handled>(1).await
     };
-    ClosedWithItsRuntime "publish.rs" publish: |it| it.handled.publish(1);
-    ClosedWithItsRuntime "publish.rs" publish: |it| async {
+    ClosedWithItsRuntime Queue publish: |it| it.handled.publish(1);
+    ClosedWithItsRuntime Publisher publish: |it| async {
         it.handled.publisher()?.publish(1).await
     };
-    ClosedWithItsRuntime "publish.rs" publish_many: |it| async {
+    ClosedWithItsRuntime Publisher publish_many: |it| async {
         let mut values: VecDeque<u64> = (0..500).collect(); // more than the ring has room for
         it.handled.publisher()?.publish_many(&mut values).await
     };
-    ClosedWithItsRuntime "call.rs" call: |it| it.handled.call::<u64>(7, secs(20));
-    ClosedWithItsRuntime "lease/mod.rs" send: |it| it.pulled.lease(3, secs(60)).send();
-    ClosedWithItsRuntime "lease/mod.rs" send: |it| it.pulled.lease(3, secs(60)).wait(ms(20)).send();
-    Closed "lease/leased.rs" ack: |it| it.leased.ack();
-    Closed "lease/leased.rs" retry: |it| it.leased.retry("again");
-    Closed "lease/leased.rs" retry_after: |it| it.leased.retry_after(day(), "later");
-    Closed "lease/leased.rs" snooze: |it| it.leased.snooze(day());
-    Closed "lease/leased.rs" release: |it| it.leased.release();
-    Closed "lease/leased.rs" bury: |it| it.leased.bury("it is so");
-    Closed "lease/leased.rs" discard: |it| it.leased.discard("no use");
-    Closed "lease/leased.rs" extend: |it| async {
+    ClosedWithItsRuntime Queue call: |it| it.handled.call::<u64>(7, secs(20));
+    ClosedWithItsRuntime LeaseRequest send: |it| it.pulled.lease(3, secs(60)).send();
+    ClosedWithItsRuntime LeaseRequest send: |it| it.pulled.lease(3, secs(60)).wait(ms(20)).send();
+    Closed Leased ack: |it| it.leased.ack();
+    Closed Leased retry: |it| it.leased.retry("again");
+    Closed Leased retry_after: |it| it.leased.retry_after(day(), "later");
+    Closed Leased snooze: |it| it.leased.snooze(day());
+    Closed Leased release: |it| it.leased.release();
+    Closed Leased bury: |it| it.leased.bury("it is so");
+    Closed Leased discard: |it| it.leased.discard("no use");
+    Closed Leased extend: |it| async {
         let mut leased = it.leased;
         leased.extend(secs(7_200)).await
     };
-    Closed "lease/outcome.rs" settle_lease: |it| it.bus.settle_lease(&it.token, LeaseOutcome::Ack);
-    Closed "lease/outcome.rs" extend_lease: |it| it.bus.extend_lease(&it.token, secs(7_200));
-    Closed "lease/outcome.rs" end: |it| it.pulled.end(it.waiting);
-    Closed "control.rs" pause: |it| it.bus.pause("handled");
-    Closed "control.rs" resume: |it| it.bus.resume("handled");
-    Closed "control.rs" set_workers_everywhere: |it| it.bus.set_workers_everywhere("handled", Some(3));
-    Closed "control.rs" set_rate: |it| it.bus.set_rate("handled", Some(1_000.0));
-    Closed "control.rs" set_buckets: |it| it.bus.set_buckets("handled", Some(4));
-    Closed "control.rs" controls: |it| it.bus.controls();
-    Closed "dead_letters/edit.rs" edit: |it| it.bus.dead_letters().edit(it.dead, &5_u64);
-    Closed "dead_letters/edit.rs" edit_bytes: |it| async {
+    Closed Bus settle_lease: |it| it.bus.settle_lease(&it.token, LeaseOutcome::Ack);
+    Closed Bus extend_lease: |it| it.bus.extend_lease(&it.token, secs(7_200));
+    Closed Queue end: |it| it.pulled.end(it.waiting);
+    Closed Bus pause: |it| it.bus.pause("handled");
+    Closed Bus resume: |it| it.bus.resume("handled");
+    Closed Bus set_workers_everywhere: |it| it.bus.set_workers_everywhere("handled", Some(3));
+    Closed Bus set_rate: |it| it.bus.set_rate("handled", Some(1_000.0));
+    Closed Bus set_buckets: |it| it.bus.set_buckets("handled", Some(4));
+    Closed Bus controls: |it| it.bus.controls();
+    Closed DeadLetters edit: |it| it.bus.dead_letters().edit(it.dead, &5_u64);
+    Closed DeadLetters edit_bytes: |it| async {
         let payload = duly::event::Payload::from(b"5".to_vec());
         it.bus.dead_letters().edit_bytes(it.dead, payload).await
     };
-    Closed "dead_letters/edit.rs" edit_and_revive: |it| async {
+    Closed DeadLetters edit_and_revive: |it| async {
         let was = duly::event::Payload::from(b"2".to_vec());
         it.bus.dead_letters().edit_and_revive(it.dead, &was, &5_u64).await
     };
-    Closed "dead_letters/page.rs" page: |it| it.bus.dead_letters().page();
-    Closed "dead_letters/bulk.rs" revive: |it| finished(it.bus.dead_letters().revive([it.dead]));
-    Closed "dead_letters/bulk.rs" revive_all: |it| finished(it.bus.dead_letters().revive_all());
-    Closed "dead_letters/bulk.rs" drop: |it| finished(it.bus.dead_letters().drop([it.dead]));
-    Closed "dead_letters/bulk.rs" drop_all: |it| finished(it.bus.dead_letters().drop_all());
-    Read "records/minute_stats.rs" page: |it| it.bus.records().minutes().page();
-    Read "records/mod.rs" page: |it| it.bus.records().page();
-    Read "records/stream.rs" next: |it| async {
+    Closed DeadLetters page: |it| it.bus.dead_letters().page();
+    Closed DeadLetters revive: |it| finished(it.bus.dead_letters().revive([it.dead]));
+    Closed DeadLetters revive_all: |it| finished(it.bus.dead_letters().revive_all());
+    Closed DeadLetters drop: |it| finished(it.bus.dead_letters().drop([it.dead]));
+    Closed DeadLetters drop_all: |it| finished(it.bus.dead_letters().drop_all());
+    Read MinuteStatsQuery page: |it| it.bus.records().minutes().page();
+    Read Records page: |it| it.bus.records().page();
+    Read RecordStream next: |it| async {
         let mut records = it.bus.records().stream();
         records.next().await.transpose()
     };
-    Read "records/stream.rs" export: |it| async {
+    Read Records export: |it| async {
         let mut file = Vec::new();
         it.bus.records().export(Format::JsonLines, &mut file).await
     };
-    Closed "checks/store.rs" run: |it| it.bus.check_store().run();
-    Closed "checks/payloads.rs" run: |it| it.bus.check_payloads().run();
-    Closed "explain/mod.rs" explain: |it| it.bus.explain(it.waiting);
-    Closed "explain/mod.rs" explain_in: |it| it.bus.explain_in(PULLED, it.waiting);
-    Closed "events/page.rs" page: |it| it.bus.events().page();
-    Closed "events/stored.rs" cancel: |it| async {
+    Closed StoreCheck run: |it| it.bus.check_store().run();
+    Closed PayloadCheck run: |it| it.bus.check_payloads().run();
+    Closed Bus explain: |it| it.bus.explain(it.waiting);
+    Closed Bus explain_in: |it| it.bus.explain_in(PULLED, it.waiting);
+    Closed Events page: |it| it.bus.events().page();
+    Closed StoredEvent cancel: |it| async {
         match it.bus.event(it.waiting).await? {
             Some(event) => event.cancel().await.map(drop),
             None => Ok(()),
         }
     };
-    Closed "events/stored.rs" reschedule: |it| async {
+    Closed StoredEvent reschedule: |it| async {
         match it.bus.event(it.waiting).await? {
             Some(event) => event.reschedule(day()).await.map(drop),
             None => Ok(()),
         }
     };
-    Closed "events/mod.rs" event: |it| it.bus.event(it.waiting);
-    Closed "events/mod.rs" event_in: |it| it.bus.event_in(PULLED, it.waiting);
-    Closed "events/mod.rs" cancel_by_key: |it| it.pulled.cancel_by_key("key");
-    Closed "events/mod.rs" cancel: |it| it.pulled.events().key("key").cancel();
-    Closed "events/mod.rs" reschedule: |it| it.pulled.events().key("key").reschedule(day());
-    Closed "reencrypt.rs" run: |it| async { it.bus.reencrypt(PULLED).run().await?.finished() };
-    Closed "reencrypt.rs" count: |it| it.bus.reencrypt(PULLED).count();
-    Closed "forecast.rs" forecast: |it| it.bus.forecast(PULLED, secs(60), secs(10));
-    Closed "admin.rs" nodes: |it| it.bus.nodes();
-    Closed "admin.rs" stats_page: |it| it.bus.stats_page(None, 10);
-    Closed "admin.rs" queues: |it| it.bus.queues();
-    Closed "admin.rs" stats: |it| it.bus.stats(PULLED);
-    Closed "admin.rs" bucket_stats: |it| it.bus.bucket_stats(PULLED);
+    Closed Bus event: |it| it.bus.event(it.waiting);
+    Closed Bus event_in: |it| it.bus.event_in(PULLED, it.waiting);
+    Closed Queue cancel_by_key: |it| it.pulled.cancel_by_key("key");
+    Closed Events cancel: |it| it.pulled.events().key("key").cancel();
+    Closed Events reschedule: |it| it.pulled.events().key("key").reschedule(day());
+    Closed Reencrypt run: |it| async { it.bus.reencrypt(PULLED).run().await?.finished() };
+    Closed Reencrypt count: |it| it.bus.reencrypt(PULLED).count();
+    Closed Bus forecast: |it| it.bus.forecast(PULLED, secs(60), secs(10));
+    Closed Bus nodes: |it| it.bus.nodes();
+    Closed Bus stats_page: |it| it.bus.stats_page(None, 10);
+    Closed Bus queues: |it| it.bus.queues();
+    Closed Bus stats: |it| it.bus.stats(PULLED);
+    Closed Bus bucket_stats: |it| it.bus.bucket_stats(PULLED);
 }
 
 /// The annotation by which [`Bus::publish`] finds the queue of the probe.

@@ -1,321 +1,212 @@
-use super::{contract, delivery, edit, test};
+use super::{always, delivery, drop, loom, never, put, redis_faults, redis_store, store_contract};
 use crate::mutant::{Mutant, Promise::LostWorkers};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
-    Mutant {
-        name: "heartbeat-not-sent",
-        breaks: LostWorkers,
-        bug: "a node sends no heartbeats",
-        edits: &[edit(
-            "src/core/node/due_calls.rs",
-            "            due_calls.push((
-                CallKind::Heartbeat { held },
-                StoreOp::Heartbeat {
-                    node: *id,
-                    holds: held,
-                    started: state.held.acknowledged(),
-                },
-            ));
-",
-            "            let _ = held;
-",
+    LostWorkers.bug(
+        "heartbeat-not-sent",
+        "a node sends no heartbeats",
+        &[drop("Node::due_calls", "CallKind::Heartbeat")],
+        delivery("a_handler_that_runs_for_an_hour_keeps_its_event"),
+    ),
+    LostWorkers.bug(
+        "heartbeat-not-counted",
+        "a heartbeat is answered and extends nothing",
+        &[drop("Bucket::heartbeat", "$node.beat")],
+        store_contract("a_heartbeat_keeps_what_a_node_holds"),
+    ),
+    LostWorkers.bug(
+        "redis-heartbeat-not-counted",
+        "Redis: a heartbeat is answered and extends nothing",
+        &[put(
+            "heartbeat.lua",
+            "«beat, $node.seen = $node.beat + 1,» now",
+            "seen =",
         )],
-        caught_by: delivery("a_handler_that_runs_for_an_hour_keeps_its_event"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "heartbeat-not-counted",
-        breaks: LostWorkers,
-        bug: "a heartbeat is answered and extends nothing",
-        edits: &[edit(
-            "src/core/reference/fetch.rs",
-            "                node.beat += 1;\n",
+        store_contract("a_heartbeat_keeps_what_a_node_holds"),
+    ),
+    LostWorkers.bug(
+        "account-not-compared",
+        "a node does not notice that the store counts more leases of it than it has",
+        &[put(
+            "Leases::compare",
+            "last «<= $ours.last && $theirs.leases > $ours.leases»",
+            "<$theirs.last",
+        )],
+        redis_store("a_lease_that_its_node_has_settled_before_a_failover_is_handed_back"),
+    ),
+    LostWorkers.bug(
+        "account-not-compared-by-a-fetch",
+        "a node that holds nothing does not notice that the store counts leases of it",
+        &[put(
+            "Leases::compare_fetched",
+            "leases + $brought «»",
+            "+ 1_000",
+        )],
+        redis_store("so_it_is_where_the_node_holds_nothing_else"),
+    ),
+    LostWorkers.bug(
+        "redis-reconcile-takes-what-is-held",
+        "Redis: a node that says what it holds loses that",
+        &[always("take_batch", "not $holds")],
+        store_contract("what_a_node_does_not_hold_by_its_own_account_is_handed_back"),
+    ),
+    LostWorkers.bug(
+        "settle-without-its-lease",
+        "a settle is accepted under whatever lease the event is",
+        &[put(
+            "Bucket::settle",
+            "under($entry, $node, $settlement.request)",
+            "of($entry)",
+        )],
+        store_contract("a_settle_under_another_lease_is_refused"),
+    ),
+    LostWorkers.bug(
+        "redis-ack-without-its-lease",
+        "Redis: the settle script acks an event under whatever lease it is",
+        &[put(
+            "settle_acks",
+            "is_under($state, $token)",
+            "($state and #$state == 71)",
+        )],
+        store_contract("a_settle_under_another_lease_is_refused"),
+    ),
+    LostWorkers.bug(
+        "redis-settle-without-its-lease",
+        "Redis: the settle script ends an attempt under whatever lease it is",
+        &[put(
+            "settle_one",
+            r#""L" «and $it.token == $me .. $request»"#,
             "",
         )],
-        caught_by: contract("a_heartbeat_keeps_what_a_node_holds"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "redis-heartbeat-not-counted",
-        breaks: LostWorkers,
-        bug: "Redis: a heartbeat is answered and extends nothing",
-        edits: &[edit(
-            "src/store/redis/lua/heartbeat.lua",
-            "node.beat, node.seen = node.beat + 1, now",
-            "node.seen = now",
-        )],
-        caught_by: contract("a_heartbeat_keeps_what_a_node_holds"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "account-not-compared",
-        breaks: LostWorkers,
-        bug: "a node does not notice that the store counts more leases of it than it has",
-        edits: &[edit(
-            "src/core/lease.rs",
-            "        if theirs.last <= ours.last && theirs.leases > ours.leases {\n",
-            "        if theirs.last < theirs.last {\n",
-        )],
-        caught_by: test(
-            "redis_store",
-            "a_lease_that_its_node_has_settled_before_a_failover_is_handed_back",
-        ),
-        masked_by: None,
-    },
-    Mutant {
-        name: "account-not-compared-by-a-fetch",
-        breaks: LostWorkers,
-        bug: "a node that holds nothing does not notice that the store counts leases of it",
-        edits: &[edit(
-            "src/core/lease.rs",
-            "        if theirs.leases > ours.leases + brought {\n",
-            "        if theirs.leases > ours.leases + brought + 1_000 {\n",
-        )],
-        caught_by: test("redis_store", "so_it_is_where_the_node_holds_nothing_else"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "redis-reconcile-takes-what-is-held",
-        breaks: LostWorkers,
-        bug: "Redis: a node that says what it holds loses that",
-        edits: &[edit(
-            "src/store/redis/lua/take_back.lua",
-            "if not holds[id] then",
-            "if true then",
-        )],
-        caught_by: contract("what_a_node_does_not_hold_by_its_own_account_is_handed_back"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "settle-without-its-lease",
-        breaks: LostWorkers,
-        bug: "a settle is accepted under whatever lease the event is",
-        edits: &[edit(
-            "src/core/reference/settle.rs",
-            "if self.leases.under(entry, node, settlement.request).is_none() {",
-            "if self.leases.of(entry).is_none() {",
-        )],
-        caught_by: contract("a_settle_under_another_lease_is_refused"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "redis-ack-without-its-lease",
-        breaks: LostWorkers,
-        bug: "Redis: the settle script acks an event under whatever lease it is",
-        edits: &[edit(
-            "src/store/redis/lua/settle.lua",
-            "if not is_under(state, token) then",
-            "if not (state and #state == 71) then",
-        )],
-        caught_by: contract("a_settle_under_another_lease_is_refused"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "redis-settle-without-its-lease",
-        breaks: LostWorkers,
-        bug: "Redis: the settle script ends an attempt under whatever lease it is",
-        edits: &[edit(
-            "src/store/redis/lua/settle.lua",
-            "if not (it and it.kind == \"L\" and it.token == me .. request) then",
-            "if not (it and it.kind == \"L\") then",
-        )],
-        caught_by: contract("a_settle_after_the_lease_was_lost_is_refused"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "gate-ignored",
-        breaks: LostWorkers,
-        bug: "a worker starts a handler without a look at its lease",
-        edits: &[edit(
-            "src/flow/handlers/executor.rs",
-            "if A::CAN_BE_DROPPED && !self.deps.is_fresh(job) {",
-            "if false && A::CAN_BE_DROPPED && !self.deps.is_fresh(job) {",
-        )],
-        caught_by: delivery("nothing_starts_on_a_lease_that_may_be_gone"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "gate-ignored-on-a-thread",
-        breaks: LostWorkers,
-        bug: "a blocking handler starts on its thread without a look at its lease",
-        edits: &[edit(
-            "src/flow/handlers/deps.rs",
-            "if !self.is_fresh(job) || has_expired(&job.delivery.body, started_us) {",
-            "if has_expired(&job.delivery.body, started_us) {",
-        )],
-        caught_by: delivery("a_blocking_handler_does_not_start_on_a_lease_that_may_be_gone"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "lost-lease-not-told-to-the-gate",
-        breaks: LostWorkers,
-        bug: "a node that hears that its leases are lost goes on starting what it had fetched",
-        edits: &[edit(
-            "src/flow/mover.rs",
-            "                self.gates.of(bucket).lost(through); // before anything that may panic\n",
+        store_contract("a_settle_after_the_lease_was_lost_is_refused"),
+    ),
+    LostWorkers.bug(
+        "gate-ignored",
+        "a worker starts a handler without a look at its lease",
+        &[never("Executor::check_in", "is_fresh")],
+        delivery("nothing_starts_on_a_lease_that_may_be_gone"),
+    ),
+    LostWorkers.bug(
+        "gate-ignored-on-a-thread",
+        "a blocking handler starts on its thread without a look at its lease",
+        &[put(
+            "ExecutorDeps::may_start",
+            "«!self.is_fresh($job) ||» has_expired",
             "",
         )],
-        caught_by: delivery("what_a_node_has_lost_is_not_started_when_it_is_back"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "fetch-is-no-heartbeat",
-        breaks: LostWorkers,
-        bug: "a node that fetches and does nothing else for a while is taken to be silent",
-        edits: &[edit(
-            "src/core/reference/node.rs",
-            "        if deadline.is_none() {\n            known.beat += 1;\n        }\n",
+        delivery("a_blocking_handler_does_not_start_on_a_lease_that_may_be_gone"),
+    ),
+    LostWorkers.bug(
+        "lost-lease-not-told-to-the-gate",
+        "a node that hears that its leases are lost goes on starting what it had fetched",
+        &[drop("Mover::act", "lost(")],
+        delivery("what_a_node_has_lost_is_not_started_when_it_is_back"),
+    ),
+    LostWorkers.bug(
+        "fetch-is-no-heartbeat",
+        "a node that fetches and does nothing else for a while is taken to be silent",
+        &[drop("NodeLeases::lease", "is_none")],
+        store_contract("a_fetch_and_its_repeat_are_heartbeats_too"),
+    ),
+    LostWorkers.bug(
+        "reaper-looks-once",
+        "a node is called silent as soon as it is seen",
+        &[put(
+            "Reaper::send",
+            ">= $options.lease_timeout",
+            "< $options.lease_timeout * 1_000",
+        )],
+        delivery("a_node_that_is_cut_off_from_the_roll_alone_loses_nothing"),
+    ),
+    LostWorkers.bug(
+        "reap-without-a-second-look",
+        "a node is given up although its heartbeat has changed since it was looked at",
+        &[put(
+            "NodeLeases::give_up",
+            "$known.beat == $beat",
+            "($known.beat == $beat || true)",
+        )],
+        store_contract("an_observation_from_before_a_pause_reaps_nobody"),
+    ),
+    LostWorkers.bug(
+        "redis-reap-without-a-second-look",
+        "Redis: the reap script does not look at the heartbeat again",
+        &[put(
+            "reap.lua",
+            "$node.beat == tonumber(ARGV[$i + 1]) and",
             "",
         )],
-        caught_by: contract("a_fetch_and_its_repeat_are_heartbeats_too"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "reaper-looks-once",
-        breaks: LostWorkers,
-        bug: "a node is called silent as soon as it is seen",
-        edits: &[edit(
-            "src/core/reaper.rs",
-            ".filter(|(_, (_, since))| now.since(*since) >= options.lease_timeout)",
-            ".filter(|(_, (_, since))| now.since(*since) < options.lease_timeout * 1_000)",
-        )],
-        caught_by: delivery("a_node_that_is_cut_off_from_the_roll_alone_loses_nothing"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "reap-without-a-second-look",
-        breaks: LostWorkers,
-        bug: "a node is given up although its heartbeat has changed since it was looked at",
-        edits: &[edit(
-            "src/core/reference/node.rs",
-            "known.is_holder() && known.beat == beat && ",
-            "known.is_holder() && (known.beat == beat || true) && ",
-        )],
-        caught_by: contract("an_observation_from_before_a_pause_reaps_nobody"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "redis-reap-without-a-second-look",
-        breaks: LostWorkers,
-        bug: "Redis: the reap script does not look at the heartbeat again",
-        edits: &[edit(
-            "src/store/redis/lua/reap.lua",
-            "node.beat == tonumber(ARGV[i + 1]) and ",
-            "",
-        )],
-        caught_by: contract("an_observation_from_before_a_pause_reaps_nobody"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "trust-from-the-answer",
-        breaks: LostWorkers,
-        bug: "a node's trust in its leases counts from the answer and has no margin",
-        edits: &[
-            edit(
-                "src/core/bucket_state.rs",
-                "self.leases.renew(sent, options);",
-                "self.leases.renew(sent.max(now), options);",
+        store_contract("an_observation_from_before_a_pause_reaps_nobody"),
+    ),
+    LostWorkers.bug(
+        "trust-from-the-answer",
+        "a node's trust in its leases counts from the answer and has no margin",
+        &[
+            put(
+                "BucketState::renew",
+                ", ($now $... «leases.renew($sent, $options)»",
+                "leases.renew($sent.max($now), $options)",
             ),
-            edit(
-                "src/core/lease.rs",
-                "            .max(sent + options.lease_timeout - options.safety_margin);",
-                "            .max(sent + options.lease_timeout);",
+            put(
+                "Leases::renew",
+                "lease_timeout «- $options.safety_margin»",
+                "",
             ),
         ],
-        caught_by: delivery("trust_in_a_lease_counts_from_when_it_was_asked_for"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "trust-seen-before-the-loss",
-        breaks: LostWorkers,
-        bug: "a worker may see that a lease is fresh again before it sees what was lost",
-        edits: &[edit(
-            "src/flow/node/lease_fence.rs",
-            "self.fresh_until.fetch_max(until_ns, Release);",
-            "self.fresh_until.fetch_max(until_ns, Relaxed);",
+        delivery("trust_in_a_lease_counts_from_when_it_was_asked_for"),
+    ),
+    LostWorkers.bug(
+        "trust-seen-before-the-loss",
+        "a worker may see that a lease is fresh again before it sees what was lost",
+        &[put("LeaseFence::fresh", "$until_ns, «Release»", "Relaxed")],
+        loom("who_sees_new_trust_sees_what_was_lost_before"),
+    ),
+    LostWorkers.bug(
+        "blind-nodes-look-all-the-time",
+        "nodes that hear of nobody look at each bucket every 150 ms",
+        &[put(
+            "Reaper::finish_scan",
+            "$is_still || !$members.is_blind()",
+            "true",
         )],
-        caught_by: test("loom", "who_sees_new_trust_sees_what_was_lost_before"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "blind-nodes-look-all-the-time",
-        breaks: LostWorkers,
-        bug: "nodes that hear of nobody look at each bucket every 150 ms",
-        edits: &[edit(
-            "src/core/reaper.rs",
-            "false => is_still || !members.is_blind(),",
-            "false => true,",
+        delivery("nodes_that_hear_of_nobody_look_now_and_then"),
+    ),
+    LostWorkers.bug(
+        "silent-in-one-bucket-for-ever",
+        "a node that one bucket refuses calls the roll no more",
+        &[put(
+            "Leases::is_heard",
+            "$now «>= self.heard + $taken»",
+            ">Mono::MAX",
         )],
-        caught_by: delivery("nodes_that_hear_of_nobody_look_now_and_then"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "silent-in-one-bucket-for-ever",
-        breaks: LostWorkers,
-        bug: "a node that one bucket refuses calls the roll no more",
-        edits: &[edit(
-            "src/core/lease.rs",
-            "|| now >= self.heard + taken",
-            "|| now > Mono::MAX",
+        delivery("a_node_that_one_bucket_refuses_stays_a_member"),
+    ),
+    LostWorkers.bug(
+        "reap-removes-before-it-records",
+        "redis: a reap lets go of deadlines before it has done anything else",
+        &[put(
+            "reap.lua",
+            "$past_deadline[$i] «» local $it",
+            r#"call("ZREM", LEASE, $past_deadline[$i])"#,
         )],
-        caught_by: delivery("a_node_that_one_bucket_refuses_stays_a_member"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "reap-removes-before-it-records",
-        breaks: LostWorkers,
-        bug: "redis: a reap lets go of deadlines before it has done anything else",
-        edits: &[edit(
-            "src/store/redis/lua/reap.lua",
-            "  deadlines[i] = past_deadline[i]\n",
-            "  deadlines[i] = past_deadline[i]\n  call(\"ZREM\", LEASE, past_deadline[i])\n",
-        )],
-        caught_by: test("redis_store", "outbox"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "calls-wait-for-the-programs-runtime",
-        breaks: LostWorkers,
-        bug: "heartbeats are on the program's runtime, which handlers may block",
-        edits: &[edit(
-            "src/flow/start.rs",
-            "let calls = match store.is_shared() && !virtual_time {",
-            "let calls = match store.is_shared() && virtual_time {",
-        )],
-        caught_by: test(
-            "redis_faults",
-            "a_blocked_runtime_of_one_thread_keeps_its_leases",
-        ),
-        masked_by: None,
-    },
-    Mutant {
-        name: "node-outlives-its-runtime",
-        breaks: LostWorkers,
-        bug: "a node goes on when the runtime of its handlers has ended",
-        edits: &[edit(
-            "src/flow/consumers/runtime_watch.rs",
-            "Ok(Err(_gone)) => return self.has_ended(),",
-            "Ok(Err(_gone)) => return,",
-        )],
-        caught_by: test(
-            "redis_faults",
-            "a_node_ends_with_its_runtime_though_its_bus_is_kept",
-        ),
-        masked_by: None,
-    },
-    Mutant {
-        name: "blocked-runtime-keeps-leases-for-ever",
-        breaks: LostWorkers,
-        bug: "a node whose runtime is blocked keeps its leases beyond every timeout",
-        edits: &[edit(
-            "src/flow/consumers/runtime_watch.rs",
-            "self.halted.store(true, Ordering::Release);",
-            "self.halted.store(false, Ordering::Release);",
-        )],
-        caught_by: test(
-            "redis_faults",
-            "a_runtime_that_is_blocked_beyond_every_timeout_leaves_its_events_to_others",
-        ),
-        masked_by: None,
-    },
+        redis_store("outbox"),
+    ),
+    LostWorkers.bug(
+        "calls-wait-for-the-programs-runtime",
+        "heartbeats are on the program's runtime, which handlers may block",
+        &[put("Flow::start", "is_shared() && «!»$virtual_time", "")],
+        redis_faults("a_blocked_runtime_of_one_thread_keeps_its_leases"),
+    ),
+    LostWorkers.bug(
+        "node-outlives-its-runtime",
+        "a node goes on when the runtime of its handlers has ended",
+        &[put("RuntimeWatch::follow", "self.has_ended()", "")],
+        redis_faults("a_node_ends_with_its_runtime_though_its_bus_is_kept"),
+    ),
+    LostWorkers.bug(
+        "blocked-runtime-keeps-leases-for-ever",
+        "a node whose runtime is blocked keeps its leases beyond every timeout",
+        &[put("RuntimeWatch::wait", "«true», Ordering", "false")],
+        redis_faults("a_runtime_that_is_blocked_beyond_every_timeout_leaves_its_events_to_others"),
+    ),
 ];

@@ -28,7 +28,8 @@ mod stopping;
 mod traced;
 mod users_code;
 
-use crate::mutant::{Edit, Mutant, Test};
+use crate::mutant::{Mutant, Test};
+use crate::plant::{Change, Edit};
 
 /// All of them, in the order of the promises.
 pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
@@ -64,18 +65,57 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
     of_each.into_iter().flatten()
 }
 
-const fn edit(file: &'static str, find: &'static str, put: &'static str) -> Edit {
-    Edit { file, find, put }
+pub(crate) const fn put(at: &'static str, of: &'static str, put: &'static str) -> Edit {
+    edit(at, Change::Put(of, put))
 }
 
-const fn contract(name: &'static str) -> Test {
-    test("store_contract", name)
+pub(crate) const fn put_in_text(at: &'static str, of: &'static str, put: &'static str) -> Edit {
+    edit(at, Change::PutInText(of, put))
 }
 
-const fn delivery(name: &'static str) -> Test {
-    test("delivery", name)
+pub(crate) const fn drop(at: &'static str, of: &'static str) -> Edit {
+    edit(at, Change::Drop(of))
 }
 
-const fn test(target: &'static str, name: &'static str) -> Test {
-    Test { target, name }
+pub(crate) const fn drop_element(at: &'static str, of: &'static str) -> Edit {
+    edit(at, Change::DropElement(of))
+}
+
+pub(crate) const fn never(at: &'static str, of: &'static str) -> Edit {
+    edit(at, Change::Never(of))
+}
+
+pub(crate) const fn always(at: &'static str, of: &'static str) -> Edit {
+    edit(at, Change::Always(of))
+}
+
+pub(crate) const fn negate(at: &'static str, of: &'static str) -> Edit {
+    edit(at, Change::Negate(of))
+}
+
+pub(crate) const fn later(at: &'static str, first: &'static str, second: &'static str) -> Edit {
+    edit(at, Change::Later(first, second))
+}
+
+pub(crate) const fn earlier(at: &'static str, first: &'static str, second: &'static str) -> Edit {
+    edit(at, Change::Earlier(first, second))
+}
+
+const fn edit(at: &'static str, change: Change) -> Edit {
+    Edit { at, change }
+}
+
+/// The tests of a target, by its name.
+macro_rules! targets {
+    ($($target:ident)+) => {
+        $(const fn $target(name: &'static str) -> Test {
+            Test { target: stringify!($target), name }
+        })+
+    };
+}
+
+targets! {
+    coming crash dashboards dead_letters delivery embedded explain journal lib loom metrics names
+    outages payloads power records redis_faults redis_store server simulation store_contract
+    store_model syscalls traces
 }

@@ -1,196 +1,115 @@
-//! Connections to Redis and the clocks of its servers, and which ids a bucket forgets.
-
-use super::{contract, edit, test};
+use super::{drop, lib, never, put, redis_store, store_contract};
 use crate::mutant::{
     Mutant,
     Promise::{Accepted, Ids, NeverEarly, Punctual},
 };
 
 pub(crate) const MUTANTS: &[Mutant] = &[
-    Mutant {
-        name: "redis-idle-connection-not-probed",
-        breaks: Punctual,
-        bug: "Redis: a connection that nothing uses is not probed",
-        edits: &[edit(
-            "src/store/redis/link/health.rs",
-            "is_quiet && self.blocking.load(Ordering::Relaxed) == 0",
+    Punctual.bug(
+        "redis-idle-connection-not-probed",
+        "Redis: a connection that nothing uses is not probed",
+        &[put(
+            "Health::takes_probe",
+            "$is_quiet && self.blocking.load(Ordering::Relaxed) == 0",
             "false",
         )],
-        caught_by: test(
-            "lib",
-            "an_idle_connection_that_was_forgotten_is_replaced_before_it_is_used",
-        ),
-        masked_by: None,
-    },
-    Mutant {
-        name: "redis-given-up-calls-count-as-nothing",
-        breaks: Punctual,
-        bug: "Redis: calls whose callers gave up do not count as unanswered",
-        edits: &[edit(
-            "src/store/redis/link/health.rs",
-            "if left + GIVEN_UP <= self.health.timeout && self.health.unanswered() {",
-            "if left > self.health.timeout {",
+        lib("an_idle_connection_that_was_forgotten_is_replaced_before_it_is_used"),
+    ),
+    Punctual.bug(
+        "redis-given-up-calls-count-as-nothing",
+        "Redis: calls whose callers gave up do not count as unanswered",
+        &[put(
+            "CallGuard::drop",
+            "$left «+ GIVEN_UP <= self.health.timeout && self.health.unanswered()»",
+            "> self.health.timeout",
         )],
-        caught_by: test(
-            "lib",
-            "callers_that_give_up_cost_a_connection_that_is_silent_and_no_other",
-        ),
-        masked_by: None,
-    },
-    Mutant {
-        name: "redis-cluster-keeps-a-connection-without-login",
-        breaks: Accepted,
-        bug: "Redis: a cluster keeps using a connection that is not logged in any more",
-        edits: &[edit(
-            "src/store/redis/link/topology/node.rs",
-            "if is_for_ever(&cause) {",
-            "if is_for_ever(&cause) && false {",
+        lib("callers_that_give_up_cost_a_connection_that_is_silent_and_no_other"),
+    ),
+    Accepted.bug(
+        "redis-cluster-keeps-a-connection-without-login",
+        "Redis: a cluster keeps using a connection that is not logged in any more",
+        &[put("Node::answered", "is_for_ever(&$cause) «»", "&& false")],
+        lib("a_connection_that_is_not_logged_in_any_more_is_made_again_also_in_a_cluster"),
+    ),
+    Accepted.bug(
+        "redis-forgotten-call-waits",
+        "Redis: a call that the package has forgotten does not end with its connection",
+        &[drop("Health::end", "notify_waiters")],
+        lib("a_call_that_its_connection_has_forgotten_ends_with_it"),
+    ),
+    Accepted.bug(
+        "redis-start-does-not-wait-for-loading",
+        "Redis: a start fails while the server loads its data",
+        &[put(
+            "patience",
+            r#"LOADING_MAX, "the server is still loading its data""#,
+            r#"Duration::ZERO, """#,
         )],
-        caught_by: test(
-            "lib",
-            "a_connection_that_is_not_logged_in_any_more_is_made_again_also_in_a_cluster",
-        ),
-        masked_by: None,
-    },
-    Mutant {
-        name: "redis-forgotten-call-waits",
-        breaks: Accepted,
-        bug: "Redis: a call that the package has forgotten does not end with its connection",
-        edits: &[edit(
-            "src/store/redis/link/health.rs",
-            "        self.ends.notify_waiters();\n",
-            "",
-        )],
-        caught_by: test(
-            "lib",
-            "a_call_that_its_connection_has_forgotten_ends_with_it",
-        ),
-        masked_by: None,
-    },
-    Mutant {
-        name: "redis-start-does-not-wait-for-loading",
-        breaks: Accepted,
-        bug: "Redis: a start fails while the server loads its data",
-        edits: &[edit(
-            "src/store/redis/link/startup.rs",
-            "return (LOADING_MAX, \"the server is still loading its data\");",
-            "return (Duration::ZERO, \"\");",
-        )],
-        caught_by: test(
-            "redis_store",
-            "a_start_while_the_server_loads_waits_until_it_has_loaded",
-        ),
-        masked_by: None,
-    },
-    Mutant {
-        name: "redis-glitch-of-the-server-believed",
-        breaks: NeverEarly,
-        bug: "Redis: a script believes its server's clock whatever the caller knows",
-        edits: &[edit(
-            "src/store/redis/lua/bucket.lua",
-            "now = time_of(now ~= \"\" and -now)",
-            "now = time_of(false)",
-        )],
-        caught_by: test(
-            "redis_store",
+        redis_store("a_start_while_the_server_loads_waits_until_it_has_loaded"),
+    ),
+    NeverEarly.bug(
+        "redis-glitch-of-the-server-believed",
+        "Redis: a script believes its server's clock whatever the caller knows",
+        &[put("bucket.lua", r#"$now ~= "" and -$now"#, "false")],
+        redis_store(
             "a_clock_that_steps_for_a_moment_makes_nothing_early_or_late_and_holds_no_bucket",
         ),
-        masked_by: None,
-    },
-    Mutant {
-        name: "redis-bucket-held-by-a-clock-that-was-ahead",
-        breaks: Punctual,
-        bug: "Redis: a bucket that was first used while the clock was ahead keeps that time",
-        edits: &[edit(
-            "src/store/redis/lua/bucket.lua",
-            "last_now = expected -- from a time",
-            "last_now = last_now -- from a time",
+    ),
+    Punctual.bug(
+        "redis-bucket-held-by-a-clock-that-was-ahead",
+        "Redis: a bucket that was first used while the clock was ahead keeps that time",
+        &[put(
+            "time_of",
+            "STEP then $last_now = «$expected» end",
+            "$last_now",
         )],
-        caught_by: test(
-            "redis_store",
+        redis_store(
             "a_bucket_that_was_first_used_while_the_clock_was_ahead_goes_on_after_it_was_set_back",
         ),
-        masked_by: None,
-    },
-    Mutant {
-        name: "redis-set-clock-never-believed",
-        breaks: Punctual,
-        bug: "Redis: a server's clock that was set is never believed again",
-        edits: &[edit(
-            "src/store/redis/lua/bucket.lua",
-            "if expected - doubt >= STANDS then",
-            "if false then",
+    ),
+    Punctual.bug(
+        "redis-set-clock-never-believed",
+        "Redis: a server's clock that was set is never believed again",
+        &[never("time_of", "$doubt >= STANDS")],
+        redis_store("a_clock_that_was_set_is_believed_when_it_has_stood"),
+    ),
+    Ids.bug(
+        "id-to-come-closes-a-bucket",
+        "an id whose time is still to come is forgotten like others, and closes its bucket",
+        &[put(
+            "DedupState::is_to_come",
+            "«» $is_later && !is_ahead",
+            "false &&",
         )],
-        caught_by: test(
-            "redis_store",
-            "a_clock_that_was_set_is_believed_when_it_has_stood",
-        ),
-        masked_by: None,
-    },
-    Mutant {
-        name: "id-to-come-closes-a-bucket",
-        breaks: Ids,
-        bug: "an id whose time is still to come is forgotten like others, and closes its bucket",
-        edits: &[edit(
-            "src/core/reference/dedup.rs",
-            "is_later && !is_ahead(id.created(), now_us)",
-            "false && is_later && !is_ahead(id.created(), now_us)",
+        store_contract("an_id_that_was_made_ahead_closes_no_busy_bucket"),
+    ),
+    Ids.bug(
+        "redis-id-to-come-closes-a-bucket",
+        "Redis: an id whose time is still to come is forgotten like others, and closes its \
+         bucket",
+        &[never("lua::forget", "now_ms")],
+        store_contract("an_id_that_was_made_ahead_closes_no_busy_bucket"),
+    ),
+    Ids.bug(
+        "redis-watermark-of-the-first-of-a-batch",
+        "Redis: the watermark of forgotten ids is taken from the first id of a batch",
+        &[put(
+            "raise_forgotten",
+            "if «$made ~= $last» then",
+            "not $last",
         )],
-        caught_by: contract("an_id_that_was_made_ahead_closes_no_busy_bucket"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "redis-id-to-come-closes-a-bucket",
-        breaks: Ids,
-        bug: "Redis: an id whose time is still to come is forgotten like others, and closes its bucket",
-        edits: &[edit(
-            "src/store/redis/lua/ending.lua",
-            "if made > now_ms and made <= last_ms and past <= 2 * cap then",
-            "if false then",
-        )],
-        caught_by: contract("an_id_that_was_made_ahead_closes_no_busy_bucket"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "redis-watermark-of-the-first-of-a-batch",
-        breaks: Ids,
-        bug: "Redis: the watermark of forgotten ids is taken from the first id of a batch",
-        edits: &[edit(
-            "src/store/redis/lua/ending.lua",
-            "    if made ~= last then -- many share one millisecond",
-            "    if not last then",
-        )],
-        caught_by: contract("all_that_one_operation_forgets_is_too_old"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "redis-cancelled-ready-entries-stay",
-        breaks: Punctual,
-        bug: "Redis: entries of cancelled events stay in the ready list",
-        edits: &[edit(
-            "src/store/redis/lua/cancel.lua",
-            "  drop_stale()\n",
-            "",
-        )],
-        caught_by: test(
-            "redis_store",
-            "cancelled_ready_events_leave_no_entries_for_the_next_fetch_to_pass",
-        ),
-        masked_by: None,
-    },
-    Mutant {
-        name: "redis-reserved-unique-keys-stay",
-        breaks: Ids,
-        bug: "Redis: unique keys that were reserved stay after their time",
-        edits: &[edit(
-            "src/store/redis/lua/reap.lua",
-            "    call(\"HDEL\", UNIQUE, unique)\n",
-            "",
-        )],
-        caught_by: test(
-            "redis_store",
-            "unique_keys_that_were_reserved_go_when_their_time_is_over",
-        ),
-        masked_by: None,
-    },
+        store_contract("all_that_one_operation_forgets_is_too_old"),
+    ),
+    Punctual.bug(
+        "redis-cancelled-ready-entries-stay",
+        "Redis: entries of cancelled events stay in the ready list",
+        &[drop("cancel.lua", "drop_stale")],
+        redis_store("cancelled_ready_events_leave_no_entries_for_the_next_fetch_to_pass"),
+    ),
+    Ids.bug(
+        "redis-reserved-unique-keys-stay",
+        "Redis: unique keys that were reserved stay after their time",
+        &[drop("reap.lua", r#""HDEL", UNIQUE"#)],
+        redis_store("unique_keys_that_were_reserved_go_when_their_time_is_over"),
+    ),
 ];

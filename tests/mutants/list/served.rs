@@ -1,179 +1,121 @@
-use super::{edit, test};
+use super::{always, put, server};
 use crate::mutant::{Mutant, Promise::Served};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
-    Mutant {
-        name: "server-shares-without-bound",
-        breaks: Served,
-        bug: "a token has as much of what tokens share as there is",
-        edits: &[edit(
-            "server/src/shares.rs",
-            "if !self.evict(table, owner, Evicted::OfToken)? {",
-            "if true {",
+    Served.bug(
+        "server-shares-without-bound",
+        "a token has as much of what tokens share as there is",
+        &[always("Shares::make_room", "Evicted::OfToken")],
+        server("names_that_one_polls_keep_no_other_from_polling"),
+    ),
+    Served.bug(
+        "server-lines-not-evicted",
+        "an idle push of lines goes on although others need its room",
+        &[put("Lines::next", "evicted() «»", ", if self.is_over")],
+        server("idle_pushes_of_lines_keep_no_other_from_pushing_lines"),
+    ),
+    Served.bug(
+        "server-lease-without-bytes",
+        "a lease has as many events as there are, whatever their size",
+        &[put("Pool::lease", "LEASED_BYTES_MAX«»", "<< 20")],
+        server("a_lease_has_no_more_bytes_than_a_response_may"),
+    ),
+    Served.bug(
+        "server-labels-of-one",
+        "one namespace takes all labels of metrics",
+        &[put("LABELS_OF_ONE_MAX", "LABELS_MAX «/ 4»", "")],
+        server("the_worst_of_one_does_the_other_no_harm"),
+    ),
+    Served.bug(
+        "server-log-waits",
+        "a log line waits for the reader of the output",
+        &[
+            put(
+                "LineQueue::add",
+                "!$fits || $messages.try_send",
+                "$messages.send",
+            ),
+            put(
+                "LineQueue::add",
+                "$fits = $waiting.saturating_add $... «is_err()»",
+                "is_err() || (!$fits && false)",
+            ),
+        ],
+        server("an_output_that_nobody_reads_stops_no_request_and_no_stop"),
+    ),
+    Served.bug(
+        "server-new-queue-waits-for-disk",
+        "a push to a new queue waits for the disk of the shared state",
+        &[put(
+            "SharedState::put_soon",
+            "Ok($local.put_later($table, $key, $value))",
+            "$local.put($table, $key, $value).await",
         )],
-        caught_by: test("server", "names_that_one_polls_keep_no_other_from_polling"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "server-lines-not-evicted",
-        breaks: Served,
-        bug: "an idle push of lines goes on although others need its room",
-        edits: &[edit(
-            "server/src/v1/push_lines.rs",
-            "why = self.room.evicted() => return self.ended(Problem::evicted(why, WHAT)),",
-            "why = self.room.evicted(), if self.is_over => return self.ended(Problem::evicted(why, WHAT)),",
+        server("a_disk_that_does_not_respond_stops_no_push_to_a_new_queue"),
+    ),
+    Served.bug(
+        "server-stop-waits-for-heads",
+        "a stop waits the whole grace for half a head",
+        &[put("accept", "usize::MAX", "0")],
+        server("a_stop_does_not_wait_for_half_a_request"),
+    ),
+    Served.bug(
+        "server-stop-waits-for-bodies",
+        "a stop waits the whole grace for half a body",
+        &[put(
+            "Bodies::read",
+            "$bytes_max: usize $... «$stopping» => Err",
+            "$stopping , if $bytes_max == 0",
         )],
-        caught_by: test(
-            "server",
-            "idle_pushes_of_lines_keep_no_other_from_pushing_lines",
-        ),
-        masked_by: None,
-    },
-    Mutant {
-        name: "server-lease-without-bytes",
-        breaks: Served,
-        bug: "a lease has as many events as there are, whatever their size",
-        edits: &[edit(
-            "server/src/bus/mod.rs",
-            ".bytes_max(LEASED_BYTES_MAX)",
-            ".bytes_max(LEASED_BYTES_MAX << 20)",
+        server("a_stop_does_not_wait_for_half_a_request"),
+    ),
+    Served.bug(
+        "server-hangup-ends",
+        "HUP ends the server",
+        &[put("Signals::next", "«Reload», _", "Stop")],
+        server("signals_end_the_server_only_if_they_mean_it"),
+    ),
+    Served.bug(
+        "server-certificate-not-followed",
+        "a certificate is read again by a signal alone",
+        &[put(
+            "Certificates::follow",
+            "await; if $now != $seen «»",
+            "&& false",
         )],
-        caught_by: test("server", "a_lease_has_no_more_bytes_than_a_response_may"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "server-labels-of-one",
-        breaks: Served,
-        bug: "one namespace takes all labels of metrics",
-        edits: &[edit(
-            "server/src/metrics.rs",
-            "const LABELS_OF_ONE_MAX: usize = LABELS_MAX / 4;",
-            "const LABELS_OF_ONE_MAX: usize = LABELS_MAX;",
+        server("a_renewed_certificate_is_served_without_a_restart"),
+    ),
+    Served.bug(
+        "server-no-compiled-roots",
+        "without certificates of the system no command works",
+        &[put("client::builder", "HAS_CERTIFICATES «»", "|| true")],
+        server("the_container_serves_makes_tokens_and_delivers_webhooks"),
+    ),
+    Served.bug(
+        "server-idle-connections-stay",
+        "idle connections keep their places from new ones",
+        &[put(
+            "Connections::end_idlest",
+            "$state.ended.cancel()",
+            "drop($state)",
         )],
-        caught_by: test("server", "the_worst_of_one_does_the_other_no_harm"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "server-log-waits",
-        breaks: Served,
-        bug: "a log line waits for the reader of the output",
-        edits: &[edit(
-            "server/src/log/lines.rs",
-            "if !fits || messages.try_send(Message::Line(line)).is_err() {",
-            "if messages.send(Message::Line(line)).is_err() || (!fits && false) {",
-        )],
-        caught_by: test(
-            "server",
-            "an_output_that_nobody_reads_stops_no_request_and_no_stop",
-        ),
-        masked_by: None,
-    },
-    Mutant {
-        name: "server-new-queue-waits-for-disk",
-        breaks: Served,
-        bug: "a push to a new queue waits for the disk of the shared state",
-        edits: &[edit(
-            "server/src/shared/mod.rs",
-            "Place::Local(local) => Ok(local.put_later(table, key, value)),",
-            "Place::Local(local) => local.put(table, key, value).await,",
-        )],
-        caught_by: test(
-            "server",
-            "a_disk_that_does_not_respond_stops_no_push_to_a_new_queue",
-        ),
-        masked_by: None,
-    },
-    Mutant {
-        name: "server-stop-waits-for-heads",
-        breaks: Served,
-        bug: "a stop waits the whole grace for half a head",
-        edits: &[edit(
-            "server/src/http/listener.rs",
-            "service.connections.end_idlest(usize::MAX);",
-            "service.connections.end_idlest(0);",
-        )],
-        caught_by: test("server", "a_stop_does_not_wait_for_half_a_request"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "server-stop-waits-for-bodies",
-        breaks: Served,
-        bug: "a stop waits the whole grace for half a body",
-        edits: &[edit(
-            "server/src/http/body.rs",
-            "() = stopping => Err(BodyError::Stopping),",
-            "() = stopping, if bytes_max == 0 => Err(BodyError::Stopping),",
-        )],
-        caught_by: test("server", "a_stop_does_not_wait_for_half_a_request"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "server-hangup-ends",
-        breaks: Served,
-        bug: "HUP ends the server",
-        edits: &[edit(
-            "server/src/cli.rs",
-            "_ = self.hangup.recv() => return SignalAction::Reload,",
-            "_ = self.hangup.recv() => return SignalAction::Stop,",
-        )],
-        caught_by: test("server", "signals_end_the_server_only_if_they_mean_it"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "server-certificate-not-followed",
-        breaks: Served,
-        bug: "a certificate is read again by a signal alone",
-        edits: &[edit(
-            "server/src/http/tls.rs",
-            "if now != seen {",
-            "if now != seen && false {",
-        )],
-        caught_by: test(
-            "server",
-            "a_renewed_certificate_is_served_without_a_restart",
-        ),
-        masked_by: None,
-    },
-    Mutant {
-        name: "server-no-compiled-roots",
-        breaks: Served,
-        bug: "without certificates of the system no command works",
-        edits: &[edit(
-            "server/src/client.rs",
-            "match *HAS_CERTIFICATES {",
-            "match *HAS_CERTIFICATES || true {",
-        )],
-        caught_by: test(
-            "server",
-            "the_container_serves_makes_tokens_and_delivers_webhooks",
-        ),
-        masked_by: None,
-    },
-    Mutant {
-        name: "server-idle-connections-stay",
-        breaks: Served,
-        bug: "idle connections keep their places from new ones",
-        edits: &[edit(
-            "server/src/http/connections.rs",
-            "state.ended.cancel();",
-            "drop(state);",
-        )],
-        caught_by: test(
-            "server",
-            "with_few_descriptors_the_idlest_connections_end_and_operators_get_in",
-        ),
-        masked_by: None,
-    },
-    Mutant {
-        name: "server-error-of-any-queue",
-        breaks: Served,
-        bug: "the error of a call is that of any event of its id",
-        edits: &[edit(
-            "server/src/v1/calls.rs",
-            "let records = pool.bus().records().queue(queue.name().as_str());",
-            "let _ = queue;\n            let records = pool.bus().records();",
-        )],
-        caught_by: test("server", "an_event_of_the_same_id_is_another_one"),
-        masked_by: None,
-    },
+        server("with_few_descriptors_the_idlest_connections_end_and_operators_get_in"),
+    ),
+    Served.bug(
+        "server-error-of-any-queue",
+        "the error of a call is that of any event of its id",
+        &[
+            put(
+                "calls::last_record",
+                "records()«.queue($queue.name().as_str())»",
+                "",
+            ),
+            put(
+                "calls::last_record",
+                "($queue, $id): ($..) $... «» let $records = $pool.bus()",
+                "let _ = $queue;",
+            ),
+        ],
+        server("an_event_of_the_same_id_is_another_one"),
+    ),
 ];

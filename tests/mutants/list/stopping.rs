@@ -1,222 +1,157 @@
-use super::{contract, delivery, edit};
+use super::{delivery, drop, negate, never, put, store_contract};
 use crate::mutant::{Mutant, Promise::Stopping};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
-    Mutant {
-        name: "ring-not-handed-back",
-        breaks: Stopping,
-        bug: "a stop forgets to hand back what waits in the ring",
-        edits: &[edit(
-            "src/flow/consumers/consumer.rs",
-            "Task::Stored(job) => self.pool.work().hand_back(&job),",
-            "Task::Stored(_) => {}",
+    Stopping.bug(
+        "ring-not-handed-back",
+        "a stop forgets to hand back what waits in the ring",
+        &[put(
+            "HandlerConsumer::hand_back",
+            "Stored«($job) => self.pool.work().hand_back(&$job),» Task",
+            "(_) => {}",
         )],
-        caught_by: delivery("what_never_started_is_handed_back_at_once_and_has_used_nothing"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "read-ahead-not-handed-back",
-        breaks: Stopping,
-        bug: "a stop forgets to hand back what was read ahead",
-        edits: &[edit(
-            "src/core/node/mod.rs",
-            "                self.hand_back_prefetched(now, |_| true);\n",
+        delivery("what_never_started_is_handed_back_at_once_and_has_used_nothing"),
+    ),
+    Stopping.bug(
+        "read-ahead-not-handed-back",
+        "a stop forgets to hand back what was read ahead",
+        &[drop(
+            "Node::handle",
+            "self.hand_back_prefetched($now, |_| true)",
+        )],
+        delivery("what_was_read_ahead_is_handed_back_and_waits_on"),
+    ),
+    Stopping.bug(
+        "fetched-after-the-stop-kept",
+        "what a fetch brings after the stop is kept until its lease is lost",
+        &[put("Node::replied", "«self.stopping ||» $queue", "")],
+        delivery("what_a_late_fetch_brings_is_handed_back"),
+    ),
+    Stopping.bug(
+        "no-grace",
+        "a stop does not wait for what runs",
+        &[put(
+            "Flow::end_handlers",
+            "$finished); if timeout($grace«»",
+            "* 0",
+        )],
+        delivery("a_stop_waits_for_what_runs_and_for_nothing_else"),
+    ),
+    Stopping.bug(
+        "interrupted-not-counted",
+        "an attempt that a stop interrupts is handed back as if it had not started",
+        &[put(
+            "executor::judge",
+            "Interrupt { free: $options.free_interruptions }",
+            "Release",
+        )],
+        delivery("what_runs_beyond_the_grace_is_cut_and_uses_no_attempt"),
+    ),
+    Stopping.bug(
+        "queue-outlives-its-bus",
+        "the queues of a bus that was dropped go on to accept",
+        &[put(
+            "BusOwner::drop",
+            "swap(true, Ordering::AcqRel)",
+            "load(Ordering::Acquire)",
+        )],
+        delivery("a_queue_of_a_bus_that_is_gone_accepts_nothing"),
+    ),
+    Stopping.bug(
+        "file-kept-by-a-queue",
+        "a queue keeps the file of a bus that is gone",
+        &[negate("Inner::close_unless_shared", "is_lent")],
+        delivery("the_file_is_free_although_a_queue_outlives_its_bus"),
+    ),
+    Stopping.bug(
+        "settles-not-waited-for",
+        "a stop is over before the last outcomes are in the store",
+        &[put(
+            "Node::is_done",
+            "$state| ($state.settler.len() == 0 && $state.fetching.is_none()) || \
+             $state.failed",
+            "_| true",
+        )],
+        delivery("a_stop_waits_until_the_store_has_every_outcome"),
+    ),
+    Stopping.bug(
+        "every-interruption-counts",
+        "an interruption by a stop uses up an attempt",
+        &[put(
+            "Bucket::conclude",
+            "$interruptions «< $free.min(FREE_INTERRUPTIONS_MAX)»",
+            "+ FREE_INTERRUPTIONS_MAX < $free",
+        )],
+        store_contract("interruptions_in_a_row_are_free_up_to_a_bound"),
+    ),
+    Stopping.bug(
+        "interruptions-free-for-ever",
+        "a handler that never ends within the grace never uses up an attempt",
+        &[put(
+            "Bucket::conclude",
+            "$interruptions < $free.min(FREE_INTERRUPTIONS_MAX)",
+            "$free > 0",
+        )],
+        store_contract("interruptions_in_a_row_are_free_up_to_a_bound"),
+    ),
+    Stopping.bug(
+        "redis-interruptions-free-for-ever",
+        "Redis: a handler that never ends within the grace never uses up an attempt",
+        &[put(
+            "lua::conclude",
+            "$it.interruptions < byte($said, 35)",
+            "byte($said, 35) > 0",
+        )],
+        store_contract("interruptions_in_a_row_are_free_up_to_a_bound"),
+    ),
+    Stopping.bug(
+        "interruptions-forgotten-at-a-restart",
+        "embedded: how often an event was interrupted is not in the file",
+        &[put("of_used", "| i64::from($used.interruptions) << 16", "")],
+        delivery("a_handler_that_never_ends_in_the_grace_is_a_dead_letter_at_last"),
+    ),
+    Stopping.bug(
+        "grace-without-a-word",
+        "no handler is told that the grace has begun",
+        &[drop("Flow::stop", "parts.stopping")],
+        delivery("a_handler_is_told_when_the_grace_begins"),
+    ),
+    Stopping.bug(
+        "grace-twice",
+        "after handlers that block, the store has the whole grace again",
+        &[put(
+            "Flow::stop",
+            "«saturating_sub($began.elapsed()).»max",
             "",
         )],
-        caught_by: delivery("what_was_read_ahead_is_handed_back_and_waits_on"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "fetched-after-the-stop-kept",
-        breaks: Stopping,
-        bug: "what a fetch brings after the stop is kept until its lease is lost",
-        edits: &[edit(
-            "src/core/node/replies.rs",
-            "if self.stopping || queue.is_paused() {",
-            "if queue.is_paused() {",
+        delivery("a_handler_that_blocks_does_not_take_the_grace_twice"),
+    ),
+    Stopping.bug(
+        "requests-to-a-reader-that-is-gone",
+        "requests for leases are accepted when nobody reads them any more",
+        &[put(
+            "Pulls::close",
+            "«take()»; drop",
+            "as_mut().map(std::mem::take)",
         )],
-        caught_by: delivery("what_a_late_fetch_brings_is_handed_back"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "no-grace",
-        breaks: Stopping,
-        bug: "a stop does not wait for what runs",
-        edits: &[edit(
-            "src/flow/stop.rs",
-            "timeout(grace, &mut finished)",
-            "timeout(grace * 0, &mut finished)",
-        )],
-        caught_by: delivery("a_stop_waits_for_what_runs_and_for_nothing_else"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "interrupted-not-counted",
-        breaks: Stopping,
-        bug: "an attempt that a stop interrupts is handed back as if it had not started",
-        edits: &[edit(
-            "src/flow/handlers/executor.rs",
-            "JobEnd::Cut => AttemptOutcome::Interrupt {\n            free: options.free_interruptions,\n        \
-             },",
-            "JobEnd::Cut => AttemptOutcome::Release,",
-        )],
-        caught_by: delivery("what_runs_beyond_the_grace_is_cut_and_uses_no_attempt"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "queue-outlives-its-bus",
-        breaks: Stopping,
-        bug: "the queues of a bus that was dropped go on to accept",
-        edits: &[edit(
-            "src/bus/owner.rs",
-            "if inner.is_closed.swap(true, Ordering::AcqRel) {",
-            "if inner.is_closed.load(Ordering::Acquire) {",
-        )],
-        caught_by: delivery("a_queue_of_a_bus_that_is_gone_accepts_nothing"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "file-kept-by-a-queue",
-        breaks: Stopping,
-        bug: "a queue keeps the file of a bus that is gone",
-        edits: &[edit(
-            "src/bus/owner.rs",
-            "        if !self.is_lent {\n",
-            "        if self.is_lent {\n",
-        )],
-        caught_by: delivery("the_file_is_free_although_a_queue_outlives_its_bus"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "settles-not-waited-for",
-        breaks: Stopping,
-        bug: "a stop is over before the last outcomes are in the store",
-        edits: &[edit(
-            "src/core/node/mod.rs",
-            ".all(|state| (state.settler.len() == 0 && state.fetching.is_none()) || state.failed)",
-            ".all(|_| true)",
-        )],
-        caught_by: delivery("a_stop_waits_until_the_store_has_every_outcome"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "every-interruption-counts",
-        breaks: Stopping,
-        bug: "an interruption by a stop uses up an attempt",
-        edits: &[edit(
-            "src/core/reference/settle.rs",
-            "interruptions < free.min(FREE_INTERRUPTIONS_MAX),",
-            "interruptions + FREE_INTERRUPTIONS_MAX < free,",
-        )],
-        caught_by: contract("interruptions_in_a_row_are_free_up_to_a_bound"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "interruptions-free-for-ever",
-        breaks: Stopping,
-        bug: "a handler that never ends within the grace never uses up an attempt",
-        edits: &[edit(
-            "src/core/reference/settle.rs",
-            "interruptions < free.min(FREE_INTERRUPTIONS_MAX),",
-            "free > 0,",
-        )],
-        caught_by: contract("interruptions_in_a_row_are_free_up_to_a_bound"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "redis-interruptions-free-for-ever",
-        breaks: Stopping,
-        bug: "Redis: a handler that never ends within the grace never uses up an attempt",
-        edits: &[edit(
-            "src/store/redis/lua/settle.lua",
-            "verdict == 105 and it.interruptions < byte(said, 35)",
-            "verdict == 105 and byte(said, 35) > 0",
-        )],
-        caught_by: contract("interruptions_in_a_row_are_free_up_to_a_bound"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "interruptions-forgotten-at-a-restart",
-        breaks: Stopping,
-        bug: "embedded: how often an event was interrupted is not in the file",
-        edits: &[edit(
-            "src/store/embedded/rows.rs",
-            "i64::from(used.tries) | i64::from(used.interruptions) << 16",
-            "i64::from(used.tries)",
-        )],
-        caught_by: delivery("a_handler_that_never_ends_in_the_grace_is_a_dead_letter_at_last"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "grace-without-a-word",
-        breaks: Stopping,
-        bug: "no handler is told that the grace has begun",
-        edits: &[edit(
-            "src/flow/stop.rs",
-            "        self.parts.stopping.cancel();\n",
-            "",
-        )],
-        caught_by: delivery("a_handler_is_told_when_the_grace_begins"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "grace-twice",
-        breaks: Stopping,
-        bug: "after handlers that block, the store has the whole grace again",
-        edits: &[edit(
-            "src/flow/stop.rs",
-            "grace.saturating_sub(began.elapsed()).max(SETTLE_MIN)",
-            "grace.max(SETTLE_MIN)",
-        )],
-        caught_by: delivery("a_handler_that_blocks_does_not_take_the_grace_twice"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "requests-to-a-reader-that-is-gone",
-        breaks: Stopping,
-        bug: "requests for leases are accepted when nobody reads them any more",
-        edits: &[edit(
-            "src/flow/pull/mod.rs",
-            "let left = self.messages().take();",
-            "let left = self.messages().as_mut().map(std::mem::take);",
-        )],
-        caught_by: delivery("after_its_runtime_has_ended_each_call_returns"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "setting-ends-with-its-caller",
-        breaks: Stopping,
-        bug: "a runtime setting whose caller is gone is stored and not applied",
-        edits: &[edit(
-            "src/bus/completed.rs",
-            "            && self.has_begun\n",
-            "            && !self.has_begun\n",
-        )],
-        caught_by: delivery("what_is_dropped_half_way_leaves_a_bus_that_works"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "flow-outlives-its-runtime",
-        breaks: Stopping,
-        bug: "when the runtime of a bus has ended, those who wait for it wait on",
-        edits: &[edit(
-            "src/flow/parts.rs",
-            "                    end.end();\n",
-            "",
-        )],
-        caught_by: delivery("those_who_wait_when_the_runtime_ends_are_refused"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "file-of-a-dropped-bus-taken",
-        breaks: Stopping,
-        bug: "who opens a file again does not wait until it is closed",
-        edits: &[edit(
-            "src/store/embedded/mod.rs",
-            "Err(_) if closing::wait(&paths.data) =>",
-            "Err(_) if false && closing::wait(&paths.data) =>",
-        )],
-        caught_by: delivery("a_bus_that_is_dropped_and_opened_again_at_once_opens"),
-        masked_by: None,
-    },
+        delivery("after_its_runtime_has_ended_each_call_returns"),
+    ),
+    Stopping.bug(
+        "setting-ends-with-its-caller",
+        "a runtime setting whose caller is gone is stored and not applied",
+        &[put("Completed::drop", "«» self.has_begun", "!")],
+        delivery("what_is_dropped_half_way_leaves_a_bus_that_works"),
+    ),
+    Stopping.bug(
+        "flow-outlives-its-runtime",
+        "when the runtime of a bus has ended, those who wait for it wait on",
+        &[drop("RuntimeGuard::drop", "$end.end();")],
+        delivery("those_who_wait_when_the_runtime_ends_are_refused"),
+    ),
+    Stopping.bug(
+        "file-of-a-dropped-bus-taken",
+        "who opens a file again does not wait until it is closed",
+        &[never("EmbeddedStore::open_with", "$paths.data")],
+        delivery("a_bus_that_is_dropped_and_opened_again_at_once_opens"),
+    ),
 ];

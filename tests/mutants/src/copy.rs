@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::mutant::Edit;
+use crate::plant::{self, Edit, Tree};
 
 /// The files of the project as they are in the work tree, in a folder of their own.
 pub struct Copy {
@@ -17,7 +17,7 @@ pub struct Copy {
 /// Edits that are made; taken back with its end.
 pub struct Planted<'a> {
     copy: &'a Copy,
-    before: RefCell<BTreeMap<&'static str, String>>,
+    before: RefCell<BTreeMap<PathBuf, String>>,
 }
 
 impl Copy {
@@ -93,12 +93,12 @@ impl Copy {
             copy: self,
             before: RefCell::default(),
         };
-        for edit in edits {
-            let path = self.folder.join(edit.file);
+        let tree = Tree::read(&self.folder)?;
+        for changed in plant::planted(edits, &tree)? {
+            let path = self.folder.join(&changed.path);
             let text = fs::read_to_string(&path).map_err(|error| error.to_string())?;
-            let edited = edit.applied(&text)?;
-            planted.before.borrow_mut().entry(edit.file).or_insert(text);
-            fs::write(&path, edited).map_err(|error| error.to_string())?;
+            fs::write(&path, changed.text).map_err(|error| error.to_string())?;
+            planted.before.borrow_mut().insert(changed.path, text);
         }
         Ok(planted)
     }

@@ -19,6 +19,8 @@ mod copy;
 mod list;
 #[path = "../mutant.rs"]
 mod mutant;
+#[path = "../plant/mod.rs"]
+mod plant;
 mod tests;
 mod watched;
 
@@ -27,7 +29,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use copy::Copy;
-use mutant::{Edit, Mutant, Test};
+use mutant::{Mutant, Test};
+use plant::Edit;
 use tests::{Outcome, Tests, Verdict};
 
 /// What is run when the test of the list stays green: what catches it instead belongs in the list.
