@@ -314,7 +314,8 @@ mod tests {
         for script in scripts::all() {
             let text = script.text();
             let call = caller(text).expect("scripts give `redis.call` a name");
-            let calls = text.match_indices(&format!("{call}(")).filter(|(at, _)| {
+            let call = format!("{call}(");
+            let calls = text.match_indices(&call).filter(|(at, _)| {
                 !text[..*at].ends_with(char::is_alphanumeric) // `pcall`
             });
             let commands: Vec<_> = calls
