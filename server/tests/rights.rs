@@ -19,7 +19,7 @@ on_every_store! {
 }
 
 /// A server, and a token of its own.
-pub(crate) struct Tenant<'a>(&'a World, String);
+pub(crate) struct Tenant<'a>(pub(crate) &'a World, pub(crate) String);
 
 impl Tenant<'_> {
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
@@ -52,7 +52,7 @@ async fn push(world: &World, payload: u64) -> String {
 }
 
 /// A body that is sent as it comes.
-struct Lines(mpsc::Receiver<&'static str>);
+pub(crate) struct Lines(pub(crate) mpsc::Receiver<&'static str>);
 
 impl http_body::Body for Lines {
     type Data = Bytes;

@@ -14,6 +14,7 @@ mod examples;
 mod faults;
 mod hostile;
 mod kills;
+mod lasting;
 mod lmstfy;
 mod places;
 mod process;
