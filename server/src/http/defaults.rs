@@ -21,7 +21,9 @@ pub(crate) async fn add(request: Request, next: Next) -> Response {
     }
     let passes = matches!(
         response.status(),
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::INSUFFICIENT_STORAGE
     );
     let headers = response.headers_mut();
     if passes && !headers.contains_key(header::RETRY_AFTER) {
