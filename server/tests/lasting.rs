@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use crate::rights::{Lines, Tenant};
 use crate::servers;
-use crate::world::{Place, World, until, with_prefix};
+use crate::world::{Place, World, reply, until, with_prefix};
 
 /// How a token ends.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,7 @@ impl End {
                 let tenant = Tenant(at, token.to_owned());
                 until("the token has expired", async || {
                     let look = tenant.request(Method::GET, "/api/ns/none/peek");
-                    crate::world::reply(look).await.status == 401
+                    reply(look).await.status == 401
                 })
                 .await;
             }
@@ -137,16 +137,17 @@ async fn what_waits_for_an_event_ends_with_its_token_everywhere(server: World, o
             .send();
         let before = push(&server, "busy", 1).await;
         let after = async {
-            sender
-                .send("{\"payload\":1}\n")
-                .await
-                .ok();
-            until("the line is pushed", async || {
-                server.size("lines").await == 1
+            sender.send("{\"payload\":1}\n").await.ok();
+            let is_over = async || {
+                let look = tenant.request(Method::GET, "/api/ns/none/peek");
+                is_refused(reply(look).await.status.as_u16())
+            };
+            until("the line is pushed, or its token is over", async || {
+                server.size("lines").await == 1 || is_over().await
             })
             .await;
             until("the busy stream has its event", async || {
-                server.size("busy").await == 0
+                server.size("busy").await == 0 || is_over().await
             })
             .await;
             end.of(&text, &other).await;
@@ -176,8 +177,16 @@ async fn what_waits_for_an_event_ends_with_its_token_everywhere(server: World, o
             assert!(is_refused(status.as_u16()), "{end:?}: {name}: {status}");
         }
         let pushed = pushing.unwrap().text().await.unwrap();
-        assert_eq!(pushed.matches("duplicate").count(), 1, "{end:?}: {pushed}");
-        assert_eq!(server.size("lines").await, 1, "{end:?}");
+        // On a busy machine a token expires before its first line is there.
+        let lines = server.size("lines").await;
+        let is_pushed = lines == 1 || (lines == 0 && matches!(end, End::Expired));
+        assert!(is_pushed, "{end:?}: {lines}: {pushed}");
+        let responses = pushed.matches("duplicate").count();
+        assert_eq!(
+            u64::try_from(responses).unwrap(),
+            lines,
+            "{end:?}: {pushed}"
+        );
         // It was given back, without an attempt.
         let job = lease(&server, "q").await;
         assert_eq!(
@@ -189,12 +198,12 @@ async fn what_waits_for_an_event_ends_with_its_token_everywhere(server: World, o
             let path = format!("/api/ns/{queue}/job/{id}");
             server.delete(&path).await.is(204);
         }
-        let line = server.consume("/api/ns/lines?ttr=60").await;
-        let line = line["job_id"].as_str().unwrap();
-        server
-            .delete(&format!("/api/ns/lines/job/{line}"))
-            .await
-            .is(204);
+        if lines == 1 {
+            let line = server.consume("/api/ns/lines?ttr=60").await;
+            let line = line["job_id"].as_str().unwrap();
+            let path = format!("/api/ns/lines/job/{line}");
+            server.delete(&path).await.is(204);
+        }
     }
 }
 

@@ -207,6 +207,21 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         masked_by: None,
     },
     Mutant {
+        name: "check-overlooks-unique-keys",
+        breaks: Controls,
+        bug: "Redis: a check does not see that an event has lost its unique key",
+        edits: &[edit(
+            "src/store/redis/lua/check.lua",
+            "and call(\"HEXISTS\", UNIQUE, unique) == 0 and tell(",
+            "and call(\"HEXISTS\", UNIQUE, unique) > 1 and tell(",
+        )],
+        caught_by: test(
+            "redis_store",
+            "a_lost_unique_key_is_found_wherever_its_event_is",
+        ),
+        masked_by: None,
+    },
+    Mutant {
         name: "check-hands-a-lost-lease-back",
         breaks: Controls,
         bug: "a repair of a store takes a lease back as if its handler had never started",

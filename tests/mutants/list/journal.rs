@@ -159,6 +159,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         masked_by: None,
     },
     Mutant {
+        name: "journal-settings-of-the-session",
+        breaks: Records,
+        bug: "PostgreSQL journal: its settings stay in a session that a pooler lends to another program",
+        edits: &[edit(
+            "src/journal/postgres/link.rs",
+            "SET LOCAL statement_timeout TO {ms}; SET LOCAL lock_timeout",
+            "SET statement_timeout TO {ms}; SET lock_timeout",
+        )],
+        caught_by: journal("a_pooled_session_is_given_back_as_it_was"),
+        masked_by: None,
+    },
+    Mutant {
         name: "journal-forgets-lateness",
         breaks: Records,
         bug: "PostgreSQL journal: a load takes the place of the lateness that was counted before",

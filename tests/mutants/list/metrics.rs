@@ -68,18 +68,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         name: "labels-without-a-bound",
         breaks: Metrics,
         bug: "every queue has a label of its own, however many there are",
-        edits: &[
-            edit(
-                "src/metrics/queues.rs",
-                "None if own.len() >= self.max => return other,",
-                "None if false => return other,",
-            ),
-            edit(
-                "src/metrics/queues.rs",
-                "if own.len() >= self.max && !own.contains_key(queue) {",
-                "if false {",
-            ),
-        ],
+        edits: &[edit(
+            "src/metrics/queues.rs",
+            "left > with_prefix.unwrap_or_default()",
+            "left < usize::MAX - with_prefix.unwrap_or_default()",
+        )],
         caught_by: metrics("queues_beyond_the_bound_are_told_of_together"),
         masked_by: None,
     },

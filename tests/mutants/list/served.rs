@@ -47,8 +47,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "one namespace takes all labels of metrics",
         edits: &[edit(
             "server/src/metrics.rs",
-            "const LABELS_OF_ONE_MAX: usize = LABELS_MAX / 4;",
-            "const LABELS_OF_ONE_MAX: usize = LABELS_MAX;",
+            "if of_owner.map_or(0, HashSet::len) >= left.min(LABELS_OF_ONE_MAX) {",
+            "if left == 0 || LABELS_OF_ONE_MAX == 0 {",
         )],
         caught_by: test("server", "the_worst_of_one_does_the_other_no_harm"),
         masked_by: None,
@@ -174,6 +174,76 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "let _ = queue;\n            let records = pool.bus().records();",
         )],
         caught_by: test("server", "an_event_of_the_same_id_is_another_one"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "server-reply-unchecked",
+        breaks: Served,
+        bug: "a reply is handed out to a token that has ended meanwhile",
+        edits: &[edit(
+            "server/src/v1/calls.rs",
+            "            grant.check(app).await?;\n            let reply = serde_json",
+            "            let reply = serde_json",
+        )],
+        caught_by: test(
+            "server",
+            "what_waits_for_a_reply_ends_with_its_token_everywhere",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "server-body-unchecked",
+        breaks: Served,
+        bug: "a token that ends while its body arrives still publishes",
+        edits: &[edit(
+            "server/src/lmstfy/check.rs",
+            "if let Some((token, _)) = &self.grant {",
+            "if let Some((token, _)) = &self.grant\n            && token.is_empty()\n        {",
+        )],
+        caught_by: test("server", "a_body_that_takes_its_time_is_checked_at_its_end"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "server-respawn-doubles",
+        breaks: Served,
+        bug: "two respawns at the same time put a job back twice",
+        edits: &[edit(
+            "server/src/lmstfy/dead.rs",
+            "let id = job_id::after(job.id).to_string();",
+            "let id = call.app.job_ids.next(queue, 0).to_string();",
+        )],
+        caught_by: test("server", "respawns_at_the_same_time_double_no_job"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "server-records-by-any-index",
+        breaks: Served,
+        bug: "an empty page of records tells of those of others",
+        edits: &[
+            edit(
+                "server/src/v1/records.rs",
+                "const PAGES_MAX: u32 = 64;",
+                "const PAGES_MAX: u32 = 16;",
+            ),
+            edit(
+                "server/src/v1/records.rs",
+                "            matching_page(records, &matching",
+                "            let records = match &matching.key {\n                Some(key) => records.key(key.as_str()),\n                None => records,\n            };\n            matching_page(records, &matching",
+            ),
+        ],
+        caught_by: test("server", "a_tenant_learns_nothing_of_another"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "labels-of-one-prefix",
+        breaks: Served,
+        bug: "one namespace takes all labels of the library's metrics",
+        edits: &[edit(
+            "src/metrics/queues.rs",
+            "left > with_prefix.unwrap_or_default()",
+            "left > with_prefix.unwrap_or_default().min(0)",
+        )],
+        caught_by: test("server", "the_worst_of_one_does_the_other_no_harm"),
         masked_by: None,
     },
 ];
