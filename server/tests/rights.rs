@@ -117,23 +117,19 @@ async fn what_lasts_ends_with_its_token(world: World) {
             .send();
         let after = async {
             world.wait_for_poll().await;
-            end.of(&tenant).await;
-            push(&world, 7).await
-        };
-        let look = "/api/ns/none/peek";
-        let write = async {
             sender.send("{\"payload\":1}\n").await.ok();
             until("the line is pushed, or its token is over", async || {
-                world.lines().await == 1 || tenant.status(Method::GET, look).await == 401
+                let look = tenant.status(Method::GET, "/api/ns/none/peek");
+                world.lines().await == 1 || look.await == 401
             })
             .await;
             end.of(&tenant).await;
             // The connection may be closed by now.
             sender.send("{\"payload\":2}\n").await.ok();
             drop(sender);
+            push(&world, 7).await
         };
-        let (stream, poll, lease, pushing, id, ()) =
-            tokio::join!(stream, poll, lease, pushing, after, write);
+        let (stream, poll, lease, pushing, id) = tokio::join!(stream, poll, lease, pushing, after);
         let stream = stream.unwrap().text().await.unwrap();
         assert!(!stream.contains(&id), "{end:?}: {stream}");
         assert!(stream.contains("event: problem"), "{end:?}: {stream}");
