@@ -119,6 +119,7 @@ need redis-sentinel redis-sentinel
 need openssl openssl # certificates for servers that speak TLS
 for bin in /usr/lib/postgresql/*/bin; do PATH=$PATH:$bin; done # Debian keeps it out of the PATH
 need postgres postgresql
+need pgbouncer pgbouncer
 need prometheus prometheus # with promtool: reads the metrics, the board and the alerts
 need systemd-analyze systemd # checks the unit file
 need strace strace # stops a child at each of its system calls

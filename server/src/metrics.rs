@@ -211,8 +211,9 @@ impl KnownLabels {
         if of_owner.is_some_and(|names| names.contains(name)) {
             return true;
         }
-        let is_room = of_owner.map_or(0, HashSet::len) < LABELS_OF_ONE_MAX;
-        if !is_room || known.count >= LABELS_MAX {
+        // At most as many as are left to others, so that no few of them take all.
+        let left = LABELS_MAX.saturating_sub(known.count);
+        if of_owner.map_or(0, HashSet::len) >= left.min(LABELS_OF_ONE_MAX) {
             return false;
         }
         known.count += 1;

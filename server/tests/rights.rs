@@ -19,7 +19,7 @@ on_every_store! {
 }
 
 /// A server, and a token of its own.
-pub(crate) struct Tenant<'a>(&'a World, String);
+pub(crate) struct Tenant<'a>(pub(crate) &'a World, pub(crate) String);
 
 impl Tenant<'_> {
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
@@ -52,7 +52,7 @@ async fn push(world: &World, payload: u64) -> String {
 }
 
 /// A body that is sent as it comes.
-struct Lines(mpsc::Receiver<&'static str>);
+pub(crate) struct Lines(pub(crate) mpsc::Receiver<&'static str>);
 
 impl http_body::Body for Lines {
     type Data = Bytes;
@@ -117,37 +117,45 @@ async fn what_lasts_ends_with_its_token(world: World) {
             .send();
         let after = async {
             world.wait_for_poll().await;
-            end.of(&tenant).await;
-            push(&world, 7).await
-        };
-        let write = async {
             sender.send("{\"payload\":1}\n").await.ok();
-            until("the line is pushed", async || world.lines().await == 1).await;
+            until("the line is pushed, or its token is over", async || {
+                let look = tenant.status(Method::GET, "/api/ns/none/peek");
+                world.lines().await == 1 || look.await == 401
+            })
+            .await;
             end.of(&tenant).await;
             // The connection may be closed by now.
             sender.send("{\"payload\":2}\n").await.ok();
             drop(sender);
+            push(&world, 7).await
         };
-        let (stream, poll, lease, pushing, id, ()) =
-            tokio::join!(stream, poll, lease, pushing, after, write);
+        let (stream, poll, lease, pushing, id) = tokio::join!(stream, poll, lease, pushing, after);
         let stream = stream.unwrap().text().await.unwrap();
         assert!(!stream.contains(&id), "{end:?}: {stream}");
         assert!(stream.contains("event: problem"), "{end:?}: {stream}");
         assert_eq!(poll.unwrap().status(), 401, "{end:?}");
         assert_eq!(lease.status, 401, "{end:?}");
         let pushed = pushing.unwrap().text().await.unwrap();
-        assert_eq!(pushed.matches("duplicate").count(), 1, "{end:?}: {pushed}");
-        assert_eq!(world.lines().await, 1, "{end:?}");
+        // On a busy machine a token expires before its first line is there.
+        let lines = world.lines().await;
+        let is_pushed = lines == 1 || (lines == 0 && matches!(end, End::Expired));
+        assert!(is_pushed, "{end:?}: {lines}: {pushed}");
+        let responses = pushed.matches("duplicate").count();
+        assert_eq!(
+            u64::try_from(responses).unwrap(),
+            lines,
+            "{end:?}: {pushed}"
+        );
         // It was given back, without an attempt.
         let job = world.consume("/api/ns/q?timeout=20&ttr=60").await;
         assert_eq!(job["job_id"], id, "{end:?}");
         world.delete(&format!("/api/ns/q/job/{id}")).await.is(204);
-        let job = world.consume("/api/ns/lines?ttr=60").await;
-        let id = job["job_id"].as_str().unwrap();
-        world
-            .delete(&format!("/api/ns/lines/job/{id}"))
-            .await
-            .is(204);
+        if lines == 1 {
+            let job = world.consume("/api/ns/lines?ttr=60").await;
+            let id = job["job_id"].as_str().unwrap();
+            let path = format!("/api/ns/lines/job/{id}");
+            world.delete(&path).await.is(204);
+        }
     }
 }
 

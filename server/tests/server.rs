@@ -1,5 +1,6 @@
 //! Tests of the server: each starts one in this process, on ports and a store of its own.
 
+#![recursion_limit = "256"] // for the layout of a test's future: each call in it is a level
 #![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
 
 #[path = "../../tests/servers/mod.rs"]
@@ -14,6 +15,7 @@ mod examples;
 mod faults;
 mod hostile;
 mod kills;
+mod lasting;
 mod lmstfy;
 mod places;
 mod process;

@@ -95,6 +95,23 @@ impl World {
         world
     }
 
+    /// Starts a server on a file of its own, whose shared state is at another URL.
+    pub(crate) async fn start_beside(state: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let url = format!("sqlite:{}", folder.path().join("jobs.db").display());
+        let text = settings_text(&url, "").replace("[log]", &format!("state = '{state}'\n[log]"));
+        let settings = Settings::from_toml(&text).expect("settings");
+        let mut world = Self {
+            server: Server::start(settings).await.expect("a server"),
+            client: client(),
+            token: String::new(),
+            url,
+            _folder: folder,
+        };
+        world.token = world.new_token("ns", "").await;
+        world
+    }
+
     /// Returns the URL of its store.
     pub(crate) fn url(&self) -> &str {
         &self.url

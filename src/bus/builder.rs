@@ -310,7 +310,7 @@ impl BusBuilder {
             true => Arc::new(Metered::new(store, &clock)),
             false => store,
         };
-        let labels = Arc::new(QueueLabels::new(metrics.queues_max()));
+        let labels = Arc::new(QueueLabels::new(metrics.queues_max(), self.dynamic_queues));
         let push_meters = PushMeters::of_pushes(Arc::clone(&labels));
         let mut consumed: Vec<_> = handlers.iter().map(|(queue, ..)| queue).collect();
         consumed.sort_unstable();

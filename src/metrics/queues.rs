@@ -19,19 +19,34 @@ pub const OTHER: &str = "other";
 /// consumed ones first and each group in the order of the names, so that the same program has the
 /// same labels on every node.
 ///
+/// Where names are made while the program runs, those with the same beginning, up to a dot, have at
+/// most as many as they leave to others: whoever makes up names takes half of what is left, and not
+/// all.
+///
 /// Counters and histograms of queues that share a label add up by themselves. Gauges do not: add up
 /// the queues of a label before setting one.
 #[derive(Debug)]
 pub(crate) struct QueueLabels {
     max: usize,
-    own: RwLock<HashMap<QueueName, SharedString>>,
+    /// Whether names are made while the program runs.
+    dynamic: bool,
+    own: RwLock<OwnLabels>,
+}
+
+#[derive(Debug, Default)]
+struct OwnLabels {
+    of: HashMap<QueueName, SharedString>,
+    /// How many there are of each beginning of names, where names are made at run time.
+    with_prefix: HashMap<String, usize>,
 }
 
 impl QueueLabels {
-    /// Creates labels for at most `max` queues besides [`OTHER`].
-    pub(crate) fn new(max: usize) -> Self {
+    /// Creates labels for at most `max` queues besides [`OTHER`]; `dynamic` where names are made while
+    /// the program runs.
+    pub(crate) fn new(max: usize, dynamic: bool) -> Self {
         Self {
             max,
+            dynamic,
             own: RwLock::default(),
         }
     }
@@ -44,19 +59,37 @@ impl QueueLabels {
         }
         {
             let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
-            match own.get(queue) {
+            match own.of.get(queue) {
                 Some(label) => return label.clone(),
-                None if own.len() >= self.max => return other,
+                None if !self.has_room(&own, queue) => return other,
                 None => {}
             }
         }
         let mut own = self.own.write().unwrap_or_else(PoisonError::into_inner);
-        if own.len() >= self.max && !own.contains_key(queue) {
+        if let Some(label) = own.of.get(queue) {
+            return label.clone();
+        }
+        if !self.has_room(&own, queue) {
             return other; // another queue has taken the last label meanwhile
         }
-        let label = || SharedString::from_shared(queue.as_str().into());
-        own.entry(queue.clone()).or_insert_with(label).clone()
+        if self.dynamic {
+            *own.with_prefix.entry(prefix(queue).to_owned()).or_default() += 1;
+        }
+        let label = SharedString::from_shared(queue.as_str().into());
+        own.of.insert(queue.clone(), label.clone());
+        label
     }
+
+    fn has_room(&self, own: &OwnLabels, queue: &QueueName) -> bool {
+        let left = self.max.saturating_sub(own.of.len());
+        let with_prefix = own.with_prefix.get(prefix(queue)).copied();
+        left > with_prefix.unwrap_or_default()
+    }
+}
+
+/// Returns the beginning of a name, up to its first dot.
+fn prefix(queue: &QueueName) -> &str {
+    queue.split_once('.').map_or("", |(prefix, _)| prefix)
 }
 
 #[cfg(test)]
@@ -70,7 +103,7 @@ mod tests {
 
     #[test]
     fn the_first_queues_have_their_names_and_the_rest_share_one() {
-        let queues = QueueLabels::new(2);
+        let queues = QueueLabels::new(2, false);
         let mut seen = Vec::new();
         for name in ["b", "a", "c", "b", "d", "a"] {
             seen.push(label(&queues, name));
@@ -80,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_is_named_other_takes_no_place_and_has_no_label_of_its_own() {
-        let queues = QueueLabels::new(1);
+        let queues = QueueLabels::new(1, false);
         assert_eq!(label(&queues, OTHER), OTHER);
         assert_eq!(label(&queues, "orders"), "orders");
         assert_eq!(label(&queues, "parcels"), OTHER);
@@ -88,7 +121,7 @@ mod tests {
 
     #[test]
     fn many_threads_never_make_more_labels_than_there_may_be() {
-        let queues = QueueLabels::new(10);
+        let queues = QueueLabels::new(10, false);
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let queues = &queues;
@@ -99,6 +132,26 @@ mod tests {
                 });
             }
         });
-        assert_eq!(queues.own.into_inner().expect("nobody panicked").len(), 10);
+        let own = queues.own.into_inner().expect("nobody panicked");
+        assert_eq!(own.of.len(), 10);
+    }
+
+    #[test]
+    fn whoever_makes_up_names_leaves_labels_to_others() {
+        let queues = QueueLabels::new(100, true);
+        let mut own = Vec::new();
+        for prefix in ["a", "b", "c", "d", "e"] {
+            let names = (0..1_000).map(|number| format!("{prefix}.{number}"));
+            let labels: Vec<_> = names.map(|name| label(&queues, &name) == name).collect();
+            own.push(labels.into_iter().filter(|is_own| *is_own).count());
+        }
+        assert_eq!(own, [50, 25, 13, 6, 3]);
+        assert_eq!(label(&queues, "late.one"), "late.one");
+        assert_eq!(label(&queues, "a.1"), "a.1", "a label is kept");
+        assert_eq!(label(&queues, "a.999"), OTHER);
+        // A program that names its queues itself has as many as it wants.
+        let queues = QueueLabels::new(100, false);
+        let all = (0..100).map(|number| format!("a.{number}"));
+        assert!(all.into_iter().all(|name| label(&queues, &name) == name));
     }
 }

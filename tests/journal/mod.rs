@@ -14,6 +14,7 @@ mod minutes;
 mod oracle;
 mod pages;
 mod parts;
+mod pooled;
 mod postgres;
 mod postgres_faults;
 mod postgres_tables;

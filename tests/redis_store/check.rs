@@ -3,6 +3,7 @@
 
 mod ended;
 mod healthy;
+mod unique;
 mod unreadable;
 
 use std::collections::BTreeSet;
@@ -271,6 +272,7 @@ async fn an_event_is_put_where_its_state_says() {
     )
     .await;
     case(|b| b.ready, "c('DEL', k('by_key'))", &[Misplaced], 0).await;
+    case(|b| b.ready, "c('DEL', k('unique'))", &[Misplaced], 0).await;
     let sizes = "c('DEL', k('sizes'))";
     case(|b| b.ready, sizes, &[DamageKind::Counts], 0).await;
     let more = "c('ZADD', k('sizes'), 7, string.rep('p', 15) .. '\\128\\5\\0')";

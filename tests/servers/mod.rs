@@ -12,6 +12,7 @@ pub(crate) mod certificates;
 mod clock;
 mod cluster;
 mod home;
+mod pooler;
 mod postgres;
 mod prometheus;
 mod proxy;
@@ -24,6 +25,7 @@ pub(crate) use self::{
     address::Address,
     clock::WallClock,
     cluster::Cluster,
+    pooler::Pooler,
     postgres::{PASSWORD, Postgres, PostgresOptions, schema},
     prometheus::{Prometheus, check_metrics, get, promtool},
     proxy::{Counts, Fault, Proxy},

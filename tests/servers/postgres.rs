@@ -296,7 +296,7 @@ fn program(name: &str) -> PathBuf {
     found.pop().unwrap_or_else(|| PathBuf::from(name))
 }
 
-fn is_root() -> bool {
+pub(super) fn is_root() -> bool {
     output(Command::new("id").arg("-u")) == "0"
 }
 

@@ -21,7 +21,9 @@ pub(crate) async fn add(request: Request, next: Next) -> Response {
     }
     let passes = matches!(
         response.status(),
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::INSUFFICIENT_STORAGE
     );
     let headers = response.headers_mut();
     if passes && !headers.contains_key(header::RETRY_AFTER) {
@@ -60,4 +62,38 @@ fn described(bare: Response) -> Response {
 pub(crate) fn retry_after(headers: &mut HeaderMap, wait: Duration) {
     let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
     headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::body::Body;
+    use axum::middleware::from_fn;
+    use axum::routing::get;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_may_succeed_later_says_when() {
+        let said = async |status: StatusCode| {
+            let router = Router::new().route("/", get(move || async move { status }));
+            let request = Request::new(Body::empty());
+            let response = router.layer(from_fn(add)).oneshot(request).await.unwrap();
+            assert_eq!(response.status(), status);
+            response.headers().contains_key(header::RETRY_AFTER)
+        };
+        for status in [429, 503, 507] {
+            assert!(
+                said(StatusCode::from_u16(status).unwrap()).await,
+                "{status}"
+            );
+        }
+        for status in [200, 400, 401, 404, 409, 500] {
+            assert!(
+                !said(StatusCode::from_u16(status).unwrap()).await,
+                "{status}"
+            );
+        }
+    }
 }

@@ -98,6 +98,15 @@ impl<'a> Call<'a> {
         })
     }
 
+    /// Checks the token again, as the request has lasted: a body may take its time, and so do many
+    /// dead letters.
+    pub(super) async fn check_again(&mut self) -> Result<()> {
+        if let Some((token, _)) = &self.grant {
+            self.grant = Some(granted(self.app, self.pool, &self.route, token).await?);
+        }
+        Ok(())
+    }
+
     pub(super) fn owner(&self) -> &Arc<str> {
         &self.owner
     }

@@ -17,7 +17,7 @@ use serde_json::json;
 use super::check::Call;
 use super::job::{self, ID_MARK};
 use super::params::Params;
-use super::{ApiError, Result, jobs};
+use super::{ApiError, Result, job_id, jobs};
 use crate::bus::{Body, FoundJob, Pool};
 use crate::http::reply;
 use crate::metrics;
@@ -27,6 +27,8 @@ use crate::shared::Table;
 const TTL_S: u32 = 86_400;
 /// How many dead jobs are respawned or deleted in one pass.
 const PASS_MAX: usize = 1_000;
+/// How many passes in a row may be in vain, as another request was faster with each of their jobs.
+const VAIN_MAX: u32 = 16;
 /// How many dead jobs are respawned in one step, in memory.
 const AT_ONCE: usize = 100;
 /// How many of them are looked up at the same time.
@@ -76,37 +78,44 @@ fn limit(params: &Params) -> Result<usize> {
     }
 }
 
-pub(super) async fn delete(call: &Call<'_>, query: Option<&str>) -> Result<Response> {
+pub(super) async fn delete(call: &mut Call<'_>, query: Option<&str>) -> Result<Response> {
     let mut left = limit(&Params::new(query))?;
     let queue = call.queue()?;
-    while left > 0 {
+    let mut vain = 0;
+    while left > 0 && vain < VAIN_MAX {
+        call.check_again().await?;
         let dead = call.pool.dead(&queue, left.min(PASS_MAX)).await?;
-        let dropped = call.pool.drop_dead(&queue, dead.iter().copied()).await?;
-        left = left.saturating_sub(dead.len());
-        if dropped == 0 {
+        if dead.is_empty() {
             break;
         }
+        let dropped = call.pool.drop_dead(&queue, dead).await?;
+        left = left.saturating_sub(usize::try_from(dropped).unwrap_or(usize::MAX));
+        vain = if dropped == 0 { vain + 1 } else { 0 };
     }
     Ok(reply::empty(StatusCode::NO_CONTENT))
 }
 
-pub(super) async fn respawn(call: &Call<'_>, query: Option<&str>) -> Result<Response> {
+pub(super) async fn respawn(call: &mut Call<'_>, query: Option<&str>) -> Result<Response> {
     let params = Params::new(query);
-    let mut left = limit(&params)?;
+    let limit = limit(&params)?;
     let ttl_s = params.number("ttl", TTL_S)?;
     let queue = call.queue()?;
-    let mut count = 0_usize;
-    while left > 0 {
-        let dead = call.pool.dead(&queue, left.min(PASS_MAX)).await?;
+    let (mut count, mut vain) = (0_usize, 0);
+    while count < limit && vain < VAIN_MAX {
+        let dead = call
+            .pool
+            .dead(&queue, (limit - count).min(PASS_MAX))
+            .await?;
+        if dead.is_empty() {
+            break;
+        }
         let mut respawned = 0;
         for some in dead.chunks(AT_ONCE) {
+            call.check_again().await?;
             respawned += respawn_some(call, &queue, some, ttl_s).await?;
         }
         count += respawned;
-        left = left.saturating_sub(dead.len());
-        if respawned == 0 {
-            break;
-        }
+        vain = if respawned == 0 { vain + 1 } else { 0 };
     }
     metrics::respawned(&call.labels(), count);
     Ok(reply::json(
@@ -115,9 +124,10 @@ pub(super) async fn respawn(call: &Call<'_>, query: Option<&str>) -> Result<Resp
     ))
 }
 
-/// Puts new events in the place of dead ones: notes their ids, pushes them, drops the old ones. A
-/// crash between two steps repeats the rest with the same ids; returns how many another respawn has
-/// left.
+/// Puts new events in the place of dead ones: notes their ids, pushes them, drops the old ones. The
+/// id of a new event is made of that of the dead one, so whoever respawns the same job, after a crash
+/// between two steps or at the same time, pushes the same event: it is there once, although it may be
+/// over by then. Returns how many jobs this respawn has put back.
 async fn respawn_some(
     call: &Call<'_>,
     queue: &Queue<Body>,
@@ -136,7 +146,7 @@ async fn respawn_some(
             continue;
         };
         let known = job::shown_id(job.id, &job.headers);
-        let id = call.app.job_ids.next(queue, 0).to_string();
+        let id = job_id::after(job.id).to_string();
         match noted {
             None => new.push((key(call, known), id)),
             // It was respawned, and has died again.

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use duly::{EventId, Queue};
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 
 use crate::shared::{Result, SharedState, StateError, Table};
 
@@ -73,6 +74,15 @@ impl JobIds {
     }
 }
 
+/// Returns the id under which a dead job is put back: always the same, and of no other job. Its time
+/// and its bucket are those of the dead one.
+pub(super) fn after(dead: EventId) -> EventId {
+    let hash = Sha256::digest([b"respawned ", &dead.to_bytes()[..]].concat());
+    let mut own = [0; 8];
+    own[1..].copy_from_slice(&hash[..7]); // the last byte of an id is not random everywhere
+    EventId::from_parts(dead.created(), dead.bucket(), u64::from_le_bytes(own))
+}
+
 /// Returns the text of an id.
 pub(super) fn text(id: EventId, is_versioned: bool) -> String {
     match is_versioned {
@@ -108,6 +118,22 @@ mod tests {
         starts.sort_unstable();
         starts.dedup();
         assert_eq!(starts.len(), 50);
+    }
+
+    #[test]
+    fn a_dead_job_is_put_back_under_one_id_and_each_under_its_own() {
+        let at = Timestamp::from_millis(1_700_000_000_000);
+        let ids: Vec<_> = (0..1_000_u64)
+            .map(|own| EventId::from_parts(at, BucketId(3), own << 32))
+            .collect();
+        let mut all: Vec<_> = ids.iter().map(|id| after(*id)).collect();
+        assert_eq!(all[0], after(ids[0]));
+        let is_like = |id: &EventId| (id.created(), id.bucket()) == (at, BucketId(3));
+        assert!(all.iter().all(is_like));
+        all.extend(ids);
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 2_000);
     }
 
     #[test]

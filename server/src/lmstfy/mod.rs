@@ -147,7 +147,7 @@ pub(crate) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
         Target::Unknown => return ApiError::not_found("api not found").into_response(),
     };
     let began = Instant::now();
-    let call = match Call::check(&app, route, &parts).await {
+    let mut call = match Call::check(&app, route, &parts).await {
         Ok(call) => call,
         Err(error) => return error.into_response(),
     };
@@ -162,7 +162,7 @@ pub(crate) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
         }
     };
     let method = parts.method.clone();
-    let response = match dispatch(&call, parts, body).await {
+    let response = match dispatch(&mut call, parts, body).await {
         Ok(response) => response,
         Err(error) => error.into_response(),
     };
@@ -182,7 +182,7 @@ pub(crate) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
     response
 }
 
-async fn dispatch(call: &Call<'_>, parts: Parts, body: Body) -> Result<Response> {
+async fn dispatch(call: &mut Call<'_>, parts: Parts, body: Body) -> Result<Response> {
     let body = match call.route.endpoint.takes_body() {
         true => body,
         false => {
@@ -190,17 +190,17 @@ async fn dispatch(call: &Call<'_>, parts: Parts, body: Body) -> Result<Response>
             Body::empty()
         }
     };
-    match &call.route.endpoint {
+    match call.route.endpoint.clone() {
         Endpoint::Publish => publish::publish(call, &parts, body).await,
         Endpoint::Bulk => publish::bulk(call, &parts, body).await,
-        Endpoint::Republish(id) => publish::republish(call, id, &parts, body).await,
+        Endpoint::Republish(id) => publish::republish(call, &id, &parts, body).await,
         Endpoint::Consume => {
             let query = parts.uri.query().map(str::to_owned);
             drop(parts); // and with it a buffer of the connection, as the poll may be parked
             consume::consume(call, query.as_deref()).await
         }
-        Endpoint::Job(id) => jobs::get(call, id).await,
-        Endpoint::Delete(id) => jobs::delete(call, id).await,
+        Endpoint::Job(id) => jobs::get(call, &id).await,
+        Endpoint::Delete(id) => jobs::delete(call, &id).await,
         Endpoint::Peek => jobs::peek(call).await,
         Endpoint::Size => jobs::size(call).await,
         Endpoint::Destroy => jobs::destroy(call).await,

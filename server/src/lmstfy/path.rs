@@ -70,10 +70,9 @@ pub(super) fn target(method: &Method, path: &str) -> Target {
 
 fn route(method: &Method, path: &str) -> Option<Route> {
     let segments: Vec<&str> = path.strip_prefix("/api/")?.split('/').collect();
-    if segments.iter().any(|segment| segment.is_empty()) {
-        return None;
-    }
+    // In the middle an empty name is a wrong name, at the end it is no path.
     let (namespace, queue, rest) = match segments.as_slice() {
+        [.., ""] => return None,
         [namespace, queue, rest @ ..] => (*namespace, *queue, rest),
         _ => return None,
     };
@@ -128,6 +127,18 @@ mod tests {
         assert_eq!(target(&Method::PUT, "/api/ns/q/bulk/"), bulk);
         assert_eq!(target(&Method::GET, "/api/ns/q/"), Target::Unknown);
         assert_eq!(target(&Method::GET, "/api/ns/q/job/"), Target::Unknown);
+    }
+
+    #[test]
+    fn an_empty_name_is_one_unless_the_path_ends_there() {
+        assert_eq!(endpoint(&Method::PUT, "/api//q"), Some(Endpoint::Publish));
+        assert_eq!(
+            endpoint(&Method::PUT, "/api/ns//bulk"),
+            Some(Endpoint::Bulk)
+        );
+        for path in ["/api/", "/api//", "/api/ns/", "/api/ns", "/api/ns/q/job/"] {
+            assert_eq!(target(&Method::GET, path), Target::Unknown, "{path}");
+        }
     }
 
     #[test]

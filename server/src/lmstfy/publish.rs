@@ -96,7 +96,11 @@ impl Attributes {
     }
 }
 
-pub(super) async fn publish(call: &Call<'_>, parts: &Parts, body: HttpBody) -> Result<Response> {
+pub(super) async fn publish(
+    call: &mut Call<'_>,
+    parts: &Parts,
+    body: HttpBody,
+) -> Result<Response> {
     let (options, attributes, body) = one(call, parts, body).await?;
     let ids = push(call, &options, &attributes, vec![Body::new(body)]).await?;
     Ok(published(&ids, &attributes))
@@ -105,7 +109,7 @@ pub(super) async fn publish(call: &Call<'_>, parts: &Parts, body: HttpBody) -> R
 /// Publishes under a new id, and then ends the old job: a crash between the two may deliver both,
 /// and loses neither.
 pub(super) async fn republish(
-    call: &Call<'_>,
+    call: &mut Call<'_>,
     id: &str,
     parts: &Parts,
     body: HttpBody,
@@ -118,13 +122,14 @@ pub(super) async fn republish(
 }
 
 async fn one(
-    call: &Call<'_>,
+    call: &mut Call<'_>,
     parts: &Parts,
     body: HttpBody,
 ) -> Result<(Options, Attributes, Bytes)> {
     let options = Options::parse(call, parts.uri.query())?;
     let read = call.app.bodies.read(call.owner(), body, JOB_BYTES_MAX);
     let (body, _room) = read.await.map_err(unread)?;
+    call.check_again().await?;
     Ok((options, Attributes::parse(&parts.headers)?, body))
 }
 
@@ -150,10 +155,11 @@ fn published(ids: &[EventId], attributes: &Attributes) -> Response {
     )
 }
 
-pub(super) async fn bulk(call: &Call<'_>, parts: &Parts, body: HttpBody) -> Result<Response> {
+pub(super) async fn bulk(call: &mut Call<'_>, parts: &Parts, body: HttpBody) -> Result<Response> {
     let options = Options::parse(call, parts.uri.query())?;
     let read = call.app.bodies.read(call.owner(), body, BULK_BYTES_MAX);
     let (body, _room) = read.await.map_err(unread)?;
+    call.check_again().await?;
     let attributes = Attributes::parse(&parts.headers)?;
     let bodies = elements(&body)?;
     drop(body);

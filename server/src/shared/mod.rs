@@ -90,6 +90,18 @@ impl std::error::Error for StateError {}
 /// A result of the shared state.
 pub(crate) type Result<T> = std::result::Result<T, StateError>;
 
+/// How long a call of a shared state in another process may take, reconnecting included: requests
+/// wait for it. A change that took longer may have been made all the same.
+const RESPONSE_MAX: Duration = Duration::from_secs(3);
+
+/// Bounds a call of a shared state in another process.
+async fn within<T>(call: impl Future<Output = Result<T>>) -> Result<T> {
+    match tokio::time::timeout(RESPONSE_MAX, call).await {
+        Ok(result) => result,
+        Err(_) => Err(StateError(format!("no response within {RESPONSE_MAX:?}"))),
+    }
+}
+
 /// The shared state.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedState {
@@ -142,14 +154,14 @@ impl SharedState {
     pub(crate) async fn get(&self, table: Table, key: &str) -> Result<Option<String>> {
         match &self.place {
             Place::Local(local) => local.get(table, key).await,
-            Place::Remote(remote) => remote.get(table, key).await,
+            Place::Remote(remote) => within(remote.get(table, key)).await,
         }
     }
 
     pub(crate) async fn put(&self, table: Table, key: &str, value: &str) -> Result<()> {
         match &self.place {
             Place::Local(local) => local.put(table, key, value).await.map(drop),
-            Place::Remote(remote) => remote.put(table, key, value).await,
+            Place::Remote(remote) => within(remote.put(table, key, value)).await,
         }
     }
 
@@ -158,7 +170,7 @@ impl SharedState {
     pub(crate) async fn put_soon(&self, table: Table, key: &str, value: &str) -> Result<bool> {
         match &self.place {
             Place::Local(local) => Ok(local.put_later(table, key, value)),
-            Place::Remote(remote) => remote.put(table, key, value).await.map(|()| true),
+            Place::Remote(remote) => within(remote.put(table, key, value)).await.map(|()| true),
         }
     }
 
@@ -174,7 +186,7 @@ impl SharedState {
     pub(crate) async fn put_new(&self, table: Table, key: &str, value: &str) -> Result<bool> {
         match &self.place {
             Place::Local(local) => local.put_new(table, key, value).await,
-            Place::Remote(remote) => remote.put_new(table, key, value).await,
+            Place::Remote(remote) => within(remote.put_new(table, key, value)).await,
         }
     }
 
@@ -190,14 +202,14 @@ impl SharedState {
         }
         match &self.place {
             Place::Local(local) => local.put_all(table, entries, only_new).await,
-            Place::Remote(remote) => remote.put_all(table, entries, only_new).await,
+            Place::Remote(remote) => within(remote.put_all(table, entries, only_new)).await,
         }
     }
 
     pub(crate) async fn remove(&self, table: Table, key: &str) -> Result<()> {
         match &self.place {
             Place::Local(local) => local.remove(table, key).await,
-            Place::Remote(remote) => remote.remove(table, key).await,
+            Place::Remote(remote) => within(remote.remove(table, key)).await,
         }
     }
 
@@ -205,7 +217,7 @@ impl SharedState {
     pub(crate) async fn list(&self, table: Table, prefix: &str) -> Result<Vec<(String, String)>> {
         match &self.place {
             Place::Local(local) => local.list(table, prefix).await,
-            Place::Remote(remote) => remote.list(table, prefix).await,
+            Place::Remote(remote) => within(remote.list(table, prefix)).await,
         }
     }
 
@@ -219,7 +231,7 @@ impl SharedState {
     ) -> Result<Option<Duration>> {
         match &self.place {
             Place::Local(local) => Ok(local.take(counter, max, window)),
-            Place::Remote(remote) => remote.take(counter, max, window).await,
+            Place::Remote(remote) => within(remote.take(counter, max, window)).await,
         }
     }
 
@@ -230,7 +242,7 @@ impl SharedState {
                 local.give_back(counter);
                 Ok(())
             }
-            Place::Remote(remote) => remote.give_back(counter).await,
+            Place::Remote(remote) => within(remote.give_back(counter)).await,
         }
     }
 
@@ -238,7 +250,7 @@ impl SharedState {
     pub(crate) async fn audit(&self, line: &str) -> Result<()> {
         match &self.place {
             Place::Local(local) => local.audit(line).await,
-            Place::Remote(remote) => remote.audit(line).await,
+            Place::Remote(remote) => within(remote.audit(line)).await,
         }
     }
 
@@ -250,7 +262,7 @@ impl SharedState {
     ) -> Result<Vec<AuditLine>> {
         match &self.place {
             Place::Local(local) => local.audit_lines(before, limit).await,
-            Place::Remote(remote) => remote.audit_lines(before, limit).await,
+            Place::Remote(remote) => within(remote.audit_lines(before, limit)).await,
         }
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::remote::RemoteState;
-use super::{Result, StateError};
+use super::{Result, StateError, within};
 
 /// How long a version may be used.
 const RECENT: Duration = Duration::from_millis(100);
@@ -95,7 +95,8 @@ impl VersionReader {
     pub(super) fn remote(state: RemoteState) -> Self {
         let (reads, receiver) = mpsc::channel(WAITING_MAX);
         let known = Arc::<Known>::default();
-        tokio::spawn(read_for_all(state, receiver, Arc::clone(&known)));
+        let read = async move || state.version().await;
+        tokio::spawn(read_for_all(read, receiver, Arc::clone(&known)));
         Self::Remote { reads, known }
     }
 
@@ -132,16 +133,17 @@ impl VersionReader {
     }
 }
 
-/// Reads the version for those that wait when the read begins; ends with the last sender.
+/// Reads the version for those that wait when the read begins; ends with the last sender. Who comes
+/// during a read waits for that and the next, so each has a bound of its own.
 async fn read_for_all(
-    state: RemoteState,
+    read: impl AsyncFn() -> Result<u64>,
     mut reads: mpsc::Receiver<Option<Waiting>>,
     known: Arc<Known>,
 ) {
     let mut batch = Vec::new();
     while reads.recv_many(&mut batch, WAITING_MAX).await > 0 {
         let begun = Instant::now();
-        let version = state.version().await.map_err(|error| error.0);
+        let version = within(read()).await.map_err(|error| error.0);
         known.set(begun, version.as_ref().ok().copied());
         for request in batch.drain(..).flatten() {
             // Who hung up does not wait any more.
@@ -152,7 +154,32 @@ async fn read_for_all(
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+
     use super::*;
+    use crate::shared::RESPONSE_MAX;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_state_that_does_not_answer_holds_nobody_for_longer_than_two_reads() {
+        let (reads, receiver) = mpsc::channel(WAITING_MAX);
+        let known = Arc::<Known>::default();
+        tokio::spawn(read_for_all(
+            pending::<Result<u64>>,
+            receiver,
+            Arc::clone(&known),
+        ));
+        let reader = VersionReader::Remote { reads, known };
+        let began = Instant::now();
+        let second = async {
+            tokio::time::sleep(Duration::from_millis(1)).await; // the first read runs
+            reader.recent().await
+        };
+        let both = async { tokio::join!(reader.read(), second) };
+        let both = tokio::time::timeout(Duration::from_secs(3_600), both).await;
+        let (first, second) = both.expect("both end");
+        assert!(first.is_err() && second.is_err());
+        assert!(began.elapsed() <= 2 * RESPONSE_MAX + Duration::from_millis(1));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_version_is_used_for_a_while_after_its_read_began_and_renewed_once() {

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use axum::body::Body as HttpBody;
 use axum::http::{HeaderMap, StatusCode, header};
+use serde::de::DeserializeOwned;
 
+use super::input;
 use super::problem::{Problem, Result};
 use crate::auth::{Action, Grant, LastingGrant, Refusal, Scope, Taken};
 use crate::bus::Pool;
@@ -33,6 +36,21 @@ pub(super) async fn granted_any<'a>(
     let (pool, grant) = granted_queue(app, headers, namespace, queue).await?;
     grant.allows_any(scopes, queue).map_err(refused)?;
     Ok(pool)
+}
+
+/// Checks names and token, reads a body of JSON, and checks again: the body may take its time, and
+/// the token may end meanwhile. Returns the pool and the body.
+pub(super) async fn granted_json<'a, T: DeserializeOwned>(
+    app: &'a App,
+    headers: &HeaderMap,
+    (namespace, queue): (&str, &str),
+    scope: Scope,
+    body: HttpBody,
+) -> Result<(&'a Pool, T)> {
+    granted(app, headers, namespace, queue, scope).await?;
+    let value = input::json(app, headers, body).await?;
+    let pool = granted(app, headers, namespace, queue, scope).await?;
+    Ok((pool, value))
 }
 
 /// Checks names and token for a push or a lease, which the token's limit counts; returns the pool,

@@ -22,11 +22,11 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 
-use super::access::{granted, granted_call};
+use super::access::{CallGrant, granted_call};
 use super::event::{NewEvent, not_pushed};
 use super::input::{self, EventPath, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
-use crate::auth::{Action, Scope, Taken};
+use crate::auth::{Action, Taken};
 use crate::bus::{Body, Pool};
 use crate::clock;
 use crate::state::App;
@@ -118,9 +118,11 @@ async fn reply(
     pool: &Pool,
     namespace: &str,
     (queue, id): (&Queue<Body>, EventId),
-    wait: Duration,
+    (grant, wait): (&CallGrant, Duration),
 ) -> Result<Response> {
     let replies = replies(pool, namespace)?;
+    let grant_ended = grant.ended(app);
+    tokio::pin!(grant_ended);
     let (mut pause, pause_max) = PAUSES;
     let until = Instant::now() + wait;
     let waiter = app.waiters.wait(id);
@@ -139,6 +141,7 @@ async fn reply(
                 .get(&replies, replies.id_for_name(&id.to_string()))
                 .await?
         {
+            grant.check(app).await?;
             let reply = serde_json::from_slice(&found.body).map_err(|error| {
                 Problem::new(StatusCode::CONFLICT, "call_failed", error.to_string())
             })?;
@@ -146,6 +149,7 @@ async fn reply(
             return Ok(Json(ReplyView { id, reply }).into_response());
         }
         if is_over {
+            grant.check(app).await?;
             return ended_without_reply(pool, (queue, id), state).await;
         }
         if Instant::now() >= until || app.closing.is_cancelled() {
@@ -154,6 +158,7 @@ async fn reply(
         }
         tokio::select! {
             () = ended => {}
+            problem = &mut grant_ended => return Err(problem),
             () = app.closing.cancelled() => {}
             () = tokio::time::sleep_until(until.min(Instant::now() + pause)) => {}
         }
@@ -240,7 +245,7 @@ pub(super) async fn call(
     app.note_queue(pool.name(), &namespace, &queue).await?;
     let id = event.send().await.map_err(not_pushed)?.id();
     taken.into_iter().for_each(Taken::keep);
-    reply(&app, pool, &namespace, (&handle, id), wait).await
+    reply(&app, pool, &namespace, (&handle, id), (&grant, wait)).await
 }
 
 /// Returns the reply to an event, now or within a time
@@ -258,11 +263,12 @@ pub(super) async fn get_reply(
     headers: HeaderMap,
     wait: std::result::Result<Query<ReplyWait>, QueryRejection>,
 ) -> Result<Response> {
-    let pool = granted(&app, &headers, &path.namespace, &path.queue, Scope::Publish).await?;
+    let (namespace, queue) = (&path.namespace, &path.queue);
+    let (pool, grant) = granted_call(&app, &headers, namespace, queue, Action::Produce).await?;
     let Query(ReplyWait { wait_ms }) = wait?;
     let (wait, id) = (input::wait(wait_ms.unwrap_or_default())?, path.id()?);
     let handle = pool.queue(&path.namespace, &path.queue)?;
-    reply(&app, pool, &path.namespace, (&handle, id), wait).await
+    reply(&app, pool, &path.namespace, (&handle, id), (&grant, wait)).await
 }
 
 #[cfg(test)]

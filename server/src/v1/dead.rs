@@ -17,9 +17,9 @@ use duly::{ErrorKind, EventId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::access::{self, granted};
+use super::access::{self, granted, granted_json};
 use super::event::text;
-use super::input::{self, InPath, QueuePath};
+use super::input::{InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use super::records::check_time;
 use crate::auth::Scope;
@@ -217,10 +217,16 @@ fn done(result: duly::Result<BulkResult>) -> Result<Response> {
     Ok(Json(Done { done }).into_response())
 }
 
-async fn ids(app: &App, headers: &HeaderMap, body: HttpBody) -> Result<Vec<EventId>> {
-    let Ids { ids } = input::json(app, headers, body).await?;
+/// Checks the token for a change of dead letters; returns the pool and their ids.
+async fn ids<'a>(
+    app: &'a App,
+    headers: &HeaderMap,
+    place: (&str, &str),
+    body: HttpBody,
+) -> Result<(&'a Pool, Vec<EventId>)> {
+    let (pool, Ids { ids }) = granted_json(app, headers, place, Scope::Admin, body).await?;
     match ids.len() {
-        1..=IDS_MAX => Ok(ids),
+        1..=IDS_MAX => Ok((pool, ids)),
         len => Err(Problem::invalid(format!(
             "{len} ids; a request has 1 to {IDS_MAX}"
         ))),
@@ -240,8 +246,7 @@ pub(super) async fn revive(
     headers: HeaderMap,
     body: HttpBody,
 ) -> Result<Response> {
-    let pool = granted(&app, &headers, &namespace, &queue, Scope::Admin).await?;
-    let ids = ids(&app, &headers, body).await?;
+    let (pool, ids) = ids(&app, &headers, (&namespace, &queue), body).await?;
     let revived = letters(pool, &namespace, &queue)?.revive(ids).await;
     access::audit(
         &app,
@@ -266,8 +271,7 @@ pub(super) async fn drop_letters(
     headers: HeaderMap,
     body: HttpBody,
 ) -> Result<Response> {
-    let pool = granted(&app, &headers, &namespace, &queue, Scope::Admin).await?;
-    let ids = ids(&app, &headers, body).await?;
+    let (pool, ids) = ids(&app, &headers, (&namespace, &queue), body).await?;
     let dropped = letters(pool, &namespace, &queue)?.drop(ids).await;
     access::audit(
         &app,

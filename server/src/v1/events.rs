@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::access::{granted, granted_any, granted_call};
+use super::access::{granted, granted_any, granted_call, granted_json};
 use super::event::{EventView, NewEvent, PushedEvent, not_pushed, payload, when};
 use super::input::{self, EventPath, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
@@ -221,8 +221,9 @@ pub(super) async fn change(
     headers: HeaderMap,
     body: HttpBody,
 ) -> Result<Response> {
-    let pool = granted(&app, &headers, &path.namespace, &path.queue, Scope::Publish).await?;
-    let change: EventChange = input::json(&app, &headers, body).await?;
+    let place = (path.namespace.as_str(), path.queue.as_str());
+    let (pool, change): (_, EventChange) =
+        granted_json(&app, &headers, place, Scope::Publish, body).await?;
     let when = when(change.delay_ms, change.due_ms)?;
     let body = match (change.payload, change.payload_base64) {
         (None, None) => None,

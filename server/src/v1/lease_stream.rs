@@ -84,6 +84,7 @@ impl LeaseStream {
                     // The limit of the token is reached: the stream goes on in its next window.
                     Some(throttled) => tokio::select! {
                         () = tokio::time::sleep(throttled.min(wait)) => {}
+                        problem = self.grant.ended(&self.app) => return Some(self.end(&problem)),
                         () = self.app.closing.cancelled() => {}
                     },
                     None => return Some(self.end(&problem)),

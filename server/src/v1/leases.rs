@@ -215,8 +215,9 @@ pub(super) async fn settle(
     headers: HeaderMap,
     body: HttpBody,
 ) -> Result<StatusCode> {
-    let (pool, token) = of_token(&app, &headers, &path).await?;
+    of_token(&app, &headers, &path).await?;
     let fields: SettlementFields = input::json(&app, &headers, body).await?;
+    let (pool, token) = of_token(&app, &headers, &path).await?; // the body may have taken its time
     let (outcome, reply) = fields.outcome()?;
     if let Some(reply) = reply {
         // Only the holder replies.
@@ -250,8 +251,9 @@ pub(super) async fn extend(
     headers: HeaderMap,
     body: HttpBody,
 ) -> Result<StatusCode> {
-    let (pool, token) = of_token(&app, &headers, &path).await?;
+    of_token(&app, &headers, &path).await?;
     let ExtendRequest { ttr_ms } = input::json(&app, &headers, body).await?;
+    let (pool, token) = of_token(&app, &headers, &path).await?; // the body may have taken its time
     let ttr = ttr(ttr_ms)?;
     let status = pool.bus().extend_lease(&token, ttr).await?;
     if status == LeaseStatus::Held {

@@ -190,5 +190,8 @@ const PROBLEMS: [(&str, &str); 14] = [
     ("422", "The body is JSON of another form"),
     ("429", "The limit of the token is reached"),
     ("503", "The store does not answer, or the server stops"),
-    ("507", "The store is full"),
+    (
+        "507",
+        "The store is full; `Retry-After` says when to try again",
+    ),
 ];

@@ -16,7 +16,7 @@ use duly::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::access::{self, granted, granted_any};
+use super::access::{self, granted, granted_any, granted_json};
 use super::event::SPAN_MS_MAX;
 use super::input::{self, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
@@ -139,8 +139,9 @@ pub(super) async fn set(
     headers: HeaderMap,
     body: HttpBody,
 ) -> Result<StatusCode> {
-    let pool = granted(&app, &headers, &namespace, &queue, Scope::Admin).await?;
-    let change: QueueChange = input::json(&app, &headers, body).await?;
+    let place = (namespace.as_str(), queue.as_str());
+    let (pool, change): (_, QueueChange) =
+        granted_json(&app, &headers, place, Scope::Admin, body).await?;
     let name = pool.queue(&namespace, &queue)?.name().clone();
     for (name, value) in [("workers", change.workers), ("buckets", change.buckets)] {
         if let Some(value) = value.filter(|value| *value > SETTING_MAX) {

@@ -83,7 +83,8 @@ pub(super) fn check_time(name: &str, time: Option<u64>) -> Result<()> {
 /// A page of records.
 #[derive(Default, Serialize, ToSchema)]
 pub(super) struct RecordPage {
-    /// The records. There may be fewer than the limit, or none, although `next` is there.
+    /// The records. There may be fewer than the limit, or none, although `next` is there: a request
+    /// with a filter looks at 64,000 records of the queue at most, and `next` is where it stopped.
     items: Vec<RecordView>,
     /// The `after` of the next page; absent after the last one.
     #[schema(example = "1767225600000000-7-01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
@@ -147,21 +148,66 @@ impl From<Record> for RecordView {
     }
 }
 
-/// The most pages that are read for one. Some indexes lead to records of all queues; where only those
-/// of others match, `next` must not tell.
-const PAGES_MAX: u32 = 16;
+/// The most pages that are read for one.
+const PAGES_MAX: u32 = 64;
 
-/// Reads the next page that has a record, if one is near.
-async fn whole_page(records: Records, newest_first: bool) -> Result<Page<Record>> {
-    let mut after = None;
-    for _ in 1..PAGES_MAX {
-        let page = page_of(records.clone(), after, newest_first).await?;
-        match page.next.filter(|_| page.items.is_empty()) {
-            Some(next) => after = Some(next),
-            None => return Ok(page),
+/// The filters that are compared here, record by record: an index by one of these would lead to the
+/// records of all queues, and how far it reaches would tell of those of others.
+#[derive(Default)]
+struct Matching {
+    outcome: Option<Outcome>,
+    cause: Option<Cause>,
+    error: Option<String>,
+    key: Option<String>,
+}
+
+impl Matching {
+    fn is_all(&self) -> bool {
+        let Self {
+            outcome,
+            cause,
+            error,
+            key,
+        } = self;
+        outcome.is_none() && cause.is_none() && error.is_none() && key.is_none()
+    }
+
+    fn has(&self, record: &Record) -> bool {
+        let error = record.error.as_deref().unwrap_or_default();
+        self.outcome.is_none_or(|it| record.outcome == it)
+            && self.cause.is_none_or(|it| record.cause == Some(it))
+            && self.error.as_ref().is_none_or(|it| error.contains(it))
+            && (self.key.is_none() || record.key == self.key)
+    }
+}
+
+/// Reads on until a page is full, within a bound; its `next` is where it stopped.
+async fn matching_page(
+    records: Records,
+    matching: &Matching,
+    limit: usize,
+    newest_first: bool,
+) -> Result<Page<Record>> {
+    let (mut items, mut place, mut end) = (Vec::new(), None, None);
+    for _ in 0..PAGES_MAX {
+        let some = records.clone().limit(LIMIT_MAX);
+        let mut page = page_of(some, place, newest_first).await?;
+        let mut matches = (0..).zip(&page.items).filter(|(_, it)| matching.has(it));
+        if let Some((last, _)) = matches.nth(limit - items.len() - 1) {
+            // Up to it, so that the page ends there.
+            let some = records.clone().limit(last + 1);
+            page = page_of(some, place, newest_first).await?;
+        }
+        end = page.end.or(end);
+        items.extend(page.items.into_iter().filter(|it| matching.has(it)));
+        place = page.next;
+        if place.is_none() || items.len() >= limit {
+            break;
         }
     }
-    page_of(records, after, newest_first).await
+    let mut page = Page::new(items, place);
+    page.end = end;
+    Ok(page)
 }
 
 async fn page_of(
@@ -219,18 +265,13 @@ pub(super) async fn list(
     if let Some(id) = filter.id {
         records = records.id(id);
     }
-    if let Some(outcome) = filter.outcome {
-        records = records.outcome(outcome);
-    }
-    if let Some(key) = filter.key {
-        records = records.key(text("key", key, 1)?);
-    }
-    if let Some(cause) = filter.cause {
-        records = records.cause(cause);
-    }
-    if let Some(error) = filter.error {
-        records = records.error_contains(text("error", error, 1)?);
-    }
+    let checked = |name, value: Option<String>| value.map(|it| text(name, it, 1)).transpose();
+    let matching = Matching {
+        outcome: filter.outcome,
+        cause: filter.cause,
+        error: checked("error", filter.error)?,
+        key: checked("key", filter.key)?,
+    };
     for (name, time) in [("since_ms", filter.since_ms), ("until_ms", filter.until_ms)] {
         check_time(name, time)?;
     }
@@ -259,7 +300,13 @@ pub(super) async fn list(
         return Ok(Json(RecordPage::default()).into_response());
     }
     let newest_first = filter.newest_first == Some(true);
-    let mut page = whole_page(records.limit(limit), newest_first).await?;
+    let mut page = match filter.id.is_none() && matching.is_all() {
+        true => page_of(records.limit(limit), None, newest_first).await?,
+        false => {
+            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+            matching_page(records, &matching, limit, newest_first).await?
+        }
+    };
     if page.items.is_empty() && page.next.is_none() {
         page.end = after; // not where a record of another queue is
     }

@@ -12,7 +12,7 @@ use duly::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::access::{self, granted, granted_namespace};
+use super::access::{self, granted, granted_json, granted_namespace};
 use super::input::{self, InPath, NamespacePath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use crate::auth::Scope;
@@ -223,8 +223,9 @@ pub(super) async fn set(
     headers: HeaderMap,
     body: HttpBody,
 ) -> Result<Response> {
-    let pool = granted(&app, &headers, &namespace, &queue, Scope::Admin).await?;
-    let body: WebhookBody = input::json(&app, &headers, body).await?;
+    let place = (namespace.as_str(), queue.as_str());
+    let (pool, body): (_, WebhookBody) =
+        granted_json(&app, &headers, place, Scope::Admin, body).await?;
     pool.queue(&namespace, &queue)?; // a name that the library refuses
     let key = TargetKey::new(pool.name(), &namespace, &queue);
     let before = app.webhooks.get(&key).await?;

@@ -70,6 +70,13 @@ async fn a_token_is_checked(world: World) {
     post("/token/ns?description=d&pool=none")
         .await
         .fails(400, "the pool was not exists");
+    for (method, path) in [
+        (Method::GET, "/token/ns?pool=none"),
+        (Method::DELETE, "/token/ns/none:01234567890123456789"),
+    ] {
+        let unknown = world.admin(method, path).await;
+        unknown.fails(400, "the pool was not exists");
+    }
     let mine = "/token/ns?description=d&token=01234567890123456789";
     assert_eq!(post(mine).await.is(201)["token"], "01234567890123456789");
     post(mine).await.fails(400, "the token has already existed");

@@ -115,9 +115,19 @@ async fn names_are_checked_first(world: World) {
             .await
             .fails(400, "queue name contains forbidden characters");
     }
-    bare(Method::PUT, "/api/n.s/q")
+    for (method, path) in [
+        (Method::PUT, "/api/n.s/q"),
+        (Method::PUT, "/api//q"),
+        (Method::GET, "/api//q"),
+        (Method::GET, "/api//q/size"),
+    ] {
+        bare(method, path)
+            .await
+            .fails(400, "namespace name contains forbidden characters");
+    }
+    bare(Method::PUT, "/api/ns//bulk")
         .await
-        .fails(400, "namespace name contains forbidden characters");
+        .fails(400, "queue name contains forbidden characters");
     let longest = "q".repeat(255);
     world.publish(&format!("/api/ns/{longest}"), "x").await;
     let job = world.consume(&format!("/api/ns/{longest}")).await;

@@ -13,6 +13,7 @@ on_every_store! {
     respawn_is_limited_and_oldest_first
     dead_letters_are_deleted_oldest_first
     a_dead_job_is_deleted_by_its_id
+    respawns_at_the_same_time_double_no_job
 }
 
 /// Publishes a job and lets it die.
@@ -116,4 +117,52 @@ async fn a_dead_job_is_deleted_by_its_id(world: World) {
     let id = die(&world, "a").await;
     world.delete(&format!("/api/ns/q/job/{id}")).await.is(204);
     assert_eq!(world.dead_size("q").await, 0);
+}
+
+/// Consumes jobs without an ack until there are none; returns their ids, sorted.
+async fn all_of(world: &World, ttr_s: u32) -> Vec<String> {
+    let mut ids = Vec::new();
+    loop {
+        let path = format!("/api/ns/q?count=100&ttr={ttr_s}");
+        let jobs = world.get(&path).await;
+        if jobs.status == 404 {
+            break;
+        }
+        let jobs = jobs.is(200);
+        let some = jobs.as_array().unwrap().iter();
+        ids.extend(some.map(|job| job["job_id"].as_str().unwrap().to_owned()));
+    }
+    ids.sort_unstable();
+    ids
+}
+
+async fn respawns_at_the_same_time_double_no_job(world: World) {
+    const JOBS: u64 = 192;
+    let bulk: Vec<u64> = (0..64).collect();
+    let bulk = json!(bulk).to_string();
+    let mut published = Vec::new();
+    while published.len() < usize::try_from(JOBS).unwrap() {
+        let reply = world.put("/api/ns/q/bulk?tries=1", &bulk).await.is(201);
+        let ids = reply["job_ids"].as_array().unwrap().iter();
+        published.extend(ids.map(|id| id.as_str().unwrap().to_owned()));
+    }
+    published.sort_unstable();
+    // They die, are respawned for the first time, and again and again.
+    for round in 0..4 {
+        let dying = all_of(&world, 0).await;
+        assert_eq!(dying, published, "{round}");
+        world.wait_for_dead("q", JOBS).await;
+        let respawn = async |limit: u64| {
+            let path = format!("/api/ns/q/deadletter?limit={limit}");
+            let respawned = world.put(&path, "").await.is(200);
+            respawned["count"].as_u64().unwrap()
+        };
+        let counts = tokio::join!(respawn(1_000), respawn(1_000), respawn(100), respawn(7));
+        let all = counts.0 + counts.1 + counts.2 + counts.3;
+        assert_eq!(all, JOBS, "{round}: {counts:?}");
+        assert_eq!(world.dead_size("q").await, 0, "{round}");
+        assert_eq!(world.size("q").await, JOBS, "{round}");
+    }
+    let last = all_of(&world, 600).await;
+    assert_eq!(last, published);
 }

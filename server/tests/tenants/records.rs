@@ -44,11 +44,11 @@ async fn a_tenant_learns_nothing_of_another() {
         );
     }
     // Its records are found by no page, though an index leads to them.
-    let events: Vec<Value> = (0..700)
+    let events: Vec<Value> = (0..1_000)
         .map(|_| json!({"payload": 1, "key": "k", "delay_ms": 3_600_000}))
         .collect();
     let queue_of = "/v1/acmea/queues/payroll-secret-project";
-    for _ in 0..3 {
+    for _ in 0..34 {
         let path = format!("{queue_of}/events");
         let pushed = secret
             .send(Method::POST, &path, &json!({ "events": events }))
@@ -68,9 +68,47 @@ async fn a_tenant_learns_nothing_of_another() {
         let own = format!("{queue_of}/records?key=k&limit=1{more}");
         let own = secret.send(Method::GET, &own, &json!(null)).await.is(200);
         assert!(own["next"].is_string(), "{own}");
-        let path = format!("{queue}/records?key=k{more}");
-        let none = other.send(Method::GET, &path, &json!(null)).await.is(200);
-        assert_eq!(none, json!({"items": [], "next": null, "end": null}));
+        for filter in [
+            "key=k",
+            "outcome=cancelled&key=k",
+            "error=x",
+            "cause=failed",
+        ] {
+            let path = format!("{queue}/records?{filter}{more}");
+            let none = other.send(Method::GET, &path, &json!(null)).await.is(200);
+            assert_eq!(none["items"], json!([]), "{filter}: {none}");
+            assert!(none["next"].is_null(), "{filter}: {none}");
+        }
+    }
+    // A filter finds what is far behind, and each once, whatever the size of a page.
+    let last = json!({"events": [
+        {"payload": 1, "key": "far", "delay_ms": 3_600_000},
+        {"payload": 2, "key": "far", "delay_ms": 3_600_000},
+        {"payload": 3, "key": "far", "delay_ms": 3_600_000},
+    ]});
+    let path = format!("{queue_of}/events");
+    let pushed = secret.send(Method::POST, &path, &last).await.is(201);
+    let purge = format!("{queue_of}/purge");
+    secret.send(Method::POST, &purge, &json!({})).await.is(200);
+    for more in ["", "&newest_first=true"] {
+        for limit in [1, 2, 3, 100] {
+            let (mut seen, mut after) = (Vec::new(), String::new());
+            loop {
+                let path = format!("{queue_of}/records?key=far&limit={limit}{more}{after}");
+                let page = secret.send(Method::GET, &path, &json!(null)).await.is(200);
+                let items = page["items"].as_array().unwrap();
+                assert!(items.len() <= limit, "{page}");
+                seen.extend(items.iter().map(|it| it["id"].to_string()));
+                let Some(next) = page["next"].as_str() else {
+                    break;
+                };
+                after = format!("&after={next}");
+            }
+            seen.sort_unstable();
+            let mut all: Vec<_> = (0..3).map(|it| pushed[it]["id"].to_string()).collect();
+            all.sort_unstable();
+            assert_eq!(seen, all, "{limit}{more}");
+        }
     }
     // A rate of a new queue is set before its first event, whatever others are called.
     let set = other

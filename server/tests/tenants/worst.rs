@@ -326,6 +326,12 @@ async fn the_worst_of_one_does_the_other_no_harm() {
         let page = world.admin(Method::GET, "/metrics").await.text;
         let labels = format!("queue=\"{queue}\"");
         assert!(page.contains(&labels), "{worst:?}: it has its label");
+        let labels = format!("queue=\"measured.{queue}\"");
+        let is_own = page.contains(&labels);
+        assert!(
+            is_own,
+            "{worst:?}: it has its label among those of the library"
+        );
         all.push(goes_on);
     }
     // And all of it together.

@@ -7,6 +7,7 @@ use tokio_postgres::{Client, GenericClient, Transaction};
 
 use super::copy::ordered;
 use super::fault::{ErrorContext, PgError};
+use super::link::Scope;
 use super::row::Columns;
 use super::weeks;
 use crate::error::Result;
@@ -150,7 +151,8 @@ pub(super) async fn prune(
 
 /// Reads per-minute statistics.
 pub(super) async fn minutes(
-    client: &Client,
+    client: &mut Client,
+    scope: &Scope,
     query: &MinuteQuery,
     spot: ErrorContext<'_>,
 ) -> Result<Vec<MinuteStats>> {
@@ -169,8 +171,13 @@ pub(super) async fn minutes(
           WHERE l.start = a.start AND l.queue = a.queue LIMIT 1) AS l ON true \
          ORDER BY start, queue"
     );
-    let rows = client.query_typed(&sql, &params).await;
-    let rows = rows.map_err(|fault| spot.error(fault))?;
+    let rows = async {
+        let step = scope.begin_reading(client).await?;
+        let rows = step.query_typed(&sql, &params).await?;
+        step.commit().await?;
+        Ok(rows)
+    };
+    let rows = rows.await.map_err(|fault: PgError| spot.error(fault))?;
     rows.iter()
         .map(|row| minute(&mut Columns::of(row, spot)))
         .collect()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::{Client, NoTls, Transaction};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::fault::{ErrorContext, PgError};
@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 /// The server and how to connect to it.
 pub(super) struct Server {
     pub(super) target: Target,
+    pub(super) scope: Scope,
     pub(super) place: String,
     /// `None` if no certificate can be verified, and none has to be.
     tls: Option<MakeRustlsConnect>,
@@ -37,7 +38,13 @@ impl Server {
                  with `sslmode=prefer` whoever is on the way decides; write `require`"
             );
         }
-        Ok(Self { place, target, tls })
+        let scope = Scope::new(&target);
+        Ok(Self {
+            place,
+            target,
+            scope,
+            tls,
+        })
     }
 
     pub(super) fn spot(&self, doing: &'static str) -> ErrorContext<'_> {
@@ -46,17 +53,12 @@ impl Server {
     }
 
     /// Connects, and finds or creates the tables.
-    async fn link(&self, settings: &str) -> Result<PgConnection> {
+    async fn link(&self) -> Result<PgConnection> {
         let spot = self.spot("cannot connect to");
         let connecting = timeout(self.target.connect_timeout, self.connect());
         let link = connecting.await.map_err(|_| spot.late())?;
         let mut link = link.map_err(|fault| spot.error(fault))?;
-        let ours = self.settings();
-        let set = link.client.batch_execute(&ours);
-        set.await.map_err(|fault| spot.error(fault))?;
-        schema::ensure(&mut link.client, &self.target.schema, spot).await?;
-        let set = link.client.batch_execute(settings);
-        set.await.map_err(|fault| spot.error(fault))?;
+        schema::ensure(&mut link.client, &self.scope, spot).await?;
         Ok(link)
     }
 
@@ -76,17 +78,54 @@ impl Server {
             }
         }
     }
+}
 
-    /// Returns the settings of every connection. A server that lost its client releases its locks.
-    fn settings(&self) -> String {
-        let ms = self.target.timeout.as_millis();
-        format!(
-            "SET search_path TO \"{}\"; SET client_min_messages TO warning; \
-             SET statement_timeout TO {ms}; SET lock_timeout TO {ms}; \
-             SET idle_in_transaction_session_timeout TO {ms}; SET jit TO off; \
-             SET max_parallel_workers_per_gather TO 0",
-            self.target.schema
-        )
+/// What a transaction that only reads sets as well. Each page is meant to scan one index, in order; a
+/// plan that collects and sorts all rows is always wrong.
+const READING: &str = "SET TRANSACTION READ ONLY; SET LOCAL enable_seqscan TO off; \
+                       SET LOCAL enable_bitmapscan TO off";
+
+/// The schema of the tables, and the settings of each transaction.
+///
+/// Every statement is in a transaction, and nothing is left behind in its session: a pooler such as
+/// PgBouncer lends that to another program afterwards.
+pub(super) struct Scope {
+    pub(super) schema: String,
+    settings: String,
+}
+
+impl Scope {
+    /// A server that lost its client releases its locks.
+    fn new(target: &Target) -> Self {
+        let (schema, ms) = (target.schema.clone(), target.timeout.as_millis());
+        let settings = format!(
+            "SET LOCAL search_path TO \"{schema}\"; SET LOCAL client_min_messages TO warning; \
+             SET LOCAL statement_timeout TO {ms}; SET LOCAL lock_timeout TO {ms}; \
+             SET LOCAL idle_in_transaction_session_timeout TO {ms}; SET LOCAL jit TO off; \
+             SET LOCAL max_parallel_workers_per_gather TO 0"
+        );
+        Self { schema, settings }
+    }
+
+    /// Begins a transaction.
+    pub(super) async fn begin<'a>(
+        &self,
+        client: &'a mut Client,
+    ) -> Result<Transaction<'a>, PgError> {
+        let step = client.transaction().await?;
+        step.batch_execute(&self.settings).await?;
+        Ok(step)
+    }
+
+    /// Begins a transaction that only reads.
+    pub(super) async fn begin_reading<'a>(
+        &self,
+        client: &'a mut Client,
+    ) -> Result<Transaction<'a>, PgError> {
+        let step = client.transaction().await?;
+        let settings = format!("{READING}; {}", self.settings);
+        step.batch_execute(&settings).await?;
+        Ok(step)
     }
 }
 
@@ -121,20 +160,12 @@ impl Drop for PgConnection {
 }
 
 /// A slot for one kind of call: one connection, for one call at a time.
+#[derive(Default)]
 pub(super) struct ConnectionSlot {
-    /// Additional settings of its connections.
-    settings: &'static str,
     link: Mutex<Option<PgConnection>>,
 }
 
 impl ConnectionSlot {
-    pub(super) fn new(settings: &'static str) -> Self {
-        Self {
-            settings,
-            link: Mutex::const_new(None),
-        }
-    }
-
     /// Waits for its turn and returns the connection, or opens a new one.
     pub(super) async fn open(&self, server: &Server) -> Result<PooledConnection<'_>> {
         let slot = self.link.lock().await;
@@ -149,7 +180,7 @@ impl ConnectionSlot {
         let lives = slot.take().filter(|link| !link.client.is_closed());
         let link = match lives {
             Some(link) => link,
-            None => server.link(self.settings).await?,
+            None => server.link().await?,
         };
         Ok(PooledConnection { slot, link })
     }
@@ -161,13 +192,10 @@ impl ConnectionSlot {
 }
 
 /// Two slots of one kind, for two calls at a time; the second is used while the first is busy.
+#[derive(Default)]
 pub(super) struct ConnectionPool([ConnectionSlot; 2]);
 
 impl ConnectionPool {
-    pub(super) fn new(settings: &'static str) -> Self {
-        Self([ConnectionSlot::new(settings), ConnectionSlot::new(settings)])
-    }
-
     /// Waits for a free slot and returns its connection, or opens a new one.
     pub(super) async fn open(&self, server: &Server) -> Result<PooledConnection<'_>> {
         let [first, second] = &self.0;

@@ -14,6 +14,7 @@ use tokio_postgres::{Client, Transaction};
 use super::copy::{COLUMNS, copy, ordered};
 use super::counts::MinuteCounters;
 use super::fault::{self, ErrorContext, PgError};
+use super::link::Scope;
 use super::row::Columns;
 use super::schema;
 use super::weeks;
@@ -83,7 +84,7 @@ enum LoadPath {
 /// Loads batches, all of them or none.
 pub(super) async fn load(
     client: &mut Client,
-    schema: &str,
+    scope: &Scope,
     known: &WeekCache,
     batches: &[Batch],
     spot: ErrorContext<'_>,
@@ -97,16 +98,16 @@ pub(super) async fn load(
     loop {
         let missing = known.unknown(&weeks);
         if !missing.is_empty() {
-            let made = weeks::ensure(client, schema, &missing).await;
+            let made = weeks::ensure(client, scope, &missing).await;
             made.map_err(|fault| spot.error(fault))?;
             known.add(&missing);
         }
-        let fault = match attempt(client, schema, batches, way).await {
+        let fault = match attempt(client, scope, batches, way).await {
             Ok(()) => return Ok(()),
             Err(LoadError::Newer(version)) => return Err(schema::newer(version, spot)),
             Err(LoadError::Doubt(fault)) => return Err(spot.maybe_committed(fault)),
             Err(LoadError::NewOutboxes) => {
-                let added = add_outboxes(client, batches).await;
+                let added = add_outboxes(client, scope, batches).await;
                 added.map_err(|fault| spot.error(fault))?;
                 continue;
             }
@@ -139,23 +140,29 @@ fn weeks_of(batches: &[Batch]) -> BTreeSet<i32> {
 
 /// Creates the rows of outboxes in a transaction of their own, so that no load waits for one while
 /// it holds others.
-async fn add_outboxes(client: &Client, batches: &[Batch]) -> Result<(), PgError> {
+async fn add_outboxes(
+    client: &mut Client,
+    scope: &Scope,
+    batches: &[Batch],
+) -> Result<(), PgError> {
     let names: BTreeSet<&str> = batches.iter().map(|batch| batch.outbox.as_str()).collect();
     let names: Vec<&str> = names.into_iter().collect();
     let sql = "INSERT INTO outboxes (outbox, mark) SELECT unnest($1), 0 ORDER BY 1 \
                ON CONFLICT DO NOTHING";
     let params: [(&(dyn ToSql + Sync), Type); 1] = [(&names, Type::TEXT_ARRAY)];
-    client.execute_typed(sql, &params).await.map(drop)
+    let step = scope.begin(client).await?;
+    step.execute_typed(sql, &params).await?;
+    step.commit().await
 }
 
 async fn attempt(
     client: &mut Client,
-    schema: &str,
+    scope: &Scope,
     batches: &[Batch],
     way: LoadPath,
 ) -> Result<(), LoadError> {
-    let step = client.transaction().await?;
-    if let Some(version) = schema::upgraded(&step, schema).await? {
+    let step = scope.begin(client).await?;
+    if let Some(version) = schema::upgraded(&step, &scope.schema).await? {
         return Err(LoadError::Newer(version));
     }
     let tops = tops(batches);
@@ -236,7 +243,7 @@ async fn slow<'a>(
     tally: &mut MinuteCounters<'a>,
 ) -> Result<(), LoadError> {
     step.batch_execute(
-        "CREATE TEMPORARY TABLE IF NOT EXISTS loading (LIKE records) ON COMMIT DELETE ROWS",
+        "CREATE TEMPORARY TABLE IF NOT EXISTS loading (LIKE records) ON COMMIT DROP",
     )
     .await?;
     // Of duplicates the first counts, as if it had been loaded before.

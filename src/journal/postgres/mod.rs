@@ -6,7 +6,8 @@
 //!   prune ──> one connection ──┘  whole weeks, or a bounded number of rows
 //! ```
 //!
-//! A connection is opened on demand. A call that fails or is cancelled drops its connection, and
+//! A connection is opened on demand, and may be one of a pooler: each statement is in a transaction, which
+//! leaves nothing behind in its session. A call that fails or is cancelled drops its connection, and
 //! the next call opens another.
 
 mod copy;
@@ -34,11 +35,6 @@ use crate::error::{Error, Result};
 use crate::journal::{Batch, Found, Journal, JournalFuture, Keep, Pruned};
 use crate::record::{MinuteQuery, MinuteStats, Query};
 use crate::time::Timestamp;
-
-/// Settings of connections that only read. Each page is meant to scan one index, in order; a plan
-/// that collects and sorts all rows is always wrong.
-const READING: &str = "SET enable_seqscan TO off; SET enable_bitmapscan TO off; \
-                       SET default_transaction_read_only TO on";
 
 /// Runs one call on the connection of a slot, with the call's timeout.
 macro_rules! call {
@@ -108,9 +104,9 @@ impl PostgresJournal {
     pub fn new(url: &str) -> Result<Self> {
         Ok(Self(Arc::new(Shared {
             server: Server::new(Target::parse(url)?)?,
-            loading: ConnectionPool::new(""),
-            reading: ConnectionSlot::new(READING),
-            pruning: ConnectionSlot::new(""),
+            loading: ConnectionPool::default(),
+            reading: ConnectionSlot::default(),
+            pruning: ConnectionSlot::default(),
             known: WeekCache::default(),
             is_closed: AtomicBool::new(false),
         })))
@@ -144,7 +140,7 @@ impl PostgresJournal {
     /// When the journal cannot be read.
     pub fn plan(&self, query: Query) -> JournalFuture<Vec<String>> {
         call!(self.reading, "cannot read from", |client, shared, spot| {
-            page::plan(client, &query, spot)
+            page::plan(client, &shared.server.scope, &query, spot)
         })
     }
 }
@@ -161,27 +157,27 @@ impl Shared {
 impl Journal for PostgresJournal {
     fn load(&self, batches: Vec<Batch>) -> JournalFuture<()> {
         call!(self.loading, "cannot load into", |client, shared, spot| {
-            let schema = &shared.server.target.schema;
-            load::load(client, schema, &shared.known, &batches, spot)
+            let scope = &shared.server.scope;
+            load::load(client, scope, &shared.known, &batches, spot)
         })
     }
 
     fn page(&self, query: Query) -> JournalFuture<Found> {
         call!(self.reading, "cannot read from", |client, shared, spot| {
-            page::page(client, &query, spot)
+            page::page(client, &shared.server.scope, &query, spot)
         })
     }
 
     fn minutes(&self, query: MinuteQuery) -> JournalFuture<Vec<MinuteStats>> {
         call!(self.reading, "cannot read from", |client, shared, spot| {
-            counts::minutes(client, &query, spot)
+            counts::minutes(client, &shared.server.scope, &query, spot)
         })
     }
 
     fn prune(&self, keep: Keep, now: Timestamp) -> JournalFuture<Pruned> {
         call!(self.pruning, "cannot prune", |client, shared, spot| {
-            let schema = &shared.server.target.schema;
-            prune::prune(client, schema, keep, now, spot)
+            let scope = &shared.server.scope;
+            prune::prune(client, scope, keep, now, spot)
         })
     }
 

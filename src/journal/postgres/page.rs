@@ -7,10 +7,11 @@
 use std::fmt::Write as _;
 
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Row};
+use tokio_postgres::{Client, Row, Transaction};
 
 use super::copy::{COLUMNS, ordered, storable};
-use super::fault::ErrorContext;
+use super::fault::{ErrorContext, PgError};
+use super::link::Scope;
 use super::row::Columns;
 use crate::error::Result;
 use crate::journal::Found;
@@ -22,10 +23,15 @@ const SCATTERED_MAX: usize = 1_000;
 const TOGETHER_MAX: usize = 4_000;
 
 /// Reads a page.
-pub(super) async fn page(client: &Client, query: &Query, spot: ErrorContext<'_>) -> Result<Found> {
+pub(super) async fn page(
+    client: &mut Client,
+    scope: &Scope,
+    query: &Query,
+    spot: ErrorContext<'_>,
+) -> Result<Found> {
     let asked = PageSql::of(query);
     let mut found = Found::default();
-    for row in &asked.rows(client, spot).await? {
+    for row in &asked.rows(client, scope, spot).await? {
         if found.records.len() == query.page_len() {
             found.next = found.records.last().map(Cursor::of);
             break;
@@ -45,13 +51,14 @@ pub(super) async fn page(client: &Client, query: &Query, spot: ErrorContext<'_>)
 
 /// Returns the server's plan of a page.
 pub(super) async fn plan(
-    client: &Client,
+    client: &mut Client,
+    scope: &Scope,
     query: &Query,
     spot: ErrorContext<'_>,
 ) -> Result<Vec<String>> {
     let mut asked = PageSql::of(query);
     asked.sql.insert_str(0, "EXPLAIN ");
-    let rows = asked.rows(client, spot).await?;
+    let rows = asked.rows(client, scope, spot).await?;
     let lines = rows.iter().map(|row| Columns::of(row, spot).take());
     lines.collect()
 }
@@ -105,13 +112,27 @@ impl PageSql {
         }
     }
 
-    async fn rows(&self, client: &Client, spot: ErrorContext<'_>) -> Result<Vec<Row>> {
+    async fn rows(
+        &self,
+        client: &mut Client,
+        scope: &Scope,
+        spot: ErrorContext<'_>,
+    ) -> Result<Vec<Row>> {
+        let rows = async {
+            let step = scope.begin_reading(client).await?;
+            let rows = self.rows_of(&step).await?;
+            step.commit().await?;
+            Ok(rows)
+        };
+        rows.await.map_err(|fault| spot.error(fault))
+    }
+
+    async fn rows_of(&self, step: &Transaction<'_>) -> Result<Vec<Row>, PgError> {
         let texts = self.texts.iter();
         let params: Vec<(&(dyn ToSql + Sync), Type)> = texts
             .map(|text| (text as &(dyn ToSql + Sync), Type::TEXT))
             .collect();
-        let rows = client.query_typed(&self.sql, &params).await;
-        rows.map_err(|fault| spot.error(fault))
+        step.query_typed(&self.sql, &params).await
     }
 }
 

@@ -8,6 +8,7 @@ use tokio_postgres::{Client, Row, Transaction};
 use super::copy::ordered;
 use super::counts;
 use super::fault::{self, ErrorContext, PgError};
+use super::link::Scope;
 use super::pace::{self, Kind};
 use super::schema;
 use super::weeks;
@@ -49,12 +50,12 @@ enum PruneAction {
 /// Removes some records beyond the retention limits.
 pub(super) async fn prune(
     client: &mut Client,
-    schema: &str,
+    scope: &Scope,
     keep: Keep,
     now: Timestamp,
     spot: ErrorContext<'_>,
 ) -> Result<Pruned> {
-    match step(client, schema, keep, now).await {
+    match step(client, scope, keep, now).await {
         Ok(Ok(pruned)) => Ok(pruned),
         Ok(Err(version)) => Err(schema::newer(version, spot)),
         Err(fault) if fault::is_locked(&fault) => {
@@ -69,12 +70,12 @@ pub(super) async fn prune(
 /// has upgraded them.
 async fn step(
     client: &mut Client,
-    schema: &str,
+    scope: &Scope,
     keep: Keep,
     now: Timestamp,
 ) -> Result<Result<Pruned, usize>, PgError> {
-    let step = begin(client, schema).await?;
-    if let Some(version) = schema::upgraded(&step, schema).await? {
+    let step = begin(client, scope).await?;
+    if let Some(version) = schema::upgraded(&step, &scope.schema).await? {
         return Ok(Err(version));
     }
     let mut pruned = Pruned::default();
@@ -117,16 +118,16 @@ async fn step(
     }
     step.commit().await?;
     if let Some(week) = emptied {
-        drop_emptied(client, schema, week).await?;
+        drop_emptied(client, scope, week).await?;
     }
     Ok(Ok(pruned))
 }
 
-async fn begin<'a>(client: &'a mut Client, schema: &str) -> Result<Transaction<'a>, PgError> {
-    let step = client.transaction().await?;
+async fn begin<'a>(client: &'a mut Client, scope: &Scope) -> Result<Transaction<'a>, PgError> {
+    let step = scope.begin(client).await?;
     step.batch_execute(&format!("SET LOCAL lock_timeout TO '{LOCK_TIMEOUT}'"))
         .await?;
-    schema::lock(&step, schema).await?;
+    schema::lock(&step, &scope.schema).await?;
     Ok(step)
 }
 
@@ -220,9 +221,9 @@ async fn drop_week(step: &Transaction<'_>, week: i32) -> Result<i64, PgError> {
 
 /// Drops the table of a week without records, unless it is locked or records have come since; an
 /// empty table does no harm.
-async fn drop_emptied(client: &mut Client, schema: &str, week: i32) -> Result<(), PgError> {
+async fn drop_emptied(client: &mut Client, scope: &Scope, week: i32) -> Result<(), PgError> {
     let dropped = async {
-        let step = begin(client, schema).await?;
+        let step = begin(client, scope).await?;
         match drop_week(&step, week).await? {
             0 => step.commit().await,
             _ => step.rollback().await,

@@ -4,6 +4,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, GenericClient};
 
 use super::fault::{ErrorContext, PgError};
+use super::link::Scope;
 use super::weeks;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -28,13 +29,14 @@ const SERVER_MIN: i32 = 130_000;
 /// [`Corrupt`](ErrorKind::Corrupt) when the tables are those of a newer duly.
 pub(super) async fn ensure(
     client: &mut Client,
-    schema: &str,
+    scope: &Scope,
     spot: ErrorContext<'_>,
 ) -> Result<()> {
     let fault = |fault| spot.error(fault);
+    let schema = scope.schema.as_str();
     suits(client, spot).await?;
     while version(client, schema, spot).await? < VERSIONS.len() {
-        let step = client.transaction().await.map_err(fault)?;
+        let step = scope.begin(client).await.map_err(fault)?;
         lock(&step, schema).await.map_err(fault)?;
         let from = version(&step, schema, spot).await?;
         if let Some(tables) = VERSIONS.get(from) {

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use tokio_postgres::{Client, GenericClient, Transaction};
 
 use super::fault::PgError;
+use super::link::Scope;
 use super::schema;
 use crate::time::Timestamp;
 
@@ -77,17 +78,17 @@ pub(super) async fn attach_edges(step: &impl GenericClient) -> Result<(), PgErro
 /// Creates the missing weeks. It does not wait for loads or reads.
 pub(super) async fn ensure(
     client: &mut Client,
-    schema: &str,
+    scope: &Scope,
     weeks: &BTreeSet<i32>,
 ) -> Result<(), PgError> {
     for week in weeks.iter().filter(|week| can_be_dropped(**week)) {
         let table = table(*week);
-        if schema::exists(client, schema, &table).await? {
+        if schema::exists(client, &scope.schema, &table).await? {
             continue;
         }
-        let step = client.transaction().await?;
-        schema::lock(&step, schema).await?;
-        if !schema::exists(&step, schema, &table).await? {
+        let step = scope.begin(client).await?;
+        schema::lock(&step, &scope.schema).await?;
+        if !schema::exists(&step, &scope.schema, &table).await? {
             attach(&step, &table, *week).await?;
         }
         step.commit().await?;

@@ -94,9 +94,7 @@ async fn created(
     };
     let pool = query.get("pool").filter(|pool| !pool.is_empty()).or(prefix);
     let pool = pool.unwrap_or(DEFAULT_POOL);
-    if app.pools.get(pool).is_none() {
-        return Err(ApiError::bad("the pool was not exists"));
-    }
+    check_pool(app, pool)?;
     let new = NewToken::new(
         text.map(str::to_owned),
         description.to_owned(),
@@ -121,6 +119,13 @@ async fn created(
         StatusCode::CREATED,
         &json!({"token": text}),
     ))
+}
+
+fn check_pool(app: &App, pool: &str) -> Result<()> {
+    match app.pools.get(pool) {
+        Some(_) => Ok(()),
+        None => Err(ApiError::bad("the pool was not exists")),
+    }
 }
 
 /// Returns how the audit shows a token; nothing in it is secret.
@@ -179,11 +184,11 @@ pub(super) async fn list(
 ) -> Response {
     let params = Params::new(query.as_deref());
     let asked = params.get("pool").filter(|pool| !pool.is_empty());
-    let tokens = match app
-        .tokens
-        .list(asked.unwrap_or(DEFAULT_POOL), &namespace)
-        .await
-    {
+    let pool = asked.unwrap_or(DEFAULT_POOL);
+    if let Err(error) = check_pool(&app, pool) {
+        return error.into_response();
+    }
+    let tokens = match app.tokens.list(pool, &namespace).await {
         Ok(tokens) => tokens,
         Err(error) => return ApiError::from(error).into_response(),
     };
@@ -205,6 +210,9 @@ pub(super) async fn delete(
     Extension(actor): Extension<Actor>,
 ) -> Response {
     let (pool, text) = split(&token);
+    if let Err(error) = check_pool(&app, pool) {
+        return error.into_response();
+    }
     let is_known = match app.tokens.revoke(pool, &namespace, text).await {
         Ok(is_known) => is_known,
         Err(error) => return ApiError::from(error).into_response(),
