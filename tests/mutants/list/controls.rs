@@ -153,4 +153,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         )],
         redis_store("a_bucket_that_the_registry_does_not_know_is_registered"),
     ),
+    Controls.bug(
+        "check-overlooks-unique-keys",
+        "Redis: a check does not see that an event has lost its unique key",
+        &[put(
+            "check.body",
+            r#"«call("HEXISTS", UNIQUE, $unique) == 0» and $tell("#,
+            "false",
+        )],
+        redis_store("a_lost_unique_key_is_found_wherever_its_event_is"),
+    ),
 ];

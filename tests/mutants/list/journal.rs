@@ -120,4 +120,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[put("postgres::Target::parse", "«Required» }", "Preferred")],
         journal("to_another_machine_nothing_goes_in_the_clear_unless_the_url_says_so"),
     ),
+    Records.bug(
+        "journal-settings-of-the-session",
+        "PostgreSQL journal: its settings stay in a session that a pooler lends to another program",
+        &[put_in_text(
+            "Scope::new",
+            "SET «LOCAL» statement_timeout TO {ms}; SET «LOCAL» lock_timeout",
+            "",
+        )],
+        journal("a_pooled_session_is_given_back_as_it_was"),
+    ),
 ];

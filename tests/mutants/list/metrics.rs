@@ -55,14 +55,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Metrics.bug(
         "labels-without-a-bound",
         "every queue has a label of its own, however many there are",
-        &[
-            put(
-                "QueueLabels::label",
-                "None if «$own.len() >= self.max»",
-                "false",
-            ),
-            never("QueueLabels::label", "contains_key"),
-        ],
+        &[put(
+            "QueueLabels::has_room",
+            "$left > «$with_prefix.unwrap_or_default()»",
+            "$with_prefix.unwrap_or_default().min(0) || $left == 0",
+        )],
         metrics("queues_beyond_the_bound_are_told_of_together"),
     ),
     Metrics.bug(

@@ -1,4 +1,4 @@
-use super::{always, put, server};
+use super::{always, drop, never, put, server};
 use crate::mutant::{Mutant, Promise::Served};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -23,7 +23,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Served.bug(
         "server-labels-of-one",
         "one namespace takes all labels of metrics",
-        &[put("LABELS_OF_ONE_MAX", "LABELS_MAX «/ 4»", "")],
+        &[put(
+            "KnownLabels::admit",
+            "$of_owner.map_or(0, HashSet::len) >= $left.min(LABELS_OF_ONE_MAX)",
+            "$left == 0 || LABELS_OF_ONE_MAX == 0",
+        )],
         server("the_worst_of_one_does_the_other_no_harm"),
     ),
     Served.bug(
@@ -117,5 +121,53 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             ),
         ],
         server("an_event_of_the_same_id_is_another_one"),
+    ),
+    Served.bug(
+        "server-reply-unchecked",
+        "a reply is handed out to a token that has ended meanwhile",
+        &[drop(
+            "calls::reply",
+            "Some($found) $... check($app).await?; let $reply",
+        )],
+        server("what_waits_for_a_reply_ends_with_its_token_everywhere"),
+    ),
+    Served.bug(
+        "server-body-unchecked",
+        "a token that ends while its body arrives still publishes",
+        &[never("Call::check_again", "self.grant")],
+        server("a_body_that_takes_its_time_is_checked_at_its_end"),
+    ),
+    Served.bug(
+        "server-respawn-doubles",
+        "two respawns at the same time put a job back twice",
+        &[put(
+            "respawn_some",
+            "job_id::after($job.id)",
+            "call.app.job_ids.next(queue, 0)",
+        )],
+        server("respawns_at_the_same_time_double_no_job"),
+    ),
+    Served.bug(
+        "server-records-by-any-index",
+        "an empty page of records tells of those of others",
+        &[
+            put("records::PAGES_MAX", "64", "16"),
+            put(
+                "records::list",
+                "matching_page(«$records», &$matching",
+                "match &matching.key { Some(key) => $records.key(key.as_str()), None => $records }",
+            ),
+        ],
+        server("a_tenant_learns_nothing_of_another"),
+    ),
+    Served.bug(
+        "labels-of-one-prefix",
+        "one namespace takes all labels of the library's metrics",
+        &[put(
+            "QueueLabels::has_room",
+            "$left > $with_prefix.unwrap_or_default()«»",
+            ".min(0)",
+        )],
+        server("the_worst_of_one_does_the_other_no_harm"),
     ),
 ];
