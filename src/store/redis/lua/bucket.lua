@@ -1,11 +1,13 @@
 -- Library: the preamble of every script on a bucket: keys, clock, counters. A script is called with
 -- the keys that it and its libraries name.
 --
--- META     hash    doubt (since when the server's clock is not believed, us), counts (five doubles: the latest time ever given, us; leased events;
---                  entries of the ready list beyond the ready events, negative where entries stand
---                  for several; the last number of an entry; tombstones), record (next number
---                  assigned), forgotten (creation time of the newest forgotten id, ms), trimmed
---                  (last record in the journal), longest (upper bound of body lengths, bytes)
+-- META     hash    counts (five doubles: the latest time ever given, us; leased events; entries of the
+--                  ready list beyond the ready events, negative where entries stand for several;
+--                  the last number of an entry; tombstones; and two where the ready list has a gap,
+--                  see sweep.lua: its first place from 0, and the place behind it), record (next
+--                  number assigned), forgotten (creation time of the newest forgotten id, ms),
+--                  trimmed (last record in the journal), longest (upper bound of body lengths,
+--                  bytes), doubt (since when the server's clock is not believed, us)
 -- STATE    hash    id -> state of the event, see state.lua. Plain events that were pushed together
 --                  and wait: see page.lua, as of BODY, DELAY, READY and SIZES
 -- BODY     hash    id -> envelope
@@ -35,7 +37,8 @@
 -- So time never goes back within a bucket, unless the bucket is ahead of both.
 local COUNTS = ">ddddd"
 local RECORDS = 1 -- the record format that this version writes, and the newest that it reads
-local meta, now, now_ms, record, longest
+local meta -- what was read of META; and gap_from and gap_to, which are 0 where there is no gap
+local now, now_ms, record, longest
 local last_now, leased, surplus, entry, past
 -- The number, encoded, of this call's entries in the ready list. An event that leaves the list
 -- leaves its entry behind, so that nothing has to be searched; the number identifies its current
@@ -52,7 +55,8 @@ local CHUNK = 4000 -- arguments of one command; Lua can unpack some 7,990
 -- `adds` writes them: what reads leaves nothing behind in a bucket that does not exist.
 local function keep_counts(adds)
   if meta[1] or adds or leased > 0 then
-    call("HSET", META, "counts", pack(COUNTS, now, leased, surplus, entry + 1, past))
+    local counts = pack(COUNTS, now, leased, surplus, entry + 1, past)
+    call("HSET", META, "counts", meta.gap_to > 0 and counts .. pack(">dd", meta.gap_from, meta.gap_to) or counts)
     if doubt and not meta[6] then
       call("HSET", META, "doubt", string.format("%.0f", doubt))
     elseif meta[6] and not doubt then
@@ -115,6 +119,13 @@ local function ready_len()
   return math.max(len - surplus, 0)
 end
 
+-- Notes that `by` entries were inserted at the head of the ready list, or, if negative, removed.
+local function move_gap(by)
+  if meta.gap_to > 0 then
+    meta.gap_from, meta.gap_to = math.max(meta.gap_from + by, 0), math.max(meta.gap_to + by, 0)
+  end
+end
+
 local function next_due()
   local head = call("ZRANGE", DELAY, 0, 0, "WITHSCORES")
   return head[2] and tonumber(head[2])
@@ -147,8 +158,12 @@ end
 meta = call("HMGET", META, "counts", "record", "longest", "forgotten", "trimmed", "doubt")
 doubt = nil
 last_now, leased, surplus, entry, past = 0, 0, 0, 0, 0
+meta.gap_from, meta.gap_to = 0, 0
 if meta[1] then
   last_now, leased, surplus, entry, past = unpack_from(COUNTS, meta[1])
+  if #meta[1] > 40 then
+    meta.gap_from, meta.gap_to = unpack_from(">dd", meta[1], 41)
+  end
 end
 now = ARGV[1]
 if now == "" or byte(now) == 45 then

@@ -13,6 +13,6 @@ for _, id in ipairs(ids) do
   local is_ended, is_expiry = end_if_expired(id)
   gone, late = gone + (is_ended and is_expiry and 1 or 0), late + (is_ended and not is_expiry and 1 or 0)
 end
-drop_stale()
+drop_stale(gone + late)
 keep_counts()
 return { now, #call("ZRANGE", EXPIRY, "-inf", now, "BYSCORE", "LIMIT", 0, 1), gone, late }

@@ -362,6 +362,7 @@ local function leave(taken, rest, pivot)
     call("LINSERT", READY, "AFTER", pivot, rest[i])
   end
   if taken > 0 then
+    move_gap(#rest - taken)
     call("LTRIM", READY, taken, -1)
   end
   local delayed, sizes, bodies = {}, {}, {}
