@@ -98,6 +98,11 @@ impl Plan {
         if !roomy && apart.chance(20) {
             plan.payload_bytes = 1 << 20;
         }
+        // Replies that arrive when a lease of its own deadline is over, and somebody else has the event.
+        let mut apart = Rng::new(mix(rng.clone().next() + 3));
+        if plan.manuals > 0 && apart.chance(300) {
+            (plan.slow, plan.slow_us, plan.patience_us) = (150, 700_000, 2_000_000);
+        }
         plan
     }
 
