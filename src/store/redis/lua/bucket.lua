@@ -3,11 +3,13 @@
 --
 -- META     hash    counts (five doubles: the latest time ever given, us; leased events; entries of the
 --                  ready list beyond the ready events, negative where entries stand for several;
---                  the last number of an entry; tombstones; and two where the ready list has a gap,
---                  see sweep.lua: its first place from 0, and the place behind it), record (next
---                  number assigned), forgotten (creation time of the newest forgotten id, ms),
---                  trimmed (last record in the journal), longest (upper bound of body lengths,
---                  bytes), doubt (since when the server's clock is not believed, us)
+--                  the last number of an entry; tombstones; and four more unless all are 0: the first
+--                  place, from 0, of the gap in the ready list and the place behind it, see
+--                  sweep.lua; how many events have expired, and how many were too late, since the
+--                  last move or fetch, which tells of it), record (next number assigned), forgotten
+--                  (creation time of the newest forgotten id, ms), trimmed (last record in the
+--                  journal), longest (upper bound of body lengths, bytes), doubt (since when the
+--                  server's clock is not believed, us)
 -- STATE    hash    id -> state of the event, see state.lua. Plain events that were pushed together
 --                  and wait: see page.lua, as of BODY, DELAY, READY and SIZES
 -- BODY     hash    id -> envelope
@@ -35,9 +37,9 @@
 -- One clock for all nodes: the server's. Where it has stepped against the caller's, the one is believed
 -- that is nearer to the time of the last call on this bucket, until the server's has stood for ten seconds.
 -- So time never goes back within a bucket, unless the bucket is ahead of both.
-local COUNTS = ">ddddd"
+local COUNTS, MORE = ">ddddd", ">dddd"
 local RECORDS = 1 -- the record format that this version writes, and the newest that it reads
-local meta -- what was read of META; and gap_from and gap_to, which are 0 where there is no gap
+local meta -- what was read of META; and the four counts more: gap_from, gap_to, expired, late
 local now, now_ms, record, longest
 local last_now, leased, surplus, entry, past
 -- The number, encoded, of this call's entries in the ready list. An event that leaves the list
@@ -56,7 +58,10 @@ local CHUNK = 4000 -- arguments of one command; Lua can unpack some 7,990
 local function keep_counts(adds)
   if meta[1] or adds or leased > 0 then
     local counts = pack(COUNTS, now, leased, surplus, entry + 1, past)
-    call("HSET", META, "counts", meta.gap_to > 0 and counts .. pack(">dd", meta.gap_from, meta.gap_to) or counts)
+    if meta.gap_to + meta.expired + meta.late > 0 then
+      counts = counts .. pack(MORE, meta.gap_from, meta.gap_to, meta.expired, meta.late)
+    end
+    call("HSET", META, "counts", counts)
     if doubt and not meta[6] then
       call("HSET", META, "doubt", string.format("%.0f", doubt))
     elseif meta[6] and not doubt then
@@ -158,11 +163,11 @@ end
 meta = call("HMGET", META, "counts", "record", "longest", "forgotten", "trimmed", "doubt")
 doubt = nil
 last_now, leased, surplus, entry, past = 0, 0, 0, 0, 0
-meta.gap_from, meta.gap_to = 0, 0
+meta.gap_from, meta.gap_to, meta.expired, meta.late = 0, 0, 0, 0
 if meta[1] then
   last_now, leased, surplus, entry, past = unpack_from(COUNTS, meta[1])
   if #meta[1] > 40 then
-    meta.gap_from, meta.gap_to = unpack_from(">dd", meta[1], 41)
+    meta.gap_from, meta.gap_to, meta.expired, meta.late = unpack_from(MORE, meta[1], 41)
   end
 end
 now = ARGV[1]

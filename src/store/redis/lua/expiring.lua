@@ -17,8 +17,8 @@ local function useless_from(body, due_ms)
   return math.min(expires_us, late_from, PARKED), is_expiry
 end
 
--- Ends an event that has expired and waits. Returns whether it did, and whether it had expired and
--- was not too late; the entry of any other one in EXPIRY is as it should be afterwards.
+-- Ends an event that has expired and waits. Returns whether it did; the entry of any other one in EXPIRY
+-- is as it should be afterwards.
 local function end_if_expired(id)
   local packed, body = call("HGET", STATE, id), nil
   local it = packed and read_state(packed)
@@ -52,6 +52,7 @@ local function end_if_expired(id)
     note_end(id, "\7", due, moved, body)
     write_records()
     finish_noted(id, "e", it, due, body)
+    meta.expired = meta.expired + 1
   else
     note(id, "\4", "\7", 0, due, moved, ZERO .. ZERO, ZERO, key, nil, more_of(body))
     write_records()
@@ -60,6 +61,7 @@ local function end_if_expired(id)
     call("ZADD", DEAD, 0, id)
     call("HSET", STATE, id, write_state(it))
     free_unique(id, unique)
+    meta.late = meta.late + 1
   end
   if kind == "R" then -- its entry in the list is skipped later
     surplus = surplus + 1
@@ -67,7 +69,7 @@ local function end_if_expired(id)
     call("ZREM", DELAY, id)
   end
   call("ZREM", EXPIRY, id)
-  return true, is_expiry
+  return true
 end
 
 -- Ends one event if it has expired and waits, and returns whether it did.
