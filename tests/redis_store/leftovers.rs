@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use duly::EventId;
 use duly::store::Store;
-use duly::store::operation::StoreOp;
+use duly::store::operation::{AttemptOutcome, Settlement, StartMark, StoreOp};
 use duly::time::When;
 
 use futures_util::future::join_all;
 
-use crate::redis_store::kit::{Bare, fresh};
+use crate::redis_store::kit::{Bare, NODE, fresh};
 use crate::servers::Redis;
 
 fn len(server: &Redis, command: &str, prefix: &str, part: &str) -> usize {
@@ -190,6 +190,48 @@ async fn live_events_among_cancelled_ones_stay_ready_and_in_order() {
     let stats = bare.typed(StoreOp::stats()).await.expect("counts");
     assert_eq!(stats.ready, live.len());
     assert_eq!(bare.fetch(1, 1_000).await.expect("a fetch"), live);
+}
+
+/// The head of the ready list moves while entries are moved in its middle.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn live_events_stay_in_order_while_others_are_cancelled_fetched_and_handed_back() {
+    let server = Redis::plain();
+    for layout in [Layout::Alone, Layout::Mixed] {
+        let (url, _) = fresh(&server.url());
+        let bare = Bare::open(&url).await;
+        let mut live = push_ready(&bare, layout, 6_000).await;
+        let mut leaving = live.clone();
+        fastrand::shuffle(&mut leaving);
+        leaving.truncate(5_500);
+        let mut request = 0;
+        for some in leaving.chunks(100) {
+            cancel_all(&bare, some).await; // some of them were fetched before
+            let gone: HashSet<_> = some.iter().collect();
+            live.retain(|id| !gone.contains(id));
+            request += 1;
+            let held = bare.fetch(request, 4).await.expect("a fetch");
+            assert_eq!(held, live[..held.len().max(4)], "{layout:?}, {request}");
+            let (acked, back) = held.split_at(3);
+            assert_eq!(bare.ack(request, acked).await.expect("acks"), [true; 3]);
+            let release = Settlement {
+                id: back[0],
+                request,
+                verdict: AttemptOutcome::Release,
+                started_us: 0,
+                fetched_us: 1,
+            };
+            let release = StoreOp::settle(NODE, vec![release], StartMark::default());
+            assert_eq!(bare.typed(release).await.expect("a release"), [true]);
+            live.drain(..3);
+        }
+        let rest = bare.fetch(request + 1, 1_000).await.expect("a fetch");
+        assert!(
+            rest == live,
+            "{layout:?}: {} instead of {}",
+            rest.len(),
+            live.len()
+        );
+    }
 }
 
 #[tokio::test]

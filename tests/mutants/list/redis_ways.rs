@@ -3,7 +3,7 @@
 use super::{contract, edit, test};
 use crate::mutant::{
     Mutant,
-    Promise::{Accepted, Ids, NeverEarly, Punctual},
+    Promise::{Accepted, Ids, NeverEarly, Punctual, Records},
 };
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -168,13 +168,92 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Punctual,
         bug: "Redis: entries of cancelled events stay in the ready list",
         edits: &[edit(
-            "src/store/redis/lua/cancel.lua",
-            "  drop_stale()\n",
-            "",
+            "src/store/redis/lua/expiring.lua",
+            "  cancel(id, it, body)\n  drop_stale(1)\n",
+            "  cancel(id, it, body)\n",
         )],
         caught_by: test(
             "redis_store",
-            "cancelled_ready_events_leave_no_entries_for_the_next_fetch_to_pass",
+            "the_next_event_waits_for_one_fetch_whatever_was_cancelled_before",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-stale-entries-stay-in-the-middle",
+        breaks: Punctual,
+        bug: "Redis: stale entries between live ones stay in the ready list",
+        edits: &[edit(
+            "src/store/redis/lua/sweep.lua",
+            "if meta.gap_to > 0 or is_mostly_stale then",
+            "if false then",
+        )],
+        caught_by: test(
+            "redis_store",
+            "the_next_event_waits_for_one_fetch_whatever_was_cancelled_before",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-gap-overwrites-what-it-has-not-read",
+        breaks: Accepted,
+        bug: "Redis: entries are moved into a gap of the ready list that is none any more",
+        edits: &[
+            edit(
+                "src/store/redis/lua/sweep.lua",
+                "    if its_live[i] then -- it is no gap any more",
+                "    if false then",
+            ),
+            edit(
+                "src/store/redis/lua/fetch.lua",
+                "    move_gap(#rest - taken)\n",
+                "",
+            ),
+        ],
+        caught_by: test(
+            "redis_store",
+            "live_events_stay_in_order_while_others_are_cancelled_fetched_and_handed_back",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-expired-at-a-push-is-not-told",
+        breaks: Records,
+        bug: "Redis: what has expired and is ended by a push or a cancellation is not counted",
+        edits: &[edit(
+            "src/store/redis/lua/expiring.lua",
+            "    meta.expired = meta.expired + 1\n",
+            "",
+        )],
+        caught_by: contract("every_event_that_expires_is_told_once_whatever_ends_it"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-first-call-on-a-forgotten-connection-waits",
+        breaks: Punctual,
+        bug: "Redis: a call on a connection that was forgotten on the way waits its whole time",
+        edits: &[edit(
+            "src/store/redis/managed/runs.rs",
+            "self.watched(&lane, asking).await",
+            "asking.await",
+        )],
+        caught_by: test(
+            "redis_store",
+            "the_first_call_after_a_silent_forgetting_is_late_by_a_moment_only",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-first-call-on-a-forgotten-node-waits",
+        breaks: Punctual,
+        bug: "Redis: a call on a cluster node's connection that was forgotten on the way waits its whole time",
+        edits: &[edit(
+            "src/store/redis/topology/cluster.rs",
+            "Calls::One(_) => node.watched(&health, answer).await,",
+            "Calls::One(_) => answer.await,",
+        )],
+        caught_by: test(
+            "redis_store",
+            "a_black_hole_before_nodes_of_a_cluster_ends_with_it",
         ),
         masked_by: None,
     },
