@@ -182,11 +182,9 @@ pub fn read(queue: &QueueName, op: &StoreOp, mut parts: ReplyReader) -> Result<D
         }
         StoreOp::Cancel { .. } => {
             let cancelled = cancelled(&mut parts)?;
-            has_recorded = match cancelled {
-                Cancelled::NotFound => false,
-                Cancelled::TooLate(state) => state == State::Expired, // perhaps by this call
-                _ => true,
-            };
+            has_recorded = !matches!(cancelled, Cancelled::NotFound | Cancelled::TooLate(_));
+            // Perhaps by this call.
+            has_recorded |= matches!(cancelled, Cancelled::TooLate(State::Expired));
             Reply::Cancelled(cancelled)
         }
         StoreOp::Reschedule { .. } => {

@@ -35,7 +35,7 @@ local function drop_stale_at(from, to)
   local entries, step = call("LRANGE", READY, from, to), from == 0 and 1 or -1
   local live, looked = look_at_entries(entries, step)
   local stale = 0
-  while stale < looked and not live[step > 0 and stale + 1 or #entries - stale] do
+  while stale < looked and not live[step > 0 and stale + 1 or #entries - stale] do -- 512 entries
     stale = stale + 1
   end
   if stale > 0 then
