@@ -62,7 +62,7 @@ async fn push_ready(bare: &Bare, layout: Layout, count: usize) -> Vec<EventId> {
     let pages = bare.new_run(count);
     let new_id = |at: usize| match layout {
         Layout::InPages => pages[at],
-        Layout::Mixed if at / 256 % 2 == 0 => pages[at],
+        Layout::Mixed if (at / 256).is_multiple_of(2) => pages[at],
         _ => bare.new_id(),
     };
     let ids: Vec<_> = (0..count).map(new_id).collect();
