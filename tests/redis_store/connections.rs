@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use duly::ErrorKind;
+use duly::store::operation::StoreOp;
 use duly::store::{RedisOptions, RedisStore};
+use duly::time::When;
 use futures_util::future::join_all;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
-use crate::redis_store::kit::{Read, fresh, pusher, stop, until};
-use crate::servers::{Address, Fault, Proxy, Redis, RedisOptions as ServerOptions};
+use crate::redis_store::kit::{Bare, Pair, Read, fresh, pusher, stop, until};
+use crate::servers::{Address, Cluster, Fault, Proxy, Redis, RedisOptions as ServerOptions};
 
 fn tcp() -> Redis {
     Redis::start(ServerOptions {
@@ -30,13 +33,8 @@ fn greets(piece: &[u8]) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_forgotten_on_the_way_is_replaced_before_the_next_event_needs_it() {
     let server = tcp();
-    let proxy = Proxy::before(server.address());
-    let (url, _) = fresh(&proxy.url());
-    let (read, bus) = Read::start(&url).await;
-    let (pushing, queue) = pusher(&url).await;
-    let first = queue.push_now("a letter".to_owned()).await.unwrap().id();
-    until("it is handled", async || read.seen().contains_key(&first)).await;
-
+    let pair = Pair::before(server.address()).await;
+    let proxy = &pair.proxy;
     let made = proxy.counts().connections;
     let forgotten = proxy.forget_all() as u64;
     assert!(forgotten >= 8, "{forgotten} connections of two buses");
@@ -45,13 +43,94 @@ async fn what_was_forgotten_on_the_way_is_replaced_before_the_next_event_needs_i
     })
     .await;
     proxy.take_swallowed();
-    let last = queue.push_now("a letter".to_owned()).await.unwrap().id();
-    until("it is handled", async || read.seen().contains_key(&last)).await;
+    pair.until_handled(pair.push().await.expect("a push")).await;
     let lost = proxy.take_swallowed();
     let called = lost
         .iter()
         .filter(|piece| has(piece, "CALL") || has(piece, "EVAL"));
     assert_eq!(called.count(), 0, "sent where nobody hears it: {lost:?}");
+    pair.stop().await;
+}
+
+/// After so long without a reply a connection is idle.
+const IDLE: Duration = Duration::from_millis(1_100);
+
+/// A call waits for 40 s here, and what was forgotten is found by a probe after 35 s: whatever takes less
+/// was found out by the call.
+const PATIENT: &str = "&timeout=40s&connect_timeout=20s";
+const MOMENT: Duration = Duration::from_secs(15);
+
+/// Calls on every connection of a store, after they were forgotten, and returns how long it took until
+/// all are right again.
+async fn called_after_silence(bare: &Bare, forget: impl FnOnce()) -> Duration {
+    let call = async |request: u64| {
+        let pushed = bare.push(bare.new_id(), When::Now).await;
+        let fetched = bare.fetch(request, 1).await;
+        let reaped = bare.typed(StoreOp::reap(Vec::new(), 10)).await;
+        pushed.is_ok() && fetched.is_ok() && reaped.is_ok()
+    };
+    assert!(call(1).await, "before");
+    sleep(IDLE).await;
+    forget();
+    let began = Instant::now();
+    let mut request = 2;
+    while !call(request).await {
+        request += 1;
+        assert!(request < 20, "never right again");
+    }
+    began.elapsed()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_call_after_a_silent_forgetting_is_late_by_a_moment_only() {
+    let server = tcp();
+    let proxy = Proxy::before(server.address());
+    let (url, _) = fresh(&proxy.url());
+    let bare = Bare::open(&format!("{url}{PATIENT}")).await;
+    let took = called_after_silence(&bare, || {
+        proxy.forget_all();
+    })
+    .await;
+    assert!(took < MOMENT, "{took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_black_hole_before_nodes_of_a_cluster_ends_with_it() {
+    let cluster = Cluster::masters(3);
+    let proxies: Vec<_> = cluster
+        .ports()
+        .map(|port| Proxy::before(Address::Tcp(port)))
+        .collect();
+    let ports: Vec<_> = proxies.iter().map(Proxy::port).collect();
+    let (url, _) = fresh(&cluster.announce(&ports));
+    let bare = Bare::open(&format!("{url}{PATIENT}")).await;
+    let took = called_after_silence(&bare, || {
+        for proxy in &proxies {
+            proxy.forget_all();
+        }
+    })
+    .await;
+    assert!(took < MOMENT, "{took:?}");
+
+    // Now new connections are swallowed, too, until the hole is gone.
+    let (read, bus) = Read::start(&url).await;
+    let (pushing, queue) = pusher(&url).await;
+    let first = queue.push_now("a letter".to_owned()).await.unwrap().id();
+    until("it is handled", async || read.seen().contains_key(&first)).await;
+    for proxy in &proxies {
+        proxy.on_request(|_| Some(Fault::Hang));
+    }
+    let refused = queue.push_now("a letter".to_owned()).await;
+    let refused = refused.expect_err("nothing comes through");
+    let may = [ErrorKind::Unknown, ErrorKind::Unavailable];
+    assert!(may.contains(&refused.kind()), "{refused}");
+    for proxy in &proxies {
+        proxy.heal();
+    }
+    let pushed = async || queue.push_now("a letter".to_owned()).await.is_ok();
+    until("a push succeeds", pushed).await;
+    let last = queue.push_now("a letter".to_owned()).await.unwrap().id();
+    until("it is handled", async || read.seen().contains_key(&last)).await;
     stop(&pushing).await;
     stop(&bus).await;
 }
@@ -151,35 +230,30 @@ async fn goes_on_after(
     error: &'static str,
     at_greeting: bool,
 ) -> (String, Duration) {
-    let proxy = Proxy::before(server.clone());
-    let (url, _) = fresh(&proxy.url());
-    let (read, bus) = Read::start(&url).await;
-    let (pushing, queue) = pusher(&url).await;
-    let push = async || queue.push_now("a letter".to_owned()).await;
-    let first = push().await.expect("a push").id();
-    until("it is handled", async || read.seen().contains_key(&first)).await;
+    let pair = Pair::before(server.clone()).await;
     let said = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&said);
-    proxy.cut_all();
-    proxy.on_request(move |piece| {
+    pair.proxy.cut_all();
+    pair.proxy.on_request(move |piece| {
         let meant = greets(piece) == at_greeting;
         (meant && count.fetch_add(1, Ordering::Relaxed) < 12).then_some(Fault::Say(error))
     });
     until(error, async || {
-        let _ = push().await;
+        let _ = pair.push().await;
         said.load(Ordering::Relaxed) >= 12
     })
     .await;
     let began = Instant::now();
-    until(error, async || push().await.is_ok()).await;
-    let last = push().await.expect("a push").id();
-    until(error, async || read.seen().contains_key(&last)).await;
-    until(error, async || bus.pause("letters").await.is_ok()).await;
-    let other = push().await.expect("a push").id();
-    until(error, async || bus.resume("letters").await.is_ok()).await;
-    until(error, async || read.seen().contains_key(&other)).await;
+    until(error, async || pair.push().await.is_ok()).await;
+    pair.until_handled(pair.push().await.expect("a push")).await;
+    until(error, async || pair.handling.pause("letters").await.is_ok()).await;
+    let other = pair.push().await.expect("a push");
+    until(error, async || {
+        pair.handling.resume("letters").await.is_ok()
+    })
+    .await;
+    pair.until_handled(other).await;
     let took = began.elapsed();
-    stop(&pushing).await;
-    stop(&bus).await;
+    pair.stop().await;
     (format!("{at_greeting} {error}"), took)
 }

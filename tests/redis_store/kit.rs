@@ -273,3 +273,45 @@ impl Bare {
         self.apply(settle).await.expect("a settle");
     }
 }
+
+/// A bus that handles and one that pushes, through a proxy, after one event was handled.
+pub(crate) struct Pair {
+    pub(crate) proxy: servers::Proxy,
+    pub(crate) read: Read,
+    pub(crate) handling: Bus,
+    pub(crate) pushing: Bus,
+    pub(crate) queue: Queue<String>,
+}
+
+impl Pair {
+    pub(crate) async fn before(server: servers::Address) -> Self {
+        let proxy = servers::Proxy::before(server);
+        let (url, _) = fresh(&proxy.url());
+        let (read, handling) = Read::start(&url).await;
+        let (pushing, queue) = pusher(&url).await;
+        let pair = Self {
+            proxy,
+            read,
+            handling,
+            pushing,
+            queue,
+        };
+        let first = pair.push().await.expect("a push");
+        pair.until_handled(first).await;
+        pair
+    }
+
+    pub(crate) async fn push(&self) -> Answered<EventId> {
+        let pushed = self.queue.push_now("a letter".to_owned()).await?;
+        Ok(pushed.id())
+    }
+
+    pub(crate) async fn until_handled(&self, id: EventId) {
+        until("it is handled", async || self.read.seen().contains_key(&id)).await;
+    }
+
+    pub(crate) async fn stop(&self) {
+        stop(&self.pushing).await;
+        stop(&self.handling).await;
+    }
+}

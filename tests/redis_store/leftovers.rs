@@ -1,10 +1,16 @@
 //! What ended events leave behind in a bucket: nothing that grows, and nothing in the way of others.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use duly::EventId;
 use duly::store::Store;
-use duly::store::operation::StoreOp;
+use duly::store::operation::{AttemptOutcome, Settlement, StartMark, StoreOp};
 use duly::time::When;
 
-use crate::redis_store::kit::{Bare, fresh};
+use futures_util::future::join_all;
+
+use crate::redis_store::kit::{Bare, NODE, fresh};
 use crate::servers::Redis;
 
 fn len(server: &Redis, command: &str, prefix: &str, part: &str) -> usize {
@@ -16,37 +22,147 @@ fn now_ms(bare: &Bare) -> u64 {
     bare.store.now_us() / 1_000
 }
 
-#[tokio::test]
-async fn cancelled_ready_events_leave_no_entries_for_the_next_fetch_to_pass() {
+/// How the events of a test wait.
+#[derive(Clone, Copy, Debug)]
+enum Layout {
+    Alone,
+    InPages,
+    WithKeys,
+    Mixed,
+}
+
+/// In which order they leave, and which of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Order {
+    Forwards,
+    Backwards,
+    Random,
+    /// Only the second, the fourth, and so on.
+    EverySecond,
+    /// All but one of each 500, at random.
+    Most,
+}
+
+const LAYOUTS: [Layout; 4] = [
+    Layout::Alone,
+    Layout::InPages,
+    Layout::WithKeys,
+    Layout::Mixed,
+];
+const ORDERS: [Order; 5] = [
+    Order::Forwards,
+    Order::Backwards,
+    Order::Random,
+    Order::EverySecond,
+    Order::Most,
+];
+
+/// Pushes events that are ready, in this order.
+async fn push_ready(bare: &Bare, layout: Layout, count: usize) -> Vec<EventId> {
+    let pages = bare.new_run(count);
+    let new_id = |at: usize| match layout {
+        Layout::InPages => pages[at],
+        Layout::Mixed if (at / 256).is_multiple_of(2) => pages[at],
+        _ => bare.new_id(),
+    };
+    let ids: Vec<_> = (0..count).map(new_id).collect();
+    for (chunk, some) in ids.chunks(512).enumerate() {
+        let event = |(at, id): (usize, &EventId)| {
+            let mut event = bare.plain(*id, When::Now);
+            let has_key = match layout {
+                Layout::WithKeys => true,
+                Layout::Mixed => at % 3 == 2 && at / 128 % 2 == 1,
+                _ => false,
+            };
+            if has_key {
+                let envelope = Arc::make_mut(&mut event.envelope);
+                envelope.key = Some(format!("key {}", chunk % 7));
+            }
+            event
+        };
+        let events = some.iter().enumerate().map(event).collect();
+        bare.apply(StoreOp::Push(events)).await.expect("a push");
+    }
+    ids
+}
+
+/// Returns which of some events leave, in which order.
+fn leaving(ids: &[EventId], order: Order) -> Vec<EventId> {
+    let mut leaving: Vec<_> = match order {
+        Order::EverySecond => ids.iter().copied().skip(1).step_by(2).collect(),
+        Order::Most => (0..ids.len())
+            .filter(|at| at % 500 != 250)
+            .map(|at| ids[at])
+            .collect(),
+        _ => ids.to_vec(),
+    };
+    match order {
+        Order::Backwards => leaving.reverse(),
+        Order::Random | Order::Most => fastrand::shuffle(&mut leaving),
+        _ => {}
+    }
+    leaving
+}
+
+/// Cancels events, many at a time.
+async fn cancel_all(bare: &Bare, ids: &[EventId]) {
+    for some in ids.chunks(64) {
+        let cancels = some.iter().map(|id| bare.typed(StoreOp::cancel(*id)));
+        for cancelled in join_all(cancels).await {
+            assert!(cancelled.is_ok(), "{cancelled:?}");
+        }
+    }
+}
+
+/// Fetches until there is something, and returns how often.
+async fn fetches_until_any(bare: &Bare, first: u64, limit: usize) -> (u64, Vec<EventId>) {
+    for request in first..first + 1_000 {
+        let held = bare.fetch(request, limit).await.expect("a fetch");
+        if !held.is_empty() {
+            return (request - first + 1, held);
+        }
+    }
+    panic!("nothing is fetched");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_next_event_waits_for_one_fetch_whatever_was_cancelled_before() {
+    const EVENTS: usize = 16_000; // a fetch passes 4,000 entries
     let server = Redis::plain();
-    for in_runs in [false, true] {
-        for order in ["first to last", "last to first", "at random"] {
+    for layout in LAYOUTS {
+        for order in ORDERS {
+            let what = format!("{layout:?}, {order:?}");
             let (url, prefix) = fresh(&server.url());
             let bare = Bare::open(&url).await;
-            let ids: Vec<_> = match in_runs {
-                false => (0..3_000).map(|_| bare.new_id()).collect(),
-                true => bare.new_run(3_000),
-            };
-            for some in ids.chunks(500) {
-                let events = some.iter().map(|id| bare.plain(*id, When::Now)).collect();
-                bare.apply(StoreOp::Push(events)).await.expect("a push");
+            let ids = push_ready(&bare, layout, EVENTS).await;
+            let cancelled = leaving(&ids, order);
+            cancel_all(&bare, &cancelled).await;
+            let gone: HashSet<_> = cancelled.into_iter().collect();
+            let mut live: Vec<_> = ids.into_iter().filter(|id| !gone.contains(id)).collect();
+            let entries = len(&server, "LLEN", &prefix, "ready");
+            assert!(entries <= 4 * live.len() + 600, "{what}: {entries} entries");
+            live.push(bare.new_id());
+            bare.push(live[live.len() - 1], When::Now)
+                .await
+                .expect("a push");
+            let (mut request, mut held) = (1, Vec::new());
+            while held.len() < live.len() {
+                let (fetches, some) = fetches_until_any(&bare, request, 1_000).await;
+                assert_eq!(fetches, 1, "{what}: after {} events", held.len());
+                assert!(
+                    bare.ack(request, &some)
+                        .await
+                        .expect("acks")
+                        .iter()
+                        .all(|it| *it)
+                );
+                request += fetches;
+                held.extend(some);
             }
-            let mut cancelled = ids.clone();
-            match order {
-                "last to first" => cancelled.reverse(),
-                "at random" => fastrand::shuffle(&mut cancelled),
-                _ => {}
+            assert!(held == live, "{what}: not in their order");
+            for (command, part) in [("LLEN", "ready"), ("HLEN", "body"), ("ZCARD", "by_key")] {
+                assert_eq!(len(&server, command, &prefix, part), 0, "{what}: {part}");
             }
-            for id in &cancelled {
-                let cancel = StoreOp::cancel(*id);
-                let _ = bare.typed(cancel).await.expect("a cancellation");
-            }
-            let left = len(&server, "LLEN", &prefix, "ready");
-            let most = if order == "at random" { 2_500 } else { 16 };
-            assert!(left <= most, "{order}, in runs: {in_runs}: {left} entries");
-            let id = bare.new_id();
-            bare.push(id, When::Now).await.expect("a push");
-            assert_eq!(bare.fetch(1, 10).await.expect("a fetch"), [id], "{order}");
         }
     }
 }
@@ -74,6 +190,48 @@ async fn live_events_among_cancelled_ones_stay_ready_and_in_order() {
     let stats = bare.typed(StoreOp::stats()).await.expect("counts");
     assert_eq!(stats.ready, live.len());
     assert_eq!(bare.fetch(1, 1_000).await.expect("a fetch"), live);
+}
+
+/// The head of the ready list moves while entries are moved in its middle.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn live_events_stay_in_order_while_others_are_cancelled_fetched_and_handed_back() {
+    let server = Redis::plain();
+    for layout in [Layout::Alone, Layout::Mixed] {
+        let (url, _) = fresh(&server.url());
+        let bare = Bare::open(&url).await;
+        let mut live = push_ready(&bare, layout, 6_000).await;
+        let mut leaving = live.clone();
+        fastrand::shuffle(&mut leaving);
+        leaving.truncate(5_500);
+        let mut request = 0;
+        for some in leaving.chunks(100) {
+            cancel_all(&bare, some).await; // some of them were fetched before
+            let gone: HashSet<_> = some.iter().collect();
+            live.retain(|id| !gone.contains(id));
+            request += 1;
+            let held = bare.fetch(request, 4).await.expect("a fetch");
+            assert_eq!(held, live[..held.len().max(4)], "{layout:?}, {request}");
+            let (acked, back) = held.split_at(3);
+            assert_eq!(bare.ack(request, acked).await.expect("acks"), [true; 3]);
+            let release = Settlement {
+                id: back[0],
+                request,
+                verdict: AttemptOutcome::Release,
+                started_us: 0,
+                fetched_us: 1,
+            };
+            let release = StoreOp::settle(NODE, vec![release], StartMark::default());
+            assert_eq!(bare.typed(release).await.expect("a release"), [true]);
+            live.drain(..3);
+        }
+        let rest = bare.fetch(request + 1, 1_000).await.expect("a fetch");
+        assert!(
+            rest == live,
+            "{layout:?}: {} instead of {}",
+            rest.len(),
+            live.len()
+        );
+    }
 }
 
 #[tokio::test]

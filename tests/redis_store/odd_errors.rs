@@ -8,8 +8,8 @@ use duly::ErrorKind;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
-use crate::redis_store::kit::{Read, fresh, pusher, stop, until};
-use crate::servers::{Address, Fault, Proxy, Redis, RedisOptions};
+use crate::redis_store::kit::{Pair, until};
+use crate::servers::{Address, Fault, Redis, RedisOptions};
 
 /// As they stand in the sources, the manuals and the complaints of users of each.
 const ERRORS: &[&str] = &[
@@ -58,14 +58,10 @@ fn greets(piece: &[u8]) -> bool {
 /// Handles events before and after every call was answered with `error`, also where even the
 /// greeting is.
 async fn goes_on_after(server: &Address, error: &'static str, at_greeting: bool) {
-    let proxy = Proxy::before(server.clone());
-    let (url, _) = fresh(&proxy.url());
-    let (read, bus) = Read::start(&url).await;
-    let (pushing, queue) = pusher(&url).await;
-    let push = async || queue.push_now("a letter".to_owned()).await;
-    let first = push().await.expect("a push").id();
-    until("it is handled", async || read.seen().contains_key(&first)).await;
-    let delayed = queue
+    let pair = Pair::before(server.clone()).await;
+    let (proxy, read) = (&pair.proxy, &pair.read);
+    let delayed = pair
+        .queue
         .push("late".to_owned(), Duration::from_millis(100))
         .await;
     let delayed = delayed.expect("a push").id();
@@ -82,7 +78,7 @@ async fn goes_on_after(server: &Address, error: &'static str, at_greeting: bool)
         Some(Fault::Say(error))
     });
     proxy.refuse(false);
-    let refused = push().await.expect_err("nobody has taken it");
+    let refused = pair.push().await.expect_err("nobody has taken it");
     let may = [
         ErrorKind::Unknown,
         ErrorKind::Unavailable,
@@ -100,12 +96,10 @@ async fn goes_on_after(server: &Address, error: &'static str, at_greeting: bool)
         assert!(waited < Duration::from_secs(60), "{error}: {waited:?}");
         sleep(Duration::from_millis(5)).await;
     }
-    let again = async || push().await.is_ok();
+    let again = async || pair.push().await.is_ok();
     until(error, again).await;
-    let last = push().await.expect("a push").id();
-    until(error, async || read.seen().contains_key(&last)).await;
-    stop(&pushing).await;
-    stop(&bus).await;
+    pair.until_handled(pair.push().await.expect("a push")).await;
+    pair.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -80,6 +80,23 @@ impl Cluster {
         url(self.ports())
     }
 
+    /// Lets the nodes say that they listen on these ports, one for each. Returns the URL of the cluster
+    /// there.
+    pub(crate) fn announce(&self, ports: &[u16]) -> String {
+        for (node, port) in self.nodes.iter().zip(ports) {
+            let port = port.to_string();
+            node.must(&["CONFIG", "SET", "cluster-announce-port", &port]);
+        }
+        for node in &self.nodes {
+            wait_until("every node has heard of all ports", || {
+                let slots = node.cli(&["CLUSTER", "SLOTS"]);
+                let said = |port: &u16| slots.lines().any(|line| line == port.to_string());
+                ports.iter().all(said)
+            });
+        }
+        url(ports.iter().copied())
+    }
+
     pub(crate) fn node(&self, number: usize) -> &Node {
         &self.nodes[number]
     }

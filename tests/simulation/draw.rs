@@ -98,6 +98,12 @@ impl Plan {
         if !roomy && apart.chance(20) {
             plan.payload_bytes = 1 << 20;
         }
+        // Replies that arrive when a lease of its own deadline is over, and somebody else has the event.
+        let mut apart = Rng::new(mix(rng.clone().next() + 8));
+        if plan.manuals > 0 && apart.chance(700) {
+            (plan.slow, plan.slow_us, plan.patience_us) = (100, 2_000_000, 2_000_000);
+            (plan.manuals, plan.crashes, plan.stops) = (8, 0, 0);
+        }
         plan
     }
 

@@ -35,7 +35,8 @@ impl StoreHarness for RedisHarness {
         window: DedupWindow,
     ) -> HarnessFuture<Arc<dyn Subject>> {
         let options = RedisOptions::new().clock(clock).window(window);
-        let url = format!("{}?prefix={}", (self.0)(), servers::prefix());
+        // An audit reads everything, on a machine that may be busy.
+        let url = format!("{}?prefix={}&timeout=50s", (self.0)(), servers::prefix());
         Box::pin(RedisSubject::open(url, options))
     }
 

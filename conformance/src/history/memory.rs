@@ -1,6 +1,6 @@
 //! The tombstones of a bucket in a history.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use duly::EventId;
 use duly::store::DedupWindow;
@@ -10,8 +10,13 @@ use duly::time::Timestamp;
 #[derive(Debug, Default)]
 pub(super) struct Tombstones {
     ids: VecDeque<(EventId, u64)>,
-    /// The latest creation time of a forgotten id.
+    /// The latest creation time of a forgotten id: the latest that is certain, and that may be.
     forgotten: Option<Timestamp>,
+    may_be_forgotten: Option<Timestamp>,
+    /// Ids that the bucket may have forgotten, or others in their place.
+    unsure: BTreeSet<EventId>,
+    /// How many may be at another place in the bucket.
+    out_of_order: usize,
 }
 
 impl Tombstones {
@@ -22,29 +27,65 @@ impl Tombstones {
         now_us: u64,
         window: &DedupWindow,
     ) -> Vec<EventId> {
-        self.ids.push_back((id, now_us));
+        self.put(id, now_us);
+        let is_in_order = self.out_of_order == 0;
+        let all: Vec<_> = match is_in_order {
+            true => Vec::new(),
+            false => self.ids.iter().map(|(id, _)| *id).collect(),
+        };
         let mut gone = Vec::new();
         for _ in 0..self.ids.len() {
-            let Some((id, _)) = self
-                .ids
-                .front()
-                .copied()
-                .filter(|_| self.surplus(now_us, window) > 0)
-            else {
+            if self.surplus(now_us, window) == 0 {
+                break;
+            }
+            let Some((id, ended_us)) = self.ids.pop_front() else {
                 break;
             };
-            self.ids.pop_front();
+            self.out_of_order -= usize::from(self.is_out_of_order(id, ended_us));
             // One whose time is still to come is put behind the others, up to twice the cap.
             let is_to_come = id.created().as_millis() > now_us / 1_000;
             if is_to_come && self.ids.len() < 2 * window.cap {
-                self.ids.push_back((id, now_us));
+                self.put(id, now_us);
             } else {
                 gone.push(id);
             }
         }
-        let latest = gone.iter().map(|id| id.created()).max();
-        self.forgotten = self.forgotten.max(latest);
+        if gone.is_empty() {
+            return gone;
+        }
+        let candidates = if is_in_order { &gone } else { &all };
+        let latest = candidates.iter().map(|id| id.created()).max();
+        self.may_be_forgotten = self.may_be_forgotten.max(latest);
+        if is_in_order {
+            self.forgotten = self.forgotten.max(latest);
+        } else {
+            let certain = candidates.iter().map(|id| id.created()).min();
+            self.forgotten = self.forgotten.max(certain);
+            self.unsure.extend(all);
+            self.out_of_order = self.ids.len();
+        }
         gone
+    }
+
+    fn put(&mut self, id: EventId, ended_us: u64) {
+        self.ids.push_back((id, ended_us));
+        self.out_of_order += usize::from(self.is_out_of_order(id, ended_us));
+    }
+
+    /// Returns whether an id may be at another place in the bucket. A read that forgets is not in the
+    /// history, and puts ids whose time is still to come behind the others.
+    fn is_out_of_order(&self, id: EventId, ended_us: u64) -> bool {
+        id.created().as_millis() > ended_us / 1_000 || self.unsure.contains(&id)
+    }
+
+    /// Returns the ids of which a read may have forgotten some.
+    fn may_be_gone(&self, now_us: u64, window: &DedupWindow) -> impl Iterator<Item = EventId> {
+        let count = match self.surplus(now_us, window) {
+            0 => 0,
+            surplus if self.out_of_order == 0 => surplus,
+            _ => self.ids.len(),
+        };
+        self.ids.iter().take(count).map(|(id, _)| *id)
     }
 
     /// Returns whether an unknown id is certainly as old as one that the bucket has forgotten.
@@ -54,8 +95,10 @@ impl Tombstones {
 
     /// Returns whether it may be: a read of the bucket forgets as well, and is not in the history.
     pub(super) fn may_be_too_old(&self, id: EventId, now_us: u64, window: &DedupWindow) -> bool {
-        let mut may_be_gone = self.ids.iter().take(self.surplus(now_us, window));
-        self.is_too_old(id) || may_be_gone.any(|(gone, _)| id.created() <= gone.created())
+        let mut may_be_gone = self.may_be_gone(now_us, window);
+        self.may_be_forgotten
+            .is_some_and(|until| id.created() <= until)
+            || may_be_gone.any(|gone| id.created() <= gone.created())
     }
 
     /// Returns whether the bucket may have dropped a tombstone.
@@ -65,8 +108,8 @@ impl Tombstones {
         now_us: u64,
         window: &DedupWindow,
     ) -> bool {
-        let mut may_be_gone = self.ids.iter().take(self.surplus(now_us, window));
-        may_be_gone.any(|(gone, _)| *gone == id)
+        let mut may_be_gone = self.may_be_gone(now_us, window);
+        self.unsure.contains(&id) || may_be_gone.any(|gone| gone == id)
     }
 
     /// Returns how many of the oldest are outside of the window.

@@ -7,7 +7,9 @@ use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, EventDraft, World, ms, retry, secs};
 use duly::event::State;
 use duly::records::{Cause, Outcome};
-use duly::store::operation::{AttemptOutcome, BATCH_MAX, PeekBy, PushOutcome, Stats, StoreOp};
+use duly::store::operation::{
+    AttemptOutcome, BATCH_MAX, PeekBy, PushOutcome, SetAside, Stats, StoreOp,
+};
 use duly::{Cancelled, Changed, EventId, LatePolicy, Unique};
 
 const TICK: Duration = Duration::from_micros(1);
@@ -274,4 +276,60 @@ pub async fn a_push_of_what_has_expired_is_a_repeat(harness: &dyn StoreHarness) 
     assert_eq!(world.push(&other).await, PushOutcome::Conflict);
     let fetched = world.op(StoreOp::fetch(world.fetching(A, 10))).await;
     assert_eq!((fetched.deliveries, fetched.ready), (Vec::new(), 0));
+}
+
+pub async fn every_event_that_expires_is_told_once_whatever_ends_it(harness: &dyn StoreHarness) {
+    const WAYS: usize = 12;
+    for way in 0..WAYS {
+        let world = World::new(harness).await;
+        let mut drafts: Vec<_> = world.expiring();
+        drafts.push(world.event().late(LatePolicy::Bury(secs(5) - TICK)));
+        drafts.push(world.event().expires(world.now() + secs(5)));
+        let keyed = |(at, draft): (usize, EventDraft)| draft.unique(&format!("{at}"), Unique::Keep);
+        let drafts: Vec<_> = drafts.into_iter().enumerate().map(keyed).collect();
+        world.push_all(&drafts).await;
+        let all: Vec<_> = drafts.iter().map(EventDraft::id).collect();
+        let mut told = SetAside::default();
+        if way % 2 == 0 {
+            world.move_due().await;
+        }
+        world.advance(secs(5));
+        for (at, id) in all.iter().enumerate() {
+            match way {
+                0 | 1 => drop(
+                    world
+                        .push(&world.event().unique(&format!("{at}"), Unique::Keep))
+                        .await,
+                ),
+                2 | 3 => drop(world.cancel(*id).await),
+                4 => drop(world.get(*id).await),
+                5 => drop(world.reschedule(*id, secs(60)).await),
+                6 => drop(world.update(*id, "other").await),
+                7 => drop(world.stats().await),
+                8 => drop(world.found(PeekBy::Unique(format!("{at}"))).await),
+                9 => drop(world.forecast(&[secs(3_600)]).await),
+                10 => drop(world.read_dead(None, 10).await),
+                _ => {} // the move or the fetch below
+            }
+        }
+        for request in 0..4 {
+            if request == 2 {
+                world.stats().await; // neither moves nor fetches look at what is not due
+            }
+            let aside = match (way + request) % 2 {
+                0 => world.op(StoreOp::move_due(BATCH_MAX, false)).await.aside,
+                _ => {
+                    let fetch = world.fetching(A, BATCH_MAX);
+                    world.op(StoreOp::fetch(fetch)).await.aside
+                }
+            };
+            told.expired += aside.expired;
+            told.late += aside.late;
+        }
+        let expected = SetAside {
+            expired: all.len() - 1,
+            late: 1,
+        };
+        assert_eq!(told, expected, "ended in way {way}");
+    }
 }

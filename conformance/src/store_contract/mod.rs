@@ -168,6 +168,7 @@ macro_rules! store_contract_tests {
                 what_is_too_late_is_dead_though_nobody_fetches
                 what_is_leased_expires_when_it_waits_again
                 lateness_follows_a_new_due_time
+                every_event_that_expires_is_told_once_whatever_ends_it
                 however_much_has_expired_none_of_it_counts
                 a_push_of_what_has_expired_is_a_repeat
             }

@@ -321,15 +321,6 @@ impl std::ops::AddAssign for Stats {
 }
 
 impl<B> Reply<B> {
-    /// Returns where a reply tells of what has expired.
-    #[cfg(feature = "redis")]
-    pub(crate) fn aside(&mut self) -> Option<&mut SetAside> {
-        match self {
-            Self::Moved(Moved { aside, .. }) | Self::Fetched(Fetched { aside, .. }) => Some(aside),
-            _ => None,
-        }
-    }
-
     /// Maps each body with `f`.
     pub fn try_map<C, E>(
         self,

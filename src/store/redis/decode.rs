@@ -12,7 +12,7 @@ use crate::core::op::{
 use crate::error::{Error, Result};
 use crate::event::{Envelope, EventId, QueueName, State};
 use crate::record::NodeId;
-use crate::store::redis::leases::{fetched, holding, reaped, taken_back};
+use crate::store::redis::leases::{fetched, holding, reaped, set_aside, taken_back};
 use crate::time::Timestamp;
 
 /// A cursor over the elements of a script's reply.
@@ -156,7 +156,7 @@ pub fn read(queue: &QueueName, op: &StoreOp, mut parts: ReplyReader) -> Result<D
             moved: parts.count()?,
             ready: parts.count()?,
             next_due: parts.time()?,
-            aside: SetAside::default(),
+            aside: set_aside(&mut parts)?,
         }),
         StoreOp::Fetch(fetch) => {
             let fetched = fetched(queue, fetch, &mut parts, (&mut damaged, &mut newer))?;
@@ -183,6 +183,8 @@ pub fn read(queue: &QueueName, op: &StoreOp, mut parts: ReplyReader) -> Result<D
         StoreOp::Cancel { .. } => {
             let cancelled = cancelled(&mut parts)?;
             has_recorded = !matches!(cancelled, Cancelled::NotFound | Cancelled::TooLate(_));
+            // Perhaps by this call.
+            has_recorded |= matches!(cancelled, Cancelled::TooLate(State::Expired));
             Reply::Cancelled(cancelled)
         }
         StoreOp::Reschedule { .. } => {

@@ -1,9 +1,5 @@
 //! Ends what has expired in a bucket where nobody fetches, before anybody is shown it.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-
-use crate::core::op::SetAside;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
 use crate::store::redis::decode::ReplyReader;
@@ -18,34 +14,6 @@ const REFUSAL: &str = "are to be ended first";
 const TRIES: usize = 8;
 /// The most calls that end events, half a thousand each, before one try.
 const PIECES: usize = 4_000;
-/// The most buckets of which it is known how many have expired: those of one that nobody here
-/// fetches from are counted nowhere.
-const TOLD_LATER_MAX: usize = 4_096;
-
-/// What this process has ended since its last move or fetch of each bucket, which tells of it.
-#[derive(Debug, Default)]
-pub(super) struct ToldLater(Mutex<HashMap<BucketKey, SetAside>>);
-
-impl ToldLater {
-    fn add(&self, bucket: &BucketKey, ended: SetAside) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() < TOLD_LATER_MAX || all.contains_key(bucket) {
-            let known = all.entry(bucket.clone()).or_default();
-            known.expired += ended.expired;
-            known.late += ended.late;
-        }
-    }
-
-    /// Removes what is to be told of a bucket, and adds it to `aside`.
-    pub(super) fn tell(&self, bucket: &BucketKey, aside: &mut SetAside) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = all.remove(bucket) {
-            aside.expired += known.expired;
-            aside.late += known.late;
-        }
-    }
-}
-
 impl Shared {
     /// Runs a script that is refused while events that have expired are to be ended: it ends them, and
     /// calls again.
@@ -73,12 +41,7 @@ impl Shared {
             let mut parts = self.call(link, &call).await?;
             self.learn(&keys, terms.mono_us, parts.number()?);
             let has_more = parts.is_so()?;
-            let ended = SetAside {
-                expired: parts.count()?,
-                late: parts.count()?,
-            };
-            if ended != SetAside::default() {
-                self.aside.add(bucket, ended);
+            if parts.count()? > 0 {
                 self.outboxes.tell(bucket);
             }
             if !has_more {

@@ -147,13 +147,18 @@ pub(super) fn fetched(
         crowd_due,
         full,
         holding,
-        aside: match parts.is_empty() {
-            true => SetAside::default(),
-            false => SetAside {
-                expired: parts.count()?,
-                late: parts.count()?,
-            },
-        },
+        aside: set_aside(parts)?,
+    })
+}
+
+/// Reads what ends a reply if events were ended because they had expired or were too late.
+pub(super) fn set_aside(parts: &mut ReplyReader) -> Result<SetAside> {
+    if parts.is_empty() {
+        return Ok(SetAside::default());
+    }
+    Ok(SetAside {
+        expired: parts.count()?,
+        late: parts.count()?,
     })
 }
 

@@ -148,7 +148,7 @@ pub(super) static EDIT_AND_REVIVE: LazyLock<Script> = LazyLock::new(|| {
 
 scripts! {
     /// Adds events.
-    PUSH = "push", FILLS, ["bucket", "state", "page", "bytes", "body", "ending", "expiring"];
+    PUSH = "push", FILLS, ["bucket", "state", "page", "sweep", "bytes", "body", "ending", "expiring"];
     /// Adds events without keys, which is the most frequent call: without what only keys need, since
     /// each function of a script is made anew by each call.
     PUSH_PLAIN = "push", FILLS, ["bucket", "state", "page", "bytes", "plain"];
@@ -168,11 +168,11 @@ scripts! {
     RECONCILE = "reconcile", DRAINS,
         ["bucket", "state", "page", "bytes", "body", "ending", "waiting", "nodes", "take_back"];
     /// Cancels an event.
-    CANCEL = "cancel", DRAINS, ["bucket", "state", "page", "bytes", "body", "ending", "expiring"];
+    CANCEL = "cancel", DRAINS, ["bucket", "state", "page", "sweep", "bytes", "body", "ending", "expiring"];
     /// Ends what has expired.
-    EXPIRE = "expire", DRAINS, ["bucket", "state", "page", "bytes", "body", "ending", "expiring"];
+    EXPIRE = "expire", DRAINS, ["bucket", "state", "page", "sweep", "bytes", "body", "ending", "expiring"];
     /// Changes the due time of an event.
-    RESCHEDULE = "reschedule", DRAINS, ["bucket", "state", "page", "waiting", "unexpired"];
+    RESCHEDULE = "reschedule", DRAINS, ["bucket", "state", "page", "sweep", "waiting", "unexpired"];
     /// Replaces the body of an event.
     UPDATE = "update", FILLS, ["bucket", "state", "page", "bytes", "body", "ending"];
     /// Replaces bodies by re-encoded ones.

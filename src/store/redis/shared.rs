@@ -16,7 +16,6 @@ use crate::store::redis::choices::RedisOptions;
 use crate::store::redis::connections::StoreConnections;
 use crate::store::redis::decode::{self, ReplyReader};
 use crate::store::redis::encode::{Call, CallContext};
-use crate::store::redis::expiry::ToldLater;
 use crate::store::redis::hub::notifications::{NotificationCallbacks, Notifications};
 use crate::store::redis::in_parts;
 use crate::store::redis::keys::BucketKeys;
@@ -44,7 +43,6 @@ pub(super) struct Shared {
     pub(super) hub: SharedState,
     pub(super) registry: Registry,
     pub(super) outboxes: Outboxes,
-    pub(super) aside: ToldLater,
     /// The limit of pushes in flight.
     pub(super) capacity: Arc<Capacity>,
     target: Target,
@@ -78,7 +76,6 @@ impl Shared {
         Self {
             prefix,
             outboxes: Outboxes::new(options.records_max as u64),
-            aside: ToldLater::default(),
             capacity: Capacity::new(options.pending_max),
             options,
             origin: format!("{:016x}", fastrand::u64(..)),
@@ -229,10 +226,7 @@ impl Shared {
             _ => self.links.for_pushes(bucket),
         };
         let parts = self.call_unexpired(bucket, link, &call).await?;
-        let mut read = decode::read(&bucket.queue, &op, parts)?;
-        if let Some(aside) = read.answer.reply.aside() {
-            self.aside.tell(bucket, aside);
-        }
+        let read = decode::read(&bucket.queue, &op, parts)?;
         self.learn(&keys, terms.mono_us, read.answer.now_us);
         if read.is_earlier {
             self.tell(bucket);

@@ -1,7 +1,7 @@
 use super::{drop, lib, never, put, redis_store, store_contract};
 use crate::mutant::{
     Mutant,
-    Promise::{Accepted, Ids, NeverEarly, Punctual},
+    Promise::{Accepted, Ids, NeverEarly, Punctual, Records},
 };
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -103,8 +103,41 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Punctual.bug(
         "redis-cancelled-ready-entries-stay",
         "Redis: entries of cancelled events stay in the ready list",
-        &[drop("cancel.lua", "drop_stale")],
-        redis_store("cancelled_ready_events_leave_no_entries_for_the_next_fetch_to_pass"),
+        &[drop("expiring::cancel_one", "drop_stale")],
+        redis_store("the_next_event_waits_for_one_fetch_whatever_was_cancelled_before"),
+    ),
+    Punctual.bug(
+        "redis-stale-entries-stay-in-the-middle",
+        "Redis: stale entries between live ones stay in the ready list",
+        &[never("sweep::drop_stale", "meta.gap_to > 0")],
+        redis_store("the_next_event_waits_for_one_fetch_whatever_was_cancelled_before"),
+    ),
+    Accepted.bug(
+        "redis-gap-overwrites-what-it-has-not-read",
+        "Redis: entries are moved into a gap of the ready list that is none any more",
+        &[
+            put("sweep::move_live", "if «$[$i]» then", "false"),
+            drop("fetch.lua", "move_gap"),
+        ],
+        redis_store("live_events_stay_in_order_while_others_are_cancelled_fetched_and_handed_back"),
+    ),
+    Records.bug(
+        "redis-expired-at-a-push-is-not-told",
+        "Redis: what has expired and is ended by a push or a cancellation is not counted",
+        &[drop("end_if_expired", "meta.expired = meta.expired + 1")],
+        store_contract("every_event_that_expires_is_told_once_whatever_ends_it"),
+    ),
+    Punctual.bug(
+        "redis-first-call-on-a-forgotten-connection-waits",
+        "Redis: a call on a connection that was forgotten on the way waits its whole time",
+        &[put("ManagedConnection::run_either", "«self.watched(&$lane, $asking)».await", "$asking")],
+        redis_store("the_first_call_after_a_silent_forgetting_is_late_by_a_moment_only"),
+    ),
+    Punctual.bug(
+        "redis-first-call-on-a-forgotten-node-waits",
+        "Redis: a call on a cluster node's connection that was forgotten on the way waits its whole time",
+        &[put("Cluster::attempt", "Calls::One(_) => «$node.watched(&$health, $answer)».await", "$answer")],
+        redis_store("a_black_hole_before_nodes_of_a_cluster_ends_with_it"),
     ),
     Ids.bug(
         "redis-reserved-unique-keys-stay",

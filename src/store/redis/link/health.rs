@@ -6,7 +6,7 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::RedisResult;
@@ -21,6 +21,17 @@ const GIVEN_UP: Duration = Duration::from_secs(1);
 
 /// A connection that ends sooner than this without having carried a call counts as a failed attempt.
 const YOUNG: Duration = Duration::from_secs(2);
+
+/// A connection that got no reply for this long is idle: its next call may be the first that finds out
+/// that it was forgotten.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// How long a call on an idle connection waits for its reply before a second connection is opened:
+/// longer than a round trip around the world, and than a first retransmission.
+pub(super) const DOUBT_AFTER: Duration = Duration::from_millis(400);
+
+/// How long it has at least before its connection is given up: longer than a second retransmission.
+pub(super) const SILENT_FOR: Duration = Duration::from_millis(800);
 
 /// The health of a connection; its users, its reader and its probe share it.
 #[derive(Debug)]
@@ -43,6 +54,10 @@ pub(in crate::store::redis) struct Health {
     was_used: AtomicBool,
     /// Whether none did in the interval before that turn.
     is_quiet: AtomicBool,
+    /// When the last reply came, in microseconds since its birth.
+    heard_us: AtomicU64,
+    /// Whether it is being tried if the server is there and only the way to it is not.
+    is_doubted: AtomicBool,
 }
 
 /// A call, from its sending to its reply. If it is dropped in between, its caller has given up.
@@ -91,6 +106,8 @@ impl Health {
             is_proven: AtomicBool::new(false),
             was_used: AtomicBool::new(false),
             is_quiet: AtomicBool::new(false),
+            heard_us: AtomicU64::new(0),
+            is_doubted: AtomicBool::new(false),
         }
     }
 
@@ -118,6 +135,33 @@ impl Health {
         self.unanswered.store(0, Ordering::Relaxed);
         self.was_used.store(true, Ordering::Relaxed);
         self.is_quiet.store(false, Ordering::Relaxed);
+        self.heard_us.store(self.age_us(), Ordering::Relaxed);
+    }
+
+    fn age_us(&self) -> u64 {
+        u64::try_from(self.born.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Returns when the last reply came, if nothing has come for a while.
+    pub(super) fn idle_since(&self) -> Option<u64> {
+        let heard_us = self.heard_us.load(Ordering::Relaxed);
+        let is_idle = self.age_us().saturating_sub(heard_us) >= IDLE.as_micros() as u64;
+        is_idle.then_some(heard_us)
+    }
+
+    /// Returns whether no reply came after the one at that time.
+    pub(super) fn is_silent_since(&self, heard_us: u64) -> bool {
+        self.heard_us.load(Ordering::Relaxed) == heard_us
+    }
+
+    /// Returns whether it may be tried if the server is there: once for a connection at a time.
+    pub(super) fn takes_doubt(&self) -> bool {
+        !self.is_broken() && !self.is_doubted.swap(true, Ordering::Relaxed)
+    }
+
+    /// Notes that nothing came of a doubt.
+    pub(super) fn trusted(&self) {
+        self.is_doubted.store(false, Ordering::Relaxed);
     }
 
     /// Notes that a call was carried out.

@@ -158,6 +158,11 @@ impl LiveConnection {
         }
     }
 
+    /// Returns its health; of a cluster, whose nodes have their own, none.
+    pub(super) fn health(&self) -> Option<&Health> {
+        (!self.is_cluster()).then_some(&*self.health)
+    }
+
     /// Returns whether the connection is of no more use.
     pub(in crate::store::redis) fn is_broken(&self) -> bool {
         self.health.is_broken()

@@ -1,11 +1,15 @@
 -- Library: the preamble of every script on a bucket: keys, clock, counters. A script is called with
 -- the keys that it and its libraries name.
 --
--- META     hash    doubt (since when the server's clock is not believed, us), counts (five doubles: the latest time ever given, us; leased events;
---                  entries of the ready list beyond the ready events, negative where entries stand
---                  for several; the last number of an entry; tombstones), record (next number
---                  assigned), forgotten (creation time of the newest forgotten id, ms), trimmed
---                  (last record in the journal), longest (upper bound of body lengths, bytes)
+-- META     hash    counts (five doubles: the latest time ever given, us; leased events; entries of the
+--                  ready list beyond the ready events, negative where entries stand for several;
+--                  the last number of an entry; tombstones; and four more unless all are 0: the first
+--                  place, from 0, of the gap in the ready list and the place behind it, see
+--                  sweep.lua; how many events have expired, and how many were too late, since the
+--                  last move or fetch, which tells of it), record (next number assigned), forgotten
+--                  (creation time of the newest forgotten id, ms), trimmed (last record in the
+--                  journal), longest (upper bound of body lengths, bytes), doubt (since when the
+--                  server's clock is not believed, us)
 -- STATE    hash    id -> state of the event, see state.lua. Plain events that were pushed together
 --                  and wait: see page.lua, as of BODY, DELAY, READY and SIZES
 -- BODY     hash    id -> envelope
@@ -33,9 +37,10 @@
 -- One clock for all nodes: the server's. Where it has stepped against the caller's, the one is believed
 -- that is nearer to the time of the last call on this bucket, until the server's has stood for ten seconds.
 -- So time never goes back within a bucket, unless the bucket is ahead of both.
-local COUNTS = ">ddddd"
+local COUNTS, MORE = ">ddddd", ">dddd"
 local RECORDS = 1 -- the record format that this version writes, and the newest that it reads
-local meta, now, now_ms, record, longest
+local meta -- what was read of META; and the four counts more: gap_from, gap_to, expired, late
+local now, now_ms, record, longest
 local last_now, leased, surplus, entry, past
 -- The number, encoded, of this call's entries in the ready list. An event that leaves the list
 -- leaves its entry behind, so that nothing has to be searched; the number identifies its current
@@ -52,7 +57,11 @@ local CHUNK = 4000 -- arguments of one command; Lua can unpack some 7,990
 -- `adds` writes them: what reads leaves nothing behind in a bucket that does not exist.
 local function keep_counts(adds)
   if meta[1] or adds or leased > 0 then
-    call("HSET", META, "counts", pack(COUNTS, now, leased, surplus, entry + 1, past))
+    local counts = pack(COUNTS, now, leased, surplus, entry + 1, past)
+    if meta.gap_to + meta.expired + meta.late > 0 then
+      counts = counts .. pack(MORE, meta.gap_from, meta.gap_to, meta.expired, meta.late)
+    end
+    call("HSET", META, "counts", counts)
     if doubt and not meta[6] then
       call("HSET", META, "doubt", string.format("%.0f", doubt))
     elseif meta[6] and not doubt then
@@ -115,6 +124,13 @@ local function ready_len()
   return math.max(len - surplus, 0)
 end
 
+-- Notes that `by` entries were inserted at the head of the ready list, or, if negative, removed.
+local function move_gap(by)
+  if meta.gap_to > 0 then
+    meta.gap_from, meta.gap_to = math.max(meta.gap_from + by, 0), math.max(meta.gap_to + by, 0)
+  end
+end
+
 local function next_due()
   local head = call("ZRANGE", DELAY, 0, 0, "WITHSCORES")
   return head[2] and tonumber(head[2])
@@ -147,8 +163,12 @@ end
 meta = call("HMGET", META, "counts", "record", "longest", "forgotten", "trimmed", "doubt")
 doubt = nil
 last_now, leased, surplus, entry, past = 0, 0, 0, 0, 0
+meta.gap_from, meta.gap_to, meta.expired, meta.late = 0, 0, 0, 0
 if meta[1] then
   last_now, leased, surplus, entry, past = unpack_from(COUNTS, meta[1])
+  if #meta[1] > 40 then
+    meta.gap_from, meta.gap_to, meta.expired, meta.late = unpack_from(MORE, meta[1], 41)
+  end
 end
 now = ARGV[1]
 if now == "" or byte(now) == 45 then

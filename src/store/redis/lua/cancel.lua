@@ -7,7 +7,7 @@
 local id = ARGV[4]
 call("LLEN", READY) -- one of a wrong type fails it here, before it writes
 if call("ZSCORE", EXPIRY, id) then
-  end_if_expired(id)
+  end_one_if_expired(id)
 end
 local it = state_alone(id)
 local body = call("HGET", BODY, id)
@@ -18,8 +18,7 @@ end
 local kind = it and it.kind or (body and "S" or "")
 local truth = it and it.lost and "after" or "cancelled"
 if kind == "S" or kind == "R" then
-  cancel(id, it, body)
-  drop_stale()
+  cancel_one(id, it, body)
   kind = truth
 elseif kind == "c" then
   kind = truth

@@ -1,4 +1,4 @@
--- Library: what has expired while nobody fetches. It needs `ending`.
+-- Library: what has expired while nobody fetches. It needs `ending` and `sweep`.
 --
 -- EXPIRY  zset  id -> the time, us, from which a waiting event is of no use, or at which to look at it.
 --               One that is leased is parked, and looked at when it waits again.
@@ -17,8 +17,8 @@ local function useless_from(body, due_ms)
   return math.min(expires_us, late_from, PARKED), is_expiry
 end
 
--- Ends an event that has expired and waits. Returns whether it did, and whether it had expired and
--- was not too late; the entry of any other one in EXPIRY is as it should be afterwards.
+-- Ends an event that has expired and waits. Returns whether it did; the entry of any other one in EXPIRY
+-- is as it should be afterwards.
 local function end_if_expired(id)
   local packed, body = call("HGET", STATE, id), nil
   local it = packed and read_state(packed)
@@ -52,6 +52,7 @@ local function end_if_expired(id)
     note_end(id, "\7", due, moved, body)
     write_records()
     finish_noted(id, "e", it, due, body)
+    meta.expired = meta.expired + 1
   else
     note(id, "\4", "\7", 0, due, moved, ZERO .. ZERO, ZERO, key, nil, more_of(body))
     write_records()
@@ -60,6 +61,7 @@ local function end_if_expired(id)
     call("ZADD", DEAD, 0, id)
     call("HSET", STATE, id, write_state(it))
     free_unique(id, unique)
+    meta.late = meta.late + 1
   end
   if kind == "R" then -- its entry in the list is skipped later
     surplus = surplus + 1
@@ -67,48 +69,18 @@ local function end_if_expired(id)
     call("ZREM", DELAY, id)
   end
   call("ZREM", EXPIRY, id)
-  return true, is_expiry
+  return true
 end
 
--- Removes entries of the ready list that stand for no event any more from the end that `from` and `to`
--- are at. Returns whether it removed all that it looked at.
-local function drop_stale_at(from, to)
-  local entries, ids, numbers, ends = call("LRANGE", READY, from, to), {}, {}, {}
-  read_pages(entries)
-  for i, entry_of in ipairs(entries) do
-    local its = #entry_of == ENTRY_OF_PART
-    for _, id in ipairs(its and ids_in(entry_of) or { sub(entry_of, 1, 16) }) do
-      ids[#ids + 1], numbers[#ids + 1] = id, sub(entry_of, its and 18 or 17)
-    end
-    ends[i] = #ids
-  end
-  local states, stale = read_all("HMGET", STATE, ids), 0
-  for i = from == 0 and 1 or #entries, from == 0 and #entries or 1, from == 0 and 1 or -1 do
-    local is_live = #entries[i] == ENTRY_OF_PART and part_of(entries[i], "R")
-    for at = (ends[i - 1] or 0) + 1, ends[i] do
-      is_live = is_live or is_placed(states[at], numbers[at])
-    end
-    if is_live then
-      break
-    end
-    stale = stale + 1
-  end
-  if stale > 0 then
-    surplus = surplus - stale
-    keep_counts()
-    call("LTRIM", READY, from == 0 and stale or 0, from == 0 and -1 or -stale - 1)
-  end
-  return stale > 0 and stale == #entries
+-- Ends one event if it has expired and waits, and returns whether it did.
+local function end_one_if_expired(id)
+  local is_ended = end_if_expired(id)
+  drop_stale(is_ended and 1 or 0)
+  return is_ended
 end
 
-local LOOKED_AT, LOOKED_AT_ALL = 8, 512
-
--- Removes entries of events that have left the ready list from both of its ends, more than one event
--- leaves behind; where all seem to be such, many. Each is looked at, since counts may be wrong.
-local function drop_stale()
-  local len = surplus > 0 and call("LLEN", READY) or 0
-  local many = surplus >= len and LOOKED_AT_ALL or LOOKED_AT
-  if len > 0 and not drop_stale_at(0, many - 1) then
-    drop_stale_at(-many, -1)
-  end
+-- Cancels a waiting event, and removes what those before it have left in the ready list.
+local function cancel_one(id, it, body)
+  cancel(id, it, body)
+  drop_stale(1)
 end

@@ -14,8 +14,8 @@
 -- before this one, how many events it left to a newer duly, the places of the deliveries in their
 -- batch, two bytes each, or "" where they are 0 and so on, then three for each delivery: id; its
 -- state, of which the bytes 3 to 20 are those of its lease; body; or three for all events of a part of
--- a page: its first id and how many there are; its times; its body; and at the end, if it ended any events
--- instead, how many had expired and how many were too late}. A node that was reaped is refused.
+-- a page: its first id and how many there are; its times; its body; and at the end, if it or a call
+-- before it ended any events instead, how many had expired and how many were too late}. A node that was reaped is refused.
 local BATCH_MAX = 1000
 local PASSED_MAX = 4000 -- limit of stale entries in one call
 local DUE_PER_READ = 256
@@ -103,8 +103,9 @@ local function done()
     answer[2] = count > 0 and math.max(answer[2] - newer, 0) or 0
     answer[3] = math.min(answer[3] or math.huge, now_ms + REST)
   end
-  if ended[1] + ended[2] > 0 then
-    answer[len + 1], answer[len + 2] = ended[1], ended[2]
+  local gone, late = ended[1] + meta.expired, ended[2] + meta.late
+  if gone + late > 0 then
+    answer[len + 1], answer[len + 2], meta.expired, meta.late = gone, late, 0, 0
   end
   keep_counts()
   return answer
@@ -362,6 +363,7 @@ local function leave(taken, rest, pivot)
     call("LINSERT", READY, "AFTER", pivot, rest[i])
   end
   if taken > 0 then
+    move_gap(#rest - taken)
     call("LTRIM", READY, taken, -1)
   end
   local delayed, sizes, bodies = {}, {}, {}

@@ -4,8 +4,8 @@
 -- ARGV[3]  "", or the calling process, which has no capacity: the others are notified if events are
 --          ready afterwards
 --
--- Returns {now, moved, ready events, next due time or false}; if `moved` reaches the limit, call
--- again.
+-- Returns {now, moved, ready events, next due time or false, and if calls before it ended any, how many
+-- events had expired and how many were too late}; if `moved` reaches the limit, call again.
 local AT_ONCE = 256 -- members read at once
 local count, limit, seen, moved = 0, tonumber(ARGV[2]), 0, u64(now)
 local entries, changes, changes_len, gone_parts = {}, {}, 0, {}
@@ -72,5 +72,9 @@ local ready = ready_len()
 if ARGV[3] ~= "" and ready > 0 then
   call("SPUBLISH", WAKE, "!" .. ARGV[3])
 end
+local answer = { now, count, ready, next_due() or false }
+if meta.expired + meta.late > 0 then
+  answer[5], answer[6], meta.expired, meta.late = meta.expired, meta.late, 0, 0
+end
 keep_counts()
-return { now, count, ready, next_due() or false }
+return answer

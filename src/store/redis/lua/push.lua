@@ -196,7 +196,7 @@ local function taken(i, unique, replaces)
     answer[#answer + 1] = { i, 1, dues[i], sub(other, 1, 16) }
     return true
   end
-  if not own[other] and call("ZSCORE", EXPIRY, other) and end_if_expired(other) then
+  if not own[other] and call("ZSCORE", EXPIRY, other) and end_one_if_expired(other) then
     look_at_forgotten(call("HGET", META, "forgotten"))
     rereads = true
     return false
@@ -213,7 +213,7 @@ local function taken(i, unique, replaces)
   local waits = not it or it.kind ~= "L" -- not leased: its handler has not started
   local body = waits and read_body(other)
   if body and not is_newer(body) then
-    cancel(other, it, body)
+    cancel_one(other, it, body)
     answer[#answer + 1] = { i, 2, dues[i], other }
     look_at_forgotten(call("HGET", META, "forgotten"))
     rereads = true

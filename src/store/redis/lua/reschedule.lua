@@ -41,6 +41,7 @@ else
   if kind == "R" then
     surplus, it.kind, it.moved = surplus + 1, "S", ZERO
     call("HSET", STATE, id, write_state(it))
+    drop_stale(1)
   end
 end
 local earlier = wake(ARGV[2])

@@ -85,6 +85,7 @@ local function put_back()
   for i = #front, 1, -1 do
     reversed[#reversed + 1] = front[i]
   end
+  move_gap(#front)
   write_all("LPUSH", READY, reversed)
   write_all("ZADD", DELAY, delayed)
   write_all("ZADD", DEAD, dead)

@@ -1,6 +1,7 @@
 //! A self-healing connection to the servers.
 
 mod runs;
+mod second_opinion;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -289,10 +290,7 @@ impl Shared {
                 let lane = Arc::new(lane);
                 *state = State::Up(Arc::clone(&lane));
                 drop(state);
-                let probed = probe(Arc::downgrade(self), Arc::downgrade(&lane));
-                self.options.spawn(probed);
-                self.made.send_modify(|made| *made += 1);
-                self.options.outage.succeeded(&());
+                self.is_up(&lane);
                 tracing::debug!(target = %self.target, "connected");
                 Ok(lane)
             }
@@ -308,6 +306,14 @@ impl Shared {
                 Err(ConnectFailed::of(&error))
             }
         }
+    }
+
+    /// Notes a new connection, and has it probed.
+    fn is_up(self: &Arc<Self>, lane: &Arc<LiveConnection>) {
+        let probed = probe(Arc::downgrade(self), Arc::downgrade(lane));
+        self.options.spawn(probed);
+        self.made.send_modify(|made| *made += 1);
+        self.options.outage.succeeded(&());
     }
 
     /// Turns an error that no retry would mend into a temporary one, as connecting has succeeded

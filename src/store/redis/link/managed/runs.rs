@@ -63,7 +63,8 @@ impl ManagedConnection {
     ) -> Result<ScriptReply> {
         let deadline = self.deadline();
         let lane = self.lane(deadline).await?;
-        let (mut answer, mut is_repeat) = lane.send_noted(call, deadline).await;
+        let asking = lane.send_noted(call, deadline);
+        let (mut answer, mut is_repeat) = self.watched(&lane, asking).await;
         if answer.as_ref().is_err_and(CallFailure::lacks_script) {
             let (again, repeats) = lane.send_noted(&with_text(text, call), deadline).await;
             (answer, is_repeat) = (again, is_repeat || repeats);

@@ -217,6 +217,12 @@ impl Cluster {
             Calls::Many(_) => health.blocking_call(), // it may end with a `WAIT`
         };
         let answer = health.or_ended(send(up.connection, calls, asking));
+        let answer = async {
+            match calls {
+                Calls::One(_) => node.watched(&health, answer).await,
+                Calls::Many(_) => answer.await,
+            }
+        };
         tokio::pin!(answer);
         let half = deadline.min(began + self.0.options.attempt_timeout());
         let mut answered = timeout_at(half, &mut answer).await;

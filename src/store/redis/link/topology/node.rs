@@ -4,18 +4,20 @@
 //! sent from one whose reply was lost, which decides between `Unavailable` and `Unknown`; and it
 //! keeps a connection to a server that hangs.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, ErrorKind as Theirs, Pipeline, PushKind, RedisError, RedisResult, Value, cmd};
 use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{Pushes, accepted, dial, late, tcp};
 use crate::store::redis::link::backoff;
 use crate::store::redis::link::fault::{self, Stage};
-use crate::store::redis::link::health::Health;
+use crate::store::redis::link::health::{DOUBT_AFTER, Health, SILENT_FOR};
 use crate::store::redis::link::options::ConnectionOptions;
 use crate::store::redis::link::url::{Address, Target};
 
@@ -169,6 +171,47 @@ impl Node {
                 state.fail(error, rests_at_least);
             }
         }
+    }
+
+    /// Waits for a reply on a connection, and replaces it meanwhile if it was idle and the server replies
+    /// only on another one: then it was forgotten on the way.
+    pub(super) async fn watched<T>(
+        self: &Arc<Self>,
+        health: &Arc<Health>,
+        asking: impl Future<Output = T>,
+    ) -> T {
+        let Some(heard_us) = health.idle_since() else {
+            return asking.await;
+        };
+        let mut asking = pin!(asking);
+        if let Ok(answer) = timeout(DOUBT_AFTER, &mut asking).await {
+            return answer;
+        }
+        let (node, health) = (Arc::clone(self), Arc::clone(health));
+        let until = Instant::now() + (SILENT_FOR - DOUBT_AFTER);
+        self.options
+            .spawn(async move { node.replace_forgotten(&health, heard_us, until).await });
+        asking.await
+    }
+
+    async fn replace_forgotten(&self, health: &Arc<Health>, heard_us: u64, until: Instant) {
+        if !health.takes_doubt() {
+            return;
+        }
+        let mut opened = State::default();
+        Attempt::of(self).make(&mut opened).await;
+        sleep_until(until).await;
+        let Some(up) = opened.up.filter(|_| health.is_silent_since(heard_us)) else {
+            return health.trusted();
+        };
+        let mut state = self.state.lock().await;
+        if let Some(old) = &mut state.up
+            && Arc::ptr_eq(&old.health, health)
+        {
+            *old = up;
+            self.pushes.disconnected();
+        }
+        health.end();
     }
 
     /// Sends a ping if nothing has used its connection since the last turn, and replaces one that

@@ -1,0 +1,105 @@
+-- Library: removes from the ready list what events that have left it have left behind, so that the next
+-- fetch does not pass it. Each event that leaves pays for some entries.
+--
+-- Stale entries at both ends are cut off. Where most entries are stale, those in the middle are gathered
+-- in a gap, which the live ones behind it pass in their order, until it is at the end. All that is
+-- overwritten is read first: where the gap lies is a hint.
+local LOOKED_AT, LOOKED_AT_ALL, SWEPT = 8, 512, 16 -- entries: the last for each event that leaves
+local IDS_MAX = 1024 -- ids of entries that one look reads, and those of an entry
+local NO_EVENT = string.rep("\0", 24) -- an entry under a number that no event has
+
+-- Looks at some entries of the ready list, in the order of `step`. Returns by their places which are live,
+-- and how many it has looked at.
+local function look_at_entries(entries, step)
+  local live, ids, numbers, places, looked = {}, {}, {}, {}, 0
+  read_pages(entries)
+  for i = step > 0 and 1 or #entries, step > 0 and #entries or 1, step do
+    if #ids >= IDS_MAX then
+      break
+    end
+    local entry_of, is_of_part = entries[i], #entries[i] == ENTRY_OF_PART
+    looked, live[i] = looked + 1, is_of_part and part_of(entry_of, "R") ~= nil
+    for _, id in ipairs(live[i] and {} or is_of_part and ids_in(entry_of) or { sub(entry_of, 1, 16) }) do
+      ids[#ids + 1], numbers[#ids + 1], places[#ids + 1] = id, sub(entry_of, is_of_part and 18 or 17), i
+    end
+  end
+  for at, state in ipairs(read_all("HMGET", STATE, ids)) do
+    live[places[at]] = live[places[at]] or is_placed(state, numbers[at])
+  end
+  return live, looked
+end
+
+-- Removes stale entries from the end that `from` and `to` are at. Returns whether it removed all that it
+-- looked at.
+local function drop_stale_at(from, to)
+  local entries, step = call("LRANGE", READY, from, to), from == 0 and 1 or -1
+  local live, looked = look_at_entries(entries, step)
+  local stale = 0
+  while stale < looked and not live[step > 0 and stale + 1 or #entries - stale] do -- 512 entries
+    stale = stale + 1
+  end
+  if stale > 0 then
+    surplus = surplus - stale
+    if step > 0 then
+      move_gap(-stale)
+    end
+    keep_counts()
+    call("LTRIM", READY, step > 0 and stale or 0, step > 0 and -1 or -stale - 1)
+  end
+  return stale > 0 and stale == #entries
+end
+
+-- Looks at the next `most` entries behind the gap, and moves the live ones before it.
+local function move_live(most)
+  local from, to = meta.gap_from, meta.gap_to
+  local gap = to - from
+  local before = gap > 0 and call("LRANGE", READY, from, from + math.min(gap, most) - 1) or {}
+  local its_live, its_looked = look_at_entries(before, 1)
+  for i = 1, its_looked do
+    if its_live[i] then -- it is no gap any more
+      meta.gap_from, meta.gap_to = 0, 0
+      return
+    end
+  end
+  local room = its_looked == gap and most or its_looked
+  local entries = call("LRANGE", READY, to, to + math.min(room, most) - 1)
+  local live, looked = look_at_entries(entries, 1)
+  local moved = {}
+  for i = 1, looked do
+    local at = to + i - 1
+    if live[i] then
+      if from < at then
+        call("LSET", READY, from, entries[i]) -- first: twice in the list, and never missing
+        moved[#moved + 1] = at
+      end
+      from = from + 1
+    end
+  end
+  for _, at in ipairs(moved) do
+    if at >= from then
+      call("LSET", READY, at, NO_EVENT)
+    end
+  end
+  local is_over = looked == 0 or to + looked >= call("LLEN", READY)
+  meta.gap_from, meta.gap_to = is_over and 0 or from, is_over and 0 or to + looked
+end
+
+-- Removes entries of events that have left the ready list, more than the `left` events of this call have
+-- left there; where all seem to be such, many. Each is looked at, since counts may be wrong.
+local function drop_stale(left)
+  local len = surplus > 0 and left > 0 and call("LLEN", READY) or 0
+  if len == 0 then
+    return
+  end
+  local is_mostly_stale = 4 * surplus >= 3 * len
+  local swept = math.min(left * SWEPT, LOOKED_AT_ALL)
+  local many = surplus >= len and LOOKED_AT_ALL or is_mostly_stale and swept
+    or math.min(left * LOOKED_AT, LOOKED_AT_ALL)
+  if drop_stale_at(0, many - 1) then
+    return
+  end
+  drop_stale_at(-many, -1)
+  if meta.gap_to > 0 or is_mostly_stale then
+    move_live(swept)
+  end
+end
