@@ -1,4 +1,4 @@
-use super::{metrics, never, put};
+use super::{metrics, put};
 use crate::mutant::{Mutant, Promise::Metrics};
 
 pub(crate) const MUTANTS: &[Mutant] = &[

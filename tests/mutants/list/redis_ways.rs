@@ -103,20 +103,20 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Punctual.bug(
         "redis-cancelled-ready-entries-stay",
         "Redis: entries of cancelled events stay in the ready list",
-        &[drop("expiring::cancel_one", "drop_stale")],
+        &[drop("cancel_one", "drop_stale")],
         redis_store("the_next_event_waits_for_one_fetch_whatever_was_cancelled_before"),
     ),
     Punctual.bug(
         "redis-stale-entries-stay-in-the-middle",
         "Redis: stale entries between live ones stay in the ready list",
-        &[never("sweep::drop_stale", "meta.gap_to > 0")],
+        &[never("drop_stale", "meta.gap_to > 0")],
         redis_store("the_next_event_waits_for_one_fetch_whatever_was_cancelled_before"),
     ),
     Accepted.bug(
         "redis-gap-overwrites-what-it-has-not-read",
         "Redis: entries are moved into a gap of the ready list that is none any more",
         &[
-            put("sweep::move_live", "if «$[$i]» then", "false"),
+            put("move_live", "if «$[$i]» then", "false"),
             drop("fetch.lua", "move_gap"),
         ],
         redis_store("live_events_stay_in_order_while_others_are_cancelled_fetched_and_handed_back"),
