@@ -116,7 +116,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "redis-gap-overwrites-what-it-has-not-read",
         "Redis: entries are moved into a gap of the ready list that is none any more",
         &[
-            put("move_live", "if «$[$i]» then", "false"),
+            put("move_live", "if «$[$i]» then meta.gap_from", "false"),
             drop("fetch.lua", "move_gap"),
         ],
         redis_store("live_events_stay_in_order_while_others_are_cancelled_fetched_and_handed_back"),
