@@ -5,8 +5,9 @@
 //! and ends with the last.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
 use tokio::task::JoinHandle;
 
@@ -30,7 +31,7 @@ impl Background {
     /// Outside of a tokio runtime, if there is no thread.
     pub(crate) fn shared() -> Arc<Self> {
         // Poison is harmless: every change under the lock is one assignment.
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = SHARED.lock();
         if let Some(running) = shared.upgrade() {
             return running;
         }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind};
@@ -108,7 +108,7 @@ impl<K: Ord> Outage<K> {
 
     fn state(&self) -> MutexGuard<'_, State<K>> {
         // Every change under the lock leaves the state consistent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -149,7 +149,7 @@ mod tests {
         fn event(&self, event: &Event<'_>) {
             let mut words = Words::default();
             event.record(&mut words);
-            self.0.lock().unwrap().push(words.0);
+            self.0.lock().push(words.0);
         }
         fn enter(&self, _: &Id) {}
         fn exit(&self, _: &Id) {}
@@ -172,7 +172,7 @@ mod tests {
         // none, is disabled for all.
         let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
         tracing::subscriber::with_default(lines.clone(), does);
-        let logged = lines.0.lock().unwrap().clone();
+        let logged = lines.0.lock().clone();
         logged.iter().map(|line| line.trim().to_owned()).collect()
     }
 

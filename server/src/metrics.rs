@@ -1,7 +1,7 @@
 //! Metrics: those of the library, and those that lmstfy's dashboard reads.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
@@ -9,6 +9,7 @@ use duly::EventId;
 use duly::lease::{EncodedPayload, Leased};
 use duly::metrics::Prometheus;
 use metrics::{Gauge, counter, gauge, histogram};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock;
 use crate::webhook::{SECONDS, SECONDS_BOUNDS};
@@ -231,7 +232,7 @@ impl KnownLabels {
     }
 
     fn lock(&self) -> MutexGuard<'_, Labelled> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,11 +1,12 @@
 //! What every request of a server shares.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use duly_dashboard::LoginThrottle;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::Tokens;
@@ -111,12 +112,12 @@ impl App {
         }
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, KnownQueues> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> parking_lot::MutexGuard<'_, KnownQueues> {
+        self.known.lock()
     }
 
     /// Returns the known queues of a version of the shared state.
-    fn known_at(&self, version: u64) -> std::sync::MutexGuard<'_, KnownQueues> {
+    fn known_at(&self, version: u64) -> parking_lot::MutexGuard<'_, KnownQueues> {
         let mut known = self.known();
         let failures = self.shared.failures();
         let is_as_before = (known.version, known.failures) == (version, failures);

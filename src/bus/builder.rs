@@ -1,10 +1,11 @@
 //! The builder of a bus.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
@@ -374,8 +375,7 @@ impl BusBuilder {
             virtual_time: self.virtual_time,
         })
         .await?;
-        let place = inner.flow.write();
-        *place.unwrap_or_else(std::sync::PoisonError::into_inner) = Some(flow);
+        *inner.flow.write() = Some(flow);
         crate::bus::dead_letters::retention::start(&inner, &kept);
         Ok(Bus {
             _owner: Some(Arc::new(BusOwner(Arc::clone(&inner)))),

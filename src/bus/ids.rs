@@ -1,8 +1,9 @@
 //! New ids of single pushes, and the buckets that these lie in.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::event::{BucketId, EventId};
 use crate::time::Timestamp;
@@ -72,7 +73,7 @@ impl NewIds {
         if self.under_way.load(Ordering::Relaxed) < CROWD {
             return EventId::random(now, bucket);
         }
-        let mut run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut run = self.run.lock();
         let created = run.first.created();
         let is_old = now < created || now.since(created) > RUN_AGE_MAX;
         if run.number != push / RUN || run.first.bucket() != bucket || is_old {

@@ -39,8 +39,8 @@ mod stop;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 pub use admin::{NodeInfo, QueueLoad, QueueStats};
@@ -54,6 +54,7 @@ pub use forecast::{FORECAST_STEPS_MAX, ForecastStep};
 use journal::JournalRecorder;
 use names::CheckedNames;
 use owner::BusOwner;
+use parking_lot::{RwLock, RwLockReadGuard};
 pub use publish::Publisher;
 pub use push::EventBuilder;
 pub use push_many::PUSH_MANY_MAX;
@@ -170,7 +171,7 @@ impl fmt::Debug for Bus {
 
 impl Inner {
     fn flow(&self) -> RwLockReadGuard<'_, Option<Flow>> {
-        self.flow.read().unwrap_or_else(PoisonError::into_inner)
+        self.flow.read()
     }
 
     /// Applies an operation to a bucket, if the bus is open.

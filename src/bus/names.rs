@@ -1,7 +1,8 @@
 //! Unknown queue names: the known name that was probably meant.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::bus::{BusBuilder, Inner};
 use crate::config::{queue_meant, spelled_otherwise};
@@ -28,7 +29,7 @@ pub(super) struct CheckedNames(Mutex<BTreeSet<QueueName>>);
 impl CheckedNames {
     /// Returns whether this name is checked for the first time.
     fn is_first(&self, queue: &QueueName) -> bool {
-        let mut judged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut judged = self.0.lock();
         judged.len() < JUDGED_MAX && judged.insert(queue.clone())
     }
 }

@@ -1,7 +1,7 @@
 //! The owner of a bus: ends it when the last handle is dropped.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use crate::bus::Inner;
 
@@ -14,7 +14,7 @@ impl Drop for BusOwner {
         if inner.stop.has_begun() {
             return; // it goes on without its callers
         }
-        let mut flow = inner.flow.write().unwrap_or_else(PoisonError::into_inner);
+        let mut flow = inner.flow.write();
         drop(flow.take());
         drop(flow);
         if let Some(recorded) = &inner.recorded {

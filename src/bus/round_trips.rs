@@ -6,9 +6,10 @@
 
 use std::any::{TypeId, type_name};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::bus::Queue;
@@ -39,7 +40,7 @@ impl RoundTrips {
     }
 
     pub(super) fn of<T: 'static>(&self) -> Passed {
-        let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut passed = self.passed.lock();
         Arc::clone(passed.entry(TypeId::of::<T>()).or_default())
     }
 }

@@ -1,9 +1,10 @@
 //! The stop of a bus: done once, by a thread of its own, whatever becomes of those who wait for it.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tracing::Instrument;
 use tracing::instrument::WithSubscriber;
@@ -22,10 +23,7 @@ pub(super) struct BusStop(Mutex<Option<watch::Receiver<StopResult>>>);
 impl BusStop {
     /// Returns whether a stop has begun, which goes on by itself.
     pub(super) fn has_begun(&self) -> bool {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_some()
+        self.0.lock().is_some()
     }
 }
 
@@ -54,15 +52,14 @@ impl Inner {
     /// wait on one whose threads all handlers block. On virtual time, which a thread does not see,
     /// it is a task.
     fn begin_stop(self: &Arc<Self>, grace: Duration) -> watch::Receiver<StopResult> {
-        let mut begun = self.stop.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut begun = self.stop.0.lock();
         if let Some(ended) = &*begun {
             return ended.clone();
         }
         let (ends, ended) = watch::channel(None);
         *begun = Some(ended.clone());
         drop(begun);
-        let flow = self.flow.write();
-        let flow = flow.unwrap_or_else(PoisonError::into_inner).take();
+        let flow = self.flow.write().take();
         let inner = Arc::clone(self);
         let stopping = Stopping { inner, ends };
         let work = stopping.run(flow, grace);
@@ -75,7 +72,7 @@ impl Inner {
         let work = Arc::new(Mutex::new(Some(Box::pin(work))));
         let (runtime, on_thread) = (self.runtime.clone(), Arc::clone(&work));
         let take = |work: &Mutex<Option<_>>| {
-            let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut work = work.lock();
             work.take()
         };
         let run = move || {

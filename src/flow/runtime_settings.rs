@@ -1,8 +1,8 @@
 //! A cache of the runtime settings of queues, as this process last read them.
 
 use std::collections::BTreeMap;
-use std::sync::{PoisonError, RwLock};
 
+use parking_lot::RwLock;
 use tokio::sync::Notify;
 
 use crate::event::QueueName;
@@ -19,13 +19,13 @@ pub(crate) struct RuntimeSettings {
 impl RuntimeSettings {
     /// Returns the settings of a queue.
     pub(crate) fn of(&self, queue: &QueueName) -> Control {
-        let set = self.set.read().unwrap_or_else(PoisonError::into_inner);
+        let set = self.set.read();
         set.get(queue).copied().unwrap_or_default()
     }
 
     /// Replaces all settings.
     pub(crate) fn replace(&self, read: BTreeMap<QueueName, Control>) {
-        *self.set.write().unwrap_or_else(PoisonError::into_inner) = read;
+        *self.set.write() = read;
         self.changed.notify_one();
     }
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::ready;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::event::QueueName;
 use crate::journal::{Batch, Found, Journal, JournalFuture, Keep, Pruned};
@@ -47,7 +48,7 @@ impl MemoryJournal {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

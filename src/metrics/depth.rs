@@ -1,7 +1,8 @@
 //! Gauges of queue depth, of all buses of a process.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use ::metrics::{SharedString, gauge};
 
@@ -73,7 +74,7 @@ static ALL: Mutex<BTreeMap<u64, QueueDepths>> = Mutex::new(BTreeMap::new());
 
 /// Replaces the shares of a node's bus.
 pub(crate) fn tell_shares(node: u64, shares: QueueDepths) {
-    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = ALL.lock();
     let labels: BTreeSet<SharedString> = shares.keys().cloned().collect();
     let before = match shares.is_empty() {
         true => all.remove(&node),

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+
+use parking_lot::Mutex;
 
 use ::metrics::{Gauge, SharedString, gauge, with_recorder};
 
@@ -88,7 +90,7 @@ impl GaugeShare {
         let Some((gauge, place)) = self.gauge() else {
             return;
         };
-        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = ALL.lock();
         let shares = all.entry(place.clone()).or_default();
         change(shares);
         gauge.set(self.how.of(shares.values().copied()));

@@ -1,8 +1,10 @@
 //! Metrics of a queue, with handles that are looked up once.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::RwLock;
 
 use ::metrics::{Counter, Gauge, Histogram, SharedString, counter, gauge, histogram};
 
@@ -91,12 +93,12 @@ impl<M> QueueMeters<M> {
     pub(crate) fn of(&self, queue: &QueueName) -> Arc<M> {
         let label = self.labels.label(queue);
         {
-            let made = self.made.read().unwrap_or_else(PoisonError::into_inner);
+            let made = self.made.read();
             if let Some(metrics) = made.get(&label) {
                 return Arc::clone(metrics);
             }
         }
-        let mut made = self.made.write().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.made.write();
         let new = || Arc::new((self.new)(label.clone()));
         Arc::clone(made.entry(label.clone()).or_insert_with(new))
     }

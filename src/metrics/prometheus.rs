@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{ExporterFuture, Matcher, PrometheusBuilder, PrometheusHandle};
+use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -128,7 +129,7 @@ static LISTENS: Mutex<Option<SocketAddr>> = Mutex::new(None);
 /// [`ErrorKind::Unavailable`] when the address cannot be bound, and [`ErrorKind::Conflict`] when
 /// the process listens at another one already. Both name the address and the setting.
 pub(crate) fn listen(address: SocketAddr) -> Result<()> {
-    let mut listens = LISTENS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut listens = LISTENS.lock();
     match *listens {
         Some(other) if other == address => return Ok(()),
         Some(other) => {

@@ -1,7 +1,8 @@
 //! The label of each queue.
 
 use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
+
+use parking_lot::RwLock;
 
 use ::metrics::SharedString;
 
@@ -58,14 +59,14 @@ impl QueueLabels {
             return other;
         }
         {
-            let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
+            let own = self.own.read();
             match own.of.get(queue) {
                 Some(label) => return label.clone(),
                 None if !self.has_room(&own, queue) => return other,
                 None => {}
             }
         }
-        let mut own = self.own.write().unwrap_or_else(PoisonError::into_inner);
+        let mut own = self.own.write();
         if let Some(label) = own.of.get(queue) {
             return label.clone();
         }
@@ -132,7 +133,7 @@ mod tests {
                 });
             }
         });
-        let own = queues.own.into_inner().expect("nobody panicked");
+        let own = queues.own.into_inner();
         assert_eq!(own.of.len(), 10);
     }
 

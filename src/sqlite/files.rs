@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::sqlite::shortage::Shortage;
@@ -39,7 +40,7 @@ pub(crate) fn prepare(path: &Path, example: &str) -> Result<(PathBuf, OsString)>
 pub(crate) fn create(path: &Path) -> io::Result<()> {
     // Nobody opens it before it is closed here.
     static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = ONE.lock();
     let mut options = OpenOptions::new();
     owner_only(&mut options);
     match options.write(true).create_new(true).open(path) {

@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::sqlite::files;
@@ -180,5 +181,5 @@ fn links(_: &Metadata) -> u64 {
 }
 
 fn locked() -> MutexGuard<'static, BTreeSet<Identity>> {
-    LOCKED.lock().unwrap_or_else(PoisonError::into_inner)
+    LOCKED.lock()
 }

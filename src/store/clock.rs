@@ -1,8 +1,10 @@
 //! The clock of a store that lives in its process: memory and embedded.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::core::clock::{JUMP_US, SteadyClock, SteadyReading};
 use crate::store::Store;
@@ -103,7 +105,7 @@ impl StoreTime {
     #[cold]
     fn read(&self, mono: Mono, wall_us: u64) -> u64 {
         let reading = {
-            let mut steady = self.steady.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut steady = self.steady.lock();
             let reading = steady.read(mono, wall_us);
             self.offset_us.store(reading.offset_us, Ordering::Relaxed);
             self.is_steady.store(reading.is_steady(), Ordering::Relaxed);

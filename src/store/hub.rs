@@ -1,7 +1,8 @@
 //! Membership and runtime settings of a store that lives in this process.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::core::membership::{Member, MemberInfo, Membership};
 use crate::error::{Error, Result};
@@ -100,6 +101,6 @@ impl LocalMembership {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::core::op::StoreOp;
 #[cfg(feature = "embedded")]
@@ -58,7 +60,7 @@ struct Shard<B> {
 
 impl<B> Shard<B> {
     fn lock(&self) -> MutexGuard<'_, Bucket<B>> {
-        self.bucket.lock().unwrap_or_else(PoisonError::into_inner)
+        self.bucket.lock()
     }
 }
 
@@ -121,10 +123,8 @@ impl<B: Clone> Shards<B> {
     #[cfg(feature = "embedded")]
     pub(crate) fn raise_watermark(&mut self, created: Timestamp) {
         self.watermarks().raise_all(created);
-        let buckets = self.buckets.get_mut();
-        for shard in buckets.unwrap_or_else(PoisonError::into_inner).values() {
-            let mut bucket = shard.bucket.lock().unwrap_or_else(PoisonError::into_inner);
-            bucket.raise_watermark(created);
+        for shard in self.buckets.get_mut().values() {
+            shard.bucket.lock().raise_watermark(created);
         }
     }
 
@@ -221,12 +221,11 @@ impl<B: Clone> Shards<B> {
         B: Send,
     {
         let buckets = self.buckets.get_mut();
-        let buckets = buckets.unwrap_or_else(PoisonError::into_inner);
         let next = Mutex::new(buckets.values());
         let index = || {
-            let shard = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let shard = || next.lock().next();
             while let Some(shard) = shard() {
-                let mut bucket = shard.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut bucket = shard.bucket.lock();
                 bucket.index_restored();
             }
         };
@@ -266,15 +265,13 @@ impl<B: Clone> Shards<B> {
         range: impl RangeBounds<BucketKey>,
         is_wanted: impl Fn(&Shard<B>) -> bool,
     ) -> Vec<BucketKey> {
-        let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
+        let buckets = self.buckets.read();
         let keys = buckets.range(range).filter(|(_, shard)| is_wanted(shard));
         keys.map(|(key, _)| key.clone()).collect()
     }
 
     fn watermarks(&self) -> MutexGuard<'_, Watermarks> {
-        self.forgotten
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.forgotten.lock()
     }
 
     /// Registers `watcher`; the same one only once.
@@ -284,9 +281,9 @@ impl<B: Clone> Shards<B> {
 
     /// Checks every bucket and returns the first violation.
     pub(crate) fn check(&self) -> std::result::Result<(), String> {
-        let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
+        let buckets = self.buckets.read();
         for (key, shard) in buckets.iter() {
-            let bucket = shard.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+            let bucket = shard.bucket.lock();
             bucket.check().map_err(|wrong| format!("{key}: {wrong}"))?;
         }
         Ok(())
@@ -311,13 +308,13 @@ impl<B: Clone> Shards<B> {
     }
 
     fn known(&self, key: &BucketKey) -> Option<Arc<Shard<B>>> {
-        let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
+        let buckets = self.buckets.read();
         buckets.get(key).map(Arc::clone)
     }
 
     fn shard(&self, key: &BucketKey) -> Arc<Shard<B>> {
         self.known(key).unwrap_or_else(|| {
-            let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
+            let mut buckets = self.buckets.write();
             let made = || {
                 let mut bucket = Bucket::new(key.clone());
                 if let Some(created) = self.watermarks().take(key) {

@@ -1,7 +1,9 @@
 //! A list of watchers, each held weakly.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::RwLock;
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -18,7 +20,7 @@ impl<W: ?Sized> Watchers<W> {
     ///
     /// [`ErrorKind::Full`] beside [`WATCHERS_MAX`] others that are alive.
     pub(crate) fn add(&self, watcher: Weak<W>) -> Result<()> {
-        let mut watchers = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut watchers = self.0.write();
         watchers.retain(|known| known.strong_count() > 0 && !known.ptr_eq(&watcher));
         if watchers.len() >= WATCHERS_MAX {
             return Err(Error::new(
@@ -37,7 +39,7 @@ impl<W: ?Sized> Watchers<W> {
     /// Calls `what` with each watcher that is alive, without the lock.
     pub(crate) fn tell(&self, what: impl Fn(&W)) {
         let alive: Vec<Arc<W>> = {
-            let watchers = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            let watchers = self.0.read();
             watchers.iter().filter_map(Weak::upgrade).collect()
         };
         for watcher in alive {
@@ -48,7 +50,7 @@ impl<W: ?Sized> Watchers<W> {
     /// Returns how many are alive.
     #[cfg(test)]
     pub(crate) fn alive(&self) -> usize {
-        let watchers = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let watchers = self.0.read();
         let is_alive = |watcher: &&Weak<W>| watcher.strong_count() > 0;
         watchers.iter().filter(is_alive).count()
     }

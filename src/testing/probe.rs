@@ -1,10 +1,11 @@
 //! A probe: a handler that records its attempts and runs a script.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, ready};
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
@@ -179,7 +180,7 @@ impl<T: Clone + Send + Sync + 'static> Probe<T> {
 
 impl<T> ProbeState<T> {
     fn log(&self) -> MutexGuard<'_, ProbeLog<T>> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+        self.log.lock()
     }
 }
 

@@ -6,8 +6,8 @@
 //! opens asks nothing. The minutes before are in the records.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use duly::admin::{NodeInfo, QueueStats};
@@ -15,6 +15,7 @@ use duly::records::{MinuteStats, NodeId};
 use duly::store::Control;
 use duly::time::Timestamp;
 use duly::{Bus, QueueName};
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -152,7 +153,7 @@ impl Sampler {
     }
 
     fn now(&self) -> Arc<Picture> {
-        Arc::clone(&self.picture.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.picture.read())
     }
 
     /// Returns the numbers of rounds, as they end.
@@ -162,7 +163,7 @@ impl Sampler {
 
     /// Starts the rounds, or lets them go on.
     pub(crate) fn look(self: &Arc<Self>) {
-        *self.looked.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.looked.lock() = Instant::now();
         if self.runs.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -170,16 +171,10 @@ impl Sampler {
         tokio::spawn(async move {
             let mut progress = Progress::default();
             while let Some(sampler) = sampler.upgrade() {
-                let looked = *sampler
-                    .looked
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner);
+                let looked = *sampler.looked.lock();
                 if looked.elapsed() > LINGER {
                     // The history has a gap now, and begins anew.
-                    *sampler
-                        .picture
-                        .write()
-                        .unwrap_or_else(PoisonError::into_inner) = Arc::default();
+                    *sampler.picture.write() = Arc::default();
                     sampler.rounds.send_replace(0);
                     sampler.runs.store(false, Ordering::Release);
                     return;
@@ -231,7 +226,7 @@ impl Sampler {
         }
         picture.round += 1;
         let round = picture.round;
-        *self.picture.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(picture);
+        *self.picture.write() = Arc::new(picture);
         self.rounds.send_replace(round);
     }
 

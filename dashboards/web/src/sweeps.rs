@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use duly::Bus;
 use duly::dead_letters::{DeadLetterCursor, DeadLetters};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -54,10 +54,7 @@ impl Sweep {
 
     /// How it ended; `None` while it runs.
     pub(crate) fn ended(&self) -> Option<String> {
-        self.ended
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.ended.lock().clone()
     }
 }
 
@@ -100,7 +97,7 @@ pub(crate) enum SweepKind {
 impl Sweeps {
     /// Returns the sweeps, the newest first.
     pub(crate) fn list(&self) -> Vec<Arc<Sweep>> {
-        let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = self.list.lock();
         list.iter().rev().cloned().collect()
     }
 
@@ -112,7 +109,7 @@ impl Sweeps {
         (bus, rate): (Bus, f64),
         make: impl Fn(&Bus) -> DeadLetters + Send + Sync + 'static,
     ) -> Option<Arc<Sweep>> {
-        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut list = self.list.lock();
         if list.iter().filter(|sweep| sweep.ended().is_none()).count() >= RUNNING_MAX {
             return None;
         }
@@ -139,7 +136,7 @@ impl Sweeps {
                 Ok(()) => "done".to_owned(),
                 Err(error) => format!("failed: {error}"),
             };
-            *running.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+            *running.ended.lock() = Some(end);
         });
         Some(sweep)
     }

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 /// How many wrong logins of a client for a name are checked at once.
@@ -115,7 +116,7 @@ impl LoginAttempt {
 
 impl Throttle {
     fn clients(&self) -> MutexGuard<'_, HashMap<Option<IpAddr>, Client>> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+        self.clients.lock()
     }
 }
 

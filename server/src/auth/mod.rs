@@ -6,8 +6,10 @@ mod scope;
 mod token;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 pub(crate) use self::lasting::LastingGrant;
 pub(crate) use self::limit::{Limit, LimitError, Taken};
@@ -104,7 +106,7 @@ impl Tokens {
     }
 
     fn cached(&self, version: u64, key: &str) -> Option<Arc<Grant>> {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.lock();
         if cache.version != version {
             *cache = Cache {
                 version,
@@ -131,7 +133,7 @@ impl Tokens {
             limit: limit.as_deref().and_then(Limit::decode),
             noted_ms: Mutex::new(0),
         });
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.lock();
         if cache.version == version {
             if cache.grants.len() >= CACHED_MAX {
                 cache.grants.clear();
@@ -144,10 +146,7 @@ impl Tokens {
     /// Notes the use of a token, once a minute. A failure concerns nobody but the reader of it.
     async fn note_use(&self, grant: &Grant, now_ms: u64) {
         {
-            let mut noted = grant
-                .noted_ms
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut noted = grant.noted_ms.lock();
             let every_ms = u64::try_from(USE_NOTED_EVERY.as_millis()).unwrap_or(u64::MAX);
             if now_ms < noted.saturating_add(every_ms) {
                 return;
@@ -199,7 +198,7 @@ impl Tokens {
         {
             return Ok(None);
         }
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self.shown.lock();
         if shown.len() < SHOWN_MAX {
             shown.insert(key, text.clone());
         }
@@ -215,7 +214,7 @@ impl Tokens {
         self.state.remove(Table::Limits, &key).await?;
         self.state.remove(Table::TokenUses, &key).await?;
         self.state.seen_by_all().await;
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self.shown.lock();
         shown.remove(&key);
         Ok(is_known)
     }
@@ -250,7 +249,7 @@ impl Tokens {
 
     /// Returns the text of a token, or its handle.
     fn shown(&self, key: &str) -> String {
-        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = self.shown.lock();
         shown
             .get(key)
             .cloned()

@@ -1,9 +1,9 @@
 //! What happens in the made-up shop: what is there at the begin, and what customers do.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use duly::{Bus, Queue, Result};
+use parking_lot::Mutex;
 
 use crate::demo::handlers::Order;
 
@@ -52,18 +52,12 @@ impl Shop {
     }
 
     fn random(&self, range: std::ops::Range<u64>) -> u64 {
-        let mut state = self
-            .state
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.0.u64(range)
     }
 
     fn order(&self) -> Order {
-        let mut state = self
-            .state
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut state = self.state.lock();
         let (random, last) = &mut *state;
         *last += 1;
         Order {

@@ -3,9 +3,10 @@
 use std::fs::Metadata;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use parking_lot::RwLock;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
@@ -60,7 +61,7 @@ impl Certificates {
         let read = tokio::task::spawn_blocking(read).await;
         match read.unwrap_or_else(|error| Err(io::Error::other(error))) {
             Ok(new) => {
-                let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+                let mut current = self.current.write();
                 let is_new = current.cert != new.cert;
                 *current = Arc::new(new);
                 tracing::info!(is_new, "certificate read again");
@@ -103,7 +104,7 @@ fn inode(_: &Metadata) -> u64 {
 
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        let current = self.current.read();
         Some(Arc::clone(&current))
     }
 }

@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use duly::lease::{EncodedPayload, Leased};
 use http_body::{Body, Frame, SizeHint};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::shares::Share;
 use crate::state::App;
@@ -112,7 +113,7 @@ impl JobsBody {
 }
 
 fn lock(unread: &Mutex<Unread>) -> MutexGuard<'_, Unread> {
-    unread.lock().unwrap_or_else(PoisonError::into_inner)
+    unread.lock()
 }
 
 impl Body for JobsBody {

@@ -157,8 +157,8 @@ impl Drop for LogGuard {
 
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
     use std::sync::mpsc::{Sender, channel};
-    use std::sync::{Mutex, PoisonError};
 
     use super::*;
 
@@ -168,7 +168,7 @@ mod tests {
     impl Write for Gate {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.recv().ok();
-            let mut read = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut read = self.1.lock();
             read.extend_from_slice(bytes);
             Ok(bytes.len())
         }
@@ -203,7 +203,7 @@ mod tests {
             drop(open); // from now on it is read
             drop(guard);
             let kept = many - usize::try_from(dropped).expect("few");
-            let read = read.lock().expect("no poison").len();
+            let read = read.lock().len();
             assert_eq!(read, kept * len, "of lines with {len} bytes");
         }
     }
@@ -214,11 +214,11 @@ mod tests {
         open.send(()).expect("it reads");
         log(&queue, b"last\n");
         drop(guard);
-        assert_eq!(&*read.lock().expect("no poison"), b"last\n");
+        assert_eq!(&*read.lock(), b"last\n");
         let (open, queue, guard, read) = gate();
         log(&queue, b"never\n");
         drop(guard); // returns
-        assert!(read.lock().expect("no poison").is_empty());
+        assert!(read.lock().is_empty());
         drop(open);
     }
 }

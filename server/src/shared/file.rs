@@ -2,11 +2,12 @@
 //! in one transaction, so that no request waits for a disk on a thread of the runtime.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -168,9 +169,8 @@ impl StateFile {
 impl Drop for StateFile {
     fn drop(&mut self) {
         self.tasks = None;
-        if let Ok(closed) = self.closed.get_mut() {
-            let _ = closed.recv_timeout(CLOSE_MAX);
-        }
+        let closed = self.closed.get_mut();
+        let _ = closed.recv_timeout(CLOSE_MAX);
     }
 }
 

@@ -5,10 +5,11 @@ use std::fmt;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::time::Instant;
 
@@ -193,7 +194,7 @@ impl LocalState {
 
     pub(super) fn take(&self, counter: &str, max: u64, window: Duration) -> Option<Duration> {
         let now = Instant::now();
-        let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counters = self.counters.lock();
         if counters.len() >= COUNTERS_MAX {
             counters.retain(|_, counter| counter.ends > now);
         }
@@ -213,7 +214,7 @@ impl LocalState {
     }
 
     pub(super) fn give_back(&self, counter: &str) {
-        let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counters = self.counters.lock();
         if let Some(counter) = counters.get_mut(counter) {
             counter.taken = counter.taken.saturating_sub(1);
         }

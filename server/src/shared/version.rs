@@ -4,10 +4,11 @@
 //! what is confirmed only when that time is over for whoever has read the version before it. So no
 //! request that begins after the confirmation goes by what was before, on whatever node.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -54,7 +55,7 @@ struct KnownVersion {
 
 impl Known {
     fn lock(&self) -> MutexGuard<'_, Option<KnownVersion>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Returns the version, if it may be used, and whether to renew it.

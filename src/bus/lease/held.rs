@@ -2,7 +2,8 @@
 //! needs no look at it first.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::bus::lease::LeaseToken;
 use crate::event::EventId;
@@ -27,7 +28,7 @@ struct State {
 impl HeldLeases {
     /// Remembers a lease; it replaces an earlier one of the same event.
     pub(super) fn add(&self, token: &LeaseToken) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         if state.order.len() > 2 * state.tokens.len() + SPARE {
             let State { tokens, order } = &mut *state;
             order.retain(|id| tokens.contains_key(id));
@@ -44,7 +45,7 @@ impl HeldLeases {
 
     /// Forgets the lease of an event and returns it.
     pub(super) fn take(&self, id: EventId) -> Option<LeaseToken> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         state.tokens.remove(&id)
     }
 }
@@ -75,7 +76,7 @@ mod tests {
             held.add(&token(number));
             assert!(!number.is_multiple_of(2) || held.take(token(number).id).is_some());
         }
-        let state = held.0.lock().expect("no poison");
+        let state = held.0.lock();
         assert!(state.order.len() <= MAX && state.tokens.len() <= MAX);
         drop(state);
         assert_eq!(held.take(token(1).id), None, "the oldest is forgotten");

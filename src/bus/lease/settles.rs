@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use crate::bus::Inner;
@@ -37,7 +38,7 @@ struct Waiting {
 impl Settles {
     fn groups(&self) -> MutexGuard<'_, HashMap<Group, VecDeque<Waiting>>> {
         // Every change under the lock is one step.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Adds a settlement; returns whether its group is new, so that somebody has to send it.

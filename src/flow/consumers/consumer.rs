@@ -2,9 +2,10 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use serde::de::DeserializeOwned;
 use tokio::runtime::{Handle, Runtime};
 
@@ -134,9 +135,7 @@ where
     }
 
     fn publisher(&self) -> MutexGuard<'_, Publisher<Executor<A>>> {
-        self.publisher
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.publisher.lock()
     }
 
     fn hand_back(&self, tasks: impl IntoIterator<Item = Task<A::Payload>>) {
@@ -246,11 +245,7 @@ where
     A::Payload: DeserializeOwned,
 {
     fn drop(&mut self) {
-        let own = self
-            .own_runtime
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let own = self.own_runtime.get_mut().take();
         if let Some(runtime) = own {
             runtime.shutdown_background(); // a runtime must not block inside another one
         }
@@ -281,8 +276,7 @@ where
     }
 
     fn lock(&self) -> MutexGuard<'_, Publisher<Executor<A>>> {
-        let publisher = self.publisher.lock();
-        publisher.unwrap_or_else(PoisonError::into_inner)
+        self.publisher.lock()
     }
 
     fn is_endless(&self, _: EndlessWait) -> Error {

@@ -1,9 +1,11 @@
 //! The consumers of this process, and how many of their handlers may run.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::core::step::Input;
 use crate::error::{Error, ErrorKind, Result};
@@ -172,7 +174,7 @@ impl Consumers {
 
     /// Applies options and settings to a queue; returns whether all of its workers are stuck.
     fn steer(&self, queue: &QueueName, served: &ConsumerEntry, chosen: Option<usize>) -> bool {
-        let mut course = served.course.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut course = served.course.lock();
         course.chosen = chosen.unwrap_or(course.chosen);
         let control = self.controls.of(queue);
         let workers = match control.paused {

@@ -8,10 +8,12 @@
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::error::{Error, ErrorKind};
 use crate::outage::Outage;
@@ -132,10 +134,8 @@ impl Shared {
         let mut state = self.lock();
         state.idle += 1;
         let is_idle = |state: &mut State| state.jobs.is_empty() && !state.is_closed;
-        let (mut state, _timed_out) = self
-            .changed
-            .wait_timeout_while(state, self.keep_idle, is_idle)
-            .unwrap_or_else(PoisonError::into_inner);
+        let changed = &self.changed;
+        changed.wait_while_for(&mut state, is_idle, self.keep_idle);
         state.idle -= 1;
         let job = state.jobs.pop_front();
         if job.is_none() {
@@ -145,7 +145,7 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

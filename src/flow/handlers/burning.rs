@@ -1,7 +1,8 @@
 //! Notices handlers that keep a thread of the runtime busy, which other queues wait for.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::flow::log_limiter::LogLimiter;
 use crate::time::Mono;
@@ -30,7 +31,7 @@ impl BurnMeter {
     /// Adds `burned` at `now`. Returns how much it is in this window if that is worth a log line
     /// now.
     pub(crate) fn add(&self, burned: Duration, now: Mono) -> Option<Duration> {
-        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut window = self.window.lock();
         if now.since(window.since) > WINDOW {
             *window = Window {
                 since: now,

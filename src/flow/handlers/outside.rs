@@ -9,9 +9,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::time::{Clock, Mono, SystemClock};
 
@@ -74,13 +76,12 @@ impl TimeHolds {
                 state.is_held = false;
                 return;
             };
-            let waited = self.changed.wait_timeout(state, first.since(now));
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut state, first.since(now));
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::event::{Envelope, EventId};
@@ -108,8 +109,8 @@ impl Replies {
 
     fn lock(
         &self,
-    ) -> std::sync::MutexGuard<'_, Option<HashMap<EventId, oneshot::Sender<CallResult>>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    ) -> parking_lot::MutexGuard<'_, Option<HashMap<EventId, oneshot::Sender<CallResult>>>> {
+        self.waiting.lock()
     }
 }
 

@@ -8,7 +8,9 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 thread_local! {
     /// The attempt that this thread polls or runs now.
@@ -155,7 +157,7 @@ impl State {
 impl WaitGraph {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every change under the lock leaves the state consistent.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

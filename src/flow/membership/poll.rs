@@ -1,8 +1,8 @@
 //! Membership polls: renew this node's membership, and follow members and runtime settings.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -99,7 +99,7 @@ pub(crate) struct MembershipPoll {
     /// A poll has failed since they were read: the next result may come from another server.
     was_away: AtomicBool,
     /// The queues that each member consumes, by the last poll; `None` before the first.
-    consumed: std::sync::Mutex<Option<Vec<Arc<[QueueName]>>>>,
+    consumed: parking_lot::Mutex<Option<Vec<Arc<[QueueName]>>>>,
     outage: Outage,
 }
 
@@ -121,7 +121,7 @@ impl MembershipPoll {
             calls: Mutex::default(),
             read: Mutex::default(),
             was_away: AtomicBool::default(),
-            consumed: std::sync::Mutex::default(),
+            consumed: parking_lot::Mutex::default(),
             outage: Outage::of("membership"),
         }
     }
@@ -138,10 +138,9 @@ impl MembershipPoll {
         self.consumed().as_ref().map(Vec::len)
     }
 
-    fn consumed(&self) -> std::sync::MutexGuard<'_, Option<Vec<Arc<[QueueName]>>>> {
+    fn consumed(&self) -> parking_lot::MutexGuard<'_, Option<Vec<Arc<[QueueName]>>>> {
         // Poison is harmless: every change under the lock is one assignment.
-        let consumed = self.consumed.lock();
-        consumed.unwrap_or_else(PoisonError::into_inner)
+        self.consumed.lock()
     }
 
     /// Polls once, and reads the settings that have changed.

@@ -1,7 +1,8 @@
 //! The set of buckets that received events, kept for the depth sampler.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::event::BucketKey;
 
@@ -12,12 +13,12 @@ pub(crate) struct ActiveBuckets(Mutex<HashSet<BucketKey>>);
 impl ActiveBuckets {
     /// Takes the buckets, and begins anew.
     pub(crate) fn take(&self) -> HashSet<BucketKey> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.0.lock())
     }
 
     /// Adds a bucket.
     pub(crate) fn note(&self, bucket: &BucketKey) {
-        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut heard = self.0.lock();
         if !heard.contains(bucket) {
             heard.insert(bucket.clone());
         }

@@ -1,9 +1,10 @@
 //! The mover's inbox, filled from any thread.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 
+use parking_lot::RwLock;
 use tokio::sync::Notify;
 
 use crate::core::step::Input;
@@ -60,7 +61,7 @@ impl Inbox {
 
     /// Registers a bucket at its index: its wake-ups are delivered.
     pub(crate) fn serves(&self, bucket: BucketKey, place: usize) {
-        let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = self.buckets.write();
         buckets.insert(bucket, place);
     }
 
@@ -71,7 +72,7 @@ impl Inbox {
 
     /// Returns the index of a bucket that this node serves.
     pub(crate) fn place(&self, bucket: &BucketKey) -> Option<usize> {
-        let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
+        let buckets = self.buckets.read();
         buckets.get(bucket).copied()
     }
 

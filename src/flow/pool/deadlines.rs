@@ -6,14 +6,15 @@
 //!
 //! A slot also holds the worker's waker, which is how a pool is cut short.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use futures_util::task::AtomicWaker;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
@@ -167,7 +168,7 @@ impl DeadlineTable {
     }
 
     fn slots(&self) -> MutexGuard<'_, DeadlineSlots> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        self.slots.lock()
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crossbeam_utils::CachePadded;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::ring::{RingConsumer, RingProducer};
@@ -200,7 +200,7 @@ impl RingSpace {
 /// Locks, ignoring poison: no panic under these locks leaves invalid state behind.
 #[inline]
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 #[cfg(test)]

@@ -31,12 +31,13 @@ pub(in crate::flow) mod worker;
 
 use std::fmt;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;

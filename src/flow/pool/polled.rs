@@ -5,9 +5,10 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
 
 /// The cells of all threads that have polled a job.
 static THREADS: Mutex<Vec<Weak<PollCell>>> = Mutex::new(Vec::new());
@@ -21,7 +22,7 @@ type PollCell = CachePadded<AtomicU64>;
 
 fn registered() -> Arc<PollCell> {
     let cell = Arc::new(PollCell::default());
-    let mut threads = THREADS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut threads = THREADS.lock();
     threads.retain(|cell| cell.strong_count() > 0); // threads that have ended
     threads.push(Arc::downgrade(&cell));
     cell
@@ -67,7 +68,7 @@ pub(crate) struct PollSnapshot(Vec<(usize, u64)>);
 impl PollSnapshot {
     /// Reads what each thread polls.
     pub(crate) fn take() -> Self {
-        let threads = THREADS.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads = THREADS.lock();
         let cells = threads.iter().filter_map(Weak::upgrade);
         let polls = cells.map(|cell| (Arc::as_ptr(&cell).addr(), cell.load(Relaxed)));
         Self(polls.filter(|(_, poll)| poll >> 32 != 0).collect())

@@ -16,12 +16,13 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use disruptor::{
     BusySpin, EventPoller, MissingFreeSlots, MultiProducer, MultiProducerBarrier, Producer,
     SingleConsumerBarrier, build_multi_producer,
 };
+use parking_lot::{Mutex, MutexGuard};
 use qcell::{QCell, QCellOwnerPinned};
 
 /// A slot of the ring: empty, or a value on its way to the consumer.
@@ -261,7 +262,7 @@ impl std::error::Error for BadCapacity {}
 
 #[inline]
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 #[cfg(test)]

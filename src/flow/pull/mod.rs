@@ -5,9 +5,10 @@ mod pulled_queues;
 mod task;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, OnceCell, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -236,9 +237,9 @@ impl Pulls {
         drop(left); // without the lock: leased events that are dropped are handed back by a message
     }
 
-    fn messages(&self) -> std::sync::MutexGuard<'_, Option<Vec<PullMessage>>> {
+    fn messages(&self) -> parking_lot::MutexGuard<'_, Option<Vec<PullMessage>>> {
         // Poison is harmless: every change under the lock is one call.
-        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+        self.messages.lock()
     }
 
     /// Stops: callers are refused, and what is leased for them is handed back.

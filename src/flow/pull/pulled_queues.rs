@@ -1,7 +1,8 @@
 //! The known buckets of the queues that callers pull from.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::event::{BucketId, BucketKey, QueueName};
 
@@ -74,10 +75,10 @@ impl PulledQueues {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<QueueName, KnownQueue>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.0.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<QueueName, KnownQueue>> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+        self.0.write()
     }
 }

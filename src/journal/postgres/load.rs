@@ -6,8 +6,8 @@
 //! slow path copies into a temporary table and inserts the missing records.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Transaction};
 
@@ -37,12 +37,12 @@ pub(super) struct WeekCache {
 impl WeekCache {
     /// Returns those of these weeks that are not known to exist.
     fn unknown(&self, asked: &BTreeSet<i32>) -> BTreeSet<i32> {
-        let weeks = self.weeks.lock().unwrap_or_else(PoisonError::into_inner);
+        let weeks = self.weeks.lock();
         asked.difference(&weeks).copied().collect()
     }
 
     fn add(&self, found: &BTreeSet<i32>) {
-        let mut weeks = self.weeks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut weeks = self.weeks.lock();
         weeks.extend(found);
         while weeks.len() > KNOWN_WEEKS_MAX {
             weeks.pop_first();
@@ -50,7 +50,7 @@ impl WeekCache {
     }
 
     fn forget(&self) {
-        let mut weeks = self.weeks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut weeks = self.weeks.lock();
         weeks.clear();
     }
 }

@@ -19,10 +19,11 @@ mod status;
 use std::fmt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -189,10 +190,8 @@ impl Recorder {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<JoinHandle<()>>> {
-        self.recording
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.recording.lock()
     }
 }
 

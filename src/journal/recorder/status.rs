@@ -1,8 +1,9 @@
 //! What the recorder has done, and how the journal is.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::Error;
 use crate::metrics::JournalMetrics;
@@ -137,6 +138,6 @@ impl Board {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }

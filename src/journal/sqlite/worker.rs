@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
-use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -94,8 +94,8 @@ impl<T> Drop for Worker<T> {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> parking_lot::MutexGuard<'_, T> {
+    mutex.lock()
 }
 
 fn closed() -> Error {

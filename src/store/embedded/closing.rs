@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::store::embedded::shared::Shared;
 
@@ -18,7 +19,7 @@ static CLOSED: Condvar = Condvar::new();
 impl Shared {
     /// Notes that the store closes, which goes on in the background.
     pub(super) fn begin_to_let_go(&self) {
-        let held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = self.lock.lock();
         if held.is_some() {
             lock().insert(self.paths.data.clone());
         }
@@ -26,7 +27,7 @@ impl Shared {
 
     /// Lets go of the store's lock, the last of its files.
     pub(super) fn let_go(&self) {
-        let mut held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.lock.lock();
         drop(held.take());
         lock().remove(&self.paths.data);
         CLOSED.notify_all();
@@ -35,19 +36,15 @@ impl Shared {
 
 /// Waits until the store in `data` is closed; returns whether it was being closed.
 pub(super) fn wait(data: &Path) -> bool {
-    let closing = lock();
+    let mut closing = lock();
     if !closing.contains(data) {
         return false;
     }
     let is_closing = |closing: &mut BTreeSet<PathBuf>| closing.contains(data);
-    drop(
-        CLOSED
-            .wait_timeout_while(closing, CLOSE_TIMEOUT, is_closing)
-            .unwrap_or_else(PoisonError::into_inner),
-    );
+    CLOSED.wait_while_for(&mut closing, is_closing, CLOSE_TIMEOUT);
     true
 }
 
 fn lock() -> MutexGuard<'static, BTreeSet<PathBuf>> {
-    CLOSING.lock().unwrap_or_else(PoisonError::into_inner)
+    CLOSING.lock()
 }

@@ -1,8 +1,9 @@
 //! What the reference store decided, as changes to write.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::codec::wire;
@@ -130,8 +131,8 @@ impl<'a> Scribe<'a> {
         }
     }
 
-    fn cache(&self) -> std::sync::MutexGuard<'_, Cache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> parking_lot::MutexGuard<'_, Cache> {
+        self.cache.lock()
     }
 }
 

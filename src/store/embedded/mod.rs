@@ -52,8 +52,10 @@ mod writer;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
 
 use crate::core::membership::{MemberInfo, Membership};
 use crate::core::op::{Answer, Delivery, StoreOp};
@@ -239,7 +241,7 @@ impl EmbeddedStore {
     /// Without a thread: writes what was decided before anybody waits for it.
     fn write_inline(&self) {
         if let Writing::Inline(writer) = &self.writing {
-            let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut writer = writer.lock();
             if let Some(writer) = &mut *writer {
                 writer.drain();
             }
@@ -251,7 +253,7 @@ impl EmbeddedStore {
         self.shared.begin_to_let_go();
         self.shared.pending.close();
         if let Writing::Inline(writer) = &self.writing {
-            let writer = writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let writer = writer.lock().take();
             if let Some(mut writer) = writer {
                 writer.drain();
                 writer.end();
@@ -384,7 +386,7 @@ impl Drop for EmbeddedStore {
     fn drop(&mut self) {
         self.begin_close();
         if let Writing::Thread(thread) = &self.writing {
-            let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let thread = thread.lock().take();
             if thread.is_some_and(|thread| thread.join().is_err()) {
                 tracing::error!("writer thread of the embedded store panicked");
             }

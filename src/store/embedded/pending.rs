@@ -5,9 +5,11 @@
 //! is the next batch.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::event::BucketKey;
 use crate::store::embedded::gate::{Fate, Gate, Lane};
@@ -160,9 +162,7 @@ impl Pending {
             }
             state.wakes_at = Some(wanted);
             let wait = if lingers { Some(LINGER) } else { wait };
-            let (woken, timed_out) = self.sleep(state, wait);
-            state = woken;
-            if timed_out {
+            if self.sleep(&mut state, wait) {
                 state.wakes_at = None;
                 if !lingers && state.batches.is_empty() && !state.closed {
                     return Taken::Nothing;
@@ -172,18 +172,15 @@ impl Pending {
         }
     }
 
-    fn sleep<'a>(
-        &self,
-        state: MutexGuard<'a, State>,
-        wait: Option<Duration>,
-    ) -> (MutexGuard<'a, State>, bool) {
-        let Some(wait) = wait else {
-            let woken = self.work.wait(state);
-            return (woken.unwrap_or_else(PoisonError::into_inner), false);
-        };
-        let woken = self.work.wait_timeout(state, wait);
-        let (state, timeout) = woken.unwrap_or_else(PoisonError::into_inner);
-        (state, timeout.timed_out())
+    /// Waits for work; returns whether the time was over before there was any.
+    fn sleep(&self, state: &mut MutexGuard<'_, State>, wait: Option<Duration>) -> bool {
+        match wait {
+            Some(wait) => self.work.wait_for(state, wait).timed_out(),
+            None => {
+                self.work.wait(state);
+                false
+            }
+        }
     }
 
     /// The batch that was taken is written.
@@ -247,17 +244,12 @@ impl Pending {
 
     /// Waits so long, or until the list is closed.
     pub(super) fn pause(&self, wait: Duration) {
-        let state = self.lock();
         let still = |state: &mut State| !state.closed;
-        drop(
-            self.work
-                .wait_timeout_while(state, wait, still)
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        self.work.wait_while_for(&mut self.lock(), still, wait);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

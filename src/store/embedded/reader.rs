@@ -1,9 +1,9 @@
 //! Reads beside the writer: bodies that are not in memory, and what was set aside.
 
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension};
 use tokio::sync::oneshot;
 
@@ -126,7 +126,7 @@ impl<R: Send + 'static> Reading<R> {
         let refused = match self {
             Self::Thread(thread) => {
                 let job = Job(Box::new(move |reader| drop(answer.send(read(reader)))));
-                match &*thread.lock().unwrap_or_else(PoisonError::into_inner) {
+                match &*thread.lock() {
                     Some((jobs, _)) => match jobs.try_send(job) {
                         Ok(()) => None,
                         Err(TrySendError::Full(_)) => Some(Error::new(
@@ -138,15 +138,13 @@ impl<R: Send + 'static> Reading<R> {
                     None => Some(closed()),
                 }
             }
-            Self::Inline(reader) => {
-                match &mut *reader.lock().unwrap_or_else(PoisonError::into_inner) {
-                    Some(reader) => {
-                        drop(answer.send(read(reader)));
-                        None
-                    }
-                    None => Some(closed()),
+            Self::Inline(reader) => match &mut *reader.lock() {
+                Some(reader) => {
+                    drop(answer.send(read(reader)));
+                    None
                 }
-            }
+                None => Some(closed()),
+            },
         };
         async move {
             match refused {
@@ -160,7 +158,7 @@ impl<R: Send + 'static> Reading<R> {
     pub(super) fn close(&self) {
         match self {
             Self::Thread(thread) => {
-                let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let thread = thread.lock().take();
                 if let Some((jobs, thread)) = thread {
                     drop(jobs);
                     if thread.join().is_err() {
@@ -169,7 +167,7 @@ impl<R: Send + 'static> Reading<R> {
                 }
             }
             Self::Inline(reader) => {
-                drop(reader.lock().unwrap_or_else(PoisonError::into_inner).take());
+                drop(reader.lock().take());
             }
         }
     }

@@ -3,9 +3,10 @@
 //! An age counts back from the newest record, so a store that adds none has nothing to remove, and
 //! no timer is needed.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 
 use crate::record::Keep;
@@ -60,7 +61,7 @@ impl Retention {
         added: Option<i64>,
         now: Timestamp,
     ) -> rusqlite::Result<()> {
-        let keep = *self.keep.lock().unwrap_or_else(PoisonError::into_inner);
+        let keep = *self.keep.lock();
         let mono = self.clock.mono();
         let is_too_much = keep
             .count

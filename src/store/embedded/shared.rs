@@ -1,6 +1,8 @@
 //! What the callers, the writer and the reader share, and how a caller's operation is decided.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::core::op::{
     Answer, AttemptOutcome, DeadPage, Delivery, Fetched, Peeked, Reply, Settlement, StartMark,
@@ -333,12 +335,12 @@ impl Shared {
     }
 
     pub(super) fn starts(&self) -> MutexGuard<'_, Starts> {
-        self.starts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.starts.lock()
     }
 
     /// Returns what is wrong when the path of a file does not lead to it any more.
     pub(super) fn moved(&self) -> Option<String> {
-        let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = self.lock.lock();
         lock.as_ref().and_then(Lock::moved)
     }
 
@@ -347,7 +349,7 @@ impl Shared {
     }
 
     fn cache(&self) -> MutexGuard<'_, Cache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache.lock()
     }
 }
 

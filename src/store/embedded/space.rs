@@ -4,7 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::outage::Outage;
 use crate::sqlite::files;
@@ -152,7 +153,7 @@ impl Space {
     }
 
     fn reserve(&self) -> MutexGuard<'_, File> {
-        self.reserve.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reserve.lock()
     }
 }
 

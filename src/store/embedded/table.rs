@@ -1,6 +1,6 @@
 //! The records of the store, for whoever asks for them.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::record::{Found, Keep, MinuteQuery, MinuteStats, Query};
@@ -20,7 +20,7 @@ impl RecordTable for Shared {
     }
 
     fn keep(&self, keep: Keep) {
-        *self.keep.lock().unwrap_or_else(PoisonError::into_inner) = keep;
+        *self.keep.lock() = keep;
     }
 }
 

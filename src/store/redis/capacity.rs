@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::ops::{AddAssign, SubAssign};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::core::op::NewEvent;
 use crate::error::{Error, ErrorKind, Result};
@@ -102,7 +104,7 @@ impl Capacity {
 
     fn used(&self) -> MutexGuard<'_, Used> {
         // Every change under the lock is one step.
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+        self.used.lock()
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
@@ -128,7 +130,7 @@ impl Outboxes {
     }
 
     fn seen(&self) -> MutexGuard<'_, HashMap<BucketKey, BTreeMap<u64, LastEntry>>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock()
     }
 }
 

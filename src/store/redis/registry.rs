@@ -8,9 +8,10 @@
 mod writer;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use redis::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -102,7 +103,6 @@ impl Registry {
     /// Sets the configured number of buckets of each queue, and of any other queue.
     pub(super) fn configure(&self, queues: &BTreeMap<QueueName, u16>, others: u16) {
         let mut configured = self.configured.write();
-        let configured = configured.as_mut().unwrap_or_else(|error| error.get_mut());
         configured.queues.extend(queues.clone());
         configured.others = others;
     }
@@ -111,43 +111,42 @@ impl Registry {
     /// list.
     fn is_configured(&self, bucket: &BucketKey) -> bool {
         let configured = self.configured.read();
-        let configured = configured.unwrap_or_else(PoisonError::into_inner);
         let many = configured.queues.get(&bucket.queue);
         bucket.bucket.0 < *many.unwrap_or(&configured.others)
     }
 
     fn is_known(&self, bucket: &BucketKey) -> bool {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read();
         known.contains(bucket)
     }
 
     fn note<'a>(&self, buckets: impl IntoIterator<Item = &'a BucketKey>) {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write();
         known.extend(buckets.into_iter().cloned());
     }
 
     /// Returns the known buckets, sorted.
     pub(super) fn known(&self) -> Vec<BucketKey> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read();
         known.iter().cloned().collect()
     }
 
     /// Returns how many buckets are known.
     pub(super) fn count(&self) -> usize {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read();
         known.len()
     }
 
     fn was_read(&self) {
-        let mut read_at = self.read_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read_at = self.read_at.lock();
         *read_at = Some(Instant::now());
     }
 
     /// Returns the known buckets of a queue, if the list was read a moment ago.
     fn fresh_of(&self, queue: &QueueName) -> Option<Vec<BucketKey>> {
-        let read_at = *self.read_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let read_at = *self.read_at.lock();
         read_at.filter(|at| at.elapsed() < FRESH)?;
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read();
         let at = |bucket| BucketKey::new(queue.clone(), BucketId(bucket));
         Some(known.range(at(0)..=at(u16::MAX)).cloned().collect())
     }
@@ -156,7 +155,6 @@ impl Registry {
     fn known_or_configured(&self) -> Vec<BucketKey> {
         let mut buckets = BTreeSet::from_iter(self.known());
         let configured = self.configured.read();
-        let configured = configured.unwrap_or_else(PoisonError::into_inner);
         for (queue, many) in &configured.queues {
             let named = (0..*many).map(|bucket| BucketKey::new(queue.clone(), BucketId(bucket)));
             buckets.extend(named);
@@ -171,12 +169,11 @@ impl Registry {
     }
 
     fn rests_until(&self) -> MutexGuard<'_, Option<Instant>> {
-        let until = self.rests_until.lock();
-        until.unwrap_or_else(PoisonError::into_inner)
+        self.rests_until.lock()
     }
 
     fn writing(&self) -> MutexGuard<'_, WriterState> {
-        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.writing.lock()
     }
 }
 

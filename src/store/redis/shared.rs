@@ -2,8 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+use parking_lot::RwLock;
 
 use crate::core::op::{Answer, AttemptOutcome, FailureReason, Settlement, StartMark, StoreOp};
 use crate::core::reference::KEEP_FOR;
@@ -127,11 +129,11 @@ impl Shared {
     /// Returns the keys of a bucket, built once.
     pub(super) fn keys(&self, bucket: &BucketKey) -> Arc<BucketKeys> {
         let known = {
-            let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+            let keys = self.keys.read();
             keys.get(bucket).map(Arc::clone)
         };
         known.unwrap_or_else(|| {
-            let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+            let mut keys = self.keys.write();
             if keys.len() >= KEYS_MAX {
                 keys.clear(); // those in use are made again
             }
@@ -302,22 +304,10 @@ impl Shared {
 
     /// Subscribes to a bucket that a node of this process polls.
     fn listen(self: &Arc<Self>, bucket: &BucketKey) {
-        let is_new = {
-            let listened = self.listened.read();
-            !listened
-                .unwrap_or_else(PoisonError::into_inner)
-                .contains(bucket)
-        };
-        if !is_new {
+        if self.listened.read().contains(bucket) {
             return;
         }
-        {
-            let mut listened = self
-                .listened
-                .write()
-                .unwrap_or_else(PoisonError::into_inner);
-            listened.insert(bucket.clone());
-        }
+        self.listened.write().insert(bucket.clone());
         let open = || {
             let tell = |how: fn(&dyn Watcher, &BucketKey)| {
                 let shared = Arc::downgrade(self);

@@ -1,10 +1,11 @@
 //! State that all nodes share: the key format, membership, runtime settings.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use redis::Value;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -273,8 +274,8 @@ impl SharedState {
         Ok(())
     }
 
-    fn queues(&self) -> std::sync::MutexGuard<'_, HashMap<NodeId, Arc<[QueueName]>>> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queues(&self) -> parking_lot::MutexGuard<'_, HashMap<NodeId, Arc<[QueueName]>>> {
+        self.queues.lock()
     }
 }
 

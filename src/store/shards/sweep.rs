@@ -1,7 +1,6 @@
 //! The sweep of buckets that are not used any more.
 
 use std::ops::Bound;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use crate::event::BucketKey;
@@ -32,18 +31,18 @@ impl<B: Clone> Shards<B> {
 
     #[cold]
     fn sweep_some(&self, now_us: u64) -> Vec<BucketKey> {
-        let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut swept = self.swept.lock();
         let unused_until = now_us.saturating_sub(UNUSED_US);
         let (mut unused, mut idle, mut forgotten) = (Vec::new(), Vec::new(), 0);
         {
             let from = swept.take().map_or(Bound::Unbounded, Bound::Excluded);
-            let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
+            let buckets = self.buckets.read();
             for (key, shard) in buckets.range((from, Bound::Unbounded)).take(SWEPT_AT_ONCE) {
                 if forgotten >= FORGOTTEN_AT_ONCE {
                     break;
                 }
                 *swept = Some(key.clone());
-                let Ok(bucket) = shard.bucket.try_lock() else {
+                let Some(bucket) = shard.bucket.try_lock() else {
                     continue;
                 };
                 let is_unused = shard.used_us.load(Ordering::Relaxed) <= unused_until;
@@ -65,12 +64,12 @@ impl<B: Clone> Shards<B> {
 
     /// Removes buckets that are still idle and unused.
     fn remove(&self, keys: &[BucketKey], unused_until: u64) {
-        let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = self.buckets.write();
         for key in keys {
             let Some(shard) = buckets.get(key).cloned() else {
                 continue;
             };
-            let Ok(bucket) = shard.bucket.try_lock() else {
+            let Some(bucket) = shard.bucket.try_lock() else {
                 continue;
             };
             if !bucket.is_idle() || shard.used_us.load(Ordering::Relaxed) > unused_until {

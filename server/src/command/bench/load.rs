@@ -1,13 +1,14 @@
 //! The workloads, through the library.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use duly::config::QueueChoices;
 use duly::time::Timestamp;
 use duly::{Annotation, Bus, Context, Event, Handler, Queue};
 use futures_util::{StreamExt, TryStreamExt, stream};
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::place::Place;
@@ -66,8 +67,7 @@ impl Watch {
 
     /// Returns how late those were that have started, sorted.
     fn sorted(&self) -> Vec<i64> {
-        let late = self.late_us.lock();
-        let mut late = std::mem::take(&mut *late.unwrap_or_else(PoisonError::into_inner));
+        let mut late = std::mem::take(&mut *self.late_us.lock());
         late.sort_unstable();
         late
     }
@@ -85,8 +85,7 @@ impl Handler for Starts {
     ) -> std::result::Result<(), duly::Failure> {
         let due_us = event.payload.get(..16).and_then(|due| due.parse().ok());
         let late = now_us() as i64 - due_us.unwrap_or(0);
-        let lates = self.0.late_us.lock();
-        lates.unwrap_or_else(PoisonError::into_inner).push(late);
+        self.0.late_us.lock().push(late);
         self.0.started.fetch_add(1, Ordering::Release);
         Ok(())
     }

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 use std::future::{Future, pending, ready};
-use std::sync::Mutex;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::task::yield_now;
 
 use super::{Books, all_finished, pool, within};

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 /// Queues of calls, by key. A queue exists while one of its calls is in progress; there is one at a
@@ -81,7 +82,7 @@ impl<K: Clone + Eq + Hash, T> CallQueues<K, T> {
 
     fn state(&self) -> MutexGuard<'_, QueueTable<K, T>> {
         // Every change under the lock is one step.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -1,8 +1,10 @@
 //! Tests of pub/sub notifications.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::super::hub::notifications::{NotificationCallbacks, Notifications};
 use super::super::keys;
@@ -20,7 +22,7 @@ struct Counts {
 
 impl Counts {
     fn of(&self, bucket: &BucketKey) -> u64 {
-        let buckets = self.buckets.lock().expect("nobody panicked");
+        let buckets = self.buckets.lock();
         buckets.get(bucket).copied().unwrap_or(0)
     }
 }
@@ -35,7 +37,7 @@ fn listen_with(url: &str, options: &ConnectionOptions) -> (Notifications, Arc<Co
     let earlier = Arc::clone(&counts);
     let told = NotificationCallbacks {
         earlier: Box::new(move |bucket| {
-            let mut buckets = earlier.buckets.lock().expect("nobody panicked");
+            let mut buckets = earlier.buckets.lock();
             *buckets.entry(bucket.clone()).or_default() += 1;
         }),
         called: Box::new(|bucket| panic!("nobody has called for {bucket}")),

@@ -4,9 +4,10 @@ mod runs;
 mod second_opinion;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use redis::cluster_routing::Slot;
 use redis::{Arg, Cmd, Pipeline, RedisError, Value};
 use tokio::sync::watch;
@@ -243,7 +244,7 @@ impl ManagedConnection {
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change under the lock is one assignment.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Returns the connection, or the attempt to open one, which it starts if needed.

@@ -11,9 +11,10 @@ mod task;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
+use parking_lot::RwLock;
 use redis::{PushInfo, PushKind, Value};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -49,8 +50,7 @@ struct Channels<T> {
 
 impl<T> fmt::Debug for Subscription<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let subjects = self.channels.subjects.read();
-        let channels = subjects.unwrap_or_else(PoisonError::into_inner).len();
+        let channels = self.channels.subjects.read().len();
         f.debug_struct("Subscription")
             .field("channels", &channels)
             .field("is_healthy", &self.is_healthy())
@@ -111,8 +111,7 @@ impl<T> Channels<T> {
     fn add(&self, channels: impl IntoIterator<Item = (Vec<u8>, T)>) {
         let mut has_grown = false;
         {
-            let subjects = self.subjects.write();
-            let mut subjects = subjects.unwrap_or_else(PoisonError::into_inner);
+            let mut subjects = self.subjects.write();
             for (channel, subject) in channels {
                 subjects.entry(channel).or_insert_with(|| {
                     has_grown = true;
@@ -130,7 +129,7 @@ impl<T> Channels<T> {
 
     /// Returns the channels for which `is_missing` holds.
     fn missing(&self, is_missing: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
-        let subjects = self.subjects.read().unwrap_or_else(PoisonError::into_inner);
+        let subjects = self.subjects.read();
         let channels = subjects.keys().filter(|channel| is_missing(channel));
         channels.cloned().collect()
     }
@@ -138,7 +137,7 @@ impl<T> Channels<T> {
     /// Sets it healthy, unless there are more channels than are `subscribed`: some may have been
     /// added just now.
     fn set_healthy_with(&self, subscribed: usize) {
-        let subjects = self.subjects.read().unwrap_or_else(PoisonError::into_inner);
+        let subjects = self.subjects.read();
         self.set_healthy(subjects.len() <= subscribed);
     }
 
@@ -166,7 +165,7 @@ impl<T: Clone> Channels<T> {
     }
 
     fn subject(&self, channel: &[u8]) -> Option<T> {
-        let subjects = self.subjects.read().unwrap_or_else(PoisonError::into_inner);
+        let subjects = self.subjects.read();
         subjects.get(channel).cloned()
     }
 }

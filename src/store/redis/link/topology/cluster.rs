@@ -5,12 +5,13 @@
 //! does not respond.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use redis::cluster_routing::Slot;
 use redis::{Arg, Cmd, ErrorKind as Theirs, Pipeline, RedisError, RedisResult, Value};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -341,17 +342,17 @@ impl Cluster {
         let (known, named) = (slots.everywhere(), &self.0.named);
         self.nodes()
             .retain(|address, _| known.contains(address) || named.contains(address));
-        *self.0.slots.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(slots);
+        *self.0.slots.write() = Arc::new(slots);
     }
 
     fn slots(&self) -> Arc<Slots> {
-        let slots = self.0.slots.read().unwrap_or_else(PoisonError::into_inner);
+        let slots = self.0.slots.read();
         Arc::clone(&slots)
     }
 
     fn nodes(&self) -> MutexGuard<'_, HashMap<Address, Arc<Node>>> {
         // Every change under the lock is one step.
-        self.0.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.nodes.lock()
     }
 }
 
