@@ -96,6 +96,7 @@ pub mod __private;
 #[doc(hidden)]
 pub mod __server;
 mod background;
+mod backoff;
 mod bus;
 pub mod codec;
 pub mod config;

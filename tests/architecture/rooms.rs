@@ -10,7 +10,7 @@ use super::files::{File, is_name, words};
 const FLOORS: &[&[&str]] = &[
     &["panics"],
     &["error"],
-    &["time", "duration", "outage", "background"],
+    &["time", "duration", "outage", "background", "backoff"],
     &["event"],
     &["retry", "record", "codec", "metrics"],
     &["core", "sqlite"],
@@ -38,6 +38,7 @@ const FLOW_FLOORS: &[&[&str]] = &[
 /// store, so that the server uses them for values of its own.
 const LINK_NAMES: &[&str] = &[
     "background",
+    "backoff",
     "duration",
     "error",
     "outage",

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::backoff::Backoff;
 use crate::bus::{Bus, Inner, Queue};
 use crate::codec::{Codec, Frame, Raw};
 use crate::core::op::Snapshot;
@@ -29,7 +30,7 @@ const REPLIES: &str = "duly.replies";
 /// How long a reply is kept.
 const REPLY_KEPT: Duration = Duration::from_secs(300);
 /// The first and the longest pause between two lookups.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(250));
 /// How often a reply is tried to be stored; the pause after a failure.
 const STORE_TRIES: u32 = 3;
 const STORE_PAUSE: Duration = Duration::from_millis(200);
@@ -141,10 +142,10 @@ fn stale(found: &Snapshot, now: Timestamp) -> Option<&'static str> {
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// Waits until an event is over, and returns its stored reply, or how it ended without one.
     pub(super) async fn stored_reply(&self, id: EventId) -> Result<CallResult> {
-        let (mut pause, pause_max) = PAUSES;
+        let mut lookups = 0_u32;
         loop {
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(pause_max);
+            lookups = lookups.saturating_add(1);
+            tokio::time::sleep(PAUSES.after(lookups)).await;
             match self.look_up(id).await {
                 Ok(Some(result)) => return Ok(result),
                 // The caller's timeout ends this.

@@ -8,8 +8,9 @@ use futures_util::stream::{self, StreamExt};
 use tokio_util::sync::CancellationToken;
 
 use crate::core::op::{Stats, StoreOp};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::event::{BucketKey, QueueName};
+use crate::flow::membership::in_time;
 use crate::flow::membership::poll::MembershipPoll;
 use crate::flow::node::active_buckets::ActiveBuckets;
 use crate::flow::node::inbox::Inbox;
@@ -24,8 +25,6 @@ use crate::time::Clock;
 const FIRST_AFTER: Duration = Duration::from_secs(1);
 /// The most buckets that are counted at a time.
 const AT_ONCE: usize = 8;
-/// The timeout of one bucket's count.
-const PATIENCE: Duration = Duration::from_secs(1);
 /// A bucket that was empty and had no notification since is counted only in every 30th sample: a
 /// notification may be lost.
 const EMPTY_EVERY: u64 = 30;
@@ -230,9 +229,4 @@ struct ClockSkew {
 fn difference(this_us: u64, that_us: u64) -> i64 {
     let apart = i64::try_from(this_us.abs_diff(that_us)).unwrap_or(i64::MAX);
     if this_us < that_us { -apart } else { apart }
-}
-
-async fn in_time<T>(answer: impl Future<Output = Result<T>>) -> Result<T> {
-    let late = |_elapsed| Error::new(ErrorKind::Unknown, "the store did not respond in time");
-    tokio::time::timeout(PATIENCE, answer).await.map_err(late)?
 }

@@ -3,3 +3,16 @@
 pub(in crate::flow) mod clock_watch;
 pub(in crate::flow) mod depth_sampler;
 pub(in crate::flow) mod poll;
+
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// How long membership waits for a store.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Waits for a call of the store, but not for long: what it would return is soon out of date.
+async fn in_time<T>(call: impl Future<Output = Result<T>>) -> Result<T> {
+    let late = |_elapsed| Error::new(ErrorKind::Unknown, "the store did not respond in time");
+    tokio::time::timeout(PATIENCE, call).await.map_err(late)?
+}

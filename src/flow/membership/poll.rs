@@ -1,6 +1,5 @@
 //! Membership polls: renew this node's membership, and follow members and runtime settings.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,17 +8,15 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::core::step::Input;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::event::QueueName;
 use crate::flow::consumers::set::Consumers;
+use crate::flow::membership::in_time;
 use crate::flow::node::inbox::Inbox;
 use crate::flow::pull::Pulls;
 use crate::flow::runtime_settings::RuntimeSettings;
 use crate::outage::Outage;
 use crate::store::{MemberInfo, Store};
-
-/// The timeout of a poll: after it, others may consider this node dead, so it polls again.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How often the settings are read whatever their versions: the fallback poll.
 const ALL_EVERY: Duration = Duration::from_secs(60);
@@ -215,9 +212,4 @@ impl MembershipPoll {
             tracing::debug!(%error, "failed to leave the membership");
         }
     }
-}
-
-async fn in_time<T>(answer: impl Future<Output = Result<T>>) -> Result<T> {
-    let late = |_elapsed| Error::new(ErrorKind::Unknown, "the store did not respond in time");
-    tokio::time::timeout(PATIENCE, answer).await.map_err(late)?
 }

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use crate::backoff::Backoff;
 use crate::core::op::BATCH_MAX;
 use crate::error::{Error, ErrorKind, Result};
 use crate::journal::recorder::news::News;
@@ -139,7 +140,8 @@ impl Carrier {
     /// Waits until there may be something to do; at once when it is told to stop.
     async fn rest(&self, failures: u32, look_at: Instant, stop: &CancellationToken) {
         if failures > 0 {
-            let pause = self.pause(failures);
+            let backoff = Backoff::new(RETRY_MIN, self.options.retry_max);
+            let pause = backoff.jittered(failures); // many nodes do not come back in step
             stop.run_until_cancelled(sleep(pause)).await;
             return;
         }
@@ -154,13 +156,6 @@ impl Carrier {
             }
         };
         stop.run_until_cancelled(wake).await;
-    }
-
-    /// Twice as long after each failure, with jitter, so that many nodes do not come back in step.
-    fn pause(&self, failures: u32) -> Duration {
-        let doublings = failures.saturating_sub(1).min(16);
-        let longest = (RETRY_MIN * 2_u32.pow(doublings)).min(self.options.retry_max);
-        longest.mul_f64(0.5 + fastrand::f64() / 2.0)
     }
 
     /// Takes what outboxes have, some of each, until each has been read once.

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::backoff::Backoff;
 use crate::error::{Error, ErrorKind};
 use crate::outage::Outage;
 use crate::sqlite::shortage::Shortage;
@@ -19,7 +20,7 @@ use crate::store::embedded::stop::Stop;
 use crate::store::embedded::upkeep::Upkeep;
 
 /// The first and the longest wait before what must be written is tried again.
-const RETRY_WAITS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+const RETRY_WAITS: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_secs(1));
 /// How long callers wait meanwhile before they are told that it is not known.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is tried when nobody can wait: at close, or without a thread.
@@ -120,8 +121,7 @@ impl Writer {
     /// Something is short. Where it is room, nothing of the pushes happened; everything else is
     /// tried until it works, though callers do not wait for as long.
     fn insist(&mut self, mut batch: Batch, mut failure: Failure) {
-        let (mut wait, longest) = RETRY_WAITS;
-        let (mut waited, mut tries) = (Duration::ZERO, 0);
+        let (mut waited, mut waits, mut tries) = (Duration::ZERO, 0, 0);
         let mut refused = Vec::new();
         loop {
             match failure.shortage {
@@ -170,9 +170,10 @@ impl Writer {
                     return self.stop(what, failure.error);
                 }
             } else {
+                waits += 1;
+                let wait = RETRY_WAITS.after(waits);
                 self.shared.pending.pause(wait);
                 waited += wait;
-                wait = (wait * 2).min(longest);
                 self.look_in_time();
             }
             if waited >= PATIENCE {

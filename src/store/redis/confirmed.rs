@@ -16,7 +16,7 @@ use crate::store::redis::encode::CallContext;
 use crate::store::redis::link::durable::{DurabilityWait, ReachedDurability};
 use crate::store::redis::link::managed::ScriptReply;
 use crate::store::redis::preflight::ServerFacts;
-use crate::store::redis::push;
+use crate::store::redis::push::{self, PAUSES};
 use crate::store::redis::shared::Shared;
 
 /// The timeout for replicas and disks.
@@ -49,7 +49,7 @@ async fn push_part(
     let _reserved = shared.capacity.reserve(bucket, events)?;
     let now = Instant::now();
     let (deadline, until) = (now + shared.push_timeout(), now + shared.options.retry_for);
-    let (mut pause, mut attempts) = (push::PAUSE_MIN, Attempts::default());
+    let (mut failures, mut attempts) = (0, Attempts::default());
     loop {
         let times = (wait, until, deadline);
         let tried = attempt(shared, bucket, events, times, &mut attempts);
@@ -57,10 +57,12 @@ async fn push_part(
             Ok((answer, reached)) => return is_reached(wanted, &reached).map(|()| answer),
             Err(error) => Arc::new(error),
         };
-        if !attempts.failed(error.kind()) || Instant::now() + pause > until {
+        failures += 1;
+        let next = Instant::now() + PAUSES.after(failures);
+        if !attempts.failed(error.kind()) || next > until {
             return Err(push::given_up(&attempts, &error));
         }
-        pause = push::rest(pause).await;
+        tokio::time::sleep(PAUSES.jittered(failures)).await;
     }
 }
 

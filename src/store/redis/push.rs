@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
+use crate::backoff::Backoff;
 use crate::core::op::{Answer, BATCH_MAX, NewEvent, PushOutcome, Pushed, Reply, Unique};
 use crate::core::push::Attempts;
 use crate::error::{Error, ErrorKind, Result};
@@ -29,9 +30,9 @@ const BYTES_MAX: usize = 1024 * 1024;
 const REPLACED_BYTES: usize = 128 * 1024;
 /// The weight of any other event with a unique key, by the commands that the script needs.
 const UNIQUE_BYTES: usize = 4 * 1024;
-/// The first delay before a push is retried; it doubles, up to `PAUSE_MAX`.
-pub(super) const PAUSE_MIN: Duration = Duration::from_millis(10);
-const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// The delay before a push is retried.
+pub(super) const PAUSES: Backoff =
+    Backoff::new(Duration::from_millis(10), Duration::from_millis(500));
 
 /// The pushes in flight, by bucket.
 pub(super) type Pushes = CallQueues<BucketKey, PendingPush>;
@@ -231,7 +232,7 @@ fn put_runs_together(batch: &mut Vec<PendingPush>) {
 /// Sends a batch, and retries it for its remaining callers while the servers do not respond; the
 /// ids make that safe.
 async fn deliver(shared: &Arc<Shared>, bucket: &BucketKey, mut batch: Vec<PendingPush>) {
-    let (mut pause, mut attempts) = (PAUSE_MIN, Attempts::default());
+    let (mut failures, mut attempts) = (0, Attempts::default());
     loop {
         batch.retain(|waiting| !waiting.answer.is_closed());
         if batch.is_empty() {
@@ -254,7 +255,8 @@ async fn deliver(shared: &Arc<Shared>, bucket: &BucketKey, mut batch: Vec<Pendin
         };
         let may_pass = attempts.failed(error.kind());
         let error = Arc::new(error);
-        let next = Instant::now() + pause;
+        failures += 1;
+        let next = Instant::now() + PAUSES.after(failures);
         let (again, over): (Vec<_>, Vec<_>) = batch
             .into_iter()
             .partition(|waiting| may_pass && next <= waiting.until);
@@ -265,14 +267,8 @@ async fn deliver(shared: &Arc<Shared>, bucket: &BucketKey, mut batch: Vec<Pendin
         if batch.is_empty() {
             return;
         }
-        pause = rest(pause).await;
+        tokio::time::sleep(PAUSES.jittered(failures)).await;
     }
-}
-
-/// Sleeps before a push is retried. Returns the next delay.
-pub(super) async fn rest(pause: Duration) -> Duration {
-    tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
-    (pause * 2).min(PAUSE_MAX)
 }
 
 /// Returns the error of a push that is not retried after `last`.

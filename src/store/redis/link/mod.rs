@@ -1,6 +1,5 @@
 //! Connections to the servers of a URL: they know the servers, and nothing of events.
 
-pub(super) mod backoff;
 pub(super) mod call_queues;
 pub(crate) mod client;
 pub(super) mod durable;

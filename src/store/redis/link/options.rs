@@ -9,7 +9,12 @@ use tokio::task::JoinHandle;
 use super::functions::FunctionUse;
 use super::url::Target;
 use crate::background::Background;
+use crate::backoff::Backoff;
 use crate::outage::Outage;
+
+/// The delay before a connection is tried again.
+pub(in crate::store::redis) const RECONNECT: Backoff =
+    Backoff::new(Duration::from_millis(20), Duration::from_secs(2));
 
 /// The options of a connection.
 #[derive(Clone, Debug)]

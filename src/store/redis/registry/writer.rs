@@ -9,7 +9,7 @@ use super::Registry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
 use crate::store::redis::encode::Call;
-use crate::store::redis::link::backoff;
+use crate::store::redis::link::options::RECONNECT;
 use crate::store::redis::scripts;
 use crate::store::redis::shared::Shared;
 use crate::store::redis::shared_state;
@@ -172,7 +172,7 @@ async fn run(mut running: RunningGuard) {
                 failures += 1;
                 registry.outage.failed((), &error);
                 drop(shared);
-                tokio::time::sleep(backoff::after(failures)).await;
+                tokio::time::sleep(RECONNECT.jittered(failures)).await;
             }
         }
     }

@@ -14,11 +14,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 pub(in crate::store::redis) use self::runs::{ScriptReply, maybe_applied, with_text};
-use super::backoff;
 use super::durable::DurableCalls;
 use super::fault::{self, CallFailure, Stage};
 use super::live_connection::LiveConnection;
-use super::options::ConnectionOptions;
+use super::options::{ConnectionOptions, RECONNECT};
 use super::url::{Place, Target};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -300,7 +299,7 @@ impl Shared {
                 let failures = failures.saturating_add(1);
                 *state = State::Down {
                     failures,
-                    not_before: Instant::now() + backoff::after(failures),
+                    not_before: Instant::now() + RECONNECT.jittered(failures),
                 };
                 drop(state);
                 self.options.outage.failed((), &error);
@@ -350,7 +349,7 @@ fn next_attempt(lane: &LiveConnection) -> (u32, Instant) {
         return (0, Instant::now());
     }
     let failures = lane.failures.saturating_add(1);
-    (failures, Instant::now() + backoff::after(failures))
+    (failures, Instant::now() + RECONNECT.jittered(failures))
 }
 
 /// Probes a connection while nothing uses it, and replaces one that was forgotten on the way, so that

@@ -9,8 +9,7 @@ use tokio::time::sleep;
 use super::Channels;
 use super::connection::{ConnectionLost, SubscriberConnection};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::redis::link::backoff;
-use crate::store::redis::link::options::ConnectionOptions;
+use crate::store::redis::link::options::{ConnectionOptions, RECONNECT};
 use crate::store::redis::link::topology::Slots;
 use crate::store::redis::link::url::{Address, Place, Target};
 
@@ -76,7 +75,7 @@ impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
                     {
                         self.channels.subscribed(&channel);
                     }
-                    sleep(backoff::after(failures)).await;
+                    sleep(RECONNECT.jittered(failures)).await;
                 }
             }
             while let Ok(number) = self.losses.try_recv() {

@@ -20,14 +20,14 @@ use super::node::{Calls, Node, send};
 use super::retry::{RetryDecision, is_done_in_part, is_of_the_connection};
 use super::slots::{Slots, ask_slots};
 use super::{Pushes, late};
+use crate::backoff::Backoff;
 use crate::store::redis::link::options::ConnectionOptions;
 use crate::store::redis::link::url::{Address, Target};
 
 /// The limit of retries of a call that did not happen. The delays between them add up to less than
 /// half a second, so the result is known long before the call's timeout.
 const RETRIES: u32 = 6;
-const WAIT: Duration = Duration::from_millis(10);
-const WAIT_MAX: Duration = Duration::from_millis(200);
+const WAITS: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(200));
 /// Slots that were read within this time are not read again.
 const FRESH: Duration = Duration::from_millis(50);
 /// After this time another node is queried for the slots as well.
@@ -156,7 +156,7 @@ impl Cluster {
         calls: Calls<'_>,
         deadline: Instant,
     ) -> (RedisResult<Vec<Value>>, bool) {
-        let (mut may_have_happened, mut redirect, mut pause) = (false, None, WAIT);
+        let (mut may_have_happened, mut redirect, mut waits) = (false, None, 0);
         for attempt in 0.. {
             let began = Instant::now();
             let to = redirect.take();
@@ -182,8 +182,8 @@ impl Cluster {
                 let _ = timeout_at(deadline, self.read_slots(began)).await;
             }
             if redirect.is_none() {
-                sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
-                pause = (pause * 2).min(WAIT_MAX);
+                waits += 1;
+                sleep(WAITS.jittered(waits)).await;
             }
         }
         (Err(late()), may_have_happened) // unreachable, as the attempts are counted

@@ -15,10 +15,9 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{Pushes, accepted, dial, late, tcp};
-use crate::store::redis::link::backoff;
 use crate::store::redis::link::fault::{self, Stage};
 use crate::store::redis::link::health::{DOUBT_AFTER, Health, SILENT_FOR};
-use crate::store::redis::link::options::ConnectionOptions;
+use crate::store::redis::link::options::{ConnectionOptions, RECONNECT};
 use crate::store::redis::link::url::{Address, Target};
 
 /// Commands that are sent to a node in one pipeline.
@@ -296,7 +295,7 @@ impl Attempt {
 impl State {
     fn fail(&mut self, error: RedisError, rests_at_least: Duration) {
         self.failures = self.failures.saturating_add(1);
-        let rests = backoff::after(self.failures).max(rests_at_least);
+        let rests = RECONNECT.jittered(self.failures).max(rests_at_least);
         self.rests = Some((Instant::now() + rests, error));
     }
 }
