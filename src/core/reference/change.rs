@@ -14,7 +14,7 @@ impl<B: Clone> Bucket<B> {
         id: EventId,
         sink: &mut L,
     ) -> Cancelled {
-        let truth = |maybe_running| match maybe_running {
+        let truth = |maybe_running: bool| match maybe_running {
             false => Cancelled::Cancelled,
             true => Cancelled::CancelledAfterAttempt,
         };
