@@ -77,17 +77,18 @@ fn main() -> Outcome {
     let benching = asked.iter().any(|arg| arg == "--bench");
     let quick = asked.iter().any(|arg| arg == "--quick") || !benching;
     let after = |name: &str| asked.iter().skip_while(|arg| *arg != name).nth(1);
-    let mut size = match quick {
-        true => Size {
+    let mut size = if quick {
+        Size {
             events: 50_000,
             passes: 2,
             turn: Duration::from_millis(200),
-        },
-        false => Size {
+        }
+    } else {
+        Size {
             events: 1_000_000,
             passes: 11,
             turn: Duration::from_secs(1),
-        },
+        }
     };
     if let Some(events) = after("--events") {
         size.events = events.parse()?;

@@ -140,9 +140,10 @@ pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     }
     let mut shown = String::with_capacity(start.len());
     for c in start.chars() {
-        match c.is_control() {
-            true => shown.extend(c.escape_default()),
-            false => shown.push(c),
+        if c.is_control() {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
         }
     }
     if !is_whole {

@@ -81,9 +81,10 @@ fn pushed(url: &str, batched: bool) -> Result<f64> {
     let bus = runtime.block_on(builder(url).publish_only().start())?;
     let count = counted(|| {
         runtime.block_on(async {
-            match batched {
-                true => push_many(&bus, EVENTS, TOMORROW).await,
-                false => push_one(&bus, EVENTS).await,
+            if batched {
+                push_many(&bus, EVENTS, TOMORROW).await
+            } else {
+                push_one(&bus, EVENTS).await
             }
         })
     })?;

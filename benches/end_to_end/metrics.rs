@@ -216,9 +216,10 @@ impl Subscriber for Dropped {
     }
 
     fn register_callsite(&self, metadata: &'static tracing::Metadata<'static>) -> Interest {
-        match self.enabled(metadata) {
-            true => Interest::always(),
-            false => Interest::never(),
+        if self.enabled(metadata) {
+            Interest::always()
+        } else {
+            Interest::never()
         }
     }
 

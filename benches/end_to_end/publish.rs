@@ -99,9 +99,10 @@ async fn published(plan: Plan, how: How, suspends: bool) -> Result<Took> {
         .workers(WORKERS as u32)
         .timeout(LIMIT);
     let builder = bare_builder("memory:");
-    let builder = match suspends {
-        false => builder.register_as(annotation, Ends(Arc::clone(&tally))),
-        true => builder.register_as(annotation, Suspends(Arc::clone(&tally))),
+    let builder = if !suspends {
+        builder.register_as(annotation, Ends(Arc::clone(&tally)))
+    } else {
+        builder.register_as(annotation, Suspends(Arc::clone(&tally)))
     };
     let bus = builder.start().await?;
     let mut publisher = bus.queue_named::<Value>(QUEUE)?.publisher()?;

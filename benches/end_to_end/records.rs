@@ -84,12 +84,11 @@ struct Away {
 
 impl Away {
     fn answer<T: Send + 'static>(&self) -> JournalFuture<T> {
-        match self.hangs {
-            true => Box::pin(std::future::pending()),
-            false => {
-                let away = Error::new(ErrorKind::Unavailable, "the journal is away");
-                Box::pin(std::future::ready(Err(away)))
-            }
+        if self.hangs {
+            Box::pin(std::future::pending())
+        } else {
+            let away = Error::new(ErrorKind::Unavailable, "the journal is away");
+            Box::pin(std::future::ready(Err(away)))
         }
     }
 }

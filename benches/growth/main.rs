@@ -139,9 +139,10 @@ fn child(step: &str, point: &Point, url: &str) -> Result {
     // In a task of the runtime, as an application would be.
     let figures = runtime.block_on(async move {
         let measured = tokio::spawn(async move {
-            match is_fill {
-                true => measure::fill(&point, &url).await,
-                false => measure::all(&point, &url).await,
+            if is_fill {
+                measure::fill(&point, &url).await
+            } else {
+                measure::all(&point, &url).await
             }
         });
         measured.await?

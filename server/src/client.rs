@@ -16,12 +16,11 @@ pub fn builder() -> ClientBuilder {
     rustls::crypto::ring::default_provider()
         .install_default()
         .ok();
-    match *HAS_CERTIFICATES {
-        true => Client::builder(),
-        false => {
-            let compiled_in = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
-            let compiled_in = compiled_in.filter_map(|der| Certificate::from_der(der).ok());
-            Client::builder().tls_certs_merge(compiled_in)
-        }
+    if *HAS_CERTIFICATES {
+        Client::builder()
+    } else {
+        let compiled_in = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
+        let compiled_in = compiled_in.filter_map(|der| Certificate::from_der(der).ok());
+        Client::builder().tls_certs_merge(compiled_in)
     }
 }

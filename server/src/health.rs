@@ -55,9 +55,10 @@ pub(crate) async fn ready(State(app): State<Arc<App>>) -> Response {
         parts.insert("server".to_owned(), Some("it stops".to_owned()));
     }
     let ready = parts.values().all(Option::is_none);
-    let status = match ready {
-        true => StatusCode::OK,
-        false => StatusCode::SERVICE_UNAVAILABLE,
+    let status = if ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
     };
     let parts = parts
         .into_iter()

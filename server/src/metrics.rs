@@ -179,9 +179,10 @@ impl Labels {
 
     fn of(pool: &str, namespace: &str, is_known: fn(&KnownLabels, &str, &str) -> bool) -> Self {
         let key = format!("{pool}/{namespace}");
-        let namespace = match is_known(&NAMESPACES, &key, &key) {
-            true => namespace,
-            false => OTHER,
+        let namespace = if is_known(&NAMESPACES, &key, &key) {
+            namespace
+        } else {
+            OTHER
         };
         Self {
             pool: pool.to_owned(),
@@ -290,9 +291,10 @@ impl Drop for WaitingPoll {
 /// Counts a request over the limit of a token, which is shown by its handle.
 pub(crate) fn throttled(labels: &Labels, token: &str, action: &'static str) {
     let Labels { pool, namespace } = labels.clone();
-    let token = match TOKENS.admit(&format!("{pool}/{namespace}"), token) {
-        true => token,
-        false => OTHER,
+    let token = if TOKENS.admit(&format!("{pool}/{namespace}"), token) {
+        token
+    } else {
+        OTHER
     };
     counter!(
         "infra_lmstfy_http_rate_limit",
@@ -307,9 +309,10 @@ pub(crate) fn published(labels: &Labels, queue: &str, jobs: usize, is_direct: bo
     let Labels { pool, namespace } = labels.clone();
     counter!("infra_lmstfy_redis_publish_jobs", "pool" => pool.clone()).increment(jobs);
     counter!("infra_lmstfy_redis_pool_add_jobs", "pool" => pool.clone()).increment(jobs);
-    let name = match is_direct {
-        true => "infra_lmstfy_redis_queue_direct_push_jobs",
-        false => "infra_lmstfy_redis_timer_add_jobs",
+    let name = if is_direct {
+        "infra_lmstfy_redis_queue_direct_push_jobs"
+    } else {
+        "infra_lmstfy_redis_timer_add_jobs"
     };
     counter!(name, "pool" => pool.clone()).increment(jobs);
     let labels = labeled(&pool, &namespace, queue);
@@ -357,9 +360,10 @@ pub(crate) fn respawned(labels: &Labels, jobs: usize) {
 
 /// Returns the labels of a queue; beyond a number of queues the same for all others.
 pub(crate) fn labeled(pool: &str, namespace: &str, queue: &str) -> Vec<metrics::Label> {
-    let queue = match QUEUES.admit(&format!("{pool}/{namespace}"), queue) {
-        true => queue,
-        false => OTHER,
+    let queue = if QUEUES.admit(&format!("{pool}/{namespace}"), queue) {
+        queue
+    } else {
+        OTHER
     };
     let label = |name: &'static str, value: &str| metrics::Label::new(name, value.to_owned());
     vec![

@@ -169,9 +169,10 @@ impl Server {
         let limits = limits_of(places.api);
         let api = Listener::start("api", settings.api.listen, api, tls, limits).map_err(failed)?;
         let admin = lmstfy::admin::router(Arc::clone(app));
-        let admin = match settings.admin.dashboard {
-            true => admin.merge(dashboard::router(app)),
-            false => admin,
+        let admin = if settings.admin.dashboard {
+            admin.merge(dashboard::router(app))
+        } else {
+            admin
         };
         // Probes and scrapers name this host in ways of their own, and learn nothing of value.
         let known_host = middleware::from_fn_with_state(Arc::clone(app), origin::known_host);

@@ -236,14 +236,12 @@ impl Share {
         };
         let number = table.add(owner, entry);
         self.number.store(number, Ordering::Relaxed);
-        match room > before {
-            // It has what it asks for already, and is the last of its token to go.
-            true => drop(shares.make_room(&mut table, owner, 0)),
-            false => {
-                drop(table);
-                if room < before {
-                    shares.freed.notify_waiters();
-                }
+        if room > before {
+            let _ = shares.make_room(&mut table, owner, 0);
+        } else {
+            drop(table);
+            if room < before {
+                shares.freed.notify_waiters();
             }
         }
     }

@@ -104,13 +104,12 @@ async fn unfinished_bodies_of_one_take_little_and_keep_no_other_from_publishing(
     let mut unfinished = Vec::new();
     for chunked in [false, true] {
         for _ in 0..300 {
-            let (head, part) = match chunked {
-                false => (format!("Content-Length: {size}"), part.clone()),
-                true => {
-                    let begin = format!("{size:x}\r\n").into_bytes();
-                    let head = "Transfer-Encoding: chunked".to_owned();
-                    (head, [begin, part.clone()].concat())
-                }
+            let (head, part) = if !chunked {
+                (format!("Content-Length: {size}"), part.clone())
+            } else {
+                let begin = format!("{size:x}\r\n").into_bytes();
+                let head = "Transfer-Encoding: chunked".to_owned();
+                (head, [begin, part.clone()].concat())
             };
             let head = format!("PUT /api/ns/q HTTP/1.1\r\n{head}");
             let token = world.token.clone();

@@ -141,11 +141,12 @@ impl Image {
 
     /// The command line that runs a program in it.
     fn enter(&self) -> Vec<String> {
-        let mut command = match is_root() {
-            true => vec!["chroot".to_owned(), format!("--userspec={USER}:{USER}")],
-            false => ["unshare", "--map-root-user", "chroot"]
+        let mut command = if is_root() {
+            vec!["chroot".to_owned(), format!("--userspec={USER}:{USER}")]
+        } else {
+            ["unshare", "--map-root-user", "chroot"]
                 .map(str::to_owned)
-                .to_vec(),
+                .to_vec()
         };
         command.push(self.root.display().to_string());
         // The folder of work is that of the container.

@@ -148,9 +148,10 @@ fn kills() -> usize {
 async fn publish(client: Client, url: String, is_bulk: bool) -> Vec<String> {
     let mut ids = Vec::new();
     loop {
-        let body = match is_bulk {
-            true => json!(vec![fastrand::u64(..); BULK]).to_string(),
-            false => "x".to_owned(),
+        let body = if is_bulk {
+            json!(vec![fastrand::u64(..); BULK]).to_string()
+        } else {
+            "x".to_owned()
         };
         let put = client.put(&url).header("X-Token", TOKEN).body(body);
         let Ok(response) = put.send().await else {

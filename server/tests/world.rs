@@ -43,9 +43,10 @@ impl Reply {
     /// Asserts the status, and returns the body.
     pub(crate) fn is(&self, status: u16) -> Value {
         assert_eq!(self.status.as_u16(), status, "{self:?}");
-        match self.text.is_empty() {
-            true => Value::Null,
-            false => self.json(),
+        if self.text.is_empty() {
+            Value::Null
+        } else {
+            self.json()
         }
     }
 

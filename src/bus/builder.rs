@@ -294,22 +294,24 @@ impl BusBuilder {
         };
         let durability = self.durability.or(settings.durability);
         check_durability(&*store, durability)?;
-        let node = match store.is_shared() {
-            true => NodeOptions {
+        let node = if store.is_shared() {
+            NodeOptions {
                 sleep_max: node.sleep_max.max(store.fallback_poll_every()),
                 fallback_scan_every: node.fallback_scan_every.max(store.fallback_poll_every()),
                 ..node
-            },
-            false => node.for_one_process(),
+            }
+        } else {
+            node.for_one_process()
         };
         let many = queues.iter();
         let many = many.map(|(queue, options)| (queue.clone(), options.buckets));
         store.configured(&many.collect(), defaults.buckets);
         metrics::describe();
         let member_lost = Arc::<Notify>::default();
-        let store: Arc<dyn Store> = match metrics::is_recorder_installed() {
-            true => Arc::new(Metered::new(store, &clock)),
-            false => store,
+        let store: Arc<dyn Store> = if metrics::is_recorder_installed() {
+            Arc::new(Metered::new(store, &clock))
+        } else {
+            store
         };
         let labels = Arc::new(QueueLabels::new(metrics.queues_max(), self.dynamic_queues));
         let push_meters = PushMeters::of_pushes(Arc::clone(&labels));

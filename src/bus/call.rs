@@ -85,9 +85,10 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             }
         };
         let event = self.event(payload).id(id);
-        let event = match is_shared {
-            true => event.header(CALL_HEADER, "1"),
-            false => event,
+        let event = if is_shared {
+            event.header(CALL_HEADER, "1")
+        } else {
+            event
         };
         event.send().await?;
         let answer = async {

@@ -211,9 +211,10 @@ impl Inner {
 
     /// Returns the current number of buckets for new events of a queue.
     fn buckets(&self, queue: &QueueName, options: &QueueOptions) -> u16 {
-        let usual = match call::stored_replies::holds_replies(queue) {
-            true => call::stored_replies::REPLY_BUCKETS,
-            false => options.buckets,
+        let usual = if call::stored_replies::holds_replies(queue) {
+            call::stored_replies::REPLY_BUCKETS
+        } else {
+            options.buckets
         };
         self.controls.of(queue).buckets.unwrap_or(usual)
     }

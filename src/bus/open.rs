@@ -49,9 +49,10 @@ pub(super) async fn open_store(
 fn open_embedded(path: &str, clock: &Arc<dyn Clock>, virtual_time: bool) -> Result<Arc<dyn Store>> {
     use crate::store::{EmbeddedOptions, EmbeddedStore};
 
-    let options = match virtual_time {
-        true => EmbeddedOptions::inline(),
-        false => EmbeddedOptions::new(),
+    let options = if virtual_time {
+        EmbeddedOptions::inline()
+    } else {
+        EmbeddedOptions::new()
     };
     let options = options.clock(Arc::clone(clock));
     Ok(Arc::new(EmbeddedStore::open_with(path, options)?))

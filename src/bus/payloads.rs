@@ -52,12 +52,11 @@ impl Inner {
             codec: options.codec,
             version,
         };
-        let bytes = match options.encrypt {
-            false => form.plain(value),
-            true => {
-                let sealed = self.keys.seal(place, form, &value);
-                sealed.ok_or_else(|| no_key(place.1))?
-            }
+        let bytes = if !options.encrypt {
+            form.plain(value)
+        } else {
+            let sealed = self.keys.seal(place, form, &value);
+            sealed.ok_or_else(|| no_key(place.1))?
         };
         self.checked(Payload::from(bytes))
     }

@@ -65,9 +65,10 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     }
 
     fn lost(&self, why: &str) -> Error {
-        let why = match self.options.encrypt {
-            true => "it would not come back; the reason may quote it, and is withheld",
-            false => why,
+        let why = if self.options.encrypt {
+            "it would not come back; the reason may quote it, and is withheld"
+        } else {
+            why
         };
         Error::invalid(format!(
             "queue {}: the codec `{}` cannot carry this {}: {why}; see *What serde cannot carry* \

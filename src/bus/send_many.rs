@@ -228,8 +228,9 @@ fn in_order(
 ) -> Result<Vec<Result<Receipt>>> {
     let mut pushed: Vec<_> = pushed.into_iter().flatten().collect();
     pushed.sort_unstable_by_key(|(place, _)| *place);
-    match pushed.len() == many {
-        true => Ok(pushed.into_iter().map(|(_, receipt)| receipt).collect()),
-        false => Err(lost()),
+    if pushed.len() == many {
+        Ok(pushed.into_iter().map(|(_, receipt)| receipt).collect())
+    } else {
+        Err(lost())
     }
 }

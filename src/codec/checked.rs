@@ -74,25 +74,27 @@ impl<'a> At<'a> {
     /// Goes into a list, a map or a variant with a value, which nests `levels` deep.
     fn within<E: Error>(self, levels: u8) -> Result<Self, E> {
         let depth = self.depth + levels; // no overflow: at most DEPTH_MAX and 2
-        match depth > DEPTH_MAX {
-            true => Err(too_deep()),
-            false => Ok(Self {
+        if depth > DEPTH_MAX {
+            Err(too_deep())
+        } else {
+            Ok(Self {
                 depth,
                 wraps: 0,
                 in_some: false,
                 ..self
-            }),
+            })
         }
     }
 
     /// Goes into an option or a newtype.
     fn wrapped<E: Error>(self) -> Result<Self, E> {
-        match self.wraps == DEPTH_MAX {
-            true => Err(too_deep()),
-            false => Ok(Self {
+        if self.wraps == DEPTH_MAX {
+            Err(too_deep())
+        } else {
+            Ok(Self {
                 wraps: self.wraps + 1,
                 ..self
-            }),
+            })
         }
     }
 

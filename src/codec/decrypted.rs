@@ -86,9 +86,12 @@ impl DecryptedPayload<'_> {
     /// Decodes the value. The error for an encrypted one quotes nothing, since errors are logged
     /// and kept where payloads are not.
     pub(crate) fn decode<T: DeserializeOwned>(&self) -> Result<T, CodecError> {
-        decode(self.codec, &self.value).map_err(|error| match self.is_sealed() {
-            false => error,
-            true => WITHHELD.into(),
+        decode(self.codec, &self.value).map_err(|error| {
+            if !self.is_sealed() {
+                error
+            } else {
+                WITHHELD.into()
+            }
         })
     }
 }

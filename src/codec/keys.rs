@@ -136,11 +136,12 @@ impl KeyRing {
         let cipher = Cipher::new(&key.0);
         let mut keys = self.write();
         if let Some(there) = keys.by_id.get(id) {
-            return match there.is_of_key(&cipher) {
-                true => Ok(()),
-                false => Err(Error::invalid(format!(
+            return if there.is_of_key(&cipher) {
+                Ok(())
+            } else {
+                Err(Error::invalid(format!(
                     "the id {id} belongs to another key; give a new key a new id"
-                ))),
+                )))
             };
         }
         if keys.by_id.len() == KEYS_MAX {

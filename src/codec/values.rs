@@ -60,9 +60,10 @@ pub(crate) fn round_trip<T: Serialize + DeserializeOwned>(
     };
     let before = digest(value, readable);
     // A type that serializes differently each time cannot be compared.
-    match decoded == before || before != digest(value, readable) {
-        true => Ok(()),
-        false => Err("it would come back as another value".to_owned()),
+    if decoded == before || before != digest(value, readable) {
+        Ok(())
+    } else {
+        Err("it would come back as another value".to_owned())
     }
 }
 
@@ -104,9 +105,10 @@ mod msgpack {
         }
         let mut reader = rmp_serde::Deserializer::new(&mut bytes);
         let value = T::deserialize(&mut reader)?;
-        match bytes.is_empty() {
-            true => Ok(value),
-            false => Err("trailing bytes after the value".into()),
+        if bytes.is_empty() {
+            Ok(value)
+        } else {
+            Err("trailing bytes after the value".into())
         }
     }
 }

@@ -151,9 +151,10 @@ fn queue_meant(spelled: &str, known: &[QueueName]) -> Result<QueueName, String> 
             small.replace('_', "."),
         ));
     }
-    let name = match spelled.chars().any(|c| c.is_ascii_lowercase()) {
-        true => spelled.to_owned(),
-        false => spelled.to_ascii_lowercase(),
+    let name = if spelled.chars().any(|c| c.is_ascii_lowercase()) {
+        spelled.to_owned()
+    } else {
+        spelled.to_ascii_lowercase()
     };
     QueueName::new(&name).map_err(|error| error.to_string())
 }

@@ -125,9 +125,10 @@ impl SettingsParser {
     }
 
     fn mistaken(&mut self, mistake: String) {
-        match self.mistakes.len() < MISTAKES_MAX {
-            true => self.mistakes.push(mistake),
-            false => self.more += 1,
+        if self.mistakes.len() < MISTAKES_MAX {
+            self.mistakes.push(mistake);
+        } else {
+            self.more += 1;
         }
     }
 

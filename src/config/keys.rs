@@ -370,9 +370,10 @@ fn elsewhere(name: &str) -> String {
     let is_it =
         |path: &str| path.rsplit('.').next() == Some(name) || path.replace('.', "_") == name;
     let places: Vec<String> = known_keys().filter(|path| is_it(path)).collect();
-    match places.is_empty() {
-        true => String::new(),
-        false => did_you_mean(&places.join(" or ")),
+    if places.is_empty() {
+        String::new()
+    } else {
+        did_you_mean(&places.join(" or "))
     }
 }
 

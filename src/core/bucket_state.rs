@@ -119,11 +119,12 @@ impl<B> BucketState<B> {
             queue.share().min(options.batch)
         };
         let reads_ahead = is_mine && !held_up && !options.ahead.is_zero() && !queue.is_paused();
-        let ahead_limit = match reads_ahead {
-            true => queue
+        let ahead_limit = if reads_ahead {
+            queue
                 .prefetch_room(limit, options.ahead_max)
-                .min(options.batch),
-            false => 0,
+                .min(options.batch)
+        } else {
+            0
         };
         let is_crowded = limit + ahead_limit == 0;
         if is_crowded && !is_mine {
@@ -133,9 +134,10 @@ impl<B> BucketState<B> {
         // A fetch without prefetch leaves due events in place: a move is needed anyway, and leads
         // to a fetch that finds everything.
         let is_due = ahead_limit == 0 && self.mover.moves_at() + later <= now;
-        let look = match is_crowded || is_due {
-            true => BucketPoll::MoveDue { is_crowded },
-            false => fetch(),
+        let look = if is_crowded || is_due {
+            BucketPoll::MoveDue { is_crowded }
+        } else {
+            fetch()
         };
 
         let mut wanted = (self.mover.polls_at(later), look);
@@ -158,9 +160,10 @@ impl<B> BucketState<B> {
             self.mover.moves_at() + later,
             BucketPoll::MoveDue { is_crowded },
         );
-        let may = match is_crowded {
-            true => self.crowded_until.max(self.backoff.until),
-            false => self.backoff.until,
+        let may = if is_crowded {
+            self.crowded_until.max(self.backoff.until)
+        } else {
+            self.backoff.until
         };
         Some((wanted.0.max(may), wanted.1))
     }

@@ -85,9 +85,10 @@ impl Leases {
     /// Handles a failed heartbeat: retries soon, and more slowly after a while.
     pub(crate) fn handle_failure(&mut self, now: Mono, options: &NodeOptions) {
         self.in_flight = false;
-        let pause = match now < self.heard + options.lease_timeout * 3 {
-            true => options.heartbeat / 4,
-            false => options.lease_timeout,
+        let pause = if now < self.heard + options.lease_timeout * 3 {
+            options.heartbeat / 4
+        } else {
+            options.lease_timeout
         };
         self.next = now + pause;
     }

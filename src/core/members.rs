@@ -78,9 +78,10 @@ impl Members {
 
     /// Returns when to poll; a node that shares its store with no other never does.
     pub(crate) fn wakes(&self, options: &NodeOptions) -> Mono {
-        match self.sent.is_some() || options.poll_every.is_zero() {
-            true => Mono::MAX,
-            false => self.next,
+        if self.sent.is_some() || options.poll_every.is_zero() {
+            Mono::MAX
+        } else {
+            self.next
         }
     }
 
@@ -106,9 +107,10 @@ impl Members {
         let unheard = self
             .answered
             .map_or(Duration::ZERO, |last| sent.since(last));
-        let excused = match unheard >= options.suspect_after {
-            true => unheard,
-            false => Duration::ZERO,
+        let excused = if unheard >= options.suspect_after {
+            unheard
+        } else {
+            Duration::ZERO
         };
         let was_away = self.answered.is_none() || unheard >= options.absent_after;
         let mut change = MembershipChange {

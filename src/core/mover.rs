@@ -90,9 +90,10 @@ impl Mover {
     /// Returns when to poll although nothing is known to be due: `later` after the wake-up, or at
     /// once if other nodes may not know.
     pub(crate) fn polls_at(&self, later: Duration) -> Mono {
-        match self.at_once {
-            true => Mono::default(),
-            false => self.unknown.unwrap_or(self.net) + later,
+        if self.at_once {
+            Mono::default()
+        } else {
+            self.unknown.unwrap_or(self.net) + later
         }
     }
 
@@ -103,9 +104,10 @@ impl Mover {
 
     /// Returns how long before its due time an event may be prefetched.
     pub(crate) fn window(&self, options: &NodeOptions) -> Duration {
-        match self.waiting.crowd {
-            true => options.ahead.max(options.crowd_ahead),
-            false => options.ahead,
+        if self.waiting.crowd {
+            options.ahead.max(options.crowd_ahead)
+        } else {
+            options.ahead
         }
     }
 
@@ -128,10 +130,7 @@ impl Mover {
     /// unless the last reply came later than that.
     fn looks_for_crowd(&self, options: &NodeOptions) -> Mono {
         let at = self.waiting.next_due - options.crowd_ahead;
-        match self.replied < at {
-            true => at,
-            false => Mono::MAX,
-        }
+        if self.replied < at { at } else { Mono::MAX }
     }
 }
 

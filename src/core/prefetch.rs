@@ -215,9 +215,10 @@ impl<B> PrefetchBuffer<B> {
         taken.extend(announced.into_values());
         let open = std::mem::take(&mut self.open).into_iter();
         for (turn, job) in open {
-            match job.delivery.request <= through {
-                true => taken.insert(turn, job),
-                false => self.open.insert(turn, job),
+            if job.delivery.request <= through {
+                taken.insert(turn, job)
+            } else {
+                self.open.insert(turn, job)
             };
         }
         taken.into_values().collect()

@@ -49,10 +49,10 @@ impl Attempts {
     /// Returns the error kind of a push that is given up after an attempt failed with `last`.
     #[must_use]
     pub fn given_up(&self, last: ErrorKind) -> ErrorKind {
-        match self.may_have_happened {
-            // An earlier attempt may have taken effect, whatever the last one did.
-            true => ErrorKind::Unknown,
-            false => last,
+        if self.may_have_happened {
+            ErrorKind::Unknown
+        } else {
+            last
         }
     }
 

@@ -72,9 +72,12 @@ impl Rate {
 
     /// Returns how many may start now.
     pub(crate) fn allows(&self, now: Mono) -> usize {
-        let since = |from: Mono, every: Duration| match from > now {
-            true => 0,
-            false => now.since(from).as_nanos() / every.as_nanos() + 1,
+        let since = |from: Mono, every: Duration| {
+            if from > now {
+                0
+            } else {
+                now.since(from).as_nanos() / every.as_nanos() + 1
+            }
         };
         let at_rate = since(self.from(now), self.every);
         let at_most = since(self.next_at_most(now), self.in_a_hurry());

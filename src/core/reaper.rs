@@ -79,9 +79,10 @@ impl Reaper {
                 _ => (now, false),
             };
             self.seen.insert(*node, (*beat, since));
-            is_watched |= match members.is_alive(*node) {
-                true => is_still && was_long,
-                false => is_still || !members.is_blind(),
+            is_watched |= if members.is_alive(*node) {
+                is_still && was_long
+            } else {
+                is_still || !members.is_blind()
             };
         }
         self.next = match (reaped.more || self.again, is_watched) {

@@ -86,9 +86,10 @@ impl Standby {
     pub(crate) fn finish_poll(&mut self, found: bool, options: &NodeOptions, net: Duration) {
         // After a call that came meanwhile it polls again when the call asked for it.
         if !self.is_called {
-            self.wait = match found || self.rank == 1 {
-                true => options.non_owner_delay,
-                false => net,
+            self.wait = if found || self.rank == 1 {
+                options.non_owner_delay
+            } else {
+                net
             };
         }
         if found {

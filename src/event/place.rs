@@ -25,9 +25,10 @@ impl EventId {
     #[must_use]
     pub fn place(self, buckets: u16) -> BucketId {
         let named = self.bucket();
-        match self.tells_time() && named.0 < buckets {
-            true => named,
-            false => BucketId(self.hashed(buckets)),
+        if self.tells_time() && named.0 < buckets {
+            named
+        } else {
+            BucketId(self.hashed(buckets))
         }
     }
 

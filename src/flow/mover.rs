@@ -165,9 +165,10 @@ impl Mover {
             if !is_idle {
                 continue;
             }
-            let ends_at = match patient && ended >= DENSE {
-                true => (self.node.outstanding() / 4).clamp(1, TOGETHER_MAX),
-                false => 1,
+            let ends_at = if patient && ended >= DENSE {
+                (self.node.outstanding() / 4).clamp(1, TOGETHER_MAX)
+            } else {
+                1
             };
             if self.inbox.may_sleep(ends_at) {
                 self.inputs.shrink_to(KEPT_MAX);
@@ -251,15 +252,16 @@ impl Mover {
             Action::Refused { bucket, lost } => {
                 let bucket = self.node.bucket(bucket);
                 // A server that forgot everything refuses those of each bucket; metrics count all.
-                match self.refused.allows(self.clock.mono()) {
-                    true => tracing::warn!(
+                if self.refused.allows(self.clock.mono()) {
+                    tracing::warn!(
                         %bucket, lost,
                         "outcomes arrived after their lease was lost; further ones are logged at \
                          debug level for a minute"
-                    ),
-                    false => tracing::debug!(
+                    );
+                } else {
+                    tracing::debug!(
                         %bucket, lost, "outcomes arrived after their lease was lost"
-                    ),
+                    );
                 }
             }
             Action::StoreFailed { bucket, kind } => {

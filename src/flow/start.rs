@@ -112,9 +112,10 @@ impl Flow {
         } = setup;
         let runtime = Handle::current();
         // Leases are kept while the program's own runtime is blocked. Virtual time is of one runtime.
-        let calls = match store.is_shared() && !virtual_time {
-            true => Background::shared(),
-            false => Background::current(),
+        let calls = if store.is_shared() && !virtual_time {
+            Background::shared()
+        } else {
+            Background::current()
         };
         let board = DeadlineTable::new(runtime.clone());
         let inbox = Arc::new(Inbox::default());

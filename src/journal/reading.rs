@@ -134,9 +134,10 @@ pub(crate) async fn waiting_in<T: Send>(
     };
     let (named, others): (Vec<_>, Vec<_>) = outboxes.into_iter().partition(is_named);
     let found = read_all(store, query, named, keep, less).await?;
-    match found.is_empty() {
-        true => read_all(store, query, others, keep, less).await,
-        false => Ok(found),
+    if found.is_empty() {
+        read_all(store, query, others, keep, less).await
+    } else {
+        Ok(found)
     }
 }
 
@@ -209,9 +210,10 @@ fn merge(query: &Query, waiting: Vec<Numbered>, found: Found) -> Page<Record> {
     all.dedup_by_key(|it| Cursor::of(it));
     let is_cut = all.len() > query.page_len();
     all.truncate(query.page_len());
-    let next = match is_cut {
-        true => all.last().map(Cursor::of),
-        false => found.next,
+    let next = if is_cut {
+        all.last().map(Cursor::of)
+    } else {
+        found.next
     };
     let end = next.or(all.last().map(Cursor::of)).or(query.after);
     let items = all.into_iter().map(|(_, record)| record).collect();

@@ -76,9 +76,10 @@ static ALL: Mutex<BTreeMap<u64, QueueDepths>> = Mutex::new(BTreeMap::new());
 pub(crate) fn tell_shares(node: u64, shares: QueueDepths) {
     let mut all = ALL.lock();
     let labels: BTreeSet<SharedString> = shares.keys().cloned().collect();
-    let before = match shares.is_empty() {
-        true => all.remove(&node),
-        false => all.insert(node, shares),
+    let before = if shares.is_empty() {
+        all.remove(&node)
+    } else {
+        all.insert(node, shares)
     };
     let before = before.into_iter().flat_map(QueueDepths::into_keys);
     for label in labels.into_iter().chain(before).collect::<BTreeSet<_>>() {

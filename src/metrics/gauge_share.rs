@@ -27,9 +27,12 @@ impl Combine {
         match self {
             Self::Sum => shares.sum(),
             Self::Max => shares.fold(0.0, f64::max),
-            Self::Furthest => shares.fold(0.0, |most, share| match share.abs() > f64::abs(most) {
-                true => share,
-                false => most,
+            Self::Furthest => shares.fold(0.0, |most, share| {
+                if share.abs() > f64::abs(most) {
+                    share
+                } else {
+                    most
+                }
             }),
         }
     }

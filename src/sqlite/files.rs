@@ -47,9 +47,10 @@ pub(crate) fn create(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         opened => return opened.map(drop),
     }
-    match path.symlink_metadata()?.is_file() {
-        true => Ok(()),
-        false => Err(no_plain_file()),
+    if path.symlink_metadata()?.is_file() {
+        Ok(())
+    } else {
+        Err(no_plain_file())
     }
 }
 

@@ -146,9 +146,10 @@ impl MemoryStore {
             }
             answer
         };
-        let answer = match adds {
-            true => self.shards.change(key, news, apply),
-            false => self.shards.change_known(key, news, apply),
+        let answer = if adds {
+            self.shards.change(key, news, apply)
+        } else {
+            self.shards.change_known(key, news, apply)
         };
         if has_recorded {
             self.recorded
@@ -202,9 +203,10 @@ impl Store for MemoryStore {
 
     fn poll_members(&self, me: MemberInfo) -> StoreFuture<Membership> {
         let used = self.shards.used();
-        let roll = match self.shared {
-            true => self.hub.call(me, self.time.now_us(), used),
-            false => self.hub.alone(&me, used),
+        let roll = if self.shared {
+            self.hub.call(me, self.time.now_us(), used)
+        } else {
+            self.hub.alone(&me, used)
         };
         StoreFuture::ready(Ok(roll))
     }

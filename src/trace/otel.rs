@@ -13,9 +13,10 @@ use crate::event::{Headers, TraceContext};
 /// without `tracing`, its own context is used.
 pub(super) fn here() -> Option<TraceContext> {
     let span = Span::current();
-    let seen = match span.is_disabled() {
-        true => None,
-        false => written(&span.context()),
+    let seen = if span.is_disabled() {
+        None
+    } else {
+        written(&span.context())
     };
     seen.or_else(|| written(&Context::current()))
 }

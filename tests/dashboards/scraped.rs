@@ -150,9 +150,10 @@ fn selectors(expression: &str) -> Vec<String> {
         let rest = &expression[at..];
         let end = rest.find(|it: char| !it.is_ascii_alphanumeric() && it != '_');
         let (name, rest) = rest.split_at(end.unwrap_or(rest.len()));
-        let matchers = match rest.starts_with('{') {
-            true => &rest[..=rest.find('}').expect("a brace is closed")],
-            false => "",
+        let matchers = if rest.starts_with('{') {
+            &rest[..=rest.find('}').expect("a brace is closed")]
+        } else {
+            ""
         };
         found.push(format!("{name}{matchers}"));
     }

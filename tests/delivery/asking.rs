@@ -193,9 +193,12 @@ async fn pages_stay_right_while_records_arrive_and_move_to_the_journal(world: Wo
         let there = found(bus.records()).await;
         assert_eq!(there.len(), 100);
         for newest_first in [false, true] {
-            let ask = || match newest_first {
-                true => bus.records().newest_first().limit(7),
-                false => bus.records().limit(7),
+            let ask = || {
+                if newest_first {
+                    bus.records().newest_first().limit(7)
+                } else {
+                    bus.records().limit(7)
+                }
             };
             let mut seen = Vec::new();
             let mut after = None;

@@ -98,9 +98,10 @@ fn hung_handlers_of_one_queue_take_no_thread_of_another() {
         assert_eq!(queue.call::<u64>(7, secs(60)).await.unwrap(), 7);
         let ended = loop {
             let page = bus.records().queue("answers").page().await.unwrap();
-            match page.items.is_empty() {
-                true => tokio::task::yield_now().await,
-                false => break page.items,
+            if page.items.is_empty() {
+                tokio::task::yield_now().await;
+            } else {
+                break page.items;
             }
         };
         assert_eq!(ended.len(), 1, "no attempt timed out before it began");

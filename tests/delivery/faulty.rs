@@ -220,9 +220,10 @@ impl Store for Faulty {
     }
 
     fn watch(&self, watcher: Weak<dyn Watcher>) -> duly::Result<()> {
-        match self.is_deaf.load(Ordering::Relaxed) {
-            true => Ok(()),
-            false => self.near.watch(watcher),
+        if self.is_deaf.load(Ordering::Relaxed) {
+            Ok(())
+        } else {
+            self.near.watch(watcher)
         }
     }
 

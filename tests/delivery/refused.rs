@@ -67,9 +67,12 @@ async fn what_a_node_holds_in_a_bucket_that_refuses_it_is_handed_on() {
     let (bus, _way) = node(&world, &[ORDERS], &probe).await;
     bus.advance(secs(2)).await;
     let refuses = |bucket: &BucketKey| bucket.bucket == BucketId(0);
-    way.meets(move |bucket, _| match refuses(bucket) {
-        true => Fault::Refused(ErrorKind::Invalid),
-        false => Fault::None,
+    way.meets(move |bucket, _| {
+        if refuses(bucket) {
+            Fault::Refused(ErrorKind::Invalid)
+        } else {
+            Fault::None
+        }
     });
     bus.advance(secs(10)).await;
     let there = in_bucket_0(&hanging);
@@ -94,9 +97,12 @@ async fn a_node_that_one_bucket_refuses_stays_a_member() {
         queue.push_now(number).await.unwrap();
     }
     bus.advance(secs(2)).await;
-    way.meets(|bucket, _| match bucket.bucket == BucketId(0) {
-        true => Fault::Refused(ErrorKind::Invalid),
-        false => Fault::None,
+    way.meets(|bucket, _| {
+        if bucket.bucket == BucketId(0) {
+            Fault::Refused(ErrorKind::Invalid)
+        } else {
+            Fault::None
+        }
     });
     bus.advance(secs(20)).await;
     let looks = Arc::new(AtomicUsize::new(0));

@@ -104,9 +104,10 @@ fn a_window_is_the_same_after_a_restart() {
             let id = EventId::from_parts(made, key().bucket, old);
             let envelope = Arc::make_mut(&mut new.envelope);
             (envelope.id, envelope.payload) = (id, payload(old));
-            let expected = match old + 3 > n {
-                true => PushOutcome::Duplicate(id),
-                false => PushOutcome::TooOld,
+            let expected = if old + 3 > n {
+                PushOutcome::Duplicate(id)
+            } else {
+                PushOutcome::TooOld
             };
             assert_eq!(verdict(&store, new.clone()), expected, "{old} of {n}");
         }

@@ -20,9 +20,10 @@ fn a_line_that_was_cut_anywhere_is_skipped() {
         let text = first.to_line() + &whole[..cut] + &first.to_line();
         let read: duly::Result<Vec<_>> = lines(text.as_bytes()).collect();
         let read = read.unwrap_or_else(|error| panic!("cut at {cut}: {error}"));
-        let expected = match cut == whole.trim_end().len() {
-            true => vec![first, second, first],
-            false => vec![first, first],
+        let expected = if cut == whole.trim_end().len() {
+            vec![first, second, first]
+        } else {
+            vec![first, first]
         };
         assert_eq!(read, expected, "cut at {cut}");
     }

@@ -164,9 +164,10 @@ mod failures {
     }
 
     pub(super) fn by_text(owned: bool) -> Result<(), Failure> {
-        match owned {
-            true => Err(format!("{} and no", "no").into()),
-            false => Err("no".into()),
+        if owned {
+            Err(format!("{} and no", "no").into())
+        } else {
+            Err("no".into())
         }
     }
 

@@ -15,9 +15,10 @@ fn name_of(key: &Key) -> String {
         .map(|label| format!("{}={}", label.key(), label.value()))
         .collect();
     labels.sort();
-    match labels.is_empty() {
-        true => key.name().to_owned(),
-        false => format!("{}{{{}}}", key.name(), labels.join(",")),
+    if labels.is_empty() {
+        key.name().to_owned()
+    } else {
+        format!("{}{{{}}}", key.name(), labels.join(","))
     }
 }
 

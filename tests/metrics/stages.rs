@@ -82,9 +82,12 @@ async fn slow_at(
     let guard = metrics::set_default_local_recorder(Box::leak(Box::new(seen.clone())));
     let world = World::memory();
     let way = Faulty::to(&world.store);
-    way.meets(move |_, op| match is_slow(op) {
-        true => Fault::LatePolicy(ms(50)),
-        false => Fault::None,
+    way.meets(move |_, op| {
+        if is_slow(op) {
+            Fault::LatePolicy(ms(50))
+        } else {
+            Fault::None
+        }
     });
     let builder = Bus::builder().only_registered().shared_store(way);
     let builder = builder.register_as(ORDERS.workers(1).buckets(1), probe);

@@ -93,19 +93,19 @@ fn elsewhere(edit: Edit, file: &File, item: &Item) -> Option<(PathBuf, String)> 
     let is_lua = file.language() == Language::Lua;
     let is_of_a_type = within.starts_with(char::is_uppercase);
     let named_modules = edit.at.matches("::").count() - usize::from(is_of_a_type);
-    let is_function = match is_lua {
-        true => {
-            !name.ends_with(".lua") && named_modules == usize::from(edit.at.starts_with("lua::"))
-        }
-        false => text.contains("fn ") && !within.starts_with('<'),
+    let is_function = if is_lua {
+        !name.ends_with(".lua") && named_modules == usize::from(edit.at.starts_with("lua::"))
+    } else {
+        text.contains("fn ") && !within.starts_with('<')
     };
     let folder = match named_modules {
         0 => PathBuf::from("src/elsewhere"),
         _ => file.path.with_extension(""),
     };
-    let text = match is_of_a_type {
-        true => format!("impl {within} {{ {text} }}"),
-        false => text.to_owned(),
+    let text = if is_of_a_type {
+        format!("impl {within} {{ {text} }}")
+    } else {
+        text.to_owned()
     };
     let name = format!("{within}_{name}").replace('.', "_");
     let extension = if is_lua { "lua" } else { "rs" };
@@ -126,9 +126,10 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(from)? {
         let path = entry?.path();
         let to = to.join(path.file_name().unwrap_or_default());
-        match path.is_dir() {
-            true => copy(&path, &to)?,
-            false => drop(fs::copy(&path, &to)?),
+        if path.is_dir() {
+            copy(&path, &to)?;
+        } else {
+            fs::copy(&path, &to)?;
         }
     }
     Ok(())

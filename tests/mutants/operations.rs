@@ -63,9 +63,10 @@ fn replaces(edit: Edit, old: &str, new: &str) {
     let tree = tree();
     let mut changed = planted(&[edit], &tree).expect("it can be planted");
     let changed = changed.remove(0);
-    let (before, language) = match changed.path.ends_with("take.lua") {
-        true => (LUA, Language::Lua),
-        false => (RUST, Language::Rust),
+    let (before, language) = if changed.path.ends_with("take.lua") {
+        (LUA, Language::Lua)
+    } else {
+        (RUST, Language::Rust)
     };
     assert_eq!(before.matches(old).count(), 1, "{old}");
     let words = |text: &str| {

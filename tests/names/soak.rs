@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use allocation_counter::measure;
 use duly::event::BucketId;
+use duly::lease::LeaseStatus;
 use duly::prelude::*;
 use duly::store::{MemoryStore, Store};
 use duly::testing::{TestBus, VirtualClock};
@@ -69,10 +70,12 @@ impl Soak {
         queue.event("e".into()).id(id).attempts(1).send().await?;
         let from = [QueueName::new(&name)?, QueueName::new("other")?];
         for leased in bus.lease_from(&from, 10, TTR).send().await? {
-            match leased.id() == id {
-                true => drop(leased.bury("why").await?),
-                false => drop(leased.ack().await?),
-            }
+            let status = if leased.id() == id {
+                leased.bury("why").await?
+            } else {
+                leased.ack().await?
+            };
+            assert_eq!(status, LeaseStatus::Held);
         }
         let letters = bus.dead_letters().queue(&name).page().await?;
         assert_eq!(letters.items.len(), 1);

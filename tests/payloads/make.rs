@@ -159,9 +159,10 @@ tuples! { (A) (A, B) (A, B, C) (A, B, C, D) }
 
 impl<T: Make, E: Make> Make for Result<T, E> {
     fn make(rng: &mut Rng) -> Self {
-        match rng.bool() {
-            true => Ok(T::make(rng)),
-            false => Err(E::make(rng)),
+        if rng.bool() {
+            Ok(T::make(rng))
+        } else {
+            Err(E::make(rng))
         }
     }
 }
@@ -174,9 +175,10 @@ impl Make for Duration {
 
 impl Make for IpAddr {
     fn make(rng: &mut Rng) -> Self {
-        match rng.bool() {
-            true => Self::from(<[u8; 4]>::make(rng)),
-            false => Self::from(<[u8; 16]>::make(rng)),
+        if rng.bool() {
+            Self::from(<[u8; 4]>::make(rng))
+        } else {
+            Self::from(<[u8; 16]>::make(rng))
         }
     }
 }

@@ -56,9 +56,10 @@ where
                 let queue = bus.queue_named::<T>(&format!("{codec}.{encrypt}")).unwrap();
                 let counts = seen.entry((name, codec.as_str())).or_default();
                 let updates = rng.bool();
-                let pushed = match updates {
-                    false => queue.push_now(value.clone()).await.map(drop),
-                    true => update(&queue, &value).await,
+                let pushed = if !updates {
+                    queue.push_now(value.clone()).await.map(drop)
+                } else {
+                    update(&queue, &value).await
                 };
                 if let Err(error) = pushed {
                     counts.1 += 1;

@@ -128,10 +128,7 @@ pub(super) enum Colour {
 
 impl Make for Colour {
     fn make(rng: &mut Rng) -> Self {
-        match rng.bool() {
-            true => Self::Red,
-            false => Self::Blue,
-        }
+        if rng.bool() { Self::Red } else { Self::Blue }
     }
 }
 

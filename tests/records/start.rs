@@ -244,9 +244,10 @@ async fn the_limit_of_outboxes_holds_before_anything_is_recorded() {
         let world = at_work().await;
         let way = Faulty::to(&world.store);
         let builder = Bus::builder().only_registered().shared_store(way.clone());
-        let builder = match has_journal {
-            true => builder.shared_journal(Arc::clone(&world.journal) as _),
-            false => builder,
+        let builder = if has_journal {
+            builder.shared_journal(Arc::clone(&world.journal) as _)
+        } else {
+            builder
         };
         let when_full = choices.when_full.unwrap_or_default();
         let builder = builder.records(choices).recorder_options(prompt());

@@ -268,15 +268,14 @@ fn server(home: &Home, options: &PostgresOptions, port: u16) -> Command {
 
 /// A program of the server, run by a user who is not root.
 fn command(name: &str, home: &Home) -> Command {
-    let mut command = match is_root() {
-        true => {
-            let mut command = Command::new("setpriv");
-            command
-                .args(["--reuid=postgres", "--regid=postgres", "--clear-groups"])
-                .arg(program(name));
-            command
-        }
-        false => Command::new(program(name)),
+    let mut command = if is_root() {
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--reuid=postgres", "--regid=postgres", "--clear-groups"])
+            .arg(program(name));
+        command
+    } else {
+        Command::new(program(name))
     };
     command.current_dir(home.path());
     command

@@ -104,8 +104,9 @@ pub(crate) fn check_metrics(page: &str) -> Result<(), String> {
     let output = child.wait_with_output().expect("it ends");
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said).trim().to_owned();
-    match output.status.success() && said.is_empty() {
-        true => Ok(()),
-        false => Err(said),
+    if output.status.success() && said.is_empty() {
+        Ok(())
+    } else {
+        Err(said)
     }
 }

@@ -180,9 +180,10 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             return;
         }
         let Ok(client) = client else { continue };
-        let server = match shared.refuses.load(Ordering::Relaxed) {
-            true => None,
-            false => shared.server.connect().ok(),
+        let server = if shared.refuses.load(Ordering::Relaxed) {
+            None
+        } else {
+            shared.server.connect().ok()
         };
         let Some(server) = server else {
             shared.refused.fetch_add(1, Ordering::Relaxed);

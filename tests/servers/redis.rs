@@ -76,9 +76,10 @@ impl Redis {
 
     /// Where it listens: its port where it has one, else its socket.
     pub(crate) fn address(&self) -> Address {
-        match self.options.tcp {
-            true => Address::Tcp(self.port),
-            false => Address::Unix(self.socket()),
+        if self.options.tcp {
+            Address::Tcp(self.port)
+        } else {
+            Address::Unix(self.socket())
         }
     }
 

@@ -272,9 +272,10 @@ fn handlers(rng: &mut Rng) -> Handlers {
 /// A window that is small enough for a world of some seconds, by number, by time, or by both.
 fn some_window(rng: &mut Rng) -> DedupWindow {
     let max = rng.pick(&[0, 1, 5, 20]);
-    let cap = match rng.chance(500) {
-        true => max,
-        false => max + rng.pick(&[3, 1_000]),
+    let cap = if rng.chance(500) {
+        max
+    } else {
+        max + rng.pick(&[3, 1_000])
     };
     DedupWindow {
         max,

@@ -99,10 +99,10 @@ impl World {
             }
             Fault::Start { node } => {
                 if self.nodes[node].core.is_none() {
-                    match self.store.is_down || self.store.health != Health::Well {
-                        // A process does not begin without its store, and is started again.
-                        true => self.after(100_000, Happening::Breaks(Fault::Start { node })),
-                        false => self.start_node(node),
+                    if self.store.is_down || self.store.health != Health::Well {
+                        self.after(100_000, Happening::Breaks(Fault::Start { node }));
+                    } else {
+                        self.start_node(node);
                     }
                 }
             }
@@ -254,9 +254,10 @@ impl World {
             }
             for queue in 0..self.plan.queues {
                 let is_paused = self.plan.stays_paused == Some(node);
-                let capacity = match is_paused {
-                    true => 0,
-                    false => self.plan.capacity_of(queue),
+                let capacity = if is_paused {
+                    0
+                } else {
+                    self.plan.capacity_of(queue)
                 };
                 self.nodes[node].chosen[queue] = capacity;
                 self.resize(node, queue, capacity);

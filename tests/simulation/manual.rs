@@ -280,9 +280,10 @@ impl World {
             cause: Cause::Failed,
             error: None,
         };
-        let verdict = match self.rng.chance(250) {
-            true => AttemptOutcome::Retry(Duration::from_millis(50), failing),
-            false => AttemptOutcome::Ack,
+        let verdict = if self.rng.chance(250) {
+            AttemptOutcome::Retry(Duration::from_millis(50), failing)
+        } else {
+            AttemptOutcome::Ack
         };
         let what = EntryKind::Ended {
             lease,

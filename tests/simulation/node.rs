@@ -376,9 +376,10 @@ impl World {
                     self.break_off(Promise::Stopping, None, text);
                 }
                 // What it could not hand back to a store that has failed it leaves as the dead do.
-                let what = match self.nodes[at].doubted.is_empty() {
-                    true => EntryKind::Stopped { node: id },
-                    false => EntryKind::Died { node: id },
+                let what = if self.nodes[at].doubted.is_empty() {
+                    EntryKind::Stopped { node: id }
+                } else {
+                    EntryKind::Died { node: id }
                 };
                 self.note(None, what);
                 self.leave_roll(id);

@@ -147,9 +147,10 @@ impl Plan {
 
     /// Credits of a queue on one node.
     pub fn capacity_of(&self, queue: usize) -> usize {
-        match self.is_clogged(queue) {
-            true => 2,
-            false => self.capacity,
+        if self.is_clogged(queue) {
+            2
+        } else {
+            self.capacity
         }
     }
 
@@ -159,9 +160,10 @@ impl Plan {
     }
 
     pub fn handler_of(&self, queue: usize) -> &Handlers {
-        match self.is_clogged(queue) && self.clog == Clog::Handlers {
-            true => &HANGING,
-            false => &self.handler,
+        if self.is_clogged(queue) && self.clog == Clog::Handlers {
+            &HANGING
+        } else {
+            &self.handler
         }
     }
 

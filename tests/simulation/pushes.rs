@@ -49,9 +49,10 @@ impl World {
         let is_sure = push.attempts.given_up(kind) != ErrorKind::Unknown
             // One of two copies may come after the other was refused.
             && !self.clients.was_copied(at);
-        let what = match is_sure {
-            true => EntryKind::PushRefused,
-            false => EntryKind::Unknown,
+        let what = if is_sure {
+            EntryKind::PushRefused
+        } else {
+            EntryKind::Unknown
         };
         self.clients.is_answered(at);
         let id = self.clients.id_of(at);

@@ -207,9 +207,10 @@ impl SimStore {
         let noted = std::mem::take(&mut self.notes[bucket].0);
         // What was asked comes before what followed from it. Nothing follows from a change that
         // came too late: what its operation did, it did before, because time had passed.
-        let (first, then) = match asked_of.iter().any(|(_, what)| is_too_late(what)) {
-            true => (noted, asked_of),
-            false => (asked_of, noted),
+        let (first, then) = if asked_of.iter().any(|(_, what)| is_too_late(what)) {
+            (noted, asked_of)
+        } else {
+            (asked_of, noted)
         };
         (answer, first.into_iter().chain(then).collect())
     }

@@ -178,9 +178,10 @@ impl World {
         }
         for node in 0..world.plan.nodes {
             let joins_late = node > 0 && world.plan.late_joins > node as u64;
-            match joins_late {
-                false => world.start_node(node),
-                true => world.join_late(node),
+            if !joins_late {
+                world.start_node(node);
+            } else {
+                world.join_late(node);
             }
         }
         let is_looked_at = matches!(world.plan.class, Class::Crashes | Class::Failovers);

@@ -157,9 +157,10 @@ impl Machine {
         let store_us = self.store_us();
         let model = &mut self.model;
         // A bucket that does not exist keeps no time.
-        model.now_us = match model.exists {
-            true => model.now_us.max(store_us),
-            false => store_us,
+        model.now_us = if model.exists {
+            model.now_us.max(store_us)
+        } else {
+            store_us
         };
         self.is_swept = model.sweep();
         model.begin();

@@ -154,9 +154,10 @@ impl Story {
             }) => due_ms * 1_000,
             _ => 0,
         };
-        let due_us = match self.asked.contains_key(&Ask::Reschedule) {
-            true => due_us(Ask::Reschedule),
-            false => due_us(Ask::Push),
+        let due_us = if self.asked.contains_key(&Ask::Reschedule) {
+            due_us(Ask::Reschedule)
+        } else {
+            due_us(Ask::Push)
         };
         let by_answer = self.starts.iter().any(|start| start.at_us < due_us);
         let (starts, _) = self.aligned();

@@ -86,9 +86,10 @@ async fn handlers_that_run_at_once_do_not_carry_on_each_others_trace() {
     let (bus, queue) = chain(pushing, &seen).await;
     for (payload, is_traced) in [(1, false), (2, true), (3, false), (4, true)] {
         let event = queue.event(payload);
-        let event = match is_traced {
-            true => event.header("traceparent", PLACE),
-            false => event,
+        let event = if is_traced {
+            event.header("traceparent", PLACE)
+        } else {
+            event
         };
         event.send().await.unwrap();
     }

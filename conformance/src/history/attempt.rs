@@ -102,12 +102,13 @@ impl EventHistory {
         let late_us = entry.store_us.saturating_sub(from_us);
         let counts = from_us >= expect.late_counts_from_us;
         if counts && expect.late_us_max.is_some_and(|most| late_us > most) {
-            return match expect.is_clogged {
-                false => broken(Promise::Accepted, "a handler started late without a reason"),
-                true => broken(
+            return if !expect.is_clogged {
+                broken(Promise::Accepted, "a handler started late without a reason")
+            } else {
+                broken(
                     Promise::Apart,
                     "a handler started late because of another queue",
-                ),
+                )
             };
         }
         self.running.insert(lease);
@@ -122,18 +123,20 @@ impl EventHistory {
         accepted: bool,
     ) -> Verdict {
         if !accepted {
-            return match self.lease == Some(lease) {
-                true => broken(Promise::LostWorkers, "the holder of a lease was refused"),
-                false => Ok(()),
+            return if self.lease == Some(lease) {
+                broken(Promise::LostWorkers, "the holder of a lease was refused")
+            } else {
+                Ok(())
             };
         }
         if self.lease != Some(lease) {
-            return match self.last_settled == Some((lease, ending)) {
-                true => Ok(()), // its repeat
-                false => broken(
+            return if self.last_settled == Some((lease, ending)) {
+                Ok(())
+            } else {
+                broken(
                     Promise::LostWorkers,
                     "a settle was accepted without a lease",
-                ),
+                )
             };
         }
         let started = self.started.contains(&lease);
@@ -225,12 +228,13 @@ impl EventHistory {
             self.closed.insert(lease);
             self.may_still_run = true;
             self.tries += 1;
-            return match u32::from(attempt) == self.tries {
-                true => Ok(()),
-                false => broken(
+            return if u32::from(attempt) == self.tries {
+                Ok(())
+            } else {
+                broken(
                     Promise::Attempts,
                     "the record of a lost lease has the wrong attempt",
-                ),
+                )
             };
         }
         let owed = self.owed.take();

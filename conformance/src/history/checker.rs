@@ -141,12 +141,13 @@ impl Checker {
                 truth: ChangeResult::NotFound,
             } => {
                 let is_there = self.lives.contains_key(&id);
-                return match is_there && !self.is_forgotten(id, entry.store_us) {
-                    true => broken(
+                return if is_there && !self.is_forgotten(id, entry.store_us) {
+                    broken(
                         Promise::Truth,
                         "a cancel reports an existing event as unknown",
-                    ),
-                    false => Ok(()),
+                    )
+                } else {
+                    Ok(())
                 };
             }
             EntryKind::Unknown

@@ -160,13 +160,14 @@ impl EventHistory {
                 lease,
                 stood: true,
                 until,
-            } => match self.lease == Some(lease) {
-                true => {
+            } => {
+                if self.lease == Some(lease) {
                     self.until = Some(until);
                     Ok(())
+                } else {
+                    broken(Promise::LostWorkers, "a lease that has ended was extended")
                 }
-                false => broken(Promise::LostWorkers, "a lease that has ended was extended"),
-            },
+            }
             EntryKind::Started {
                 lease,
                 due,

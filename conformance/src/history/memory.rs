@@ -29,9 +29,10 @@ impl Tombstones {
     ) -> Vec<EventId> {
         self.put(id, now_us);
         let is_in_order = self.out_of_order == 0;
-        let all: Vec<_> = match is_in_order {
-            true => Vec::new(),
-            false => self.ids.iter().map(|(id, _)| *id).collect(),
+        let all: Vec<_> = if is_in_order {
+            Vec::new()
+        } else {
+            self.ids.iter().map(|(id, _)| *id).collect()
         };
         let mut gone = Vec::new();
         for _ in 0..self.ids.len() {

@@ -33,12 +33,13 @@ impl UniqueKeyOwners {
         let members = self.members.entry((id.bucket(), key)).or_default();
         members.retain(|(other, _)| lives.get(other).is_some_and(|life| !life.is_at_rest()));
         if let Some(other) = taken_by {
-            return match members.contains(&(other, true)) {
-                true => Ok(()),
-                false => broken(
+            return if members.contains(&(other, true)) {
+                Ok(())
+            } else {
+                broken(
                     Promise::Ids,
                     "a push was refused because of an event without its unique key",
-                ),
+                )
             };
         }
         for (other, has_key) in members.iter_mut() {

@@ -19,9 +19,10 @@ impl World {
     fn shift(&self, by: Duration, is_forth: bool) {
         let by_us = u64::try_from(by.as_micros()).expect("short");
         let wall_us = self.clock.wall_us();
-        self.clock.set_wall_us(match is_forth {
-            true => wall_us + by_us,
-            false => wall_us - by_us,
+        self.clock.set_wall_us(if is_forth {
+            wall_us + by_us
+        } else {
+            wall_us - by_us
         });
     }
 

@@ -22,9 +22,10 @@ impl World {
     /// Returns the outbox with the records of the world's bucket.
     async fn outbox(&self) -> Outbox {
         let outboxes = self.store().outboxes().await.expect("they can be listed");
-        match outboxes.contains(&Outbox::Store) {
-            true => Outbox::Store,
-            false => Outbox::Bucket(self.bucket.clone()),
+        if outboxes.contains(&Outbox::Store) {
+            Outbox::Store
+        } else {
+            Outbox::Bucket(self.bucket.clone())
         }
     }
 

@@ -97,9 +97,10 @@ impl Shape {
     }
 
     fn event(self, bucket: &BucketKey, created: Timestamp, number: u64) -> NewEvent {
-        let entropy = match self.in_runs {
-            true => ((number / 64) << 8) | (128 + number % 64),
-            false => number.wrapping_mul(0x9E37_79B9_7F4A_7C15),
+        let entropy = if self.in_runs {
+            ((number / 64) << 8) | (128 + number % 64)
+        } else {
+            number.wrapping_mul(0x9E37_79B9_7F4A_7C15)
         };
         let id = EventId::from_parts(created, bucket.bucket, entropy);
         let payload = Payload::from(&b"a payload of some thirty bytes"[..]);

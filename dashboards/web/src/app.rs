@@ -87,10 +87,7 @@ impl Frame {
     }
 
     pub(crate) fn is_at(&self, page: &str) -> &'static str {
-        match self.page == page {
-            true => "page",
-            false => "false",
-        }
+        if self.page == page { "page" } else { "false" }
     }
 
     pub(crate) fn is_store(&self, name: &str) -> bool {

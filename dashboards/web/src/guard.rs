@@ -194,9 +194,10 @@ pub(crate) fn login_csrf(parts: &Parts) -> String {
 /// Compares the token of a form.
 pub(crate) fn check_csrf(expected: &str, given: Option<&str>) -> Result<(), PageError> {
     let is_same = given.is_some_and(|given| expected.as_bytes().ct_eq(given.as_bytes()).into());
-    match is_same && !expected.is_empty() {
-        true => Ok(()),
-        false => Err(PageError::forged()),
+    if is_same && !expected.is_empty() {
+        Ok(())
+    } else {
+        Err(PageError::forged())
     }
 }
 
@@ -228,14 +229,15 @@ impl Visit {
 
     /// Fails unless the user has the role.
     pub(crate) fn needs(&self, role: Role) -> Result<(), PageError> {
-        match self.user.role >= role {
-            true => Ok(()),
-            false => Err(PageError::forbidden(format!(
+        if self.user.role >= role {
+            Ok(())
+        } else {
+            Err(PageError::forbidden(format!(
                 "this needs the role {}; {} has the role {}",
                 role.as_str(),
                 self.user.name,
                 self.user.role.as_str()
-            ))),
+            )))
         }
     }
 }
@@ -271,9 +273,10 @@ impl FromRequestParts<Arc<App>> for Visit {
             let to = parts.uri.path_and_query().map_or("", |it| it.as_str());
             let to = text::encoded(to.trim_start_matches(&app.base));
             let login = format!("{}/login?to={to}", app.base);
-            return Err(match parts.method == Method::GET {
-                true => Redirect::to(&login).into_response(),
-                false => PageError::forbidden("log in first".to_owned()).into_response(),
+            return Err(if parts.method == Method::GET {
+                Redirect::to(&login).into_response()
+            } else {
+                PageError::forbidden("log in first".to_owned()).into_response()
             });
         };
         let query = Fields::parse(parts.uri.query().unwrap_or_default().as_bytes());

@@ -103,9 +103,10 @@ fn late(picture: &Picture, load: &[QueueLoad], name: &str, now: Timestamp) -> Op
     let here = load.iter().find(|load| load.queue.as_str() == name);
     let many = stats.ready + here.map_or(0, |load| load.queued);
     let oldest = count(many, "event waits", "events wait");
-    let mut severity = match waits >= VERY_LATE {
-        true => Severity::Bad,
-        false => Severity::Warning,
+    let mut severity = if waits >= VERY_LATE {
+        Severity::Bad
+    } else {
+        Severity::Warning
     };
     let what = match (is_late, control.paused) {
         (_, true) => format!("{name} is paused"),

@@ -115,9 +115,10 @@ impl Picture {
             .rev()
             .find(|it| it.start >= since && it.queue.as_str() == queue);
         let started = newest.and_then(|minute| minute.lateness.percentile(50.0));
-        match is_idle {
-            true => waits,
-            false => waits.max(started.unwrap_or_default()),
+        if is_idle {
+            waits
+        } else {
+            waits.max(started.unwrap_or_default())
         }
     }
 }

@@ -187,9 +187,10 @@ fn quantile(sorted: &[f64], part: f64) -> f64 {
 async fn main() {
     // `cargo test` runs it without this argument, just to see that it runs.
     let is_bench = std::env::args().any(|argument| argument == "--bench");
-    let (time, count, polls) = match is_bench {
-        true => (Duration::from_secs(5), HAND_OFFS, parked::POLLS),
-        false => (Duration::from_millis(50), 3, 20),
+    let (time, count, polls) = if is_bench {
+        (Duration::from_secs(5), HAND_OFFS, parked::POLLS)
+    } else {
+        (Duration::from_millis(50), 3, 20)
     };
     let arguments = || std::env::args().skip(1).filter(|it| !it.starts_with('-'));
     let store = arguments().find(|argument| argument.contains(':'));

@@ -49,9 +49,10 @@ impl Limit {
         if self.interval == 0 {
             return Err(LimitError::NoInterval);
         }
-        match self.read < 0 || self.write < 0 || self.interval < 0 {
-            true => Err(LimitError::Negative),
-            false => Ok(()),
+        if self.read < 0 || self.write < 0 || self.interval < 0 {
+            Err(LimitError::Negative)
+        } else {
+            Ok(())
         }
     }
 

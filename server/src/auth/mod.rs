@@ -278,12 +278,11 @@ impl Tokens {
     ) -> Result<bool> {
         let key = self.key_of(pool, namespace, token).await?;
         let text = limit.encode();
-        let is_set = match only_new {
-            true => self.state.put_new(Table::Limits, &key, &text).await?,
-            false => {
-                self.state.put(Table::Limits, &key, &text).await?;
-                true
-            }
+        let is_set = if only_new {
+            self.state.put_new(Table::Limits, &key, &text).await?
+        } else {
+            self.state.put(Table::Limits, &key, &text).await?;
+            true
         };
         if is_set {
             self.state.seen_by_all().await;

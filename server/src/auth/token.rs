@@ -131,9 +131,10 @@ impl TokenRow {
         if !self.has(scope) {
             return Err(format!("the token has no scope {}", scope.name()));
         }
-        match self.is_for(queue) {
-            true => Ok(()),
-            false => Err(format!("the token is not for queue {queue}")),
+        if self.is_for(queue) {
+            Ok(())
+        } else {
+            Err(format!("the token is not for queue {queue}"))
         }
     }
 }

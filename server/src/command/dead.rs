@@ -262,9 +262,10 @@ async fn bulk<S: Source>(
         ));
     }
     let value = json!({"matched": matched, "done": done, "dry_run": arguments.dry_run});
-    let text = match arguments.dry_run {
-        true => format!("{matched} dead letters would be {done_verb}; nothing was changed"),
-        false => format!("{done} of {matched} dead letters are {done_verb}"),
+    let text = if arguments.dry_run {
+        format!("{matched} dead letters would be {done_verb}; nothing was changed")
+    } else {
+        format!("{done} of {matched} dead letters are {done_verb}")
     };
     output.value(&value, &text)
 }

@@ -190,9 +190,10 @@ impl<'a> Kind<'a> {
         if self.count > self.examples.len() as u64 {
             output.line("  ..")?;
         }
-        let said = match self.is_repaired() {
-            true => "repaired",
-            false => "repair",
+        let said = if self.is_repaired() {
+            "repaired"
+        } else {
+            "repair"
         };
         output.line(&format!("  {said}: {}", self.kind.remedy()))
     }

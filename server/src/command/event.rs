@@ -184,9 +184,10 @@ fn read(file: &std::path::Path) -> Result<String> {
         CommandError::usage(format!("{} cannot be read: {error}", file.display()))
     };
     let mut text = String::new();
-    let reader: Box<dyn Read> = match file.as_os_str() == "-" {
-        true => Box::new(std::io::stdin()),
-        false => Box::new(std::fs::File::open(file).map_err(wrong)?),
+    let reader: Box<dyn Read> = if file.as_os_str() == "-" {
+        Box::new(std::io::stdin())
+    } else {
+        Box::new(std::fs::File::open(file).map_err(wrong)?)
     };
     reader
         .take(PAYLOAD_BYTES_MAX)

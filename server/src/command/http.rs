@@ -55,9 +55,10 @@ impl HttpClient {
         body: Option<String>,
     ) -> Result<Value> {
         let (text, _) = self.exchange(method, segments, query, body).await?;
-        match text.is_empty() {
-            true => Ok(Value::Null),
-            false => serde_json::from_str(&text).map_err(|error| self.not_understood(&error)),
+        if text.is_empty() {
+            Ok(Value::Null)
+        } else {
+            serde_json::from_str(&text).map_err(|error| self.not_understood(&error))
         }
     }
 
@@ -101,9 +102,10 @@ impl HttpClient {
         let is_found = response.headers().get("duly-found");
         let is_found = is_found.is_none_or(|found| found != "false");
         let text = response.text().await.map_err(failed)?;
-        match status.is_success() {
-            true => Ok((text, is_found)),
-            false => Err(self.refused(status, &text)),
+        if status.is_success() {
+            Ok((text, is_found))
+        } else {
+            Err(self.refused(status, &text))
         }
     }
 

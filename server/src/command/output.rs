@@ -58,23 +58,26 @@ impl Output {
 
     /// Writes a value as JSON where that is asked for, and otherwise a text.
     pub(crate) fn value(&self, value: &impl Serialize, text: &str) -> Result<()> {
-        match self.json {
-            true => self.json(value),
-            false => self.line(text),
+        if self.json {
+            self.json(value)
+        } else {
+            self.line(text)
         }
     }
 
     pub(crate) fn paint(&self, colour: Colour, text: &str) -> String {
-        match self.colours {
-            true => format!("\u{1b}[{}m{text}\u{1b}[0m", colour as u8),
-            false => text.to_owned(),
+        if self.colours {
+            format!("\u{1b}[{}m{text}\u{1b}[0m", colour as u8)
+        } else {
+            text.to_owned()
         }
     }
 
     fn bold(&self, text: &str) -> String {
-        match self.colours {
-            true => format!("\u{1b}[1m{text}\u{1b}[0m"),
-            false => text.to_owned(),
+        if self.colours {
+            format!("\u{1b}[1m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
         }
     }
 
@@ -90,9 +93,10 @@ impl Output {
         let line = |cells: &[String]| {
             let cells = cells.iter().zip(&widths).map(|(cell, width)| {
                 let is_number = !cell.is_empty() && cell.bytes().all(|b| b.is_ascii_digit());
-                match is_number {
-                    true => format!("{cell:>width$}"),
-                    false => format!("{cell:<width$}"),
+                if is_number {
+                    format!("{cell:>width$}")
+                } else {
+                    format!("{cell:<width$}")
                 }
             });
             cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()

@@ -193,9 +193,10 @@ async fn list<S: Source>(source: &S, output: Output, limit: usize) -> Result<()>
         "",
     ];
     output.table(&heads, &rows)?;
-    match has_more {
-        true => output.line("... and more queues; raise --limit"),
-        false => Ok(()),
+    if has_more {
+        output.line("... and more queues; raise --limit")
+    } else {
+        Ok(())
     }
 }
 
@@ -203,9 +204,10 @@ fn show(output: Output, queue: &QueueView) -> Result<()> {
     if output.json {
         return output.json(queue);
     }
-    let state = match queue.paused {
-        true => output.paint(Colour::Yellow, "paused"),
-        false => output.paint(Colour::Green, "running"),
+    let state = if queue.paused {
+        output.paint(Colour::Yellow, "paused")
+    } else {
+        output.paint(Colour::Green, "running")
     };
     let dead = queue.dead.to_string();
     let dead = match queue.dead {

@@ -178,9 +178,10 @@ pub(crate) async fn run<S: Source>(
     };
     let mut writer = Writer {
         output,
-        format: match output.json {
-            true => Format::Json,
-            false => command.format,
+        format: if output.json {
+            Format::Json
+        } else {
+            command.format
         },
         is_first: true,
     };

@@ -102,12 +102,13 @@ impl Source for Server {
     async fn queue(&self, queue: &str) -> Result<QueueView> {
         let (namespace, name) = split(queue)?;
         let found: FoundQueue = self.get(&["v1", namespace, "queues", name], &[]).await?;
-        match found.exists {
-            true => Ok(QueueView {
+        if found.exists {
+            Ok(QueueView {
                 queue: queue.to_owned(),
                 ..found.view
-            }),
-            false => Err(no_queue(queue)),
+            })
+        } else {
+            Err(no_queue(queue))
         }
     }
 

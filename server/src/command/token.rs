@@ -73,12 +73,13 @@ enum TokenCommand {
 }
 
 pub(crate) async fn run(output: Output, arguments: TokenArguments) -> Result<()> {
-    let account = arguments
-        .account
-        .map(|account| match account.contains(':') {
-            true => Ok(format!("Basic {}", STANDARD.encode(account))),
-            false => Err(CommandError::usage("the account is written name:password")),
-        });
+    let account = arguments.account.map(|account| {
+        if account.contains(':') {
+            Ok(format!("Basic {}", STANDARD.encode(account)))
+        } else {
+            Err(CommandError::usage("the account is written name:password"))
+        }
+    });
     let http = HttpClient::new(&arguments.admin, account.transpose()?)?;
     match arguments.command {
         TokenCommand::Create {
@@ -119,9 +120,10 @@ pub(crate) async fn run(output: Output, arguments: TokenArguments) -> Result<()>
                 .iter()
                 .map(|(token, description)| json!({"token": token, "description": description}))
                 .collect();
-            match output.json {
-                true => output.json(&items),
-                false => output.table(&["TOKEN", "DESCRIPTION"], &rows),
+            if output.json {
+                output.json(&items)
+            } else {
+                output.table(&["TOKEN", "DESCRIPTION"], &rows)
             }
         }
         TokenCommand::Revoke {

@@ -37,9 +37,10 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         millis = millis.checked_add(part).ok_or_else(wrong)?;
         rest = more;
     }
-    match text.is_empty() {
-        true => Err(wrong()),
-        false => Ok(Duration::from_millis(millis)),
+    if text.is_empty() {
+        Err(wrong())
+    } else {
+        Ok(Duration::from_millis(millis))
     }
 }
 
@@ -99,9 +100,12 @@ fn is_digits(text: &str) -> bool {
 }
 
 fn numbers(text: &str, separator: char) -> Option<[u64; 3]> {
-    let numbers = text.split(separator).map(|part| match is_digits(part) {
-        true => part.parse().ok(),
-        false => None,
+    let numbers = text.split(separator).map(|part| {
+        if is_digits(part) {
+            part.parse().ok()
+        } else {
+            None
+        }
     });
     numbers.collect::<Option<Vec<u64>>>()?.try_into().ok()
 }

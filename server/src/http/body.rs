@@ -138,9 +138,10 @@ impl Bodies {
                 room.large = Some((large, Instant::now()));
             }
         }
-        match seen > bytes_max {
-            true => Err(BodyError::TooLarge),
-            false => Ok((bytes.freeze(), room.large.map(|(large, _)| large))),
+        if seen > bytes_max {
+            Err(BodyError::TooLarge)
+        } else {
+            Ok((bytes.freeze(), room.large.map(|(large, _)| large)))
         }
     }
 }

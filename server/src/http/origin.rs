@@ -21,11 +21,10 @@ const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 /// Refuses requests that a browser sends for a page of another origin. No such page could read a
 /// response; it could act.
 pub(crate) async fn refuse_foreign(request: Request, next: Next) -> Response {
-    match is_foreign(request.headers()) {
-        true => {
-            refused("a page of another origin has sent this request; its origin may do nothing")
-        }
-        false => next.run(request).await,
+    if is_foreign(request.headers()) {
+        refused("a page of another origin has sent this request; its origin may do nothing")
+    } else {
+        next.run(request).await
     }
 }
 

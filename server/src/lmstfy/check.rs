@@ -84,9 +84,10 @@ impl<'a> Call<'a> {
             .pools
             .get(pool)
             .ok_or_else(|| ApiError::not_found("pool not found"))?;
-        let grant = match route.endpoint.is_public() {
-            true => None,
-            false => Some(granted(app, pool, &route, token).await?),
+        let grant = if route.endpoint.is_public() {
+            None
+        } else {
+            Some(granted(app, pool, &route, token).await?)
         };
         let owner = shares::owner(pool.name(), token);
         Ok(Self {
@@ -280,13 +281,15 @@ fn check_names(route: &Route) -> Result<()> {
             "namespace name contains forbidden characters",
         ));
     }
-    let is_queue = match is_consume {
-        true => queue.bytes().all(|byte| byte == b',' || is_letter(byte)),
-        false => is_name(queue) && !queue.starts_with('_'),
+    let is_queue = if is_consume {
+        queue.bytes().all(|byte| byte == b',' || is_letter(byte))
+    } else {
+        is_name(queue) && !queue.starts_with('_')
     };
-    match is_queue {
-        true => Ok(()),
-        false => Err(ApiError::bad("queue name contains forbidden characters")),
+    if is_queue {
+        Ok(())
+    } else {
+        Err(ApiError::bad("queue name contains forbidden characters"))
     }
 }
 

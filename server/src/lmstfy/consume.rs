@@ -96,11 +96,10 @@ async fn lease(
     ttr: Duration,
     wait: Duration,
 ) -> duly::Result<Vec<Leased<EncodedPayload>>> {
-    match queues.is_empty() {
-        true => {
-            tokio::time::sleep(wait).await;
-            Ok(Vec::new())
-        }
-        false => call.pool.lease(queues, count, ttr, wait).await,
+    if queues.is_empty() {
+        tokio::time::sleep(wait).await;
+        Ok(Vec::new())
+    } else {
+        call.pool.lease(queues, count, ttr, wait).await
     }
 }

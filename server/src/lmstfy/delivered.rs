@@ -88,25 +88,24 @@ impl JobsBody {
             jobs,
             is_cut,
         }));
-        let room = match len > PART_BYTES {
-            true => {
-                let room = app.responses.take(owner, len).await;
-                let (ending, unread) = (room.ending(), Arc::downgrade(&unread));
-                let done = room.done();
-                tokio::spawn(async move {
-                    tokio::select! {
-                        () = done.cancelled() => {}
-                        () = ending.cancelled() => {
-                            if let Some(unread) = unread.upgrade() {
-                                let is_cut = true;
-                                *lock(&unread) = Unread { is_cut, ..Unread::default() };
-                            }
+        let room = if len > PART_BYTES {
+            let room = app.responses.take(owner, len).await;
+            let (ending, unread) = (room.ending(), Arc::downgrade(&unread));
+            let done = room.done();
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = done.cancelled() => {}
+                    () = ending.cancelled() => {
+                        if let Some(unread) = unread.upgrade() {
+                            let is_cut = true;
+                            *lock(&unread) = Unread { is_cut, ..Unread::default() };
                         }
                     }
-                });
-                Some(room)
-            }
-            false => None,
+                }
+            });
+            Some(room)
+        } else {
+            None
         };
         Self { unread, room }
     }

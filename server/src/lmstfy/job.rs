@@ -98,9 +98,10 @@ pub(super) fn shown(id: EventId, headers: &[(String, String)]) -> String {
 
 /// Returns the milliseconds since a job was published.
 fn elapsed_ms(id: EventId, pushed: Option<Timestamp>, now: Timestamp) -> u64 {
-    let since = match id.tells_time() {
-        true => Some(id.created()),
-        false => pushed,
+    let since = if id.tells_time() {
+        Some(id.created())
+    } else {
+        pushed
     };
     let elapsed = since.map(|since| now.since(since));
     elapsed.map_or(0, |elapsed| {
@@ -128,9 +129,10 @@ fn is_reserved(name: &str) -> bool {
 
 /// Returns the header of an attribute: a handler in Rust reads it by the same name.
 pub(super) fn attribute_header(name: String) -> String {
-    match is_reserved(&name) {
-        true => format!("{ESCAPE}{name}"),
-        false => name,
+    if is_reserved(&name) {
+        format!("{ESCAPE}{name}")
+    } else {
+        name
     }
 }
 

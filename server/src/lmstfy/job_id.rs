@@ -85,17 +85,19 @@ pub(super) fn after(dead: EventId) -> EventId {
 
 /// Returns the text of an id.
 pub(super) fn text(id: EventId, is_versioned: bool) -> String {
-    match is_versioned {
-        true => format!("{VERSION}{id}"),
-        false => id.to_string(),
+    if is_versioned {
+        format!("{VERSION}{id}")
+    } else {
+        id.to_string()
     }
 }
 
 /// Parses an id, with its version or without; anything else is the id of no job.
 pub(super) fn parse(text: &str) -> Option<EventId> {
-    let text = match text.len() > LEN {
-        true => text.strip_prefix(VERSION)?,
-        false => text,
+    let text = if text.len() > LEN {
+        text.strip_prefix(VERSION)?
+    } else {
+        text
     };
     text.parse().ok()
 }

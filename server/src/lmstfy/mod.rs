@@ -183,12 +183,11 @@ pub(crate) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
 }
 
 async fn dispatch(call: &mut Call<'_>, parts: Parts, body: Body) -> Result<Response> {
-    let body = match call.route.endpoint.takes_body() {
-        true => body,
-        false => {
-            unread::read_out(body).await;
-            Body::empty()
-        }
+    let body = if call.route.endpoint.takes_body() {
+        body
+    } else {
+        unread::read_out(body).await;
+        Body::empty()
     };
     match call.route.endpoint.clone() {
         Endpoint::Publish => publish::publish(call, &parts, body).await,

@@ -67,9 +67,10 @@ fn write_all(receiver: &Receiver<Message>, counts: &Counts, mut output: impl Wri
                 Message::Line(line) => bytes.extend_from_slice(&line),
                 Message::Flush(done) => flushed.push(done),
             }
-            next = match bytes.len() < WRITTEN_AT_ONCE {
-                true => receiver.try_recv().ok(),
-                false => None,
+            next = if bytes.len() < WRITTEN_AT_ONCE {
+                receiver.try_recv().ok()
+            } else {
+                None
             };
         }
         // Where nobody reads any more, there is nobody to tell.

@@ -162,10 +162,7 @@ impl LocalState {
         entries: &[(String, String)],
         only_new: bool,
     ) -> Result<()> {
-        let statement = match only_new {
-            true => INSERT,
-            false => REPLACE,
-        };
+        let statement = if only_new { INSERT } else { REPLACE };
         let entries = entries.to_vec();
         let put = move |file: &Connection| {
             let mut put = file.prepare_cached(statement).map_err(failed)?;

@@ -84,22 +84,24 @@ pub(super) struct NewEvent {
 }
 
 fn within(name: &str, number: u64, (least, most): (u64, u64)) -> Result<Duration> {
-    match (least..=most).contains(&number) {
-        true => Ok(Duration::from_millis(number)),
-        false => Err(Problem::invalid(format!(
+    if (least..=most).contains(&number) {
+        Ok(Duration::from_millis(number))
+    } else {
+        Err(Problem::invalid(format!(
             "{name} is {number}; it must be {least} to {most}"
-        ))),
+        )))
     }
 }
 
 /// Checks the length of a text.
 pub(super) fn text(name: &str, text: String, least: usize) -> Result<String> {
     let len = text.chars().count();
-    match (least..=TEXT_LEN_MAX).contains(&len) {
-        true => Ok(text),
-        false => Err(Problem::invalid(format!(
+    if (least..=TEXT_LEN_MAX).contains(&len) {
+        Ok(text)
+    } else {
+        Err(Problem::invalid(format!(
             "{name} has {len} characters; it must have {least} to {TEXT_LEN_MAX}"
-        ))),
+        )))
     }
 }
 
@@ -169,9 +171,10 @@ impl NewEvent {
             event = event.key(text("key", key, 1)?);
         }
         if let Some(unique) = self.unique {
-            let on_taken = match self.replace {
-                true => Unique::Replace,
-                false => Unique::Keep,
+            let on_taken = if self.replace {
+                Unique::Replace
+            } else {
+                Unique::Keep
             };
             event = event.unique(text("unique", unique, 1)?, on_taken);
         }
@@ -205,9 +208,10 @@ impl NewEvent {
 pub(super) fn not_pushed(error: duly::Error) -> Problem {
     let text = error.to_string();
     let problem = Problem::from(error);
-    match text.contains(" ahead") && text.starts_with("the id ") {
-        true => Problem::new(StatusCode::CONFLICT, "conflict", text),
-        false => problem,
+    if text.contains(" ahead") && text.starts_with("the id ") {
+        Problem::new(StatusCode::CONFLICT, "conflict", text)
+    } else {
+        problem
     }
 }
 

@@ -137,11 +137,12 @@ const POLL_MAX: Duration = Duration::from_secs(8);
 
 /// Returns how long a request waits.
 pub(super) fn wait(wait_ms: u64) -> Result<Duration> {
-    match wait_ms <= WAIT_MS_MAX {
-        true => Ok(Duration::from_millis(wait_ms).min(POLL_MAX)),
-        false => Err(Problem::invalid(format!(
+    if wait_ms <= WAIT_MS_MAX {
+        Ok(Duration::from_millis(wait_ms).min(POLL_MAX))
+    } else {
+        Err(Problem::invalid(format!(
             "wait_ms is {wait_ms}; it must be at most {WAIT_MS_MAX}"
-        ))),
+        )))
     }
 }
 

@@ -102,11 +102,12 @@ impl From<&Leased<EncodedPayload>> for LeaseView {
 
 /// Returns a time to run.
 pub(super) fn ttr(ttr_ms: u64) -> Result<Duration> {
-    match ttr_ms <= SPAN_MS_MAX {
-        true => Ok(Duration::from_millis(ttr_ms)),
-        false => Err(Problem::invalid(format!(
+    if ttr_ms <= SPAN_MS_MAX {
+        Ok(Duration::from_millis(ttr_ms))
+    } else {
+        Err(Problem::invalid(format!(
             "ttr_ms is {ttr_ms}; it must be at most {SPAN_MS_MAX}"
-        ))),
+        )))
     }
 }
 

@@ -110,9 +110,10 @@ impl Lines {
             if std::mem::take(&mut self.is_skipping) || line.bytes.trim_ascii().is_empty() {
                 continue;
             }
-            return Some(match line.bytes.len() > LINE_BYTES_MAX {
-                true => Err(too_long()),
-                false => Ok(line),
+            return Some(if line.bytes.len() > LINE_BYTES_MAX {
+                Err(too_long())
+            } else {
+                Ok(line)
             });
         }
     }

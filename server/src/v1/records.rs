@@ -233,16 +233,14 @@ async fn page_of(
 /// Returns a cursor that names no event of another queue: at the same time it stands before all.
 fn nameless(cursor: Cursor, items: &[Record], newest_first: bool) -> Cursor {
     let is_own = items.iter().any(|record| record.id == cursor.id);
-    let edge = match newest_first {
-        true => [0xFF; 16],
-        false => [0; 16],
-    };
-    match is_own {
-        true => cursor,
-        false => Cursor {
+    let edge = if newest_first { [0xFF; 16] } else { [0; 16] };
+    if is_own {
+        cursor
+    } else {
+        Cursor {
             id: EventId::from_bytes(edge),
             ..cursor
-        },
+        }
     }
 }
 
@@ -300,12 +298,11 @@ pub(super) async fn list(
         return Ok(Json(RecordPage::default()).into_response());
     }
     let newest_first = filter.newest_first == Some(true);
-    let mut page = match filter.id.is_none() && matching.is_all() {
-        true => page_of(records.limit(limit), None, newest_first).await?,
-        false => {
-            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-            matching_page(records, &matching, limit, newest_first).await?
-        }
+    let mut page = if filter.id.is_none() && matching.is_all() {
+        page_of(records.limit(limit), None, newest_first).await?
+    } else {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        matching_page(records, &matching, limit, newest_first).await?
     };
     if page.items.is_empty() && page.next.is_none() {
         page.end = after; // not where a record of another queue is

@@ -92,20 +92,22 @@ const REASON_LEN_MAX: usize = 4_096;
 
 fn reason(reason: Option<String>) -> Result<Option<String>> {
     let len = reason.as_ref().map_or(0, |reason| reason.chars().count());
-    match len <= REASON_LEN_MAX {
-        true => Ok(reason),
-        false => Err(Problem::invalid(format!(
+    if len <= REASON_LEN_MAX {
+        Ok(reason)
+    } else {
+        Err(Problem::invalid(format!(
             "the reason has {len} characters; it must have at most {REASON_LEN_MAX}"
-        ))),
+        )))
     }
 }
 
 fn delay(delay_ms: u64) -> Result<Duration> {
-    match delay_ms <= SPAN_MS_MAX {
-        true => Ok(Duration::from_millis(delay_ms)),
-        false => Err(Problem::invalid(format!(
+    if delay_ms <= SPAN_MS_MAX {
+        Ok(Duration::from_millis(delay_ms))
+    } else {
+        Err(Problem::invalid(format!(
             "delay_ms is {delay_ms}; it must be at most {SPAN_MS_MAX}"
-        ))),
+        )))
     }
 }
 

@@ -213,9 +213,10 @@ async fn begin(response: &mut Response, ends: Instant) -> Vec<u8> {
 fn of_error(error: reqwest::Error) -> Failure {
     let error = error.without_url();
     let mut text = error.to_string();
-    let mut kind = match error.is_timeout() {
-        true => FailureKind::Timeout,
-        false => FailureKind::Connection,
+    let mut kind = if error.is_timeout() {
+        FailureKind::Timeout
+    } else {
+        FailureKind::Connection
     };
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -37,11 +37,11 @@ impl Pace {
         let passed = now.saturating_duration_since(self.counted).as_secs_f64();
         self.tokens = (self.tokens + passed * self.rate).min(self.burst);
         self.counted = now;
-        match self.tokens >= 1.0 {
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 1 to a burst
-            true => Ok(self.tokens as usize),
-            false => Err(Duration::from_secs_f64((1.0 - self.tokens) / self.rate)
-                .max(Duration::from_millis(1))),
+        if self.tokens >= 1.0 {
+            Ok(self.tokens as usize)
+        } else {
+            Err(Duration::from_secs_f64((1.0 - self.tokens) / self.rate)
+                .max(Duration::from_millis(1)))
         }
     }
 

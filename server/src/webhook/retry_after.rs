@@ -12,14 +12,12 @@ pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3_600);
 pub(super) fn delay(value: &HeaderValue, now: Timestamp) -> Option<Duration> {
     let text = value.to_str().ok()?.trim();
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let delay = match is_number {
-        // A number that has no room is a long delay.
-        true => Duration::from_secs(text.parse().unwrap_or(u64::MAX)),
-        false => {
-            let date = httpdate::parse_http_date(text).ok()?;
-            let at = date.duration_since(UNIX_EPOCH).unwrap_or_default();
-            at.saturating_sub(Duration::from_millis(now.as_millis()))
-        }
+    let delay = if is_number {
+        Duration::from_secs(text.parse().unwrap_or(u64::MAX))
+    } else {
+        let date = httpdate::parse_http_date(text).ok()?;
+        let at = date.duration_since(UNIX_EPOCH).unwrap_or_default();
+        at.saturating_sub(Duration::from_millis(now.as_millis()))
     };
     Some(delay.min(RETRY_AFTER_MAX))
 }

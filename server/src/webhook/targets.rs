@@ -100,9 +100,10 @@ impl Webhooks {
         }
         let is_created = shared.put_new(Table::Webhooks, &text, &encoded).await?;
         self.refresh().await;
-        Ok(match is_created {
-            true => SetResult::Created,
-            false => SetResult::Conflict,
+        Ok(if is_created {
+            SetResult::Created
+        } else {
+            SetResult::Conflict
         })
     }
 

@@ -158,9 +158,10 @@ fn alike(shop: &Shop, text: &str) -> String {
             .trim_end_matches([',', ';', '.'])
             .ends_with(['s', 'm', 'h'])
             && word.starts_with(|first: char| first.is_ascii_digit());
-        words.push(match is_time || is_span {
-            true => "<time> ".to_owned(),
-            false => word.to_owned(),
+        words.push(if is_time || is_span {
+            "<time> ".to_owned()
+        } else {
+            word.to_owned()
         });
     }
     words.concat()

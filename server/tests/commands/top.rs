@@ -13,9 +13,10 @@ use crate::world::{Place, World, until};
 async fn a_snapshot_is_written_where_there_is_no_terminal() {
     for target in [Target::Embedded, Target::Redis, Target::Server] {
         let shop = Shop::open(target).await;
-        let namespace: &[&str] = match shop.is_server() {
-            true => &["--namespace", "ns"],
-            false => &[],
+        let namespace: &[&str] = if shop.is_server() {
+            &["--namespace", "ns"]
+        } else {
+            &[]
         };
         let text = shop.run(&[&["top"], namespace].concat());
         let lines: Vec<_> = text.text().lines().collect();

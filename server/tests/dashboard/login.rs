@@ -39,9 +39,10 @@ async fn guesses_are_as_slow_wherever_they_are_made() {
             let (url, dashboard) = (url.clone(), dashboard.clone());
             tokio::spawn(async move {
                 let password = format!("guess {guess}");
-                let guessed = match by_form {
-                    true => log_in(&dashboard, "ann", &password).await,
-                    false => basic(&url, "ann", &password).await,
+                let guessed = if by_form {
+                    log_in(&dashboard, "ann", &password).await
+                } else {
+                    basic(&url, "ann", &password).await
                 };
                 guessed.status.as_u16()
             })

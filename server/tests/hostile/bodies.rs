@@ -63,20 +63,20 @@ async fn a_body_over_the_limit_is_refused_declared_or_chunked() {
     let world = World::start(Place::Embedded).await;
     for (target, size) in TARGETS.into_iter().zip([2 << 20, 70 << 20, 9 << 20]) {
         for is_chunked in [false, true] {
-            let framing = match is_chunked {
-                true => "Transfer-Encoding: chunked".to_owned(),
-                false => format!("Content-Length: {size}"),
+            let framing = if is_chunked {
+                "Transfer-Encoding: chunked".to_owned()
+            } else {
+                format!("Content-Length: {size}")
             };
             let mut stream = begin(&world, target, &framing).await;
             let part = vec![b'1'; 1 << 16];
             for _ in 0..size / part.len() {
-                let sent = match is_chunked {
-                    true => {
-                        let head = format!("{:x}\r\n", part.len());
-                        let chunk = [head.as_bytes(), &part, b"\r\n"].concat();
-                        stream.write_all(&chunk).await
-                    }
-                    false => stream.write_all(&part).await,
+                let sent = if is_chunked {
+                    let head = format!("{:x}\r\n", part.len());
+                    let chunk = [head.as_bytes(), &part, b"\r\n"].concat();
+                    stream.write_all(&chunk).await
+                } else {
+                    stream.write_all(&part).await
                 };
                 if sent.is_err() {
                     break; // refused before it was all there

@@ -180,12 +180,13 @@ fn filled(template: &str, secrets: &Secrets) -> Vec<String> {
     let mut fill = |name: &str, values: &[&str]| {
         let name = format!("{{{name}}}");
         let fill = |path: &String| -> Vec<String> {
-            match path.contains(&name) {
-                true => values
+            if path.contains(&name) {
+                values
                     .iter()
                     .map(|value| path.replace(&name, value))
-                    .collect(),
-                false => vec![path.clone()],
+                    .collect()
+            } else {
+                vec![path.clone()]
             }
         };
         paths = paths.iter().flat_map(fill).collect();

@@ -207,11 +207,10 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             _ if is_done && self.inner.store.is_shared() => return Ok(CallResult::Replied(None)),
             _ => {}
         }
-        let words = match is_done {
-            true => {
-                format!("event {id} is done, but not by a handler of this bus: it has no reply")
-            }
-            false => format!("event {id} is no longer in the store, nor is a reply to it"),
+        let words = if is_done {
+            format!("event {id} is done, but not by a handler of this bus: it has no reply")
+        } else {
+            format!("event {id} is no longer in the store, nor is a reply to it")
         };
         Err(Error::new(ErrorKind::NotFound, words))
     }

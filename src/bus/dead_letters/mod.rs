@@ -255,9 +255,10 @@ impl DeadLetterCursor {
 impl fmt::Display for DeadLetterCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.queue, self.id)?;
-        match self.bucket == self.id.bucket() {
-            true => Ok(()),
-            false => write!(f, "/{}", self.bucket),
+        if self.bucket == self.id.bucket() {
+            Ok(())
+        } else {
+            write!(f, "/{}", self.bucket)
         }
     }
 }

@@ -38,9 +38,10 @@ impl DeadLetters {
     pub async fn page(self) -> Result<Page<DeadLetter, DeadLetterCursor>> {
         self.check()?;
         let limit = self.limit.unwrap_or(PAGE).clamp(1, BATCH_MAX);
-        let looked_max = match self.filter.reads_records() {
-            true => READ_MAX,
-            false => LOOKED_MAX,
+        let looked_max = if self.filter.reads_records() {
+            READ_MAX
+        } else {
+            LOOKED_MAX
         };
         let mut scan = DeadLetterScan::new(&self).await?;
         let mut items: Vec<DeadLetter> = Vec::new();

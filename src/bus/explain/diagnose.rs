@@ -94,11 +94,12 @@ fn standing(found: &Located, me: NodeId, facts: &Facts, attempts: &Attempts) -> 
     let Located { snapshot, now, .. } = found;
     match snapshot.state {
         State::Scheduled => {
-            let first = match snapshot.due > *now {
-                true => not_due(found),
-                false => Reason::NotMoved {
+            let first = if snapshot.due > *now {
+                not_due(found)
+            } else {
+                Reason::NotMoved {
                     late: now.since(snapshot.due),
-                },
+                }
             };
             let mut reasons = vec![first];
             reasons.extend(blocked(found, facts));

@@ -141,12 +141,13 @@ impl fmt::Display for Spread {
             Some(When::At(due)) => write!(f, "{due}, ")?,
         }
         let (part, window) = (format_span(self.part), format(self.window));
-        match self.rescheduled {
-            false => write!(f, "{part} sooner, spread over {window}"),
-            true => write!(
+        if !self.rescheduled {
+            write!(f, "{part} sooner, spread over {window}")
+        } else {
+            write!(
                 f,
                 "which was spread by {part} of {window}, and it was rescheduled since"
-            ),
+            )
         }
     }
 }

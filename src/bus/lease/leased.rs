@@ -326,12 +326,11 @@ pub(super) fn decoded<T: DeserializeOwned>(
         };
         let failure = unreadable(cause, why.to_string());
         // A newer program has pushed it, and can read it.
-        match is_newer && attempt < envelope.attempts {
-            true => {
-                let delay = backoff.delay_after(attempt, fastrand::f64());
-                AttemptOutcome::Retry(delay, failure)
-            }
-            false => AttemptOutcome::Bury(failure),
+        if is_newer && attempt < envelope.attempts {
+            let delay = backoff.delay_after(attempt, fastrand::f64());
+            AttemptOutcome::Retry(delay, failure)
+        } else {
+            AttemptOutcome::Bury(failure)
         }
     })
 }

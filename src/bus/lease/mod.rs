@@ -179,11 +179,14 @@ impl<T> LeaseRequest<T> {
     }
 
     fn check(&self) -> Result<()> {
-        let within = |what: &str, many: usize, most: usize| match (1..=most).contains(&many) {
-            true => Ok(()),
-            false => Err(Error::invalid(format!(
-                "{what} is {many}; it must be 1 to {most}"
-            ))),
+        let within = |what: &str, many: usize, most: usize| {
+            if (1..=most).contains(&many) {
+                Ok(())
+            } else {
+                Err(Error::invalid(format!(
+                    "{what} is {many}; it must be 1 to {most}"
+                )))
+            }
         };
         within("the number of events to lease", self.max, LEASE_MAX)?;
         within("the number of queues", self.queues.len(), LEASE_QUEUES_MAX)?;
@@ -219,9 +222,10 @@ impl<T> LeaseRequest<T> {
         let has_expired = envelope
             .expires
             .is_some_and(|expires| expires.as_micros() <= now_us);
-        let read = match has_expired {
-            true => Err(AttemptOutcome::Expire),
-            false => (self.read)(&self.inner, &envelope, delivery.attempt),
+        let read = if has_expired {
+            Err(AttemptOutcome::Expire)
+        } else {
+            (self.read)(&self.inner, &envelope, delivery.attempt)
         };
         match read {
             Ok(payload) => {

@@ -69,10 +69,7 @@ const TRIES_MAX: usize = 16;
 
 impl LeaseStatus {
     fn of(stood: bool) -> Self {
-        match stood {
-            true => Self::Held,
-            false => Self::Lost,
-        }
+        if stood { Self::Held } else { Self::Lost }
     }
 }
 

@@ -66,9 +66,10 @@ impl Settles {
         };
         let (mut taken, mut ids, mut later) = (Vec::new(), BTreeSet::new(), VecDeque::new());
         for each in mem::take(waiting) {
-            match taken.len() < BATCH_MAX && ids.insert(each.settlement.id) {
-                true => taken.push(each),
-                false => later.push_back(each),
+            if taken.len() < BATCH_MAX && ids.insert(each.settlement.id) {
+                taken.push(each);
+            } else {
+                later.push_back(each);
             }
         }
         *waiting = later;

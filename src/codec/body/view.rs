@@ -131,9 +131,10 @@ impl<'a> View<'a> {
         }
         if has(LATE_EXPIRE) || has(LATE_BURY) {
             let late = rest.duration()?;
-            self.late = match has(LATE_BURY) {
-                true => LatePolicy::Bury(late),
-                false => LatePolicy::Expire(late),
+            self.late = if has(LATE_BURY) {
+                LatePolicy::Bury(late)
+            } else {
+                LatePolicy::Expire(late)
             };
         }
         if has(PUSHED) {
@@ -151,9 +152,10 @@ impl<'a> View<'a> {
         if has(HEADERS) {
             self.headers = rest.headers()?;
         }
-        let trace = match self.is_traced {
-            true => Some(TraceId::from_bytes(rest.array()?)),
-            false => None,
+        let trace = if self.is_traced {
+            Some(TraceId::from_bytes(rest.array()?))
+        } else {
+            None
         };
         if trace != self.headers.trace().map(Some) {
             return Err("has a trace that its headers do not name: it is damaged".into());
@@ -165,9 +167,10 @@ impl<'a> View<'a> {
             || has(VERSION) && self.version == 0
             || has(HEADERS) && self.headers.count == 0
             || flags == 0 && self.attempts == ATTEMPTS && !self.keeps_payload;
-        match repeats {
-            true => Err("has extras that say what goes without saying: it is damaged".into()),
-            false => Ok(()),
+        if repeats {
+            Err("has extras that say what goes without saying: it is damaged".into())
+        } else {
+            Ok(())
         }
     }
 

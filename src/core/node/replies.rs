@@ -18,9 +18,12 @@ impl<B> Node<B> {
         answer: Result<Answer<B>, ErrorKind>,
         out: &mut Vec<Action<B>>,
     ) {
-        let answer = answer.and_then(|answer| match call.kind.is_answered_by(&answer.reply) {
-            true => Ok(answer),
-            false => Err(ErrorKind::Corrupt),
+        let answer = answer.and_then(|answer| {
+            if call.kind.is_answered_by(&answer.reply) {
+                Ok(answer)
+            } else {
+                Err(ErrorKind::Corrupt)
+            }
         });
         let state = &mut self.buckets[call.bucket];
         let queue = &mut self.queues[state.queue];
@@ -91,9 +94,10 @@ impl<B> Node<B> {
         let state = &mut self.buckets[bucket];
         let queue = &mut self.queues[state.queue];
         let options = &self.options;
-        let net = match self.members.is_blind() {
-            true => options.blind_every,
-            false => options.sleep_max,
+        let net = if self.members.is_blind() {
+            options.blind_every
+        } else {
+            options.sleep_max
         };
         // A due time, counted from this reply. Overdue ones stay in the past, so that a non-owner's
         // delay counts from the due time and not anew from each poll.

@@ -68,9 +68,10 @@ impl<B> BucketState<B> {
         if !is_called_anyway && self.announces_at(now, queue) > now {
             return None;
         }
-        let most = match self.wait_idly(now, queue) {
-            true => queue.announceable().max(queue.idle()),
-            false => queue.announceable(),
+        let most = if self.wait_idly(now, queue) {
+            queue.announceable().max(queue.idle())
+        } else {
+            queue.announceable()
         };
         let mark = self.held.announce(now, &self.clock, most);
         self.count_held(queue);
@@ -111,9 +112,10 @@ impl<B> BucketState<B> {
 
     /// Returns when starts have to be announced, if nothing changes first.
     fn announces_at(&self, now: Mono, queue: &QueueState) -> Mono {
-        let first = match self.held.is_announcing() {
-            true => None,
-            false => self.held.first_closed(),
+        let first = if self.held.is_announcing() {
+            None
+        } else {
+            self.held.first_closed()
         };
         let Some(due) = first.map(|due| self.clock.mono_at(due)) else {
             return Mono::MAX;

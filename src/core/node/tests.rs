@@ -103,9 +103,10 @@ fn calls_for_time(node: &mut Node<()>, ms: u64) -> Vec<CallId> {
 #[test]
 fn the_time_is_asked_for_once_shortly_before_an_event_is_due() {
     for is_shared in [true, false] {
-        let options = match is_shared {
-            true => NodeOptions::default(),
-            false => NodeOptions::default().for_one_process(),
+        let options = if is_shared {
+            NodeOptions::default()
+        } else {
+            NodeOptions::default().for_one_process()
         };
         let mut node = Node::new(NodeId(1), options);
         let name: QueueName = "mail".parse().expect("a name");

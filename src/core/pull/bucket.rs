@@ -107,9 +107,10 @@ impl PulledBucket {
     /// Splits `wanted` into how many ready events and how many due ones to fetch.
     pub(super) fn split(&self, wanted: usize, now: Mono, clock: &StoreClock) -> (usize, usize) {
         let is_due = self.is_due(now, clock);
-        let ready = match self.is_dirty && !is_due {
-            true => wanted,
-            false => self.ready.min(wanted),
+        let ready = if self.is_dirty && !is_due {
+            wanted
+        } else {
+            self.ready.min(wanted)
         };
         (ready, if is_due { wanted - ready } else { 0 })
     }
@@ -187,15 +188,13 @@ impl PulledBucket {
         self.next_deadline = next_deadline;
         let is_live = options.is_shared && (next_deadline.is_some() || self.is_hot(now, clock));
         let many = u32::try_from(buckets).unwrap_or(u32::MAX);
-        let at_most = match is_live {
-            true => SCAN_EVERY.max(SCAN_EACH.saturating_mul(many)),
-            false => options.poll_every,
+        let at_most = if is_live {
+            SCAN_EVERY.max(SCAN_EACH.saturating_mul(many))
+        } else {
+            options.poll_every
         };
         let ends = next_deadline.map_or(Mono::MAX, |deadline| clock.mono_at(deadline));
-        self.next_reap = match more {
-            true => now,
-            false => ends.min(now + at_most),
-        };
+        self.next_reap = if more { now } else { ends.min(now + at_most) };
         if is_live && self.is_hot(now, clock) {
             self.next_poll = self.next_poll.min(self.next_reap); // it may be hot no more
         }

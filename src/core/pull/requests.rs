@@ -261,9 +261,10 @@ impl<B: Clone> Puller<B> {
             let Some(queue) = self.queues.get_mut(at) else {
                 continue;
             };
-            match wants {
-                true => queue.requesters.insert(requester),
-                false => queue.requesters.remove(&requester),
+            if wants {
+                queue.requesters.insert(requester)
+            } else {
+                queue.requesters.remove(&requester)
             };
             if is_unresolved {
                 queue.unresolved.insert(requester);

@@ -14,9 +14,12 @@ impl<B: Clone> Bucket<B> {
         id: EventId,
         sink: &mut L,
     ) -> Cancelled {
-        let truth = |maybe_running: bool| match maybe_running {
-            false => Cancelled::Cancelled,
-            true => Cancelled::CancelledAfterAttempt,
+        let truth = |maybe_running: bool| {
+            if !maybe_running {
+                Cancelled::Cancelled
+            } else {
+                Cancelled::CancelledAfterAttempt
+            }
         };
         self.end_if_expired(id, sink);
         let Some(entry) = self.entries.get(&id) else {

@@ -80,9 +80,10 @@ impl Expiring {
     ) -> Result<(), String> {
         let mut right = Self::default();
         right.replace(waiting);
-        match right.order.iter().eq(self.order.iter()) {
-            true => Ok(()),
-            false => Err("the expiry index differs from the waiting events that expire".into()),
+        if right.order.iter().eq(self.order.iter()) {
+            Ok(())
+        } else {
+            Err("the expiry index differs from the waiting events that expire".into())
         }
     }
 }

@@ -79,9 +79,10 @@ impl Leases {
     /// Checks that there are as many as events that are leased.
     pub(super) fn check(&self, leased: usize) -> Result<(), String> {
         let standing = self.slots.iter().flatten().count();
-        match standing == leased && standing + self.free.len() == self.slots.len() {
-            true => Ok(()),
-            false => Err(format!("{leased} events are leased, by {standing} leases")),
+        if standing == leased && standing + self.free.len() == self.slots.len() {
+            Ok(())
+        } else {
+            Err(format!("{leased} events are leased, by {standing} leases"))
         }
     }
 }

@@ -32,11 +32,12 @@ pub(crate) fn check_bytes(lens: impl ExactSizeIterator<Item = usize>) -> Result<
 /// Rejects too many spans, and spans that are not in ascending order.
 pub(crate) fn check_spans(within: &[Duration]) -> Result<()> {
     bounded("spans", within.len())?;
-    match within.is_sorted() {
-        true => Ok(()),
-        false => Err(Error::invalid(
+    if within.is_sorted() {
+        Ok(())
+    } else {
+        Err(Error::invalid(
             "the spans of a forecast are not in ascending order",
-        )),
+        ))
     }
 }
 

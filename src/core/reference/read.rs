@@ -112,9 +112,10 @@ impl<B: Clone> Bucket<B> {
                 .map(|us| Timestamp::from_millis(us / 1_000)),
         };
         for entry in self.expired() {
-            match entry.due.as_micros() <= self.now_us {
-                true => stats.ready -= 1,
-                false => stats.scheduled -= 1,
+            if entry.due.as_micros() <= self.now_us {
+                stats.ready -= 1;
+            } else {
+                stats.scheduled -= 1;
             }
             stats.dead += usize::from(entry.stale(self.now_us) == Some(StaleReason::TooLate));
         }

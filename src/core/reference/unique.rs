@@ -182,9 +182,10 @@ impl Uniques {
             let until = holder.until?;
             Some((until, Arc::clone(key)))
         });
-        match held.collect::<BTreeSet<_>>() == self.holds {
-            true => Ok(()),
-            false => Err("the expiry index differs from the unique keys that stay taken".into()),
+        if held.collect::<BTreeSet<_>>() == self.holds {
+            Ok(())
+        } else {
+            Err("the expiry index differs from the unique keys that stay taken".into())
         }
     }
 }

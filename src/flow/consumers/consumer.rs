@@ -106,9 +106,10 @@ where
         board: &Arc<DeadlineTable>,
     ) -> Result<Self> {
         let options = Arc::clone(&executor.deps.options);
-        let own_runtime = match options.dedicated {
-            false => None,
-            true => Some(own_runtime(&executor.deps.surroundings.queue)?),
+        let own_runtime = if !options.dedicated {
+            None
+        } else {
+            Some(own_runtime(&executor.deps.surroundings.queue)?)
         };
         let (runtime, board) = match &own_runtime {
             None => (runtime.clone(), Arc::clone(board)),

@@ -64,10 +64,7 @@ impl GaugeUpdater {
             self.next = now + EVERY;
             is_at_rest = self.look(consumers, waits);
         }
-        let at = match is_at_rest {
-            true => at,
-            false => at.min(self.next),
-        };
+        let at = if is_at_rest { at } else { at.min(self.next) };
         self.sleep.set(at.since(now));
         at
     }

@@ -177,9 +177,10 @@ impl Consumers {
         let mut course = served.course.lock();
         course.chosen = chosen.unwrap_or(course.chosen);
         let control = self.controls.of(queue);
-        let workers = match control.paused {
-            true => 0,
-            false => control.workers.map_or(course.chosen, usize::from),
+        let workers = if control.paused {
+            0
+        } else {
+            control.workers.map_or(course.chosen, usize::from)
         };
         let stuck = served.consumer.stuck();
         let is_blocked = self.is_blocked.load(Ordering::Relaxed) && !served.options.dedicated;

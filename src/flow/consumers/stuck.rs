@@ -18,12 +18,12 @@ pub(crate) async fn follow(consumers: Arc<Consumers>, stuck: Arc<Notify>, stop: 
     let mut is_stuck = false;
     loop {
         let stuck = stuck.notified();
-        let waited = match is_stuck {
-            true => stop
-                .run_until_cancelled(tokio::time::timeout(AGAIN, stuck))
+        let waited = if is_stuck {
+            stop.run_until_cancelled(tokio::time::timeout(AGAIN, stuck))
                 .await
-                .map(drop),
-            false => stop.run_until_cancelled(stuck).await,
+                .map(drop)
+        } else {
+            stop.run_until_cancelled(stuck).await
         };
         if waited.is_none() {
             return;

@@ -131,9 +131,12 @@ impl<H: BlockingHandler> Attempt for BlockingAttempt<H> {
                 return;
             }
             let _ = starts.send(Instant::now());
-            let call = || match event.is_delayed() {
-                true => handler.handle_delayed(event, &own),
-                false => handler.handle(event, &own),
+            let call = || {
+                if event.is_delayed() {
+                    handler.handle_delayed(event, &own)
+                } else {
+                    handler.handle(event, &own)
+                }
             };
             let call = || {
                 span.in_scope(|| carried.within(call))

@@ -76,9 +76,10 @@ impl BlockingThreads {
     ///
     /// When the system cannot start a thread, which is logged; the job is dropped.
     pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        let job: Job = match self.stops_time {
-            false => Box::new(job),
-            true => stopping_time(job),
+        let job: Job = if !self.stops_time {
+            Box::new(job)
+        } else {
+            stopping_time(job)
         };
         let mut state = self.shared.lock();
         if state.idle > state.jobs.len() {

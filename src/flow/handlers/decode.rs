@@ -66,14 +66,11 @@ impl<T: DeserializeOwned> PayloadDecoder<T> {
                     ))
                 })
             }
-            _ => decoded(&opened).map_err(|why| match version > self.version {
-                false => DecodeError::Undecodable(format!("the payload does not decode: {why}")),
-                true => DecodeError::Newer(format!(
-                    "the payload of version {version} does not decode here, where version {} is \
-                     the newest: {why}",
-                    self.version
-                )),
-            }),
+            _ => decoded(&opened).map_err(|why| if version <= self.version { DecodeError::Undecodable(format!("the payload does not decode: {why}")) } else { DecodeError::Newer(format!(
+                "the payload of version {version} does not decode here, where version {} is \
+                 the newest: {why}",
+                self.version
+            )) }),
         }
     }
 }
@@ -83,9 +80,12 @@ fn decoded<T: DeserializeOwned>(opened: &DecryptedPayload<'_>) -> Result<T, Stri
         opened.decode().map_err(|error| error.to_string())
     });
     // A panic may quote its input.
-    value.map_err(|why| match opened.is_sealed() {
-        false => why,
-        true => WITHHELD.to_owned(),
+    value.map_err(|why| {
+        if !opened.is_sealed() {
+            why
+        } else {
+            WITHHELD.to_owned()
+        }
     })
 }
 

@@ -114,9 +114,10 @@ impl<F: Future> Future for HoldsTime<F> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = &mut *self;
         let polled = this.attempt.as_mut().poll(cx);
-        match polled.is_pending() && has_connections() {
-            true => this.holds.hold(&mut this.number),
-            false => this.release(),
+        if polled.is_pending() && has_connections() {
+            this.holds.hold(&mut this.number);
+        } else {
+            this.release();
         }
         polled
     }

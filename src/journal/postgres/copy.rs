@@ -94,9 +94,10 @@ impl Piece {
     }
 
     fn text(&mut self, text: &str) {
-        match text.contains('\0') {
-            false => self.bytes(text.as_bytes()),
-            true => self.bytes(storable(text).as_bytes()),
+        if !text.contains('\0') {
+            self.bytes(text.as_bytes());
+        } else {
+            self.bytes(storable(text).as_bytes());
         }
     }
 

@@ -29,9 +29,10 @@ impl ErrorContext<'_> {
     pub(super) fn maybe_committed(self, fault: PgError) -> Error {
         // A server that is shutting down may have committed.
         let answered = |error: &DbError| !error.code().code().starts_with("57P");
-        match fault.as_db_error().is_some_and(answered) {
-            true => self.error(fault),
-            false => self.told(ErrorKind::Unknown, "it may have happened", fault),
+        if fault.as_db_error().is_some_and(answered) {
+            self.error(fault)
+        } else {
+            self.told(ErrorKind::Unknown, "it may have happened", fault)
         }
     }
 
@@ -63,12 +64,11 @@ impl ErrorContext<'_> {
 /// Returns the error kind, and advice for the operator.
 fn advice(fault: &PgError) -> (ErrorKind, &'static str) {
     let Some(code) = fault.code() else {
-        let hint = match fault.to_string().contains("TLS") {
-            true => {
-                "name the authority of the server's certificate with sslrootcert=, or say \
-                 sslmode=disable where nobody is on the way"
-            }
-            false => "",
+        let hint = if fault.to_string().contains("TLS") {
+            "name the authority of the server's certificate with sslrootcert=, or say \
+             sslmode=disable where nobody is on the way"
+        } else {
+            ""
         };
         return (ErrorKind::Unavailable, hint);
     };

@@ -147,9 +147,10 @@ impl PostgresJournal {
 
 impl Shared {
     fn refuse_if_closed(&self) -> Result<()> {
-        match self.is_closed.load(Ordering::Acquire) {
-            true => Err(Error::closed("the journal was closed; open it again")),
-            false => Ok(()),
+        if self.is_closed.load(Ordering::Acquire) {
+            Err(Error::closed("the journal was closed; open it again"))
+        } else {
+            Ok(())
         }
     }
 }

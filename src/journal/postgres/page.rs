@@ -88,22 +88,22 @@ impl PageSql {
             IndexChoice::Partial(_) | IndexChoice::Time => TOGETHER_MAX,
         };
         let order = order("", query.order);
-        let sql = match rest.is_empty() {
-            true => format!(
+        let sql = if rest.is_empty() {
+            format!(
                 "SELECT true, 0::bigint, {COLUMNS} FROM records WHERE {} ORDER BY {} LIMIT {limit}",
                 walk.bounds, walk.order
-            ),
-            // The window function counts incrementally, and both limits end the scan.
-            false => format!(
+            )
+        } else {
+            format!(
                 "SELECT ({rest}) IS TRUE, looked_at, {COLUMNS} FROM (SELECT *, row_number() OVER \
-                 (ORDER BY {walk_order}) AS looked_at FROM records WHERE {bounds} \
-                 ORDER BY {walk_order} LIMIT {looked_at_max}) AS walked \
-                 WHERE ({rest}) IS TRUE OR looked_at = {looked_at_max} \
-                 ORDER BY {order} LIMIT {limit}",
+             (ORDER BY {walk_order}) AS looked_at FROM records WHERE {bounds} \
+             ORDER BY {walk_order} LIMIT {looked_at_max}) AS walked \
+             WHERE ({rest}) IS TRUE OR looked_at = {looked_at_max} \
+             ORDER BY {order} LIMIT {limit}",
                 rest = rest.join(" AND "),
                 walk_order = walk.order,
                 bounds = walk.bounds,
-            ),
+            )
         };
         Self {
             sql,

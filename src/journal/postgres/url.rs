@@ -91,9 +91,10 @@ impl Target {
             config.application_name("duly");
         }
         let is_local = config.get_hosts().iter().all(is_local);
-        let tls = asked.tls.unwrap_or(match is_local {
-            true => Tls::Preferred,
-            false => Tls::Required,
+        let tls = asked.tls.unwrap_or(if is_local {
+            Tls::Preferred
+        } else {
+            Tls::Required
         });
         config.ssl_mode(match tls {
             Tls::Never => SslMode::Disable,

@@ -171,9 +171,10 @@ impl Carrier {
         }
         self.progress().oldest_us = u64::MAX;
         let todo: Outboxes = std::mem::take(&mut self.behind).into_iter().collect();
-        let lanes = match todo.iter().any(|(_, after)| *after > 0) {
-            true => LANES,
-            false => 1,
+        let lanes = if todo.iter().any(|(_, after)| *after > 0) {
+            LANES
+        } else {
+            1
         };
         let size = todo.len().div_ceil(lanes).clamp(1, OUTBOXES);
         let mut groups = todo.chunks(size).map(<[_]>::to_vec);

@@ -45,9 +45,10 @@ pub(super) async fn run(
                     warn_held_back(keep, now);
                 }
                 is_held_back = pruned.is_held_back;
-                match pruned.more {
-                    true => sleep(took.clamp(REST.0, REST.1)).await,
-                    false => sleep(EVERY.mul_f64(0.75 + fastrand::f64() / 2.0)).await,
+                if pruned.more {
+                    sleep(took.clamp(REST.0, REST.1)).await;
+                } else {
+                    sleep(EVERY.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
                 }
             }
             Err(error) => {

@@ -105,9 +105,12 @@ pub(crate) fn complete_names(connection: &Connection) {
     let count = "SELECT (SELECT count(*) FROM outcomes) + (SELECT count(*) FROM causes)";
     let known = connection.query_row(count, [], |row| row.get::<_, i64>(0));
     let all = Outcome::ALL.len() + Cause::ALL.len();
-    let completed = known.and_then(|known| match known >= all as i64 {
-        true => Ok(()),
-        false => write_names(connection),
+    let completed = known.and_then(|known| {
+        if known >= all as i64 {
+            Ok(())
+        } else {
+            write_names(connection)
+        }
     });
     if let Err(error) = completed {
         tracing::warn!(%error, "failed to add the names of new outcomes to the views of records");

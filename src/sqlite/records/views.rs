@@ -87,9 +87,10 @@ fn id(blob: &str) -> String {
     let letters = (0..26).map(|letter| {
         let last = 5 * letter + 2;
         let (two, one) = (last / 4, (last.max(4) - 4) / 4);
-        let bits = match two == one {
-            true => digit(blob, two),
-            false => format!("(({} << 4) + {})", digit(blob, one), digit(blob, two)),
+        let bits = if two == one {
+            digit(blob, two)
+        } else {
+            format!("(({} << 4) + {})", digit(blob, one), digit(blob, two))
         };
         let behind = 3 - last % 4;
         format!("substr('{ALPHABET}', (({bits} >> {behind}) & 31) + 1, 1)")

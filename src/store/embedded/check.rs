@@ -62,9 +62,12 @@ fn faults(path: &Path, task: &CheckTask) -> Result<Vec<Damage>> {
         let mut statement = connection.prepare(&format!("PRAGMA quick_check({FAULTS_MAX})"))?;
         statement.query_map([], |row| row.get(0))?.collect()
     };
-    let or_fault = |error: rusqlite::Error| match is_damage(&error) {
-        true => Ok(vec![error.to_string()]),
-        false => Err(sqlite::at_read(error)),
+    let or_fault = |error: rusqlite::Error| {
+        if is_damage(&error) {
+            Ok(vec![error.to_string()])
+        } else {
+            Err(sqlite::at_read(error))
+        }
     };
     let faults = read().or_else(or_fault)?.into_iter();
     let faults = faults.filter(|fault| fault != "ok");

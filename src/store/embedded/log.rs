@@ -115,9 +115,10 @@ impl<'a> Log<'a> {
         let mut ended = false;
         for (at, frame) in self.frames().enumerate() {
             let by_said = self.sums_after(said, &frame);
-            let by_due = match due == said {
-                true => by_said,
-                false => self.sums_after(due, &frame),
+            let by_due = if due == said {
+                by_said
+            } else {
+                self.sums_after(due, &frame)
             };
             let sums_hold = by_said == frame.sums || by_due == frame.sums;
             let holds = frame.salts == self.salts && sums_hold;
@@ -236,9 +237,12 @@ impl<'a> Log<'a> {
     fn sum(&self, [mut one, mut other]: [u32; 2], bytes: &[u8]) -> [u32; 2] {
         let (numbers, _) = bytes.as_chunks::<4>();
         for pair in numbers.chunks_exact(2) {
-            let read = |bytes: [u8; 4]| match self.big {
-                true => u32::from_be_bytes(bytes),
-                false => u32::from_le_bytes(bytes),
+            let read = |bytes: [u8; 4]| {
+                if self.big {
+                    u32::from_be_bytes(bytes)
+                } else {
+                    u32::from_le_bytes(bytes)
+                }
             };
             one = one.wrapping_add(read(pair[0])).wrapping_add(other);
             other = other.wrapping_add(read(pair[1])).wrapping_add(one);

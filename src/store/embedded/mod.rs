@@ -353,13 +353,13 @@ impl Store for EmbeddedStore {
         }
         drop(notes);
         let is_short = shortage(&noted).is_some();
-        noted.map_err(|error| match is_short {
-            true => files::unusable(&self.shared.paths.starts, "cannot be written", error),
-            false => {
-                let stop = Stop::new("a start could not be noted", error);
-                self.shared.stop(stop);
-                self.shared.why_closed()
+        noted.map_err(|error| {
+            if is_short {
+                return files::unusable(&self.shared.paths.starts, "cannot be written", error);
             }
+            let stop = Stop::new("a start could not be noted", error);
+            self.shared.stop(stop);
+            self.shared.why_closed()
         })
     }
 

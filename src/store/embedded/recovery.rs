@@ -198,11 +198,12 @@ impl Scan {
         }
         self.next_row = self.next_row.max(number.saturating_add(1));
         self.unsettled.count(&key, &mut restored, &mut self.changes);
-        match self.shards.restore(&key, restored) {
-            true => Ok(()),
-            false => Err(Error::corrupt(
+        if self.shards.restore(&key, restored) {
+            Ok(())
+        } else {
+            Err(Error::corrupt(
                 "the same event is in another row, or its end is on record",
-            )),
+            ))
         }
     }
 

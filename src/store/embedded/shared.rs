@@ -210,7 +210,7 @@ impl Shared {
         &self,
         answer: Answer<i64>,
     ) -> std::result::Result<Answer, Box<Answer<Known>>> {
-        let cache = self.cache();
+        let cache = self.cache.lock();
         let mut whole = true;
         let known = answer.reply.try_map(|id, number| {
             let row = Row::new(number, id);
@@ -296,7 +296,7 @@ impl Shared {
         let now = self.time.now();
         let changes = chunks.iter().map(|chunk| &chunk.changes);
         let with_bodies = changes.filter(|changes| changes.have_bodies);
-        let mut cache = self.cache();
+        let mut cache = self.cache.lock();
         for change in with_bodies.flat_map(|changes| &changes.list) {
             match change {
                 Change::Added { row, due, .. } => cache.written(*row, *due, now),
@@ -326,7 +326,7 @@ impl Shared {
                 bucket.forget(&chunk.changes.held);
             });
         }
-        let mut cache = self.cache();
+        let mut cache = self.cache.lock();
         for change in &chunk.changes.list {
             if let Change::Added { row, .. } = change {
                 cache.forget(*row);
@@ -346,10 +346,6 @@ impl Shared {
 
     pub(super) fn now(&self) -> Timestamp {
         self.time.now()
-    }
-
-    fn cache(&self) -> MutexGuard<'_, Cache> {
-        self.cache.lock()
     }
 }
 

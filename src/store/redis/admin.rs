@@ -30,13 +30,12 @@ pub(super) async fn update(
         let (_, mut parts) = look(shared, bucket, &[id]).await?;
         let (_, bytes) = (parts.optional()?, parts.optional()?);
         let read = bytes.unwrap_or_default();
-        let new = match read.is_empty() {
-            true => Vec::new(), // it has ended or is unknown, as the script will report
-            false => {
-                let mut envelope = body::decode(id, &bucket.queue, &read)?;
-                envelope.payload = payload.clone();
-                body::encode(&envelope)
-            }
+        let new = if read.is_empty() {
+            Vec::new()
+        } else {
+            let mut envelope = body::decode(id, &bucket.queue, &read)?;
+            envelope.payload = payload.clone();
+            body::encode(&envelope)
         };
         let head = &read[..read.len().min(body::HEAD_LEN)];
         let call = shared

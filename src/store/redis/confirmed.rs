@@ -128,14 +128,15 @@ fn is_reached(wanted: Durability, reached: &ReachedDurability) -> Result<()> {
         ),
         _ => (reached.disk, "was not synced to disk".to_owned()),
     };
-    match so {
-        true => Ok(()),
-        false => Err(Error::new(
+    if so {
+        Ok(())
+    } else {
+        Err(Error::new(
             ErrorKind::Unknown,
             format!(
                 "the push happened but {words} within {PATIENCE:?}; pushing the same ids again is \
-                 safe"
+             safe"
             ),
-        )),
+        ))
     }
 }

@@ -83,9 +83,10 @@ impl CallContext<'_> {
             let expires = envelope.expires.is_some() || envelope.late != LatePolicy::Deliver;
             expires || envelope.key.is_some() || envelope.unique.is_some()
         };
-        let script = match events.clone().any(has_extras) {
-            true => &scripts::PUSH,
-            false => &scripts::PUSH_PLAIN,
+        let script = if events.clone().any(has_extras) {
+            &scripts::PUSH
+        } else {
+            &scripts::PUSH_PLAIN
         };
         let mut call = self.ending(script, keys);
         let mut ids: Vec<_> = events.clone().map(|event| event.envelope.id).collect();

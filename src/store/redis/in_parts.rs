@@ -59,9 +59,10 @@ pub(super) async fn revive_or_drop(
     let (mut rest, mut count, mut now_us): (&[EventId], _, _) = (ids, 0, 0);
     loop {
         let terms = shared.terms();
-        let call = match revives {
-            true => terms.revive(&keys, rest, by.as_deref())?,
-            false => terms.drop(&keys, rest, by.as_deref())?,
+        let call = if revives {
+            terms.revive(&keys, rest, by.as_deref())?
+        } else {
+            terms.drop(&keys, rest, by.as_deref())?
         };
         let link = shared.links.for_pushes(bucket);
         let parts = call_part(shared, link, &call, rest.len() < ids.len()).await?;
@@ -115,15 +116,15 @@ async fn call_part(
     call: &Call,
     is_begun: bool,
 ) -> Result<ReplyReader> {
-    shared
-        .call(link, call)
-        .await
-        .map_err(|error| match is_begun {
-            true => Error::new(
+    shared.call(link, call).await.map_err(|error| {
+        if is_begun {
+            Error::new(
                 ErrorKind::Unknown,
                 "the operation was done in part; repeating it does the rest",
             )
-            .because(error),
-            false => error,
-        })
+            .because(error)
+        } else {
+            error
+        }
+    })
 }

@@ -65,15 +65,12 @@ pub(super) fn add_events<'e>(
                 Unique::Replace => when(first.event.when).to_ascii_uppercase(),
             };
             command.arg(&first.id().to_bytes()).arg(when);
-            run = match is_part {
-                true => {
-                    command.arg(bodies).arg(count);
-                    &run[count..]
-                }
-                false => {
-                    command.arg(&first.body).arg(1);
-                    rest
-                }
+            run = if is_part {
+                command.arg(bodies).arg(count);
+                &run[count..]
+            } else {
+                command.arg(&first.body).arg(1);
+                rest
             };
         }
     }

@@ -95,14 +95,17 @@ pub(super) struct CombinedReply {
 impl CombinedReply {
     /// Adds the reply of the next part.
     pub(super) fn add(&mut self, answer: Result<Answer>) -> Result<()> {
-        let answer = answer.map_err(|error| match self.pushed.is_empty() {
-            true => error,
-            false => Error::new(
-                ErrorKind::Unknown,
-                "a part of the events was pushed and the rest may not be; pushing the same ids again \
-                 is safe",
-            )
-            .because(error),
+        let answer = answer.map_err(|error| {
+            if self.pushed.is_empty() {
+                error
+            } else {
+                Error::new(
+            ErrorKind::Unknown,
+            "a part of the events was pushed and the rest may not be; pushing the same ids again \
+             is safe",
+        )
+        .because(error)
+            }
         })?;
         let Reply::Pushed(pushed) = answer.reply else {
             return Err(unreadable("push"));
@@ -161,18 +164,19 @@ async fn push_part(
 
 /// Returns the error of a push that timed out before or after it was sent.
 fn late(is_unsent: bool, timeout: Duration) -> Error {
-    match is_unsent {
-        true => Error::new(
+    if is_unsent {
+        Error::new(
             ErrorKind::Unavailable,
             format!("the push could not be sent within {timeout:?}; nothing was pushed"),
-        ),
-        false => Error::new(
+        )
+    } else {
+        Error::new(
             ErrorKind::Unknown,
             format!(
                 "the push was not answered within {timeout:?}; it may have happened, and pushing \
-                 the same id again is safe"
+             the same id again is safe"
             ),
-        ),
+        )
     }
 }
 
@@ -274,13 +278,13 @@ async fn deliver(shared: &Arc<Shared>, bucket: &BucketKey, mut batch: Vec<Pendin
 /// Returns the error of a push that is not retried after `last`.
 pub(super) fn given_up(attempts: &Attempts, last: &Arc<Error>) -> Error {
     let kind = attempts.given_up(last.kind());
-    let own = match kind == last.kind() {
-        true => Error::new(kind, last.to_string()),
-        // An earlier attempt may have happened, whatever the last one returned.
-        false => Error::new(
+    let own = if kind == last.kind() {
+        Error::new(kind, last.to_string())
+    } else {
+        Error::new(
             kind,
             "the push may have happened; pushing the same id again is safe",
-        ),
+        )
     };
     own.because(Arc::clone(last))
 }

@@ -209,9 +209,10 @@ pub(super) async fn read(shared: &Arc<Shared>) -> Result<Vec<BucketKey>> {
 pub(super) async fn known(shared: &Arc<Shared>) -> Result<KnownBuckets> {
     let registry = &shared.registry;
     let late = || Error::new(ErrorKind::Unavailable, "the server does not respond");
-    let patience = match registry.rests() {
-        true => Duration::ZERO,
-        false => PATIENCE,
+    let patience = if registry.rests() {
+        Duration::ZERO
+    } else {
+        PATIENCE
     };
     let read = tokio::time::timeout(patience, read(shared)).await;
     let error = match read.unwrap_or_else(|_| Err(late())) {

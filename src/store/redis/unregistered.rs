@@ -83,9 +83,12 @@ fn bucket_of(prefix: &str, key: &[u8]) -> Option<BucketKey> {
 /// Escapes what a pattern would take for a wildcard.
 fn escaped(prefix: &str) -> String {
     let is_special = |c: char| matches!(c, '*' | '?' | '[' | ']' | '^' | '\\');
-    let escaped = prefix.chars().map(|c| match is_special(c) {
-        true => format!("\\{c}"),
-        false => c.to_string(),
+    let escaped = prefix.chars().map(|c| {
+        if is_special(c) {
+            format!("\\{c}")
+        } else {
+            c.to_string()
+        }
     });
     escaped.collect()
 }

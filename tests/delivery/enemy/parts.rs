@@ -184,9 +184,10 @@ async fn an_upgrade_that_misbehaves_buries_its_event(world: World) {
     for (misdeed, is_error, is_done, id) in ids {
         let history = bus.history(id).await.unwrap();
         let how: Vec<_> = history.iter().map(|it| (it.outcome, it.cause)).collect();
-        let expected = match is_done {
-            true => (Outcome::Acked, None),
-            false => (Outcome::Buried, Some(Cause::Undecodable)),
+        let expected = if is_done {
+            (Outcome::Acked, None)
+        } else {
+            (Outcome::Buried, Some(Cause::Undecodable))
         };
         assert_eq!(how, [expected], "{misdeed:?}, {is_error}");
     }

@@ -71,9 +71,10 @@ async fn works(bus: &TestBus, probe: &Probe<u64>, call: &Call, polls: usize) {
     bus.advance(secs(1)).await;
     let set = bus.controls().await.unwrap();
     let set = set.get("handled").copied().unwrap_or_default();
-    let expected = match set.paused {
-        true => 0,
-        false => set.workers.map_or(4, usize::from),
+    let expected = if set.paused {
+        0
+    } else {
+        set.workers.map_or(4, usize::from)
     };
     assert_eq!(bus.load()[0].workers, expected, "{at}: stored, not applied");
     let default = duly::store::Control::default();

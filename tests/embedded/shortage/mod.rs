@@ -94,9 +94,10 @@ fn opens() {
         .enumerate()
     {
         for is_new in [true, false] {
-            let path = match is_new {
-                true => path.with_file_name(format!("{number}.db")),
-                false => path.clone(),
+            let path = if is_new {
+                path.with_file_name(format!("{number}.db"))
+            } else {
+                path.clone()
             };
             let open = || EmbeddedStore::open_with(&path, place.options());
             if !is_new {

@@ -196,10 +196,13 @@ impl Story {
             3 => self.fetch().await,
             4 => self.start(),
             5 | 6 => self.settle().await,
-            _ => match self.rng.bool() {
-                true => self.read().await,
-                false => self.administer().await,
-            },
+            _ => {
+                if self.rng.bool() {
+                    self.read().await
+                } else {
+                    self.administer().await
+                }
+            }
         };
     }
 

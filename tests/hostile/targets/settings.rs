@@ -108,9 +108,10 @@ fn choices_in_toml(choices: &QueueChoices) -> String {
 fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for c in text.chars() {
-        match c.is_control() || c == '"' || c == '\\' {
-            true => quoted.push_str(&format!("\\U{:08x}", u32::from(c))),
-            false => quoted.push(c),
+        if c.is_control() || c == '"' || c == '\\' {
+            quoted.push_str(&format!("\\U{:08x}", u32::from(c)));
+        } else {
+            quoted.push(c);
         }
     }
     quoted + "\""

@@ -156,9 +156,10 @@ impl<'a> Place<'a> {
         let first = around
             .next()
             .ok_or_else(|| format!("no {kind:?} has that"))?;
-        match around.all(|another| another == first) {
-            true => Ok(first),
-            false => Err(format!("several have that, each a {kind:?}")),
+        if around.all(|another| another == first) {
+            Ok(first)
+        } else {
+            Err(format!("several have that, each a {kind:?}"))
         }
     }
 
@@ -171,14 +172,18 @@ impl<'a> Place<'a> {
         let condition = self.region(Kind::Condition, of)?;
         let is_lua = self.file.language() == Language::Lua;
         let inner = self.file.tokens(&condition);
-        let is_or = |pair: &[Token<'_>]| match is_lua {
-            true => pair[0].text == "or",
-            false => pair[0].text == "|" && pair[1].text == "|" && pair[0].end() == pair[1].start,
+        let is_or = |pair: &[Token<'_>]| {
+            if is_lua {
+                pair[0].text == "or"
+            } else {
+                pair[0].text == "|" && pair[1].text == "|" && pair[0].end() == pair[1].start
+            }
         };
         let has_alternatives = after.is_empty() && inner.windows(2).any(is_or);
-        let (open, close) = match has_alternatives {
-            true => ("(", ")"),
-            false => ("", after),
+        let (open, close) = if has_alternatives {
+            ("(", ")")
+        } else {
+            ("", after)
         };
         let before = before[usize::from(is_lua)].to_owned() + open;
         let (start, end) = (condition.start, condition.end);
@@ -205,9 +210,10 @@ impl<'a> Place<'a> {
             (false, true) => before..after,
             (true, true) => before + 1..after,
         };
-        match self.tokens[range.clone()].iter().any(|it| it.text == ";") {
-            true => Err("not an element of a list".to_owned()),
-            false => Ok(bytes(&self.tokens, range)),
+        if self.tokens[range.clone()].iter().any(|it| it.text == ";") {
+            Err("not an element of a list".to_owned())
+        } else {
+            Ok(bytes(&self.tokens, range))
         }
     }
 

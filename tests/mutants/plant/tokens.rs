@@ -80,16 +80,14 @@ pub(crate) fn tokens(text: &str, language: Language) -> Vec<Token<'_>> {
 
 /// The bytes from the first to the last of these tokens, or the place before them.
 pub(crate) fn bytes(tokens: &[Token<'_>], range: Range<usize>) -> Range<usize> {
-    match range.is_empty() {
-        true => {
-            let at = match range.start.checked_sub(1) {
-                Some(before) => tokens[before].end(),
-                None => tokens.first().map_or(0, |first| first.start),
-            };
-            at..at
-        }
-        false => tokens[range.start].start..tokens[range.end - 1].end(),
+    if !range.is_empty() {
+        return tokens[range.start].start..tokens[range.end - 1].end();
     }
+    let at = match range.start.checked_sub(1) {
+        Some(before) => tokens[before].end(),
+        None => tokens.first().map_or(0, |first| first.start),
+    };
+    at..at
 }
 
 fn is_first_of_name(c: char) -> bool {
@@ -107,9 +105,10 @@ fn number_len(text: &str) -> usize {
         rest.strip_prefix('.')
             .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     };
-    match is_fraction(&text[whole..]) {
-        true => whole + 1 + name_len(&text[whole + 1..]),
-        false => whole,
+    if is_fraction(&text[whole..]) {
+        whole + 1 + name_len(&text[whole + 1..])
+    } else {
+        whole
     }
 }
 
@@ -151,9 +150,10 @@ fn rust_literal(text: &str) -> Option<usize> {
         '\'' => {
             let mut after = rest[1..].chars();
             let is_char = after.next() == Some('\\') || after.next() == Some('\'');
-            Some(match is_char {
-                true => quoted(rest, '\''),
-                false => 1 + name_len(&rest[1..]),
+            Some(if is_char {
+                quoted(rest, '\'')
+            } else {
+                1 + name_len(&rest[1..])
             })
         }
         _ => None,

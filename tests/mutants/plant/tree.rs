@@ -139,9 +139,10 @@ impl File {
     }
 
     pub(crate) fn language(&self) -> Language {
-        match self.path.extension().is_some_and(|is| is == "lua") {
-            true => Language::Lua,
-            false => Language::Rust,
+        if self.path.extension().is_some_and(|is| is == "lua") {
+            Language::Lua
+        } else {
+            Language::Rust
         }
     }
 

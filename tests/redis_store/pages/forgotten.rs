@@ -30,9 +30,10 @@ impl Paged {
         for (nth, at) in over.iter().enumerate() {
             let again = vec![self.bare.plain(self.ids[*at], When::Now)];
             let pushed = self.bare.typed(StoreOp::push(again)).await.expect("a push");
-            let expected = match nth < forgotten {
-                true => PushOutcome::TooOld,
-                false => PushOutcome::Duplicate(self.ids[*at]),
+            let expected = if nth < forgotten {
+                PushOutcome::TooOld
+            } else {
+                PushOutcome::Duplicate(self.ids[*at])
             };
             assert_eq!(
                 pushed[0].verdict, expected,

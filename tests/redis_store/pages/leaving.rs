@@ -94,9 +94,12 @@ async fn events_are_alone_from_their_lease_on() {
     bare.fetch(1, 100).await.expect("a fetch");
     assert_eq!((paged.states(), paged.bodies()), (60, 60));
     let fails = |at: usize| at == 3 || at == 17;
-    let verdicts = ids.iter().enumerate().map(|(at, id)| match fails(at) {
-        true => (*id, retry()),
-        false => (*id, AttemptOutcome::Ack),
+    let verdicts = ids.iter().enumerate().map(|(at, id)| {
+        if fails(at) {
+            (*id, retry())
+        } else {
+            (*id, AttemptOutcome::Ack)
+        }
     });
     paged.settle(verdicts).await;
     assert_eq!((paged.states(), paged.bodies()), (60, 2));

@@ -27,16 +27,18 @@ impl Model {
             State::Cancelled => {}
             _ => return Reply::Cancelled(Cancelled::TooLate(state)),
         }
-        Reply::Cancelled(match maybe_running {
-            true => Cancelled::CancelledAfterAttempt,
-            false => Cancelled::Cancelled,
+        Reply::Cancelled(if maybe_running {
+            Cancelled::CancelledAfterAttempt
+        } else {
+            Cancelled::Cancelled
         })
     }
 
     fn changed(event: &Event) -> Changed {
-        match event.maybe_running {
-            true => Changed::ChangedAfterAttempt(event.due),
-            false => Changed::Changed(event.due),
+        if event.maybe_running {
+            Changed::ChangedAfterAttempt(event.due)
+        } else {
+            Changed::Changed(event.due)
         }
     }
 

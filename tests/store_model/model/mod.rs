@@ -249,9 +249,10 @@ impl Model {
         let mut verdict = PushOutcome::Accepted;
         if let Some(known) = self.event(id) {
             due = known.due;
-            verdict = match known.envelope.payload == new.envelope.payload {
-                true => PushOutcome::Duplicate(id),
-                false => PushOutcome::Conflict,
+            verdict = if known.envelope.payload == new.envelope.payload {
+                PushOutcome::Duplicate(id)
+            } else {
+                PushOutcome::Conflict
             };
             return Pushed { due, verdict };
         }

@@ -268,8 +268,9 @@ pub(crate) async fn act(
 /// Reads the filter of a sweep; who sees some queues only has to name one.
 fn sweep_filter(fields: &Fields, visit: &Visit) -> Result<DeadFilter> {
     let filter = DeadFilter::read(fields, visit)?;
-    match filter.queue.is_none() && !visit.user.sees_all() {
-        true => Err(PageError::invalid("choose a queue first")),
-        false => Ok(filter),
+    if filter.queue.is_none() && !visit.user.sees_all() {
+        Err(PageError::invalid("choose a queue first"))
+    } else {
+        Ok(filter)
     }
 }

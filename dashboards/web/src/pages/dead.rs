@@ -170,12 +170,11 @@ pub(crate) async fn page(
         .map(str::parse::<DeadLetterCursor>)
         .transpose()?;
     let is_first = after.is_none();
-    let (items, next) = match is_asked {
-        true => {
-            let page = in_time(letters.after(after).limit(ROWS).page()).await?;
-            (page.items, page.next)
-        }
-        false => (Vec::new(), None),
+    let (items, next) = if is_asked {
+        let page = in_time(letters.after(after).limit(ROWS).page()).await?;
+        (page.items, page.next)
+    } else {
+        (Vec::new(), None)
     };
     let now = text::now();
     let rows = items.into_iter().map(|letter| Row {

@@ -162,9 +162,12 @@ pub(crate) async fn submit(
 
 /// Reads what was entered; else says what is wrong and where.
 fn value(text: &str) -> Result<Value, String> {
-    let value: Value = serde_json::from_str(text).map_err(|error| match text.is_empty() {
-        true => "nothing was entered; it must be a JSON value, such as null".to_owned(),
-        false => format!("it is no JSON: {error}"),
+    let value: Value = serde_json::from_str(text).map_err(|error| {
+        if text.is_empty() {
+            "nothing was entered; it must be a JSON value, such as null".to_owned()
+        } else {
+            format!("it is no JSON: {error}")
+        }
     })?;
     match inexact(&value) {
         Some(number) => Err(format!(

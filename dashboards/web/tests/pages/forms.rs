@@ -47,15 +47,12 @@ async fn an_action_needs_its_role() {
                 ("delay", "9"),
             ];
             let done = site.post(&format!("/act/{action}"), &fields).await;
-            match role >= needed {
-                true => {
-                    assert_eq!(page.status, 200, "{action} as {role:?}");
-                    assert_ne!(done.status, 403, "{action} as {role:?}");
-                }
-                false => {
-                    assert_eq!(page.status, 403, "{action} as {role:?}");
-                    assert_eq!(done.status, 403, "{action} as {role:?}");
-                }
+            if role >= needed {
+                assert_eq!(page.status, 200, "{action} as {role:?}");
+                assert_ne!(done.status, 403, "{action} as {role:?}");
+            } else {
+                assert_eq!(page.status, 403, "{action} as {role:?}");
+                assert_eq!(done.status, 403, "{action} as {role:?}");
             }
         }
         if role == Role::View {

@@ -39,12 +39,11 @@ pub(super) fn joined(parts: &[String], gap: &str, width: usize) -> String {
 
 /// Cuts a name, and says so.
 pub(super) fn cut(name: &str, width: usize) -> String {
-    match name.chars().count() <= width {
-        true => name.to_owned(),
-        false => {
-            let kept = name.chars().take(width.saturating_sub(1));
-            kept.chain(['…']).collect()
-        }
+    if name.chars().count() <= width {
+        name.to_owned()
+    } else {
+        let kept = name.chars().take(width.saturating_sub(1));
+        kept.chain(['…']).collect()
     }
 }
 

@@ -74,9 +74,12 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, board: &mut Board, colours: boo
     }
     let columns = fitting(widths, usize::from(area.width));
     let is_number = |column: usize| (2..=6).contains(&column);
-    let aligned = |column: usize, text: String| match is_number(column) {
-        true => Line::from(text).right_aligned(),
-        false => Line::from(text),
+    let aligned = |column: usize, text: String| {
+        if is_number(column) {
+            Line::from(text).right_aligned()
+        } else {
+            Line::from(text)
+        }
     };
     let rows = rows.iter().zip(late).map(|(cells, is_late)| {
         let cells = columns.iter().map(|(column, width)| {
@@ -130,10 +133,7 @@ fn dim() -> Style {
 }
 
 fn coloured(style: Style, colour: Color, colours: bool) -> Style {
-    match colours {
-        true => style.fg(colour),
-        false => style,
-    }
+    if colours { style.fg(colour) } else { style }
 }
 
 #[cfg(test)]

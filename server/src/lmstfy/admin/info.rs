@@ -75,9 +75,10 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
 }
 
 fn access_log_status(app: &App) -> Response {
-    let status = match app.access_log.load(Ordering::Relaxed) {
-        true => "enabled",
-        false => "disabled",
+    let status = if app.access_log.load(Ordering::Relaxed) {
+        "enabled"
+    } else {
+        "disabled"
     };
     reply::json(StatusCode::OK, &json!({"status": status}))
 }
@@ -101,9 +102,10 @@ pub(super) async fn set_access_log(
         _ => return ApiError::bad("invalid status").into_response(),
     };
     app.access_log.store(enabled, Ordering::Relaxed);
-    let action = match enabled {
-        true => "access log enabled",
-        false => "access log disabled",
+    let action = if enabled {
+        "access log enabled"
+    } else {
+        "access log disabled"
     };
     app.tokens.audit(&actor.0, action, "this process").await;
     access_log_status(&app)

@@ -114,9 +114,10 @@ async fn set(
     }
     let target = target(app, pool, namespace, text);
     app.tokens.audit(&actor.0, "limit set", &target).await;
-    let status = match is_new {
-        true => StatusCode::CREATED,
-        false => StatusCode::OK,
+    let status = if is_new {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
     };
     Ok(reply::json(status, &view()))
 }

@@ -55,14 +55,13 @@ async fn created(
     content: Body,
 ) -> Result<Response> {
     let query = Params::new(parts.uri.query());
-    let form = match is_form(&parts.headers) {
-        true => {
-            let operator = Arc::from(OPERATOR);
-            let read = app.bodies.read(&operator, content, FORM_BYTES_MAX).await;
-            let (bytes, _) = read.map_err(|_| ApiError::bad("failed to read body"))?;
-            Params::new(Some(&String::from_utf8_lossy(&bytes)))
-        }
-        false => Params::new(None),
+    let form = if is_form(&parts.headers) {
+        let operator = Arc::from(OPERATOR);
+        let read = app.bodies.read(&operator, content, FORM_BYTES_MAX).await;
+        let (bytes, _) = read.map_err(|_| ApiError::bad("failed to read body"))?;
+        Params::new(Some(&String::from_utf8_lossy(&bytes)))
+    } else {
+        Params::new(None)
     };
     let param = |name: &str| {
         let value = query.get(name).filter(|value| !value.is_empty());

@@ -55,12 +55,11 @@ impl FunctionUse {
 
     /// A server took no library.
     pub(in crate::store::redis) fn refused(&self, why: &CallFailure) {
-        let until = match why.is_of_permission() {
-            true => FOR_EVER,
-            false => {
-                let until = (self.since.elapsed() + REST).as_millis();
-                u64::try_from(until).unwrap_or(FOR_EVER)
-            }
+        let until = if why.is_of_permission() {
+            FOR_EVER
+        } else {
+            let until = (self.since.elapsed() + REST).as_millis();
+            u64::try_from(until).unwrap_or(FOR_EVER)
         };
         self.scripts_until.store(until, Ordering::Relaxed);
         tracing::debug!(error = %why.cause, "a server takes no functions; scripts are used");

@@ -79,9 +79,10 @@ impl Script {
         is_function: bool,
         keys: impl ExactSizeIterator<Item = impl ToSingleRedisArg>,
     ) -> redis::Cmd {
-        let (command, name) = match is_function {
-            true => ("FCALL", &self.function),
-            false => ("EVALSHA", &self.hash),
+        let (command, name) = if is_function {
+            ("FCALL", &self.function)
+        } else {
+            ("EVALSHA", &self.hash)
         };
         let mut call = redis::cmd(command);
         call.arg(name).arg(keys.len());

@@ -42,9 +42,10 @@ pub(in crate::store::redis) async fn ensure(
     let mut attempts = registry.attempts.subscribe();
     write(shared, [bucket.clone()]);
     let is_configured = registry.is_configured(bucket);
-    let patience = match is_configured {
-        true => until.min(Instant::now() + PATIENCE),
-        false => until,
+    let patience = if is_configured {
+        until.min(Instant::now() + PATIENCE)
+    } else {
+        until
     };
     loop {
         if registry.is_known(bucket) {

@@ -153,9 +153,10 @@ fn is_loaded(error: &str) -> bool {
 
 /// Returns the error of a call of which an earlier execution may have succeeded.
 pub(in crate::store::redis) fn maybe_applied(error: Error, is_repeat: bool) -> Error {
-    match is_repeat && error.kind() != ErrorKind::Unknown {
-        true => Error::new(ErrorKind::Unknown, error.to_string()).because(error),
-        false => error,
+    if is_repeat && error.kind() != ErrorKind::Unknown {
+        Error::new(ErrorKind::Unknown, error.to_string()).because(error)
+    } else {
+        error
     }
 }
 

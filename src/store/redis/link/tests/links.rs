@@ -262,9 +262,10 @@ async fn a_connection_that_is_not_logged_in_any_more_is_made_again_also_in_a_clu
     ] {
         for is_cluster in [false, true] {
             let acts = vec![Act::SayToOld(answer)];
-            let url = match is_cluster {
-                false => pretend::server(acts[0].clone()).await,
-                true => pretend::cluster(acts).await,
+            let url = if !is_cluster {
+                pretend::server(acts[0].clone()).await
+            } else {
+                pretend::cluster(acts).await
             };
             let link = open(&url).await;
             let error = count(&link, "k").await.expect_err(answer);
