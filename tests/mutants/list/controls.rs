@@ -30,7 +30,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a paused queue goes on starting events",
         &[put(
             "Consumers::steer",
-            "mut $course $... paused { true => «0»,",
+            "mut $course $... paused { «0» }",
             "$course.chosen",
         )],
         delivery("a_paused_queue_starts_nothing_until_it_is_resumed"),

@@ -45,8 +45,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
          wake-up",
         &[put(
             "Standby::finish_poll",
-            "$options: & $... «false => $net»",
-            "false => $options.non_owner_delay",
+            "$options: &NodeOptions, $net $... else { «$net» }",
+            "$options.non_owner_delay",
         )],
         simulation("a_lone_event_is_looked_for_by_two_nodes_and_not_by_all"),
     ),

@@ -117,7 +117,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "Redis: entries are moved into a gap of the ready list that is none any more",
         &[
             put("move_live", "if «$[$i]» then meta.gap_from", "false"),
-            drop("fetch.lua", "move_gap"),
+            drop("leave", "move_gap"),
         ],
         redis_store("live_events_stay_in_order_while_others_are_cancelled_fetched_and_handed_back"),
     ),
