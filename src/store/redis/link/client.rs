@@ -107,7 +107,8 @@ impl Client {
     ///
     /// Any kind but [`Unknown`](crate::ErrorKind::Unknown).
     pub async fn read<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
-        value(read(|| self.link.send(command)).await?)
+        // Boxed, here and below: callers are large already, and a call is far larger.
+        value(Box::pin(read(|| self.link.send(command))).await?)
     }
 
     /// Sends a command.
@@ -117,7 +118,7 @@ impl Client {
     /// [`Unknown`](crate::ErrorKind::Unknown) when it may have happened; any other kind when it has
     /// not.
     pub async fn send<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
-        value(self.link.send(command).await?)
+        value(Box::pin(self.link.send(command)).await?)
     }
 
     /// Runs a script on keys, which are whole names.
@@ -134,7 +135,7 @@ impl Client {
         let mut call = cmd("EVALSHA");
         call.arg(&script.hash).arg(keys.len()).arg(keys);
         call.arg(arguments);
-        value(self.link.run_text(script.text, &call).await?)
+        value(Box::pin(self.link.run_text(script.text, &call)).await?)
     }
 }
 
