@@ -66,11 +66,13 @@ use crate::record::Keep;
 use crate::sqlite::shortage::{self, Shortage};
 use crate::sqlite::{files, records};
 use crate::store::clock::StoreTime;
+use crate::store::contract::{KnownBuckets, Store, Watcher};
+use crate::store::control::{Control, Setting};
+use crate::store::damage::{CheckTask, Damage};
+use crate::store::durability::Durability;
+use crate::store::future::StoreFuture;
 use crate::store::hub::LocalMembership;
-use crate::store::{
-    CheckTask, Control, Damage, Durability, KnownBuckets, RecordTable, Setting, Store, StoreFuture,
-    Watcher,
-};
+use crate::store::records::RecordTable;
 
 use self::cache::Cache;
 use self::file::{Lock, Paths};
