@@ -13,7 +13,7 @@ use crate::store::control::{Control, Setting};
 use crate::store::damage::{CheckTask, Damage};
 use crate::store::durability::Durability;
 use crate::store::future::StoreFuture;
-use crate::store::outbox::{Outbox, OutboxLimit, OutboxPage, OutboxWatcher};
+use crate::store::outbox::{self, Outbox, OutboxLimit, OutboxPage, OutboxWatcher};
 use crate::store::records::RecordTable;
 
 /// The durable side of the bus: it holds events until they are handled.

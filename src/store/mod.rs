@@ -40,6 +40,5 @@ pub use self::outbox::{
 pub use self::records::RecordTable;
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisOptions, RedisStore};
-pub(crate) use self::watchers::Watchers;
 pub use crate::core::membership::{Member, MemberInfo, Membership};
 pub use crate::core::reference::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};

@@ -59,7 +59,7 @@ use parking_lot::Mutex;
 
 use crate::core::membership::{MemberInfo, Membership};
 use crate::core::op::{Answer, Delivery, StoreOp};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::event::{BucketKey, QueueName};
 use crate::outage::Outage;
 use crate::record::Keep;
@@ -80,7 +80,7 @@ use self::gate::{Gate, Lane};
 pub use self::options::EmbeddedOptions;
 use self::pending::Pending;
 pub use self::reader::Damaged;
-use self::reader::{Reader, Reading};
+use self::reader::{Reader, Reading, no_thread};
 use self::recovery::Recovered;
 use self::retention::{Kept, Retention};
 use self::shared::{Decided, Shared};
@@ -394,9 +394,4 @@ impl Drop for EmbeddedStore {
             }
         }
     }
-}
-
-fn no_thread(error: std::io::Error) -> Error {
-    let what = "the store could not start its thread; check the limits of this process";
-    Error::new(ErrorKind::Unavailable, what).because(error)
 }
