@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::{Error, Result, redact_url};
-use crate::journal::Keep;
+use crate::record::Keep;
 use crate::store::{OutboxLimit, WhenFull};
 
 /// How many wait in an outbox of a store that many processes share, while the journal is away.

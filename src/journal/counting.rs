@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::Result;
 use crate::event::QueueName;
-use crate::journal::Journal;
+use crate::journal::contract::Journal;
 use crate::journal::reading::{self, Unread, of_journal};
 use crate::record::{Cursor, MinuteQuery, MinuteStats, Numbered, Page, Query, Record};
 use crate::store::Store;

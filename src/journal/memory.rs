@@ -7,9 +7,10 @@ use std::future::ready;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::event::QueueName;
-use crate::journal::{Batch, Found, Journal, JournalFuture, Keep, Pruned};
+use crate::journal::contract::{Batch, Journal, JournalFuture};
 use crate::record::retention::{self, Pace, Times};
 use crate::record::{Cursor, MinuteQuery, MinuteStats, Numbered, Order, Query, Record};
+use crate::record::{Found, Keep, Pruned};
 use crate::time::Timestamp;
 
 /// How many records one step of pruning removes.

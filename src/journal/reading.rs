@@ -7,8 +7,9 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId};
+use crate::journal::contract::Journal;
 use crate::journal::recorder::answered;
-use crate::journal::{Found, Journal};
+use crate::record::Found;
 use crate::record::{Cursor, Numbered, Order, Page, Query, Record};
 use crate::store::{Outbox, Store};
 

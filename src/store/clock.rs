@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::core::clock::{JUMP_US, SteadyClock, SteadyReading};
-use crate::store::Store;
+use crate::store::contract::Store;
 #[cfg(feature = "embedded")]
 use crate::time::Timestamp;
 use crate::time::{Clock, Mono};

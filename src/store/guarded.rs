@@ -10,12 +10,14 @@ use crate::core::op::{Answer, Delivery, NewEvent, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, QueueName};
 use crate::panics;
+use crate::store::contract::{KnownBuckets, Store, Watcher};
 use crate::store::control::{Control, Setting};
 use crate::store::damage::{CheckTask, Damage};
 use crate::store::durability::Durability;
+use crate::store::future::StoreFuture;
 use crate::store::future::panicked;
 use crate::store::outbox::{Outbox, OutboxLimit, OutboxPage, OutboxWatcher};
-use crate::store::{KnownBuckets, RecordTable, Store, StoreFuture, Watcher};
+use crate::store::records::RecordTable;
 use crate::time::{Clock, SystemClock};
 
 /// A store whose calls do not panic. The futures that it returns do not either, as those of any

@@ -13,12 +13,17 @@ use crate::error::Result;
 use crate::event::{BucketKey, Envelope, EventId, Payload, QueueName};
 use crate::record::{Numbered, Record};
 use crate::store::clock::StoreTime;
+use crate::store::contract::{KnownBuckets, Store, Watcher};
+use crate::store::control::{Control, Setting};
+use crate::store::damage::{CheckTask, Damage};
+use crate::store::durability::Durability;
+use crate::store::future::StoreFuture;
 use crate::store::hub::LocalMembership;
-use crate::store::shards::{Shards, WakeRule};
-use crate::store::{
-    CheckTask, Control, Damage, Durability, KnownBuckets, OUTBOX_BATCH_MAX, Outbox, OutboxLimit,
-    OutboxPage, OutboxWatcher, Setting, Store, StoreFuture, Watcher, Watchers, WhenFull, outbox,
+use crate::store::outbox::{
+    self, OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, WhenFull,
 };
+use crate::store::shards::{Shards, WakeRule};
+use crate::store::watchers::Watchers;
 use crate::time::{Clock, SystemClock, Timestamp};
 
 /// The default limit of records in a memory store.

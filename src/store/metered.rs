@@ -10,11 +10,13 @@ use crate::core::op::{Answer, Delivery, NewEvent, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::metrics::StoreCallMetrics;
+use crate::store::contract::{KnownBuckets, Store, Watcher};
 use crate::store::control::{Control, Setting};
 use crate::store::damage::{CheckTask, Damage};
 use crate::store::durability::Durability;
+use crate::store::future::StoreFuture;
 use crate::store::outbox::{Outbox, OutboxLimit, OutboxPage, OutboxWatcher};
-use crate::store::{KnownBuckets, RecordTable, Store, StoreFuture, Watcher};
+use crate::store::records::RecordTable;
 use crate::time::{Clock, Mono};
 
 /// The store operations, as metrics name them.

@@ -34,7 +34,7 @@ use crate::core::op::{Cancelled, Changed};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, Payload};
 use crate::record::NodeId;
-use crate::store::Store;
+use crate::store::contract::Store;
 use crate::time::When;
 
 /// An operation with its own type of reply `R`.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::record::{Found, Keep, MinuteQuery, MinuteStats, Query};
-use crate::store::StoreFuture;
+use crate::store::future::StoreFuture;
 
 /// The records of a store that has no [outbox](super::Outbox): it writes them where they are asked
 /// for, in the same step as the outcomes, and removes the oldest by itself.

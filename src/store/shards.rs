@@ -16,8 +16,9 @@ use crate::core::reference::Restored;
 use crate::core::reference::{Bucket, DedupWindow, Head};
 use crate::error::Result;
 use crate::event::{BucketId, BucketKey, QueueName};
+use crate::store::contract::Watcher;
+use crate::store::watchers::Watchers;
 use crate::store::watermarks::Watermarks;
-use crate::store::{Watcher, Watchers};
 #[cfg(feature = "embedded")]
 use crate::time::Timestamp;
 

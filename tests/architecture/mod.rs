@@ -4,6 +4,7 @@
 //! beside each are tests that pass it made-up files and expect its complaint, to prove that the
 //! check can fail.
 
+mod circles;
 mod documents;
 pub(crate) mod files;
 mod manners;
@@ -21,6 +22,19 @@ use crate::plant::Tree;
 fn imports_point_down() {
     expect_none(&rooms::imports_not_down(&project(&["src"])));
     expect_none(&rooms::flow_imports_not_down(&project(&["src/flow"])));
+}
+
+#[test]
+fn modules_of_a_room_know_each_other_in_one_direction() {
+    let files = project(&["src"]);
+    let mut wrong = Vec::new();
+    for room in circles::ROOMS {
+        wrong.extend(circles::circles(&files, room));
+    }
+    for room in circles::FRONTS {
+        wrong.extend(circles::front_named(&files, room));
+    }
+    expect_none(&wrong);
 }
 
 #[test]

@@ -19,7 +19,7 @@ use super::row::Columns;
 use super::schema;
 use super::weeks;
 use crate::error::Result;
-use crate::journal::Batch;
+use crate::journal::contract::Batch;
 use crate::record::Cursor;
 
 /// The limit of attempts when concurrent transactions interfere.

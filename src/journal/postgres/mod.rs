@@ -32,7 +32,8 @@ use self::link::{ConnectionPool, ConnectionSlot, Server, within};
 use self::load::WeekCache;
 use self::url::Target;
 use crate::error::{Error, Result};
-use crate::journal::{Batch, Found, Journal, JournalFuture, Keep, Pruned};
+use crate::journal::contract::{Batch, Journal, JournalFuture};
+use crate::record::{Found, Keep, Pruned};
 use crate::record::{MinuteQuery, MinuteStats, Query};
 use crate::time::Timestamp;
 

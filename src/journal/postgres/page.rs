@@ -14,7 +14,7 @@ use super::fault::{ErrorContext, PgError};
 use super::link::Scope;
 use super::row::Columns;
 use crate::error::Result;
-use crate::journal::Found;
+use crate::record::Found;
 use crate::record::{Cursor, Order, Outcome, Query};
 
 /// The limit of records that a page examines where each may be on a disk page of its own; those in

@@ -13,7 +13,7 @@ use super::pace::{self, Kind};
 use super::schema;
 use super::weeks;
 use crate::error::Result;
-use crate::journal::{Keep, Pruned};
+use crate::record::{Keep, Pruned};
 use crate::time::Timestamp;
 
 /// The limit of rows that one step deletes.

@@ -33,8 +33,9 @@ use self::news::News;
 use self::status::Board;
 pub use self::status::JournalStatus;
 use crate::error::{Error, ErrorKind, Result};
-use crate::journal::{Journal, Keep};
+use crate::journal::contract::Journal;
 use crate::panics;
+use crate::record::Keep;
 use crate::store::{OutboxWatcher, Store};
 
 /// How a recorder goes about it.

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use crate::journal::contract::Journal;
 use crate::journal::recorder::answered;
-use crate::journal::{Journal, Keep};
+use crate::record::Keep;
 use crate::record::retention::warn_held_back;
 use crate::store::Store;
 use crate::time::Timestamp;

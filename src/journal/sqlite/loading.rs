@@ -6,8 +6,9 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::journal::contract::Batch;
 use crate::journal::sqlite::{fault, schema};
-use crate::journal::{Batch, Keep, Pruned};
+use crate::record::{Keep, Pruned};
 use crate::sqlite::files;
 use crate::sqlite::lock::Watched;
 use crate::sqlite::records::{self, Arrival, Load, QueueNumbers};

@@ -17,7 +17,8 @@ mod worker;
 use std::path::{Path, PathBuf};
 
 use crate::error::Result;
-use crate::journal::{Batch, Found, Journal, JournalFuture, Keep, Pruned};
+use crate::journal::contract::{Batch, Journal, JournalFuture};
+use crate::record::{Found, Keep, Pruned};
 use crate::record::{MinuteQuery, MinuteStats, Query};
 use crate::sqlite::records::Reader;
 use crate::time::Timestamp;

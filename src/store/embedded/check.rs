@@ -8,10 +8,10 @@ use tokio::sync::oneshot;
 
 use crate::codec::wire;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::StoreFuture;
 use crate::store::damage::{CheckTask, Damage, DamageKind};
 use crate::store::embedded::shared::Shared;
 use crate::store::embedded::{schema, sqlite};
+use crate::store::future::StoreFuture;
 
 /// The most faults that SQLite lists of a file.
 const FAULTS_MAX: u32 = 100;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, Row, params};
 
 use crate::event::QueueName;
-use crate::store::Control;
+use crate::store::control::Control;
 use crate::store::embedded::ledger::{Change, Changes};
 use crate::store::embedded::sums;
 

@@ -11,7 +11,7 @@ use crate::core::op::{ChangeSink, UsedAttempts};
 use crate::core::reference::Tombstone;
 use crate::event::{BucketKey, Envelope, EventId, Payload};
 use crate::record::Record;
-use crate::store::Control;
+use crate::store::control::Control;
 use crate::store::embedded::cache::Cache;
 use crate::store::embedded::tombstones::WindowChange;
 use crate::time::Timestamp;

@@ -59,18 +59,20 @@ use parking_lot::Mutex;
 
 use crate::core::membership::{MemberInfo, Membership};
 use crate::core::op::{Answer, Delivery, StoreOp};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::event::{BucketKey, QueueName};
 use crate::outage::Outage;
 use crate::record::Keep;
 use crate::sqlite::shortage::{self, Shortage};
 use crate::sqlite::{files, records};
 use crate::store::clock::StoreTime;
+use crate::store::contract::{KnownBuckets, Store, Watcher};
+use crate::store::control::{Control, Setting};
+use crate::store::damage::{CheckTask, Damage};
+use crate::store::durability::Durability;
+use crate::store::future::StoreFuture;
 use crate::store::hub::LocalMembership;
-use crate::store::{
-    CheckTask, Control, Damage, Durability, KnownBuckets, RecordTable, Setting, Store, StoreFuture,
-    Watcher,
-};
+use crate::store::records::RecordTable;
 
 use self::cache::Cache;
 use self::file::{Lock, Paths};
@@ -78,7 +80,7 @@ use self::gate::{Gate, Lane};
 pub use self::options::EmbeddedOptions;
 use self::pending::Pending;
 pub use self::reader::Damaged;
-use self::reader::{Reader, Reading};
+use self::reader::{Reader, Reading, no_thread};
 use self::recovery::Recovered;
 use self::retention::{Kept, Retention};
 use self::shared::{Decided, Shared};
@@ -392,9 +394,4 @@ impl Drop for EmbeddedStore {
             }
         }
     }
-}
-
-fn no_thread(error: std::io::Error) -> Error {
-    let what = "the store could not start its thread; check the limits of this process";
-    Error::new(ErrorKind::Unavailable, what).because(error)
 }

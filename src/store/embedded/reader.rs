@@ -182,3 +182,9 @@ impl<R> std::fmt::Debug for Job<R> {
         f.write_str("Job")
     }
 }
+
+/// Returns the error of a store that could not start a thread.
+pub(super) fn no_thread(error: std::io::Error) -> Error {
+    let what = "the store could not start its thread; check the limits of this process";
+    Error::new(ErrorKind::Unavailable, what).because(error)
+}

@@ -16,7 +16,7 @@ use crate::core::reference::{DedupWindow, Restored, Tombstone};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, QueueName};
 use crate::sqlite::records;
-use crate::store::Control;
+use crate::store::control::Control;
 use crate::store::embedded::commit::{Committer, Counts};
 use crate::store::embedded::ledger::{Change, Changes, Row};
 use crate::store::embedded::retention::Retention;

@@ -5,7 +5,7 @@
 
 use crate::event::{BucketKey, EventId};
 use crate::sqlite::Sum;
-use crate::store::Control;
+use crate::store::control::Control;
 use crate::store::embedded::ledger::Row;
 
 /// Over the columns of an event that change from attempt to attempt, its row and its id.

@@ -8,7 +8,8 @@ use crate::sqlite::records::Reader;
 use crate::store::embedded::gate::Lane;
 use crate::store::embedded::shared::Shared;
 use crate::store::embedded::sqlite;
-use crate::store::{RecordTable, StoreFuture};
+use crate::store::future::StoreFuture;
+use crate::store::records::RecordTable;
 
 impl RecordTable for Shared {
     fn page(self: Arc<Self>, query: Query) -> StoreFuture<Found> {

@@ -9,7 +9,7 @@ use crate::core::op::{Answer, NewEvent, Reply};
 use crate::core::push::Attempts;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
-use crate::store::Durability;
+use crate::store::durability::Durability;
 use crate::store::redis::admit::check_push;
 use crate::store::redis::decode::ReplyReader;
 use crate::store::redis::encode::CallContext;

@@ -48,13 +48,16 @@ use self::link::{functions, startup};
 use self::preflight::ServerFacts;
 use self::push::Pushes;
 use self::shared::Shared;
+use crate::core::membership::{MemberInfo, Membership};
 use crate::core::op::{Answer, NewEvent, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, QueueName};
-use crate::store::{
-    CheckTask, Control, Damage, Durability, KnownBuckets, MemberInfo, Membership, Outbox,
-    OutboxLimit, OutboxPage, OutboxWatcher, Setting, Store, StoreFuture, Watcher,
-};
+use crate::store::contract::{KnownBuckets, Store, Watcher};
+use crate::store::control::{Control, Setting};
+use crate::store::damage::{CheckTask, Damage};
+use crate::store::durability::Durability;
+use crate::store::future::StoreFuture;
+use crate::store::outbox::{Outbox, OutboxLimit, OutboxPage, OutboxWatcher};
 use crate::time::SystemClock;
 
 /// A store on Redis 7.0 or later, or Valkey: for many processes on many machines.

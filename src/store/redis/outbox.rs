@@ -10,12 +10,13 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::record::Numbered;
+use crate::store::outbox::{
+    OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, WhenFull,
+};
 use crate::store::redis::decode::{ReplyReader, unreadable};
 use crate::store::redis::record;
 use crate::store::redis::shared::Shared;
-use crate::store::{
-    OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, Watchers, WhenFull,
-};
+use crate::store::watchers::Watchers;
 
 /// An upper bound of record numbers.
 const RECORDS_END: u64 = 1 << 40;

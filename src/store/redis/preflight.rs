@@ -10,7 +10,7 @@ use super::link::preflight::{self, Info, Needs, Permission, Permissions, Version
 use super::link::url::Target;
 use super::scripts;
 use crate::error::Result;
-use crate::store::Durability;
+use crate::store::durability::Durability;
 use crate::time::Clock;
 
 /// The first version that can confirm that an append-only file was synced.

@@ -20,7 +20,7 @@ pub(super) use self::writer::ensure;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, QueueName};
 use crate::outage::Outage;
-use crate::store::KnownBuckets;
+use crate::store::contract::KnownBuckets;
 use crate::store::redis::decode::{ReplyReader, unreadable};
 use crate::store::redis::shared::Shared;
 use crate::store::redis::shared_state;

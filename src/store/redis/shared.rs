@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId};
 use crate::record::{Cause, NodeId};
 use crate::store::clock;
+use crate::store::contract::Watcher;
 use crate::store::redis::capacity::Capacity;
 use crate::store::redis::choices::RedisOptions;
 use crate::store::redis::connections::StoreConnections;
@@ -29,7 +30,7 @@ use crate::store::redis::record::DAMAGED;
 use crate::store::redis::registry::Registry;
 use crate::store::redis::server_clock::{ClockSteps, ServerClock, apart};
 use crate::store::redis::shared_state::SharedState;
-use crate::store::{Watcher, Watchers};
+use crate::store::watchers::Watchers;
 use crate::time::{Clock, SystemClock};
 
 /// The most buckets whose keys are kept.

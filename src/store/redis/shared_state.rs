@@ -8,9 +8,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use redis::Value;
 
+use crate::core::membership::{Member, MemberInfo, Membership};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::QueueName;
 use crate::record::NodeId;
+use crate::store::control::{Control, Setting};
 use crate::store::redis::decode::{ReplyReader, unreadable};
 use crate::store::redis::encode::Call;
 use crate::store::redis::keys;
@@ -18,7 +20,6 @@ use crate::store::redis::registry;
 use crate::store::redis::scripts;
 use crate::store::redis::settings_watch::SettingsWatch;
 use crate::store::redis::shared::Shared;
-use crate::store::{Control, Member, MemberInfo, Membership, Setting};
 
 /// How long a member that does not poll stays listed.
 const LISTED_FOR: Duration = Duration::from_secs(60);

@@ -7,7 +7,7 @@ use super::super::preflight::{ServerFacts, check};
 use super::pretend::{self, Act};
 use super::servers::{Aof, Cluster, Redis, RedisOptions, shared_cluster};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::Durability;
+use crate::store::durability::Durability;
 use crate::time::{Clock, Mono, SystemClock};
 
 /// A clock that is wrong by some seconds.

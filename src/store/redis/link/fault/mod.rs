@@ -199,11 +199,16 @@ fn saying(error: &RedisError) -> ErrorClass {
     }
 }
 
+/// Returns the first row for an error that a server sends.
+fn rule_of(code: &str, detail: &str) -> Option<&'static Rule> {
+    let has_part = |rule: &Rule| rule.detail.is_none_or(|part| detail.contains(part));
+    let mut of_code = RULES.iter().filter(|rule| rule.code == code);
+    of_code.find(|rule| has_part(rule))
+}
+
 fn coded(code: &str, error: &RedisError) -> ErrorClass {
     let detail = error.detail().unwrap_or_default();
-    let rule = RULES
-        .iter()
-        .find(|rule| rule.code == code && rule.detail.is_none_or(|part| detail.contains(part)));
+    let rule = rule_of(code, detail);
     let from_within = detail.contains(" script: ") || detail.contains("user_script");
     match rule {
         Some(rule) if !from_within || rule.is_before_writes => ErrorClass::of(rule),

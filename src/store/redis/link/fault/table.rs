@@ -236,12 +236,6 @@ pub(super) const RULES: &[Rule] = &[
         "the server accepts no password; remove it from the URL",
     )
     .with("without any password"),
-    Rule::refused(
-        "ERR",
-        Invalid,
-        "the server has no such database; the number at the end of the URL is too high",
-    )
-    .with("DB index"),
 ];
 
 const UNKNOWN_CALL: &str = "the server does not know this call: the command was renamed or disabled \

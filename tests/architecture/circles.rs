@@ -1,0 +1,138 @@
+//! No circle of modules within a room, and nothing that names its room's front.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::files::{File, is_name, words};
+
+/// Rooms in which modules know each other in one direction.
+pub(crate) const ROOMS: &[&str] = &[
+    "config",
+    "core/node",
+    "flow",
+    "handler",
+    "journal",
+    "metrics",
+    "record",
+    "sqlite",
+    "store",
+    "testing",
+];
+
+/// Rooms whose `mod.rs` has declarations alone, and whose files name the module of what they use.
+pub(crate) const FRONTS: &[&str] = &["journal", "store"];
+
+/// The modules of a room, and which of its modules each names.
+type Arrows = BTreeMap<String, BTreeSet<String>>;
+
+/// Circles of the modules of a room; a file or a folder of it is a module.
+pub(crate) fn circles(files: &[File], room: &str) -> Vec<String> {
+    let arrows = arrows(files, room);
+    let on_circle = |module: &&String| reachable(&arrows, module).contains(module.as_str());
+    let on_circle: Vec<_> = arrows.keys().filter(on_circle).cloned().collect();
+    match on_circle.as_slice() {
+        [] => Vec::new(),
+        some => vec![format!(
+            "src/{room}: a circle of modules among {}; one of them knows too much",
+            some.join(", ")
+        )],
+    }
+}
+
+fn arrows(files: &[File], room: &str) -> Arrows {
+    let folder = format!("src/{room}");
+    let from_top = format!("crate::{}::", room.replace('/', "::"));
+    let mut arrows = Arrows::new();
+    for file in files.iter().filter(|file| file.is_in(&folder)) {
+        let Some(module) = module_in(&file.path, &folder) else {
+            continue;
+        };
+        let is_beside = !file.path[folder.len() + 1..].contains('/');
+        for (_, line) in file.code() {
+            let mut named = names_after(line, &from_top);
+            if is_beside {
+                named.extend(names_after(line, "super::"));
+            }
+            let named = named.into_iter().filter(|it| *it != module);
+            let known = arrows.entry(module.to_owned()).or_default();
+            known.extend(named.map(str::to_owned));
+        }
+    }
+    arrows
+}
+
+/// The module of a room that a file is of; `None` for its front, and for tests.
+fn module_in<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
+    let inside = path.strip_prefix(folder)?.strip_prefix('/')?;
+    let module = inside.split(['/', '.']).next()?;
+    let is_test = inside.contains("tests/") || inside.contains("tests.rs");
+    (module != "mod" && !is_test).then_some(module)
+}
+
+fn names_after<'a>(line: &'a str, beginning: &'a str) -> Vec<&'a str> {
+    let after = words(line, beginning).map(|at| &line[at + beginning.len()..]);
+    let named = after.map(|rest| rest.split(|c| !is_name(c)).next().unwrap_or_default());
+    named.filter(|name| !name.is_empty()).collect()
+}
+
+fn reachable<'a>(arrows: &'a Arrows, from: &str) -> BTreeSet<&'a str> {
+    let mut reached = BTreeSet::new();
+    let mut open: Vec<&str> = arrows
+        .get(from)
+        .into_iter()
+        .flatten()
+        .map(|it| &**it)
+        .collect();
+    while let Some(module) = open.pop() {
+        if reached.insert(module) {
+            open.extend(arrows.get(module).into_iter().flatten().map(|it| &**it));
+        }
+    }
+    reached
+}
+
+/// Where a file of a room names what the room's front shows to others: that makes a circle of the
+/// front and all that is behind it.
+pub(crate) fn front_named(files: &[File], room: &str) -> Vec<String> {
+    let folder = format!("src/{room}");
+    let from_top = format!("crate::{room}::");
+    let mut wrong = Vec::new();
+    for file in files.iter().filter(|file| file.is_in(&folder)) {
+        for (number, line) in file.code() {
+            let mut named = names_after(line, &from_top);
+            if line.contains(&format!("{from_top}{{")) {
+                named.push("several modules");
+            }
+            let shown = named.into_iter().find(|name| {
+                let is_module = |it: &File| module_in(&it.path, &folder) == Some(name);
+                !files.iter().any(is_module)
+            });
+            if let Some(name) = shown {
+                wrong.push(format!(
+                    "{}:{number}: names {name} by the front of the room; name its module",
+                    file.path
+                ));
+            }
+        }
+    }
+    wrong
+}
+
+#[test]
+fn circles_are_found() {
+    let made_up = |a: &str, b: &str| {
+        [
+            File::new("src/store/a.rs", a),
+            File::new("src/store/b/mod.rs", "mod c;\n"),
+            File::new("src/store/b/c.rs", b),
+        ]
+    };
+    let names_b = "use crate::store::b::B;\n";
+    let one_way = made_up(names_b, "use crate::store::b::c::C;\n");
+    assert_eq!(circles(&one_way, "store"), [""; 0]);
+    let circle = made_up("use super::b::B;\n", "use crate::store::a::A;\n");
+    assert_eq!(circles(&circle, "store").len(), 1);
+
+    assert_eq!(front_named(&one_way, "store"), [""; 0]);
+    let by_front = made_up("use crate::store::Store;\n", "use crate::store::{a, b};\n");
+    assert_eq!(front_named(&by_front, "store").len(), 2);
+}
