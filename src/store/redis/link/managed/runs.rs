@@ -1,5 +1,7 @@
 //! Script execution over a connection: by function or hash, durably, and with detection of repeats.
 
+use std::pin::pin;
+
 use redis::{Arg, Cmd, Value};
 use tokio::time::Instant;
 
@@ -63,13 +65,17 @@ impl ManagedConnection {
     ) -> Result<ScriptReply> {
         let deadline = self.deadline();
         let lane = self.lane(deadline).await?;
-        let asking = lane.send_noted(call, deadline);
-        let (mut answer, mut is_repeat) = self.watched(&lane, asking).await;
+        let (mut answer, mut is_repeat) = {
+            let asking = pin!(lane.send_noted(call, deadline));
+            self.watched(&lane, asking).await
+        };
         if answer.as_ref().is_err_and(CallFailure::lacks_script) {
-            let (again, repeats) = lane.send_noted(&with_text(text, call), deadline).await;
+            // Rare, so boxed: every call would be as large.
+            let whole = with_text(text, call);
+            let (again, repeats) = Box::pin(lane.send_noted(&whole, deadline)).await;
             (answer, is_repeat) = (again, is_repeat || repeats);
             if let Some(library) = library.filter(|_| call.args_iter().next() == Some(FCALL)) {
-                self.load(&lane, library, call, deadline).await;
+                Box::pin(self.load(&lane, library, call, deadline)).await;
             }
         }
         match self.judge(&lane, answer) {

@@ -5,7 +5,7 @@
 //! calls in flight end as if the connection had been cut.
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::time::{Instant, sleep_until, timeout};
@@ -20,13 +20,12 @@ impl ManagedConnection {
     pub(super) async fn watched<T>(
         &self,
         lane: &Arc<LiveConnection>,
-        asking: impl Future<Output = T>,
+        mut asking: Pin<&mut impl Future<Output = T>>, // pinned there, or it would be copied
     ) -> T {
         let Some(heard_us) = lane.health().and_then(|health| health.idle_since()) else {
             return asking.await;
         };
-        let mut asking = pin!(asking);
-        if let Ok(answer) = timeout(DOUBT_AFTER, &mut asking).await {
+        if let Ok(answer) = timeout(DOUBT_AFTER, asking.as_mut()).await {
             return answer;
         }
         // A task of its own, as the caller may give up.

@@ -5,6 +5,7 @@
 //! does not respond.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -217,8 +218,8 @@ impl Cluster {
             Calls::One(_) => health.call(deadline),
             Calls::Many(_) => health.blocking_call(), // it may end with a `WAIT`
         };
-        let answer = health.or_ended(send(up.connection, calls, asking));
         let answer = async {
+            let answer = pin!(health.or_ended(send(up.connection, calls, asking)));
             match calls {
                 Calls::One(_) => node.watched(&health, answer).await,
                 Calls::Many(_) => answer.await,

@@ -5,7 +5,7 @@
 //! keeps a connection to a server that hangs.
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -177,13 +177,12 @@ impl Node {
     pub(super) async fn watched<T>(
         self: &Arc<Self>,
         health: &Arc<Health>,
-        asking: impl Future<Output = T>,
+        mut asking: Pin<&mut impl Future<Output = T>>,
     ) -> T {
         let Some(heard_us) = health.idle_since() else {
             return asking.await;
         };
-        let mut asking = pin!(asking);
-        if let Ok(answer) = timeout(DOUBT_AFTER, &mut asking).await {
+        if let Ok(answer) = timeout(DOUBT_AFTER, asking.as_mut()).await {
             return answer;
         }
         let (node, health) = (Arc::clone(self), Arc::clone(health));
