@@ -70,7 +70,7 @@ impl Rule {
 use ErrorKind::{Corrupt, Full, Invalid, Unavailable, Unknown};
 
 /// Errors that servers send, by code. Of two rows for one code the first match counts.
-pub(super) const RULES: &[Rule] = &[
+pub(super) static RULES: &[Rule] = &[
     Rule::refused(
         "LOADING",
         Unavailable,
