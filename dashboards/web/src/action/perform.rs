@@ -9,6 +9,7 @@ use duly::{Cancelled, Changed, EventId, QueueName};
 use super::{Action, SWEEP_RATE, sweep_filter};
 use crate::app::App;
 use crate::error::{PageError, Result};
+use crate::grant::Extent;
 use crate::guard::Visit;
 use crate::pages::queue::name_of;
 use crate::sample::in_time;
@@ -155,8 +156,10 @@ fn sweep(app: &App, visit: &Visit, action: Action, fields: &Fields) -> Result<(S
     let (user, queue) = (visit.user.name.clone(), filter.queue.clone());
     let actor = user.clone();
     let make = move |bus: &duly::Bus| filter.letters(bus).by(&actor);
+    let extent = queue.clone().map_or(Extent::EveryQueue, Extent::Queue);
+    let grant = visit.grant(app, action.role(), extent);
     let started = app.sweeps.start(
-        kind,
+        (kind, grant),
         (what, user, queue.clone()),
         (app.bus.clone(), rate),
         make,

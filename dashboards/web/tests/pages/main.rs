@@ -5,6 +5,7 @@
 mod bounds;
 mod edit;
 mod forms;
+mod lasting;
 mod redis;
 mod site;
 mod texts;
