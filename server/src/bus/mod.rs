@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use duly::admin::{QueueStats, StoredEvent};
+use duly::admin::{EventCursor, QueueStats, StoredEvent};
 use duly::config::Settings;
 use duly::event::State;
 use duly::lease::{EncodedPayload, EndResult, Leased};
@@ -269,20 +269,19 @@ impl Pool {
         Ok(letters.drop(ids).await?.finished()?.done)
     }
 
-    /// Removes the jobs that are ready now.
-    pub(crate) async fn remove_ready(&self, queue: &Queue<Body>) -> Result<()> {
-        let (mut place, now) = (None, self.now());
-        loop {
-            let page = queue.events().limit(PAGE).after(place).page().await?;
-            for event in page.items.into_iter().filter(|event| is_ready(event, now)) {
-                // One that was leased meanwhile is not ready any more, and stays.
-                let _ = event.cancel().await?;
-            }
-            place = page.next;
-            if place.is_none() {
-                return Ok(());
-            }
+    /// Removes the jobs of a page that were ready at a time; returns where the next page begins.
+    pub(crate) async fn remove_ready(
+        &self,
+        queue: &Queue<Body>,
+        then: Timestamp,
+        after: Option<EventCursor>,
+    ) -> Result<Option<EventCursor>> {
+        let page = queue.events().limit(PAGE).after(after).page().await?;
+        for event in page.items.into_iter().filter(|event| is_ready(event, then)) {
+            // One that was leased meanwhile is not ready any more, and stays.
+            let _ = event.cancel().await?;
         }
+        Ok(page.next)
     }
 
     /// Reads from the store and pushes to it, to learn whether it does both. The event is the same each

@@ -101,8 +101,15 @@ pub(super) fn sized(call: &Call<'_>, size: usize) -> Response {
     reply::json(StatusCode::OK, &view)
 }
 
-pub(super) async fn destroy(call: &Call<'_>) -> Result<Response> {
-    call.pool.remove_ready(&call.queue()?).await?;
+pub(super) async fn destroy(call: &mut Call<'_>) -> Result<Response> {
+    let (queue, begun, mut place) = (call.queue()?, call.pool.now(), None);
+    loop {
+        place = call.pool.remove_ready(&queue, begun, place).await?;
+        if place.is_none() {
+            break;
+        }
+        call.check_again().await?;
+    }
     let route = &call.route;
     let pool = call.pool.name();
     call.app

@@ -237,7 +237,7 @@ pub(super) async fn call(
     body: HttpBody,
 ) -> Result<Response> {
     let (pool, grant) = granted_call(&app, &headers, &namespace, &queue, Action::Produce).await?;
-    let CallRequest { event, wait_ms } = input::json(&app, &headers, body).await?;
+    let CallRequest { event, wait_ms } = input::json(&app, &grant, &headers, body).await?;
     let (wait, handle) = (input::wait(wait_ms)?, pool.queue(&namespace, &queue)?);
     // So that a handler in Rust replies, too.
     let event = event.build(&handle)?.header(CALL_HEADER, "1");

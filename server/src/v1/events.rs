@@ -38,7 +38,8 @@ pub(super) struct PushRequest {
 ///
 /// A body of `application/x-ndjson` has an event on each line, and any number of lines: they are
 /// pushed as they arrive, and each has a line in the response, in their order. Read the response
-/// while you send: a server that cannot write its response reads no more.
+/// while you send: a server that cannot write its response reads no more. Where the server takes no
+/// more lines, as the token has ended or too many push, the last line is a problem that says why.
 #[utoipa::path(
     post, path = "/v1/{namespace}/queues/{queue}/events", operation_id = "pushEvents",
     tag = "events", params(QueuePath),
@@ -64,7 +65,7 @@ pub(super) async fn push(
         app.note_queue(pool.name(), &namespace, &queue).await?;
         return Ok(push_lines::push(&app, handle, &grant, body).await);
     }
-    let PushRequest { events } = input::json(&app, &headers, body).await?;
+    let PushRequest { events } = input::json(&app, &grant, &headers, body).await?;
     if !(1..=PUSH_MAX).contains(&events.len()) {
         let count = events.len();
         return Err(Problem::invalid(format!(
