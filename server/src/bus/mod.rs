@@ -21,8 +21,10 @@ pub(crate) use self::body::Body;
 use crate::metrics;
 use crate::overview::EndedCounter;
 
-/// The most events that a scan of a queue reads, and dead ones.
+/// The most events that a scan of a queue reads.
 const SCAN_MAX: usize = 10_000;
+/// The most dead events that are listed.
+pub(crate) const DEAD_MAX: usize = 10_000;
 /// The most events that are read for a ready one, where those before it wait for their time.
 const FIRST_SCAN_MAX: usize = 1_000_000;
 /// A queue of the server's own, in no namespace that a token can be for: no name has a dot.
@@ -33,6 +35,8 @@ const PING_DELAY: Duration = Duration::from_secs(3_600);
 const PAGE: usize = 1_000;
 /// The most bytes of payloads of one lease.
 const LEASED_BYTES_MAX: usize = 16 << 20;
+/// How many queues have a label of their own in the library's metrics.
+const LABELS_MAX: usize = 400;
 /// The largest payload that a pool stores: that of a job, and the frame around it.
 const PAYLOAD_BYTES_MAX: usize = (1 << 20) + 4096;
 
@@ -65,6 +69,7 @@ impl Pool {
         // One bucket keeps the order of a queue, which clients of lmstfy expect.
         settings.queue_defaults.buckets.get_or_insert(1);
         settings.payload_bytes_max.get_or_insert(PAYLOAD_BYTES_MAX);
+        settings.metrics.queues_max.get_or_insert(LABELS_MAX);
         let bus = Bus::builder()
             .settings(settings)
             .store_url(url)
@@ -251,7 +256,7 @@ impl Pool {
             };
             dead.extend(page.items.iter().map(|letter| (letter.died, letter.id)));
             place = page.next;
-            if place.is_none() || dead.len() >= SCAN_MAX {
+            if place.is_none() || dead.len() >= DEAD_MAX {
                 break;
             }
         }
