@@ -55,7 +55,7 @@ fn path(pool: &str) -> String {
 }
 
 /// The users of a pool's dashboard: the accounts of the admin listener, which may do everything, and
-/// the tokens of the pool, each for the queues of its namespace. Without accounts the listener is
+/// the tokens of the pool that may consume, each for the queues of its namespace. Without accounts the listener is
 /// open, and so is its dashboard.
 #[derive(Debug)]
 struct PoolAccess {
@@ -79,6 +79,10 @@ impl PoolAccess {
             }
             Err(_) => return Ok(None),
         };
+        // Whoever reads here reads payloads, dead letters and records, for which `/v1` asks the same.
+        if !grant.has(Scope::Consume) {
+            return Ok(None);
+        }
         let role = match (grant.has(Scope::Admin), grant.has(Scope::Publish)) {
             (true, _) => Role::Admin,
             (false, true) => Role::Operate,

@@ -13,10 +13,12 @@ use tokio::time::Instant;
 
 use crate::grant::{Ended, Grant};
 
-/// The most sweeps that run at the same time.
-const RUNNING_MAX: usize = 4;
-/// The most sweeps that are listed, those that ended included.
-const LISTED_MAX: usize = 10;
+/// The most sweeps that run at the same time, and those of one user.
+const RUNNING_MAX: usize = 32;
+const RUNNING_OF_USER_MAX: usize = 4;
+/// The most sweeps of a user that are listed, those that ended included, and of all.
+const LISTED_OF_USER_MAX: usize = 10;
+const LISTED_MAX: usize = 200;
 /// The dead letters of a page, and the most of a batch.
 const STEP: usize = 50;
 /// The longest wait between two batches.
@@ -148,11 +150,17 @@ impl Sweeps {
         make: impl Fn(&Bus) -> DeadLetters + Send + Sync + 'static,
     ) -> Option<Arc<Sweep>> {
         let mut list = self.list.lock();
-        if list.iter().filter(|sweep| sweep.ended().is_none()).count() >= RUNNING_MAX {
+        let running = list.iter().filter(|sweep| sweep.ended().is_none());
+        let of_user = running.clone().filter(|sweep| sweep.user == user);
+        if running.count() >= RUNNING_MAX || of_user.count() >= RUNNING_OF_USER_MAX {
             return None;
         }
-        if list.len() >= LISTED_MAX
-            && let Some(at) = list.iter().position(|sweep| sweep.ended().is_some())
+        let of_user = list.iter().filter(|sweep| sweep.user == user).count();
+        let is_full = of_user >= LISTED_OF_USER_MAX;
+        // Its own go first, so that nobody hides those of others.
+        let goes = |sweep: &Arc<Sweep>| sweep.ended().is_some() && (sweep.user == user || !is_full);
+        if (is_full || list.len() >= LISTED_MAX)
+            && let Some(at) = list.iter().position(goes)
         {
             list.remove(at);
         }

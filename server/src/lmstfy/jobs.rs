@@ -70,11 +70,12 @@ pub(super) async fn end(call: &Call<'_>, id: &str) -> Result<()> {
     Ok(())
 }
 
-pub(super) async fn peek(call: &Call<'_>) -> Result<Response> {
+pub(super) async fn peek(call: &mut Call<'_>) -> Result<Response> {
     let queue = call.queue()?;
     let Some(job) = call.pool.head(&queue).await? else {
         return Err(ApiError::not_found("the queue is empty"));
     };
+    call.check_again().await?; // many jobs before it take their time
     let view = JobView::found(call, &job, job.attempts_left);
     Ok(reply::json(StatusCode::OK, &view))
 }

@@ -11,12 +11,12 @@ use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use duly::__server::replies;
 use duly::lease::{EncodedPayload, LeaseStatus, LeaseToken, Leased};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::access::{granted, granted_call, granted_lasting, refused};
-use super::calls;
 use super::event::SPAN_MS_MAX;
 use super::input::{self, InPath, LeasePath, QueuePath};
 use super::problem::{Problem, Problems, Result};
@@ -221,7 +221,8 @@ pub(super) async fn settle(
     if let Some(reply) = reply {
         // Only the holder replies.
         held(pool.bus().extend_lease(&token, REPLY_TTR).await?)?;
-        calls::store_reply(pool, &path.namespace, (token.queue(), token.id()), reply).await?;
+        let reply = reply.get().as_bytes();
+        replies::store(pool.bus(), token.queue(), token.id(), reply).await?;
     }
     let status = pool.bus().settle_lease(&token, outcome).await?;
     app.waiters.settled(token.id(), &path.token);

@@ -13,7 +13,7 @@ use duly::{ErrorKind, EventId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::access::granted;
+use super::access::{granted_lasting, refused};
 use super::event::text;
 use super::input::{InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
@@ -256,7 +256,7 @@ pub(super) async fn list(
     headers: HeaderMap,
     filter: std::result::Result<Query<RecordFilter>, QueryRejection>,
 ) -> Result<Response> {
-    let pool = granted(&app, &headers, &namespace, &queue, Scope::Consume).await?;
+    let (pool, grant) = granted_lasting(&app, &headers, &namespace, &queue, Scope::Consume).await?;
     let Query(filter) = filter?;
     let name = pool.queue(&namespace, &queue)?.name().clone();
     let mut records = pool.bus().records().queue(&name);
@@ -307,6 +307,8 @@ pub(super) async fn list(
     if page.items.is_empty() && page.next.is_none() {
         page.end = after; // not where a record of another queue is
     }
+    // Many pages take their time.
+    grant.check(&app.tokens).await.map_err(refused)?;
     let page = RecordPage {
         items: page.items.into_iter().map(RecordView::from).collect(),
         next: page.next.map(|next| next.to_string()),

@@ -108,27 +108,17 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Served.bug(
         "server-error-of-any-queue",
         "the error of a call is that of any event of its id",
-        &[
-            put(
-                "calls::last_record",
-                "records()«.queue($queue.name().as_str())»",
-                "",
-            ),
-            put(
-                "calls::last_record",
-                "($queue, $id): ($..) $... «» let $records = $pool.bus()",
-                "let _ = $queue;",
-            ),
-        ],
+        &[put(
+            "stored_replies::last_record",
+            "«queue(&$queue.name).»id($id)",
+            "",
+        )],
         server("an_event_of_the_same_id_is_another_one"),
     ),
     Served.bug(
         "server-reply-unchecked",
         "a reply is handed out to a token that has ended meanwhile",
-        &[drop(
-            "calls::reply",
-            "Some($found) $... check($app).await?; let $reply",
-        )],
+        &[drop("calls::reply", "$grant.check($app).await?")],
         server("what_waits_for_a_reply_ends_with_its_token_everywhere"),
     ),
     Served.bug(
@@ -199,6 +189,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a user who is removed while a form arrives still changes things",
         &[earlier("Form::from_request", "let $visit", "let $fields")],
         pages("a_form_that_takes_its_time_is_checked_at_its_end"),
+    ),
+    Served.bug(
+        "dashboard-sweeps-of-one",
+        "one user's sweeps keep all others from sweeping",
+        &[put("sweeps::RUNNING_OF_USER_MAX", "4", "99")],
+        pages("the_sweeps_of_one_keep_no_other_from_sweeping_and_hide_none"),
     ),
     Served.bug(
         "labels-without-the-first-of-each",

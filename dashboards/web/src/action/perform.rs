@@ -165,7 +165,8 @@ fn sweep(app: &App, visit: &Visit, action: Action, fields: &Fields) -> Result<(S
         make,
     );
     if started.is_none() {
-        let text = "too many sweeps run already; wait until one is done, or stop one";
+        let text =
+            "too many sweeps run already, yours or in all; wait until one is done, or stop one";
         return Err(PageError::new(StatusCode::TOO_MANY_REQUESTS, text));
     }
     let target = queue.unwrap_or_else(|| "every queue".to_owned());

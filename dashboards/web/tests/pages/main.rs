@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // these are tests
 
 mod bounds;
+mod crowd;
 mod edit;
 mod forms;
 mod lasting;
