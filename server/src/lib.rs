@@ -12,6 +12,7 @@
 //!
 //! The program is `duly serve`; this library is what it runs, and what its tests start.
 
+pub mod api;
 mod auth;
 mod bus;
 mod causes;

@@ -14,10 +14,11 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::access::{granted, granted_any, granted_call, granted_json};
-use super::event::{EventView, NewEvent, PushedEvent, not_pushed, payload, when};
+use super::event::{NewEvent, PushedEvent, not_pushed, payload, when};
 use super::input::{self, EventPath, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use super::push_lines;
+use crate::api::{EventView, Explanation};
 use crate::auth::{Action, Scope, Taken};
 use crate::bus::Pool;
 use crate::state::App;
@@ -245,29 +246,6 @@ pub(super) async fn change(
     Ok(Json(ChangedEvent { due_ms }).into_response())
 }
 
-/// What became of an event, and why.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Explanation {
-    /// Its id.
-    #[schema(example = "01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
-    id: String,
-    /// Its state.
-    #[schema(example = "scheduled")]
-    state: Option<&'static str>,
-    /// When it is or was due, in milliseconds since the epoch.
-    #[schema(minimum = 0, example = 1767225600000u64)]
-    due_ms: Option<u64>,
-    /// The counted attempts that have ended.
-    #[schema(minimum = 0, maximum = 65535, example = 1)]
-    tries: u16,
-    /// The explanation, for people.
-    #[schema(example = "scheduled: it waits for its due time")]
-    text: String,
-    /// What to do, if something is to be done.
-    #[schema(example = json!([]))]
-    advice: Vec<String>,
-}
-
 /// Explains where an event is, and what it waits for; also one that is over
 #[utoipa::path(
     get, path = "/v1/{namespace}/queues/{queue}/explanations/{id}",
@@ -287,13 +265,5 @@ pub(super) async fn explain(
     if explained.queue.as_ref() != Some(&name) {
         return Err(unknown(&path));
     }
-    let explanation = Explanation {
-        state: explained.state.map(duly::event::State::as_str),
-        due_ms: explained.due.map(Timestamp::as_millis),
-        tries: explained.tries,
-        text: explained.to_string(),
-        advice: explained.advice(),
-        id: path.id,
-    };
-    Ok(Json(explanation).into_response())
+    Ok(Json(Explanation::from(&explained)).into_response())
 }

@@ -196,6 +196,7 @@ pub(crate) async fn unbounded(app: &Arc<App>, fields: &Fields) -> Option<usize> 
     (queues > QUEUES_MAX).then_some(queues)
 }
 
+#[allow(clippy::needless_pass_by_value)] // as `map_err` passes it
 fn ended(ended: Ended) -> PageError {
     PageError::forbidden(format!("nothing is exported: {ended}"))
 }
