@@ -16,7 +16,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "failed-commit-acknowledged",
         "embedded: what a commit could not write is acknowledged",
         &[put(
-            "Fate::result",
+            "CommitResult::result",
             "$stop) => Err($stop.unknown",
             "_) => Ok(",
         )],
