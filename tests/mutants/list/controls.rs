@@ -170,13 +170,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         redis_store("an_event_that_lost_its_key_to_another_is_no_damage"),
     ),
     Controls.bug(
-        "a-taken-key-of-a-revived-event-is-damage",
-        "Redis: a revived event whose unique key another one took has no note of it",
-        &[put(
-            "revive.lua",
-            "keyless = «$held and $held ~= $id and not $over»",
-            "false",
-        )],
+        "the-note-of-a-taken-key-is-not-kept",
+        "Redis: that an event has lost its unique key to another is not in its state",
+        &[put("write_state", "$it.keyless and «128»", "0")],
         redis_store("an_event_that_lost_its_key_to_another_is_no_damage"),
     ),
 ];
