@@ -1,4 +1,4 @@
-//! DamagedRow bytes are found, never delivered; everything else goes on.
+//! Damaged bytes are found, never delivered; everything else goes on.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -85,7 +85,10 @@ async fn an_event_that_lost_its_key_to_another_is_no_damage() {
     settle(7, AttemptOutcome::Snooze(Duration::from_secs(3_600))).await;
     assert_eq!(bucket.check(true).await, []);
     let changed = bare.typed(StoreOp::reschedule(running, When::Now)).await;
-    assert!(matches!(changed, Ok(duly::Changed::Changed(_))), "{changed:?}");
+    assert!(
+        matches!(changed, Ok(duly::Changed::Changed(_))),
+        "{changed:?}"
+    );
     assert_eq!(bare.fetch(8, 6).await.unwrap(), [running]);
     assert_eq!(bucket.check(true).await, []);
     bare.ack(8, &[running]).await.unwrap();
