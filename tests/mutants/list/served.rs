@@ -124,7 +124,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Served.bug(
         "server-body-unchecked",
         "a token that ends while its body arrives still publishes",
-        &[earlier("App::read", "let $checked", "let $read")],
+        &[earlier(
+            "App::read",
+            "$grant.check(&self.tokens)",
+            "$read.await.map_err",
+        )],
         server("a_body_that_takes_its_time_is_checked_at_its_end"),
     ),
     Served.bug(
@@ -187,7 +191,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Served.bug(
         "dashboard-form-unchecked",
         "a user who is removed while a form arrives still changes things",
-        &[earlier("Form::from_request", "let $visit", "let $fields")],
+        &[earlier(
+            "Form::from_request",
+            "let $visit = Visit::from_request_parts",
+            "read_form($request)",
+        )],
         pages("a_form_that_takes_its_time_is_checked_at_its_end"),
     ),
     Served.bug(
@@ -201,8 +209,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "some namespaces together take all labels of the library's metrics",
         &[put(
             "QueueLabels::is_first",
-            "$is_early «»",
-            "&& self.max == 0",
+            "$own.taken.first < self.max / 2",
+            "false",
         )],
         lib("whoever_makes_up_names_leaves_labels_to_others"),
     ),

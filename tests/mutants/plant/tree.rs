@@ -10,9 +10,10 @@ use super::tokens::{Language, Token, tokens};
 use super::{lua, rust};
 
 /// Where sources are, and by which name a path may begin that is only there.
-const PLACES: [(&str, &str); 4] = [
+const PLACES: [(&str, &str); 5] = [
     ("src", "duly"),
     ("server/src", "server"),
+    ("dashboards/web/src", "dashboard"),
     ("macros/src", "macros"),
     ("conformance/src", "conformance"),
 ];
