@@ -110,6 +110,10 @@ impl CronRule {
         }
     }
 
+    pub(super) fn zone(&self) -> &TimeZone {
+        &self.zone
+    }
+
     pub(super) fn zone_name(&self) -> &str {
         &self.zone_name
     }

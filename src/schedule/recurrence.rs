@@ -4,10 +4,13 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
+
 use crate::duration;
 use crate::error::{Error, Result};
 use crate::schedule::cron::CronRule;
 use crate::schedule::interval::Interval;
+use crate::schedule::zone;
 use crate::time::Timestamp;
 
 /// When something recurs: at times of the clock in a time zone, or at equal intervals.
@@ -129,6 +132,28 @@ impl Recurrence {
         match &self.0 {
             Rule::Cron(cron) => Some(cron.zone_name()),
             Rule::Interval(_) => None,
+        }
+    }
+
+    /// Returns what a clock of its zone shows at an instant, with the offset from UTC; an interval
+    /// goes by UTC.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use duly::schedule::Recurrence;
+    /// use duly::time::Timestamp;
+    ///
+    /// let daily: Recurrence = "30 2 * * * Europe/Berlin".parse()?;
+    /// let shown = daily.clock_time(Timestamp::from_millis(1_774_746_000_000));
+    /// assert_eq!(shown, "2026-03-29 03:00:00 +02:00");
+    /// # Ok::<(), duly::Error>(())
+    /// ```
+    #[must_use]
+    pub fn clock_time(&self, instant: Timestamp) -> String {
+        match &self.0 {
+            Rule::Cron(cron) => zone::clock_time(cron.zone(), instant),
+            Rule::Interval(_) => zone::clock_time(&TimeZone::UTC, instant),
         }
     }
 

@@ -4,9 +4,11 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::LazyLock;
 
+use jiff::Timestamp as Instant;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 use crate::error::{Error, Result};
+use crate::time::Timestamp;
 
 /// Where a machine has its database.
 const OF_MACHINE: &str = "/usr/share/zoneinfo";
@@ -38,6 +40,19 @@ pub(super) fn find(name: &str) -> Result<TimeZone> {
             "there is no time zone `{name}`; write a name of the IANA database, {hint}"
         ))
     })
+}
+
+/// What a clock shows at an instant, with the offset from UTC.
+pub(super) fn clock_time(zone: &TimeZone, instant: Timestamp) -> String {
+    let millis = i64::try_from(instant.as_millis()).ok();
+    let shown = millis.and_then(|millis| Instant::from_millisecond(millis).ok());
+    match shown {
+        Some(shown) => shown
+            .to_zoned(zone.clone())
+            .strftime("%F %T %:z")
+            .to_string(),
+        None => instant.to_string(), // after the year 9999
+    }
 }
 
 /// The city of a name, as it is compared: `berlin` of `Europe/Berlin`.
