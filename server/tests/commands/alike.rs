@@ -9,7 +9,7 @@ use super::{Ran, Shop, Target, duly};
 const UNKNOWN: &str = "01KBKSY8Q3X4H1W9V0T5RZ7M2C";
 
 /// Commands that do not work on either a store or a server.
-const OTHERS: [&str; 10] = [
+const OTHERS: [&str; 11] = [
     "serve",
     "demo",
     "doctor",
@@ -20,6 +20,7 @@ const OTHERS: [&str; 10] = [
     "token list",
     "token revoke",
     "top",
+    "schedule next",
 ];
 
 /// What each command is tried with: `S` is the scheduled event, `D` a dead letter, `U` an id of no

@@ -151,7 +151,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "Some(Err($problem))",
             "{ let _ = $problem; None }",
         )],
-        server("what_waits_for_an_event_ends_with_its_token_everywhere"),
+        server("what_a_stop_ends_says_so"),
     ),
     Served.bug(
         "server-large-bodies-without-room",
