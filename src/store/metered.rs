@@ -19,29 +19,10 @@ use crate::store::outbox::{Outbox, OutboxLimit, OutboxPage, OutboxWatcher};
 use crate::store::records::RecordTable;
 use crate::time::{Clock, Mono};
 
-/// The store operations, as metrics name them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Op {
-    Push,
-    Move,
-    Fetch,
-    Settle,
-    Heartbeat,
-    Reconcile,
-    Extend,
-    Reap,
-    Cancel,
-    Reschedule,
-    Update,
-    Rewrite,
-    Get,
-    Peek,
-    ReadDead,
-    Revive,
-    Drop,
-    Stats,
-    Forecast,
-    RollCall,
+/// The calls that are no operation.
+#[derive(Clone, Copy, Debug)]
+enum Call {
+    PollMembers,
     Controls,
     Set,
     Buckets,
@@ -51,28 +32,9 @@ enum Op {
     TrimOutbox,
 }
 
-impl Op {
-    /// The metric labels, indexed by variant.
-    const NAMES: [&'static str; 27] = [
-        "push",
-        "move",
-        "fetch",
-        "settle",
-        "heartbeat",
-        "reconcile",
-        "extend",
-        "reap",
-        "cancel",
-        "reschedule",
-        "update",
-        "rewrite",
-        "get",
-        "peek",
-        "read_dead",
-        "revive",
-        "drop",
-        "stats",
-        "forecast",
+impl Call {
+    /// Their names in metrics, by variant.
+    const METRICS: [&str; 8] = [
         "poll_members",
         "controls",
         "set",
@@ -83,28 +45,9 @@ impl Op {
         "trim_outbox",
     ];
 
-    fn of(op: &StoreOp) -> Self {
-        match op {
-            StoreOp::Push(_) => Self::Push,
-            StoreOp::MoveDue { .. } => Self::Move,
-            StoreOp::Fetch(_) => Self::Fetch,
-            StoreOp::Settle { .. } => Self::Settle,
-            StoreOp::Heartbeat { .. } => Self::Heartbeat,
-            StoreOp::Reconcile { .. } => Self::Reconcile,
-            StoreOp::Extend { .. } => Self::Extend,
-            StoreOp::Reap { .. } => Self::Reap,
-            StoreOp::Cancel { .. } => Self::Cancel,
-            StoreOp::Reschedule { .. } => Self::Reschedule,
-            StoreOp::Update { .. } => Self::Update,
-            StoreOp::Rewrite(_) => Self::Rewrite,
-            StoreOp::Get { .. } => Self::Get,
-            StoreOp::Peek { .. } => Self::Peek,
-            StoreOp::ReadDead { .. } => Self::ReadDead,
-            StoreOp::Revive { .. } | StoreOp::EditAndRevive(_) => Self::Revive,
-            StoreOp::Drop { .. } => Self::Drop,
-            StoreOp::Stats => Self::Stats,
-            StoreOp::Forecast { .. } => Self::Forecast,
-        }
+    /// Its place among all calls, behind the operations.
+    fn place(self) -> usize {
+        StoreOp::METRICS.len() + self as usize
     }
 }
 
@@ -116,7 +59,7 @@ pub(crate) struct Metered {
 
 struct Meter {
     clock: Arc<dyn Clock>,
-    calls: [StoreCallMetrics; Op::NAMES.len()],
+    calls: Vec<StoreCallMetrics>,
 }
 
 /// A call that is dropped after this long without a reply counts as failed.
@@ -127,10 +70,15 @@ const UNANSWERED_AFTER: Duration = Duration::from_secs(10);
 /// had time enough to reply.
 struct InFlightCall {
     meter: Arc<Meter>,
-    op: Op,
+    place: usize,
     since: Mono,
     /// The result; `None` until the store has replied.
     answered: Option<Option<ErrorKind>>,
+}
+
+/// The names of all calls in metrics, by their places.
+fn names() -> impl Iterator<Item = &'static str> {
+    StoreOp::METRICS.into_iter().chain(Call::METRICS)
 }
 
 impl Metered {
@@ -138,7 +86,7 @@ impl Metered {
     pub(crate) fn new(near: Arc<dyn Store>, clock: &Arc<dyn Clock>) -> Self {
         let meter = Arc::new(Meter {
             clock: Arc::clone(clock),
-            calls: Op::NAMES.map(StoreCallMetrics::new),
+            calls: names().map(StoreCallMetrics::new).collect(),
         });
         Self { near, meter }
     }
@@ -146,19 +94,19 @@ impl Metered {
     /// Starts the timer before it makes the call.
     fn timed<T: Send + 'static>(
         &self,
-        op: Op,
+        place: usize,
         call: impl FnOnce(&dyn Store) -> StoreFuture<T>,
     ) -> StoreFuture<T> {
         let meter = &self.meter;
         let since = meter.clock.mono();
         let answer = call(&*self.near);
         if let Some(answered) = answer.peek() {
-            meter.ended(op, since, answered.as_ref().err().map(Error::kind));
+            meter.ended(place, since, answered.as_ref().err().map(Error::kind));
             return answer;
         }
         let mut timed = InFlightCall {
             meter: Arc::clone(meter),
-            op,
+            place,
             since,
             answered: None,
         };
@@ -171,8 +119,8 @@ impl Metered {
 }
 
 impl Meter {
-    fn ended(&self, op: Op, since: Mono, failed: Option<ErrorKind>) {
-        let calls = &self.calls[op as usize];
+    fn ended(&self, place: usize, since: Mono, failed: Option<ErrorKind>) {
+        let calls = &self.calls[place];
         calls.took(self.clock.mono().since(since));
         if let Some(kind) = failed {
             calls.failed(kind, 1);
@@ -195,7 +143,7 @@ impl Drop for InFlightCall {
                 (waited >= UNANSWERED_AFTER).then_some(ErrorKind::TimedOut)
             }
         };
-        self.meter.ended(self.op, self.since, failed);
+        self.meter.ended(self.place, self.since, failed);
     }
 }
 
@@ -207,7 +155,7 @@ impl fmt::Debug for Metered {
 
 impl Store for Metered {
     fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
-        self.timed(Op::of(&op), |near| near.apply(bucket, op))
+        self.timed(op.place(), |near| near.apply(bucket, op))
     }
 
     fn durability(&self) -> Durability {
@@ -220,7 +168,8 @@ impl Store for Metered {
         events: Vec<NewEvent>,
         wanted: Durability,
     ) -> StoreFuture<Answer> {
-        self.timed(Op::Push, |near| near.push_durably(bucket, events, wanted))
+        let push = StoreOp::Push(Vec::new()).place();
+        self.timed(push, |near| near.push_durably(bucket, events, wanted))
     }
 
     fn now_us(&self) -> u64 {
@@ -228,15 +177,15 @@ impl Store for Metered {
     }
 
     fn poll_members(&self, me: MemberInfo) -> StoreFuture<Membership> {
-        self.timed(Op::RollCall, |near| near.poll_members(me))
+        self.timed(Call::PollMembers.place(), |near| near.poll_members(me))
     }
 
     fn controls(&self) -> StoreFuture<BTreeMap<QueueName, Control>> {
-        self.timed(Op::Controls, |near| near.controls())
+        self.timed(Call::Controls.place(), |near| near.controls())
     }
 
     fn set(&self, queue: &QueueName, setting: Setting) -> StoreFuture<()> {
-        self.timed(Op::Set, |near| near.set(queue, setting))
+        self.timed(Call::Set.place(), |near| near.set(queue, setting))
     }
 
     fn is_shared(&self) -> bool {
@@ -244,11 +193,11 @@ impl Store for Metered {
     }
 
     fn buckets(&self) -> StoreFuture<Vec<BucketKey>> {
-        self.timed(Op::Buckets, |near| near.buckets())
+        self.timed(Call::Buckets.place(), |near| near.buckets())
     }
 
     fn known_buckets(&self) -> StoreFuture<KnownBuckets> {
-        self.timed(Op::Buckets, |near| near.known_buckets())
+        self.timed(Call::Buckets.place(), |near| near.known_buckets())
     }
 
     fn configured(&self, queues: &BTreeMap<QueueName, u16>, others: u16) {
@@ -270,7 +219,7 @@ impl Store for Metered {
     /// Counts failures only: it is called for each attempt, and writes to memory at most.
     fn starting(&self, queue: &QueueName, deliveries: &[&Delivery]) -> Result<()> {
         let count = |error: Error| {
-            self.meter.calls[Op::Starting as usize].failed(error.kind(), 1);
+            self.meter.calls[Call::Starting.place()].failed(error.kind(), 1);
             error
         };
         self.near.starting(queue, deliveries).map_err(count)
@@ -289,17 +238,19 @@ impl Store for Metered {
     }
 
     fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {
-        self.timed(Op::Outboxes, |near| near.outboxes())
+        self.timed(Call::Outboxes.place(), |near| near.outboxes())
     }
 
     fn read_outbox(&self, outbox: &Outbox, after: u64, limit: usize) -> StoreFuture<OutboxPage> {
-        self.timed(Op::ReadOutbox, |near| {
+        self.timed(Call::ReadOutbox.place(), |near| {
             near.read_outbox(outbox, after, limit)
         })
     }
 
     fn trim_outbox(&self, outbox: &Outbox, through: u64) -> StoreFuture<()> {
-        self.timed(Op::TrimOutbox, |near| near.trim_outbox(outbox, through))
+        self.timed(Call::TrimOutbox.place(), |near| {
+            near.trim_outbox(outbox, through)
+        })
     }
 
     fn limit_outboxes(&self, limit: OutboxLimit) -> Result<()> {
@@ -321,9 +272,10 @@ mod tests {
 
     #[test]
     fn each_operation_has_its_own_name() {
-        assert_eq!(Op::NAMES[Op::of(&StoreOp::Stats) as usize], "stats");
-        assert_eq!(Op::NAMES[Op::Buckets as usize], "buckets");
-        assert_eq!(Op::NAMES[Op::TrimOutbox as usize], "trim_outbox");
-        assert_eq!(Op::NAMES.len(), Op::TrimOutbox as usize + 1);
+        let name = |place: usize| names().nth(place);
+        assert_eq!(name(StoreOp::Stats.place()), Some("stats"));
+        assert_eq!(name(StoreOp::SWEEP.place()), Some("reap"));
+        assert_eq!(name(Call::Buckets.place()), Some("buckets"));
+        assert_eq!(name(Call::TrimOutbox.place()), names().last());
     }
 }

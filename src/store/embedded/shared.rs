@@ -83,18 +83,7 @@ impl Shared {
             _ => Lane::Rest,
         };
         let mut lane = lane_of_op;
-        let must_wait = matches!(
-            op,
-            StoreOp::Push(_)
-                | StoreOp::Settle { .. }
-                | StoreOp::Cancel { .. }
-                | StoreOp::Reschedule { .. }
-                | StoreOp::Update { .. }
-                | StoreOp::Rewrite(_)
-                | StoreOp::Revive { .. }
-                | StoreOp::EditAndRevive(_)
-                | StoreOp::Drop { .. }
-        );
+        let must_wait = op.waits();
         let node = match &op {
             StoreOp::Fetch(fetch) => fetch.node,
             _ => NodeId::default(),

@@ -11,7 +11,7 @@ pub(super) mod managed;
 pub(super) mod options;
 pub(crate) mod preflight;
 pub(super) mod reads;
-pub(super) mod script;
+pub(crate) mod script;
 pub(super) mod startup;
 pub(super) mod subscription;
 #[cfg(test)]
