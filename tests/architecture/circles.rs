@@ -15,6 +15,10 @@ pub(crate) const ROOMS: &[&str] = &[
     "record",
     "sqlite",
     "store",
+    "store/redis",
+    "store/redis/hub",
+    "store/redis/op",
+    "store/redis/script",
     "testing",
 ];
 

@@ -165,6 +165,7 @@ fn scripts_say_what_bounds_them() {
     let mut files = project(&["src"]);
     files.retain(|file| !file.path.ends_with("rights.lua")); // it asks, and touches no key
     expect_none(&scripts::without_bound(&files));
+    expect_none(&scripts::counted(&files));
 }
 
 #[test]

@@ -286,13 +286,12 @@ impl<'a> Check<'a> {
         most: usize,
         again: &[Vec<u8>],
     ) -> Result<Step> {
-        let keys = self.shared.keys(&self.bucket);
         let place = (structure, cursor, most);
-        let terms = self.shared.terms();
-        let call = op::check::call(&terms, &keys, place, self.task.repairs, again);
+        let terms = self.shared.terms(&self.bucket);
+        let call = op::check::call(&terms, place, self.task.repairs, again);
         let mut parts = self.shared.call(&self.shared.links.work, &call).await?;
         let reply = CheckReply::read(&mut parts)?;
-        self.shared.learn(&keys, terms.mono_us, reply.now);
+        self.shared.learn(&terms, reply.now);
         self.task.add_looked(reply.looked);
         self.read_damage(reply.damage)?;
         let (cursor, mut entries) = (reply.cursor, reply.listed);

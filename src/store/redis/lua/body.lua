@@ -1,4 +1,4 @@
--- Library: the fields of a body that scripts need; src/store/redis/body.rs defines every byte.
+-- Library: the fields of a body that scripts need; src/codec/body defines every byte.
 local FORMAT = 1 -- the newest that this version reads
 
 -- Returns whether a newer duly has written the body in a form that this version cannot read. Every

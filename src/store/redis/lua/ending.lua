@@ -10,7 +10,7 @@ local function text(it)
   return it and pack(">I2", #it + 1) .. it or "\0\0"
 end
 
--- Appends a record; every number is encoded already. src/store/redis/record.rs decodes it. `more`
+-- Appends a record; every number is encoded already. src/store/redis/op/record.rs decodes it. `more`
 -- is the record's extras: of its body, and the actor.
 local function note(id, outcome, cause, attempt, due, moved, fetched_started, node, key, error, more)
   if more then

@@ -5,7 +5,6 @@ use crate::error::Result;
 use crate::event::{EventId, QueueName, State};
 use crate::store::redis::op::reply::{DecodedReply, state};
 use crate::store::redis::script::call::{Call, CallContext};
-use crate::store::redis::script::keys::BucketKeys;
 use crate::store::redis::script::reader::{ReplyReader, unreadable};
 use crate::store::redis::script::table::script;
 
@@ -24,8 +23,8 @@ script! {
     }
 }
 
-pub(super) fn call(context: &CallContext<'_>, keys: &BucketKeys, id: EventId) -> Result<Call> {
-    Ok(context.call(keys, CancelArguments { id }))
+pub(super) fn call(context: &CallContext<'_>, id: EventId) -> Result<Call> {
+    Ok(context.call(CancelArguments { id }))
 }
 
 pub(super) fn read(_: &QueueName, mut parts: ReplyReader, _: EventId) -> Result<DecodedReply> {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::core::op::BATCH_MAX;
 use crate::store::redis::script::call::{Call, CallContext, us};
-use crate::store::redis::script::keys::BucketKeys;
 use crate::store::redis::script::reader::ReplyReader;
 use crate::store::redis::script::table::script;
 
@@ -51,7 +50,6 @@ script! {
 /// Looks at a part of one structure of a bucket for damage, from `cursor` on, or at all of it.
 pub(in crate::store::redis) fn call(
     context: &CallContext<'_>,
-    keys: &BucketKeys,
     (structure, cursor, limit): (&str, &[u8], usize),
     repairs: bool,
     again: &[Vec<u8>],
@@ -66,6 +64,6 @@ pub(in crate::store::redis) fn call(
         // A test clock that jumps proves no silence.
         silence_max: context.now_us.is_none().then(|| us(SILENCE_MAX)),
     };
-    let call = context.call(keys, arguments);
+    let call = context.call(arguments);
     call.with_rows(again.iter().map(|entry| Missing { entry }))
 }

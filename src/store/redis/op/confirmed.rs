@@ -78,10 +78,9 @@ async fn attempt(
     // A pipeline with its wait brings a server no library; a script it brings once.
     let terms = CallContext {
         calls_functions: false,
-        ..shared.terms()
+        ..shared.terms(bucket)
     };
-    let keys = shared.keys(bucket);
-    let call = push_script::call(&terms, &keys, events.iter());
+    let call = push_script::call(&terms, events.iter());
     let link = shared.links.for_pushes(bucket);
     let carried = link.run_durably(call.script, &call.command, wait, deadline);
     let (ScriptReply { value, is_repeat }, reached) = carried.await?;
@@ -90,7 +89,7 @@ async fn attempt(
     }
     let parts = ReplyReader::of(call.script.name, value)?;
     let (now_us, is_earlier, pushed) = push_script::read(parts, events.iter(), attempts)?;
-    shared.learn(&keys, terms.mono_us, now_us);
+    shared.learn(&terms, now_us);
     if is_earlier {
         shared.tell(bucket);
     }

@@ -52,13 +52,12 @@ impl Shared {
     }
 
     async fn end_expired(&self, bucket: &BucketKey, link: &ManagedConnection) -> Result<()> {
-        let keys = self.keys(bucket);
         for _ in 0..PIECES {
-            let terms = self.terms();
+            let terms = self.terms(bucket);
             let limit = BATCH_MAX / 2;
-            let call = terms.call(&keys, ExpireArguments { limit });
+            let call = terms.call(ExpireArguments { limit });
             let reply = ExpireReply::read(&mut self.call(link, &call).await?)?;
-            self.learn(&keys, terms.mono_us, reply.now);
+            self.learn(&terms, reply.now);
             if reply.ended > 0 {
                 self.outboxes.tell(bucket);
             }

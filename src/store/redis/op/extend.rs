@@ -9,7 +9,6 @@ use crate::event::{EventId, QueueName};
 use crate::record::NodeId;
 use crate::store::redis::op::reply::DecodedReply;
 use crate::store::redis::script::call::{Call, CallContext, us};
-use crate::store::redis::script::keys::BucketKeys;
 use crate::store::redis::script::reader::ReplyReader;
 use crate::store::redis::script::table::{Encoded, script};
 
@@ -34,14 +33,10 @@ script! {
 
 type Asked<'a> = (NodeId, &'a [(EventId, RequestId)], Duration);
 
-pub(super) fn call(
-    context: &CallContext<'_>,
-    keys: &BucketKeys,
-    (node, leases, hold): Asked<'_>,
-) -> Result<Call> {
+pub(super) fn call(context: &CallContext<'_>, (node, leases, hold): Asked<'_>) -> Result<Call> {
     bounded("leases", leases.len())?;
     let hold = us(hold);
-    let call = context.call(keys, ExtendArguments { node, hold });
+    let call = context.call(ExtendArguments { node, hold });
     Ok(
         call.with_rows(leases.iter().map(|(id, request)| ExtendedLease {
             id: *id,

@@ -13,7 +13,6 @@ use crate::store::redis::op::move_due::set_aside;
 use crate::store::redis::op::page::{self, LEASE_LEN};
 use crate::store::redis::op::reply::DecodedReply;
 use crate::store::redis::script::call::{Call, CallContext, us, us_down};
-use crate::store::redis::script::keys::BucketKeys;
 use crate::store::redis::script::reader::{ReplyReader, id_of, number_at, unreadable};
 use crate::store::redis::script::table::{Encoded, script};
 use crate::time::Timestamp;
@@ -66,22 +65,19 @@ script! {
     }
 }
 
-pub(super) fn call(context: &CallContext<'_>, keys: &BucketKeys, fetch: &Fetch) -> Result<Call> {
-    Ok(context.call(
-        keys,
-        FetchArguments {
-            node: fetch.node,
-            request: fetch.request,
-            token: Encoded(fetch.request),
-            limit: fetch.limit.min(BATCH_MAX),
-            ahead: us_down(fetch.ahead),
-            ahead_limit: fetch.ahead_limit.min(BATCH_MAX),
-            hold: fetch.hold.map(us),
-            starts: fetch.starts.min(BATCH_MAX),
-            crowd: CROWD,
-            crowd_span: CROWD_SPAN.as_millis(),
-        },
-    ))
+pub(super) fn call(context: &CallContext<'_>, fetch: &Fetch) -> Result<Call> {
+    Ok(context.call(FetchArguments {
+        node: fetch.node,
+        request: fetch.request,
+        token: Encoded(fetch.request),
+        limit: fetch.limit.min(BATCH_MAX),
+        ahead: us_down(fetch.ahead),
+        ahead_limit: fetch.ahead_limit.min(BATCH_MAX),
+        hold: fetch.hold.map(us),
+        starts: fetch.starts.min(BATCH_MAX),
+        crowd: CROWD,
+        crowd_span: CROWD_SPAN.as_millis(),
+    }))
 }
 
 pub(super) fn read(

@@ -8,7 +8,6 @@ use crate::error::Result;
 use crate::event::QueueName;
 use crate::store::redis::op::reply::DecodedReply;
 use crate::store::redis::script::call::{Call, CallContext, us_down};
-use crate::store::redis::script::keys::BucketKeys;
 use crate::store::redis::script::reader::ReplyReader;
 use crate::store::redis::script::table::script;
 
@@ -26,16 +25,12 @@ script! {
     }
 }
 
-pub(super) fn call(
-    context: &CallContext<'_>,
-    keys: &BucketKeys,
-    within: &[Duration],
-) -> Result<Call> {
+pub(super) fn call(context: &CallContext<'_>, within: &[Duration]) -> Result<Call> {
     check_spans(within)?;
     let spans = within.iter().map(|span| Span {
         span: us_down(*span),
     });
-    Ok(context.call(keys, ForecastArguments {}).with_rows(spans))
+    Ok(context.call(ForecastArguments {}).with_rows(spans))
 }
 
 pub(super) fn read(

@@ -6,7 +6,6 @@ use crate::event::QueueName;
 use crate::record::NodeId;
 use crate::store::redis::op::reply::DecodedReply;
 use crate::store::redis::script::call::{Call, CallContext, EXACT_MAX};
-use crate::store::redis::script::keys::BucketKeys;
 use crate::store::redis::script::reader::ReplyReader;
 use crate::store::redis::script::table::script;
 
@@ -36,19 +35,15 @@ script! {
 
 pub(super) fn call(
     context: &CallContext<'_>,
-    keys: &BucketKeys,
     (node, holds, started): (NodeId, Holding, StartMark),
 ) -> Result<Call> {
-    Ok(context.call(
-        keys,
-        HeartbeatArguments {
-            node,
-            leases: u32::try_from(holds.leases).unwrap_or(u32::MAX),
-            last: holds.last.min(EXACT_MAX),
-            started: started.request.min(EXACT_MAX),
-            starts: started.leases.min(BATCH_MAX),
-        },
-    ))
+    Ok(context.call(HeartbeatArguments {
+        node,
+        leases: u32::try_from(holds.leases).unwrap_or(u32::MAX),
+        last: holds.last.min(EXACT_MAX),
+        started: started.request.min(EXACT_MAX),
+        starts: started.leases.min(BATCH_MAX),
+    }))
 }
 
 pub(super) fn read(

@@ -7,7 +7,6 @@ use crate::event::{BucketKey, EventId, QueueName};
 use crate::store::redis::op::reply::{DecodedReply, snapshot};
 use crate::store::redis::op::shared::Shared;
 use crate::store::redis::script::call::{Call, CallContext};
-use crate::store::redis::script::keys::BucketKeys;
 use crate::store::redis::script::reader::ReplyReader;
 use crate::store::redis::script::table::script;
 
@@ -31,19 +30,19 @@ pub(super) async fn look(
     bucket: &BucketKey,
     ids: &[EventId],
 ) -> Result<(u64, ReplyReader)> {
-    let call = call_of(&shared.terms(), &shared.keys(bucket), ids);
+    let call = call_of(&shared.terms(bucket), ids);
     let link = shared.links.for_pushes(bucket);
     let mut parts = shared.call_unexpired(bucket, link, &call).await?;
     Ok((LookReply::read(&mut parts)?.now, parts))
 }
 
-fn call_of(context: &CallContext<'_>, keys: &BucketKeys, ids: &[EventId]) -> Call {
+fn call_of(context: &CallContext<'_>, ids: &[EventId]) -> Call {
     let rows = ids.iter().map(|id| LookedUp { id: *id });
-    context.call(keys, LookArguments {}).with_rows(rows)
+    context.call(LookArguments {}).with_rows(rows)
 }
 
-pub(super) fn call(context: &CallContext<'_>, keys: &BucketKeys, id: EventId) -> Result<Call> {
-    Ok(call_of(context, keys, &[id]))
+pub(super) fn call(context: &CallContext<'_>, id: EventId) -> Result<Call> {
+    Ok(call_of(context, &[id]))
 }
 
 pub(super) fn read(queue: &QueueName, mut parts: ReplyReader, id: EventId) -> Result<DecodedReply> {

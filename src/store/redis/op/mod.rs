@@ -51,7 +51,6 @@ use crate::store::redis::link::managed::ManagedConnection;
 use crate::store::redis::link::reads::read as read_again;
 use crate::store::redis::link::script::Script;
 use crate::store::redis::script::call::{Call, CallContext};
-use crate::store::redis::script::keys::BucketKeys;
 use crate::store::redis::script::reader::{ReplyReader, unreadable};
 
 /// Lists the operations that take one call: of each the connection, its module with its scripts, and
@@ -67,9 +66,9 @@ macro_rules! operations {
             all.into_iter().map(|script| &**script)
         }
 
-        fn call(context: &CallContext<'_>, keys: &BucketKeys, op: &StoreOp) -> Result<Call> {
+        fn call(context: &CallContext<'_>, op: &StoreOp) -> Result<Call> {
             match op {
-                $($pattern => $module::call(context, keys, $given),)*
+                $($pattern => $module::call(context, $given),)*
                 _ => Err(Error::invalid("the operation takes more than one call")),
             }
         }
@@ -183,16 +182,15 @@ pub(in crate::store::redis) async fn operate(
     bucket: &BucketKey,
     op: &StoreOp,
 ) -> Result<Answer> {
-    let keys = shared.keys(bucket);
-    let terms = shared.terms();
-    let call = call(&terms, &keys, op)?;
+    let terms = shared.terms(bucket);
+    let call = call(&terms, op)?;
     if matches!(op, StoreOp::Fetch(_) | StoreOp::MoveDue { .. }) {
         shared.listen(bucket);
     }
     let link = link_of(shared, bucket, op);
     let parts = shared.call_unexpired(bucket, link, &call).await?;
     let read = read(&bucket.queue, op, parts)?;
-    shared.learn(&keys, terms.mono_us, read.answer.now_us);
+    shared.learn(&terms, read.answer.now_us);
     if read.is_earlier {
         shared.tell(bucket);
     }

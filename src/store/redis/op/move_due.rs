@@ -5,7 +5,6 @@ use crate::error::Result;
 use crate::event::QueueName;
 use crate::store::redis::op::reply::DecodedReply;
 use crate::store::redis::script::call::{Call, CallContext};
-use crate::store::redis::script::keys::BucketKeys;
 use crate::store::redis::script::reader::ReplyReader;
 use crate::store::redis::script::table::script;
 use crate::time::Timestamp;
@@ -30,18 +29,11 @@ script! {
     }
 }
 
-pub(super) fn call(
-    context: &CallContext<'_>,
-    keys: &BucketKeys,
-    (limit, calls): (usize, bool),
-) -> Result<Call> {
-    Ok(context.call(
-        keys,
-        MoveDueArguments {
-            limit: limit.min(BATCH_MAX),
-            caller: calls.then_some(context.origin),
-        },
-    ))
+pub(super) fn call(context: &CallContext<'_>, (limit, calls): (usize, bool)) -> Result<Call> {
+    Ok(context.call(MoveDueArguments {
+        limit: limit.min(BATCH_MAX),
+        caller: calls.then_some(context.origin),
+    }))
 }
 
 pub(super) fn read(

@@ -71,7 +71,7 @@ pub(in crate::store::redis) async fn page(
     after: u64,
     limit: usize,
 ) -> Result<OutboxPage> {
-    let (keys, link) = (shared.keys(bucket), shared.links.for_pushes(bucket));
+    let link = shared.links.for_pushes(bucket);
     let from = after.min(RECORDS_END);
     let most = limit.min(OUTBOX_BATCH_MAX);
     let arguments = OutboxArguments {
@@ -79,7 +79,7 @@ pub(in crate::store::redis) async fn page(
         limit: most,
         enough: BYTES_ENOUGH,
     };
-    let call = shared.terms().call(&keys, arguments);
+    let call = shared.terms(bucket).call(arguments);
     let (page, seen) = read(&bucket.queue, from, shared.call(link, &call).await?)?;
     if page.newer && !shared.outboxes.met_newer.swap(true, Ordering::Relaxed) {
         tracing::warn!(
@@ -162,13 +162,13 @@ pub(in crate::store::redis) async fn trim(
 ) -> Result<()> {
     let seen = shared.outboxes.seen_at(bucket, through);
     let (number, began) = seen.as_ref().map_or((0, &[][..]), |it| (it.0, &it.1[..]));
-    let (keys, link) = (shared.keys(bucket), shared.links.for_pushes(bucket));
+    let link = shared.links.for_pushes(bucket);
     let arguments = TrimArguments {
         through: through.min(EXACT_MAX),
         seen: number,
         began,
     };
-    let call = shared.terms().call(&keys, arguments);
+    let call = shared.terms(bucket).call(arguments);
     if TrimReply::read(&mut shared.call(link, &call).await?)?.is_same {
         shared.outboxes.forget(bucket, through);
         return Ok(());

@@ -5,7 +5,6 @@ use crate::error::Result;
 use crate::event::QueueName;
 use crate::store::redis::op::reply::{DecodedReply, page};
 use crate::store::redis::script::call::{Call, CallContext};
-use crate::store::redis::script::keys::BucketKeys;
 use crate::store::redis::script::reader::ReplyReader;
 use crate::store::redis::script::table::script;
 
@@ -47,11 +46,7 @@ script! {
 
 type Asked<'a> = (&'a PeekBy, Option<&'a PeekCursor>, usize);
 
-pub(super) fn call(
-    context: &CallContext<'_>,
-    keys: &BucketKeys,
-    (by, from, limit): Asked<'_>,
-) -> Result<Call> {
+pub(super) fn call(context: &CallContext<'_>, (by, from, limit): Asked<'_>) -> Result<Call> {
     let (after, limit) = (
         from.map_or(&[][..], PeekCursor::as_bytes),
         limit.clamp(1, BATCH_MAX),
@@ -59,20 +54,17 @@ pub(super) fn call(
     let (by, name) = match by {
         PeekBy::All => {
             let cursor = after;
-            return Ok(context.call(keys, PeekArguments { cursor, limit }));
+            return Ok(context.call(PeekArguments { cursor, limit }));
         }
         PeekBy::Key(key) => ("k", key),
         PeekBy::Unique(key) => ("u", key),
     };
-    Ok(context.call(
-        keys,
-        FindArguments {
-            by,
-            name,
-            after,
-            limit,
-        },
-    ))
+    Ok(context.call(FindArguments {
+        by,
+        name,
+        after,
+        limit,
+    }))
 }
 
 pub(super) fn read(

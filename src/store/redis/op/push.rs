@@ -299,8 +299,8 @@ async fn attempt<'e>(
     attempts: &mut Attempts,
 ) -> Result<(u64, Vec<Pushed>)> {
     register(shared, bucket, until).await?;
-    let (terms, keys) = (shared.terms(), shared.keys(bucket));
-    let call = push_script::call(&terms, &keys, events.clone());
+    let terms = shared.terms(bucket);
+    let call = push_script::call(&terms, events.clone());
     let link = shared.links.for_pushes(bucket);
     let ScriptReply { value, is_repeat } = shared.run_script(link, &call).await?;
     if is_repeat {
@@ -308,7 +308,7 @@ async fn attempt<'e>(
     }
     let parts = ReplyReader::of(call.script.name, value)?;
     let (now_us, is_earlier, pushed) = push_script::read(parts, events, attempts)?;
-    shared.learn(&keys, terms.mono_us, now_us);
+    shared.learn(&terms, now_us);
     if is_earlier {
         shared.tell(bucket);
     }

@@ -12,10 +12,9 @@ use crate::event::{EventId, LatePolicy};
 use crate::store::redis::link::script::Script;
 use crate::store::redis::op::page::when;
 use crate::store::redis::script::call::{Call, CallContext, delay_max_ms};
-use crate::store::redis::script::keys::BucketKeys;
 use crate::store::redis::script::reader::{ReplyReader, unreadable};
-use crate::store::redis::script::source::{FILLS, PART_BODY_MAX, assemble};
-use crate::store::redis::script::table::{Row, lua, script};
+use crate::store::redis::script::source::{FILLS, PART_BODY_MAX, assemble, lua};
+use crate::store::redis::script::table::{Row, script};
 use crate::time::Timestamp;
 
 script! {
@@ -78,7 +77,6 @@ const BYTES_ENOUGH: usize = 16 * 1024;
 /// Adds events, which were validated.
 pub(super) fn call<'e>(
     context: &CallContext<'_>,
-    keys: &BucketKeys,
     events: impl Iterator<Item = &'e NewEvent> + Clone,
 ) -> Call {
     let has_extras = |event: &NewEvent| {
@@ -103,7 +101,7 @@ pub(super) fn call<'e>(
         has_twins,
         waiting_max: context.waiting_max,
     };
-    let mut call = context.call_as(script, keys, arguments);
+    let mut call = context.call_as(script, arguments);
     add_events(&mut call.command, events, has_twins);
     call
 }

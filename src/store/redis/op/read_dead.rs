@@ -5,7 +5,6 @@ use crate::error::Result;
 use crate::event::{EventId, QueueName, State};
 use crate::store::redis::op::reply::{DecodedReply, page};
 use crate::store::redis::script::call::{Call, CallContext};
-use crate::store::redis::script::keys::BucketKeys;
 use crate::store::redis::script::reader::{ReplyReader, id_of};
 use crate::store::redis::script::table::script;
 
@@ -28,11 +27,10 @@ script! {
 
 pub(super) fn call(
     context: &CallContext<'_>,
-    keys: &BucketKeys,
     (after, limit): (Option<EventId>, usize),
 ) -> Result<Call> {
     let limit = limit.clamp(1, BATCH_MAX);
-    Ok(context.call(keys, ReadDeadArguments { after, limit }))
+    Ok(context.call(ReadDeadArguments { after, limit }))
 }
 
 pub(super) fn read(

@@ -7,7 +7,6 @@ use crate::event::QueueName;
 use crate::record::NodeId;
 use crate::store::redis::op::reply::DecodedReply;
 use crate::store::redis::script::call::{Call, CallContext};
-use crate::store::redis::script::keys::BucketKeys;
 use crate::store::redis::script::reader::ReplyReader;
 use crate::store::redis::script::table::script;
 use crate::time::Timestamp;
@@ -42,17 +41,13 @@ script! {
 
 pub(super) fn call(
     context: &CallContext<'_>,
-    keys: &BucketKeys,
     (silent, limit): (&[(NodeId, u64)], usize),
 ) -> Result<Call> {
     bounded("silent nodes", silent.len())?;
-    let call = context.call(
-        keys,
-        ReapArguments {
-            origin: context.origin,
-            take_max: limit.min(BATCH_MAX),
-        },
-    );
+    let call = context.call(ReapArguments {
+        origin: context.origin,
+        take_max: limit.min(BATCH_MAX),
+    });
     let rows = silent.iter();
     Ok(call.with_rows(rows.map(|&(silent, beat)| SilentNode { silent, beat })))
 }

@@ -7,7 +7,6 @@ use crate::event::{EventId, QueueName};
 use crate::record::NodeId;
 use crate::store::redis::op::reply::DecodedReply;
 use crate::store::redis::script::call::{Call, CallContext, EXACT_MAX};
-use crate::store::redis::script::keys::BucketKeys;
 use crate::store::redis::script::reader::ReplyReader;
 use crate::store::redis::script::table::{Encoded, script};
 
@@ -56,11 +55,7 @@ pub(super) struct Statement<'a> {
     pub(super) limit: usize,
 }
 
-pub(super) fn call(
-    context: &CallContext<'_>,
-    keys: &BucketKeys,
-    it: Statement<'_>,
-) -> Result<Call> {
+pub(super) fn call(context: &CallContext<'_>, it: Statement<'_>) -> Result<Call> {
     bounded("fetches", it.held.len())?;
     bounded("events", it.held.iter().map(|(_, ids)| ids.len()).sum())?;
     let arguments = ReconcileArguments {
@@ -76,7 +71,7 @@ pub(super) fn call(
         token: Encoded(*request),
         ids: ids.iter().flat_map(|id| id.to_bytes()).collect(),
     };
-    let call = context.call(keys, arguments);
+    let call = context.call(arguments);
     Ok(call.with_rows(it.held.iter().map(batch)))
 }
 

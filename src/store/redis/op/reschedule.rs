@@ -7,7 +7,6 @@ use crate::store::redis::op::admit::checked;
 use crate::store::redis::op::page;
 use crate::store::redis::op::reply::{DecodedReply, changed};
 use crate::store::redis::script::call::{Call, CallContext, delay_max_ms};
-use crate::store::redis::script::keys::BucketKeys;
 use crate::store::redis::script::reader::{ReplyReader, unreadable};
 use crate::store::redis::script::table::script;
 use crate::time::When;
@@ -35,21 +34,14 @@ script! {
     }
 }
 
-pub(super) fn call(
-    context: &CallContext<'_>,
-    keys: &BucketKeys,
-    (id, when): (EventId, When),
-) -> Result<Call> {
+pub(super) fn call(context: &CallContext<'_>, (id, when): (EventId, When)) -> Result<Call> {
     checked(when)?;
-    Ok(context.call(
-        keys,
-        RescheduleArguments {
-            origin: context.origin,
-            delay_max: delay_max_ms(),
-            id,
-            when: page::when(when),
-        },
-    ))
+    Ok(context.call(RescheduleArguments {
+        origin: context.origin,
+        delay_max: delay_max_ms(),
+        id,
+        when: page::when(when),
+    }))
 }
 
 pub(super) fn read(

@@ -61,25 +61,24 @@ pub(in crate::store::redis) async fn revive_or_drop(
 ) -> Result<Answer> {
     bounded("ids", ids.len())?;
     check_by(by)?;
-    let keys = shared.keys(bucket);
     let (mut rest, mut count, mut now_us): (&[EventId], _, _) = (ids, 0, 0);
     loop {
-        let terms = shared.terms();
+        let terms = shared.terms(bucket);
         let (origin, by) = (terms.origin, Text(by));
         let call = if revives {
             let dead = rest.iter().map(|id| Revived { id: *id });
-            let call = terms.call(&keys, ReviveArguments { origin, by });
+            let call = terms.call(ReviveArguments { origin, by });
             call.with_rows(dead)
         } else {
             let dead = rest.iter().map(|id| Dropped { id: *id });
-            terms.call(&keys, DropArguments { by }).with_rows(dead)
+            terms.call(DropArguments { by }).with_rows(dead)
         };
         let link = shared.links.for_pushes(bucket);
         let parts = call_part(shared, link, &call, rest.len() < ids.len()).await?;
         let counted = read_counted(parts, rest.len(), revives)?;
         let (now, is_earlier, done, looked) = counted;
         now_us = now.max(now_us);
-        shared.learn(&keys, terms.mono_us, now);
+        shared.learn(&terms, now);
         if is_earlier {
             shared.tell(bucket);
         }

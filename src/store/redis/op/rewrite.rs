@@ -63,8 +63,7 @@ async fn rewrite_some(
 ) -> Result<(usize, usize, u64)> {
     let ids: Vec<EventId> = rewritings.iter().map(|one| one.id).collect();
     let (now_us, mut parts) = look(shared, bucket, &ids).await?;
-    let keys = shared.keys(bucket);
-    let mut call = shared.terms().call(&keys, RewriteArguments {});
+    let mut call = shared.terms(bucket).call(RewriteArguments {});
     let (mut done, mut asked) = (0, Vec::new());
     for Rewriting { id, was, payload } in rewritings {
         if parts.is_empty() && done > 0 {

@@ -15,7 +15,6 @@ use crate::store::redis::op::in_parts::call_part;
 use crate::store::redis::op::record;
 use crate::store::redis::op::shared::Shared;
 use crate::store::redis::script::call::{Call, CallContext, EXACT_MAX, us};
-use crate::store::redis::script::keys::BucketKeys;
 use crate::store::redis::script::reader::{ReplyReader, unreadable};
 use crate::store::redis::script::table::{Encoded, Row, Text, script};
 use crate::time::DELAY_MAX;
@@ -72,15 +71,15 @@ pub(in crate::store::redis) async fn settle(
     started: StartMark,
     damaged: u8,
 ) -> Result<Answer> {
-    let (keys, mut accepted, mut now_us) = (shared.keys(bucket), Vec::new(), 0);
+    let (mut accepted, mut now_us) = (Vec::new(), 0);
     loop {
         let rest = &settlements[accepted.len()..];
-        let terms = shared.terms();
-        let call = call(&terms, &keys, node, rest, (started, damaged))?;
+        let terms = shared.terms(bucket);
+        let call = call(&terms, node, rest, (started, damaged))?;
         let parts = call_part(shared, &shared.links.work, &call, !accepted.is_empty()).await;
         let (now, is_earlier, some) = read_settled(parts?, rest.len())?;
         now_us = now.max(now_us);
-        shared.learn(&keys, terms.mono_us, now);
+        shared.learn(&terms, now);
         if is_earlier {
             shared.tell(bucket);
         }
@@ -108,7 +107,6 @@ pub fn read_settled(mut parts: ReplyReader, asked: usize) -> Result<(u64, bool, 
 /// Calls the script. `damaged` is added to each cause: 0, or [`DAMAGED`](record::DAMAGED).
 fn call(
     context: &CallContext<'_>,
-    keys: &BucketKeys,
     node: NodeId,
     settlements: &[Settlement],
     (started, damaged): (StartMark, u8),
@@ -121,7 +119,7 @@ fn call(
         started: started.request.min(EXACT_MAX),
         starts: started.leases.min(BATCH_MAX),
     };
-    let mut call = context.call(keys, arguments);
+    let mut call = context.call(arguments);
     let (command, has_twins) = (&mut call.command, has_twins(settlements));
     for run in runs(settlements) {
         let first = &run[0]; // a run is never empty

@@ -101,11 +101,12 @@ impl Shared {
         }
     }
 
-    pub(in crate::store::redis) fn terms(&self) -> CallContext<'_> {
+    pub(in crate::store::redis) fn terms(&self, bucket: &BucketKey) -> CallContext<'_> {
         let buckets = self.registry.count();
         let records = self.options.records_total / buckets.max(1);
         let records = records.max(crate::core::op::BATCH_MAX) as u64;
         CallContext {
+            keys: self.keys(bucket),
             now_us: self.options.clock.as_ref().map(|clock| clock.wall_us()),
             mono_us: self.mono_us(),
             offset_us: (!self.hub.is_cluster())
@@ -120,7 +121,7 @@ impl Shared {
     }
 
     /// Returns the keys of a bucket, built once.
-    pub(in crate::store::redis) fn keys(&self, bucket: &BucketKey) -> Arc<BucketKeys> {
+    fn keys(&self, bucket: &BucketKey) -> Arc<BucketKeys> {
         let known = {
             let keys = self.keys.read();
             keys.get(bucket).map(Arc::clone)
@@ -196,14 +197,14 @@ impl Shared {
         link.send(command).await
     }
 
-    /// Updates the store's time by a reply from a bucket to a call of `sent_us`, by this process's time.
-    pub(in crate::store::redis) fn learn(&self, keys: &BucketKeys, sent_us: u64, now_us: u64) {
+    /// Updates the store's time by the reply to a call with these terms.
+    pub(in crate::store::redis) fn learn(&self, terms: &CallContext<'_>, now_us: u64) {
         let mono_us = self.mono_us();
         self.offset_us
             .store(apart(now_us, mono_us), Ordering::Relaxed);
         // The script ran in between.
-        let between = (apart(now_us, mono_us), apart(now_us, sent_us));
-        let stepped_us = keys.clock.learn(between);
+        let between = (apart(now_us, mono_us), apart(now_us, terms.mono_us));
+        let stepped_us = terms.keys.clock.learn(between);
         self.server_clock.learn(between);
         if clock::differs(stepped_us) && self.options.clock.is_none() {
             self.steps.log(mono_us, stepped_us);

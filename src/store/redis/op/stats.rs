@@ -5,7 +5,6 @@ use crate::error::Result;
 use crate::event::QueueName;
 use crate::store::redis::op::reply::DecodedReply;
 use crate::store::redis::script::call::{Call, CallContext};
-use crate::store::redis::script::keys::BucketKeys;
 use crate::store::redis::script::reader::ReplyReader;
 use crate::store::redis::script::table::script;
 use crate::time::Timestamp;
@@ -27,8 +26,8 @@ script! {
     }
 }
 
-pub(super) fn call(context: &CallContext<'_>, keys: &BucketKeys, (): ()) -> Result<Call> {
-    Ok(context.call(keys, StatsArguments {}))
+pub(super) fn call(context: &CallContext<'_>, (): ()) -> Result<Call> {
+    Ok(context.call(StatsArguments {}))
 }
 
 pub(super) fn read(_: &QueueName, mut parts: ReplyReader, (): ()) -> Result<DecodedReply> {

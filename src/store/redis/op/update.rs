@@ -11,7 +11,8 @@ use crate::store::redis::op::revive::ReviveReply;
 use crate::store::redis::op::shared::Shared;
 use crate::store::redis::script::names::reply_placed;
 use crate::store::redis::script::reader::ReplyReader;
-use crate::store::redis::script::table::{Text, lua, script};
+use crate::store::redis::script::source::lua;
+use crate::store::redis::script::table::{Text, script};
 
 script! {
     /// Replaces the body of an event, if it is still the one that was read; a dead event leaves a
@@ -100,7 +101,6 @@ pub(in crate::store::redis) async fn update(
     dead_only: bool,
 ) -> Result<Answer> {
     check_by(by)?;
-    let keys = shared.keys(bucket);
     for _ in 0..RACES_MAX {
         let (_, mut parts) = look(shared, bucket, &[id]).await?;
         let (_, bytes) = (parts.optional()?, parts.optional()?);
@@ -120,7 +120,7 @@ pub(in crate::store::redis) async fn update(
             by: Text(by),
             dead_only,
         };
-        let call = shared.terms().call(&keys, arguments);
+        let call = shared.terms(bucket).call(arguments);
         let parts = shared.call(shared.links.for_pushes(bucket), &call).await?;
         let (now_us, changed, has_recorded) = read_updated(parts)?;
         if let Some(changed) = changed {
@@ -170,8 +170,7 @@ pub(in crate::store::redis) async fn edit_and_revive(
     envelope.payload = edit.payload.clone();
     let head = &read[..read.len().min(body::HEAD_LEN)];
     let new = body::encode(&envelope);
-    let keys = shared.keys(bucket);
-    let terms = shared.terms();
+    let terms = shared.terms(bucket);
     let arguments = EditAndReviveArguments {
         read: head,
         new: &new,
@@ -179,13 +178,13 @@ pub(in crate::store::redis) async fn edit_and_revive(
         dead_only: true,
         origin: terms.origin,
     };
-    let call = terms.call(&keys, arguments).with_rows([Edited { id }]);
+    let call = terms.call(arguments).with_rows([Edited { id }]);
     let mut parts = shared.call(shared.links.for_pushes(bucket), &call).await?;
     let reply = EditAndReviveReply::read(&mut parts)?;
     // It changed since it was read: it is dead, and not as it was.
     let change = changed(&reply.change, reply.due)?.unwrap_or(Changed::TooLate(State::Dead));
     if reply.recorded {
-        shared.learn(&keys, terms.mono_us, reply.now);
+        shared.learn(&terms, reply.now);
         shared.outboxes.tell(bucket);
     }
     if reply.earlier {

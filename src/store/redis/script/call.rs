@@ -1,5 +1,6 @@
 //! Calls of scripts.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Cmd;
@@ -7,7 +8,8 @@ use redis::Cmd;
 use crate::core::reference::{DedupWindow, FORGET_MAX, ID_AHEAD_MAX};
 use crate::store::redis::link::script::Script;
 use crate::store::redis::script::keys::BucketKeys;
-use crate::store::redis::script::table::{Arguments, Head, Row};
+use crate::store::redis::script::names::Head;
+use crate::store::redis::script::table::{Arguments, Row};
 use crate::time::DELAY_MAX;
 
 /// A script with its keys and arguments.
@@ -16,9 +18,10 @@ pub(in crate::store::redis) struct Call {
     pub(in crate::store::redis) command: Cmd,
 }
 
-/// Arguments that calls share.
-#[derive(Clone, Copy, Debug)]
+/// What calls on a bucket share.
+#[derive(Clone, Debug)]
 pub(in crate::store::redis) struct CallContext<'a> {
+    pub(in crate::store::redis) keys: Arc<BucketKeys>,
     /// The time in microseconds, for tests; otherwise the server's clock is used.
     pub(in crate::store::redis) now_us: Option<u64>,
     /// The time of this process, and where buckets share a clock the offset of that from it, in
@@ -39,23 +42,18 @@ pub(in crate::store::redis) struct CallContext<'a> {
 
 impl CallContext<'_> {
     /// Calls the script that has these arguments; rows may follow.
-    pub(in crate::store::redis) fn call<A: Arguments>(
-        &self,
-        keys: &BucketKeys,
-        arguments: A,
-    ) -> Call {
-        self.call_as(A::script(), keys, arguments)
+    pub(in crate::store::redis) fn call<A: Arguments>(&self, arguments: A) -> Call {
+        self.call_as(A::script(), arguments)
     }
 
     /// Calls a script that has the arguments of another one.
     pub(in crate::store::redis) fn call_as<A: Arguments>(
         &self,
         script: &'static Script,
-        keys: &BucketKeys,
         arguments: A,
     ) -> Call {
-        let mut command = script.call(self.calls_functions, keys.of(script.parts()));
-        let offset_us = keys.clock.offset().or(self.offset_us);
+        let mut command = script.call(self.calls_functions, self.keys.of(script.parts()));
+        let offset_us = self.keys.clock.offset().or(self.offset_us);
         let expected_us = offset_us.map(|offset| self.mono_us.saturating_add_signed(offset));
         // The time, for tests; "-" and what the server's is by the clock of this process, since an
         // earlier call; or "".

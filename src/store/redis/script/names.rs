@@ -1,6 +1,36 @@
 //! Names in Lua, put in by their places: a script is as fast as one that counts.
 
-use crate::store::redis::script::table::Names;
+/// The arguments with which the calls of many scripts begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store::redis) enum Head {
+    /// Of a script on the keys of all nodes: none.
+    Hub,
+    /// Of a script on a bucket: the time.
+    Bucket,
+    /// Of a script that can end events: also the dedup window, and how many records are kept.
+    Ending,
+}
+
+impl Head {
+    /// Their names.
+    pub(in crate::store::redis) fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Hub => &[],
+            Self::Bucket => &["now"],
+            Self::Ending => &["now", "window", "records_max"],
+        }
+    }
+}
+
+/// The names of a table.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::store::redis) struct Names {
+    pub(in crate::store::redis) head: Head,
+    pub(in crate::store::redis) arguments: &'static [&'static str],
+    /// Those of each kind of row.
+    pub(in crate::store::redis) rows: &'static [&'static [&'static str]],
+    pub(in crate::store::redis) reply: &'static [&'static str],
+}
 
 /// Returns `text` with the places of the arguments, of the values of rows, and of the reply's fields
 /// in place of their names; `table` has them. A name that is in no table stays as it is.
@@ -121,7 +151,6 @@ fn list(text: &str) -> Option<(Vec<&str>, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::redis::script::table::Head;
 
     const TABLE: Names = Names {
         head: Head::Bucket,

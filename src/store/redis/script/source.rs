@@ -8,8 +8,7 @@ use crate::event::UNIQUE_FOR_MAX;
 use crate::record::PAYLOAD_KEPT_MAX;
 use crate::store::redis::link::script::Script;
 use crate::store::redis::script::keys;
-use crate::store::redis::script::names::placed;
-use crate::store::redis::script::table::{Head, Names, lua};
+use crate::store::redis::script::names::{Head, Names, placed};
 
 /// The longest body that is worth a place in a part of a page.
 pub(in crate::store::redis) const PART_BODY_MAX: usize = 1024;
@@ -119,6 +118,20 @@ pub(in crate::store::redis) const DRAINS: &[&str] = &["allow-oom"];
 pub(in crate::store::redis) const FILLS: &[&str] = &[];
 /// Those of a script that changes nothing.
 pub(in crate::store::redis) const READS: &[&str] = &["no-writes"];
+
+/// The text of a Lua file.
+macro_rules! lua {
+    ($file:expr) => {
+        include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/src/store/redis/lua/",
+            $file,
+            ".lua"
+        ))
+    };
+}
+
+pub(in crate::store::redis) use lua;
 
 #[cfg(test)]
 mod tests {

@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::event::EventId;
 use crate::record::NodeId;
 use crate::store::redis::link::script::Script;
+use crate::store::redis::script::names::Head;
 use crate::store::redis::script::reader::ReplyReader;
 use crate::time::Timestamp;
 
@@ -27,38 +28,6 @@ pub(in crate::store::redis) trait Arguments {
 
     /// Adds them to a call.
     fn add_to(self, command: &mut Cmd);
-}
-
-/// The arguments with which the calls of many scripts begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store::redis) enum Head {
-    /// Of a script on the keys of all nodes: none.
-    Hub,
-    /// Of a script on a bucket: the time.
-    Bucket,
-    /// Of a script that can end events: also the dedup window, and how many records are kept.
-    Ending,
-}
-
-impl Head {
-    /// Their names.
-    pub(in crate::store::redis) fn names(self) -> &'static [&'static str] {
-        match self {
-            Self::Hub => &[],
-            Self::Bucket => &["now"],
-            Self::Ending => &["now", "window", "records_max"],
-        }
-    }
-}
-
-/// The names of a table.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::store::redis) struct Names {
-    pub(in crate::store::redis) head: Head,
-    pub(in crate::store::redis) arguments: &'static [&'static str],
-    /// Those of each kind of row.
-    pub(in crate::store::redis) rows: &'static [&'static [&'static str]],
-    pub(in crate::store::redis) reply: &'static [&'static str],
 }
 
 /// A value that is one argument.
@@ -185,7 +154,7 @@ macro_rules! script {
             $crate::store::redis::script::source::assemble(
                 $file,
                 $crate::store::redis::script::source::$flags,
-                &[$($crate::store::redis::script::table::lua!($library)),*],
+                &[$($crate::store::redis::script::source::lua!($library)),*],
                 $crate::store::redis::script::table::source!($file $(, $source)?),
                 &$arguments::NAMES,
             )
@@ -198,9 +167,9 @@ macro_rules! script {
         }
 
         impl $(<$life>)? $arguments $(<$life>)? {
-            pub(in crate::store::redis) const NAMES: $crate::store::redis::script::table::Names =
-                $crate::store::redis::script::table::Names {
-                    head: $crate::store::redis::script::table::Head::$head,
+            pub(in crate::store::redis) const NAMES: $crate::store::redis::script::names::Names =
+                $crate::store::redis::script::names::Names {
+                    head: $crate::store::redis::script::names::Head::$head,
                     arguments: &[$(stringify!($argument)),*],
                     rows: &[$(&[$(stringify!($column)),*]),*],
                     reply: $reply::FIELDS,
@@ -208,7 +177,7 @@ macro_rules! script {
         }
 
         impl $(<$life>)? $crate::store::redis::script::table::Arguments for $arguments $(<$life>)? {
-            const HEAD: $crate::store::redis::script::table::Head = Self::NAMES.head;
+            const HEAD: $crate::store::redis::script::names::Head = Self::NAMES.head;
 
             fn script() -> &'static $crate::store::redis::link::script::Script {
                 &$name
@@ -256,26 +225,14 @@ macro_rules! script {
     };
 }
 
-/// The text of a Lua file.
-macro_rules! lua {
-    ($file:expr) => {
-        include_str!(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/src/store/redis/lua/",
-            $file,
-            ".lua"
-        ))
-    };
-}
-
 /// The text of a script: of its file, unless there is another source.
 macro_rules! source {
     ($file:expr) => {
-        $crate::store::redis::script::table::lua!($file)
+        $crate::store::redis::script::source::lua!($file)
     };
     ($file:expr, $source:expr) => {
         $source
     };
 }
 
-pub(in crate::store::redis) use {lua, script, source};
+pub(in crate::store::redis) use {script, source};
