@@ -141,7 +141,7 @@ impl Attr {
             Key::Workers => self.workers = Some(value.integer(1, 65_536)?),
             Key::Timeout => self.timeout = Some(value.duration_up_to(WEEK)?),
             Key::Attempts => self.attempts = Some(value.integer(1, 1000)?),
-            Key::FreeInterruptions => self.free_interruptions = Some(value.integer(0, 31)?),
+            Key::FreeInterruptions => self.free_interruptions = Some(value.integer(0, 15)?),
             Key::Backoff => self.backoff = Some(value.backoff()?),
             Key::LatePolicy => self.late = Some(value.late()?),
             Key::Spread => self.spread = Some(value.duration_up_to(DAY)?),

@@ -27,7 +27,7 @@ use proc_macro::TokenStream;
 /// | `workers = 16` | 1 to 65536 | the number of handlers that run at once on a node |
 /// | `timeout = "30s"` | above zero, at most 7 days | the execution timeout of an attempt |
 /// | `attempts = 16` | 1 to 1000 | the maximum number of attempts |
-/// | `free_interruptions = 10` | 0 to 31 | the interruptions by a stop in a row that use up no attempt |
+/// | `free_interruptions = 10` | 0 to 15 | the interruptions by a stop in a row that use up no attempt |
 /// | `backoff = "exp(1s..10m, jitter 20%)"` | `fixed(5s)`, `linear(1s..1m)`, `exp(1s..10m)` | the retry policy |
 /// | `late = "expire(5m)"` | `deliver`, `expire(5m)`, `bury(5m)` | the lateness policy; used by the pusher |
 /// | `spread = "10s"` | a duration, at most a day | the jitter window; used by the pusher |

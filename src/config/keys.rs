@@ -29,7 +29,7 @@ const QUEUE: [Key<QueueChoices>; 17] = [
     ),
     Key::new(
         "free_interruptions",
-        "a whole number from 0 to 31",
+        "a whole number from 0 to 15",
         |queue, found| found.number().map(|it| queue.free_interruptions = Some(it)),
     ),
     Key::new(

@@ -36,7 +36,7 @@
 //! | `workers` | 0 to 65,536; 0 pauses | 16 |
 //! | `timeout` | a duration, at most 7 days | `30s` |
 //! | `attempts` | 1 to 1,000 | 16 |
-//! | `free_interruptions` | interruptions by a stop in a row that use up no attempt, 0 to 31 | 10 |
+//! | `free_interruptions` | interruptions by a stop in a row that use up no attempt, 0 to 15 | 10 |
 //! | `backoff` | as in [`RetryPolicy`](crate::RetryPolicy) | `exp(1s..10m, jitter 10%)` |
 //! | `late` | as in [`LatePolicy`](crate::LatePolicy); fixed by the pusher | `deliver` |
 //! | `spread` | a duration of at most a day; fixed by the pusher | `0s` |

@@ -20,7 +20,7 @@ pub struct QueueOptions {
     pub timeout: Duration,
     /// The most attempts of an event, 1 to 1,000. Default: 16.
     pub attempts: u16,
-    /// How many interruptions by a stop in a row use up no attempt of an event, at most 31. A handler
+    /// How many interruptions by a stop in a row use up no attempt of an event, at most 15. A handler
     /// that never ends within the grace period of [`Bus::shutdown`](crate::Bus::shutdown) uses up its
     /// attempts after that, and its event becomes a dead letter. Default: 10, two weeks of a stop
     /// every working day.

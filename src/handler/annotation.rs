@@ -103,7 +103,7 @@ pub struct Annotation {
     pub timeout: Option<Duration>,
     /// The maximum number of attempts, 1 to 1000.
     pub attempts: Option<u16>,
-    /// The interruptions by a stop in a row that use up no attempt, at most 31.
+    /// The interruptions by a stop in a row that use up no attempt, at most 15.
     pub free_interruptions: Option<u8>,
     /// The retry policy.
     pub backoff: Option<RetryPolicy>,

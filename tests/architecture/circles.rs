@@ -15,6 +15,7 @@ pub(crate) const ROOMS: &[&str] = &[
     "record",
     "sqlite",
     "store",
+    "store/embedded",
     "store/redis",
     "store/redis/hub",
     "store/redis/op",
@@ -23,7 +24,7 @@ pub(crate) const ROOMS: &[&str] = &[
 ];
 
 /// Rooms whose `mod.rs` has declarations alone, and whose files name the module of what they use.
-pub(crate) const FRONTS: &[&str] = &["journal", "store"];
+pub(crate) const FRONTS: &[&str] = &["journal", "store", "store/embedded"];
 
 /// The modules of a room, and which of its modules each names.
 type Arrows = BTreeMap<String, BTreeSet<String>>;
