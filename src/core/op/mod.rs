@@ -7,7 +7,7 @@
 //! [`Unknown`]: crate::ErrorKind::Unknown
 
 mod attempt;
-mod bodies;
+mod operation;
 mod reply;
 mod sink;
 mod sweep;
@@ -19,12 +19,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use self::attempt::{AttemptOutcome, FREE_INTERRUPTIONS_MAX, FailureReason, UsedAttempts};
+pub use self::operation::Operation;
 pub use self::reply::{
     Answer, Cancelled, Changed, DeadPage, Delivery, Fetched, Kept, Moved, PeekCursor, Peeked,
-    PushOutcome, Pushed, Reaped, Reply, SetAside, Snapshot, Stats,
+    PushOutcome, Pushed, Reaped, SetAside, Snapshot, Stats,
 };
 pub use self::sink::ChangeSink;
-pub use self::table::{Operation, StoreOp};
+pub use self::table::{Reply, StoreOp};
 use crate::event::{Envelope, EventId, Payload};
 use crate::record::NodeId;
 use crate::time::When;

@@ -1,17 +1,20 @@
 //! The table of store operations: what each carries, replies and is called.
 //!
-//! [`operations!`] has a row for each: the name of its calls in metrics, its effect, and its
+//! [`operations!`](super::operation) has a row for each: the name of its calls in metrics, its effect, and its
 //! constructors with their type of reply. All else that depends on the operation alone comes from
 //! there.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::core::op::operation::operations;
+use crate::core::op::reply::each_body;
 use crate::core::op::{
     Cancelled, Changed, DeadLetterEdit, DeadPage, Fetch, Fetched, Holding, Kept, Moved, NewEvent,
-    PeekBy, PeekCursor, Peeked, Pushed, Reaped, Reply, RequestId, Rewriting, Settlement, Snapshot,
+    PeekBy, PeekCursor, Peeked, Pushed, Reaped, RequestId, Rewriting, Settlement, Snapshot,
     StartMark, Stats,
 };
-use crate::event::{EventId, Payload};
+use crate::event::{Envelope, EventId, Payload};
 use crate::record::NodeId;
 use crate::time::When;
 
@@ -166,70 +169,78 @@ pub enum StoreOp {
     },
 }
 
-/// The effect of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Effect {
-    /// It changes nothing.
-    Reads,
-    /// It changes who works on what; a crash may undo that.
-    Moves,
-    /// It changes events: a reply waits until that is durable.
-    Changes,
+/// The reply to each kind of operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply<B = Arc<Envelope>> {
+    /// To a push: the result for each event, in order.
+    Pushed(Vec<Pushed>),
+    /// To a move.
+    Moved(Moved),
+    /// To a fetch.
+    Fetched(Fetched<B>),
+    /// To a settle: for each settlement whether it was accepted; `false` means that the lease was
+    /// lost.
+    Settled(Vec<bool>),
+    /// To a heartbeat.
+    Kept(Kept),
+    /// To an extend: for each lease whether it still stood.
+    Extended(Vec<bool>),
+    /// To a reap; and to a reconcile, then without holders and deadline.
+    Reaped(Reaped),
+    /// To a cancel.
+    Cancelled(Cancelled),
+    /// To a reschedule.
+    Rescheduled(Changed),
+    /// To an update.
+    Updated(Changed),
+    /// To a get.
+    Found(Option<Snapshot<B>>),
+    /// To a peek.
+    Peeked(Peeked<B>),
+    /// To a read of dead letters.
+    Dead(DeadPage<B>),
+    /// To a revive, drop or rewrite: how many.
+    Counted(usize),
+    /// To stats.
+    Stats(Stats),
+    /// To a forecast: how many for each span.
+    Forecast(Vec<usize>),
 }
 
-/// An operation with its own type of reply `R`.
-#[derive(Clone, Debug)]
-#[must_use = "it does nothing until it is applied"]
-pub struct Operation<R> {
-    pub(crate) op: StoreOp,
-    /// Extracts the reply.
-    pub(crate) reply: fn(Reply) -> Option<R>,
-}
-
-macro_rules! operations {
-    ($(
-        $variant:ident = $metric:literal, $effect:ident {
-            $($(#[$doc:meta])*
-            fn $name:ident($($argument:ident: $type:ty),*) -> $reply:ident($of:ty) = $op:expr;)+
-        }
-    )*) => {
-        /// Indexes of the operations.
-        enum Place {
-            $($variant,)*
-        }
-
-        /// The operations, each with its type of reply.
-        impl StoreOp {
-            /// The name of each in metrics, by its [`place`](Self::place). Two may share one.
-            pub(crate) const METRICS: [&'static str; [$($metric),*].len()] = [$($metric),*];
-
-            /// Returns the place of the operation in lists of one for each.
-            pub(crate) fn place(&self) -> usize {
-                match self {
-                    $(Self::$variant { .. } => Place::$variant as usize,)*
-                }
-            }
-
-            fn effect(&self) -> Effect {
-                match self {
-                    $(Self::$variant { .. } => Effect::$effect,)*
-                }
-            }
-
-            $($(
-                $(#[$doc])*
-                pub fn $name($($argument: $type),*) -> Operation<$of> {
-                    Operation {
-                        op: $op,
-                        reply: |reply| match reply {
-                            Reply::$reply(reply) => Some(reply),
-                            _ => None,
-                        },
-                    }
-                }
-            )+)*
-        }
-    };
+impl<B> Reply<B> {
+    /// Maps each body with `f`.
+    pub fn try_map<C, E>(
+        self,
+        mut f: impl FnMut(EventId, B) -> Result<C, E>,
+    ) -> Result<Reply<C>, E> {
+        Ok(match self {
+            Self::Fetched(fetched) => Reply::Fetched(fetched.try_map(f)?),
+            Self::Found(found) => Reply::Found(match found {
+                Some(snapshot) => Some(snapshot.try_map(&mut f)?),
+                None => None,
+            }),
+            Self::Peeked(Peeked { events, next }) => Reply::Peeked(Peeked {
+                events: each_body(events, f)?,
+                next,
+            }),
+            Self::Dead(DeadPage { letters, next }) => Reply::Dead(DeadPage {
+                letters: each_body(letters, f)?,
+                next,
+            }),
+            Self::Pushed(pushed) => Reply::Pushed(pushed),
+            Self::Moved(moved) => Reply::Moved(moved),
+            Self::Settled(settled) => Reply::Settled(settled),
+            Self::Kept(kept) => Reply::Kept(kept),
+            Self::Extended(extended) => Reply::Extended(extended),
+            Self::Reaped(reaped) => Reply::Reaped(reaped),
+            Self::Cancelled(cancelled) => Reply::Cancelled(cancelled),
+            Self::Rescheduled(changed) => Reply::Rescheduled(changed),
+            Self::Updated(changed) => Reply::Updated(changed),
+            Self::Counted(counted) => Reply::Counted(counted),
+            Self::Stats(stats) => Reply::Stats(stats),
+            Self::Forecast(forecast) => Reply::Forecast(forecast),
+        })
+    }
 }
 
 operations! {
@@ -335,19 +346,5 @@ operations! {
     Forecast = "forecast", Reads {
         /// Counts the events that are due within each of these spans.
         fn forecast(within: Vec<Duration>) -> Forecast(Vec<usize>) = Self::Forecast { within };
-    }
-}
-
-impl StoreOp {
-    /// Returns whether it changes nothing.
-    #[cfg(feature = "redis")]
-    pub(crate) fn only_reads(&self) -> bool {
-        self.effect() == Effect::Reads
-    }
-
-    /// Returns whether its reply waits until what it changes is durable.
-    #[cfg(feature = "embedded")]
-    pub(crate) fn waits(&self) -> bool {
-        self.effect() == Effect::Changes
     }
 }

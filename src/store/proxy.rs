@@ -1,4 +1,5 @@
-//! A store decorator that times and counts each call.
+//! A store as the bus calls it: its panics become errors, since a store may be anybody's, and its
+//! calls are timed and counted.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,14 +11,15 @@ use crate::core::op::{Answer, Delivery, NewEvent, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::metrics::StoreCallMetrics;
+use crate::panics;
 use crate::store::contract::{KnownBuckets, Store, Watcher};
 use crate::store::control::{Control, Setting};
 use crate::store::damage::{CheckTask, Damage};
 use crate::store::durability::Durability;
-use crate::store::future::StoreFuture;
+use crate::store::future::{StoreFuture, panicked};
 use crate::store::outbox::{Outbox, OutboxLimit, OutboxPage, OutboxWatcher};
 use crate::store::records::RecordTable;
-use crate::time::{Clock, Mono};
+use crate::time::{Clock, Mono, SystemClock};
 
 /// The calls that are no operation.
 #[derive(Clone, Copy, Debug)]
@@ -51,10 +53,14 @@ impl Call {
     }
 }
 
-/// A store that times and counts the calls of another one.
-pub(crate) struct Metered {
+/// A store whose calls do not panic, if it guards, and are counted, if it has a meter. The futures
+/// that it returns do not panic either, as those of any store ([`StoreFuture`]).
+pub(crate) struct StoreProxy {
     near: Arc<dyn Store>,
-    meter: Arc<Meter>,
+    guards: bool,
+    is_shared: bool,
+    durability: Durability,
+    meter: Option<Arc<Meter>>,
 }
 
 struct Meter {
@@ -81,14 +87,44 @@ fn names() -> impl Iterator<Item = &'static str> {
     StoreOp::METRICS.into_iter().chain(Call::METRICS)
 }
 
-impl Metered {
-    /// Wraps `near`, with metric handles of the recorder that is installed now.
-    pub(crate) fn new(near: Arc<dyn Store>, clock: &Arc<dyn Clock>) -> Self {
-        let meter = Arc::new(Meter {
-            clock: Arc::clone(clock),
-            calls: names().map(StoreCallMetrics::new).collect(),
-        });
-        Self { near, meter }
+impl StoreProxy {
+    /// Stands before `near`: with `clock` it counts, by metric handles of the recorder that is
+    /// installed now.
+    pub(crate) fn new(near: Arc<dyn Store>, guards: bool, clock: Option<&Arc<dyn Clock>>) -> Self {
+        let meter = |clock| {
+            Arc::new(Meter {
+                clock: Arc::clone(clock),
+                calls: names().map(StoreCallMetrics::new).collect(),
+            })
+        };
+        Self {
+            guards,
+            is_shared: near.is_shared(),
+            durability: near.durability(),
+            meter: clock.map(meter),
+            near,
+        }
+    }
+
+    /// Calls the store; `Err`: the words of a panic.
+    fn caught<T>(&self, call: impl FnOnce(&dyn Store) -> T) -> std::result::Result<T, String> {
+        if self.guards {
+            panics::caught(|| call(&*self.near))
+        } else {
+            Ok(call(&*self.near))
+        }
+    }
+
+    /// A call that returns at once.
+    fn now<T>(&self, call: impl FnOnce(&dyn Store) -> Result<T>) -> Result<T> {
+        self.caught(call)
+            .unwrap_or_else(|words| Err(panicked(&words)))
+    }
+
+    /// A call that is not counted.
+    fn uncounted<T>(&self, call: impl FnOnce(&dyn Store) -> StoreFuture<T>) -> StoreFuture<T> {
+        self.caught(call)
+            .unwrap_or_else(|words| StoreFuture::ready(Err(panicked(&words))))
     }
 
     /// Starts the timer before it makes the call.
@@ -97,9 +133,11 @@ impl Metered {
         place: usize,
         call: impl FnOnce(&dyn Store) -> StoreFuture<T>,
     ) -> StoreFuture<T> {
-        let meter = &self.meter;
+        let Some(meter) = &self.meter else {
+            return self.uncounted(call);
+        };
         let since = meter.clock.mono();
-        let answer = call(&*self.near);
+        let answer = self.uncounted(call);
         if let Some(answered) = answer.peek() {
             meter.ended(place, since, answered.as_ref().err().map(Error::kind));
             return answer;
@@ -147,19 +185,20 @@ impl Drop for InFlightCall {
     }
 }
 
-impl fmt::Debug for Metered {
+impl fmt::Debug for StoreProxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.near.fmt(f)
     }
 }
 
-impl Store for Metered {
+impl Store for StoreProxy {
     fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
         self.timed(op.place(), |near| near.apply(bucket, op))
     }
 
     fn durability(&self) -> Durability {
-        self.near.durability()
+        let durability = self.caught(|near| near.durability());
+        durability.unwrap_or(self.durability)
     }
 
     fn push_durably(
@@ -172,8 +211,10 @@ impl Store for Metered {
         self.timed(push, |near| near.push_durably(bucket, events, wanted))
     }
 
+    /// The machine's time where the store's panics.
     fn now_us(&self) -> u64 {
-        self.near.now_us()
+        let now_us = self.caught(|near| near.now_us());
+        now_us.unwrap_or_else(|_| SystemClock::new().wall_us())
     }
 
     fn poll_members(&self, me: MemberInfo) -> StoreFuture<Membership> {
@@ -189,7 +230,7 @@ impl Store for Metered {
     }
 
     fn is_shared(&self) -> bool {
-        self.near.is_shared()
+        self.is_shared
     }
 
     fn buckets(&self) -> StoreFuture<Vec<BucketKey>> {
@@ -201,7 +242,7 @@ impl Store for Metered {
     }
 
     fn configured(&self, queues: &BTreeMap<QueueName, u16>, others: u16) {
-        self.near.configured(queues, others);
+        let _ = self.caught(|near| near.configured(queues, others)); // a panic changes nothing else
     }
 
     fn fallback_poll_every(&self) -> Duration {
@@ -209,20 +250,20 @@ impl Store for Metered {
     }
 
     fn buckets_of(&self, queue: &QueueName) -> StoreFuture<KnownBuckets> {
-        self.near.buckets_of(queue)
+        self.uncounted(|near| near.buckets_of(queue))
     }
 
     fn watch(&self, watcher: Weak<dyn Watcher>) -> Result<()> {
-        self.near.watch(watcher)
+        self.now(|near| near.watch(watcher))
     }
 
     /// Counts failures only: it is called for each attempt, and writes to memory at most.
     fn starting(&self, queue: &QueueName, deliveries: &[&Delivery]) -> Result<()> {
-        let count = |error: Error| {
-            self.meter.calls[Call::Starting.place()].failed(error.kind(), 1);
-            error
-        };
-        self.near.starting(queue, deliveries).map_err(count)
+        let started = self.now(|near| near.starting(queue, deliveries));
+        if let (Some(meter), Err(error)) = (&self.meter, &started) {
+            meter.calls[Call::Starting.place()].failed(error.kind(), 1);
+        }
+        started
     }
 
     fn records(&self) -> Option<Arc<dyn RecordTable>> {
@@ -230,11 +271,11 @@ impl Store for Metered {
     }
 
     fn check_bucket(&self, bucket: &BucketKey, task: CheckTask) -> StoreFuture<Vec<Damage>> {
-        self.near.check_bucket(bucket, task)
+        self.uncounted(|near| near.check_bucket(bucket, task))
     }
 
     fn check_store(&self, task: CheckTask) -> StoreFuture<Vec<Damage>> {
-        self.near.check_store(task)
+        self.uncounted(|near| near.check_store(task))
     }
 
     fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {
@@ -254,15 +295,15 @@ impl Store for Metered {
     }
 
     fn limit_outboxes(&self, limit: OutboxLimit) -> Result<()> {
-        self.near.limit_outboxes(limit)
+        self.now(|near| near.limit_outboxes(limit))
     }
 
     fn watch_outboxes(&self, watcher: Weak<dyn OutboxWatcher>) -> Result<()> {
-        self.near.watch_outboxes(watcher)
+        self.now(|near| near.watch_outboxes(watcher))
     }
 
     fn close(&self) -> StoreFuture<()> {
-        self.near.close()
+        self.uncounted(|near| near.close())
     }
 }
 
