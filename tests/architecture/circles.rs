@@ -18,6 +18,7 @@ pub(crate) const ROOMS: &[&str] = &[
     "store/embedded",
     "store/redis",
     "store/redis/hub",
+    "store/redis/link",
     "store/redis/op",
     "store/redis/script",
     "testing",

@@ -23,7 +23,7 @@ use self::hub::{registry, settings};
 use self::link::reads::read;
 use self::link::script::Script;
 use self::link::url::Target;
-use self::link::{functions, startup};
+use self::link::{libraries, startup};
 use self::op::connections::StoreConnections;
 use self::op::push::Pushes;
 use self::op::server_facts::ServerFacts;
@@ -146,8 +146,8 @@ impl RedisStore {
         shared.hub.claim_at_start().await?;
         if found.allows_functions {
             shared.links.functions.allow();
-            let functions = preflight::scripts().map(Script::function).collect();
-            functions::remove_others(&shared.links.work, &functions).await;
+            let ours = preflight::scripts().map(Script::function).collect();
+            libraries::remove_others(&shared.links.work, &ours).await;
         }
         Ok(Self {
             shared: Arc::new(shared),

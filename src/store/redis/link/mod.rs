@@ -2,10 +2,10 @@
 
 pub(super) mod call_queues;
 pub(crate) mod client;
-pub(super) mod durable;
 pub(super) mod fault;
 pub(super) mod functions;
 mod health;
+pub(super) mod libraries;
 mod live_connection;
 pub(super) mod managed;
 pub(super) mod options;

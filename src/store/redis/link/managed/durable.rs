@@ -13,10 +13,10 @@ use redis::{Cmd, Pipeline, RedisResult, Value};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::call_queues::{CallQueues, Driver};
-use super::managed::{ManagedConnection, ScriptReply, maybe_applied, with_text};
-use super::topology::accepted;
+use super::{ManagedConnection, ScriptReply, maybe_applied, with_text};
 use crate::error::{Error, ErrorKind, Result};
+use crate::store::redis::link::call_queues::{CallQueues, Driver};
+use crate::store::redis::link::topology::accepted;
 
 /// The limit of calls in one group.
 const GROUP_MAX: usize = 256;
