@@ -54,7 +54,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "embedded: a push is answered before it is on disk",
         &[put(
             "Shared::decide",
-            "op.waits()«»",
+            "$op.waits()«»",
             "&& !matches!(op, StoreOp::Push(_))",
         )],
         embedded("whatever_was_answered_survives_kill_9"),
