@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+#[cfg(feature = "testing")]
 use crate::codec::body;
 use crate::core::op::{BATCH_BYTES, BATCH_MAX, HOLDS_MAX};
 use crate::event::UNIQUE_FOR_MAX;
