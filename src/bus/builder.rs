@@ -23,7 +23,7 @@ use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, States};
 use crate::journal::{RecordChoices, RecorderOptions};
 use crate::metrics::{self, MetricsChoices, PullMeters, PushMeters, QueueLabels};
 use crate::record::NodeId;
-use crate::store::{Durability, Guarded, Metered, Store};
+use crate::store::{Durability, Store, StoreProxy};
 use crate::time::{Clock, GuardedClock, SystemClock};
 
 /// The default store: a file in the working directory.
@@ -283,14 +283,22 @@ impl BusBuilder {
             )));
         }
 
+        let is_given = self.store.is_some();
         let (store, store_url) = match self.store.take() {
-            Some(store) => (Arc::new(Guarded::new(store)) as Arc<dyn Store>, None),
+            Some(store) => (store, None),
             None => {
                 let url = self.store_url.take().or(settings.store_url);
                 let url = url.unwrap_or_else(|| STORE_URL.to_owned());
                 let store = open_store(&url, &clock, self.virtual_time).await?;
                 (store, Some(url))
             }
+        };
+        metrics::describe();
+        let metered = metrics::is_recorder_installed().then_some(&clock);
+        let store: Arc<dyn Store> = if is_given || metered.is_some() {
+            Arc::new(StoreProxy::new(store, is_given, metered))
+        } else {
+            store
         };
         let durability = self.durability.or(settings.durability);
         check_durability(&*store, durability)?;
@@ -306,13 +314,7 @@ impl BusBuilder {
         let many = queues.iter();
         let many = many.map(|(queue, options)| (queue.clone(), options.buckets));
         store.configured(&many.collect(), defaults.buckets);
-        metrics::describe();
         let member_lost = Arc::<Notify>::default();
-        let store: Arc<dyn Store> = if metrics::is_recorder_installed() {
-            Arc::new(Metered::new(store, &clock))
-        } else {
-            store
-        };
         let labels = Arc::new(QueueLabels::new(metrics.queues_max(), self.dynamic_queues));
         let push_meters = PushMeters::of_pushes(Arc::clone(&labels));
         let mut consumed: Vec<_> = handlers.iter().map(|(queue, ..)| queue).collect();

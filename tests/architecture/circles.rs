@@ -16,6 +16,11 @@ pub(crate) const ROOMS: &[&str] = &[
     "sqlite",
     "store",
     "store/embedded",
+    "store/redis",
+    "store/redis/hub",
+    "store/redis/link",
+    "store/redis/op",
+    "store/redis/script",
     "testing",
 ];
 

@@ -148,7 +148,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "Redis: a repair says that a bucket was registered, and leaves it unknown",
         &[put(
             "unregistered::find",
-            "registry::ensure($shared, &$bucket, $until).await?",
+            "registry::ensure(&$shared.registry, &$bucket, $until).await?",
             "let _ = $until",
         )],
         redis_store("a_bucket_that_the_registry_does_not_know_is_registered"),
