@@ -20,21 +20,16 @@ mod open;
 mod owner;
 mod pace;
 mod payloads;
-mod prepared;
 mod publish;
 mod push;
-mod push_batch;
-mod push_many;
 mod queue;
+mod queue_handle;
 mod queues;
 mod reachable_buckets;
-mod receipt;
 mod records;
 mod reencrypt;
 mod round_trips;
 mod scan;
-pub(crate) mod send_all;
-mod send_many;
 mod stop;
 
 use std::collections::BTreeMap;
@@ -56,10 +51,10 @@ use names::CheckedNames;
 use owner::BusOwner;
 use parking_lot::{RwLock, RwLockReadGuard};
 pub use publish::Publisher;
-pub use push::EventBuilder;
-pub use push_many::PUSH_MANY_MAX;
+pub use push::event::EventBuilder;
+pub use push::many::{ALL_OR_NONE_MAX, PUSH_MANY_MAX, PushItem, PushMany};
+pub use push::receipt::Receipt;
 pub use queue::Queue;
-pub use receipt::Receipt;
 pub use records::{MinuteStatsQuery, RecordStream, Records};
 pub use reencrypt::{KeyCounts, Reencrypt, ReencryptReport};
 use round_trips::RoundTrips;
@@ -333,7 +328,7 @@ impl Context {
     ///
     /// #[delay_event(queue = "order-close", register = false)]
     /// async fn close(event: Event<u64>, cx: &Context) -> Result<(), Failure> {
-    ///     cx.bus().queue::<closed>().push_now(event.payload).await?;
+    ///     cx.bus().queue::<closed>().push(event.payload, When::Now).await?;
     ///     Ok(())
     /// }
     /// ```

@@ -6,13 +6,28 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::bus::{Inner, Queue, Receipt};
-use crate::codec::{KeyRing, PayloadForm};
-use crate::core::op::NewEvent;
-use crate::error::{Error, ErrorKind, Result};
+use crate::bus::{Inner, Queue};
+use crate::codec::{Codec, KeyRing, PayloadForm};
+use crate::error::{Error, Result};
 use crate::event::{EventId, Payload, QueueName};
 use crate::flow::QueueOptions;
-use crate::store::Durability;
+
+/// A value as its codec has encoded it.
+#[derive(Clone)]
+pub(super) struct EncodedValue {
+    pub(super) codec: Codec,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl EncodedValue {
+    /// Moves the value out, and leaves an empty one.
+    pub(super) fn take(&mut self) -> Self {
+        Self {
+            codec: self.codec,
+            bytes: std::mem::take(&mut self.bytes),
+        }
+    }
+}
 
 /// Checks that there is a key for every queue that is encrypted.
 pub(super) fn check_encryption(
@@ -40,19 +55,15 @@ fn no_key(queue: &str) -> Error {
 }
 
 impl Inner {
-    /// Encodes the stored form of a value by the queue's options.
+    /// Returns the stored form of an encoded value.
     pub(super) fn stored(
         &self,
         place: (EventId, &QueueName),
-        options: &QueueOptions,
-        version: Option<u32>,
+        form: PayloadForm,
+        encrypt: bool,
         value: Vec<u8>,
     ) -> Result<Payload> {
-        let form = PayloadForm {
-            codec: options.codec,
-            version,
-        };
-        let bytes = if !options.encrypt {
+        let bytes = if !encrypt {
             form.plain(value)
         } else {
             let sealed = self.keys.seal(place, form, &value);
@@ -108,19 +119,13 @@ pub(super) fn value<T: DeserializeOwned>(
 }
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
-    /// Returns the stored form of an encoded value when it is pushed.
-    pub(super) fn stored(&self, id: EventId, value: Vec<u8>) -> Result<Payload> {
-        self.inner
-            .stored((id, &self.name), &self.options, None, value)
-    }
-
     /// Returns the stored form of a value that replaces another: the envelope has the version of
     /// that one, so this includes its own.
     pub(super) fn stored_as_update(&self, id: EventId, payload: &T) -> Result<Payload> {
-        let value = self.encode(payload)?;
-        let version = Some(self.options.version).filter(|version| *version > 0);
-        self.inner
-            .stored((id, &self.name), &self.options, version, value)
+        let options = &self.handle.options;
+        let value = self.encode(options.codec, payload)?;
+        let version = Some(options.version).filter(|version| *version > 0);
+        self.handle.stored(id, value, version)
     }
 
     /// Decodes a stored payload of a [record](crate::records::Record) or a
@@ -129,7 +134,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] when it is no `T`, or cannot be decrypted.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when it is no `T`, or cannot be decrypted.
     ///
     /// # Examples
     ///
@@ -151,47 +156,6 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     where
         T: DeserializeOwned,
     {
-        self.inner.value(id, &self.name, payload)
-    }
-
-    /// Returns whether the store has this event with the same value in another form: it may have
-    /// been pushed under another key, or stored by an update. The store compares bytes, so each
-    /// form is pushed; a duplicate changes nothing.
-    pub(super) async fn same_in_another_form(
-        &self,
-        event: &NewEvent,
-        value: &[u8],
-        wanted: Option<Durability>,
-    ) -> Result<Option<Receipt>> {
-        let id = event.envelope.id;
-        let mut events = Vec::new();
-        for version in [None, Some(self.options.version)] {
-            let codec = self.options.codec;
-            let form = PayloadForm { codec, version };
-            let place = (id, &self.name);
-            let under = |key: String| self.inner.keys.seal_under(&key, place, form, value);
-            let sealed = self.inner.keys.ids().into_iter().filter_map(under);
-            // A value to be encrypted is never sent to the store in clear.
-            let plain = (!self.options.encrypt).then(|| form.plain(value.to_vec()));
-            for bytes in sealed.chain(plain) {
-                if bytes == event.envelope.payload.as_bytes() {
-                    continue; // that form met the conflict
-                }
-                let mut event = event.clone();
-                Arc::make_mut(&mut event.envelope).payload = Payload::from(bytes);
-                events.push(event);
-            }
-        }
-        for event in events {
-            let pushed = self
-                .push_given(event.envelope.bucket(), vec![event], wanted)
-                .await?;
-            match pushed.into_iter().next() {
-                Some(Ok(receipt)) => return Ok(Some(receipt)),
-                Some(Err(error)) if error.kind() != ErrorKind::Conflict => return Err(error),
-                _ => {}
-            }
-        }
-        Ok(None)
+        self.handle.inner.value(id, &self.handle.name, payload)
     }
 }

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::bus::Queue;
+use crate::bus::payloads::EncodedValue;
 use crate::codec::{Codec, Encoded, encode};
 use crate::error::{Error, Result};
 
@@ -46,26 +47,27 @@ impl RoundTrips {
 }
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
-    /// Encodes a value by the queue's codec, and checks that it comes back where that is in doubt.
-    pub(super) fn encode(&self, payload: &T) -> Result<Vec<u8>> {
-        let codec = self.options.codec;
+    /// Encodes a value by a codec, and checks that it comes back where that is in doubt.
+    pub(super) fn encode(&self, codec: Codec, payload: &T) -> Result<EncodedValue> {
         let Encoded { bytes, is_doubtful } = encode(codec, payload).map_err(|error| {
-            let name = &self.name;
+            let name = &self.handle.name;
             Error::invalid(format!("queue {name}: the payload cannot be encoded")).because(error)
         })?;
         let bit = 1 << codec as u8;
-        let is_known = !self.inner.round_trips.all && self.passed.load(Ordering::Relaxed) & bit > 0;
+        let is_checked = self.handle.inner.round_trips.all;
+        let is_known = !is_checked && self.passed.load(Ordering::Relaxed) & bit > 0;
         if let Some(round_trip) = self.round_trip
             && (!is_known || is_doubtful)
         {
-            round_trip(codec, payload, &bytes).map_err(|why| self.lost(&why))?;
+            round_trip(codec, payload, &bytes)
+                .map_err(|why| self.does_not_come_back(codec, &why))?;
             self.passed.fetch_or(bit, Ordering::Relaxed);
         }
-        Ok(bytes)
+        Ok(EncodedValue { codec, bytes })
     }
 
-    fn lost(&self, why: &str) -> Error {
-        let why = if self.options.encrypt {
+    fn does_not_come_back(&self, codec: Codec, why: &str) -> Error {
+        let why = if self.handle.options.encrypt {
             "it would not come back; the reason may quote it, and is withheld"
         } else {
             why
@@ -73,8 +75,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         Error::invalid(format!(
             "queue {}: the codec `{}` cannot carry this {}: {why}; see *What serde cannot carry* \
              in duly's documentation of payloads",
-            self.name,
-            self.options.codec,
+            self.handle.name,
+            codec,
             type_name::<T>(),
         ))
     }

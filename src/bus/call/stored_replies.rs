@@ -99,14 +99,14 @@ async fn store(inner: &Arc<Inner>, event: &Envelope, reply: &[u8]) -> Result<()>
     let frame = Frame::read(event.payload.as_bytes());
     if frame.is_ok_and(|frame| frame.key_id.is_some()) {
         // Its pusher encrypts, so a reply is no less secret.
-        Arc::make_mut(&mut replies.options).encrypt = true;
+        Arc::make_mut(&mut replies.handle.options).encrypt = true;
     }
     let id = replies.id_for_name(&event.id.to_string());
     let event = replies.event(Raw::from(reply)).id(id);
     match event
         .after(REPLY_KEPT)
         .expires_after(REPLY_KEPT)
-        .send()
+        .push()
         .await
     {
         Ok(_) => {}
@@ -153,7 +153,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
                 Err(error) if is_passing(&error) => {}
                 // Nobody else replies here: whatever the store says, its handler may still do so.
                 Err(error)
-                    if !self.inner.store.is_shared()
+                    if !self.handle.inner.store.is_shared()
                         && !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Closed) => {}
                 Err(error) => return Err(error),
             }
@@ -162,7 +162,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
 
     /// Returns the result of an event that is over.
     async fn look_up(&self, id: EventId) -> Result<Option<CallResult>> {
-        let now = self.inner.now();
+        let now = self.handle.inner.now();
         // The state first: a reply is stored before its event is done.
         let found = self.get(id).await?;
         match found.as_ref().map(|found| found.state) {
@@ -185,13 +185,13 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
 
     /// Returns the reply to an event that is done, or is not in the store any more.
     async fn look_up_reply(&self, id: EventId, is_done: bool) -> Result<CallResult> {
-        if self.inner.store.is_shared() {
-            let replies = replies_of(&self.inner, &self.name)?;
+        if self.handle.inner.store.is_shared() {
+            let replies = replies_of(&self.handle.inner, &self.handle.name)?;
             let reply_id = replies.id_for_name(&id.to_string());
             let found = replies.get(reply_id).await?;
             if let Some(envelope) = found.and_then(|found| found.body) {
-                let keys = &self.inner.keys;
-                let opened = keys.open(reply_id, &replies.name, &envelope.payload);
+                let keys = &self.handle.inner.keys;
+                let opened = keys.open(reply_id, &replies.handle.name, &envelope.payload);
                 let opened = opened.map_err(|why| {
                     Error::invalid(format!("the reply to event {id} cannot be read")).because(why)
                 })?;
@@ -204,7 +204,9 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
                 let words = error.unwrap_or_else(|| format!("it was {outcome}"));
                 return Ok(CallResult::Failed(words));
             }
-            _ if is_done && self.inner.store.is_shared() => return Ok(CallResult::Replied(None)),
+            _ if is_done && self.handle.inner.store.is_shared() => {
+                return Ok(CallResult::Replied(None));
+            }
             _ => {}
         }
         let words = if is_done {
@@ -216,7 +218,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     }
 
     async fn last_record(&self, id: EventId) -> Option<Record> {
-        let records = Bus::from_inside(Arc::clone(&self.inner)).records();
+        let records = Bus::from_inside(Arc::clone(&self.handle.inner)).records();
         let last = records.id(id).newest_first().limit(1).page().await;
         last.ok()?.items.pop()
     }

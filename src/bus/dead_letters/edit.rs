@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::bus::dead_letters::DeadLetters;
-use crate::codec::{Codec, encode};
+use crate::codec::{Codec, PayloadForm, encode};
 use crate::core::op::{Changed, DeadLetterEdit, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, Envelope, EventId, Payload, State};
@@ -108,7 +108,12 @@ impl DeadLetters {
             let (value, must_decode) = value(&options.codec)?;
             // The envelope has the version of the replaced payload.
             let version = Some(options.version).filter(|version| *version > 0);
-            let payload = self.inner.stored((id, queue), &options, version, value)?;
+            let form = PayloadForm {
+                codec: options.codec,
+                version,
+            };
+            let stored = self.inner.stored((id, queue), form, options.encrypt, value);
+            let payload = stored?;
             if must_decode && let Some(check) = self.inner.checks.get(queue) {
                 let edited = Envelope::new(id, queue.clone(), payload.clone());
                 let decoded = check.decode(&self.inner.keys, options.version, &edited);

@@ -80,7 +80,7 @@ impl Bus {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> duly::Result<()> {
     /// let bus = Bus::builder().store_url("memory:").register(mail {}).start().await?;
-    /// let id = bus.queue::<mail>().push_now("nobody".to_owned()).await?.id();
+    /// let id = bus.queue::<mail>().push("nobody".to_owned(), When::Now).await?.id();
     /// # while bus.stats("mail").await?.dead == 0 { tokio::time::sleep(Duration::from_millis(1)).await }
     ///
     /// let letters = bus.dead_letters().queue("mail").error("no address").page().await?;

@@ -41,7 +41,7 @@ pub const EVENTS_MAX: usize = 1_000_000;
 /// let queue = bus.queue_named::<String>("mail")?;
 /// for days in [1, 3, 7] {
 ///     let after = Duration::from_secs(days * 86_400);
-///     queue.event(format!("day {days}")).after(after).key("customer:8").send().await?;
+///     queue.event(format!("day {days}")).after(after).key("customer:8").push().await?;
 /// }
 ///
 /// let page = bus.events().queue("mail").key("customer:8").page().await?;
@@ -123,8 +123,8 @@ impl Bus {
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// Starts a query for the events of this queue that are not over, or an operation on them.
     pub fn events(&self) -> Events {
-        let mut events = Events::new(&self.inner);
-        events.queues.insert(self.name.clone());
+        let mut events = Events::new(&self.handle.inner);
+        events.queues.insert(self.handle.name.clone());
         events
     }
 
@@ -307,7 +307,7 @@ mod tests {
         let day = std::time::Duration::from_secs(86_400);
         for order in 0..250 {
             let event = queue.event(order).after(day).key("shop:7");
-            event.send().await.unwrap();
+            event.push().await.unwrap();
         }
         let cancel = |most| {
             let cancel = |event: StoredEvent| async move { Ok((event.id, event.cancel().await?)) };

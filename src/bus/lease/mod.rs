@@ -113,7 +113,7 @@ impl<T> LeaseRequest<T> {
     /// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
     /// let queue = bus.queue_named::<String>("report")?;
     /// for _ in 0..10 {
-    ///     queue.push_now("x".repeat(1_000)).await?;
+    ///     queue.push("x".repeat(1_000), When::Now).await?;
     /// }
     /// let request = queue.lease(10, Duration::from_secs(30)).bytes_max(2_500);
     /// assert_eq!(request.send().await?.len(), 3);
@@ -271,14 +271,14 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Queue<T> {
     /// As of [`LeaseRequest`].
     pub fn lease(&self, max: usize, ttr: Duration) -> LeaseRequest<T> {
         let reader = PayloadDecoder {
-            keys: self.inner.keys.clone(),
-            version: self.options.version,
+            keys: self.handle.inner.keys.clone(),
+            version: self.handle.options.version,
             upgrade: self.upgrade,
         };
-        let backoff = self.options.backoff;
+        let backoff = self.handle.options.backoff;
         LeaseRequest {
-            inner: Arc::clone(&self.inner),
-            queues: vec![self.name.clone()],
+            inner: Arc::clone(&self.handle.inner),
+            queues: vec![self.handle.name.clone()],
             max,
             bytes_max: usize::MAX,
             ttr,
@@ -306,8 +306,8 @@ impl Bus {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> duly::Result<()> {
     /// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
-    /// bus.queue_named::<u64>("low")?.push_now(1).await?;
-    /// bus.queue_named::<u64>("high")?.push_now(2).await?;
+    /// bus.queue_named::<u64>("low")?.push(1, When::Now).await?;
+    /// bus.queue_named::<u64>("high")?.push(2, When::Now).await?;
     ///
     /// let queues = ["high".parse()?, "low".parse()?];
     /// let leased = bus.lease_from(&queues, 10, Duration::from_secs(30)).send().await?;

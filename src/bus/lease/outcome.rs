@@ -205,16 +205,16 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// # async fn main() -> duly::Result<()> {
     /// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
     /// let queue = bus.queue_named::<u64>("order-close")?;
-    /// let id = queue.push_now(7).await?.id();
+    /// let id = queue.push(7, When::Now).await?.id();
     /// queue.lease(1, Duration::from_secs(30)).send().await?;
     /// assert_eq!(queue.end(id).await?, EndResult::Acked);
     /// # bus.shutdown(Duration::from_secs(1)).await
     /// # }
     /// ```
     pub async fn end(&self, id: EventId) -> Result<EndResult> {
-        if let Some(token) = self.inner.leases.held.take(id)
-            && token.queue == self.name
-            && self.inner.settle(&token, LeaseOutcome::Ack).await? == LeaseStatus::Held
+        if let Some(token) = self.handle.inner.leases.held.take(id)
+            && token.queue == self.handle.name
+            && self.handle.inner.settle(&token, LeaseOutcome::Ack).await? == LeaseStatus::Held
         {
             return Ok(EndResult::Acked);
         }
@@ -243,7 +243,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
                 attempt: found.tries.saturating_add(1),
                 fetched_us: found.since.map_or(0, Timestamp::as_micros),
             };
-            if self.inner.settle(&token, LeaseOutcome::Ack).await? == LeaseStatus::Held {
+            if self.handle.inner.settle(&token, LeaseOutcome::Ack).await? == LeaseStatus::Held {
                 return Ok(EndResult::Acked);
             }
         }

@@ -27,7 +27,7 @@ use crate::record::NodeId;
 /// # async fn main() -> duly::Result<()> {
 /// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
 /// let queue = bus.queue_named::<u64>("order-close")?;
-/// queue.push_now(7).await?;
+/// queue.push(7, When::Now).await?;
 /// let leased = queue.lease(1, Duration::from_secs(30)).send().await?;
 /// let text = leased[0].token().to_string();
 ///

@@ -34,7 +34,7 @@ use crate::time::Timestamp;
 /// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
 /// let queue = bus.queue_named::<u64>("order-close")?;
 /// for order in 0..250 {
-///     let sent = queue.event(order).after(Duration::from_secs(60)).key("shop:7").send().await?;
+///     let sent = queue.event(order).after(Duration::from_secs(60)).key("shop:7").push().await?;
 ///     queue.cancel(sent.id()).await?;
 /// }
 ///

@@ -1,0 +1,484 @@
+//! Pushing many events: each for itself, or all or none.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use serde::Serialize;
+use tracing::{Instrument, Span};
+
+use crate::bus::fan_out;
+use crate::bus::ids::ids_in;
+use crate::bus::payloads::EncodedValue;
+use crate::bus::push::batch::Batch;
+use crate::bus::push::event::{EventBuilder, EventOptions};
+use crate::bus::push::prepare::{EventPlace, PreparedEvent};
+use crate::bus::push::receipt::{Receipt, count, lost};
+use crate::bus::queue::Queue;
+use crate::bus::queue_handle::QueueHandle;
+use crate::core::op::{BATCH_BYTES, BATCH_MAX, NewEvent, fitting};
+use crate::error::{Error, Result};
+use crate::event::{BucketId, EventId, Headers};
+use crate::store::Durability;
+use crate::time::{Timestamp, When};
+use crate::trace;
+
+/// The most items of one [`push_many`](Queue::push_many).
+pub const PUSH_MANY_MAX: usize = 100_000;
+/// The most items of one [`all_or_none`](PushMany::all_or_none).
+pub const ALL_OR_NONE_MAX: usize = BATCH_MAX;
+/// The concurrent batches of a push: enough to use the store well, few enough to leave room for
+/// others.
+const BATCHES_AT_ONCE: usize = 8;
+/// The smallest batch of a large push.
+const CHUNK_MIN: usize = 64;
+
+/// An item of [`push_many`](Queue::push_many): a payload, or an event with options of its own.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // an item is taken apart as soon as it is made
+pub enum PushItem<T> {
+    /// A payload, with the options of its queue.
+    Payload(T),
+    /// An event with its own options.
+    Event(EventBuilder<T>),
+}
+
+impl<T> From<T> for PushItem<T> {
+    fn from(payload: T) -> Self {
+        Self::Payload(payload)
+    }
+}
+
+impl<T> From<EventBuilder<T>> for PushItem<T> {
+    fn from(event: EventBuilder<T>) -> Self {
+        Self::Event(event)
+    }
+}
+
+/// A push of many items, made by [`Queue::push_many`]; nothing is pushed before it is awaited.
+#[must_use = "nothing is pushed before it is awaited"]
+pub struct PushMany<'q, T, I> {
+    queue: &'q Queue<T>,
+    items: I,
+    when: When,
+}
+
+impl<T, I> fmt::Debug for PushMany<'_, T, I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PushMany")
+            .field("queue", self.queue)
+            .field("when", &self.when)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'q, T, I> PushMany<'q, T, I>
+where
+    T: Serialize + Send + Sync + 'static,
+    I: IntoIterator,
+    I::Item: Into<PushItem<T>>,
+{
+    pub(super) fn new(queue: &'q Queue<T>, items: I, when: When) -> Self {
+        Self { queue, items, when }
+    }
+
+    /// Pushes each item for itself, and returns a result for each, in the order of the items: one
+    /// that is refused, as its id belongs to another payload, says nothing of the others.
+    ///
+    /// When a call of the store fails, the events of that call and those that were not sent yet have
+    /// its error; those before it keep their receipts.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for more than [`PUSH_MANY_MAX`] items and
+    /// for one that is invalid by itself, such as an event of another queue: nothing was pushed then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use duly::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> duly::Result<()> {
+    /// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+    /// let queue = bus.queue_named::<u64>("order-close")?;
+    /// let id = queue.id_for_name("close:7");
+    /// queue.event(7).id(id).push().await?;
+    ///
+    /// let events = [queue.event(70).id(id), queue.event(8)];
+    /// let sent = queue.push_many(events, When::Now).each().await?;
+    /// assert!(sent[0].is_err(), "the id has another payload");
+    /// assert!(sent[1].as_ref().is_ok_and(Receipt::is_accepted));
+    /// # bus.shutdown(std::time::Duration::from_secs(1)).await
+    /// # }
+    /// ```
+    pub async fn each(self) -> Result<Vec<Result<Receipt>>> {
+        let handle = &self.queue.handle;
+        let encoded = self.encoded();
+        handle.push_each(encoded).await
+    }
+
+    /// Pushes all items or none: into one bucket, in one atomic step.
+    ///
+    /// The receipts are in the order of the items, and all of them are accepted. They are pushed
+    /// under ids of this call, so an event here has no [id](EventBuilder::id) of its own, no
+    /// [key](EventBuilder::key) and no [unique key](EventBuilder::unique), each of which names a
+    /// bucket.
+    ///
+    /// # Errors
+    ///
+    /// As [`EventBuilder::push`], and none of the events was pushed; only after
+    /// [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) all of them may have been.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) also for more than [`ALL_OR_NONE_MAX`]
+    /// items, for more than 4 MiB of payloads, for different [durabilities](EventBuilder::durable),
+    /// and for an event of another queue.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use duly::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> duly::Result<()> {
+    /// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+    /// let queue = bus.queue_named::<u64>("order-close")?;
+    /// let sent = queue.push_many([7, 8, 9], Duration::from_secs(60)).all_or_none().await?;
+    /// assert_eq!(sent.len(), 3);
+    /// # bus.shutdown(Duration::from_secs(1)).await
+    /// # }
+    /// ```
+    pub async fn all_or_none(self) -> Result<Vec<Receipt>> {
+        let handle = &self.queue.handle;
+        let encoded = self.encoded_for_one_bucket();
+        handle.push_all(encoded).await
+    }
+
+    /// Encodes the payloads, and builds the events that have options of their own.
+    fn encoded(self) -> Result<EncodedItems> {
+        let Self { queue, items, when } = self;
+        let when = when.checked(queue.handle.inner.now())?;
+        let mut encoded = EncodedItems {
+            when,
+            count: 0,
+            plain: Vec::new(),
+            events: Vec::new(),
+        };
+        for item in items {
+            if encoded.count == PUSH_MANY_MAX {
+                return Err(Error::invalid(format!(
+                    "more than {PUSH_MANY_MAX} events in one push; push them in parts"
+                )));
+            }
+            let place = encoded.count;
+            match item.into() {
+                PushItem::Payload(payload) => {
+                    let value = queue.encode(queue.handle.options.codec, &payload)?;
+                    encoded.plain.push((place, value));
+                }
+                PushItem::Event(mut event) => {
+                    queue.check_is_ours(&event)?;
+                    event.options.when.get_or_insert(when);
+                    encoded.events.push((place, event.prepare()?));
+                }
+            }
+            encoded.count += 1;
+        }
+        Ok(encoded)
+    }
+
+    /// Builds the events, with ids of one bucket and one time.
+    fn encoded_for_one_bucket(self) -> Result<Option<Batch>> {
+        let Self { queue, items, when } = self;
+        let handle = &queue.handle;
+        let now = handle.inner.now();
+        let bucket = handle.inner.ids.bucket(handle.buckets());
+        let (mut events, mut durabilities, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for item in items {
+            let event = match item.into() {
+                PushItem::Payload(payload) => queue.event(payload),
+                PushItem::Event(event) => event,
+            };
+            queue.check_is_ours(&event)?;
+            let options = &event.options;
+            if options.id.is_some() || options.key.is_some() || options.unique.is_some() {
+                return Err(Error::invalid(
+                    "an event with an id, a key or a unique key was passed to `all_or_none`; each \
+                     names a bucket, and all of its events lie in one: push `each`",
+                ));
+            }
+            if events.len() == ALL_OR_NONE_MAX {
+                return Err(Error::invalid(format!(
+                    "more than {ALL_OR_NONE_MAX} events in one `all_or_none`; push `each`"
+                )));
+            }
+            let event = event.build_in(bucket, when, now)?;
+            bytes += event.0.envelope.payload.len();
+            events.push(event.0);
+            durabilities.push(event.1);
+        }
+        let durability = durabilities.first().copied().flatten();
+        if durabilities.iter().any(|it| *it != durability) {
+            return Err(Error::invalid(
+                "the events of one `all_or_none` have different durabilities; give them the same",
+            ));
+        }
+        if events.len() > 1 && bytes > BATCH_BYTES {
+            return Err(Error::invalid(format!(
+                "the payloads of one `all_or_none` have {bytes} bytes, at most {BATCH_BYTES} are \
+                 allowed; push `each`"
+            )));
+        }
+        let batch = Batch {
+            bucket,
+            durability,
+            events,
+            given: Vec::new(),
+        };
+        Ok(Some(batch).filter(|batch| !batch.events.is_empty()))
+    }
+}
+
+impl<'q, T, I> IntoFuture for PushMany<'q, T, I>
+where
+    T: Serialize + Send + Sync + 'static,
+    I: IntoIterator,
+    I::Item: Into<PushItem<T>>,
+{
+    type Output = Result<Vec<Receipt>>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'q>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let handle = &self.queue.handle;
+        let encoded = self.encoded();
+        Box::pin(async move { handle.push_each(encoded).await?.into_iter().collect() })
+    }
+}
+
+impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
+    /// Builds the event under a new id in this bucket.
+    fn build_in(
+        self,
+        bucket: BucketId,
+        when: When,
+        now: Timestamp,
+    ) -> Result<(NewEvent, Option<Durability>)> {
+        let Self {
+            queue,
+            payload,
+            mut options,
+        } = self;
+        let handle = &queue.handle;
+        options.when.get_or_insert(when);
+        let durability = options.durability.or(handle.inner.durability);
+        let codec = options.codec.unwrap_or(handle.options.codec);
+        let value = queue.encode(codec, &payload)?;
+        let place = EventPlace {
+            id: EventId::random(now, bucket),
+            bucket,
+            pushed: now,
+        };
+        let event = handle.build(place, now, value, options)?;
+        event.envelope.check(handle.inner.payload_bytes_max)?;
+        Ok((event, durability))
+    }
+}
+
+impl<T> Queue<T> {
+    /// Rejects an event of another queue.
+    fn check_is_ours(&self, event: &EventBuilder<T>) -> Result<()> {
+        let (own, other) = (&self.handle, &event.queue.handle);
+        if other.name != own.name || !Arc::ptr_eq(&other.inner, &own.inner) {
+            return Err(Error::invalid(format!(
+                "an event of queue {} was passed to queue {} of this bus; build it with `event` of \
+                 the same queue",
+                other.name, own.name
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// The items of a push, encoded; each with its place among them.
+struct EncodedItems {
+    /// The due time of payloads without options.
+    when: When,
+    count: usize,
+    /// Values that have no options of their own.
+    plain: Vec<(usize, EncodedValue)>,
+    events: Vec<(usize, PreparedEvent)>,
+}
+
+/// A batch, and the place of each of its events in the push.
+type PlacedBatch = (Vec<usize>, Batch);
+
+impl QueueHandle {
+    /// Pushes each item for itself.
+    async fn push_each(&self, encoded: Result<EncodedItems>) -> Result<Vec<Result<Receipt>>> {
+        let refused = |error: &Error| self.pushes.rejected(error.kind(), 1);
+        self.inner.open().inspect_err(|error| refused(error))?;
+        let mut encoded = encoded.inspect_err(refused)?;
+        let given = encoded.events.iter_mut().map(|(_, event)| event);
+        let given = given.filter(|event| event.given.is_some());
+        let follow = given.map(|event| self.follow_earlier_push(event));
+        let followed: Result<()> = fan_out::in_order(follow).try_collect().await;
+        followed.inspect_err(refused)?;
+        let (count, span) = (encoded.count, trace::push_many(&self.name, encoded.count));
+        let batches = self.batches(encoded, &span).inspect_err(refused)?;
+        let failed = OnceLock::new();
+        let pushed = batches
+            .into_iter()
+            .map(|batch| self.push_unless(&failed, batch));
+        let pushed = stream::iter(pushed).buffered(BATCHES_AT_ONCE);
+        let pushed = pushed.concat().instrument(span.clone()).await;
+        let pushed = in_order(count, pushed);
+        let first = pushed
+            .as_ref()
+            .map(|pushed| pushed.iter().find_map(|it| it.as_ref().err()));
+        trace::pushed_many(&span, first.unwrap_or_else(Some));
+        pushed
+    }
+
+    /// Pushes a batch whole or not at all.
+    async fn push_all(&self, batch: Result<Option<Batch>>) -> Result<Vec<Receipt>> {
+        let refused = |error: &Error| self.pushes.rejected(error.kind(), 1);
+        let Some(mut batch) = batch.inspect_err(refused)? else {
+            return Ok(Vec::new());
+        };
+        let span = trace::push_many(&self.name, batch.events.len());
+        let stamp = |event: &mut NewEvent| {
+            trace::stamp(&mut Arc::make_mut(&mut event.envelope).headers);
+        };
+        span.in_scope(|| batch.events.iter_mut().for_each(stamp));
+        let pushed = self.push_counted(batch).instrument(span.clone()).await;
+        let pushed = pushed.and_then(|receipts| receipts.into_iter().collect());
+        trace::pushed_many(&span, pushed.as_ref().err());
+        pushed
+    }
+
+    async fn push_counted(&self, batch: Batch) -> Result<Vec<Result<Receipt>>> {
+        let many = batch.events.len() as u64;
+        let pushed = self.push_batch(batch).await;
+        match &pushed {
+            Ok(pushed) => count(&self.pushes, pushed),
+            Err(error) => self.pushes.rejected(error.kind(), many),
+        }
+        pushed
+    }
+
+    /// Pushes a batch unless one before it has failed; an error concerns each event of it.
+    async fn push_unless(
+        &self,
+        failed: &OnceLock<Arc<Error>>,
+        (places, batch): PlacedBatch,
+    ) -> Vec<(usize, Result<Receipt>)> {
+        let error = match failed.get() {
+            Some(error) => Arc::clone(error),
+            None => match self.push_counted(batch).await {
+                Ok(receipts) => return places.into_iter().zip(receipts).collect(),
+                Err(error) => Arc::clone(failed.get_or_init(|| Arc::new(error))),
+            },
+        };
+        let each = |place| {
+            let own = Error::new(error.kind(), error.to_string());
+            (place, Err(own.because(Arc::clone(&error))))
+        };
+        places.into_iter().map(each).collect()
+    }
+
+    /// Distributes items over batches, with the trace context of their push.
+    fn batches(&self, encoded: EncodedItems, span: &Span) -> Result<Vec<PlacedBatch>> {
+        let mut headers = Headers::new();
+        span.in_scope(|| trace::stamp(&mut headers));
+        let mut batches = self.plain_batches(encoded.plain, encoded.when, &headers)?;
+        let mut groups = BTreeMap::<_, Vec<(usize, PreparedEvent)>>::new();
+        for (place, mut event) in encoded.events {
+            span.in_scope(|| event.stamp());
+            let bucket = event.event.envelope.bucket();
+            let group = (bucket, event.given.is_some(), event.durability);
+            groups.entry(group).or_default().push((place, event));
+        }
+        for ((bucket, _, durability), mut group) in groups {
+            let bytes = |(_, it): &(usize, PreparedEvent)| it.event.envelope.payload.len();
+            while !group.is_empty() {
+                let rest = group.split_off(fitting(&group, bytes).min(group.len()));
+                let (mut places, mut events, mut given) = (Vec::new(), Vec::new(), Vec::new());
+                for (place, it) in std::mem::replace(&mut group, rest) {
+                    places.push(place);
+                    events.push(it.event);
+                    given.extend(it.given);
+                }
+                let batch = Batch {
+                    bucket,
+                    durability,
+                    events,
+                    given,
+                };
+                batches.push((places, batch));
+            }
+        }
+        Ok(batches)
+    }
+
+    /// Distributes values without options over buckets.
+    fn plain_batches(
+        &self,
+        mut values: Vec<(usize, EncodedValue)>,
+        when: When,
+        headers: &Headers,
+    ) -> Result<Vec<PlacedBatch>> {
+        let (now, buckets) = (self.inner.now(), self.buckets());
+        let share = values.len().div_ceil(usize::from(buckets));
+        let chunk = share.clamp(CHUNK_MIN, BATCH_MAX);
+        let first = fastrand::u16(..buckets);
+        let mut batches = Vec::new();
+        for (values, turn) in values.chunks_mut(chunk).zip(0_u16..) {
+            // No overflow: a push has at most PUSH_MANY_MAX / CHUNK_MIN batches, a queue 1,024
+            // buckets.
+            let bucket = BucketId((first + turn) % buckets);
+            let mut places: Vec<usize> = values.iter().map(|(place, _)| *place).collect();
+            let ids = ids_in(bucket, now, values.len());
+            let event = |((_, value), id): (&mut (usize, EncodedValue), EventId)| {
+                let place = EventPlace {
+                    id,
+                    bucket,
+                    pushed: now,
+                };
+                let options = EventOptions {
+                    when: Some(when),
+                    headers: headers.clone(),
+                    ..EventOptions::default()
+                };
+                self.build(place, now, value.take(), options)
+            };
+            let events = values.iter_mut().zip(ids).map(event);
+            let mut events = events.collect::<Result<Vec<_>>>()?;
+            while !events.is_empty() {
+                let fits = fitting(&events, |event| event.envelope.payload.len());
+                let fits = fits.min(events.len());
+                let (later, rest) = (places.split_off(fits), events.split_off(fits));
+                let batch = Batch {
+                    bucket,
+                    durability: self.inner.durability,
+                    events: std::mem::replace(&mut events, rest),
+                    given: Vec::new(),
+                };
+                batches.push((std::mem::replace(&mut places, later), batch));
+            }
+        }
+        Ok(batches)
+    }
+}
+
+/// Returns the results in the order of the push.
+fn in_order(
+    count: usize,
+    mut pushed: Vec<(usize, Result<Receipt>)>,
+) -> Result<Vec<Result<Receipt>>> {
+    pushed.sort_unstable_by_key(|(place, _)| *place);
+    if pushed.len() == count {
+        Ok(pushed.into_iter().map(|(_, receipt)| receipt).collect())
+    } else {
+        Err(lost())
+    }
+}
