@@ -95,7 +95,8 @@ impl Load {
     async fn goes_on(&self, time: Duration) {
         let began = Instant::now();
         while began.elapsed() < time {
-            let pushes = (0..60).map(|number| self.queues[number % QUEUES.len()].push_now(7));
+            let pushes =
+                (0..60).map(|number| self.queues[number % QUEUES.len()].push(7, When::Now));
             let all = futures_util::future::join_all(pushes);
             let left = time.saturating_sub(began.elapsed());
             let _ = timeout(left, all).await;
@@ -225,7 +226,7 @@ async fn a_store_that_stops_is_logged_once_however_much_waits() {
         .unwrap();
     let queue = bus.queue_named::<u32>("waits").unwrap();
     for _ in 0..EVENTS {
-        queue.push_now(7).await.unwrap();
+        queue.push(7, When::Now).await.unwrap();
     }
     let is_told = |phrase: &str| LINES.all().iter().any(|line| line.contains(phrase));
     let began = Instant::now();
