@@ -198,6 +198,6 @@ async fn a_push_of_many_events_refuses_what_it_cannot_push_before_it_begins(worl
         let refused = queue.push_many([queue.event(1), wrong], When::Now).await;
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);
     }
-    assert_eq!(queue.push_many([], When::Now).await.unwrap(), []);
+    assert_eq!(queue.push_many([0_u64; 0], When::Now).await.unwrap(), []);
     assert_eq!(bus.stats("orders").await.unwrap().ready, 0);
 }
