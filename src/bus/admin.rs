@@ -5,8 +5,9 @@ use std::sync::Arc;
 use futures_util::TryStreamExt;
 
 use crate::bus::fan_out::{in_order, in_time};
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
 use crate::bus::names::MatchLevel;
-use crate::bus::{Bus, Inner};
 use crate::config::queue_meant;
 use crate::core::op::{Stats, StoreOp};
 use crate::error::{Error, Result};

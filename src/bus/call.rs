@@ -7,11 +7,13 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::bus::Queue;
-use crate::bus::queue::CALL_MAX;
+use crate::bus::queue::Queue;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::CALL_HEADER;
 use crate::flow::{CallResult, QueueWaits};
+
+/// The longest wait of a call.
+const CALL_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// Pushes `payload`, due at once, and waits for the reply that its handler gives with
@@ -97,7 +99,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             let stored = tokio::select! {
                 biased; // a handler here knows the reply before it is stored
                 answer = waiting.answer() => return Ok(answer),
-                stored = self.stored_reply(id) => stored,
+                stored = self.handle.stored_reply(id) => stored,
             };
             // It may have replied between the two polls, and the store has seen only the end.
             match waiting.reported() {

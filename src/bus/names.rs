@@ -2,16 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use parking_lot::Mutex;
-
-use crate::bus::{BusBuilder, Inner};
+use crate::bus::inner::Inner;
+use crate::bus::state::names::CheckedNames;
 use crate::config::{queue_meant, spelled_otherwise};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::QueueName;
-
-/// The most unknown names that are checked. Only a program that generates names has more, and it
-/// makes no typing mistakes.
-const JUDGED_MAX: usize = 256;
 
 /// Which unknown names are taken for mistakes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -20,29 +15,6 @@ pub(super) enum MatchLevel {
     Spelling,
     /// Also a name that is a letter or two away from a known one.
     Slips,
-}
-
-/// The names that were checked when they were pushed to.
-#[derive(Debug, Default)]
-pub(super) struct CheckedNames(Mutex<BTreeSet<QueueName>>);
-
-impl CheckedNames {
-    /// Returns whether this name is checked for the first time.
-    fn is_first(&self, queue: &QueueName) -> bool {
-        let mut judged = self.0.lock();
-        judged.len() < JUDGED_MAX && judged.insert(queue.clone())
-    }
-}
-
-impl BusBuilder {
-    /// Takes any name of a queue for what is meant, where names are made while the program runs: of
-    /// tenants, of clients. By default a name that nobody knows and that is nearly that of a known
-    /// queue is taken for a mistake: some calls fail with [`ErrorKind::NotFound`](crate::ErrorKind::NotFound),
-    /// and name the queue that was probably meant.
-    pub fn dynamic_queues(mut self) -> Self {
-        self.dynamic_queues = true;
-        self
-    }
 }
 
 impl Inner {

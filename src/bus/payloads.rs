@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::bus::{Inner, Queue};
+use crate::bus::inner::Inner;
 use crate::codec::{Codec, KeyRing, PayloadForm};
 use crate::error::{Error, Result};
 use crate::event::{EventId, Payload, QueueName};
@@ -116,46 +115,4 @@ pub(super) fn value<T: DeserializeOwned>(
         ))
         .because(error)
     })
-}
-
-impl<T: Serialize + Send + Sync + 'static> Queue<T> {
-    /// Returns the stored form of a value that replaces another: the envelope has the version of
-    /// that one, so this includes its own.
-    pub(super) fn stored_as_update(&self, id: EventId, payload: &T) -> Result<Payload> {
-        let options = &self.handle.options;
-        let value = self.encode(options.codec, payload)?;
-        let version = Some(options.version).filter(|version| *version > 0);
-        self.handle.stored(id, value, version)
-    }
-
-    /// Decodes a stored payload of a [record](crate::records::Record) or a
-    /// [snapshot](crate::store::operation::Snapshot), by its own codec and with the keys of this bus. It is
-    /// not upgraded.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when it is no `T`, or cannot be decrypted.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use duly::prelude::*;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> duly::Result<()> {
-    /// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
-    /// let queue = bus.queue_named::<u64>("order-close")?;
-    /// let id = queue.push(7, Duration::from_secs(60)).await?.id();
-    /// let body = queue.get(id).await?.and_then(|found| found.body).expect("it waits");
-    ///
-    /// assert_eq!(queue.read_payload(id, &body.payload)?, 7);
-    /// # bus.shutdown(Duration::from_secs(1)).await
-    /// # }
-    /// ```
-    pub fn read_payload(&self, id: EventId, payload: &Payload) -> Result<T>
-    where
-        T: DeserializeOwned,
-    {
-        self.handle.inner.value(id, &self.handle.name, payload)
-    }
 }

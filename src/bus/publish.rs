@@ -7,7 +7,8 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::bus::{Bus, Queue};
+use crate::bus::handle::Bus;
+use crate::bus::queue::Queue;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flow::ValuePublisher;
 use crate::handler::Annotated;

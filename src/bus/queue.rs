@@ -1,20 +1,23 @@
 //! A typed handle of a queue, to push to.
 
+use std::any::type_name;
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
 use crate::bus::locate::EventReply;
+use crate::bus::payloads::EncodedValue;
 use crate::bus::queue_handle::QueueHandle;
-use crate::bus::round_trips::{Passed, RoundTrip};
-use crate::bus::{Bus, Inner};
-use crate::codec::{Codec, round_trip};
+use crate::bus::state::round_trips::{Passed, RoundTrip};
+use crate::codec::{Codec, Encoded, encode, round_trip};
 use crate::core::op::{Cancelled, Changed, Snapshot, StoreOp};
-use crate::error::Result;
-use crate::event::{BucketId, BucketKey, EventId, QueueName};
+use crate::error::{Error, Result};
+use crate::event::{BucketId, BucketKey, EventId, Payload, QueueName};
 use crate::flow::{Check, QueueChoices, QueueOptions, ValuePublisher};
 use crate::handler::{Annotated, Upgrade};
 use crate::store::Operation;
@@ -25,8 +28,7 @@ use crate::time::When;
 /// # Examples
 ///
 /// ```
-/// # use std::time::Duration;
-/// # use duly::prelude::*;
+/// # /// # use duly::prelude::*;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> duly::Result<()> {
 /// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
@@ -173,8 +175,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// # Examples
     ///
     /// ```
-    /// # use std::time::Duration;
-    /// # use duly::prelude::*;
+    /// #     /// # use duly::prelude::*;
     /// use duly::codec::Codec;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -282,6 +283,79 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         self.handle.inner.on_event(&self.handle.name, id, get).await
     }
 
+    /// Encodes a value by a codec, and checks that it comes back where that is in doubt.
+    pub(super) fn encode(&self, codec: Codec, payload: &T) -> Result<EncodedValue> {
+        let Encoded { bytes, is_doubtful } = encode(codec, payload).map_err(|error| {
+            let name = &self.handle.name;
+            Error::invalid(format!("queue {name}: the payload cannot be encoded")).because(error)
+        })?;
+        let bit = 1 << codec as u8;
+        let is_checked = self.handle.inner.round_trips.all;
+        let is_known = !is_checked && self.passed.load(Ordering::Relaxed) & bit > 0;
+        if let Some(round_trip) = self.round_trip
+            && (!is_known || is_doubtful)
+        {
+            round_trip(codec, payload, &bytes)
+                .map_err(|why| self.does_not_come_back(codec, &why))?;
+            self.passed.fetch_or(bit, Ordering::Relaxed);
+        }
+        Ok(EncodedValue { codec, bytes })
+    }
+
+    fn does_not_come_back(&self, codec: Codec, why: &str) -> Error {
+        let why = if self.handle.options.encrypt {
+            "it would not come back; the reason may quote it, and is withheld"
+        } else {
+            why
+        };
+        Error::invalid(format!(
+            "queue {}: the codec `{}` cannot carry this {}: {why}; see *What serde cannot carry* \
+             in duly's documentation of payloads",
+            self.handle.name,
+            codec,
+            type_name::<T>(),
+        ))
+    }
+
+    /// Returns the stored form of a value that replaces another: the envelope has the version of
+    /// that one, so this includes its own.
+    pub(super) fn stored_as_update(&self, id: EventId, payload: &T) -> Result<Payload> {
+        let options = &self.handle.options;
+        let value = self.encode(options.codec, payload)?;
+        let version = Some(options.version).filter(|version| *version > 0);
+        self.handle.stored(id, value, version)
+    }
+
+    /// Decodes a stored payload of a [record](crate::records::Record) or a
+    /// [snapshot](crate::store::operation::Snapshot), by its own codec and with the keys of this bus. It is
+    /// not upgraded.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when it is no `T`, or cannot be decrypted.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// #     /// # use duly::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> duly::Result<()> {
+    /// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+    /// let queue = bus.queue_named::<u64>("order-close")?;
+    /// let id = queue.push(7, Duration::from_secs(60)).await?.id();
+    /// let body = queue.get(id).await?.and_then(|found| found.body).expect("it waits");
+    ///
+    /// assert_eq!(queue.read_payload(id, &body.payload)?, 7);
+    /// # bus.shutdown(Duration::from_secs(1)).await
+    /// # }
+    /// ```
+    pub fn read_payload(&self, id: EventId, payload: &Payload) -> Result<T>
+    where
+        T: DeserializeOwned,
+    {
+        self.handle.inner.value(id, &self.handle.name, payload)
+    }
+
     async fn apply<R: EventReply>(
         &self,
         id: EventId,
@@ -295,6 +369,3 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             .1)
     }
 }
-
-/// The longest wait of a call.
-pub(super) const CALL_MAX: Duration = Duration::from_secs(24 * 3_600);

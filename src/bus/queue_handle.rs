@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::bus::Inner;
+use crate::bus::inner::Inner;
 use crate::bus::payloads::EncodedValue;
 use crate::codec::PayloadForm;
 use crate::error::Result;

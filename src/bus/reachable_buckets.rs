@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use futures_util::{FutureExt, StreamExt, stream};
 
-use crate::bus::Inner;
 use crate::bus::fan_out::in_time;
+use crate::bus::inner::Inner;
 use crate::core::op::StoreOp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};

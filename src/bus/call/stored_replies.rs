@@ -10,23 +10,20 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use serde::Serialize;
-
 use crate::backoff::Backoff;
-use crate::bus::{Bus, Inner, Queue};
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
+use crate::bus::queue::Queue;
+use crate::bus::queue_handle::QueueHandle;
+use crate::bus::reply_queues::REPLIES;
 use crate::codec::{Codec, Frame, Raw};
-use crate::core::op::Snapshot;
+use crate::core::op::{Snapshot, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Envelope, EventId, LatePolicy, QueueName, State};
 use crate::flow::{CallResult, ReplyStore};
 use crate::record::{Outcome, Record};
 use crate::time::Timestamp;
 
-/// The number of buckets of each queue of replies, whatever the settings of a process say: a caller
-/// looks for the reply where the replier of another process has put it.
-pub(in crate::bus) const REPLY_BUCKETS: u16 = 8;
-/// What the names of queues of replies end with.
-const REPLIES: &str = "duly.replies";
 /// How long a reply is kept.
 const REPLY_KEPT: Duration = Duration::from_secs(300);
 /// The first and the longest pause between two lookups.
@@ -75,12 +72,6 @@ impl ReplyStore for BusReplies {
 /// Whether the store may respond at the next try.
 fn is_passing(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::TimedOut)
-}
-
-/// Returns whether a queue is one of replies.
-pub(in crate::bus) fn holds_replies(queue: &QueueName) -> bool {
-    let namespace = queue.strip_suffix(REPLIES);
-    namespace.is_some_and(|it| it.is_empty() || it.ends_with('.'))
 }
 
 /// Returns the queue of the replies to events of a queue.
@@ -139,7 +130,7 @@ fn stale(found: &Snapshot, now: Timestamp) -> Option<&'static str> {
     }
 }
 
-impl<T: Serialize + Send + Sync + 'static> Queue<T> {
+impl QueueHandle {
     /// Waits until an event is over, and returns its stored reply, or how it ended without one.
     pub(super) async fn stored_reply(&self, id: EventId) -> Result<CallResult> {
         let mut lookups = 0_u32;
@@ -153,7 +144,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
                 Err(error) if is_passing(&error) => {}
                 // Nobody else replies here: whatever the store says, its handler may still do so.
                 Err(error)
-                    if !self.handle.inner.store.is_shared()
+                    if !self.inner.store.is_shared()
                         && !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Closed) => {}
                 Err(error) => return Err(error),
             }
@@ -162,9 +153,13 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
 
     /// Returns the result of an event that is over.
     async fn look_up(&self, id: EventId) -> Result<Option<CallResult>> {
-        let now = self.handle.inner.now();
+        let now = self.inner.now();
         // The state first: a reply is stored before its event is done.
-        let found = self.get(id).await?;
+        let found = self
+            .inner
+            .on_event(&self.name, id, || StoreOp::get(id))
+            .await?
+            .1;
         match found.as_ref().map(|found| found.state) {
             Some(State::Scheduled | State::Ready) => {
                 // The store notices it only when somebody fetches.
@@ -185,12 +180,12 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
 
     /// Returns the reply to an event that is done, or is not in the store any more.
     async fn look_up_reply(&self, id: EventId, is_done: bool) -> Result<CallResult> {
-        if self.handle.inner.store.is_shared() {
-            let replies = replies_of(&self.handle.inner, &self.handle.name)?;
+        if self.inner.store.is_shared() {
+            let replies = replies_of(&self.inner, &self.name)?;
             let reply_id = replies.id_for_name(&id.to_string());
             let found = replies.get(reply_id).await?;
             if let Some(envelope) = found.and_then(|found| found.body) {
-                let keys = &self.handle.inner.keys;
+                let keys = &self.inner.keys;
                 let opened = keys.open(reply_id, &replies.handle.name, &envelope.payload);
                 let opened = opened.map_err(|why| {
                     Error::invalid(format!("the reply to event {id} cannot be read")).because(why)
@@ -204,7 +199,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
                 let words = error.unwrap_or_else(|| format!("it was {outcome}"));
                 return Ok(CallResult::Failed(words));
             }
-            _ if is_done && self.handle.inner.store.is_shared() => {
+            _ if is_done && self.inner.store.is_shared() => {
                 return Ok(CallResult::Replied(None));
             }
             _ => {}
@@ -218,7 +213,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     }
 
     async fn last_record(&self, id: EventId) -> Option<Record> {
-        let records = Bus::from_inside(Arc::clone(&self.handle.inner)).records();
+        let records = Bus::from_inside(Arc::clone(&self.inner)).records();
         let last = records.id(id).newest_first().limit(1).page().await;
         last.ok()?.items.pop()
     }

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
 use crate::bus::scan::{PAGE, Scan};
-use crate::bus::{Bus, Inner};
 use crate::error::{Error, Result};
 use crate::event::{EventId, QueueName, State};
 

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::bus::{Bus, Inner};
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
 use crate::error::{Error, Result};
 use crate::event::QueueName;
 use crate::store::{CheckTask, Damage, DamageKind, clock_ahead_us, differs};

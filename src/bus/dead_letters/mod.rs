@@ -18,7 +18,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::bus::{Bus, Inner};
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
 use crate::error::{Error, Result, shown};
 use crate::event::{BucketId, BucketKey, EventId, QueueName};
 use crate::record::{BY_BYTES_MAX, Cause};

@@ -15,7 +15,10 @@ use serde::Serialize;
 
 pub use self::stored::StoredEvent;
 use crate::bus::fan_out::in_order;
-use crate::bus::{Bus, EventCursor, Inner, Queue};
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
+use crate::bus::queue::Queue;
+use crate::bus::scan::EventCursor;
 use crate::core::op::{Cancelled, Changed, PeekBy, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{EventId, QueueName, State};

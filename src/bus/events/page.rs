@@ -6,9 +6,10 @@ use futures_util::{StreamExt, stream};
 
 use crate::bus::events::{Events, StoredEvent};
 use crate::bus::fan_out::in_order;
+use crate::bus::inner::Inner;
 use crate::bus::locate::Location;
+use crate::bus::scan::EventCursor;
 use crate::bus::scan::Scan;
-use crate::bus::{EventCursor, Inner};
 use crate::core::op::{BATCH_MAX, PeekBy, PeekCursor, Snapshot, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId};

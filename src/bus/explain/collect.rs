@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 
+use crate::bus::admin::QueueLoad;
 use crate::bus::explain::{Explanation, Reason, diagnose, history};
 use crate::bus::fan_out::{as_they_come, in_time};
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
 use crate::bus::locate::{Located, Location};
-use crate::bus::{Bus, Inner, QueueLoad};
 use crate::core::op::{Stats, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, QueueName, State};

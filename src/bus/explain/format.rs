@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::bus::Explanation;
+use crate::bus::explain::Explanation;
 use crate::bus::explain::history::Attempts;
 use crate::duration::format;
 use crate::error::shown;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use crate::bus::Inner;
+use crate::bus::inner::Inner;
 use crate::bus::lease::{LeaseOutcome, LeaseStatus, LeaseToken};
 use crate::codec::{Codec, OpenError};
 use crate::core::op::{AttemptOutcome, FailureReason};

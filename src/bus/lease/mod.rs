@@ -1,10 +1,8 @@
 //! Consumers that pull: requests for leases.
 
-mod held;
 mod leased;
 mod outcome;
 mod settles;
-mod token;
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,14 +11,14 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use self::held::HeldLeases;
 pub use self::leased::{EncodedPayload, Leased};
 use self::leased::{decoded, opened};
 use self::outcome::check_ttr;
 pub use self::outcome::{EndResult, LeaseOutcome, LeaseStatus};
-use self::settles::Settles;
-pub use self::token::LeaseToken;
-use crate::bus::{Bus, Inner, Queue};
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
+use crate::bus::queue::Queue;
+pub use crate::bus::state::leases::token::LeaseToken;
 use crate::core::op::{AttemptOutcome, BATCH_MAX};
 use crate::core::pull::PulledEvent;
 use crate::error::{Error, Result};
@@ -38,13 +36,6 @@ pub const LEASE_MAX: usize = BATCH_MAX;
 pub const LEASE_QUEUES_MAX: usize = 1_000;
 /// The longest [wait](LeaseRequest::wait): seven days.
 pub const LEASE_WAIT_MAX: Duration = Duration::from_secs(7 * 86_400);
-
-/// What a bus knows of the leases of its callers.
-#[derive(Debug, Default)]
-pub(super) struct Leases {
-    held: HeldLeases,
-    settles: Settles,
-}
 
 /// A request for leased events; nothing happens before [`send`](Self::send).
 ///

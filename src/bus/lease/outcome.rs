@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
 use crate::bus::lease::LeaseToken;
-use crate::bus::{Bus, Inner, Queue};
+use crate::bus::queue::Queue;
 use crate::core::op::{AttemptOutcome, Cancelled, FailureReason, Settlement, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{EventId, State};

@@ -6,13 +6,14 @@ use std::time::Duration;
 use serde::Serialize;
 use tracing::Instrument;
 
+use crate::bus::push::options::EventOptions;
 use crate::bus::push::prepare::PreparedEvent;
 use crate::bus::push::receipt::{Receipt, count};
 use crate::bus::queue::Queue;
 use crate::codec::Codec;
 use crate::core::op::Unique;
 use crate::error::Result;
-use crate::event::{EventId, Headers, LatePolicy};
+use crate::event::{EventId, LatePolicy};
 use crate::store::Durability;
 use crate::time::{Timestamp, When};
 use crate::trace;
@@ -42,24 +43,6 @@ pub struct EventBuilder<T> {
     pub(super) queue: Queue<T>,
     pub(super) payload: T,
     pub(super) options: EventOptions,
-}
-
-/// The options of an event, apart from its payload; `None`: that of its queue.
-#[derive(Debug, Default)]
-pub(super) struct EventOptions {
-    pub(super) id: Option<EventId>,
-    pub(super) when: Option<When>,
-    pub(super) key: Option<String>,
-    pub(super) unique: Option<(String, Unique)>,
-    pub(super) unique_for: Option<Duration>,
-    pub(super) attempts: Option<u16>,
-    pub(super) expires_after: Option<Duration>,
-    pub(super) late: Option<LatePolicy>,
-    pub(super) spread: Option<Duration>,
-    pub(super) headers: Headers,
-    pub(super) durability: Option<Durability>,
-    pub(super) keep_payload: Option<bool>,
-    pub(super) codec: Option<Codec>,
 }
 
 impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {

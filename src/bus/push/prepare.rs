@@ -7,7 +7,7 @@ use futures_util::TryStreamExt;
 
 use crate::bus::fan_out::in_order;
 use crate::bus::payloads::EncodedValue;
-use crate::bus::push::event::EventOptions;
+use crate::bus::push::options::EventOptions;
 use crate::bus::queue_handle::QueueHandle;
 use crate::core::op::{NewEvent, StoreOp, Unique};
 use crate::error::{Error, Result};

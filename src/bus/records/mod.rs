@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 pub use self::minute_stats::MinuteStatsQuery;
 pub use self::stream::RecordStream;
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
 use crate::bus::names::MatchLevel;
-use crate::bus::{Bus, Inner};
 use crate::error::{Error, Result};
 use crate::event::{EventId, QueueName, TEXT_BYTES_MAX, TraceId};
 use crate::journal::{Journal, reading};

@@ -11,6 +11,7 @@ mod bodies;
 mod reply;
 mod sink;
 mod sweep;
+mod tombstone;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,7 @@ pub use self::reply::{
     PushOutcome, Pushed, Reaped, Reply, SetAside, Snapshot, Stats,
 };
 pub use self::sink::ChangeSink;
+pub use self::tombstone::{LastSettlement, Tombstone};
 use crate::event::{Envelope, EventId, Payload};
 use crate::record::NodeId;
 use crate::time::When;
