@@ -106,7 +106,7 @@ async fn time_stands_still_while_a_blocking_handler_runs() {
 #[tokio::test(start_paused = true)]
 async fn a_queue_of_its_own_runtime_is_on_the_virtual_clock_too() {
     let probe = Probe::<u64>::taking(secs(60));
-    let orders: Annotation = ORDERS.dedicated();
+    let orders: Annotation = ORDERS.dedicated(true);
     let world = World::memory();
     let (bus, queue) = world.serve(orders.timeout(secs(600)), &probe).await;
     queue.push(1, secs(60)).await.unwrap();

@@ -288,7 +288,7 @@ async fn lines_of_burning(annotation: Annotation) -> usize {
     timeout(Duration::from_secs(60), all).await.unwrap();
     bus.shutdown(Duration::from_secs(20)).await.unwrap();
     let lines = LINES.all();
-    let of = |line: &&String| line.contains("isolation = ") && line.contains("queue=burns");
+    let of = |line: &&String| line.contains("dedicated = ") && line.contains("queue=burns");
     lines.iter().filter(of).count()
 }
 
@@ -297,6 +297,6 @@ async fn handlers_that_keep_threads_busy_are_told_of_once_with_advice() {
     let _turn = TURN.lock().await;
     let shared = Annotation::new("burns").workers(2);
     assert_eq!(lines_of_burning(shared).await, 1);
-    let dedicated = Annotation::new("burns").workers(2).dedicated();
+    let dedicated = Annotation::new("burns").workers(2).dedicated(true);
     assert_eq!(lines_of_burning(dedicated).await, 0, "nobody waits for it");
 }

@@ -29,7 +29,7 @@ pub enum PushItem<T> {
     /// A payload, with the options of its queue.
     Payload(T),
     /// An event with its own options.
-    Event(EventBuilder<T>),
+    Builder(EventBuilder<T>),
 }
 
 impl<T> From<T> for PushItem<T> {
@@ -40,7 +40,7 @@ impl<T> From<T> for PushItem<T> {
 
 impl<T> From<EventBuilder<T>> for PushItem<T> {
     fn from(event: EventBuilder<T>) -> Self {
-        Self::Event(event)
+        Self::Builder(event)
     }
 }
 
@@ -163,7 +163,7 @@ where
                     let value = queue.encode(queue.handle.options.codec, &payload)?;
                     encoded.plain.push((place, value));
                 }
-                PushItem::Event(mut event) => {
+                PushItem::Builder(mut event) => {
                     queue.check_is_ours(&event)?;
                     event.options.when.get_or_insert(when);
                     encoded.events.push((place, event.prepare()?));
@@ -184,7 +184,7 @@ where
         for item in items {
             let event = match item.into() {
                 PushItem::Payload(payload) => queue.event(payload),
-                PushItem::Event(event) => event,
+                PushItem::Builder(event) => event,
             };
             queue.check_is_ours(&event)?;
             let options = &event.options;

@@ -32,6 +32,7 @@ impl PreparedEvent {
 }
 
 /// The id and the bucket of a new event, and the time of its push.
+#[derive(Clone, Copy)]
 pub(super) struct EventPlace {
     pub(super) id: EventId,
     pub(super) bucket: BucketId,
