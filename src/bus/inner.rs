@@ -59,7 +59,7 @@ pub(crate) struct Inner {
     pub(super) forecasts: ForecastPacer,
     pub(super) leases: Leases,
     /// The unknown names that were pushed to; `None` where no name is taken for a mistake.
-    pub(super) judged: Option<CheckedNames>,
+    pub(super) checked_names: Option<CheckedNames>,
     pub(super) stop: BusStop,
     /// The store is not called any more.
     pub(super) is_closed: AtomicBool,

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use duly::codec::{Frame, Key, KeyRing};
+use duly::codec::{Codec, Frame, Key, KeyRing};
 use duly::event::TRACE_HEADER;
 use duly::prelude::*;
 use duly::records::{Cause, Outcome};
@@ -99,20 +99,28 @@ async fn the_same_push_again_is_a_duplicate_and_another_value_a_conflict(world: 
 
 async fn a_push_again_after_a_rotation_is_a_duplicate_too(world: World) {
     let keys = ring(&["k1", "k2", "k3"]);
-    keys.choose("k1").unwrap();
     let probe = Probe::<u64>::new();
     let (bus, queue) = encrypting(&world, &keys, &probe).await;
-    let id = queue.new_id();
-    let again = |value| queue.event(value).id(id).after(secs(60)).push();
-    assert!(again(7).await.unwrap().is_accepted());
-    for key in ["k2", "k3"] {
-        keys.choose(key).unwrap();
-        assert!(again(7).await.unwrap().is_duplicate());
-        assert_eq!(again(8).await.unwrap_err().kind(), ErrorKind::Conflict);
+    for codec in [Codec::Json, Codec::MsgPack] {
+        keys.choose("k1").unwrap();
+        let id = queue.new_id();
+        let event = |value| queue.event(value).codec(codec).id(id).after(secs(60));
+        assert!(event(7).push().await.unwrap().is_accepted());
+        for key in ["k2", "k3"] {
+            keys.choose(key).unwrap();
+            assert!(event(7).push().await.unwrap().is_duplicate(), "{codec}");
+            let again = queue.push_many([event(7)], When::Now).await.unwrap();
+            assert!(again[0].is_duplicate(), "{codec}");
+            let other = event(8).push().await.unwrap_err();
+            assert_eq!(other.kind(), ErrorKind::Conflict);
+        }
+        bus.advance(secs(61)).await;
+        assert!(
+            event(7).push().await.unwrap().is_duplicate(),
+            "when it is over"
+        );
     }
-    bus.advance(secs(61)).await;
-    assert!(again(7).await.unwrap().is_duplicate(), "when it is over");
-    assert_eq!(probe.payloads(), [7]);
+    assert_eq!(probe.payloads(), [7, 7]);
 }
 
 async fn every_way_to_push_encrypts(world: World) {

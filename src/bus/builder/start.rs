@@ -171,7 +171,7 @@ impl BusBuilder {
             durability,
             forecasts: Default::default(),
             leases: Default::default(),
-            judged: (!self.dynamic_queues).then(Default::default),
+            checked_names: (!self.dynamic_queues).then(Default::default),
             stop: Default::default(),
             is_closed: AtomicBool::new(false),
             is_lent: self.is_lent,

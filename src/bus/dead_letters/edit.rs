@@ -93,7 +93,7 @@ impl DeadLetters {
         value: impl Fn(&Codec) -> Result<(Vec<u8>, bool)>,
     ) -> Result<Edited> {
         self.check()?;
-        let mut answer = Edited::NotFound;
+        let mut result = Edited::NotFound;
         let queues = &self.filter.queues;
         let is_asked = |bucket: &BucketKey| {
             id.may_lie_in(bucket.bucket) && (queues.is_empty() || queues.contains(&bucket.queue))
@@ -137,20 +137,20 @@ impl DeadLetters {
                 }
                 (Some(_), _) if found.state == State::Dead => return Ok(Edited::Conflict),
                 (Some(_), _) => {
-                    answer = Edited::NotDead(found.state);
+                    result = Edited::NotDead(found.state);
                     continue;
                 }
             };
             match self.inner.apply(&bucket, edit).await? {
                 Changed::Changed(_) | Changed::ChangedAfterAttempt(_) => return Ok(Edited::Edited),
-                Changed::TooLate(State::Dead) => answer = Edited::Conflict,
-                Changed::TooLate(state) => answer = Edited::NotDead(state),
+                Changed::TooLate(State::Dead) => result = Edited::Conflict,
+                Changed::TooLate(state) => result = Edited::NotDead(state),
                 Changed::NotFound => {}
             }
         }
-        match (answer, reach.left_out) {
+        match (result, reach.left_out) {
             (Edited::NotFound, Some(error)) => Err(error),
-            (answer, _) => Ok(answer),
+            (result, _) => Ok(result),
         }
     }
 }

@@ -257,21 +257,21 @@ impl Events {
                  other events from a page and change them one by one"
             )));
         }
-        let (mut told, mut place) = (Vec::new(), self.after.clone());
+        let (mut results, mut place) = (Vec::new(), self.after.clone());
         loop {
             let page = self.clone().after(place).page().await?;
-            let room = most - told.len();
+            let room = most - results.len();
             let is_cut = page.items.len() > room;
             let events = page.items.into_iter().take(room);
-            let mut answers = in_order(events.map(&f));
-            while let Some(answer) = answers.next().await {
-                told.push(answer?);
+            let mut replies = in_order(events.map(&f));
+            while let Some(reply) = replies.next().await {
+                results.push(reply?);
             }
             place = page.next;
             if place.is_none() && !is_cut {
-                return Ok(told);
+                return Ok(results);
             }
-            if told.len() == most {
+            if results.len() == most {
                 return Err(Error::new(
                     ErrorKind::Full,
                     format!(

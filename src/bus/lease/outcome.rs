@@ -70,8 +70,8 @@ pub enum EndResult {
 const TRIES_MAX: usize = 16;
 
 impl LeaseStatus {
-    fn of(stood: bool) -> Self {
-        if stood { Self::Held } else { Self::Lost }
+    fn of(held: bool) -> Self {
+        if held { Self::Held } else { Self::Lost }
     }
 }
 
@@ -130,9 +130,9 @@ impl Inner {
         let leases = vec![(token.id, token.request)];
         let extend = StoreOp::extend(token.node, leases, ttr);
         let (store, bucket) = (self.open()?, token.bucket());
-        let (stood, now_us) = extend.apply_timed(&**store, &bucket).await?;
+        let (held, now_us) = extend.apply_timed(&**store, &bucket).await?;
         Ok((
-            LeaseStatus::of(stood == [true]),
+            LeaseStatus::of(held == [true]),
             When::After(ttr).due(now_us),
         ))
     }

@@ -35,10 +35,10 @@ impl Sender {
             }
             let settlements = taken.iter().map(|it| it.settlement.clone()).collect();
             match self.inner.settle_all(&self.group, settlements).await {
-                Ok(stood) => {
+                Ok(held) => {
                     for (at, waiting) in taken.into_iter().enumerate() {
                         // The caller may be gone.
-                        let _ = waiting.reply.send(Ok(stood.get(at) == Some(&true)));
+                        let _ = waiting.reply.send(Ok(held.get(at) == Some(&true)));
                     }
                 }
                 Err(error) => {
@@ -70,8 +70,8 @@ impl Inner {
     ) -> Result<bool> {
         // A store of this process alone gathers by itself.
         if !self.open()?.is_shared() {
-            let stood = self.settle_all(&group, vec![settlement]).await?;
-            return Ok(stood == [true]);
+            let held = self.settle_all(&group, vec![settlement]).await?;
+            return Ok(held == [true]);
         }
         let (reply, replied) = oneshot::channel();
         let is_new = self
@@ -106,10 +106,10 @@ impl Inner {
         let kinds = settlements.iter().map(|it| settle_kind(&it.verdict));
         let kinds: Vec<_> = kinds.collect();
         let settle = StoreOp::settle(*node, settlements, StartMark::default());
-        let stood = self.apply(bucket, settle).await?;
+        let held = self.apply(bucket, settle).await?;
         let metrics = self.pull_meters.of(&bucket.queue);
-        let batch = kinds.into_iter().zip(stood.iter().copied());
+        let batch = kinds.into_iter().zip(held.iter().copied());
         metrics.settles.settled(batch);
-        Ok(stood)
+        Ok(held)
     }
 }

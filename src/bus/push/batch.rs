@@ -99,7 +99,7 @@ impl QueueHandle {
         };
         let again: Vec<usize> = events.iter().enumerate().filter_map(refused).collect();
         let now = Timestamp::from_millis(first.1 / 1_000);
-        let mut receipts = self.judged(PushedId::Made, &events, first, wanted);
+        let mut receipts = self.receipts_of(PushedId::Made, &events, first, wanted);
         if again.is_empty() {
             return Ok(receipts);
         }
@@ -117,7 +117,7 @@ impl QueueHandle {
             renewed.push(event.clone());
         }
         let second = match self.apply_push(bucket, renewed.clone(), wanted).await {
-            Ok(verdicts) => self.judged(PushedId::Renewed, &renewed, verdicts, wanted),
+            Ok(verdicts) => self.receipts_of(PushedId::Renewed, &renewed, verdicts, wanted),
             // The error does not concern those that were accepted before.
             Err(error) => {
                 let error = Arc::new(error);
@@ -134,7 +134,7 @@ impl QueueHandle {
         Ok(receipts)
     }
 
-    fn judged(
+    fn receipts_of(
         &self,
         made: PushedId,
         events: &[NewEvent],

@@ -8,7 +8,7 @@ use crate::event::QueueName;
 
 /// The most unknown names that are checked. Only a program that generates names has more, and it
 /// makes no typing mistakes.
-const JUDGED_MAX: usize = 256;
+const CHECKED_MAX: usize = 256;
 
 /// The names that were checked when they were pushed to.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(in crate::bus) struct CheckedNames(Mutex<BTreeSet<QueueName>>);
 impl CheckedNames {
     /// Returns whether this name is checked for the first time.
     pub(in crate::bus) fn is_first(&self, queue: &QueueName) -> bool {
-        let mut judged = self.0.lock();
-        judged.len() < JUDGED_MAX && judged.insert(queue.clone())
+        let mut checked = self.0.lock();
+        checked.len() < CHECKED_MAX && checked.insert(queue.clone())
     }
 }

@@ -67,6 +67,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         payloads("a_push_again_after_a_rotation_is_a_duplicate_too"),
     ),
     Payloads.bug(
+        "conflict-of-a-codec-of-its-own",
+        "the same push with a codec of its own is a conflict after another key was chosen",
+        &[put(
+            "QueueHandle::same_in_another_form",
+            "codec: «$value.codec»",
+            "self.options.codec",
+        )],
+        payloads("a_push_again_after_a_rotation_is_a_duplicate_too"),
+    ),
+    Payloads.bug(
         "made-anew-under-the-old-id",
         "an event whose id is made anew is encrypted for the old id",
         &[put(
