@@ -56,11 +56,11 @@ pub mod redis {
 #[cfg(feature = "embedded")]
 pub mod embedded {
     pub use crate::sqlite::records::{COLUMNS, Reader, sum_of_row};
-    pub use crate::store::embedded::ledger::Row;
     #[cfg(feature = "testing")]
     pub use crate::store::embedded::mapped::before_each_write;
-    pub use crate::store::embedded::recovery::{Recovered, recover};
-    pub use crate::store::embedded::retention::{Kept, Retention};
+    pub use crate::store::embedded::recovery::{Recovery, recover};
+    pub use crate::store::embedded::retention::{Retention, SharedKeep};
+    pub use crate::store::embedded::row::Row;
     pub use crate::store::embedded::schema::loose;
     pub use crate::store::embedded::starts::Note;
     pub use crate::store::embedded::sums::{of_control, of_event};

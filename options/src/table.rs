@@ -31,8 +31,8 @@ macro_rules! queue_options {
                 /// A handler that never ends within the grace period of
                 /// [`Bus::shutdown`](crate::Bus::shutdown) uses up its attempts after that, and its
                 /// event becomes a dead letter. 10 are two weeks of a stop every working day.
-                free_interruptions: u8 = 10, Number(0, 31),
-                    "free_interruptions = 10", "0 to 31", "10";
+                free_interruptions: u8 = 10, Number(0, 15),
+                    "free_interruptions = 10", "0 to 15", "10";
                 /// The retry policy: the delay before the next attempt.
                 backoff: RetryPolicy = RetryPolicy::default(), Backoff,
                     "backoff = \"exp(1s..10m)\"",

@@ -28,7 +28,7 @@ pub use self::control::{Control, Setting};
 pub use self::damage::{CheckTask, Damage, DamageKind};
 pub use self::durability::Durability;
 #[cfg(feature = "embedded")]
-pub use self::embedded::{Damaged, EmbeddedOptions, EmbeddedStore};
+pub use self::embedded::{DamagedRow, EmbeddedOptions, EmbeddedStore};
 pub use self::future::StoreFuture;
 pub(crate) use self::guarded::Guarded;
 pub use self::memory::{MemoryStore, RECORDS_MAX};

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use duly::ErrorKind;
 use duly::store::operation::{AttemptOutcome, PushOutcome};
-use duly::store::{Damaged, EmbeddedStore, Setting, Store};
+use duly::store::{DamagedRow, EmbeddedStore, Setting, Store};
 use duly::time::When;
 use futures_util::FutureExt;
 
 use crate::embedded::harness::*;
 
-pub(crate) fn damaged(store: &EmbeddedStore) -> Vec<Damaged> {
+pub(crate) fn damaged(store: &EmbeddedStore) -> Vec<DamagedRow> {
     let listed = store.damaged().now_or_never();
     listed
         .expect("an inline store answers at once")

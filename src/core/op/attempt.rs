@@ -39,9 +39,9 @@ pub enum AttemptOutcome {
     },
 }
 
-/// The most interruptions of an event in a row that may be free: a store keeps their number in five
+/// The most interruptions of an event in a row that may be free: a store keeps their number in four
 /// bits of its state.
-pub const FREE_INTERRUPTIONS_MAX: u8 = 31;
+pub const FREE_INTERRUPTIONS_MAX: u8 = 15;
 
 /// Why an attempt failed.
 #[derive(Clone, Debug, PartialEq, Eq)]

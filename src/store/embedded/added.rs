@@ -4,8 +4,10 @@ use std::sync::LazyLock;
 
 use rusqlite::Connection;
 
-use crate::store::embedded::commit::{Counts, ms};
-use crate::store::embedded::ledger::{Change, Changes, Row};
+use crate::store::embedded::change::{Change, Changes};
+use crate::store::embedded::commit::Counts;
+use crate::store::embedded::row::Row;
+use crate::store::embedded::rows::ms;
 use crate::store::embedded::sums;
 use crate::time::Timestamp;
 

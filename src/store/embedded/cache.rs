@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::event::{Envelope, Payload};
-use crate::store::embedded::ledger::Row;
+use crate::store::embedded::row::Row;
 use crate::time::Timestamp;
 
 /// Events due later than this after their push are read back from the file when they are due.
@@ -42,7 +42,7 @@ struct Slot {
 
 /// What the cache knows of a row.
 #[derive(Debug)]
-pub(super) enum Cached {
+pub(super) enum CacheEntry {
     /// All of it.
     Whole(Arc<Envelope>),
     /// The file has it.
@@ -119,13 +119,13 @@ impl Cache {
         }
     }
 
-    pub(super) fn get(&self, row: Row) -> Cached {
+    pub(super) fn get(&self, row: Row) -> CacheEntry {
         let slot = self.at(row).and_then(|at| self.window.get(at));
         match slot.and_then(|slot| slot.envelope.as_ref()) {
-            Some(envelope) => Cached::Whole(Arc::clone(envelope)),
+            Some(envelope) => CacheEntry::Whole(Arc::clone(envelope)),
             None => match self.updates.get(&row) {
-                Some(payload) => Cached::Updated(payload.clone()),
-                None => Cached::OnDisk,
+                Some(payload) => CacheEntry::Updated(payload.clone()),
+                None => CacheEntry::OnDisk,
             },
         }
     }

@@ -1,12 +1,17 @@
-//! The stores that this process is closing: who opens one of them again waits for that.
+//! The end of a store: stopped by a failure, or closed; an open of the same file waits for a close.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::error::Error;
+use crate::store::embedded::reader::closed;
 use crate::store::embedded::shared::Shared;
+use crate::store::embedded::stop::StopReason;
+use crate::store::embedded::ticket::CommitResult;
 
 /// How long an open waits for the close before it. A close takes milliseconds, unless the disk is
 /// slow and much is to be written.
@@ -17,6 +22,21 @@ static CLOSING: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 static CLOSED: Condvar = Condvar::new();
 
 impl Shared {
+    /// Acknowledges nothing any more, and says so to everyone who waits.
+    pub(super) fn stop(&self, stop: StopReason) {
+        let stop = Arc::new(stop);
+        let first = self.stop.get_or_init(|| {
+            tracing::error!(error = %stop.closed(), "embedded store stopped after a failure");
+            stop
+        });
+        self.pending
+            .abandon(&CommitResult::Stopped(Arc::clone(first)));
+    }
+
+    pub(super) fn why_closed(&self) -> Error {
+        self.stop.get().map_or_else(closed, |stop| stop.closed())
+    }
+
     /// Notes that the store closes, which goes on in the background.
     pub(super) fn begin_to_let_go(&self) {
         let held = self.lock.lock();

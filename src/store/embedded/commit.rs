@@ -1,4 +1,4 @@
-//! One batch of changes, one transaction.
+//! The transaction that writes a batch of changes.
 
 use std::borrow::Cow;
 
@@ -8,9 +8,11 @@ use crate::codec::wire;
 use crate::event::{Envelope, Payload};
 use crate::record::Record;
 use crate::sqlite::records::{Arrival, Load, QueueNumbers};
-use crate::store::embedded::ledger::{Change, Changes, Row};
+use crate::store::embedded::change::{Change, Changes};
 use crate::store::embedded::log_size::LogSize;
 use crate::store::embedded::retention::Retention;
+use crate::store::embedded::row::Row;
+use crate::store::embedded::rows::ms;
 use crate::store::embedded::schema::PAGE_BYTES;
 use crate::store::embedded::sqlite::Failure;
 use crate::store::embedded::starts::Start;
@@ -344,9 +346,4 @@ impl<'a, 'b> Transaction<'a, 'b> {
         }
         Ok(())
     }
-}
-
-/// As SQLite has it; a time past its range keeps its bits, as nothing is ordered by it there.
-pub(super) fn ms(time: Timestamp) -> i64 {
-    time.as_millis().cast_signed()
 }

@@ -1,4 +1,4 @@
-//! What was set of queues, as rows.
+//! The settings of queues, as rows.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row, params};
 
 use crate::event::QueueName;
 use crate::store::control::Control;
-use crate::store::embedded::ledger::{Change, Changes};
+use crate::store::embedded::change::{Change, Changes};
 use crate::store::embedded::sums;
 
 /// Writes what is set of a queue; where nothing is, its row goes.

@@ -17,23 +17,27 @@
 //! file that takes its place next; and `-reserve`, room for the time when the disk is full.
 
 mod added;
+mod bodies;
 mod cache;
+mod change;
+mod change_recorder;
 mod check;
 mod closing;
 mod commit;
 mod compaction;
 mod controls;
 mod file;
-mod gate;
-pub(crate) mod ledger;
 mod log;
 mod log_size;
+mod maintenance;
 pub(crate) mod mapped;
+mod notes;
 mod options;
 mod pending;
 mod reader;
 pub(crate) mod recovery;
 pub(crate) mod retention;
+pub(crate) mod row;
 mod rows;
 pub(crate) mod schema;
 mod shared;
@@ -41,357 +45,17 @@ mod space;
 mod sqlite;
 pub(crate) mod starts;
 mod stop;
+mod store;
 pub(crate) mod sums;
 mod sweep;
 mod table;
+mod ticket;
 mod tombstones;
 mod uniques;
 mod unsettled;
 mod upkeep;
 mod writer;
 
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::{Arc, OnceLock, Weak};
-use std::thread::JoinHandle;
-
-use parking_lot::Mutex;
-
-use crate::core::membership::{MemberInfo, Membership};
-use crate::core::op::{Answer, Delivery, StoreOp};
-use crate::error::Result;
-use crate::event::{BucketKey, QueueName};
-use crate::outage::Outage;
-use crate::record::Keep;
-use crate::sqlite::shortage::{self, Shortage};
-use crate::sqlite::{files, records};
-use crate::store::clock::StoreTime;
-use crate::store::contract::{KnownBuckets, Store, Watcher};
-use crate::store::control::{Control, Setting};
-use crate::store::damage::{CheckTask, Damage};
-use crate::store::durability::Durability;
-use crate::store::future::StoreFuture;
-use crate::store::hub::LocalMembership;
-use crate::store::records::RecordTable;
-
-use self::cache::Cache;
-use self::file::{Lock, Paths};
-use self::gate::{Gate, Lane};
 pub use self::options::EmbeddedOptions;
-use self::pending::Pending;
-pub use self::reader::Damaged;
-use self::reader::{Reader, Reading, no_thread};
-use self::recovery::Recovered;
-use self::retention::{Kept, Retention};
-use self::shared::{Decided, Shared};
-use self::space::Space;
-use self::starts::{Start, Starts};
-use self::stop::Stop;
-use self::writer::Writer;
-
-/// A store in one SQLite file: nothing to install, and durable.
-///
-/// A push that answered `Ok` survives a power cut. What happens when something goes wrong:
-///
-/// - **The process dies, at any instruction**: what was acknowledged is there. An attempt whose
-///   handler had started counts; an event that was merely leased loses nothing.
-/// - **The disk is full**: pushes return [`ErrorKind::Full`](crate::ErrorKind::Full) and nothing of
-///   them happened. What is stored is still handled; pushes work again when there is room.
-/// - **The process has too few descriptors or too little memory**: calls return
-///   [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable), or
-///   [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) if they may have happened, until it is over.
-/// - **The disk fails, or the file is deleted or replaced**: the store stops itself. What was on its way returns
-///   [`ErrorKind::Unknown`](crate::ErrorKind::Unknown), everything later
-///   [`ErrorKind::Closed`](crate::ErrorKind::Closed). A failed sync is never tried again.
-/// - **Bytes are damaged**: they are never delivered, but set aside and listed by
-///   [`damaged`](Self::damaged). Everything else goes on.
-///
-/// # Examples
-///
-/// ```
-/// use duly::store::{Durability, EmbeddedStore, Store};
-///
-/// let directory = tempfile::tempdir()?;
-/// let store = EmbeddedStore::open(directory.path().join("duly.db"))?;
-/// assert_eq!(store.durability(), Durability::Disk);
-/// // A store has one owner at a time.
-/// assert!(EmbeddedStore::open(directory.path().join("duly.db")).is_err());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub struct EmbeddedStore {
-    shared: Arc<Shared>,
-    writing: Writing,
-}
-
-/// Who writes.
-enum Writing {
-    Thread(Mutex<Option<JoinHandle<()>>>),
-    Inline(Mutex<Option<Box<Writer>>>),
-}
-
-impl EmbeddedStore {
-    /// Opens the store in the file at `path`, and makes it where it is missing.
-    ///
-    /// # Errors
-    ///
-    /// As [`open_with`](Self::open_with).
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::open_with(path, EmbeddedOptions::new())
-    }
-
-    /// Opens the store in the file at `path` with choices of your own.
-    ///
-    /// Reads everything that is not over, so it takes half a second or so for each million events.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) when the file is not a store, was written
-    /// by a newer duly, or is damaged beyond its rows; [`ErrorKind::Full`](crate::ErrorKind::Full)
-    /// when the disk is; [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) when it is open
-    /// already, by whatever name, has several names, or cannot be written.
-    pub fn open_with(path: impl AsRef<Path>, options: EmbeddedOptions) -> Result<Self> {
-        let paths = Paths::prepare(path.as_ref())?;
-        shortage::survive_file_limit();
-        let mut lock = match Lock::take(&paths) {
-            // A bus of this process that was dropped a moment ago.
-            Err(_) if closing::wait(&paths.data) => Lock::take(&paths)?,
-            taken => taken?,
-        };
-        log::settle(&paths.data)?;
-        let connection = schema::open_writer(&paths.data)?;
-        let wrong = |error| files::unusable(&paths.starts, "cannot be used", error);
-        let keep = Kept::new(Mutex::new(Keep::default()));
-        let retention = Retention::new(Arc::clone(&keep), Arc::clone(&options.clock));
-        let starts = Starts::read(&paths.starts).map_err(wrong)?;
-        let time = StoreTime::new(options.clock);
-        let now = time.now();
-        let Recovered {
-            shards,
-            committer,
-            next_row,
-            controls,
-        } = recovery::recover(
-            &paths.data,
-            connection,
-            starts,
-            options.window,
-            retention,
-            now,
-        )?;
-        // Only now: what the notes said is in the file.
-        let starts = Starts::begin(&paths.starts).map_err(wrong)?;
-        let space = Space::open(&paths.reserve, options.reserve_bytes)
-            .and_then(|space| space.restore().map(|()| space))
-            .map_err(|error| files::unusable(&paths.reserve, "cannot be written", error))?;
-        paths
-            .sync_directory()
-            .map_err(|error| files::unusable(&paths.directory, "cannot be synced", error))?;
-        let reader = Reader::new(schema::open_whole_reader(&paths.data)?);
-        let records = records::Reader::new(schema::open_whole_reader(&paths.data)?);
-        lock.remember(&paths)?;
-        let thread = |name| (!options.inline).then_some(name);
-        let reading = Reading::start(reader, thread("duly-reader")).map_err(no_thread)?;
-        let records = Reading::start(records, thread("duly-records")).map_err(no_thread)?;
-        let shared = Arc::new(Shared {
-            time,
-            shards,
-            hub: LocalMembership::with(controls),
-            cache: Mutex::new(Cache::new(next_row, options.cache_bytes)),
-            pending: Pending::new(options.pending_bytes, options.batch_bytes),
-            reading,
-            records,
-            keep,
-            space,
-            starts: Mutex::new(starts),
-            stop: OnceLock::new(),
-            lock: Mutex::new(Some(lock)),
-            log: Outage::of("notes of the embedded store"),
-            ended: Arc::new(Gate::default()),
-            paths,
-        });
-        let writer = Writer::new(Arc::clone(&shared), committer, options.inline);
-        let writing = if options.inline {
-            Writing::Inline(Mutex::new(Some(Box::new(writer))))
-        } else {
-            let thread = std::thread::Builder::new()
-                .name("duly-writer".to_owned())
-                .spawn(move || writer.run())
-                .map_err(no_thread)?;
-            Writing::Thread(Mutex::new(Some(thread)))
-        };
-        Ok(Self { shared, writing })
-    }
-
-    /// What was set aside because its bytes were damaged, the latest first, at most 1,000.
-    ///
-    /// # Errors
-    ///
-    /// When the file cannot be read.
-    pub fn damaged(&self) -> StoreFuture<Vec<Damaged>> {
-        StoreFuture::new(self.shared.reading.run(|reader| reader.damaged()))
-    }
-
-    /// Checks everything that must be so in memory at any time; looks at every event.
-    ///
-    /// # Errors
-    ///
-    /// The first thing that is not so.
-    pub fn check(&self) -> Result<(), String> {
-        self.shared.shards.check()
-    }
-
-    /// Without a thread: writes what was decided before anybody waits for it.
-    fn write_inline(&self) {
-        if let Writing::Inline(writer) = &self.writing {
-            let mut writer = writer.lock();
-            if let Some(writer) = &mut *writer {
-                writer.drain();
-            }
-        }
-    }
-
-    /// Closes the list and lets whoever writes end.
-    fn begin_close(&self) {
-        self.shared.begin_to_let_go();
-        self.shared.pending.close();
-        if let Writing::Inline(writer) = &self.writing {
-            let writer = writer.lock().take();
-            if let Some(mut writer) = writer {
-                writer.drain();
-                writer.end();
-            }
-        }
-    }
-}
-
-impl Store for EmbeddedStore {
-    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
-        let decided = self.shared.decide(bucket, op);
-        self.shared.sweep();
-        let Decided { answer, wait, node } = match decided {
-            Ok(decided) => decided,
-            Err(error) => {
-                // Also of what is refused: what had expired has ended.
-                self.write_inline();
-                return StoreFuture::ready(Err(error));
-            }
-        };
-        let found = self.shared.find(answer);
-        self.write_inline();
-        let known = match (found, wait) {
-            (Ok(answer), None) => return StoreFuture::ready(Ok(answer)),
-            (Ok(answer), Some((gate, lane))) => {
-                return StoreFuture::new(async move { gate.wait(lane).await.map(|()| answer) });
-            }
-            // Nothing that waits for the writer carries a body.
-            (Err(known), _) => *known,
-        };
-        let (shared, bucket) = (Arc::clone(&self.shared), bucket.clone());
-        let load = move |reader: &mut Reader| shared.load(reader, known, &bucket, node);
-        let loaded = StoreFuture::new(self.shared.reading.run(load));
-        self.write_inline();
-        loaded
-    }
-
-    fn durability(&self) -> Durability {
-        Durability::Disk
-    }
-
-    fn now_us(&self) -> u64 {
-        if self.shared.time.take_jump() {
-            self.shared.shards.wake_all();
-        }
-        self.shared.time.now_us()
-    }
-
-    fn poll_members(&self, me: MemberInfo) -> StoreFuture<Membership> {
-        let membership = self.shared.hub.alone(&me, self.shared.shards.used());
-        StoreFuture::ready(Ok(membership))
-    }
-
-    fn controls(&self) -> StoreFuture<BTreeMap<QueueName, Control>> {
-        StoreFuture::ready(Ok(self.shared.hub.controls()))
-    }
-
-    fn set(&self, queue: &QueueName, setting: Setting) -> StoreFuture<()> {
-        let kept = self.shared.set(queue, setting);
-        self.write_inline();
-        StoreFuture::new(async move { kept?.wait(Lane::Rest).await })
-    }
-
-    fn is_shared(&self) -> bool {
-        false
-    }
-
-    fn check_store(&self, task: CheckTask) -> StoreFuture<Vec<Damage>> {
-        self.shared.check(task)
-    }
-
-    fn buckets(&self) -> StoreFuture<Vec<BucketKey>> {
-        StoreFuture::ready(Ok(self.shared.shards.keys()))
-    }
-
-    fn buckets_of(&self, queue: &QueueName) -> StoreFuture<KnownBuckets> {
-        let buckets = self.shared.shards.keys_of(queue);
-        StoreFuture::ready(Ok(KnownBuckets::all(buckets)))
-    }
-
-    fn watch(&self, watcher: Weak<dyn Watcher>) -> Result<()> {
-        self.shared.shards.watch(watcher)
-    }
-
-    fn starting(&self, _queue: &QueueName, deliveries: &[&Delivery]) -> Result<()> {
-        if self.shared.stop.get().is_some() || self.shared.pending.is_closed() {
-            return Err(self.shared.why_closed());
-        }
-        let starts = deliveries.iter().copied().map(Start::of_delivery);
-        let shortage = |noted: &std::io::Result<()>| noted.as_ref().err().and_then(Shortage::of_io);
-        let mut notes = self.shared.starts();
-        let mut noted = notes.note(starts.clone());
-        if shortage(&noted) == Some(Shortage::Space) {
-            // Handling what is stored is what the reserve is for.
-            self.shared.space.release();
-            noted = notes.note(starts);
-        }
-        drop(notes);
-        let is_short = shortage(&noted).is_some();
-        noted.map_err(|error| {
-            if is_short {
-                return files::unusable(&self.shared.paths.starts, "cannot be written", error);
-            }
-            let stop = Stop::new("a start could not be noted", error);
-            self.shared.stop(stop);
-            self.shared.why_closed()
-        })
-    }
-
-    fn records(&self) -> Option<Arc<dyn RecordTable>> {
-        Some(Arc::clone(&self.shared) as _)
-    }
-
-    fn close(&self) -> StoreFuture<()> {
-        self.begin_close();
-        StoreFuture::new(Arc::clone(&self.shared.ended).wait(Lane::Rest))
-    }
-}
-
-impl std::fmt::Debug for EmbeddedStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EmbeddedStore")
-            .field("shared", &self.shared)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Writes what was decided, and waits until it is on disk and the file is free.
-impl Drop for EmbeddedStore {
-    fn drop(&mut self) {
-        self.begin_close();
-        if let Writing::Thread(thread) = &self.writing {
-            let thread = thread.lock().take();
-            if thread.is_some_and(|thread| thread.join().is_err()) {
-                tracing::error!("writer thread of the embedded store panicked");
-            }
-        }
-    }
-}
+pub use self::reader::DamagedRow;
+pub use self::store::EmbeddedStore;

@@ -1,4 +1,4 @@
-//! How an embedded store is opened.
+//! The options of an embedded store.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What was decided and is not written yet, in the order of the decisions.
+//! The list of changes that are decided and not written yet, in the order of the decisions.
 //!
 //! Changes are appended while the bucket they belong to is locked, so their order here is the
 //! order of the decisions. The writer takes them a batch at a time; what arrives while it writes
@@ -12,8 +12,8 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::event::BucketKey;
-use crate::store::embedded::gate::{Fate, Gate, Lane};
-use crate::store::embedded::ledger::Changes;
+use crate::store::embedded::change::Changes;
+use crate::store::embedded::ticket::{CommitPart, CommitResult, CommitTicket};
 
 /// How long the writer waits for callers that it has just answered to come back: else the first of
 /// them would have a sync to itself, and all the others wait for it. Well below the time of a sync.
@@ -27,8 +27,8 @@ pub(super) struct Chunk {
     /// Whose events it changes, if any.
     pub(super) bucket: Option<BucketKey>,
     pub(super) changes: Changes,
-    /// [`Lane::Pushes`]: it may be refused when the disk is full.
-    pub(super) lane: Lane,
+    /// [`CommitPart::Pushes`]: it may be refused when the disk is full.
+    pub(super) part: CommitPart,
 }
 
 impl Chunk {
@@ -43,14 +43,14 @@ impl Chunk {
 /// Changes that are written in one transaction.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    pub(super) gate: Arc<Gate>,
+    pub(super) ticket: Arc<CommitTicket>,
     pub(super) chunks: Vec<Chunk>,
     weight: usize,
 }
 
 /// What the writer found.
 #[derive(Debug)]
-pub(super) enum Taken {
+pub(super) enum Next {
     Batch(Batch),
     /// Nothing, for as long as it wanted to wait.
     Nothing,
@@ -74,8 +74,8 @@ pub(super) struct Pending {
 #[derive(Debug, Default)]
 struct State {
     batches: VecDeque<Batch>,
-    /// The gate and the weight of the batch that is being written.
-    writing: Option<(Arc<Gate>, usize)>,
+    /// The ticket and the weight of the batch that is being written.
+    writing: Option<(Arc<CommitTicket>, usize)>,
     closed: bool,
     /// How many changes the writer sleeps for, when it does.
     wakes_at: Option<usize>,
@@ -111,7 +111,7 @@ impl Pending {
     }
 
     /// Adds changes; call with their bucket locked. `None`: the list is closed.
-    pub(super) fn submit(&self, chunk: Chunk) -> Option<Arc<Gate>> {
+    pub(super) fn submit(&self, chunk: Chunk) -> Option<Arc<CommitTicket>> {
         let weight = chunk.weight();
         let mut state = self.lock();
         if state.closed {
@@ -124,27 +124,27 @@ impl Pending {
         let batch = state.batches.back_mut()?; // it was just made sure of
         batch.weight += weight;
         batch.chunks.push(chunk);
-        let gate = Arc::clone(&batch.gate);
+        let ticket = Arc::clone(&batch.ticket);
         self.weight.fetch_add(weight, Ordering::Relaxed);
         if state.wakes_at.is_some_and(|wanted| state.is_worth(wanted)) {
             state.wakes_at = None;
             self.work.notify_one();
         }
-        Some(gate)
+        Some(ticket)
     }
 
-    /// The gate of the youngest changes that are not written yet.
-    pub(super) fn newest(&self) -> Option<Arc<Gate>> {
+    /// The ticket of the youngest changes that are not written yet.
+    pub(super) fn newest(&self) -> Option<Arc<CommitTicket>> {
         let state = self.lock();
-        let gate = match state.batches.back() {
-            Some(batch) => &batch.gate,
+        let ticket = match state.batches.back() {
+            Some(batch) => &batch.ticket,
             None => &state.writing.as_ref()?.0,
         };
-        Some(Arc::clone(gate))
+        Some(Arc::clone(ticket))
     }
 
     /// Takes the next batch; waits for one at most so long, for ever when `None`.
-    pub(super) fn take(&self, wait: Option<Duration>) -> Taken {
+    pub(super) fn take(&self, wait: Option<Duration>) -> Next {
         let mut state = self.lock();
         let mut lingers = state.siblings > 1 && wait != Some(Duration::ZERO);
         loop {
@@ -154,18 +154,18 @@ impl Pending {
                 && let Some(batch) = state.batches.pop_front()
             {
                 state.siblings = batch.chunks.len() * 3 / 4;
-                state.writing = Some((Arc::clone(&batch.gate), batch.weight));
-                return Taken::Batch(batch);
+                state.writing = Some((Arc::clone(&batch.ticket), batch.weight));
+                return Next::Batch(batch);
             }
             if state.closed {
-                return Taken::Closed;
+                return Next::Closed;
             }
             state.wakes_at = Some(wanted);
             let wait = if lingers { Some(LINGER) } else { wait };
             if self.sleep(&mut state, wait) {
                 state.wakes_at = None;
                 if !lingers && state.batches.is_empty() && !state.closed {
-                    return Taken::Nothing;
+                    return Next::Nothing;
                 }
                 lingers = false;
             }
@@ -190,8 +190,8 @@ impl Pending {
         }
     }
 
-    /// Takes out every push that may be refused, each with the gate its caller waits at.
-    pub(super) fn refuse_pushes(&self) -> Vec<(Arc<Gate>, Vec<Chunk>)> {
+    /// Takes out every push that may be refused, each with the ticket its caller waits at.
+    pub(super) fn refuse_pushes(&self) -> Vec<(Arc<CommitTicket>, Vec<Chunk>)> {
         let mut state = self.lock();
         let mut refused = Vec::new();
         for batch in &mut state.batches {
@@ -199,7 +199,7 @@ impl Pending {
             let weight: usize = pushes.iter().map(Chunk::weight).sum();
             batch.weight -= weight;
             self.weight.fetch_sub(weight, Ordering::Relaxed);
-            refused.push((Arc::clone(&batch.gate), pushes));
+            refused.push((Arc::clone(&batch.ticket), pushes));
         }
         refused
     }
@@ -219,27 +219,29 @@ impl Pending {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// Takes nothing more in, and gives `fate` to everyone who waits.
-    pub(super) fn abandon(&self, fate: &Fate) {
+    /// Takes nothing more in, and gives `result` to everyone who waits.
+    pub(super) fn abandon(&self, result: &CommitResult) {
         let (batches, writing) = {
             let mut state = self.lock();
             self.end(&mut state);
             (std::mem::take(&mut state.batches), state.writing.take())
         };
-        let gates = batches.iter().map(|batch| &batch.gate);
-        for gate in writing.iter().map(|(gate, _)| gate).chain(gates) {
-            gate.open(fate.clone());
+        let tickets = batches.iter().map(|batch| &batch.ticket);
+        for ticket in writing.iter().map(|(ticket, _)| ticket).chain(tickets) {
+            ticket.resolve(result.clone());
         }
         self.work.notify_all();
     }
 
-    /// Gives `fate` to everyone who waits now, though what they wait for stays in the list.
-    pub(super) fn answer(&self, fate: &Fate) {
+    /// Gives `result` to everyone who waits now, though what they wait for stays in the list.
+    pub(super) fn resolve_waiting(&self, result: &CommitResult) {
         let state = self.lock();
-        let gates = state.batches.iter().map(|batch| Arc::clone(&batch.gate));
-        let gates: Vec<_> = gates.collect();
+        let tickets = state.batches.iter().map(|batch| Arc::clone(&batch.ticket));
+        let tickets: Vec<_> = tickets.collect();
         drop(state);
-        gates.iter().for_each(|gate| gate.open(fate.clone()));
+        tickets
+            .iter()
+            .for_each(|ticket| ticket.resolve(result.clone()));
     }
 
     /// Waits so long, or until the list is closed.
@@ -258,7 +260,7 @@ impl Batch {
     pub(super) fn split_pushes(&mut self) -> Vec<Chunk> {
         let (pushes, rest) = std::mem::take(&mut self.chunks)
             .into_iter()
-            .partition(|chunk| chunk.lane == Lane::Pushes);
+            .partition(|chunk| chunk.part == CommitPart::Pushes);
         self.chunks = rest;
         pushes
     }

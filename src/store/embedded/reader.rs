@@ -1,4 +1,4 @@
-//! Reads beside the writer: bodies that are not in memory, and what was set aside.
+//! Reads beside the writer: bodies that are not in memory, and damaged rows.
 
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use crate::codec::wire;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Envelope, EventId};
-use crate::store::embedded::ledger::Row;
+use crate::store::embedded::row::Row;
 use crate::store::embedded::sqlite;
 use crate::time::Timestamp;
 
@@ -22,7 +22,7 @@ const DAMAGED_MAX: i64 = 1_000;
 /// What was set aside because its checksum did not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Damaged {
+pub struct DamagedRow {
     /// When it was found.
     pub found: Timestamp,
     /// What was wrong.
@@ -70,14 +70,14 @@ impl Reader {
     }
 
     /// What was set aside, the latest first.
-    pub(super) fn damaged(&self) -> Result<Vec<Damaged>> {
-        let read = || -> rusqlite::Result<Vec<Damaged>> {
+    pub(super) fn damaged(&self) -> Result<Vec<DamagedRow>> {
+        let read = || -> rusqlite::Result<Vec<DamagedRow>> {
             let mut statement = self.connection.prepare_cached(
                 "SELECT found, why, row, body FROM damaged ORDER BY number DESC LIMIT ?1",
             )?;
             let rows = statement.query_map([DAMAGED_MAX], |found| {
                 let body: Vec<u8> = found.get(3).unwrap_or_default();
-                Ok(Damaged {
+                Ok(DamagedRow {
                     found: Timestamp::from_millis(found.get::<_, i64>(0)?.cast_unsigned()),
                     why: found.get(1)?,
                     row: found.get::<_, Option<i64>>(2)?.map(i64::cast_unsigned),
@@ -93,18 +93,18 @@ impl Reader {
 
 /// Where an `R` reads: on a thread of its own, or at once on the caller's.
 #[derive(Debug)]
-pub(super) enum Reading<R> {
-    Thread(Mutex<Option<Working<R>>>),
+pub(super) enum ReadThread<R> {
+    Thread(Mutex<Option<JobsAndThread<R>>>),
     Inline(Mutex<Option<R>>),
 }
 
 /// The way to a thread that reads.
-type Working<R> = (SyncSender<Job<R>>, JoinHandle<()>);
+type JobsAndThread<R> = (SyncSender<Job<R>>, JoinHandle<()>);
 
 /// Something to read.
 pub(super) struct Job<R>(Box<dyn FnOnce(&mut R) + Send>);
 
-impl<R: Send + 'static> Reading<R> {
+impl<R: Send + 'static> ReadThread<R> {
     /// A thread of that name, or none.
     pub(super) fn start(mut reader: R, thread: Option<&str>) -> std::io::Result<Self> {
         let Some(name) = thread else {

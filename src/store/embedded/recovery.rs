@@ -1,4 +1,4 @@
-//! What the file remembers, back into memory.
+//! Recovery: the state in memory, from the file.
 //!
 //! Recovery may be interrupted anywhere and as often as it likes: it reads, decides, writes all
 //! that it decided in one transaction, and only then lets go of the notes it decided from.
@@ -17,14 +17,15 @@ use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, QueueName};
 use crate::sqlite::records;
 use crate::store::control::Control;
+use crate::store::embedded::change::{Change, Changes, WindowChange};
 use crate::store::embedded::commit::{Committer, Counts};
-use crate::store::embedded::ledger::{Change, Changes, Row};
 use crate::store::embedded::retention::Retention;
+use crate::store::embedded::row::Row;
 use crate::store::embedded::rows::{self, Columns};
 use crate::store::embedded::starts::Start;
-use crate::store::embedded::tombstones::{TombstoneRows, WindowChange, Windows};
+use crate::store::embedded::tombstones::{TombstoneRows, Windows};
 use crate::store::embedded::unsettled::Unsettled;
-use crate::store::embedded::{controls, ledger, schema, sums, uniques};
+use crate::store::embedded::{controls, row, schema, sums, uniques};
 use crate::store::shards::{Shards, WakeRule};
 use crate::time::Timestamp;
 
@@ -32,7 +33,7 @@ use crate::time::Timestamp;
 const FINISHED_READ: i64 = 500_000;
 
 /// What a recovery found.
-pub struct Recovered {
+pub struct Recovery {
     pub(super) shards: Shards<i64>,
     pub(super) committer: Committer,
     /// The number of the next row.
@@ -41,15 +42,15 @@ pub struct Recovered {
     pub controls: BTreeMap<QueueName, Control>,
 }
 
-impl fmt::Debug for Recovered {
+impl fmt::Debug for Recovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recovered")
+        f.debug_struct("Recovery")
             .field("controls", &self.controls)
             .finish_non_exhaustive()
     }
 }
 
-impl Recovered {
+impl Recovery {
     /// The buckets that have events that are not over.
     pub fn buckets(&self) -> Vec<BucketKey> {
         self.shards.keys()
@@ -73,7 +74,7 @@ pub fn recover(
     window: DedupWindow,
     retention: Retention,
     now: Timestamp,
-) -> Result<Recovered> {
+) -> Result<Recovery> {
     let mut scan = Scan {
         shards: Shards::new(window),
         unsettled: Unsettled::new(starts, now),
@@ -115,7 +116,7 @@ pub fn recover(
             .write(std::iter::once(&changes), now, false)
             .map_err(|failure| schema::KIND.at_open(path, failure.error))?;
     }
-    Ok(Recovered {
+    Ok(Recovery {
         shards,
         committer,
         next_row,
@@ -158,7 +159,7 @@ impl Scan {
     fn read_event(&mut self, number: i64, columns: Columns, bytes: &[u8]) -> Result<()> {
         let view = wire::view(bytes.get(columns.body).unwrap_or_default())?;
         let row = Row::new(number, view.id);
-        if !ledger::NUMBERS.contains(&number) {
+        if !row::NUMBERS.contains(&number) {
             return Err(Error::corrupt("no row has such a number"));
         }
         let (due, tries, dead) = (columns.due, columns.tries, columns.dead);

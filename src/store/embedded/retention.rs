@@ -23,12 +23,12 @@ const STEP: i64 = 200;
 const STEP_IDLE: i64 = records::RECORDS_MAX;
 
 /// What is kept, as whoever uses the store sets it.
-pub type Kept = Arc<Mutex<Keep>>;
+pub type SharedKeep = Arc<Mutex<Keep>>;
 
 /// When a step is due.
 #[derive(Debug)]
 pub struct Retention {
-    keep: Kept,
+    keep: SharedKeep,
     clock: Arc<dyn Clock>,
     looked: Option<Mono>,
     more: bool,
@@ -37,7 +37,7 @@ pub struct Retention {
 
 impl Retention {
     /// A retention that has not looked yet.
-    pub fn new(keep: Kept, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(keep: SharedKeep, clock: Arc<dyn Clock>) -> Self {
         Self {
             keep,
             clock,

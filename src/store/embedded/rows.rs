@@ -8,6 +8,7 @@ use rusqlite::{Connection, Row};
 
 use crate::core::op::UsedAttempts;
 use crate::error::{Error, Result};
+use crate::time::Timestamp;
 
 /// How many rows are handed over at a time.
 const BATCH: usize = 1_024;
@@ -104,4 +105,9 @@ impl Batch {
             body: from..self.bytes.len(),
         })
     }
+}
+
+/// As SQLite has it; a time past its range keeps its bits, as nothing is ordered by it there.
+pub(super) fn ms(time: Timestamp) -> i64 {
+    time.as_millis().cast_signed()
 }

@@ -1,4 +1,4 @@
-//! The tables, whose file it is, and which version of them.
+//! The schema: tables, the mark of a store, and versions.
 //!
 //! # Format 8
 //!

@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::outage::Outage;
 use crate::sqlite::files;
 use crate::sqlite::shortage::Shortage;
-use crate::store::embedded::gate;
+use crate::store::embedded::ticket;
 
 /// The smallest reserve with which pushes are taken, where a larger one is wanted: twice what the
 /// log has at most on a full disk, and as much again.
@@ -60,7 +60,7 @@ impl Space {
     /// There is no room: refuses pushes from now on.
     pub(super) fn refuse(&self) {
         if !self.full.swap(true, Ordering::AcqRel) {
-            self.log.failed((), &gate::full());
+            self.log.failed((), &ticket::full());
         }
     }
 

@@ -1,4 +1,4 @@
-//! What an error of SQLite means for the store.
+//! Errors of SQLite, classified.
 
 use crate::error::{Error, ErrorKind};
 use crate::sqlite::shortage::Shortage;

@@ -1,4 +1,4 @@
-//! Which handlers have started: noted before their first line, without a sync.
+//! The start log: handlers are noted before their first line, without a sync.
 //!
 //! A note outlives the process, not the machine. After a start, an event that was not settled and
 //! has a note for its current attempt has used that attempt up: its handler may have killed the
@@ -19,14 +19,11 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::core::op::{AttemptOutcome, Delivery, StoreOp};
-use crate::core::reference::Bucket;
-use crate::event::{EventId, State};
+use crate::event::EventId;
 use crate::record::Record;
 use crate::sqlite::files;
 use crate::sqlite::shortage::Shortage;
 use crate::store::embedded::mapped::MappedFile;
-use crate::store::embedded::shared::Shared;
-use crate::store::embedded::stop::Stop;
 use crate::time::Timestamp;
 
 const NOTE_LEN: usize = 32;
@@ -176,7 +173,7 @@ impl Starts {
     }
 
     /// Notes that these are handed back, whether they were started or not.
-    fn hand_back(&mut self, starts: &[Start]) -> io::Result<()> {
+    pub(super) fn hand_back(&mut self, starts: &[Start]) -> io::Result<()> {
         if self.bytes == 0 {
             return Ok(());
         }
@@ -275,31 +272,6 @@ pub(super) fn released(op: &StoreOp) -> Vec<EventId> {
         .iter()
         .filter(|it| it.verdict == AttemptOutcome::Release);
     releases.map(|it| it.id).collect()
-}
-
-impl Shared {
-    /// Notes that these events were released, before anyone can lease one of them again. Where that
-    /// fails, their attempts count if the process ends now.
-    pub(super) fn hand_back(&self, bucket: &Bucket<i64>, ids: &[EventId]) {
-        let starts = ids.iter().filter_map(|id| {
-            let found = bucket.get(*id)?;
-            matches!(found.state, State::Scheduled | State::Ready).then(|| Start {
-                id: *id,
-                attempt: found.tries.saturating_add(1),
-                due: found.due,
-            })
-        });
-        let starts: Vec<_> = starts.collect();
-        let noted = self.starts().hand_back(&starts);
-        match noted {
-            Ok(()) => self.log.succeeded(&()),
-            Err(error) if Shortage::of_io(&error).is_some() => {
-                let what = files::unusable(&self.paths.starts, "cannot be written", error);
-                self.log.failed((), &what);
-            }
-            Err(error) => self.stop(Stop::new("a release could not be noted", error)),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,20 +1,17 @@
-//! Fail-stop: the first doubt about the disk, kept for everyone who asks later.
+//! Fail-stop: why the store stopped itself, and the errors of calls from then on.
 
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
-use crate::store::embedded::gate::Fate;
-use crate::store::embedded::reader::closed;
-use crate::store::embedded::shared::Shared;
 
 /// Why the store stopped itself.
 #[derive(Debug)]
-pub(super) struct Stop {
+pub(super) struct StopReason {
     what: String,
     cause: Arc<dyn std::error::Error + Send + Sync>,
 }
 
-impl Stop {
+impl StopReason {
     pub(super) fn new(
         what: impl Into<String>,
         cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -48,22 +45,6 @@ impl Stop {
             format!("the store stopped itself, as {what}: {cause}; {advice}"),
         )
         .because(Cause(Arc::clone(cause)))
-    }
-}
-
-impl Shared {
-    /// Acknowledges nothing any more, and says so to everyone who waits.
-    pub(super) fn stop(&self, stop: Stop) {
-        let stop = Arc::new(stop);
-        let first = self.stop.get_or_init(|| {
-            tracing::error!(error = %stop.closed(), "embedded store stopped after a failure");
-            stop
-        });
-        self.pending.abandon(&Fate::Stopped(Arc::clone(first)));
-    }
-
-    pub(super) fn why_closed(&self) -> Error {
-        self.stop.get().map_or_else(closed, |stop| stop.closed())
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::event::{BucketKey, EventId};
 use crate::sqlite::Sum;
 use crate::store::control::Control;
-use crate::store::embedded::ledger::Row;
+use crate::store::embedded::row::Row;
 
 /// Over the columns of an event that change from attempt to attempt, its row and its id.
 pub fn of_event(row: Row, due: i64, tries: i64, dead: Option<i64>) -> i64 {

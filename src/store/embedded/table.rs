@@ -1,13 +1,13 @@
-//! The records of the store, for whoever asks for them.
+//! The table of records that the store offers.
 
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::record::{Found, Keep, MinuteQuery, MinuteStats, Query};
 use crate::sqlite::records::Reader;
-use crate::store::embedded::gate::Lane;
 use crate::store::embedded::shared::Shared;
 use crate::store::embedded::sqlite;
+use crate::store::embedded::ticket::CommitPart;
 use crate::store::future::StoreFuture;
 use crate::store::records::RecordTable;
 
@@ -32,8 +32,8 @@ impl Shared {
         read: impl FnOnce(&mut Reader) -> rusqlite::Result<T> + Send + 'static,
     ) -> StoreFuture<T> {
         StoreFuture::new(async move {
-            if let Some(gate) = self.pending.newest() {
-                gate.wait(Lane::Rest).await?;
+            if let Some(ticket) = self.pending.newest() {
+                ticket.wait(CommitPart::Rest).await?;
             }
             let read = move |reader: &mut Reader| -> Result<T, Error> {
                 read(reader).map_err(sqlite::at_read)

@@ -3,8 +3,8 @@
 use rusqlite::{Connection, Row, params};
 
 use crate::event::{BucketId, BucketKey, EventId, QueueName};
-use crate::store::embedded::commit::ms;
-use crate::store::embedded::ledger::{Change, Changes};
+use crate::store::embedded::change::{Change, Changes};
+use crate::store::embedded::rows::ms;
 use crate::store::embedded::sums;
 use crate::time::Timestamp;
 

@@ -1,4 +1,4 @@
-//! What had started when the process before ended: it has used its attempt.
+//! Interrupted attempts: they had started when the process before ended, and are used up.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,7 +6,8 @@ use crate::core::op::UsedAttempts;
 use crate::core::reference::Restored;
 use crate::event::{BucketKey, EventId};
 use crate::record::{Cause, NodeId, Outcome, Record, Stages};
-use crate::store::embedded::ledger::{Change, Changes, Row};
+use crate::store::embedded::change::{Change, Changes};
+use crate::store::embedded::row::Row;
 use crate::store::embedded::starts::Start;
 use crate::time::Timestamp;
 

@@ -11,12 +11,12 @@ use crate::error::{Error, ErrorKind};
 use crate::outage::Outage;
 use crate::sqlite::shortage::Shortage;
 use crate::store::embedded::commit::Committer;
-use crate::store::embedded::gate::{Fate, Gate};
-use crate::store::embedded::pending::{Batch, Chunk, Taken};
+use crate::store::embedded::pending::{Batch, Chunk, Next};
 use crate::store::embedded::shared::Shared;
 use crate::store::embedded::sqlite::Failure;
 use crate::store::embedded::starts::Start;
-use crate::store::embedded::stop::Stop;
+use crate::store::embedded::stop::StopReason;
+use crate::store::embedded::ticket::{CommitResult, CommitTicket};
 use crate::store::embedded::upkeep::Upkeep;
 
 /// The first and the longest wait before what must be written is tried again.
@@ -54,12 +54,12 @@ impl Writer {
         loop {
             let rest = self.upkeep.rest(self.shared.space.is_full());
             match self.shared.pending.take(Some(rest)) {
-                Taken::Batch(batch) => {
+                Next::Batch(batch) => {
                     self.write(batch);
                     self.look_in_time();
                 }
-                Taken::Nothing => self.rested(rest),
-                Taken::Closed => break,
+                Next::Nothing => self.rested(rest),
+                Next::Closed => break,
             }
         }
         self.end();
@@ -72,7 +72,7 @@ impl Writer {
         if self.shared.space.is_full() {
             self.make_room();
         }
-        while let Taken::Batch(batch) = self.shared.pending.take(Some(Duration::ZERO)) {
+        while let Next::Batch(batch) = self.shared.pending.take(Some(Duration::ZERO)) {
             self.write(batch);
         }
     }
@@ -86,23 +86,23 @@ impl Writer {
         } = self;
         shared.reading.close();
         shared.records.close();
-        let fate = match shared.stop.get() {
+        let result = match shared.stop.get() {
             // Not even a checkpoint: nothing is written once there is doubt.
             Some(stop) => {
                 drop(committer);
-                Fate::Stopped(Arc::clone(stop))
+                CommitResult::Stopped(Arc::clone(stop))
             }
             None => match committer.close(shared.now()) {
-                Ok(()) => Fate::Written,
+                Ok(()) => CommitResult::Written,
                 Err(failure) => {
-                    let stop = Stop::new("the file could not be closed", failure.error);
-                    Fate::Stopped(Arc::clone(shared.stop.get_or_init(|| Arc::new(stop))))
+                    let stop = StopReason::new("the file could not be closed", failure.error);
+                    CommitResult::Stopped(Arc::clone(shared.stop.get_or_init(|| Arc::new(stop))))
                 }
             },
         };
         shared.starts().close();
         shared.let_go();
-        shared.ended.open(fate);
+        shared.ended.resolve(result);
     }
 
     fn write(&mut self, batch: Batch) {
@@ -129,10 +129,10 @@ impl Writer {
                     self.shared.space.refuse();
                     refused.extend(batch.split_pushes());
                     if failure.left_nothing() {
-                        self.refuse(&batch.gate, &std::mem::take(&mut refused));
+                        self.refuse(&batch.ticket, &std::mem::take(&mut refused));
                     }
-                    for (gate, pushes) in self.shared.pending.refuse_pushes() {
-                        self.refuse(&gate, &pushes);
+                    for (ticket, pushes) in self.shared.pending.refuse_pushes() {
+                        self.refuse(&ticket, &pushes);
                     }
                 }
                 Some(Shortage::Process) => self.note_shortage(&failure),
@@ -150,7 +150,7 @@ impl Writer {
             failure = match self.commit(&batch.chunks) {
                 Ok(ended) => {
                     if !refused.is_empty() {
-                        self.refuse(&batch.gate, &refused);
+                        self.refuse(&batch.ticket, &refused);
                     }
                     return self.done(&batch, &ended);
                 }
@@ -177,8 +177,8 @@ impl Writer {
                 self.look_in_time();
             }
             if waited >= PATIENCE {
-                batch.gate.open(Fate::Delayed);
-                self.shared.pending.answer(&Fate::Delayed);
+                batch.ticket.resolve(CommitResult::Delayed);
+                self.shared.pending.resolve_waiting(&CommitResult::Delayed);
             }
         }
     }
@@ -197,14 +197,14 @@ impl Writer {
 
     fn done(&self, batch: &Batch, ended: &[Start]) {
         self.shared.confirm(&batch.chunks, ended);
-        batch.gate.open(Fate::Written);
+        batch.ticket.resolve(CommitResult::Written);
     }
 
-    fn refuse(&self, gate: &Gate, pushes: &[Chunk]) {
+    fn refuse(&self, ticket: &CommitTicket, pushes: &[Chunk]) {
         for chunk in pushes {
             self.shared.refuse(chunk);
         }
-        gate.open_pushes(Fate::Full);
+        ticket.resolve_pushes(CommitResult::Full);
     }
 
     /// What failed is tried again later.
@@ -218,7 +218,7 @@ impl Writer {
     }
 
     pub(super) fn stop(&self, what: &str, error: rusqlite::Error) {
-        self.shared.stop(Stop::new(what, error));
+        self.shared.stop(StopReason::new(what, error));
     }
 }
 
@@ -229,10 +229,13 @@ impl Drop for PanicGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let shared = &self.0;
-            shared.stop(Stop::new("its writer ended", "the writing thread panicked"));
+            shared.stop(StopReason::new(
+                "its writer ended",
+                "the writing thread panicked",
+            ));
             let stop = shared.stop.get().map(Arc::clone);
             if let Some(stop) = stop {
-                shared.ended.open(Fate::Stopped(stop));
+                shared.ended.resolve(CommitResult::Stopped(stop));
             }
         }
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use duly::__internal::embedded::{COLUMNS, Reader, loose, of_control, of_event, sum_of_row};
-use duly::__internal::embedded::{Kept, Note, Recovered, Retention, Row, recover};
+use duly::__internal::embedded::{Note, Recovery, Retention, Row, SharedKeep, recover};
 use duly::__internal::{DedupWindow, wire};
 use duly::records::Query;
 use duly::store::Control;
@@ -36,7 +36,7 @@ pub(crate) fn embedded_rows(data: &[u8]) {
 
 /// Reads the first page of the history in a file with these rows, and then recovers a store from
 /// it; returns how many records the page has.
-fn opened(rows: &[(Table, Vec<Cell>)]) -> Result<(usize, Recovered), String> {
+fn opened(rows: &[(Table, Vec<Cell>)]) -> Result<(usize, Recovery), String> {
     let connection = Connection::open_in_memory().expect("memory can be opened");
     loose(&connection).expect("tables can be made");
     for (table, cells) in rows {
@@ -63,7 +63,7 @@ fn opened(rows: &[(Table, Vec<Cell>)]) -> Result<(usize, Recovered), String> {
         reader.into_connection(),
         HashSet::new(),
         DedupWindow::default(),
-        Retention::new(Kept::default(), Arc::new(SystemClock::new())),
+        Retention::new(SharedKeep::default(), Arc::new(SystemClock::new())),
         Timestamp::from_millis(1_700_000_000_000),
     );
     Ok((found, recovered.map_err(|error| error.to_string())?))

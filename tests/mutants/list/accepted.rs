@@ -162,7 +162,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "embedded: an operation whose changes are dropped ends what has expired",
         &[put(
             "Shared::decide",
-            "$answer = $bucket.apply $... let $changes = $scribe.changes; «»",
+            "$answer = $bucket.apply $... let $changes = $recorder.changes; «»",
             "let $changes = if $answer.is_err() { Changes::default() } else { $changes };",
         )],
         store_model("the_embedded_store_answers_as_the_model_does"),

@@ -82,7 +82,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Attempts.bug(
         "start-not-noted",
         "embedded: the note of a start is not written",
-        &[put("EmbeddedStore::starting", "clone()«»", ".take(0)")],
+        &[put("Shared::note_starts", "clone()«»", ".take(0)")],
         embedded("a_handler_that_kills_its_process_uses_an_attempt_and_ends_as_a_dead_letter"),
     ),
     Attempts.bug(

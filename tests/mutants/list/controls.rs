@@ -163,4 +163,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         )],
         redis_store("a_lost_unique_key_is_found_wherever_its_event_is"),
     ),
+    Controls.bug(
+        "a-taken-key-of-a-running-event-is-damage",
+        "Redis: a running event whose unique key another one took has no note of it",
+        &[drop("replace_one", "keyless = true")],
+        redis_store("an_event_that_lost_its_key_to_another_is_no_damage"),
+    ),
+    Controls.bug(
+        "the-note-of-a-taken-key-is-not-kept",
+        "Redis: that an event has lost its unique key to another is not in its state",
+        &[put("write_state", "$it.keyless and «128»", "0")],
+        redis_store("an_event_that_lost_its_key_to_another_is_no_damage"),
+    ),
 ];

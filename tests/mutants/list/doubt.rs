@@ -16,7 +16,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "failed-commit-acknowledged",
         "embedded: what a commit could not write is acknowledged",
         &[put(
-            "Fate::result",
+            "CommitResult::result",
             "$stop) => Err($stop.unknown",
             "_) => Ok(",
         )],
@@ -44,11 +44,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Doubt.bug(
         "failed-note-goes-on",
         "embedded: a start that cannot be noted does not stop the store",
-        &[put(
-            "EmbeddedStore::starting",
-            "; «self.shared.stop»",
-            "drop",
-        )],
+        &[put("Shared::note_starts", "; «self.stop»", "drop")],
         syscalls("after_any_call_that_fails_nothing_is_acknowledged_any_more"),
     ),
     Doubt.bug(

@@ -53,7 +53,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
                 "«_ = self.shared.space.release(),» Some",
                 "{}",
             ),
-            drop("EmbeddedStore::starting", "shared.space"),
+            drop("Shared::note_starts", "space.release"),
         ],
     ),
     Full.bug(

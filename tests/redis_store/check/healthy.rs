@@ -53,19 +53,22 @@ async fn is_healthy_under_load(url: &str) {
         let plain = (number..number + 100).map(|it| queue.push(it, When::Now));
         let delayed = (number..number + 20).map(|it| queue.push(it, Duration::from_millis(20)));
         let keyed = (number..number + 20).map(|it| {
-            let event = queue
-                .event(it)
-                .key("order:7")
-                .unique(format!("{it}"), Unique::Keep);
+            // A few keys, which are taken over from events that wait, run, or are dead.
+            let unique = format!("{}", it % 7);
+            let rule = [Unique::Keep, Unique::Replace][it as usize % 2];
+            let event = queue.event(it).key("order:7").unique(unique, rule);
             event.after(Duration::from_millis(5)).push()
         });
-        let pushes = futures_util::future::join3(
+        let revived = bus.dead_letters().queue("letters").limit(20).revive_all();
+        let pushes = futures_util::future::join4(
             futures_util::future::join_all(plain),
             futures_util::future::join_all(delayed),
             futures_util::future::join_all(keyed),
+            revived,
         );
         let (pushed, report) = tokio::join!(pushes, bus.check_store().queue("letters").run());
         assert!(pushed.0.iter().all(Result::is_ok));
+        assert!(pushed.3.unwrap().stopped.is_none());
         let report = report.unwrap();
         assert_eq!(report.damage, [], "check {checks}");
         assert!(report.is_healthy());

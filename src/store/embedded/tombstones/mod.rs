@@ -15,7 +15,7 @@ use rusqlite::Connection;
 
 use crate::core::reference::Tombstone;
 use crate::event::BucketKey;
-use crate::store::embedded::ledger::Changes;
+use crate::store::embedded::change::{Changes, WindowChange};
 use crate::time::Timestamp;
 
 use self::row::{Drops, Found, Group, ROW_MAX, Row, Written, each_row};
@@ -27,19 +27,6 @@ const REMOVED_MAX: usize = 64;
 /// The most buckets without a tombstone whose watermark is kept for each alone; where there are more,
 /// the earlier ones become that of every bucket, so that names that are not used any more go.
 const EMPTY_MAX: usize = 256;
-
-/// What an operation did to the dedup window of a bucket.
-#[derive(Clone, Debug, Default)]
-pub(super) struct WindowChange {
-    /// Which bucket; `None`: all of them, for a watermark.
-    pub(super) bucket: Option<BucketKey>,
-    /// The tombstones that were added, in order.
-    pub(super) ended: Vec<Tombstone>,
-    /// How many of the oldest were dropped.
-    pub(super) dropped: usize,
-    /// The watermark, if some were dropped.
-    pub(super) until: Option<Timestamp>,
-}
 
 /// The rows that are in the file, and what of them still counts.
 #[derive(Debug, Default)]

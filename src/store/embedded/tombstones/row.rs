@@ -6,7 +6,7 @@ use crate::core::reference::{LastSettlement, Tombstone};
 use crate::event::{BucketId, BucketKey, EventId, QueueName, State};
 use crate::record::NodeId;
 use crate::sqlite::Sum;
-use crate::store::embedded::commit::ms;
+use crate::store::embedded::rows::ms;
 use crate::time::Timestamp;
 
 /// The most tombstones of a row, so that none is read or written at once for long.

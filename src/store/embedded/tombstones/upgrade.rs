@@ -8,7 +8,7 @@ use crate::core::reference::Tombstone;
 use crate::event::{BucketKey, State};
 use crate::record::Outcome;
 use crate::sqlite::records;
-use crate::store::embedded::ledger::Changes;
+use crate::store::embedded::change::Changes;
 use crate::store::embedded::tombstones::{TombstoneRows, WindowChange};
 use crate::time::Timestamp;
 

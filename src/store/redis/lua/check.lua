@@ -236,7 +236,7 @@ function check.body(id, body)
     and tell("misplaced", id, "has a key and is not found by it") then
     call("ZADD", BY_KEY, 0, key_entry(key, id))
   end
-  if unique and not (it and (it.kind == "D" or it.kind >= "a")) and not place_of(id)
+  if unique and not (it and (it.keyless or it.kind == "D" or it.kind >= "a")) and not place_of(id)
     and call("HEXISTS", UNIQUE, unique) == 0 and tell("misplaced", id, "has a unique key and does not hold it") then
     call("HSET", UNIQUE, unique, id)
   end

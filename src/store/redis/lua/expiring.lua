@@ -84,3 +84,19 @@ local function cancel_one(id, it, body)
   cancel(id, it, body)
   drop_stale(1)
 end
+
+-- Takes the unique key of an event for another: cancels one whose handler has not started. Returns
+-- whether it was cancelled.
+local function replace_one(id, it)
+  if it and it.kind == "L" then
+    it.keyless = true
+    call("HSET", STATE, id, write_state(it))
+    return false
+  end
+  local body = read_body(id)
+  if not body or is_newer(body) then
+    return false
+  end
+  cancel_one(id, it, body)
+  return true
+end

@@ -210,10 +210,7 @@ local function taken(i, unique, replaces)
     answer[#answer + 1] = { i, 1, due_of(other, it), other }
     return true
   end
-  local waits = not it or it.kind ~= "L" -- not leased: its handler has not started
-  local body = waits and read_body(other)
-  if body and not is_newer(body) then
-    cancel_one(other, it, body)
+  if replace_one(other, it) then
     answer[#answer + 1] = { i, 2, dues[i], other }
     look_at_forgotten(call("HGET", META, "forgotten"))
     rereads = true

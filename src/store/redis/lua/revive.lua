@@ -9,7 +9,7 @@
 -- where their bodies exceed the limit of one call}.
 local by = ARGV[5] ~= "" and sub(ARGV[5], 2) or nil
 local due, moved = u64(now_ms), u64(now)
-local ids, entries, changes, uniques, seen = {}, {}, {}, {}, {}
+local ids, entries, changes, uniques, freed, seen = {}, {}, {}, {}, {}, {}
 check_keys()
 look_first()
 local looked = 0
@@ -30,26 +30,28 @@ for i = 6, #ARGV do
     note_end(id, "\9", due, ZERO, body, by)
     ids[#ids + 1], entries[#entries + 1] = id, id .. number
     it.kind, it.attempt, it.due, it.moved, it.entry = "R", 1, due, moved, number
-    it.interruptions = 0
-    changes[#changes + 1], changes[#changes + 2] = id, write_state(it)
+    it.interruptions, it.keyless = 0, false
     if unique then
-      uniques[#uniques + 1] = { unique, id }
+      local held = uniques[unique] or call("HGET", UNIQUE, unique)
+      local is_over = held and #held > 16 and number_at(held, 17) <= now_ms
+      it.keyless = held and held ~= id and not is_over
+      if is_over then
+        freed[#freed + 1] = unique
+      end
+      if not it.keyless then
+        uniques[unique] = id
+      end
     end
+    changes[#changes + 1], changes[#changes + 2] = id, write_state(it)
   end
 end
 write_records()
 if #ids > 0 then
   keep_counts()
   write_all("RPUSH", READY, entries)
-  for _, it in ipairs(uniques) do
-    local held = call("HGET", UNIQUE, it[1])
-    local is_over = held and #held > 16 and number_at(held, 17) <= now_ms
-    if is_over then
-      call("ZREM", HOLDS, it[1])
-    end
-    if is_over or not held then
-      call("HSET", UNIQUE, it[1], it[2])
-    end
+  write_all("ZREM", HOLDS, freed)
+  for unique, id in pairs(uniques) do
+    call("HSET", UNIQUE, unique, id)
   end
   write_all("HSET", STATE, changes)
   write_all("ZREM", DEAD, ids)

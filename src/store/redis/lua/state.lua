@@ -3,8 +3,8 @@
 --
 --   1      kind: S scheduled, R ready, L leased, D dead, or ended: d done, c cancelled, e expired, x discarded
 --   2      flags: 1 a lease of it was lost once; of leased ones also 2 its lease has a deadline of
---          its own, 4 its body has a key, a unique key or extras for records; in the five bits from 8
---          how many interruptions in a row were free
+--          its own, 4 its body has a key, a unique key or extras for records; in the four bits from 8
+--          how many interruptions in a row were free; 128 another event has taken its unique key over
 --   3-4    number of the next attempt, of leased ones of this one
 --   5-12   due time, ms (of scheduled ones the delay set has it)
 --   13-20  moved to the ready list, us (ready and leased); time of death, us (dead)
@@ -20,8 +20,8 @@ local ZERO, NEVER = sub(ZEROS, 1, 8), sub(ZEROS, 1, 17) -- NEVER: no settlement
 local FRESH = "\0\0\1" -- flags and next attempt of an event without attempts
 local ATTEMPTS = 16 -- of a body without extras
 
--- Reads a state: `kind`, a letter; `lost`; `interruptions`; `attempt`; `due`, `moved`, `fingerprint` and `settled`,
--- encoded. Of a ready one `entry`, encoded. Of a leased one `timed` and `extras`, its flags; `token`,
+-- Reads a state: `kind`, a letter; `lost`; `keyless`; `interruptions`; `attempt`; `due`, `moved`,
+-- `fingerprint` and `settled`, encoded. Of a ready one `entry`, encoded. Of a leased one `timed` and `extras`, its flags; `token`,
 -- which is node and request, and `fetched`, encoded; `allowed`. Of what was damaged by hand, what is
 -- missing is zero: an error here would fail every other event of the call, again and again.
 local function read_state(packed)
@@ -31,7 +31,7 @@ local function read_state(packed)
   end
   it.kind, flags, it.attempt, it.due, it.moved, it.fingerprint, it.settled =
     unpack_from(">c1BI2c8c8c8c17", packed)
-  it.lost, it.interruptions = flags % 2 == 1, math.floor(flags / 8)
+  it.lost, it.keyless, it.interruptions = flags % 2 == 1, flags >= 128, math.floor(flags / 8) % 16
   if it.kind == "R" then
     it.entry = sub(packed, 46)
   elseif it.kind == "L" then
@@ -43,7 +43,7 @@ end
 
 -- Writes a state.
 local function write_state(it)
-  local flags, tail = (it.lost and 1 or 0) + 8 * it.interruptions, ""
+  local flags, tail = (it.lost and 1 or 0) + (it.keyless and 128 or 0) + 8 * it.interruptions, ""
   if it.kind == "R" then
     tail = it.entry
   elseif it.kind == "L" then

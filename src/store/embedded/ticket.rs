@@ -1,6 +1,6 @@
-//! What a caller waits at until the writer has written its batch.
+//! The ticket of a batch: its callers wait with it until the writer has written.
 //!
-//! All operations of a batch share one gate, so that a commit wakes a thousand callers with one
+//! All operations of a batch share one ticket, so that a commit wakes a thousand callers with one
 //! lock and a list of wakers.
 
 use std::future::Future;
@@ -11,11 +11,11 @@ use std::task::{Context, Poll, Waker};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::embedded::stop::Stop;
+use crate::store::embedded::stop::StopReason;
 
 /// What became of the changes of a batch.
 #[derive(Clone, Debug)]
-pub(super) enum Fate {
+pub(super) enum CommitResult {
     /// They are on disk.
     Written,
     /// There was no room; nothing of them happened.
@@ -24,10 +24,10 @@ pub(super) enum Fate {
     /// there again, unless the process ends before.
     Delayed,
     /// The store stopped itself while they were on their way: nobody knows.
-    Stopped(Arc<Stop>),
+    Stopped(Arc<StopReason>),
 }
 
-impl Fate {
+impl CommitResult {
     pub(super) fn result(&self) -> Result<()> {
         match self {
             Self::Written => Ok(()),
@@ -53,57 +53,57 @@ pub(super) fn full() -> Error {
     )
 }
 
-/// Which fate of a batch an operation waits for.
+/// Which result of a batch an operation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lane {
+pub(super) enum CommitPart {
     /// That of pushes, which are refused when the disk is full.
     Pushes,
     /// That of everything else, which is written all the same.
     Rest,
 }
 
-/// Opened once for each lane, by the writer.
+/// Resolved once for each part, by the writer.
 #[derive(Debug, Default)]
-pub(super) struct Gate(Mutex<State>);
+pub(super) struct CommitTicket(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    pushes: Option<Fate>,
-    rest: Option<Fate>,
+    pushes: Option<CommitResult>,
+    rest: Option<CommitResult>,
     /// Bounded by the operations of the batch and those that wait for it.
     wakers: Vec<Waker>,
 }
 
 impl State {
-    fn fate(&self, lane: Lane) -> Option<&Fate> {
-        match lane {
-            Lane::Pushes => self.pushes.as_ref(),
-            Lane::Rest => self.rest.as_ref(),
+    fn result(&self, part: CommitPart) -> Option<&CommitResult> {
+        match part {
+            CommitPart::Pushes => self.pushes.as_ref(),
+            CommitPart::Rest => self.rest.as_ref(),
         }
     }
 }
 
-impl Gate {
-    /// Opens what is still shut of both lanes.
-    pub(super) fn open(&self, fate: Fate) {
+impl CommitTicket {
+    /// Resolves both parts, if they are not yet.
+    pub(super) fn resolve(&self, result: CommitResult) {
         let mut state = self.lock();
-        state.rest.get_or_insert_with(|| fate.clone());
-        state.pushes.get_or_insert(fate);
+        state.rest.get_or_insert_with(|| result.clone());
+        state.pushes.get_or_insert(result);
         wake(state);
     }
 
-    /// Opens the lane of pushes alone.
-    pub(super) fn open_pushes(&self, fate: Fate) {
+    /// Resolves the part of pushes alone.
+    pub(super) fn resolve_pushes(&self, result: CommitResult) {
         let mut state = self.lock();
-        state.pushes.get_or_insert(fate);
+        state.pushes.get_or_insert(result);
         wake(state);
     }
 
-    /// Waits for the fate and returns `Ok` when it is [`Fate::Written`].
-    pub(super) fn wait(self: Arc<Self>, lane: Lane) -> Wait {
+    /// Waits for the result and returns `Ok` when it is [`CommitResult::Written`].
+    pub(super) fn wait(self: Arc<Self>, part: CommitPart) -> Wait {
         Wait {
-            gate: self,
-            lane,
+            ticket: self,
+            part,
             place: None,
         }
     }
@@ -120,11 +120,11 @@ fn wake(mut state: MutexGuard<'_, State>) {
     wakers.into_iter().for_each(Waker::wake);
 }
 
-/// A wait at a [`Gate`].
+/// A wait for a [`CommitTicket`].
 #[derive(Debug)]
 pub(super) struct Wait {
-    gate: Arc<Gate>,
-    lane: Lane,
+    ticket: Arc<CommitTicket>,
+    part: CommitPart,
     /// Where its waker is in the list.
     place: Option<usize>,
 }
@@ -133,12 +133,12 @@ impl Future for Wait {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        let gate = Arc::clone(&self.gate);
-        let mut state = gate.lock();
-        if let Some(fate) = state.fate(self.lane) {
-            return Poll::Ready(fate.result());
+        let ticket = Arc::clone(&self.ticket);
+        let mut state = ticket.lock();
+        if let Some(result) = state.result(self.part) {
+            return Poll::Ready(result.result());
         }
-        // The list is emptied when one lane opens before the other: then the place is gone.
+        // The list is emptied when one part is resolved before the other: then the place is gone.
         match self.place.and_then(|place| state.wakers.get_mut(place)) {
             Some(waker) if waker.will_wake(cx.waker()) => {}
             _ => {

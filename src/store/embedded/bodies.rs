@@ -1,0 +1,159 @@
+//! The bodies of a reply: from memory, or read from the file.
+
+use std::sync::Arc;
+
+use crate::core::op::{
+    Answer, AttemptOutcome, DeadPage, Delivery, Fetched, Peeked, Reply, Settlement, StartMark,
+    StoreOp,
+};
+use crate::error::{Error, Result};
+use crate::event::{BucketKey, Envelope};
+use crate::record::NodeId;
+use crate::store::embedded::cache::CacheEntry;
+use crate::store::embedded::change::Change;
+use crate::store::embedded::change_recorder::ChangeRecorder;
+use crate::store::embedded::pending::Chunk;
+use crate::store::embedded::reader::Reader;
+use crate::store::embedded::row::Row;
+use crate::store::embedded::shared::Shared;
+use crate::store::embedded::ticket::CommitPart;
+use crate::store::shards::WakeRule;
+
+/// A body on its way to the caller.
+#[derive(Debug)]
+pub(super) struct BodyLookup {
+    row: Row,
+    cached: CacheEntry,
+}
+
+impl Shared {
+    /// Finds the bodies that are in memory; `Err` when some must be read.
+    pub(super) fn find(
+        &self,
+        answer: Answer<i64>,
+    ) -> std::result::Result<Answer, Box<Answer<BodyLookup>>> {
+        let cache = self.cache.lock();
+        let mut whole = true;
+        let known = answer.reply.try_map(|id, number| {
+            let row = Row::new(number, id);
+            let cached = cache.get(row);
+            whole &= matches!(cached, CacheEntry::Whole(_));
+            Ok::<_, std::convert::Infallible>(BodyLookup { row, cached })
+        });
+        drop(cache);
+        let Ok(reply) = known;
+        let now_us = answer.now_us;
+        let answer = Answer { now_us, reply };
+        if !whole {
+            return Err(Box::new(answer));
+        }
+        Ok(finish(answer))
+    }
+
+    /// Reads the bodies that are not in memory; a delivery whose bytes are damaged is set aside.
+    pub(super) fn load(
+        &self,
+        reader: &Reader,
+        mut answer: Answer<BodyLookup>,
+        bucket: &BucketKey,
+        node: NodeId,
+    ) -> Result<Answer> {
+        match &mut answer.reply {
+            Reply::Fetched(Fetched { deliveries, .. }) => {
+                for mut delivery in std::mem::take(deliveries) {
+                    match fill(reader, &mut delivery.body)? {
+                        Ok(()) => deliveries.push(delivery),
+                        Err(why) => self.set_aside(bucket, node, &delivery, &why),
+                    }
+                }
+            }
+            Reply::Found(Some(snapshot)) => forget_damaged(reader, &mut snapshot.body)?,
+            Reply::Peeked(Peeked { events: all, .. })
+            | Reply::Dead(DeadPage { letters: all, .. }) => {
+                for event in all {
+                    forget_damaged(reader, &mut event.body)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(finish(answer))
+    }
+
+    /// Takes an event out of circulation whose bytes cannot be believed.
+    fn set_aside(
+        &self,
+        bucket: &BucketKey,
+        node: NodeId,
+        delivery: &Delivery<BodyLookup>,
+        why: &Error,
+    ) {
+        let now_us = self.time.now_us();
+        let settlement = Settlement {
+            id: delivery.id,
+            request: delivery.request,
+            verdict: AttemptOutcome::Discard(Some(format!("{why}; its bytes were set aside"))),
+            started_us: 0,
+            fetched_us: now_us,
+        };
+        let op = StoreOp::Settle {
+            node,
+            settlements: vec![settlement],
+            started: StartMark::default(),
+        };
+        let mut recorder = ChangeRecorder::new(&self.cache);
+        recorder.changes.list.push(Change::Damaged {
+            row: delivery.body.row,
+            why: why.to_string(),
+        });
+        self.shards.change(bucket, WakeRule::Known, |shard| {
+            let settled = shard.apply(now_us, op, &mut recorder);
+            // Refused: somebody else has settled it, and its row is gone for that reason.
+            if settled.is_ok_and(|answer| answer.reply == Reply::Settled(vec![true])) {
+                tracing::error!(event = %delivery.id, %why, "damaged event moved to the dead letters");
+                self.pending.submit(Chunk {
+                    bucket: Some(bucket.clone()),
+                    changes: recorder.changes,
+                    part: CommitPart::Rest,
+                });
+            }
+        });
+    }
+}
+
+/// Reads one body where it is not in memory; `Ok(Err)` says why it cannot be believed.
+fn fill(reader: &Reader, known: &mut BodyLookup) -> Result<Result<()>> {
+    let payload = match &known.cached {
+        CacheEntry::Whole(_) => return Ok(Ok(())),
+        CacheEntry::Updated(payload) => Some(payload.clone()),
+        CacheEntry::OnDisk => None,
+    };
+    Ok(reader.envelope(known.row)?.map(|mut envelope: Envelope| {
+        if let Some(payload) = payload {
+            envelope.payload = payload;
+        }
+        known.cached = CacheEntry::Whole(Arc::new(envelope));
+    }))
+}
+
+/// A look at an event shows no body where it is damaged; a fetch will set it aside.
+fn forget_damaged(reader: &Reader, body: &mut Option<BodyLookup>) -> Result<()> {
+    if let Some(known) = body
+        && fill(reader, known)?.is_err()
+    {
+        *body = None;
+    }
+    Ok(())
+}
+
+/// An answer all of whose bodies are in memory.
+fn finish(answer: Answer<BodyLookup>) -> Answer {
+    let reply = answer.reply.try_map(|_, known| match known.cached {
+        CacheEntry::Whole(envelope) => Ok(envelope),
+        CacheEntry::OnDisk | CacheEntry::Updated(_) => Err(()),
+    });
+    Answer {
+        now_us: answer.now_us,
+        // Every body was found or taken out before.
+        reply: reply.unwrap_or(Reply::Found(None)),
+    }
+}
