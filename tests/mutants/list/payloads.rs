@@ -111,7 +111,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "what an update writes is taken for the version that was pushed",
         &[put(
             "Queue::stored_as_update",
-            "Some(self.options.version).filter(|$version| *$version > 0)",
+            "Some($options.version).filter(|$version| *$version > 0)",
             "None",
         )],
         payloads("what_an_update_writes_is_of_the_version_of_who_wrote_it"),
