@@ -12,6 +12,7 @@ use crate::bus::push::event::EventBuilder;
 use crate::bus::push::prepare::EventPlace;
 use crate::bus::push::receipt::Receipt;
 use crate::bus::queue::Queue;
+use crate::bus::queue_handle::QueueHandle;
 use crate::core::op::{BATCH_BYTES, BATCH_MAX, NewEvent};
 use crate::error::{Error, Result};
 use crate::event::{BucketId, EventId};
@@ -164,7 +165,7 @@ where
                     encoded.plain.push((place, value));
                 }
                 PushItem::Builder(mut event) => {
-                    queue.check_is_ours(&event)?;
+                    check_is_of(&queue.handle, &event.queue.handle)?;
                     event.options.when.get_or_insert(when);
                     encoded.events.push((place, event.prepare()?));
                 }
@@ -186,7 +187,7 @@ where
                 PushItem::Payload(payload) => queue.event(payload),
                 PushItem::Builder(event) => event,
             };
-            queue.check_is_ours(&event)?;
+            check_is_of(&queue.handle, &event.queue.handle)?;
             let options = &event.options;
             if options.id.is_some() || options.key.is_some() || options.unique.is_some() {
                 return Err(Error::invalid(
@@ -271,17 +272,14 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
     }
 }
 
-impl<T> Queue<T> {
-    /// Rejects an event of another queue.
-    fn check_is_ours(&self, event: &EventBuilder<T>) -> Result<()> {
-        let (own, other) = (&self.handle, &event.queue.handle);
-        if other.name != own.name || !Arc::ptr_eq(&other.inner, &own.inner) {
-            return Err(Error::invalid(format!(
-                "an event of queue {} was passed to queue {} of this bus; build it with `event` of \
-                 the same queue",
-                other.name, own.name
-            )));
-        }
-        Ok(())
+/// Rejects an event of another queue.
+fn check_is_of(own: &QueueHandle, other: &QueueHandle) -> Result<()> {
+    if other.name != own.name || !Arc::ptr_eq(&other.inner, &own.inner) {
+        return Err(Error::invalid(format!(
+            "an event of queue {} was passed to queue {} of this bus; build it with `event` of the \
+             same queue",
+            other.name, own.name
+        )));
     }
+    Ok(())
 }

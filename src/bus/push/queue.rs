@@ -53,9 +53,9 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// Pushes many payloads, each due at `when`; or many [events](Self::event) with options of their
     /// own, of which those without a due time are due at `when`.
     ///
-    /// Nothing is pushed before the result is awaited. That pushes each for itself, in batches, and
-    /// returns the receipts in the order of the items, or the first error. Two other calls decide what an error of one
-    /// means for the others:
+    /// Nothing is pushed before the result is awaited. That pushes each item for itself, in batches,
+    /// and returns the receipts in the order of the items, or the first error. Two other calls decide
+    /// what an error of one means for the others:
     ///
     /// | | when one is refused |
     /// |---|---|
