@@ -112,6 +112,7 @@ mod outage;
 mod panics;
 mod record;
 mod retry;
+pub mod schedule;
 #[cfg(feature = "embedded")]
 mod sqlite;
 pub mod store;

@@ -20,4 +20,5 @@ mod explain;
 mod hostile;
 mod metrics;
 mod payloads;
+mod schedule;
 mod traces;

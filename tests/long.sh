@@ -3,7 +3,7 @@
 # point of every sweep, the benchmarks in their quick form, each planted bug. It takes hours.
 #
 #     tests/long.sh            runs every part
-#     tests/long.sh <part>...  runs these: simulation stress model payloads hostile embedded syscalls
+#     tests/long.sh <part>...  runs these: simulation stress model payloads schedules hostile embedded syscalls
 #                              crash redis server records journal neighbours power benches mutants
 #
 # What it sets of the environment, a million seeds of the simulation among it, wins nothing over what
@@ -14,7 +14,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CARGO_TERM_COLOR=never NO_COLOR=1
 for bin in /usr/lib/postgresql/*/bin; do PATH=$PATH:$bin; done # Debian keeps it out of the PATH
 parts=("$@")
-[ $# != 0 ] || parts=(simulation stress model payloads hostile embedded syscalls crash redis server
+[ $# != 0 ] || parts=(simulation stress model payloads schedules hostile embedded syscalls crash redis server
     records journal neighbours power benches mutants)
 failed=()
 
@@ -54,6 +54,10 @@ hostile() {
 payloads() {
     default DULY_SHAPES_CASES 2000
     duly --release --test bus -- payloads::round_trips
+}
+schedules() { # all changes of all clocks, beside a walk through their minutes
+    default DULY_SCHEDULE_CASES 1000000
+    duly --release --test bus -- schedule::clocks
 }
 embedded() {
     default DULY_FLIPS bytes

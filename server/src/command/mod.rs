@@ -16,6 +16,7 @@ mod output;
 mod queue;
 mod records;
 mod remote;
+mod schedule;
 mod source;
 mod store;
 mod token;
@@ -79,6 +80,14 @@ pub(crate) enum OperatorCommand {
         command: doctor::DoctorCommand,
         #[command(flatten)]
         target: Target,
+    },
+    /// Schedules: when one is next
+    Schedule {
+        /// Writes JSON
+        #[arg(long, global = true)]
+        json: bool,
+        #[command(subcommand)]
+        command: schedule::ScheduleCommand,
     },
     /// Shows all queues live in the terminal: how late, how many, what comes
     Top {
@@ -158,6 +167,7 @@ pub(crate) async fn run(command: OperatorCommand, description: clap::Command) ->
         OperatorCommand::Token { json, arguments } => {
             token::run(Output::new(json), arguments).await
         }
+        OperatorCommand::Schedule { json, command } => schedule::run(Output::new(json), command),
         OperatorCommand::Bench(command) => bench::run(command).await,
         OperatorCommand::Completions(arguments) => manual::completions(description, &arguments),
         OperatorCommand::Man(arguments) => manual::man(description, &arguments),

@@ -91,3 +91,38 @@ fn the_help_of_a_command_has_its_own_options_first() {
         assert!(!target.contains(option), "{text}");
     }
 }
+
+#[test]
+fn a_schedule_is_explained_by_its_next_instants() {
+    let nights = "30 2 * * * Europe/Berlin";
+    let next = [
+        "schedule",
+        "next",
+        nights,
+        "--from",
+        "2026-03-27T12:00:00Z",
+        "--count",
+        "3",
+    ];
+    let shown = duly(&next);
+    let text = shown.text();
+    for line in [
+        "At 02:30, Europe/Berlin",
+        "2026-03-28 02:30:00 +01:00  2026-03-28T01:30:00.000Z",
+        "2026-03-29 03:00:00 +02:00  2026-03-29T01:00:00.000Z",
+        "2026-03-30 02:30:00 +02:00  2026-03-30T00:30:00.000Z",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    let shown = duly(&[&next[..], &["--json"]].concat()).json();
+    assert_eq!(shown["recurrence"], nights);
+    assert_eq!(shown["next"][1]["at_ms"], 1_774_746_000_000_u64);
+    assert_eq!(shown["next"].as_array().map(Vec::len), Some(3));
+    for (recurrence, code, why) in [
+        ("61 * * * *", 2, "write minute, hour"),
+        ("0 9 * * * Europe/Munich", 2, "there is no time zone"),
+        ("0 0 0 1 1 * 2020", 3, "is not once more"),
+    ] {
+        duly(&["schedule", "next", recurrence]).fails(code, why);
+    }
+}

@@ -1,0 +1,4 @@
+//! Schedules: what recurs, and when.
+
+mod clocks;
+mod texts;
