@@ -13,6 +13,11 @@ pub mod wire {
     pub use crate::codec::wire::{decode, encode, view};
 }
 
+/// The table of the options of a queue.
+pub mod options {
+    pub use duly_options::{QUEUE_OPTIONS, QueueOption, queue_option};
+}
+
 /// Spans of time as text.
 pub mod duration {
     pub use crate::duration::{ParseDurationError, format, parse};

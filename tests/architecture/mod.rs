@@ -93,6 +93,7 @@ fn a_file_is_a_room_with_one_job() {
         "src",
         "conformance/src",
         "macros/src",
+        "options/src",
         "server",
         "dashboards/web",
         "tests",
@@ -108,6 +109,7 @@ fn nothing_is_left_lying() {
         "src",
         "conformance/src",
         "macros/src",
+        "options/src",
         "server",
         "dashboards/web",
         "tests",
@@ -123,6 +125,7 @@ fn no_rename_has_gone_through_a_sentence() {
         "src",
         "conformance/src",
         "macros/src",
+        "options/src",
         "server/src",
         "tests",
     ]);

@@ -96,7 +96,7 @@ pub(super) async fn store_reply(
     let replies = replies(pool, namespace)?.encrypted_as(queue);
     let event = Pool::event(&replies, Body::Json(reply)).id(replies.id_for_name(&id.to_string()));
     let event = event.after(REPLY_KEPT).expires_after(REPLY_KEPT);
-    match event.send().await {
+    match event.push().await {
         Ok(_) => {}
         Err(error) if error.kind() == ErrorKind::Conflict => return Ok(()),
         Err(error) => return Err(error.into()),
@@ -243,7 +243,7 @@ pub(super) async fn call(
     let event = event.build(&handle)?.header(CALL_HEADER, "1");
     let taken = grant.take(&app).await?;
     app.note_queue(pool.name(), &namespace, &queue).await?;
-    let id = event.send().await.map_err(not_pushed)?.id();
+    let id = event.push().await.map_err(not_pushed)?.id();
     taken.into_iter().for_each(Taken::keep);
     reply(&app, pool, &namespace, (&handle, id), (&grant, wait)).await
 }

@@ -10,23 +10,20 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use serde::Serialize;
-
 use crate::backoff::Backoff;
-use crate::bus::{Bus, Inner, Queue};
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
+use crate::bus::queue::Queue;
+use crate::bus::queue_handle::QueueHandle;
+use crate::bus::reply_queues::REPLIES;
 use crate::codec::{Codec, Frame, Raw};
-use crate::core::op::Snapshot;
+use crate::core::op::{Snapshot, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Envelope, EventId, LatePolicy, QueueName, State};
 use crate::flow::{CallResult, ReplyStore};
 use crate::record::{Outcome, Record};
 use crate::time::Timestamp;
 
-/// The number of buckets of each queue of replies, whatever the settings of a process say: a caller
-/// looks for the reply where the replier of another process has put it.
-pub(in crate::bus) const REPLY_BUCKETS: u16 = 8;
-/// What the names of queues of replies end with.
-const REPLIES: &str = "duly.replies";
 /// How long a reply is kept.
 const REPLY_KEPT: Duration = Duration::from_secs(300);
 /// The first and the longest pause between two lookups.
@@ -77,12 +74,6 @@ fn is_passing(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::TimedOut)
 }
 
-/// Returns whether a queue is one of replies.
-pub(in crate::bus) fn holds_replies(queue: &QueueName) -> bool {
-    let namespace = queue.strip_suffix(REPLIES);
-    namespace.is_some_and(|it| it.is_empty() || it.ends_with('.'))
-}
-
 /// Returns the queue of the replies to events of a queue.
 fn replies_of(inner: &Arc<Inner>, queue: &QueueName) -> Result<Queue<Raw>> {
     let name = match queue.split_once('.') {
@@ -99,14 +90,14 @@ async fn store(inner: &Arc<Inner>, event: &Envelope, reply: &[u8]) -> Result<()>
     let frame = Frame::read(event.payload.as_bytes());
     if frame.is_ok_and(|frame| frame.key_id.is_some()) {
         // Its pusher encrypts, so a reply is no less secret.
-        Arc::make_mut(&mut replies.options).encrypt = true;
+        Arc::make_mut(&mut replies.handle.options).encrypt = true;
     }
     let id = replies.id_for_name(&event.id.to_string());
     let event = replies.event(Raw::from(reply)).id(id);
     match event
         .after(REPLY_KEPT)
         .expires_after(REPLY_KEPT)
-        .send()
+        .push()
         .await
     {
         Ok(_) => {}
@@ -139,7 +130,7 @@ fn stale(found: &Snapshot, now: Timestamp) -> Option<&'static str> {
     }
 }
 
-impl<T: Serialize + Send + Sync + 'static> Queue<T> {
+impl QueueHandle {
     /// Waits until an event is over, and returns its stored reply, or how it ended without one.
     pub(super) async fn stored_reply(&self, id: EventId) -> Result<CallResult> {
         let mut lookups = 0_u32;
@@ -164,7 +155,11 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     async fn look_up(&self, id: EventId) -> Result<Option<CallResult>> {
         let now = self.inner.now();
         // The state first: a reply is stored before its event is done.
-        let found = self.get(id).await?;
+        let found = self
+            .inner
+            .on_event(&self.name, id, || StoreOp::get(id))
+            .await?
+            .1;
         match found.as_ref().map(|found| found.state) {
             Some(State::Scheduled | State::Ready) => {
                 // The store notices it only when somebody fetches.
@@ -191,7 +186,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             let found = replies.get(reply_id).await?;
             if let Some(envelope) = found.and_then(|found| found.body) {
                 let keys = &self.inner.keys;
-                let opened = keys.open(reply_id, &replies.name, &envelope.payload);
+                let opened = keys.open(reply_id, &replies.handle.name, &envelope.payload);
                 let opened = opened.map_err(|why| {
                     Error::invalid(format!("the reply to event {id} cannot be read")).because(why)
                 })?;
@@ -204,7 +199,9 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
                 let words = error.unwrap_or_else(|| format!("it was {outcome}"));
                 return Ok(CallResult::Failed(words));
             }
-            _ if is_done && self.inner.store.is_shared() => return Ok(CallResult::Replied(None)),
+            _ if is_done && self.inner.store.is_shared() => {
+                return Ok(CallResult::Replied(None));
+            }
             _ => {}
         }
         let words = if is_done {

@@ -12,6 +12,7 @@ mod reply;
 mod sink;
 mod sweep;
 mod table;
+mod tombstone;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,7 @@ pub use self::reply::{
 };
 pub use self::sink::ChangeSink;
 pub use self::table::{Reply, StoreOp};
+pub use self::tombstone::{LastSettlement, Tombstone};
 use crate::event::{Envelope, EventId, Payload};
 use crate::record::NodeId;
 use crate::time::When;

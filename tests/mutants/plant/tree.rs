@@ -10,10 +10,11 @@ use super::tokens::{Language, Token, tokens};
 use super::{lua, rust};
 
 /// Where sources are, and by which name a path may begin that is only there.
-const PLACES: [(&str, &str); 4] = [
+const PLACES: [(&str, &str); 5] = [
     ("src", "duly"),
     ("server/src", "server"),
     ("macros/src", "macros"),
+    ("options/src", "options"),
     ("conformance/src", "conformance"),
 ];
 

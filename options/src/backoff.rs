@@ -1,36 +1,51 @@
-//! Parses a backoff such as `exp(1s..10m, jitter 20%)` at compile time.
-//!
-//! The grammar and the messages are those of `duly::retry`; `tests/macros/texts.rs` compares the
-//! two.
+//! The grammar of retry policies, such as `exp(1s..10m, jitter 20%)`.
 
 use std::time::Duration;
 
 use crate::duration;
 
-/// A parsed `RetryPolicy`.
-#[derive(Clone, Copy)]
-pub(crate) struct Backoff {
-    pub(crate) shape: Shape,
-    /// In percent; 0 is none.
-    pub(crate) jitter: u8,
+/// A parsed retry policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    /// The growth of the delay.
+    pub shape: Shape,
+    /// How much of a delay chance may cut off, in percent.
+    pub jitter_percent: u8,
 }
 
-/// The growth of the delay with the attempts.
-#[derive(Clone, Copy)]
-pub(crate) enum Shape {
+/// The growth of the delay with the attempts, before jitter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// The same delay each time.
     Fixed(Duration),
-    Linear(Duration, Duration),
-    Exponential(Duration, Duration),
+    /// One step more each time.
+    Linear {
+        /// The first delay, and how much longer each is than the one before.
+        step: Duration,
+        /// The longest delay.
+        max: Duration,
+    },
+    /// Twice as long each time.
+    Exponential {
+        /// The first delay.
+        first: Duration,
+        /// The longest delay.
+        max: Duration,
+    },
 }
 
 impl Backoff {
-    /// Parses `text`, or returns the error message.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    /// Parses the text of a policy.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, and what would be right.
+    pub fn parse(text: &str) -> Result<Self, String> {
         let Some((form, inside)) = text.strip_suffix(')').and_then(|text| text.split_once('('))
         else {
             return Err(unknown(text));
         };
-        let (delays, jitter) = match inside.split_once(',') {
+        let (delays, jitter_percent) = match inside.split_once(',') {
             Some((delays, jitter)) => (delays.trim(), percent(text, jitter.trim())?),
             None => (inside.trim(), 0),
         };
@@ -40,23 +55,30 @@ impl Backoff {
                     "backoff `{text}` has a range, write one delay, as in `fixed(5s)`"
                 ));
             }
-            "fixed" => Shape::Fixed(duration::parse(delays)?),
+            "fixed" => Shape::Fixed(delay(delays)?),
             "linear" => {
                 let (step, max) = range(text, delays)?;
-                Shape::Linear(step, max)
+                Shape::Linear { step, max }
             }
             "exp" => {
                 let (first, max) = range(text, delays)?;
-                Shape::Exponential(first, max)
+                Shape::Exponential { first, max }
             }
             _ => return Err(unknown(text)),
         };
-        Ok(Self { shape, jitter })
+        Ok(Self {
+            shape,
+            jitter_percent,
+        })
     }
 }
 
 fn unknown(text: &str) -> String {
     format!("unknown backoff `{text}`, expected `fixed(5s)`, `linear(1s..1m)` or `exp(1s..10m)`")
+}
+
+fn delay(text: &str) -> Result<Duration, String> {
+    duration::parse(text).map_err(|error| error.to_string())
 }
 
 fn range(text: &str, delays: &str) -> Result<(Duration, Duration), String> {
@@ -65,7 +87,7 @@ fn range(text: &str, delays: &str) -> Result<(Duration, Duration), String> {
             "backoff `{text}` has no range, write its first and its longest delay, as in `1s..10m`"
         ));
     };
-    let (first, max) = (duration::parse(first.trim())?, duration::parse(max.trim())?);
+    let (first, max) = (delay(first.trim())?, delay(max.trim())?);
     if first.is_zero() {
         return Err(format!(
             "backoff `{text}` starts at zero, write a longer delay, or `fixed(0s)` to retry at once"

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use parking_lot::Mutex;
 
-use crate::bus::lease::LeaseToken;
+use crate::bus::state::leases::token::LeaseToken;
 use crate::event::EventId;
 
 /// The most leases that are remembered; the oldest is forgotten first, which costs a look later.
@@ -16,7 +16,7 @@ const SPARE: usize = 64;
 
 /// The remembered leases. Some may be lost or settled already.
 #[derive(Debug, Default)]
-pub(crate) struct HeldLeases(Mutex<State>);
+pub(in crate::bus) struct HeldLeases(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -27,7 +27,7 @@ struct State {
 
 impl HeldLeases {
     /// Remembers a lease; it replaces an earlier one of the same event.
-    pub(super) fn add(&self, token: &LeaseToken) {
+    pub(in crate::bus) fn add(&self, token: &LeaseToken) {
         let mut state = self.0.lock();
         if state.order.len() > 2 * state.tokens.len() + SPARE {
             let State { tokens, order } = &mut *state;
@@ -44,7 +44,7 @@ impl HeldLeases {
     }
 
     /// Forgets the lease of an event and returns it.
-    pub(super) fn take(&self, id: EventId) -> Option<LeaseToken> {
+    pub(in crate::bus) fn take(&self, id: EventId) -> Option<LeaseToken> {
         let mut state = self.0.lock();
         state.tokens.remove(&id)
     }

@@ -1,9 +1,16 @@
-//! Parses a duration such as `1m30s` at compile time.
+//! Parsing and formatting of durations: `250ms`, `30s`, `1m30s`.
 //!
-//! The grammar and the messages are those of `duly::duration`; `tests/macros/texts.rs` compares the
-//! two.
+//! One grammar for settings files, the environment and the annotation. A duration is one or more
+//! parts, each a number and a unit, larger units first and each unit once:
+//!
+//! | unit | `d` | `h` | `m` | `s` | `ms` | `us` | `ns` |
+//! |---|---|---|---|---|---|---|---|
+//! | is | 24 hours | 60 minutes | 60 seconds | second | 10⁻³ s | 10⁻⁶ s | 10⁻⁹ s |
+//!
+//! The last part may have a fraction, if it is a whole number of nanoseconds: `1.5s`, `1m0.25s`.
+//! There are no signs, no spaces and no numbers without a unit, so that `30` is never misread.
 
-use std::time::Duration;
+use std::{error, fmt, time::Duration};
 
 /// The units, largest first, each with its nanoseconds.
 const UNITS: [(&str, u128); 7] = [
@@ -16,8 +23,87 @@ const UNITS: [(&str, u128); 7] = [
     ("ns", 1),
 ];
 
-/// Parses `text`, or returns the error message.
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+/// Parses a duration such as `30s` or `1m30s`.
+///
+/// # Errors
+///
+/// Returns [`ParseDurationError`] if the text is not in the grammar of this module, is
+/// finer than a nanosecond, or is longer than [`Duration::MAX`].
+///
+/// # Examples
+///
+/// ```
+/// use duly_options::duration::parse;
+/// use std::time::Duration;
+///
+/// assert_eq!(parse("250ms")?, Duration::from_millis(250));
+/// assert_eq!(parse("1m30s")?, Duration::from_secs(90));
+/// assert_eq!(parse("1.5h")?, Duration::from_mins(90));
+/// # Ok::<(), duly_options::duration::ParseDurationError>(())
+/// ```
+///
+/// # Examples: what is refused
+///
+/// ```
+/// use duly_options::duration::parse;
+///
+/// for text in ["", "30", "-5s", "5 s", "5sec", "30s1m", "1.5m30s", "0.5ns"] {
+///     assert!(parse(text).is_err(), "{text}");
+/// }
+/// assert_eq!(
+///     parse("30").unwrap_err().to_string(),
+///     "duration `30` has no unit after `30`, write one of `d`, `h`, `m`, `s`, `ms`, `us`, `ns`",
+/// );
+/// ```
+pub fn parse(text: &str) -> Result<Duration, ParseDurationError> {
+    read(text).map_err(|message| ParseDurationError { message })
+}
+
+/// Formats a duration so that [`parse`] reads the same one back.
+///
+/// Whole numbers only, larger units first, zero parts left out.
+///
+/// # Examples
+///
+/// ```
+/// use duly_options::duration::format;
+/// use std::time::Duration;
+///
+/// assert_eq!(format(Duration::from_secs(90)), "1m30s");
+/// assert_eq!(format(Duration::from_millis(1_500)), "1s500ms");
+/// assert_eq!(format(Duration::ZERO), "0s");
+/// ```
+#[must_use]
+pub fn format(duration: Duration) -> String {
+    if duration.is_zero() {
+        return "0s".to_owned();
+    }
+    let mut rest = duration.as_nanos();
+    let mut text = String::new();
+    for (unit, nanos) in UNITS {
+        if rest >= nanos {
+            text.push_str(&format!("{}{unit}", rest / nanos));
+            rest %= nanos;
+        }
+    }
+    text
+}
+
+/// The error of parsing a duration; says what is wrong and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseDurationError {
+    message: String,
+}
+
+impl fmt::Display for ParseDurationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl error::Error for ParseDurationError {}
+
+fn read(text: &str) -> Result<Duration, String> {
     if text.is_empty() {
         return Err("duration is empty, write one such as `250ms`, `30s` or `1m30s`".to_owned());
     }

@@ -3,25 +3,13 @@
 use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
 
-use crate::bus::BusBuilder;
+use crate::bus::builder::options::BusBuilder;
 use crate::config::{Settings, queue_meant, spelled_otherwise};
 use crate::error::{Error, Result};
 use crate::event::QueueName;
 use crate::flow::{Check, Entry, QueueChoices, QueueOptions, annotations, checks, linked};
 
 impl BusBuilder {
-    /// Runs only the handlers registered by hand, not those that the linker found.
-    pub fn only_registered(mut self) -> Self {
-        self.linked = false;
-        self
-    }
-
-    /// Runs no handlers in this process: it only pushes.
-    pub fn publish_only(mut self) -> Self {
-        self.publish_only = true;
-        self
-    }
-
     /// Returns the queues besides the linked ones that a variable may name.
     pub(super) fn known_queues(&self) -> Result<Vec<QueueName>> {
         let by_hand = self.handlers.iter().map(|entry| entry.annotation.queue);

@@ -1,4 +1,4 @@
-//! Pushing one event, with all its options.
+//! The options of one event to push.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,18 +6,19 @@ use std::time::Duration;
 use serde::Serialize;
 use tracing::Instrument;
 
-use crate::bus::Receipt;
+use crate::bus::push::options::EventOptions;
+use crate::bus::push::prepare::PreparedEvent;
+use crate::bus::push::receipt::{Receipt, count};
 use crate::bus::queue::Queue;
 use crate::codec::Codec;
 use crate::core::op::Unique;
-use crate::error::{Error, ErrorKind, Result};
-use crate::event::{BucketId, Envelope, EventId, Headers, LatePolicy, check_spread};
-use crate::metrics::PushCounters;
+use crate::error::Result;
+use crate::event::{EventId, LatePolicy};
 use crate::store::Durability;
 use crate::time::{Timestamp, When};
 use crate::trace;
 
-/// A builder of an event to push; nothing happens before [`send`](Self::send).
+/// A builder of an event to push; nothing happens before [`push`](Self::push).
 ///
 /// # Examples
 ///
@@ -28,8 +29,8 @@ use crate::trace;
 /// # async fn main() -> duly::Result<()> {
 /// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
 /// let queue = bus.queue_named::<u64>("order-close")?;
-/// let first = queue.event(8).after(Duration::from_secs(60)).unique("close:8", Unique::Keep).send().await?;
-/// let again = queue.event(8).after(Duration::from_secs(60)).unique("close:8", Unique::Keep).send().await?;
+/// let first = queue.event(8).after(Duration::from_secs(60)).unique("close:8", Unique::Keep).push().await?;
+/// let again = queue.event(8).after(Duration::from_secs(60)).unique("close:8", Unique::Keep).push().await?;
 ///
 /// assert!(again.is_duplicate());
 /// assert_eq!(again.id(), first.id());
@@ -37,23 +38,11 @@ use crate::trace;
 /// # }
 /// ```
 #[derive(Debug)]
-#[must_use = "nothing is pushed before `send` is called"]
+#[must_use = "nothing is pushed before `push` is called"]
 pub struct EventBuilder<T> {
     pub(super) queue: Queue<T>,
     pub(super) payload: T,
-    pub(super) id: Option<EventId>,
-    pub(super) when: When,
-    pub(super) key: Option<String>,
-    pub(super) unique: Option<(String, Unique)>,
-    pub(super) unique_for: Option<Duration>,
-    pub(super) attempts: Option<u16>,
-    pub(super) expires_after: Option<Duration>,
-    pub(super) late: Option<LatePolicy>,
-    pub(super) spread: Option<Duration>,
-    pub(super) headers: Headers,
-    pub(super) durability: Option<Durability>,
-    pub(super) keep_payload: Option<bool>,
-    pub(super) codec: Option<Codec>,
+    pub(super) options: EventOptions,
 }
 
 impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
@@ -61,19 +50,7 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
         Self {
             queue,
             payload,
-            id: None,
-            when: When::Now,
-            key: None,
-            unique: None,
-            unique_for: None,
-            attempts: None,
-            expires_after: None,
-            late: None,
-            spread: None,
-            headers: Headers::new(),
-            durability: None,
-            keep_payload: None,
-            codec: None,
+            options: EventOptions::default(),
         }
     }
 
@@ -90,7 +67,7 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
     /// Makes it due after a [`Duration`], or at a [`SystemTime`](std::time::SystemTime) or
     /// [`Timestamp`].
     pub fn when(mut self, when: impl Into<When>) -> Self {
-        self.when = when.into();
+        self.options.when = Some(when.into());
         self
     }
 
@@ -101,7 +78,7 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
     /// ([`Bus::set_buckets`](crate::Bus::set_buckets)): after a change, older and newer events of
     /// one key lie in two of them.
     pub fn key(mut self, key: impl Into<String>) -> Self {
-        self.key = Some(key.into());
+        self.options.key = Some(key.into());
         self
     }
 
@@ -113,7 +90,7 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
     /// buckets: after a change, an older event may not be seen, nor, until every node follows the
     /// change (a quarter of a second), an event of another node.
     pub fn unique(mut self, key: impl Into<String>, on_taken: Unique) -> Self {
-        self.unique = Some((key.into(), on_taken));
+        self.options.unique = Some((key.into(), on_taken));
         self
     }
 
@@ -125,25 +102,25 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
     /// 100,000 such keys; beyond that the one that expires first is freed. It uses one of the
     /// headers, [`UNIQUE_HEADER`](crate::event::UNIQUE_HEADER).
     pub fn unique_for(mut self, period: Duration) -> Self {
-        self.unique_for = Some(period);
+        self.options.unique_for = Some(period);
         self
     }
 
     /// Sets the most attempts, 1 to 65,535. Default: the queue's.
     pub fn attempts(mut self, attempts: u16) -> Self {
-        self.attempts = Some(attempts);
+        self.options.attempts = Some(attempts);
         self
     }
 
     /// Sets its expiry, counted from the push: it is not started afterwards, and ends as expired.
     pub fn expires_after(mut self, span: Duration) -> Self {
-        self.expires_after = Some(span);
+        self.options.expires_after = Some(span);
         self
     }
 
     /// Sets its lateness policy. Default: the queue's.
     pub fn late(mut self, late: LatePolicy) -> Self {
-        self.late = Some(late);
+        self.options.late = Some(late);
         self
     }
 
@@ -155,33 +132,33 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
     /// due time. It uses one of the headers, [`SPREAD_HEADER`](crate::event::SPREAD_HEADER). A
     /// later due time, by [`Queue::reschedule`] or a retry, has no jitter.
     pub fn spread(mut self, window: Duration) -> Self {
-        self.spread = Some(window);
+        self.options.spread = Some(window);
         self
     }
 
     /// Adds a header; at most 32, of 1,024 bytes.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.headers.push((name.into(), value.into()));
+        self.options.headers.push((name.into(), value.into()));
         self
     }
 
     /// Sets the durability that the push waits for. Default: the bus's
     /// ([`BusBuilder::durability`](crate::BusBuilder::durability)).
     pub fn durable(mut self, durability: Durability) -> Self {
-        self.durability = Some(durability);
+        self.options.durability = Some(durability);
         self
     }
 
     /// Sets whether its records keep its payload as it is stored, up to 64 KiB. Default: the
     /// queue's.
     pub fn keep_payload(mut self, keep_payload: bool) -> Self {
-        self.keep_payload = Some(keep_payload);
+        self.options.keep_payload = Some(keep_payload);
         self
     }
 
     /// Sets the codec of its payload, which is stored with it. Default: the queue's.
     pub fn codec(mut self, codec: Codec) -> Self {
-        self.codec = Some(codec);
+        self.options.codec = Some(codec);
         self
     }
 
@@ -192,7 +169,7 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
     /// the queue has that bucket. An id of another library or of a name is hashed onto the buckets
     /// that the queue has now, unless an earlier push has put it elsewhere.
     pub fn id(mut self, id: EventId) -> Self {
-        self.id = Some(id);
+        self.options.id = Some(id);
         self
     }
 
@@ -200,98 +177,42 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
     ///
     /// # Errors
     ///
-    /// As [`Queue::push`]; [`ErrorKind::Conflict`] when its id belongs to another payload, or is
-    /// older than the store's tombstones, so that it may have been handled already;
-    /// [`ErrorKind::Invalid`] when its id was made more than a minute ahead of the store's time, or
-    /// the store can never be as [durable](Self::durable) as requested; and [`ErrorKind::Unknown`]
-    /// when that durability was not reached: the push may have happened.
-    pub async fn send(self) -> Result<Receipt> {
-        let pushes = Arc::clone(&self.queue.pushes);
-        let sent = self.sent().await;
-        count(&pushes, std::slice::from_ref(&sent));
-        sent
-    }
-
-    async fn sent(self) -> Result<Receipt> {
-        let queue = self.queue.clone();
-        let _under_way = queue.inner.ids.push_begins();
-        let mut prepared = self.prepare()?;
-        queue.follow_earlier_push(&mut prepared).await?;
-        let envelope = &prepared.event.envelope;
-        let span = trace::push(&queue.name, envelope.id, envelope.bucket());
-        span.in_scope(|| prepared.stamp());
-        let pushed = queue.push_prepared(prepared).instrument(span.clone()).await;
-        trace::pushed(&span, pushed.as_ref().map(Receipt::told));
+    /// As [`Queue::push`]; [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) when its id belongs to
+    /// another payload, or is older than the store's tombstones, so that it may have been handled
+    /// already; [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when its id was made more than a
+    /// minute ahead of the store's time, or the store can never be as [durable](Self::durable) as
+    /// requested; and [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) when that durability was not
+    /// reached: the push may have happened.
+    pub async fn push(self) -> Result<Receipt> {
+        let pushes = Arc::clone(&self.queue.handle.pushes);
+        let pushed = self.push_traced().await;
+        count(&pushes, std::slice::from_ref(&pushed));
         pushed
     }
-}
 
-impl<T: Serialize + Send + Sync + 'static> Queue<T> {
-    /// Returns a new id, for a push that can be repeated safely.
-    #[must_use]
-    pub fn new_id(&self) -> EventId {
-        let buckets = self.inner.buckets(&self.name, &self.options);
-        id_in(self.inner.ids.bucket(buckets), self.inner.now())
+    async fn push_traced(self) -> Result<Receipt> {
+        let handle = self.queue.handle.clone();
+        let _under_way = handle.inner.ids.push_begins();
+        let mut prepared = self.prepare()?;
+        handle.follow_earlier_push(&mut prepared).await?;
+        let envelope = &prepared.event.envelope;
+        let span = trace::push(&handle.name, envelope.id, envelope.bucket());
+        span.in_scope(|| prepared.stamp());
+        let pushed = handle.push_prepared(prepared);
+        let pushed = pushed.instrument(span.clone()).await;
+        trace::pushed(&span, pushed.as_ref().map(Receipt::span_fields));
+        pushed
     }
 
-    /// Returns a new id in the bucket of a [key](EventBuilder::key) or a [unique
-    /// key](EventBuilder::unique), for a push that can be repeated safely and is deduplicated by
-    /// its unique key: an id of [`new_id`](Self::new_id) lies in any bucket, and a unique key is
-    /// checked only in that of its event.
-    #[must_use]
-    pub fn new_id_for(&self, key: &str) -> EventId {
-        let buckets = self.inner.buckets(&self.name, &self.options);
-        id_in(BucketId::of_text(key, buckets), self.inner.now())
+    /// Encodes the payload and builds what is sent to the store.
+    pub(super) fn prepare(self) -> Result<PreparedEvent> {
+        let Self {
+            queue,
+            payload,
+            options,
+        } = self;
+        let codec = options.codec.unwrap_or(queue.handle.options.codec);
+        let value = queue.encode(codec, &payload)?;
+        queue.handle.prepare(value, options)
     }
-
-    /// Returns the id of a name in this queue, the same in every process and for ever, so that
-    /// pushing it twice does nothing: [`EventId::for_name`].
-    #[must_use]
-    pub fn id_for_name(&self, name: &str) -> EventId {
-        EventId::for_name(&self.name, name)
-    }
-}
-
-/// Returns a new id in a bucket, made at an instant.
-pub(super) fn id_in(bucket: BucketId, now: Timestamp) -> EventId {
-    EventId::random(now, bucket)
-}
-
-/// Applies jitter over `window` to the requested time; returns the due time.
-pub(super) fn spread_out(
-    envelope: &mut Envelope,
-    window: Duration,
-    when: When,
-    now: Timestamp,
-) -> Result<When> {
-    check_spread(window)?;
-    if window.is_zero() {
-        return Ok(when);
-    }
-    let part = envelope.spread_over(window, when);
-    Ok(match when {
-        When::Now => When::After(part),
-        When::After(delay) => When::After(delay.saturating_add(part)),
-        When::At(due) => When::At(due.max(now) + part),
-    })
-}
-
-/// Counts the results of a push.
-pub(super) fn count(pushes: &PushCounters, sent: &[Result<Receipt>]) {
-    let (mut new, mut duplicates) = (0, 0);
-    for sent in sent {
-        match sent {
-            Ok(receipt) if receipt.is_duplicate() => duplicates += 1,
-            Ok(_) => new += 1,
-            Err(error) => pushes.rejected(error.kind(), 1),
-        }
-    }
-    pushes.accepted(new, duplicates);
-}
-
-pub(super) fn lost() -> Error {
-    Error::new(
-        ErrorKind::Corrupt,
-        "the store returned no result for a push",
-    )
 }

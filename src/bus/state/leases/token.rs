@@ -27,7 +27,7 @@ use crate::record::NodeId;
 /// # async fn main() -> duly::Result<()> {
 /// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
 /// let queue = bus.queue_named::<u64>("order-close")?;
-/// queue.push_now(7).await?;
+/// queue.push(7, When::Now).await?;
 /// let leased = queue.lease(1, Duration::from_secs(30)).send().await?;
 /// let text = leased[0].token().to_string();
 ///
@@ -38,14 +38,14 @@ use crate::record::NodeId;
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseToken {
-    pub(super) id: EventId,
-    pub(super) queue: QueueName,
-    pub(super) bucket: BucketId,
-    pub(super) node: NodeId,
-    pub(super) request: RequestId,
-    pub(super) attempt: u16,
+    pub(in crate::bus) id: EventId,
+    pub(in crate::bus) queue: QueueName,
+    pub(in crate::bus) bucket: BucketId,
+    pub(in crate::bus) node: NodeId,
+    pub(in crate::bus) request: RequestId,
+    pub(in crate::bus) attempt: u16,
     /// When it was leased, in microseconds since the epoch.
-    pub(super) fetched_us: u64,
+    pub(in crate::bus) fetched_us: u64,
 }
 
 impl LeaseToken {
@@ -67,7 +67,7 @@ impl LeaseToken {
         self.attempt
     }
 
-    pub(super) fn bucket(&self) -> BucketKey {
+    pub(in crate::bus) fn bucket(&self) -> BucketKey {
         BucketKey::new(self.queue.clone(), self.bucket)
     }
 }

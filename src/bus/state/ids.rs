@@ -17,7 +17,7 @@ const CROWD: usize = 8;
 const RUN_AGE_MAX: Duration = Duration::from_millis(2);
 
 /// Gives out ids and buckets.
-pub(super) struct NewIds {
+pub(in crate::bus) struct NewIds {
     pushes: AtomicU64,
     under_way: AtomicUsize,
     run: Mutex<Run>,
@@ -30,7 +30,7 @@ struct Run {
 }
 
 /// A push under way.
-pub(super) struct PushUnderWay<'i>(&'i NewIds);
+pub(in crate::bus) struct PushUnderWay<'i>(&'i NewIds);
 
 impl Drop for PushUnderWay<'_> {
     fn drop(&mut self) {
@@ -39,7 +39,7 @@ impl Drop for PushUnderWay<'_> {
 }
 
 impl NewIds {
-    pub(super) fn new() -> Self {
+    pub(in crate::bus) fn new() -> Self {
         Self {
             pushes: AtomicU64::new(fastrand::u64(..)),
             under_way: AtomicUsize::new(0),
@@ -51,7 +51,7 @@ impl NewIds {
     }
 
     /// Counts a push until the result is dropped.
-    pub(super) fn push_begins(&self) -> PushUnderWay<'_> {
+    pub(in crate::bus) fn push_begins(&self) -> PushUnderWay<'_> {
         self.under_way.fetch_add(1, Ordering::Relaxed);
         PushUnderWay(self)
     }
@@ -61,13 +61,13 @@ impl NewIds {
     /// Consecutive pushes share one. A store that commits, or makes a round trip, once for
     /// concurrent pushes does so by the bucket: 64 concurrent pushes to 64 buckets would make 64
     /// batches of one.
-    pub(super) fn bucket(&self, buckets: u16) -> BucketId {
+    pub(in crate::bus) fn bucket(&self, buckets: u16) -> BucketId {
         bucket_of(self.next(), buckets)
     }
 
     /// Returns the id of the next single push, in one of `buckets`. Where many pushes are under way,
     /// those that share a bucket share a run of ids.
-    pub(super) fn id(&self, buckets: u16, now: Timestamp) -> EventId {
+    pub(in crate::bus) fn id(&self, buckets: u16, now: Timestamp) -> EventId {
         let push = self.next();
         let bucket = bucket_of(push, buckets);
         if self.under_way.load(Ordering::Relaxed) < CROWD {
@@ -98,7 +98,7 @@ fn bucket_of(push: u64, buckets: u16) -> BucketId {
 }
 
 /// Returns so many new ids in a bucket, in runs.
-pub(super) fn ids_in(bucket: BucketId, now: Timestamp, count: usize) -> Vec<EventId> {
+pub(in crate::bus) fn ids_in(bucket: BucketId, now: Timestamp, count: usize) -> Vec<EventId> {
     let mut ids = Vec::with_capacity(count);
     while ids.len() < count {
         let of_run = u8::try_from(count - ids.len())

@@ -1,6 +1,5 @@
-//! The builder of a bus.
+//! The start of a bus.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -9,19 +8,20 @@ use parking_lot::RwLock;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::bus::journal::{JournalConfig, JournalHandle, record};
+use crate::bus::builder::options::BusBuilder;
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
+use crate::bus::journal::{JournalConfig, record};
 use crate::bus::open::{check_durability, check_io, check_timers, open_store};
 use crate::bus::owner::BusOwner;
 use crate::bus::payloads::check_encryption;
-use crate::bus::{Bus, Inner, ids::NewIds, round_trips::RoundTrips};
-use crate::codec::KeyRing;
+use crate::bus::state::ids::NewIds;
+use crate::bus::state::round_trips::RoundTrips;
 use crate::config::Settings;
 use crate::core::options::NodeOptions;
 use crate::error::{Error, Result};
-use crate::flow::{Entry, Flow, QueueChoices, QueueOptions, Replies, RuntimeSettings, Setup};
-use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, States};
-use crate::journal::{RecordChoices, RecorderOptions};
-use crate::metrics::{self, MetricsChoices, PullMeters, PushMeters, QueueLabels};
+use crate::flow::{Flow, QueueOptions, Replies, RuntimeSettings, Setup};
+use crate::metrics::{self, PullMeters, PushMeters, QueueLabels};
 use crate::record::NodeId;
 use crate::store::{Durability, Store, StoreProxy};
 use crate::time::{Clock, GuardedClock, SystemClock};
@@ -33,191 +33,10 @@ const PAYLOAD_BYTES_LIMIT: usize = 256 * 1024 * 1024;
 /// The default of `payload_bytes_max`.
 const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 
-/// Builds a bus; nothing starts before [`start`](Self::start).
-///
-/// Settings come, weakest first, from `queue_defaults` in `duly.toml`, the annotation, the queue's
-/// section in `duly.toml`, the environment (`DULY__STORE__URL`), and this builder.
-#[derive(Debug, Default)]
-#[must_use = "a builder does nothing until `start` is called"]
-pub struct BusBuilder {
-    store: Option<Arc<dyn Store>>,
-    /// Whether the given store is shared with others.
-    is_lent: bool,
-    store_url: Option<String>,
-    settings: Option<Settings>,
-    pub(super) states: States,
-    pub(super) handlers: Vec<Entry>,
-    pub(super) linked: bool,
-    pub(super) dynamic_queues: bool,
-    pub(super) publish_only: bool,
-    pub(super) queues: BTreeMap<String, QueueChoices>,
-    node: Option<NodeOptions>,
-    read_ahead: Option<Duration>,
-    payload_bytes_max: Option<usize>,
-    durability: Option<Durability>,
-    clock: Option<Arc<dyn Clock>>,
-    keys: Option<KeyRing>,
-    pub(super) journal: Option<JournalHandle>,
-    pub(super) records: RecordChoices,
-    pub(super) recorder: Option<RecorderOptions>,
-    metrics: MetricsChoices,
-    pub(super) virtual_time: bool,
-}
+/// The upper bound of `read_ahead`.
+const AHEAD_MAX: Duration = Duration::from_secs(10);
 
 impl BusBuilder {
-    pub(crate) fn new() -> Self {
-        Self {
-            linked: true,
-            ..Self::default()
-        }
-    }
-
-    /// Sets where events are kept: `memory:` loses them with the process, `sqlite:path` (or
-    /// `sqlite://path`) is the embedded store in that file, `redis://host` and similar URLs are a
-    /// store that many processes share (see [`RedisStore`](crate::store::RedisStore)). Default:
-    /// `sqlite:duly.db`.
-    pub fn store_url(mut self, url: impl Into<String>) -> Self {
-        self.store_url = Some(url.into());
-        self
-    }
-
-    /// Sets a store; it replaces [`store_url`](Self::store_url).
-    pub fn store(mut self, store: impl Store) -> Self {
-        self.store = Some(Arc::new(store));
-        self.is_lent = false;
-        self
-    }
-
-    /// Sets a store that is shared, for example by several buses.
-    pub fn shared_store(mut self, store: Arc<dyn Store>) -> Self {
-        self.store = Some(store);
-        self.is_lent = true;
-        self
-    }
-
-    /// Replaces the settings of the file and the environment.
-    pub fn settings(mut self, settings: Settings) -> Self {
-        self.settings = Some(settings);
-        self
-    }
-
-    /// Adds a value that handlers share, for example a database client. A second value of its type
-    /// replaces it.
-    pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
-        self.states.insert(value);
-        self
-    }
-
-    /// Registers a handler by hand: one that says `register = false`, or that has fields.
-    pub fn register<H>(mut self, handler: H) -> Self
-    where
-        H: Handler + Annotated<Value = <H as Handler>::Payload>,
-    {
-        let entry = Entry::suspending(handler, H::ANNOTATION, H::UPGRADE);
-        self.handlers.push(entry);
-        self
-    }
-
-    /// Registers a blocking handler by hand.
-    pub fn register_blocking<H>(mut self, handler: H) -> Self
-    where
-        H: BlockingHandler + Annotated<Value = <H as BlockingHandler>::Payload>,
-    {
-        let entry = Entry::blocking(handler, H::ANNOTATION, H::UPGRADE);
-        self.handlers.push(entry);
-        self
-    }
-
-    /// Registers a handler without an annotation, for the queue that `annotation` names.
-    pub fn register_as<H: Handler>(mut self, annotation: Annotation, handler: H) -> Self {
-        self.handlers
-            .push(Entry::suspending(handler, annotation, None));
-        self
-    }
-
-    /// Sets options of one queue, stronger than its annotation, the file and the environment.
-    ///
-    /// A second call for the same queue replaces the first.
-    pub fn queue(mut self, name: impl Into<String>, choices: QueueChoices) -> Self {
-        self.queues.insert(name.into(), choices);
-        self
-    }
-
-    /// Sets how long before its due time an event may be prefetched, so that it starts on time.
-    /// Zero disables prefetch; at most 10 s. Default: 100 ms. Of a crowd, many events that are due
-    /// at about the same time, the first may be prefetched up to 1 s before, since it takes longer
-    /// to fetch.
-    pub fn read_ahead(mut self, ahead: Duration) -> Self {
-        self.read_ahead = Some(ahead);
-        self
-    }
-
-    /// Sets the largest encoded payload that a push accepts, in bytes. Default: 1 MiB.
-    pub fn payload_bytes_max(mut self, bytes: usize) -> Self {
-        self.payload_bytes_max = Some(bytes);
-        self
-    }
-
-    /// Sets the durability that every push waits for, unless it sets its own
-    /// ([`durable`](crate::EventBuilder::durable)). Default: the store's own.
-    ///
-    /// If the store can never reach it, the bus does not start, or, where only the server knows,
-    /// its pushes are refused; both as [`ErrorKind::Invalid`](crate::ErrorKind::Invalid).
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = Some(durability);
-        self
-    }
-
-    /// Sets the keys for encrypting and decrypting payloads; they replace those of the settings.
-    /// All clones of the ring share their keys, which can be added, chosen and removed while the
-    /// bus runs. Default: those of the settings, or none.
-    pub fn keys(mut self, keys: KeyRing) -> Self {
-        self.keys = Some(keys);
-        self
-    }
-
-    /// Sets the intervals and limits of this node. Default: [`NodeOptions::default`].
-    pub fn node_options(mut self, node: NodeOptions) -> Self {
-        self.node = Some(node);
-        self
-    }
-
-    /// Sets metrics options, stronger than the file and the environment.
-    pub fn metrics(mut self, choices: MetricsChoices) -> Self {
-        self.metrics = self.metrics.with(choices);
-        self
-    }
-
-    /// Sets the clock. Default: the machine's.
-    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = Some(clock);
-        self
-    }
-
-    /// Uses the runtime's time, which tests pause: the mover is a task, not a thread.
-    ///
-    /// Unset options default to what a test needs: nothing is read from the environment, nothing is
-    /// kept, nothing lingers, and no fallback poll of an idle bucket hides a lost wake-up.
-    #[cfg(feature = "testing")]
-    pub(crate) fn virtual_time(mut self, clock: Arc<dyn Clock>) -> Self {
-        const DAY: Duration = Duration::from_secs(86_400);
-        self.virtual_time = true;
-        self.settings.get_or_insert_default();
-        self.store_url.get_or_insert_with(|| "memory:".to_owned());
-        self.node.get_or_insert_with(|| NodeOptions {
-            settle_linger: Duration::ZERO,
-            sleep_max: DAY,
-            fallback_scan_every: DAY,
-            ..NodeOptions::default()
-        });
-        self.recorder.get_or_insert_with(|| RecorderOptions {
-            linger: Duration::ZERO,
-            fallback_poll_every: Some(DAY),
-            ..RecorderOptions::default()
-        });
-        self.clock(clock)
-    }
-
     /// Checks every option, opens the store, and starts.
     ///
     /// Annotated handlers are found wherever they are in the program. The linker leaves out a crate
@@ -354,7 +173,7 @@ impl BusBuilder {
             durability,
             forecasts: Default::default(),
             leases: Default::default(),
-            judged: (!self.dynamic_queues).then(Default::default),
+            checked_names: (!self.dynamic_queues).then(Default::default),
             stop: Default::default(),
             is_closed: AtomicBool::new(false),
             is_lent: self.is_lent,
@@ -387,6 +206,3 @@ impl BusBuilder {
         })
     }
 }
-
-/// The upper bound of `read_ahead`.
-const AHEAD_MAX: Duration = Duration::from_secs(10);

@@ -5,6 +5,7 @@ use crate::core::push::PushedId;
 use crate::core::reference::ID_AHEAD_MAX;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::EventId;
+use crate::metrics::PushCounters;
 use crate::store::Durability;
 use crate::time::Timestamp;
 use crate::trace::names::{ACCEPTED, DUPLICATE, REPLACED};
@@ -65,7 +66,7 @@ impl Receipt {
 
 impl Receipt {
     /// Returns its outcome and its due time, as fields of the push's span.
-    pub(super) fn told(&self) -> (&'static str, Timestamp) {
+    pub(super) fn span_fields(&self) -> (&'static str, Timestamp) {
         let outcome = match self.verdict {
             PushOutcome::Duplicate(_) => DUPLICATE,
             PushOutcome::Replaced(_) => REPLACED,
@@ -131,4 +132,25 @@ pub(super) fn receipt(
         ),
     };
     Err(Error::new(kind, text))
+}
+
+/// Counts the results of a push.
+pub(super) fn count(pushes: &PushCounters, pushed: &[Result<Receipt>]) {
+    let (mut new, mut duplicates) = (0, 0);
+    for pushed in pushed {
+        match pushed {
+            Ok(receipt) if receipt.is_duplicate() => duplicates += 1,
+            Ok(_) => new += 1,
+            Err(error) => pushes.rejected(error.kind(), 1),
+        }
+    }
+    pushes.accepted(new, duplicates);
+}
+
+/// Returns the error of a push without a result.
+pub(super) fn lost() -> Error {
+    Error::new(
+        ErrorKind::Corrupt,
+        "the store returned no result for a push",
+    )
 }
