@@ -1,5 +1,10 @@
 //! What `duly-server` of the same version uses: no part of the public face, and outside of semver.
 
+/// Replies to calls, which reach callers in every process.
+pub mod replies {
+    pub use crate::bus::call::stored_replies::{REPLY_KEPT, ReplyStatus, look_up, store};
+}
+
 /// Connections to Redis, for values that the server keeps beside its store.
 #[cfg(feature = "redis")]
 pub mod redis {

@@ -6,10 +6,10 @@ use axum::extract::{ConnectInfo, Request};
 use axum::middleware::Next;
 use axum::response::Response;
 use axum::{Router, middleware};
-use duly_dashboard::{Access, Credentials, Dashboard, Role, User};
+use duly_dashboard::{Access, AccessError, Credentials, Dashboard, Role, User};
 use futures_util::future::BoxFuture;
 
-use crate::auth::Scope;
+use crate::auth::{Refusal, Scope};
 use crate::http::peer;
 use crate::lmstfy::admin::account;
 use crate::lmstfy::names;
@@ -55,7 +55,7 @@ fn path(pool: &str) -> String {
 }
 
 /// The users of a pool's dashboard: the accounts of the admin listener, which may do everything, and
-/// the tokens of the pool, each for the queues of its namespace. Without accounts the listener is
+/// the tokens of the pool that may consume, each for the queues of its namespace. Without accounts the listener is
 /// open, and so is its dashboard.
 #[derive(Debug)]
 struct PoolAccess {
@@ -64,14 +64,25 @@ struct PoolAccess {
 }
 
 impl PoolAccess {
-    async fn token(&self, given: &Credentials) -> Option<User> {
+    async fn token(&self, given: &Credentials) -> Result<Option<User>, AccessError> {
         let (pool, token) = names::split(&given.secret);
         if pool != self.pool {
-            return None;
+            return Ok(None);
         }
         let namespace = &given.name;
         let tokens = &self.app.tokens;
-        let grant = tokens.check(pool, namespace, token).await.ok()?;
+        let grant = match tokens.check(pool, namespace, token).await {
+            Ok(grant) => grant,
+            Err(Refusal::Failed(error)) => {
+                tracing::error!(%error, "token of the dashboard not checked");
+                return Err(AccessError::new("the shared state does not respond"));
+            }
+            Err(_) => return Ok(None),
+        };
+        // Whoever reads here reads payloads, dead letters and records, for which `/v1` asks the same.
+        if !grant.has(Scope::Consume) {
+            return Ok(None);
+        }
         let role = match (grant.has(Scope::Admin), grant.has(Scope::Publish)) {
             (true, _) => Role::Admin,
             (false, true) => Role::Operate,
@@ -83,20 +94,23 @@ impl PoolAccess {
             let queue = queue.strip_prefix(&prefix);
             queue.is_some_and(|queue| grant.is_for(queue))
         };
-        Some(User::new(name, role).only(is_for))
+        Ok(Some(User::new(name, role).only(is_for)))
     }
 }
 
 impl Access for PoolAccess {
-    fn user<'a>(&'a self, given: Option<&'a Credentials>) -> BoxFuture<'a, Option<User>> {
+    fn user<'a>(
+        &'a self,
+        given: Option<&'a Credentials>,
+    ) -> BoxFuture<'a, Result<Option<User>, AccessError>> {
         Box::pin(async move {
             let accounts = &self.app.settings.admin.accounts;
             let Some(given) = given else {
                 let is_open = accounts.is_empty();
-                return is_open.then(|| User::new("anonymous", Role::Admin));
+                return Ok(is_open.then(|| User::new("anonymous", Role::Admin)));
             };
             if account::is_known(accounts, &given.name, &given.secret) {
-                return Some(User::new(given.name.as_str(), Role::Admin));
+                return Ok(Some(User::new(given.name.as_str(), Role::Admin)));
             }
             self.token(given).await
         })

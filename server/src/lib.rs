@@ -12,8 +12,7 @@
 //!
 //! The program is `duly serve`; this library is what it runs, and what its tests start.
 
-#![recursion_limit = "256"] // for the layout of a handler's future: each call in it is a level
-
+pub mod api;
 mod auth;
 mod bus;
 mod causes;

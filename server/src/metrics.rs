@@ -1,7 +1,8 @@
 //! Metrics: those of the library, and those that lmstfy's dashboard reads.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{LazyLock, OnceLock};
+mod labels;
+
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
@@ -9,15 +10,11 @@ use duly::EventId;
 use duly::lease::{EncodedPayload, Leased};
 use duly::metrics::Prometheus;
 use metrics::{Gauge, counter, gauge, histogram};
-use parking_lot::{Mutex, MutexGuard};
 
+use self::labels::KnownLabels;
 use crate::clock;
 use crate::webhook::{SECONDS, SECONDS_BOUNDS};
 
-/// How many namespaces have a label of their own, and queues, and tokens; the rest share one.
-const LABELS_MAX: usize = 1_000;
-/// The most of a kind that one namespace has.
-const LABELS_OF_ONE_MAX: usize = LABELS_MAX / 4;
 /// The upper bounds of the buckets of lmstfy's latencies, in milliseconds: 15, and 2.5 times the one
 /// before.
 const LATENCY_BOUNDS: &[f64] = &[
@@ -188,52 +185,6 @@ impl Labels {
             pool: pool.to_owned(),
             namespace: namespace.to_owned(),
         }
-    }
-}
-
-/// The names of a kind that have a label of their own, by their owner.
-struct KnownLabels(LazyLock<Mutex<Labelled>>);
-
-#[derive(Default)]
-struct Labelled {
-    count: usize,
-    of: HashMap<String, HashSet<String>>,
-}
-
-impl KnownLabels {
-    const fn new() -> Self {
-        Self(LazyLock::new(Mutex::default))
-    }
-
-    /// Whether a name has a label of its own: it has one already, or there is room for it, in all
-    /// and for its owner.
-    fn admit(&self, owner: &str, name: &str) -> bool {
-        let mut known = self.lock();
-        let of_owner = known.of.get(owner);
-        if of_owner.is_some_and(|names| names.contains(name)) {
-            return true;
-        }
-        // At most as many as are left to others, so that no few of them take all.
-        let left = LABELS_MAX.saturating_sub(known.count);
-        if of_owner.map_or(0, HashSet::len) >= left.min(LABELS_OF_ONE_MAX) {
-            return false;
-        }
-        known.count += 1;
-        let of_owner = known.of.entry(owner.to_owned()).or_default();
-        of_owner.insert(name.to_owned())
-    }
-
-    /// Whether a name has a label of its own already.
-    fn has(&self, owner: &str, name: &str) -> bool {
-        let known = self.lock();
-        known
-            .of
-            .get(owner)
-            .is_some_and(|names| names.contains(name))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Labelled> {
-        self.0.lock()
     }
 }
 

@@ -5,18 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use axum::body::Body;
+use bytes::Bytes;
 use duly_dashboard::LoginThrottle;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::Tokens;
-use crate::http::body::Bodies;
+use crate::auth::{Grant, LastingGrant, Refusal, Tokens};
+use crate::http::body::{Bodies, BodyError};
 use crate::lmstfy::JobIds;
 use crate::lmstfy::gauges::Gauges;
 use crate::pools::Pools;
 use crate::settings::Settings;
 use crate::shared::{Result, SharedState, Table};
-use crate::shares::{Bounds, Shares};
+use crate::shares::{Bounds, Share, Shares};
 use crate::v1::Waiters;
 use crate::webhook::Webhooks;
 
@@ -84,6 +86,15 @@ struct KnownQueues {
     version: u64,
 }
 
+/// Why a request's body is not used.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    /// It was not read.
+    Body(BodyError),
+    /// It was, and its token has ended meanwhile.
+    Refused(Refusal),
+}
+
 impl App {
     pub(crate) fn new(
         settings: Settings,
@@ -110,6 +121,21 @@ impl App {
             closing,
             known: Mutex::default(),
         }
+    }
+
+    /// Reads the body of a request, and then checks its right again: a body may take its time. Returns
+    /// the body, its room, and what the token may do by now.
+    pub(crate) async fn read(
+        &self,
+        grant: &LastingGrant,
+        body: Body,
+        bytes_max: usize,
+    ) -> std::result::Result<(Bytes, Option<Share>, Arc<Grant>), ReadError> {
+        #[allow(clippy::disallowed_methods)] // the right is checked here
+        let read = self.bodies.read(grant.owner(), body, bytes_max);
+        let (bytes, room) = read.await.map_err(ReadError::Body)?;
+        let checked = grant.check(&self.tokens).await;
+        Ok((bytes, room, checked.map_err(ReadError::Refused)?))
     }
 
     fn known(&self) -> parking_lot::MutexGuard<'_, KnownQueues> {

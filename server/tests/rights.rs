@@ -1,19 +1,11 @@
-//! Rights: what lasts, what is empty, what a browser sends for others, what one tenant learns of
-//! another.
+//! Rights: what a scope allows, what a limit counts, what is empty, what a browser sends for others.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-use bytes::Bytes;
-use http_body::Frame;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 
-use crate::world::{Place, Reply, World, on_every_store, reply, until};
+use crate::world::{Place, Reply, World, on_every_store, reply};
 
 on_every_store! {
-    what_lasts_ends_with_its_token
     what_ends_a_job_needs_the_scope_of_its_state
     a_limit_counts_what_it_is_for
 }
@@ -41,129 +33,6 @@ impl Tenant<'_> {
 
 pub(crate) async fn tenant<'a>(world: &'a World, namespace: &str, more: &str) -> Tenant<'a> {
     Tenant(world, world.new_token(namespace, more).await)
-}
-
-async fn push(world: &World, payload: u64) -> String {
-    let body = json!({"events": [{"payload": payload}]});
-    let request = world.request(Method::POST, "/v1/ns/queues/q/events");
-    let request = request.header("Content-Type", "application/json");
-    let pushed = reply(request.body(body.to_string())).await.is(201);
-    pushed[0]["id"].as_str().unwrap().to_owned()
-}
-
-/// A body that is sent as it comes.
-pub(crate) struct Lines(pub(crate) mpsc::Receiver<&'static str>);
-
-impl http_body::Body for Lines {
-    type Data = Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let line = self.0.poll_recv(cx);
-        line.map(|line| Some(Ok(Frame::data(Bytes::from_static(line?.as_bytes())))))
-    }
-}
-
-/// How a token stops being valid.
-#[derive(Clone, Copy, Debug)]
-enum End {
-    Revoked,
-    Expired,
-}
-
-impl End {
-    async fn of(self, tenant: &Tenant<'_>) {
-        match self {
-            Self::Revoked => {
-                let path = format!("/token/ns/{}", tenant.1);
-                tenant.0.admin(Method::DELETE, &path).await.is(204);
-            }
-            Self::Expired => {
-                until("the token has expired", async || {
-                    tenant.status(Method::GET, "/api/ns/none/peek").await == 401
-                })
-                .await;
-            }
-        }
-    }
-}
-
-async fn what_lasts_ends_with_its_token(world: World) {
-    for end in [End::Revoked, End::Expired] {
-        let more = match end {
-            End::Revoked => "",
-            End::Expired => "&expires_in=3",
-        };
-        let tenant = tenant(&world, "ns", more).await;
-        let stream = tenant
-            .request(
-                Method::GET,
-                "/v1/ns/queues/q/leases/stream?max_in_flight=9&ttr_ms=60000",
-            )
-            .send();
-        let poll = tenant
-            .request(Method::GET, "/api/ns/q?timeout=60&ttr=60")
-            .send();
-        let body = json!({"ttr_ms": 60_000, "wait_ms": 8_000});
-        let lease = tenant.send(Method::POST, "/v1/ns/queues/q/leases", &body);
-        let (sender, lines) = mpsc::channel(1);
-        let pushing = tenant
-            .request(Method::POST, "/v1/ns/queues/lines/events")
-            .header("Content-Type", "application/x-ndjson")
-            .body(reqwest::Body::wrap(Lines(lines)))
-            .send();
-        let after = async {
-            world.wait_for_poll().await;
-            sender.send("{\"payload\":1}\n").await.ok();
-            until("the line is pushed, or its token is over", async || {
-                let look = tenant.status(Method::GET, "/api/ns/none/peek");
-                world.lines().await == 1 || look.await == 401
-            })
-            .await;
-            end.of(&tenant).await;
-            // The connection may be closed by now.
-            sender.send("{\"payload\":2}\n").await.ok();
-            drop(sender);
-            push(&world, 7).await
-        };
-        let (stream, poll, lease, pushing, id) = tokio::join!(stream, poll, lease, pushing, after);
-        let stream = stream.unwrap().text().await.unwrap();
-        assert!(!stream.contains(&id), "{end:?}: {stream}");
-        assert!(stream.contains("event: problem"), "{end:?}: {stream}");
-        assert_eq!(poll.unwrap().status(), 401, "{end:?}");
-        assert_eq!(lease.status, 401, "{end:?}");
-        let pushed = pushing.unwrap().text().await.unwrap();
-        // On a busy machine a token expires before its first line is there.
-        let lines = world.lines().await;
-        let is_pushed = lines == 1 || (lines == 0 && matches!(end, End::Expired));
-        assert!(is_pushed, "{end:?}: {lines}: {pushed}");
-        let responses = pushed.matches("duplicate").count();
-        assert_eq!(
-            u64::try_from(responses).unwrap(),
-            lines,
-            "{end:?}: {pushed}"
-        );
-        // It was given back, without an attempt.
-        let job = world.consume("/api/ns/q?timeout=20&ttr=60").await;
-        assert_eq!(job["job_id"], id, "{end:?}");
-        world.delete(&format!("/api/ns/q/job/{id}")).await.is(204);
-        if lines == 1 {
-            let job = world.consume("/api/ns/lines?ttr=60").await;
-            let id = job["job_id"].as_str().unwrap();
-            let path = format!("/api/ns/lines/job/{id}");
-            world.delete(&path).await.is(204);
-        }
-    }
-}
-
-impl World {
-    /// How many jobs are in the queue `lines`.
-    async fn lines(&self) -> u64 {
-        self.size("lines").await
-    }
 }
 
 async fn what_ends_a_job_needs_the_scope_of_its_state(world: World) {

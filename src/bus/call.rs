@@ -1,6 +1,6 @@
 //! Calls: push an event and wait for its handler's reply.
 
-pub(super) mod stored_replies;
+pub(crate) mod stored_replies;
 
 use std::time::Duration;
 

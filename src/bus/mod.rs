@@ -2,7 +2,7 @@
 
 mod admin;
 mod builder;
-mod call;
+pub(crate) mod call;
 mod checks;
 mod completed;
 mod control;

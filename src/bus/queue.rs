@@ -197,8 +197,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
 
     /// Returns the same queue, whose payloads are encrypted if those of `queue` are, for what
     /// belongs to its events, such as replies to them.
-    #[must_use]
-    pub fn encrypted_as(mut self, queue: &QueueName) -> Self {
+    pub(in crate::bus) fn encrypted_as(mut self, queue: &QueueName) -> Self {
         if self.handle.inner.options(queue).encrypt {
             Arc::make_mut(&mut self.handle.options).encrypt = true;
         }

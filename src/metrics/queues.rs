@@ -20,9 +20,9 @@ pub const OTHER: &str = "other";
 /// consumed ones first and each group in the order of the names, so that the same program has the
 /// same labels on every node.
 ///
-/// Where names are made while the program runs, those with the same beginning, up to a dot, have at
-/// most as many as they leave to others: whoever makes up names takes half of what is left, and not
-/// all.
+/// Where names are made while the program runs, half of the labels are for the first two names of each
+/// beginning, up to a dot, and of the other half those with the same beginning have at most as many as
+/// they leave to others: whoever makes up names takes a part of what is left, and not all.
 ///
 /// Counters and histograms of queues that share a label add up by themselves. Gauges do not: add up
 /// the queues of a label before setting one.
@@ -38,8 +38,20 @@ pub(crate) struct QueueLabels {
 struct OwnLabels {
     of: HashMap<QueueName, SharedString>,
     /// How many there are of each beginning of names, where names are made at run time.
-    with_prefix: HashMap<String, usize>,
+    with_prefix: HashMap<String, Taken>,
+    taken: Taken,
 }
+
+/// How many labels are taken of each half.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    /// By the first names of each beginning.
+    first: usize,
+    more: usize,
+}
+
+/// The names of each beginning that have a label whatever the others do.
+const FIRST_OF_EACH: usize = 2;
 
 impl QueueLabels {
     /// Creates labels for at most `max` queues besides [`OTHER`]; `dynamic` where names are made while
@@ -74,7 +86,10 @@ impl QueueLabels {
             return other; // another queue has taken the last label meanwhile
         }
         if self.dynamic {
-            *own.with_prefix.entry(prefix(queue).to_owned()).or_default() += 1;
+            let is_first = self.is_first(&own, queue);
+            let with_prefix = own.with_prefix.entry(prefix(queue).to_owned()).or_default();
+            with_prefix.add(is_first);
+            own.taken.add(is_first);
         }
         let label = SharedString::from_shared(queue.as_str().into());
         own.of.insert(queue.clone(), label.clone());
@@ -82,9 +97,29 @@ impl QueueLabels {
     }
 
     fn has_room(&self, own: &OwnLabels, queue: &QueueName) -> bool {
-        let left = self.max.saturating_sub(own.of.len());
-        let with_prefix = own.with_prefix.get(prefix(queue)).copied();
-        left > with_prefix.unwrap_or_default()
+        if !self.dynamic {
+            return own.of.len() < self.max;
+        }
+        let left = (self.max - self.max / 2).saturating_sub(own.taken.more);
+        let with_prefix = own.with_prefix.get(prefix(queue));
+        self.is_first(own, queue) || left > with_prefix.map_or(0, |taken| taken.more)
+    }
+
+    /// Whether a name is one of the first of its beginning, for which there is room.
+    fn is_first(&self, own: &OwnLabels, queue: &QueueName) -> bool {
+        let with_prefix = own.with_prefix.get(prefix(queue));
+        let is_early = with_prefix.is_none_or(|taken| taken.first < FIRST_OF_EACH);
+        is_early && own.taken.first < self.max / 2
+    }
+}
+
+impl Taken {
+    fn add(&mut self, is_first: bool) {
+        if is_first {
+            self.first += 1;
+        } else {
+            self.more += 1;
+        }
     }
 }
 
@@ -146,8 +181,13 @@ mod tests {
             let labels: Vec<_> = names.map(|name| label(&queues, &name) == name).collect();
             own.push(labels.into_iter().filter(|is_own| *is_own).count());
         }
-        assert_eq!(own, [50, 25, 13, 6, 3]);
-        assert_eq!(label(&queues, "late.one"), "late.one");
+        assert_eq!(own, [27, 15, 8, 5, 4]);
+        for prefix in 5..25 {
+            for name in [format!("p{prefix}.one"), format!("p{prefix}.two")] {
+                assert_eq!(label(&queues, &name), name);
+            }
+        }
+        assert!(queues.own.read().of.len() <= 100);
         assert_eq!(label(&queues, "a.1"), "a.1", "a label is kept");
         assert_eq!(label(&queues, "a.999"), OTHER);
         // A program that names its queues itself has as many as it wants.

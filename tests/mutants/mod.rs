@@ -89,6 +89,7 @@ fn every_test_that_catches_a_bug_is_there() {
             "lib" => &["src".into()],
             "store_contract" => &["conformance/src/store_contract".into()],
             "server" => &["server/tests".into()],
+            "pages" => &["dashboards/web/tests".into()],
             target => &[
                 PathBuf::from("tests").join(target),
                 PathBuf::from("tests").join(format!("{target}.rs")),

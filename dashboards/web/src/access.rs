@@ -102,14 +102,41 @@ impl fmt::Debug for Credentials {
     }
 }
 
+/// Why it is not known now who a visitor is.
+#[derive(Clone, Debug)]
+pub struct AccessError(String);
+
+impl AccessError {
+    /// An error with the reason, which the visitor sees.
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
+}
+
+impl fmt::Display for AccessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "who you are cannot be checked now: {}", self.0)
+    }
+}
+
+impl std::error::Error for AccessError {}
+
 /// Knows the users of a dashboard.
 pub trait Access: fmt::Debug + Send + Sync + 'static {
     /// Returns who a visitor is, by what the login form was given; `None` lets nobody in. Without
     /// credentials it returns whom everybody is who has not logged in; `None` asks for a login.
     ///
-    /// It is called for every request, also of who has logged in: a token that was revoked, or a
-    /// password that was changed, ends the session. Logins are throttled before they get here.
-    fn user<'a>(&'a self, given: Option<&'a Credentials>) -> BoxFuture<'a, Option<User>>;
+    /// It is called for every request, also of who has logged in, and again while something of a
+    /// visitor lasts: a token that was revoked, or a password that was changed, ends the session, and
+    /// what it has begun. Logins are throttled before they get here.
+    ///
+    /// # Errors
+    ///
+    /// When it is not known now: then the request fails, and no session ends.
+    fn user<'a>(
+        &'a self,
+        given: Option<&'a Credentials>,
+    ) -> BoxFuture<'a, Result<Option<User>, AccessError>>;
 
     /// Records that a user has changed something. By default it is logged.
     fn audit<'a>(&'a self, user: &'a User, action: &'a str, target: &'a str) -> BoxFuture<'a, ()> {
@@ -123,8 +150,11 @@ pub trait Access: fmt::Debug + Send + Sync + 'static {
 pub(crate) struct Open(pub(crate) Role);
 
 impl Access for Open {
-    fn user<'a>(&'a self, _: Option<&'a Credentials>) -> BoxFuture<'a, Option<User>> {
+    fn user<'a>(
+        &'a self,
+        _: Option<&'a Credentials>,
+    ) -> BoxFuture<'a, Result<Option<User>, AccessError>> {
         let user = User::new("anonymous", self.0);
-        Box::pin(std::future::ready(Some(user)))
+        Box::pin(std::future::ready(Ok(Some(user))))
     }
 }

@@ -6,17 +6,14 @@ use std::sync::Arc;
 use duly::Bus;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
-use tokio::sync::Semaphore;
 
 use crate::access::{Access, User};
 use crate::guard::Visit;
+use crate::live::Streams;
 use crate::sample::Sampler;
 use crate::sessions::Sessions;
 use crate::sweeps::Sweeps;
 use crate::throttle::LoginThrottle;
-
-/// The most streams of live updates.
-const STREAMS_MAX: usize = 64;
 
 /// A dashboard's own state.
 #[derive(Debug)]
@@ -33,7 +30,7 @@ pub(crate) struct App {
     pub(crate) is_secure: bool,
     pub(crate) sampler: Arc<Sampler>,
     pub(crate) sweeps: Arc<Sweeps>,
-    pub(crate) streams: Arc<Semaphore>,
+    pub(crate) streams: Arc<Streams>,
     pub(crate) throttle: LoginThrottle,
     pub(crate) sessions: Sessions,
     pub(crate) closing: Closing,
@@ -118,7 +115,7 @@ impl App {
             access,
             is_secure: false,
             sweeps: Arc::default(),
-            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            streams: Arc::default(),
             throttle: LoginThrottle::default(),
             sessions: Sessions::default(),
             closing: Closing::new(std::future::pending()),

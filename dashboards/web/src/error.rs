@@ -5,6 +5,8 @@ use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
 use duly::ErrorKind;
 
+use crate::access::AccessError;
+
 /// Why a page is not shown or an action not done.
 #[derive(Debug)]
 pub(crate) struct PageError {
@@ -59,6 +61,12 @@ impl From<duly::Error> for PageError {
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self::new(status, error.to_string())
+    }
+}
+
+impl From<AccessError> for PageError {
+    fn from(error: AccessError) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
     }
 }
 

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, Request, State};
+use axum::RequestExt;
+use axum::extract::{FromRequest, FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
@@ -17,6 +18,7 @@ use subtle::ConstantTimeEq;
 use crate::access::{Role, User};
 use crate::app::App;
 use crate::error::PageError;
+use crate::grant::{Extent, Grant, Identity};
 use crate::sessions::random_id;
 use crate::text::{self, Fields};
 
@@ -74,6 +76,14 @@ pub(crate) struct Visit {
     /// The session, unless everybody may be here.
     session: Option<String>,
     browser: Option<Browser>,
+    identity: Identity,
+}
+
+/// A form that one of our pages has sent, of a visitor who may be here when all of it has arrived.
+#[derive(Debug)]
+pub(crate) struct Form {
+    pub(crate) visit: Visit,
+    pub(crate) fields: Fields,
 }
 
 /// Checks where a change comes from, and sets cookie and headers.
@@ -227,6 +237,11 @@ impl Visit {
         Some(set_cookie(app, browser, SESSION, ""))
     }
 
+    /// Returns the right to do something in a role, for what goes on after the request.
+    pub(crate) fn grant(&self, app: &App, role: Role, extent: Extent) -> Grant {
+        Grant::new(Arc::clone(&app.access), self.identity.clone(), role, extent)
+    }
+
     /// Fails unless the user has the role.
     pub(crate) fn needs(&self, role: Role) -> Result<(), PageError> {
         if self.user.role >= role {
@@ -247,28 +262,28 @@ impl FromRequestParts<Arc<App>> for Visit {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Response> {
         let mut session = cookie(&parts.headers, SESSION).map(str::to_owned);
-        let user = match parts.extensions.get::<User>() {
-            Some(user) => Some(user.clone()),
+        let mut identity = match parts.extensions.get::<User>() {
+            Some(user) => Identity::Layer(user.clone()),
             None => {
                 // A page that keeps itself current is no use of the session.
                 let is_use = !parts.headers.contains_key(LIVE);
                 let of_session = |id: &String| app.sessions.credentials(id, is_use);
-                let given = session.as_ref().and_then(of_session);
-                let user = match &given {
-                    Some(given) => app.access.user(Some(given)).await,
-                    None => None,
-                };
-                match user {
-                    Some(user) => Some(user),
-                    None => {
-                        if let Some(id) = session.take() {
-                            app.sessions.end(&id);
-                        }
-                        app.access.user(None).await
-                    }
-                }
+                Identity::Login(session.as_ref().and_then(of_session))
             }
         };
+        let failed = |error| PageError::from(error).into_response();
+        let mut user = identity.user(&*app.access).await.map_err(failed)?;
+        if user.is_none()
+            && let Identity::Login(Some(_)) = identity
+        {
+            identity = Identity::Login(None);
+            user = identity.user(&*app.access).await.map_err(failed)?;
+        }
+        if let Identity::Login(None) = identity
+            && let Some(id) = session.take()
+        {
+            app.sessions.end(&id);
+        }
         let Some(user) = user else {
             let to = parts.uri.path_and_query().map_or("", |it| it.as_str());
             let to = text::encoded(to.trim_start_matches(&app.base));
@@ -286,11 +301,40 @@ impl FromRequestParts<Arc<App>> for Visit {
             done: None,
             session,
             browser: parts.extensions.get().cloned(),
+            identity,
         };
         let [done, of] = DONE.map(|name| query.get(name));
         visit.done = done
             .filter(|done| check_csrf(&visit.proof_of(done), of).is_ok())
             .map(str::to_owned);
         Ok(visit)
+    }
+}
+
+/// Reads the form of a request.
+pub(crate) async fn read_form(request: Request) -> Result<Fields, PageError> {
+    #[allow(clippy::disallowed_types)] // here its visitor is checked again, or has not logged in
+    let form = request.extract::<axum::extract::RawForm, _>().await;
+    match form {
+        Ok(form) => Ok(Fields::parse(&form.0)),
+        Err(_) => Err(PageError::invalid(
+            "the form is too large, of another kind, or not complete",
+        )),
+    }
+}
+
+impl FromRequest<Arc<App>> for Form {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Response> {
+        let (mut parts, body) = request.into_parts();
+        Visit::from_request_parts(&mut parts, app).await?;
+        let request = Request::from_parts(parts.clone(), body);
+        let failed = |error: PageError| error.into_response();
+        let fields = read_form(request).await.map_err(failed)?;
+        // The form may have taken its time.
+        let visit = Visit::from_request_parts(&mut parts, app).await?;
+        check_csrf(&visit.csrf, fields.get(CSRF)).map_err(failed)?;
+        Ok(Self { visit, fields })
     }
 }

@@ -26,6 +26,7 @@ mod app;
 mod assets;
 mod chart;
 mod error;
+mod grant;
 mod guard;
 mod live;
 mod login;
@@ -45,7 +46,7 @@ use axum::{Router, middleware};
 use duly::Bus;
 
 use self::access::Open;
-pub use self::access::{Access, Credentials, Role, User};
+pub use self::access::{Access, AccessError, Credentials, Role, User};
 use self::app::{App, Closing};
 pub use self::throttle::{LoginAttempt, LoginThrottle};
 
@@ -82,7 +83,8 @@ impl Dashboard {
     /// Asks `access` who a visitor is, and tells it what was changed.
     ///
     /// A layer in front of the router may instead put a [`User`] into the extensions of a request,
-    /// for example from the session of the surrounding program.
+    /// for example from the session of the surrounding program. Such a layer is asked at the begin of
+    /// a request alone: what lasts longer, as a sweep, goes on although its user has left meanwhile.
     pub fn authorize(mut self, access: impl Access) -> Self {
         self.app.access = Arc::new(access);
         self

@@ -1,5 +1,6 @@
 //! Live updates: a bounded number of streams that say when the picture is new.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,33 +10,84 @@ use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
+use parking_lot::Mutex;
 
+use crate::access::{Role, User};
 use crate::app::App;
 use crate::error::PageError;
+use crate::grant::Extent;
 use crate::guard::Visit;
 
 /// How long a stream lasts; a browser then begins another, and proves again who it is.
 const LASTS: Duration = Duration::from_secs(600);
 
+/// The most streams, and those of a user who sees some queues only.
+const STREAMS_MAX: usize = 64;
+const STREAMS_OF_USER_MAX: usize = 8;
+
+/// The streams that are open, by the name of their user.
+#[derive(Debug, Default)]
+pub(crate) struct Streams(Mutex<HashMap<String, usize>>);
+
+/// The place of a stream, until it is dropped.
+struct Place {
+    streams: Arc<Streams>,
+    user: String,
+}
+
+impl Streams {
+    fn take(self: &Arc<Self>, user: &User) -> Option<Place> {
+        let mut open = self.0.lock();
+        let of_user = open.get(&user.name).copied().unwrap_or_default();
+        let has_many = !user.sees_all() && of_user >= STREAMS_OF_USER_MAX;
+        if has_many || open.values().sum::<usize>() >= STREAMS_MAX {
+            return None;
+        }
+        *open.entry(user.name.clone()).or_default() += 1;
+        Some(Place {
+            streams: Arc::clone(self),
+            user: user.name.clone(),
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.streams.0.lock();
+        if let Some(count) = open.get_mut(&self.user) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.user);
+            }
+        }
+    }
+}
+
 /// Sends the number of each round.
-pub(crate) async fn stream(State(app): State<Arc<App>>, _visit: Visit) -> Response {
-    let Ok(place) = Arc::clone(&app.streams).try_acquire_owned() else {
+pub(crate) async fn stream(State(app): State<Arc<App>>, visit: Visit) -> Response {
+    let Some(place) = app.streams.take(&visit.user) else {
         let text = "too many pages are kept current; this one is current when it is loaded";
         return PageError::new(StatusCode::SERVICE_UNAVAILABLE, text).into_response();
     };
     let rounds = app.sampler.rounds();
     let ends = tokio::time::Instant::now() + LASTS;
-    let begin = (Arc::clone(&app), rounds, place);
-    let events = stream::unfold(begin, move |(app, mut rounds, place)| async move {
+    let grant = visit.grant(&app, Role::View, Extent::Presence);
+    let begin = Some((Arc::clone(&app), rounds, place, grant));
+    let events = stream::unfold(begin, move |going_on| async move {
+        let (app, mut rounds, place, grant) = going_on?;
         app.sampler.look();
         let closing = app.closing.clone().wait();
         tokio::select! {
             changed = tokio::time::timeout_at(ends, rounds.changed()) => changed.ok()?.ok()?,
             () = closing => return None,
+            ended = grant.ended() => {
+                let event = Event::default().event("ended").data(ended.to_string());
+                return Some((Ok::<_, Infallible>(event), None));
+            }
         }
         let round = *rounds.borrow_and_update();
         let event = Event::default().event("round").data(round.to_string());
-        Some((Ok::<_, Infallible>(event), (app, rounds, place)))
+        Some((Ok(event), Some((app, rounds, place, grant))))
     });
     Sse::new(events)
         .keep_alive(KeepAlive::new().interval(Duration::from_secs(15)))

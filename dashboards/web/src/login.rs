@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
-use axum::extract::{ConnectInfo, RawForm, RawQuery, Request, State};
+use axum::extract::{ConnectInfo, RawQuery, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 
 use crate::access::Credentials;
 use crate::app::App;
 use crate::error::{PageError, Result, html};
-use crate::guard::{self, CSRF, Visit};
+use crate::guard::{self, CSRF, Form};
 use crate::text::{Fields, is_local};
 
 /// The longest name and secret, in bytes.
@@ -48,10 +48,7 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, request: Request) -> Res
     let (parts, body) = request.into_parts();
     let csrf = guard::login_csrf(&parts);
     let request = Request::from_parts(parts.clone(), body);
-    let RawForm(form) = axum::RequestExt::extract(request)
-        .await
-        .map_err(|_| PageError::invalid("the form is too large, or not complete"))?;
-    let form = Fields::parse(&form);
+    let form = guard::read_form(request).await?;
     guard::check_csrf(&csrf, form.get(CSRF))?;
     let credentials = Credentials {
         name: form.get("name").unwrap_or_default().trim().to_owned(),
@@ -65,7 +62,7 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, request: Request) -> Res
         Ok(attempt) => attempt,
         Err(wait) => return Ok(too_many(wait)),
     };
-    if is_long || app.access.user(Some(&credentials)).await.is_none() {
+    if is_long || app.access.user(Some(&credentials)).await?.is_none() {
         let page = html(&LoginPage {
             base: app.base.clone(),
             csrf,
@@ -94,12 +91,7 @@ fn too_many(wait: Duration) -> Response {
 }
 
 /// Ends the session, and removes its cookie.
-pub(crate) async fn end(
-    State(app): State<Arc<App>>,
-    visit: Visit,
-    RawForm(form): RawForm,
-) -> Result<Response> {
-    guard::check_csrf(&visit.csrf, Fields::parse(&form).get(CSRF))?;
+pub(crate) async fn end(State(app): State<Arc<App>>, Form { visit, .. }: Form) -> Result<Response> {
     let mut response = Redirect::to(&format!("{}/login", app.base)).into_response();
     let headers = response.headers_mut();
     if let Some(cookie) = visit.end(&app) {

@@ -1,5 +1,6 @@
 //! Sweeps: dead letters that are revived or dropped in the background, at a rate, a few at a time.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,10 +11,14 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The most sweeps that run at the same time.
-const RUNNING_MAX: usize = 4;
-/// The most sweeps that are listed, those that ended included.
-const LISTED_MAX: usize = 10;
+use crate::grant::{Ended, Grant};
+
+/// The most sweeps that run at the same time, and those of one user.
+const RUNNING_MAX: usize = 32;
+const RUNNING_OF_USER_MAX: usize = 4;
+/// The most sweeps of a user that are listed, those that ended included, and of all.
+const LISTED_OF_USER_MAX: usize = 10;
+const LISTED_MAX: usize = 200;
 /// The dead letters of a page, and the most of a batch.
 const STEP: usize = 50;
 /// The longest wait between two batches.
@@ -44,12 +49,17 @@ impl Sweep {
         self.woken.notify_one();
     }
 
-    /// Returns `false` when it was stopped meanwhile.
-    async fn waits_until(&self, at: Instant) -> bool {
+    /// Waits for the next step, while the sweep is not stopped and its user may do it.
+    async fn waits_until(&self, at: Instant, grant: &Grant) -> Result<(), End> {
         tokio::select! {
-            () = tokio::time::sleep_until(at) => !self.stopped.load(Ordering::Relaxed),
-            () = self.woken.notified() => false,
+            () = tokio::time::sleep_until(at) => {}
+            () = self.woken.notified() => return Err(End::Stopped),
+            ended = grant.ended() => return Err(ended.into()),
         }
+        if self.stopped.load(Ordering::Relaxed) {
+            return Err(End::Stopped);
+        }
+        Ok(grant.check().await?)
     }
 
     /// How it ended; `None` while it runs.
@@ -63,6 +73,35 @@ impl Sweep {
 pub(crate) struct Sweeps {
     list: Mutex<Vec<Arc<Sweep>>>,
     next: AtomicU64,
+}
+
+/// Why a sweep has ended before its last dead letter.
+enum End {
+    Stopped,
+    Refused(Ended),
+    Failed(duly::Error),
+}
+
+impl From<Ended> for End {
+    fn from(ended: Ended) -> Self {
+        Self::Refused(ended)
+    }
+}
+
+impl From<duly::Error> for End {
+    fn from(error: duly::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stopped => f.write_str("stopped"),
+            Self::Refused(ended) => write!(f, "ended: {ended}"),
+            Self::Failed(error) => write!(f, "failed: {error}"),
+        }
+    }
 }
 
 /// The pace of a sweep: in no span of time more than the rate allows and one batch.
@@ -101,20 +140,27 @@ impl Sweeps {
         list.iter().rev().cloned().collect()
     }
 
-    /// Starts one, unless too many run; `make` returns the query with filters and actor.
+    /// Starts one, unless too many run; `make` returns the query with filters and actor. It ends with
+    /// its grant.
     pub(crate) fn start(
         &self,
-        kind: SweepKind,
+        (kind, grant): (SweepKind, Grant),
         (what, user, queue): (String, String, Option<String>),
         (bus, rate): (Bus, f64),
         make: impl Fn(&Bus) -> DeadLetters + Send + Sync + 'static,
     ) -> Option<Arc<Sweep>> {
         let mut list = self.list.lock();
-        if list.iter().filter(|sweep| sweep.ended().is_none()).count() >= RUNNING_MAX {
+        let running = list.iter().filter(|sweep| sweep.ended().is_none());
+        let of_user = running.clone().filter(|sweep| sweep.user == user);
+        if running.count() >= RUNNING_MAX || of_user.count() >= RUNNING_OF_USER_MAX {
             return None;
         }
-        if list.len() >= LISTED_MAX
-            && let Some(at) = list.iter().position(|sweep| sweep.ended().is_some())
+        let of_user = list.iter().filter(|sweep| sweep.user == user).count();
+        let is_full = of_user >= LISTED_OF_USER_MAX;
+        // Its own go first, so that nobody hides those of others.
+        let goes = |sweep: &Arc<Sweep>| sweep.ended().is_some() && (sweep.user == user || !is_full);
+        if (is_full || list.len() >= LISTED_MAX)
+            && let Some(at) = list.iter().position(goes)
         {
             list.remove(at);
         }
@@ -131,10 +177,9 @@ impl Sweeps {
         list.push(Arc::clone(&sweep));
         let running = Arc::clone(&sweep);
         tokio::spawn(async move {
-            let end = match run(&running, kind, (&bus, rate), make).await {
-                Ok(()) if running.stopped.load(Ordering::Relaxed) => "stopped".to_owned(),
+            let end = match run(&running, (kind, &grant), (&bus, rate), make).await {
                 Ok(()) => "done".to_owned(),
-                Err(error) => format!("failed: {error}"),
+                Err(end) => end.to_string(),
             };
             *running.ended.lock() = Some(end);
         });
@@ -145,10 +190,10 @@ impl Sweeps {
 /// Works through the pages of dead letters that were there when it began.
 async fn run(
     sweep: &Sweep,
-    kind: SweepKind,
+    (kind, grant): (SweepKind, &Grant),
     (bus, rate): (&Bus, f64),
     make: impl Fn(&Bus) -> DeadLetters,
-) -> duly::Result<()> {
+) -> Result<(), End> {
     let began = crate::text::now();
     let mut after: Option<DeadLetterCursor> = None;
     // One pace for the whole sweep: each call of the store would begin one of its own.
@@ -156,7 +201,9 @@ async fn run(
         rate,
         next: Instant::now(),
     };
-    while !sweep.stopped.load(Ordering::Relaxed) {
+    loop {
+        // A page may have none of those that are looked for.
+        sweep.waits_until(Instant::now(), grant).await?;
         let page = make(bus).after(after).limit(STEP).page().await?;
         let old = page.items.iter();
         let old = old.filter(|letter| letter.died.is_none_or(|died| died <= began));
@@ -175,9 +222,7 @@ async fn run(
         }
         for (queue, ids) in batches {
             let at = pace.take(Instant::now(), ids.len());
-            if !sweep.waits_until(at).await {
-                return Ok(());
-            }
+            sweep.waits_until(at, grant).await?;
             let letters = make(bus).queue(queue);
             let result = match kind {
                 SweepKind::Revive => letters.revive(ids).await?,
@@ -191,7 +236,6 @@ async fn run(
             return Ok(());
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]

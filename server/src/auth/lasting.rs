@@ -4,34 +4,61 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Grant, Refusal, Scope, Tokens};
+use crate::shares;
 
 /// How often a request that waits looks whether it still may.
 const CHECKED_EVERY: Duration = Duration::from_secs(1);
 
-/// The right of a request that lasts: a parked poll, a stream. It is checked again whenever an event
-/// is handed out or taken in, as the token may be revoked, expire or be narrowed meanwhile.
+/// The right of a request that lasts: a body on its way, a parked poll, a stream, many steps. It is
+/// checked again at the end of a body and whenever an event is handed out or taken in, as the token may
+/// be revoked, expire or be narrowed meanwhile.
+///
+/// A request cannot go without: its body is read by [`App::read`](crate::state::App::read), and leased
+/// jobs are seen in [`Deliverable`](crate::lmstfy::delivered::Deliverable) alone; both take one.
 #[derive(Clone, Debug)]
 pub(crate) struct LastingGrant {
     pool: String,
     namespace: String,
     token: String,
-    scope: Scope,
+    /// The scopes of which the token needs one, for each of the queues.
+    scopes: &'static [Scope],
     queues: Vec<String>,
+    owner: Arc<str>,
 }
 
 impl LastingGrant {
     pub(crate) fn new(
         (pool, namespace, token): (&str, &str, &str),
-        scope: Scope,
+        scopes: &'static [Scope],
         queues: impl IntoIterator<Item = impl Into<String>>,
     ) -> Self {
         Self {
+            owner: shares::owner(pool, token),
             pool: pool.to_owned(),
             namespace: namespace.to_owned(),
             token: token.to_owned(),
-            scope,
+            scopes,
             queues: queues.into_iter().map(Into::into).collect(),
         }
+    }
+
+    /// Returns the same right of the same token, to other queues.
+    pub(crate) fn to_queues(&self, queues: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let queues = queues.into_iter().map(Into::into).collect();
+        Self {
+            queues,
+            ..self.clone()
+        }
+    }
+
+    /// Returns the token, which is secret.
+    pub(crate) fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Returns the name by which the token has its shares of what is bounded.
+    pub(crate) fn owner(&self) -> &Arc<str> {
+        &self.owner
     }
 
     /// Checks that the token may still do it, to each of the queues.
@@ -40,7 +67,7 @@ impl LastingGrant {
             .check(&self.pool, &self.namespace, &self.token)
             .await?;
         for queue in &self.queues {
-            grant.allows(self.scope, queue)?;
+            grant.allows_any(self.scopes, queue)?;
         }
         Ok(grant)
     }

@@ -36,6 +36,15 @@ impl Scope {
     /// All rights.
     pub(crate) const ALL: [Self; 3] = [Self::Publish, Self::Consume, Self::Admin];
 
+    /// Returns this right as all that is needed.
+    pub(crate) const fn alone(self) -> &'static [Self] {
+        match self {
+            Self::Publish => &[Self::Publish],
+            Self::Consume => &[Self::Consume],
+            Self::Admin => &[Self::Admin],
+        }
+    }
+
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Publish => "publish",

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use duly::admin::{QueueStats, StoredEvent};
+use duly::admin::{EventCursor, QueueStats, StoredEvent};
 use duly::config::Settings;
 use duly::event::State;
 use duly::lease::{EncodedPayload, EndResult, Leased};
@@ -21,8 +21,10 @@ pub(crate) use self::body::Body;
 use crate::metrics;
 use crate::overview::EndedCounter;
 
-/// The most events that a scan of a queue reads, and dead ones.
+/// The most events that a scan of a queue reads.
 const SCAN_MAX: usize = 10_000;
+/// The most dead events that are listed.
+pub(crate) const DEAD_MAX: usize = 10_000;
 /// The most events that are read for a ready one, where those before it wait for their time.
 const FIRST_SCAN_MAX: usize = 1_000_000;
 /// A queue of the server's own, in no namespace that a token can be for: no name has a dot.
@@ -33,6 +35,8 @@ const PING_DELAY: Duration = Duration::from_secs(3_600);
 const PAGE: usize = 1_000;
 /// The most bytes of payloads of one lease.
 const LEASED_BYTES_MAX: usize = 16 << 20;
+/// How many queues have a label of their own in the library's metrics.
+const LABELS_MAX: usize = 400;
 /// The largest payload that a pool stores: that of a job, and the frame around it.
 const PAYLOAD_BYTES_MAX: usize = (1 << 20) + 4096;
 
@@ -65,6 +69,7 @@ impl Pool {
         // One bucket keeps the order of a queue, which clients of lmstfy expect.
         settings.queue_defaults.buckets.get_or_insert(1);
         settings.payload_bytes_max.get_or_insert(PAYLOAD_BYTES_MAX);
+        settings.metrics.queues_max.get_or_insert(LABELS_MAX);
         let bus = Bus::builder()
             .settings(settings)
             .store_url(url)
@@ -251,7 +256,7 @@ impl Pool {
             };
             dead.extend(page.items.iter().map(|letter| (letter.died, letter.id)));
             place = page.next;
-            if place.is_none() || dead.len() >= SCAN_MAX {
+            if place.is_none() || dead.len() >= DEAD_MAX {
                 break;
             }
         }
@@ -269,20 +274,19 @@ impl Pool {
         Ok(letters.drop(ids).await?.finished()?.done)
     }
 
-    /// Removes the jobs that are ready now.
-    pub(crate) async fn remove_ready(&self, queue: &Queue<Body>) -> Result<()> {
-        let (mut place, now) = (None, self.now());
-        loop {
-            let page = queue.events().limit(PAGE).after(place).page().await?;
-            for event in page.items.into_iter().filter(|event| is_ready(event, now)) {
-                // One that was leased meanwhile is not ready any more, and stays.
-                let _ = event.cancel().await?;
-            }
-            place = page.next;
-            if place.is_none() {
-                return Ok(());
-            }
+    /// Removes the jobs of a page that were ready at a time; returns where the next page begins.
+    pub(crate) async fn remove_ready(
+        &self,
+        queue: &Queue<Body>,
+        then: Timestamp,
+        after: Option<EventCursor>,
+    ) -> Result<Option<EventCursor>> {
+        let page = queue.events().limit(PAGE).after(after).page().await?;
+        for event in page.items.into_iter().filter(|event| is_ready(event, then)) {
+            // One that was leased meanwhile is not ready any more, and stays.
+            let _ = event.cancel().await?;
         }
+        Ok(page.next)
     }
 
     /// Reads from the store and pushes to it, to learn whether it does both. The event is the same each

@@ -299,7 +299,7 @@ async fn sweep<S: Source>(
                 by_queue
                     .entry(letter.queue)
                     .or_default()
-                    .push(letter.id.parse()?);
+                    .push(letter.view.id.parse()?);
             }
         }
         for (queue, ids) in by_queue.iter().filter(|_| !arguments.dry_run) {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use duly::EventId;
 use duly::time::Timestamp;
+use duly_server::api::{self, Explanation, ForecastStep};
 use reqwest::Method;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -13,8 +14,8 @@ use super::error::{CommandError, Failure, Result, no_event, no_queue};
 use super::http::HttpClient;
 use super::source::{PAGE, Source};
 use super::view::{
-    DeadAction, DeadFilter, DeadView, EventChange, EventPath, EventView, ExplanationView,
-    OverviewView, PageView, QueueChange, QueueView, RecordFilter, RecordView, StepView,
+    DeadAction, DeadFilter, DeadView, EventChange, EventPath, EventView, OverviewView, PageView,
+    QueueChange, QueueView, RecordFilter, RecordView,
 };
 
 /// A server, with a token of one of its namespaces.
@@ -52,14 +53,6 @@ struct OverviewPage {
     items: Vec<QueueView>,
     next: Option<String>,
     nodes: usize,
-}
-
-/// A queue, which the server describes as empty where it does not exist.
-#[derive(Debug, Deserialize)]
-struct FoundQueue {
-    exists: bool,
-    #[serde(flatten)]
-    view: QueueView,
 }
 
 /// Names the event that is not there as a store does.
@@ -101,11 +94,13 @@ fn in_queue<'a>(queue: Option<&'a String>, what: &str) -> Result<(&'a str, &'a s
 impl Source for Server {
     async fn queue(&self, queue: &str) -> Result<QueueView> {
         let (namespace, name) = split(queue)?;
-        let found: FoundQueue = self.get(&["v1", namespace, "queues", name], &[]).await?;
-        if found.exists {
+        let view: api::QueueView = self.get(&["v1", namespace, "queues", name], &[]).await?;
+        // The server describes one that does not exist as empty.
+        if view.exists {
             Ok(QueueView {
                 queue: queue.to_owned(),
-                ..found.view
+                view,
+                ended: None,
             })
         } else {
             Err(no_queue(queue))
@@ -187,7 +182,7 @@ impl Source for Server {
         queue: &str,
         horizon: Duration,
         step: Duration,
-    ) -> Result<Vec<StepView>> {
+    ) -> Result<Vec<ForecastStep>> {
         self.queue(queue).await?; // a forecast of none would be empty
         let (namespace, name) = split(queue)?;
         let query = [
@@ -202,13 +197,10 @@ impl Source for Server {
         let (namespace, name, id) = of_event(path)?;
         let view = ["v1", namespace, "queues", name, "events", &id];
         let view = of_found(path.id, self.get(&view, &[]).await)?;
-        Ok(EventView {
-            queue: format!("{namespace}.{name}"),
-            ..view
-        })
+        Ok(EventView::new(format!("{namespace}.{name}"), view))
     }
 
-    async fn explain(&self, path: EventPath<'_>) -> Result<ExplanationView> {
+    async fn explain(&self, path: EventPath<'_>) -> Result<Explanation> {
         let (namespace, name, id) = of_event(path)?;
         let explained = ["v1", namespace, "queues", name, "explanations", &id];
         of_found(path.id, self.get(&explained, &[]).await)
@@ -253,11 +245,8 @@ impl Source for Server {
             ("limit", Some(limit.to_string())),
         ]);
         let path = ["v1", namespace, "queues", name, "dead-letters"];
-        let mut page: PageView<DeadView> = self.get(&path, &query).await?;
-        for letter in &mut page.items {
-            letter.queue = format!("{namespace}.{name}");
-        }
-        Ok(page)
+        let page: PageView<api::DeadView> = self.get(&path, &query).await?;
+        Ok(page.in_queue(&format!("{namespace}.{name}")))
     }
 
     async fn act_on_dead(&self, queue: &str, ids: &[EventId], action: DeadAction) -> Result<u64> {
@@ -297,11 +286,8 @@ impl Source for Server {
             ("limit", Some(limit.to_string())),
         ]);
         let path = ["v1", namespace, "queues", name, "records"];
-        let mut page: PageView<RecordView> = self.get(&path, &query).await?;
-        for record in &mut page.items {
-            record.queue = format!("{namespace}.{name}");
-        }
-        Ok(page)
+        let page: PageView<api::RecordView> = self.get(&path, &query).await?;
+        Ok(page.in_queue(&format!("{namespace}.{name}")))
     }
 
     async fn close(self) -> Result<()> {

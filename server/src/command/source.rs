@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use duly::EventId;
+use duly_server::api::{Explanation, ForecastStep};
 
 use super::error::Result;
 use super::view::{
-    DeadAction, DeadFilter, DeadView, EventChange, EventPath, EventView, ExplanationView,
-    OverviewView, PageView, QueueChange, QueueView, RecordFilter, RecordView, StepView,
+    DeadAction, DeadFilter, DeadView, EventChange, EventPath, EventView, OverviewView, PageView,
+    QueueChange, QueueView, RecordFilter, RecordView,
 };
 
 /// The most items of a page.
@@ -27,9 +28,9 @@ pub(crate) trait Source {
         queue: &str,
         horizon: Duration,
         step: Duration,
-    ) -> Result<Vec<StepView>>;
+    ) -> Result<Vec<ForecastStep>>;
     async fn event(&self, path: EventPath<'_>) -> Result<EventView>;
-    async fn explain(&self, path: EventPath<'_>) -> Result<ExplanationView>;
+    async fn explain(&self, path: EventPath<'_>) -> Result<Explanation>;
     async fn cancel(&self, path: EventPath<'_>) -> Result<()>;
     /// Returns when the changed event is due, in milliseconds since the epoch.
     async fn change(&self, path: EventPath<'_>, change: EventChange) -> Result<u64>;

@@ -8,11 +8,12 @@ use base64::engine::general_purpose::STANDARD;
 use duly::admin::StoredEvent;
 use duly::codec::Codec;
 use duly::config::Settings;
-use duly::dead_letters::{DeadLetter, DeadLetterCursor};
+use duly::dead_letters::DeadLetterCursor;
 use duly::event::{Payload, State};
-use duly::records::{Cursor, Record};
+use duly::records::Cursor;
 use duly::time::Timestamp;
 use duly::{Bus, Cancelled, Changed, EventId, Queue, QueueName};
+use duly_server::api::{self, Explanation, ForecastStep};
 use duly_server::overview::{self, EndedCounter, QueueSummary};
 use duly_server::purge;
 use serde_json::value::RawValue;
@@ -21,8 +22,8 @@ use super::empty;
 use super::error::{CommandError, Failure, Result, no_event, no_queue};
 use super::source::Source;
 use super::view::{
-    DeadAction, DeadFilter, DeadView, EventChange, EventPath, EventView, ExplanationView,
-    OverviewView, PageView, QueueChange, QueueView, RecordFilter, RecordView, StepView,
+    DeadAction, DeadFilter, DeadView, EventChange, EventPath, EventView, OverviewView, PageView,
+    QueueChange, QueueView, RecordFilter, RecordView,
 };
 
 /// How long the store may take to end what is under way.
@@ -85,19 +86,6 @@ impl Store {
         found.ok_or_else(|| no_event(id))
     }
 
-    fn dead_view(&self, letter: &DeadLetter) -> DeadView {
-        DeadView {
-            id: letter.id.to_string(),
-            queue: letter.queue.to_string(),
-            died_ms: letter.died.map(Timestamp::as_millis),
-            tries: letter.tries,
-            key: letter.key.clone(),
-            cause: letter.cause().map(|cause| cause.as_str().to_owned()),
-            error: letter.error().map(str::to_owned),
-            payload_base64: self.payload(letter.id, &letter.queue, &letter.payload),
-        }
-    }
-
     async fn check_known(&self, queue: &str) -> Result<QueueName> {
         let name = QueueName::new(queue)?;
         match self.bus.queues().await?.contains(&name) {
@@ -118,16 +106,8 @@ fn queue_view(queue: QueueSummary) -> QueueView {
     } = queue;
     QueueView {
         queue: queue.to_string(),
-        scheduled: stats.scheduled,
-        ready: stats.ready,
-        leased: stats.leased,
-        dead: stats.dead,
-        oldest_ready_ms: stats.oldest_ready.map(Timestamp::as_millis),
-        paused: control.paused,
-        rate: control.rate,
+        view: api::QueueView::new(true, stats, &control),
         ended,
-        workers: control.workers,
-        buckets: control.buckets,
     }
 }
 
@@ -204,22 +184,17 @@ impl Source for Store {
         queue: &str,
         horizon: Duration,
         step: Duration,
-    ) -> Result<Vec<StepView>> {
+    ) -> Result<Vec<ForecastStep>> {
         let name = self.check_known(queue).await?;
         let steps = self.bus.forecast(&name, horizon, step).await?;
-        let views = steps.iter().map(|step| StepView {
-            until_ms: step.until.as_millis(),
-            events: step.events,
-        });
-        Ok(views.collect())
+        Ok(steps.iter().map(ForecastStep::from).collect())
     }
 
     async fn event(&self, path: EventPath<'_>) -> Result<EventView> {
         let event = self.found(path).await?;
         let payload = event.payload.as_ref();
-        Ok(EventView {
+        let view = api::EventView {
             id: event.id.to_string(),
-            queue: event.queue.to_string(),
             state: event.state.as_str().to_owned(),
             due_ms: event.due.as_millis(),
             attempts_left: event.tries_max.map(|most| most.saturating_sub(event.tries)),
@@ -227,23 +202,17 @@ impl Source for Store {
             key: event.key.clone(),
             headers: event.headers.iter().cloned().collect(),
             payload_base64: payload.and_then(|it| self.payload(event.id, &event.queue, it)),
-        })
+        };
+        Ok(EventView::new(&*event.queue, view))
     }
 
-    async fn explain(&self, path: EventPath<'_>) -> Result<ExplanationView> {
+    async fn explain(&self, path: EventPath<'_>) -> Result<Explanation> {
         let explained = self.bus.explain(path.id).await?;
         let is_of_queue = |queue: &str| explained.queue.as_ref().is_some_and(|it| **it == *queue);
         if explained.queue.is_none() || !path.queue.is_none_or(is_of_queue) {
             return Err(no_event(path.id));
         }
-        Ok(ExplanationView {
-            id: explained.id.to_string(),
-            state: explained.state.map(|state| state.as_str().to_owned()),
-            due_ms: explained.due.map(Timestamp::as_millis),
-            tries: explained.tries,
-            text: explained.to_string(),
-            advice: explained.advice(),
-        })
+        Ok(Explanation::from(&explained))
     }
 
     async fn cancel(&self, path: EventPath<'_>) -> Result<()> {
@@ -302,8 +271,10 @@ impl Source for Store {
         }
         let after = after.map(str::parse::<DeadLetterCursor>).transpose()?;
         let page = letters.after(after).page().await?;
+        let items = page.items.iter();
+        let views = items.map(|it| DeadView::new(&*it.queue, api::DeadView::new(&self.bus, it)));
         Ok(PageView {
-            items: page.items.iter().map(|it| self.dead_view(it)).collect(),
+            items: views.collect(),
             next: page.next.map(|next| next.to_string()),
         })
     }
@@ -355,31 +326,17 @@ impl Source for Store {
         }
         let after = after.map(str::parse::<Cursor>).transpose()?;
         let page = records.after(after).page().await?;
+        let items = page.items.into_iter();
         Ok(PageView {
-            items: page.items.into_iter().map(record_view).collect(),
+            items: items
+                .map(|it| RecordView::new(it.queue.to_string(), it.into()))
+                .collect(),
             next: page.next.map(|next| next.to_string()),
         })
     }
 
     async fn close(self) -> Result<()> {
         Ok(self.bus.shutdown(GRACE).await?)
-    }
-}
-
-fn record_view(record: Record) -> RecordView {
-    let leased_us = record.stages.fetched_us;
-    RecordView {
-        id: record.id.to_string(),
-        queue: record.queue.to_string(),
-        attempt: record.attempt,
-        outcome: record.outcome.as_str().to_owned(),
-        cause: record.cause.map(|cause| cause.as_str().to_owned()),
-        error: record.error,
-        key: record.key,
-        due_ms: record.due.as_millis(),
-        leased_ms: (leased_us > 0).then_some(leased_us / 1_000),
-        ended_ms: record.stages.finished_us / 1_000,
-        actor: record.by,
     }
 }
 

@@ -1,32 +1,43 @@
-//! What commands show, in the forms of `/v1`, whatever source it is from.
+//! What commands show, and ask of a source.
 
-use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::time::Duration;
 
 use duly::records::{Cause, Outcome};
 use duly::time::Timestamp;
+use duly_server::api;
 use serde::{Deserialize, Serialize};
 
 /// A queue.
-#[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct QueueView {
-    #[serde(default)]
+pub(crate) type QueueView = api::NamedQueue;
+/// An event that is not over.
+pub(crate) type EventView = InQueue<api::EventView>;
+/// A dead letter.
+pub(crate) type DeadView = InQueue<api::DeadView>;
+/// A record.
+pub(crate) type RecordView = InQueue<api::RecordView>;
+
+/// What is of a queue, with its name.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct InQueue<T> {
     pub(crate) queue: String,
-    pub(crate) scheduled: usize,
-    pub(crate) ready: usize,
-    pub(crate) leased: usize,
-    pub(crate) dead: usize,
-    pub(crate) oldest_ready_ms: Option<u64>,
-    pub(crate) paused: bool,
-    pub(crate) rate: Option<f64>,
-    /// The attempts and events that ended in the last whole minute, if that is known; only of an
-    /// overview.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) ended: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) workers: Option<u16>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) buckets: Option<u16>,
+    #[serde(flatten)]
+    pub(crate) view: T,
+}
+
+impl<T> InQueue<T> {
+    pub(crate) fn new(queue: impl Into<String>, view: T) -> Self {
+        let queue = queue.into();
+        Self { queue, view }
+    }
+}
+
+impl<T> Deref for InQueue<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.view
+    }
 }
 
 /// Many queues at once.
@@ -48,77 +59,22 @@ pub(crate) struct QueueChange {
     pub(crate) buckets: Option<Option<u16>>,
 }
 
-/// A step of a forecast.
-#[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct StepView {
-    pub(crate) until_ms: u64,
-    pub(crate) events: usize,
-}
-
-/// An event that is not over.
-#[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct EventView {
-    pub(crate) id: String,
-    #[serde(default)]
-    pub(crate) queue: String,
-    pub(crate) state: String,
-    pub(crate) due_ms: u64,
-    pub(crate) attempts_left: Option<u16>,
-    pub(crate) expires_ms: Option<u64>,
-    pub(crate) key: Option<String>,
-    pub(crate) headers: BTreeMap<String, String>,
-    /// Absent if it cannot be decrypted, and when the event is over.
-    pub(crate) payload_base64: Option<String>,
-}
-
-/// An explanation.
-#[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct ExplanationView {
-    pub(crate) id: String,
-    pub(crate) state: Option<String>,
-    pub(crate) due_ms: Option<u64>,
-    pub(crate) tries: u16,
-    pub(crate) text: String,
-    pub(crate) advice: Vec<String>,
-}
-
-/// A dead letter.
-#[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct DeadView {
-    pub(crate) id: String,
-    #[serde(default)]
-    pub(crate) queue: String,
-    pub(crate) died_ms: Option<u64>,
-    pub(crate) tries: u16,
-    pub(crate) key: Option<String>,
-    #[serde(default)]
-    pub(crate) cause: Option<String>,
-    pub(crate) error: Option<String>,
-    pub(crate) payload_base64: Option<String>,
-}
-
-/// A record.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub(crate) struct RecordView {
-    pub(crate) id: String,
-    #[serde(default)]
-    pub(crate) queue: String,
-    pub(crate) attempt: u16,
-    pub(crate) outcome: String,
-    pub(crate) cause: Option<String>,
-    pub(crate) error: Option<String>,
-    pub(crate) key: Option<String>,
-    pub(crate) due_ms: u64,
-    pub(crate) leased_ms: Option<u64>,
-    pub(crate) ended_ms: u64,
-    pub(crate) actor: Option<String>,
-}
-
 /// A page, and where the next one begins.
 #[derive(Debug, Deserialize)]
 pub(crate) struct PageView<T> {
     pub(crate) items: Vec<T>,
     pub(crate) next: Option<String>,
+}
+
+impl<T> PageView<T> {
+    /// Returns the page, whose items are all of a queue.
+    pub(crate) fn in_queue(self, queue: &str) -> PageView<InQueue<T>> {
+        let items = self.items.into_iter();
+        PageView {
+            items: items.map(|item| InQueue::new(queue, item)).collect(),
+            next: self.next,
+        }
+    }
 }
 
 /// A filter of dead letters; an unset field matches everything.

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use axum::body::Body as HttpBody;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
+use bytes::Bytes;
 use duly::Queue;
 
 use super::params::Params;
@@ -11,10 +13,11 @@ use super::path::{Endpoint, Route};
 use super::{ApiError, Result};
 use crate::auth::{Action, Grant, LastingGrant, Refusal, Scope, Taken};
 use crate::bus::{Body, Pool};
+use crate::http::body::{BodyError, UNFINISHED};
 use crate::metrics::Labels;
 use crate::settings::DEFAULT_POOL;
-use crate::shares;
-use crate::state::App;
+use crate::shares::Share;
+use crate::state::{App, ReadError};
 
 /// The longest name, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
@@ -25,10 +28,8 @@ pub(super) struct Call<'a> {
     pub(super) app: &'a App,
     pub(super) pool: &'a Pool,
     pub(super) route: Route,
-    /// The token, without its pool, and what it may do; `None` on an endpoint that needs none.
-    grant: Option<(String, Arc<Grant>)>,
-    /// The name by which the token has its shares of what is bounded.
-    owner: Arc<str>,
+    /// Its right, and what the token may do; `None` on an endpoint that needs none.
+    grant: Option<(LastingGrant, Arc<Grant>)>,
 }
 
 impl Endpoint {
@@ -89,32 +90,44 @@ impl<'a> Call<'a> {
         } else {
             Some(granted(app, pool, &route, token).await?)
         };
-        let owner = shares::owner(pool.name(), token);
         Ok(Self {
             app,
             pool,
             route,
             grant,
-            owner,
         })
     }
 
-    /// Checks the token again, as the request has lasted: a body may take its time, and so do many
-    /// dead letters.
+    /// Checks the token again, as the request has lasted: many jobs take their time.
     pub(super) async fn check_again(&mut self) -> Result<()> {
-        if let Some((token, _)) = &self.grant {
-            self.grant = Some(granted(self.app, self.pool, &self.route, token).await?);
+        if let Some((lasting, grant)) = &mut self.grant {
+            *grant = lasting.check(&self.app.tokens).await.map_err(refused)?;
         }
         Ok(())
     }
 
-    pub(super) fn owner(&self) -> &Arc<str> {
-        &self.owner
+    /// Reads the body of a request, which then must still be allowed.
+    pub(super) async fn read(
+        &mut self,
+        body: HttpBody,
+        bytes_max: usize,
+    ) -> Result<(Bytes, Option<Share>)> {
+        let Some((lasting, grant)) = &mut self.grant else {
+            return Ok((Bytes::new(), None)); // an endpoint without a token takes none
+        };
+        match self.app.read(lasting, body, bytes_max).await {
+            Ok((bytes, room, checked)) => {
+                *grant = checked;
+                Ok((bytes, room))
+            }
+            Err(ReadError::Body(error)) => Err(unread(error)),
+            Err(ReadError::Refused(refusal)) => Err(refused(refusal)),
+        }
     }
 
     /// Takes one call of the token's limit.
     pub(super) async fn take(&self) -> Result<Option<Taken>> {
-        let (Some((token, grant)), Some(action)) = (&self.grant, self.route.endpoint.action())
+        let (Some((lasting, grant)), Some(action)) = (&self.grant, self.route.endpoint.action())
         else {
             return Ok(None);
         };
@@ -122,7 +135,8 @@ impl<'a> Call<'a> {
             Ok(taken) => Ok(taken),
             Err(Refusal::Throttled(wait)) => Err(ApiError::Throttled(
                 format!(
-                    "token({token}) {} reach the limit rate, please retry later",
+                    "token({}) {} reach the limit rate, please retry later",
+                    lasting.token(),
                     action_text(action)
                 ),
                 wait,
@@ -150,7 +164,7 @@ impl<'a> Call<'a> {
 
     /// Returns how metrics and the audit show the token; nothing in it is secret.
     pub(super) fn token_handle(&self) -> String {
-        let token = self.grant.as_ref().map(|(token, _)| token.as_str());
+        let token = self.grant.as_ref().map(|(lasting, _)| lasting.token());
         let (pool, namespace) = (self.pool.name(), &self.route.namespace);
         let handle = |token| self.app.tokens.handle(pool, namespace, token);
         token.map(handle).unwrap_or_default()
@@ -163,10 +177,10 @@ impl<'a> Call<'a> {
 
     /// Returns the right of a poll to some queues, which lasts for as long as the poll is parked.
     pub(super) async fn lasting(&self, queues: &[&str]) -> Result<LastingGrant> {
-        let token = self.grant.as_ref().map(|(token, _)| token.as_str());
-        let (pool, namespace) = (self.pool.name(), self.route.namespace.as_str());
-        let address = (pool, namespace, token.unwrap_or_default());
-        let grant = LastingGrant::new(address, Scope::Consume, queues.iter().copied());
+        let Some((lasting, _)) = &self.grant else {
+            return Err(refused(Refusal::Invalid)); // never: a consume needs a token
+        };
+        let grant = lasting.to_queues(queues.iter().copied());
         grant.check(&self.app.tokens).await.map_err(refused)?;
         Ok(grant)
     }
@@ -224,19 +238,30 @@ async fn granted(
     pool: &Pool,
     route: &Route,
     token: &str,
-) -> Result<(String, Arc<Grant>)> {
+) -> Result<(LastingGrant, Arc<Grant>)> {
     if token.is_empty() {
         let text = "token not found".to_owned();
         return Err(ApiError::Refused(StatusCode::UNAUTHORIZED, text));
     }
-    let grant = app.tokens.check(pool.name(), &route.namespace, token).await;
-    let grant = grant.map_err(refused)?;
     // Of a consume each queue is checked by itself.
-    if route.endpoint != Endpoint::Consume {
-        let scopes = route.endpoint.scopes();
-        grant.allows_any(scopes, &route.queue).map_err(refused)?;
+    let is_consume = route.endpoint == Endpoint::Consume;
+    let queue = (!is_consume).then_some(route.queue.as_str());
+    let place = (pool.name(), route.namespace.as_str(), token);
+    let lasting = LastingGrant::new(place, route.endpoint.scopes(), queue);
+    let grant = lasting.check(&app.tokens).await.map_err(refused)?;
+    Ok((lasting, grant))
+}
+
+fn unread(error: BodyError) -> ApiError {
+    match error {
+        BodyError::TooLarge => ApiError::too_large("body too large"),
+        BodyError::Unreadable => ApiError::bad("failed to read body"),
+        BodyError::Evicted(why) => ApiError::evicted(why, UNFINISHED),
+        BodyError::Stopping => ApiError::Refused(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the server stops".to_owned(),
+        ),
     }
-    Ok((token.to_owned(), grant))
 }
 
 /// Returns the token of a request: of its header, else of its query.

@@ -50,7 +50,7 @@ pub(super) async fn consume(call: &Call<'_>, query: Option<&str>) -> Result<Resp
     let ttr = Duration::from_secs(ttr_s.into());
     let wait = Duration::from_secs(timeout_s.into()).min(LEASE_WAIT_MAX);
 
-    let place = call.app.polls.take(call.owner(), queues.len()).await;
+    let place = call.app.polls.take(grant.owner(), queues.len()).await;
     let jobs = tokio::select! {
         // A job that is there is preferred, also while the server stops.
         biased;
@@ -59,9 +59,8 @@ pub(super) async fn consume(call: &Call<'_>, query: Option<&str>) -> Result<Resp
         why = place.evicted() => return Err(ApiError::evicted(why, POLLS)),
         () = call.app.closing.cancelled() => Undelivered::default(),
     };
-    if !jobs.jobs().is_empty() {
-        grant.check(&call.app.tokens).await.map_err(refused)?;
-    }
+    let jobs = jobs.allowed(&grant, &call.app.tokens).await;
+    let jobs = jobs.map_err(refused)?;
     if jobs.jobs().is_empty() {
         return Err(ApiError::Message(
             StatusCode::NOT_FOUND,
@@ -80,7 +79,7 @@ pub(super) async fn consume(call: &Call<'_>, query: Option<&str>) -> Result<Resp
         _ => reply::json_text(&views),
     };
     drop(place);
-    let body = JobsBody::new(call.app, call.owner(), Bytes::from(text?), jobs).await;
+    let body = JobsBody::new(call.app, grant.owner(), Bytes::from(text?), jobs).await;
     Ok(reply::with_type(
         StatusCode::OK,
         reply::JSON,

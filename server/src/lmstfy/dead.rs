@@ -19,15 +19,18 @@ use super::check::Call;
 use super::job::{self, ID_MARK};
 use super::params::Params;
 use super::{ApiError, Result, job_id, jobs};
-use crate::bus::{Body, FoundJob, Pool};
+use crate::bus::{Body, DEAD_MAX, FoundJob, Pool};
 use crate::http::reply;
 use crate::metrics;
 use crate::shared::Table;
 
 /// The ttl of a respawned job, in seconds.
 const TTL_S: u32 = 86_400;
-/// How many dead jobs are respawned or deleted in one pass.
-const PASS_MAX: usize = 1_000;
+/// How many dead jobs are respawned or deleted in one pass, which lists them anew: as many as are
+/// listed at a time, so that the cost of each is the same however many there are.
+const PASS_MAX: usize = DEAD_MAX;
+/// How many dead jobs are deleted in one step.
+const DELETED_AT_ONCE: usize = 1_000;
 /// How many passes in a row may be in vain, as another request was faster with each of their jobs.
 const VAIN_MAX: u32 = 16;
 /// How many dead jobs are respawned in one step, in memory.
@@ -84,12 +87,15 @@ pub(super) async fn delete(call: &mut Call<'_>, query: Option<&str>) -> Result<R
     let queue = call.queue()?;
     let mut vain = 0;
     while left > 0 && vain < VAIN_MAX {
-        call.check_again().await?;
         let dead = call.pool.dead(&queue, left.min(PASS_MAX)).await?;
         if dead.is_empty() {
             break;
         }
-        let dropped = call.pool.drop_dead(&queue, dead).await?;
+        let mut dropped = 0;
+        for some in dead.chunks(DELETED_AT_ONCE) {
+            call.check_again().await?;
+            dropped += call.pool.drop_dead(&queue, some.iter().copied()).await?;
+        }
         left = left.saturating_sub(usize::try_from(dropped).unwrap_or(usize::MAX));
         vain = if dropped == 0 { vain + 1 } else { 0 };
     }

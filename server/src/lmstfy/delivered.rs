@@ -10,6 +10,7 @@ use duly::lease::{EncodedPayload, Leased};
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::auth::{LastingGrant, Refusal, Tokens};
 use crate::shares::Share;
 use crate::state::App;
 
@@ -30,13 +31,35 @@ impl Undelivered {
         Self(jobs)
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Checks that they may be handed out; else they are released.
+    pub(crate) async fn allowed(
+        self,
+        grant: &LastingGrant,
+        tokens: &Tokens,
+    ) -> Result<Deliverable, Refusal> {
+        if !self.is_empty() {
+            grant.check(tokens).await?;
+        }
+        Ok(Deliverable(self))
+    }
+}
+
+/// Leased jobs that the client may have.
+#[derive(Debug, Default)]
+pub(crate) struct Deliverable(Undelivered);
+
+impl Deliverable {
     pub(crate) fn jobs(&self) -> &[Leased<EncodedPayload>] {
-        &self.0
+        &self.0.0
     }
 
     /// The jobs are the client's.
     pub(crate) fn deliver(&mut self) {
-        self.0.clear();
+        self.0.0.clear();
     }
 }
 
@@ -73,14 +96,14 @@ pub(crate) struct JobsBody {
 #[derive(Debug, Default)]
 struct Unread {
     bytes: Bytes,
-    jobs: Undelivered,
+    jobs: Deliverable,
     /// Whether it was dropped before it was read.
     is_cut: bool,
 }
 
 impl JobsBody {
     /// Takes room for a large one, until the client has read it or others need the room.
-    pub(crate) async fn new(app: &App, owner: &Arc<str>, bytes: Bytes, jobs: Undelivered) -> Self {
+    pub(crate) async fn new(app: &App, owner: &Arc<str>, bytes: Bytes, jobs: Deliverable) -> Self {
         let len = bytes.len();
         let is_cut = false;
         let unread = Arc::new(Mutex::new(Unread {

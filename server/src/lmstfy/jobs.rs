@@ -70,11 +70,12 @@ pub(super) async fn end(call: &Call<'_>, id: &str) -> Result<()> {
     Ok(())
 }
 
-pub(super) async fn peek(call: &Call<'_>) -> Result<Response> {
+pub(super) async fn peek(call: &mut Call<'_>) -> Result<Response> {
     let queue = call.queue()?;
     let Some(job) = call.pool.head(&queue).await? else {
         return Err(ApiError::not_found("the queue is empty"));
     };
+    call.check_again().await?; // many jobs before it take their time
     let view = JobView::found(call, &job, job.attempts_left);
     Ok(reply::json(StatusCode::OK, &view))
 }
@@ -101,8 +102,15 @@ pub(super) fn sized(call: &Call<'_>, size: usize) -> Response {
     reply::json(StatusCode::OK, &view)
 }
 
-pub(super) async fn destroy(call: &Call<'_>) -> Result<Response> {
-    call.pool.remove_ready(&call.queue()?).await?;
+pub(super) async fn destroy(call: &mut Call<'_>) -> Result<Response> {
+    let (queue, begun, mut place) = (call.queue()?, call.pool.now(), None);
+    loop {
+        place = call.pool.remove_ready(&queue, begun, place).await?;
+        if place.is_none() {
+            break;
+        }
+        call.check_again().await?;
+    }
     let route = &call.route;
     let pool = call.pool.name();
     call.app

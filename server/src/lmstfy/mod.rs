@@ -30,6 +30,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use duly::ErrorKind;
+use http_body::Body as _;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -186,7 +187,10 @@ async fn dispatch(call: &mut Call<'_>, parts: Parts, body: Body) -> Result<Respo
     let body = if call.route.endpoint.takes_body() {
         body
     } else {
-        unread::read_out(body).await;
+        if !body.is_end_stream() {
+            unread::read_out(body).await;
+            call.check_again().await?; // it may have taken its time
+        }
         Body::empty()
     };
     match call.route.endpoint.clone() {

@@ -17,7 +17,6 @@ use super::job::{VERSION_MARK, attribute_header};
 use super::params::Params;
 use super::{ApiError, JOB_BYTES_MAX, Result, job_id, jobs};
 use crate::bus::{Body, Pool};
-use crate::http::body::{BodyError, UNFINISHED};
 use crate::http::reply;
 use crate::metrics;
 
@@ -128,22 +127,8 @@ async fn one(
     body: HttpBody,
 ) -> Result<(Options, Attributes, Bytes)> {
     let options = Options::parse(call, parts.uri.query())?;
-    let read = call.app.bodies.read(call.owner(), body, JOB_BYTES_MAX);
-    let (body, _room) = read.await.map_err(unread)?;
-    call.check_again().await?;
+    let (body, _room) = call.read(body, JOB_BYTES_MAX).await?;
     Ok((options, Attributes::parse(&parts.headers)?, body))
-}
-
-fn unread(error: BodyError) -> ApiError {
-    match error {
-        BodyError::TooLarge => ApiError::too_large("body too large"),
-        BodyError::Unreadable => ApiError::bad("failed to read body"),
-        BodyError::Evicted(why) => ApiError::evicted(why, UNFINISHED),
-        BodyError::Stopping => ApiError::Refused(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the server stops".to_owned(),
-        ),
-    }
 }
 
 fn published(ids: &[EventId], attributes: &Attributes) -> Response {
@@ -158,9 +143,7 @@ fn published(ids: &[EventId], attributes: &Attributes) -> Response {
 
 pub(super) async fn bulk(call: &mut Call<'_>, parts: &Parts, body: HttpBody) -> Result<Response> {
     let options = Options::parse(call, parts.uri.query())?;
-    let read = call.app.bodies.read(call.owner(), body, BULK_BYTES_MAX);
-    let (body, _room) = read.await.map_err(unread)?;
-    call.check_again().await?;
+    let (body, _room) = call.read(body, BULK_BYTES_MAX).await?;
     let attributes = Attributes::parse(&parts.headers)?;
     let bodies = elements(&body)?;
     drop(body);

@@ -1,5 +1,6 @@
 //! Access: the token of a request, its scope, and the limit of its calls.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::body::Body as HttpBody;
@@ -11,7 +12,6 @@ use super::problem::{Problem, Result};
 use crate::auth::{Action, Grant, LastingGrant, Refusal, Scope, Taken};
 use crate::bus::Pool;
 use crate::lmstfy::names::{NAME_BYTES_MAX, is_name, split};
-use crate::shares;
 use crate::state::App;
 
 /// Checks names and token; returns the pool.
@@ -38,8 +38,21 @@ pub(super) async fn granted_any<'a>(
     Ok(pool)
 }
 
-/// Checks names and token, reads a body of JSON, and checks again: the body may take its time, and
-/// the token may end meanwhile. Returns the pool and the body.
+/// Checks names and token, for as long as the request lasts; returns the pool, and the right.
+pub(super) async fn granted_lasting<'a>(
+    app: &'a App,
+    headers: &HeaderMap,
+    namespace: &str,
+    queue: &str,
+    scope: Scope,
+) -> Result<(&'a Pool, LastingGrant)> {
+    let pool = granted(app, headers, namespace, queue, scope).await?;
+    let (_, token) = split(token(headers).unwrap_or_default());
+    let place = (pool.name(), namespace, token);
+    Ok((pool, LastingGrant::new(place, scope.alone(), [queue])))
+}
+
+/// Checks names and token, and reads a body of JSON; returns the pool and the body.
 pub(super) async fn granted_json<'a, T: DeserializeOwned>(
     app: &'a App,
     headers: &HeaderMap,
@@ -47,10 +60,8 @@ pub(super) async fn granted_json<'a, T: DeserializeOwned>(
     scope: Scope,
     body: HttpBody,
 ) -> Result<(&'a Pool, T)> {
-    granted(app, headers, namespace, queue, scope).await?;
-    let value = input::json(app, headers, body).await?;
-    let pool = granted(app, headers, namespace, queue, scope).await?;
-    Ok((pool, value))
+    let (pool, grant) = granted_lasting(app, headers, namespace, queue, scope).await?;
+    Ok((pool, input::json(app, &grant, headers, body).await?))
 }
 
 /// Checks names and token for a push or a lease, which the token's limit counts; returns the pool,
@@ -62,20 +73,12 @@ pub(super) async fn granted_call<'a>(
     queue: &str,
     action: Action,
 ) -> Result<(&'a Pool, CallGrant)> {
-    let (pool, grant) = granted_queue(app, headers, namespace, queue).await?;
     let scope = match action {
         Action::Produce => Scope::Publish,
         Action::Consume => Scope::Consume,
     };
-    grant.allows(scope, queue).map_err(refused)?;
-    let (_, token) = split(token(headers).unwrap_or_default());
-    let lasting = LastingGrant::new((pool.name(), namespace, token), scope, [queue]);
-    let grant = CallGrant {
-        lasting,
-        action,
-        owner: shares::owner(pool.name(), token),
-    };
-    Ok((pool, grant))
+    let (pool, lasting) = granted_lasting(app, headers, namespace, queue, scope).await?;
+    Ok((pool, CallGrant { lasting, action }))
 }
 
 async fn granted_queue<'a>(
@@ -95,15 +98,17 @@ async fn granted_queue<'a>(
 pub(super) struct CallGrant {
     lasting: LastingGrant,
     action: Action,
-    owner: Arc<str>,
+}
+
+impl Deref for CallGrant {
+    type Target = LastingGrant;
+
+    fn deref(&self) -> &LastingGrant {
+        &self.lasting
+    }
 }
 
 impl CallGrant {
-    /// Returns the name by which the token has its shares of what is bounded.
-    pub(super) fn owner(&self) -> &Arc<str> {
-        &self.owner
-    }
-
     /// Checks that the token may still do it.
     pub(super) async fn check(&self, app: &App) -> Result<()> {
         let checked = self.lasting.check(&app.tokens).await;
@@ -160,18 +165,12 @@ fn token(headers: &HeaderMap) -> Option<&str> {
     headers.get("x-token")?.to_str().ok()
 }
 
-/// Returns the name by which a token has its shares of what is bounded.
-pub(super) fn owner(headers: &HeaderMap) -> Arc<str> {
-    let (pool, token) = split(token(headers).unwrap_or_default());
-    shares::owner(pool, token)
-}
-
 fn unauthorized() -> Problem {
     let text = "a valid token is needed: `Authorization: Bearer <token>`";
     Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", text)
 }
 
-fn refused(refusal: Refusal) -> Problem {
+pub(super) fn refused(refusal: Refusal) -> Problem {
     match refusal {
         Refusal::Invalid => unauthorized(),
         Refusal::Forbidden(why) => Problem::new(StatusCode::FORBIDDEN, "forbidden", why),

@@ -1,8 +1,4 @@
-//! Calls: push an event and wait for the reply of its consumer.
-//!
-//! A reply is an event of the queue `<namespace>.duly.replies` under the name of the event that it
-//! replies to. It is never due before it expires, so no consumer gets it; callers look it up. So a
-//! reply reaches callers on every node; `Queue::call` and `Context::reply` of the library do the same.
+//! Calls: push an event and wait for the reply of its consumer, which the library stores and looks up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +9,9 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use duly::event::{CALL_HEADER, State as EventState};
-use duly::records::Record;
-use duly::time::Timestamp;
-use duly::{ErrorKind, EventId, Queue, QueueName};
+use duly::__server::replies::{self, ReplyStatus};
+use duly::event::CALL_HEADER;
+use duly::{EventId, Queue};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -27,17 +22,11 @@ use super::event::{NewEvent, not_pushed};
 use super::input::{self, EventPath, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use crate::auth::{Action, Taken};
-use crate::bus::{Body, Pool};
-use crate::clock;
+use crate::bus::Body;
 use crate::state::App;
 
-/// How long a reply is kept.
-const REPLY_KEPT_MS: u64 = 300_000;
-const REPLY_KEPT: Duration = Duration::from_millis(REPLY_KEPT_MS);
 /// The first and the longest pause between two looks for a reply that another node may store.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
-/// How many expired replies are removed at a time.
-const EXPIRED_AT_ONCE: usize = 100;
 
 /// A call.
 #[derive(Deserialize, ToSchema)]
@@ -82,45 +71,12 @@ pub(super) struct ReplyWait {
     wait_ms: Option<u64>,
 }
 
-fn replies(pool: &Pool, namespace: &str) -> Result<Queue<Body>> {
-    Ok(pool.queue(namespace, "duly.replies")?)
-}
-
-/// Stores the reply to an event; the first one counts.
-pub(super) async fn store_reply(
-    pool: &Pool,
-    namespace: &str,
-    (queue, id): (&QueueName, EventId),
-    reply: Box<RawValue>,
-) -> Result<()> {
-    let replies = replies(pool, namespace)?.encrypted_as(queue);
-    let event = Pool::event(&replies, Body::Json(reply)).id(replies.id_for_name(&id.to_string()));
-    let event = event.after(REPLY_KEPT).expires_after(REPLY_KEPT);
-    match event.push().await {
-        Ok(_) => {}
-        Err(error) if error.kind() == ErrorKind::Conflict => return Ok(()),
-        Err(error) => return Err(error.into()),
-    }
-    if fastrand::usize(..EXPIRED_AT_ONCE / 2) == 0 {
-        // Whatever is due has expired: leasing it removes it, and returns nothing.
-        let queues = [replies.name().clone()];
-        let ttr = Duration::from_secs(1);
-        let _none = pool
-            .lease(&queues, EXPIRED_AT_ONCE, ttr, Duration::ZERO)
-            .await?;
-    }
-    Ok(())
-}
-
 /// Waits for the reply to an event.
 async fn reply(
     app: &App,
-    pool: &Pool,
-    namespace: &str,
     (queue, id): (&Queue<Body>, EventId),
     (grant, wait): (&CallGrant, Duration),
 ) -> Result<Response> {
-    let replies = replies(pool, namespace)?;
     let grant_ended = grant.ended(app);
     tokio::pin!(grant_ended);
     let (mut pause, pause_max) = PAUSES;
@@ -130,31 +86,13 @@ async fn reply(
         let ended = waiter.ended.notified();
         tokio::pin!(ended);
         ended.as_mut().enable(); // before the look, so that no end is missed
-        // The state first: a reply is stored before its event is done.
-        let state = queue.get(id).await?.map(|found| found.state);
-        let is_over = !matches!(
-            state,
-            Some(EventState::Scheduled | EventState::Ready | EventState::Leased)
-        );
-        if matches!(state, Some(EventState::Done) | None)
-            && let Some(found) = pool
-                .get(&replies, replies.id_for_name(&id.to_string()))
-                .await?
-        {
+        let status = replies::look_up(queue, id).await?;
+        if status != ReplyStatus::Pending {
             grant.check(app).await?;
-            let reply = serde_json::from_slice(&found.body).map_err(|error| {
-                Problem::new(StatusCode::CONFLICT, "call_failed", error.to_string())
-            })?;
-            let id = id.to_string();
-            return Ok(Json(ReplyView { id, reply }).into_response());
-        }
-        if is_over {
-            grant.check(app).await?;
-            return ended_without_reply(pool, (queue, id), state).await;
+            return replied(id, status);
         }
         if Instant::now() >= until || app.closing.is_cancelled() {
-            let id = id.to_string();
-            return Ok((StatusCode::ACCEPTED, Json(Pending { id })).into_response());
+            return replied(id, status);
         }
         tokio::select! {
             () = ended => {}
@@ -166,56 +104,36 @@ async fn reply(
     }
 }
 
-/// Returns the last record of an event.
-async fn last_record(pool: &Pool, (queue, id): (&Queue<Body>, EventId)) -> Result<Option<Record>> {
-    // Another namespace may have an event under the same id.
-    let records = pool.bus().records().queue(queue.name().as_str());
-    let newest = records.id(id).newest_first().limit(1);
-    Ok(newest.page().await?.items.pop())
-}
-
-async fn ended_without_reply(
-    pool: &Pool,
-    (queue, id): (&Queue<Body>, EventId),
-    state: Option<EventState>,
-) -> Result<Response> {
-    match state {
-        Some(EventState::Done) => {
-            let last = last_record(pool, (queue, id)).await?;
-            // Without a record it is not known when, but not before the event was made.
-            let ended = last.map_or(id.created(), |last| {
-                Timestamp::from_millis(last.stages.finished_us / 1_000)
-            });
-            if is_over(ended, clock::now()) {
-                let text = format!(
-                    "event {id} is done; replies are kept for {} s, so it is not known whether it \
-                     had one",
-                    REPLY_KEPT.as_secs()
-                );
-                return Err(Problem::new(StatusCode::GONE, "gone", text));
-            }
-            let (id, reply) = (id.to_string(), RawValue::NULL.to_owned());
-            Ok(Json(ReplyView { id, reply }).into_response())
+fn replied(id: EventId, status: ReplyStatus) -> Result<Response> {
+    let failed = |words: String| {
+        let text = format!("event {id} failed: {words}");
+        Problem::new(StatusCode::CONFLICT, "call_failed", text)
+    };
+    let reply = match status {
+        ReplyStatus::Pending => {
+            let id = id.to_string();
+            return Ok((StatusCode::ACCEPTED, Json(Pending { id })).into_response());
         }
-        None => Err(Problem::not_found(format!(
-            "no event of the queue has the id {id}"
-        ))),
-        Some(state) => {
-            let last = last_record(pool, (queue, id)).await.ok().flatten();
-            let error = last.and_then(|last| last.error);
-            let error = error.map(|error| format!(": {error}")).unwrap_or_default();
-            Err(Problem::new(
-                StatusCode::CONFLICT,
-                "call_failed",
-                format!("event {id} is {state}{error}"),
-            ))
+        ReplyStatus::Replied(reply) => {
+            serde_json::from_slice(&reply).map_err(|error| failed(error.to_string()))?
         }
-    }
-}
-
-/// Whether the reply of an event that ended then may be kept no more.
-fn is_over(ended: Timestamp, now: Timestamp) -> bool {
-    now.as_millis() >= ended.as_millis().saturating_add(REPLY_KEPT_MS)
+        ReplyStatus::None => RawValue::NULL.to_owned(),
+        ReplyStatus::Over => {
+            let text = format!(
+                "event {id} is done; replies are kept for {} s, so it is not known whether it had \
+                 one",
+                replies::REPLY_KEPT.as_secs()
+            );
+            return Err(Problem::new(StatusCode::GONE, "gone", text));
+        }
+        ReplyStatus::Failed(words) => return Err(failed(words)),
+        ReplyStatus::Unknown => {
+            let text = format!("no event of the queue has the id {id}");
+            return Err(Problem::not_found(text));
+        }
+    };
+    let id = id.to_string();
+    Ok(Json(ReplyView { id, reply }).into_response())
 }
 
 /// Pushes an event and waits for the reply of its consumer
@@ -237,7 +155,7 @@ pub(super) async fn call(
     body: HttpBody,
 ) -> Result<Response> {
     let (pool, grant) = granted_call(&app, &headers, &namespace, &queue, Action::Produce).await?;
-    let CallRequest { event, wait_ms } = input::json(&app, &headers, body).await?;
+    let CallRequest { event, wait_ms } = input::json(&app, &grant, &headers, body).await?;
     let (wait, handle) = (input::wait(wait_ms)?, pool.queue(&namespace, &queue)?);
     // So that a handler in Rust replies, too.
     let event = event.build(&handle)?.header(CALL_HEADER, "1");
@@ -245,7 +163,7 @@ pub(super) async fn call(
     app.note_queue(pool.name(), &namespace, &queue).await?;
     let id = event.push().await.map_err(not_pushed)?.id();
     taken.into_iter().for_each(Taken::keep);
-    reply(&app, pool, &namespace, (&handle, id), (&grant, wait)).await
+    reply(&app, (&handle, id), (&grant, wait)).await
 }
 
 /// Returns the reply to an event, now or within a time
@@ -268,20 +186,5 @@ pub(super) async fn get_reply(
     let Query(ReplyWait { wait_ms }) = wait?;
     let (wait, id) = (input::wait(wait_ms.unwrap_or_default())?, path.id()?);
     let handle = pool.queue(&path.namespace, &path.queue)?;
-    reply(&app, pool, &path.namespace, (&handle, id), (&grant, wait)).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reply_that_is_over_is_not_none() {
-        let ended = Timestamp::from_millis(1_700_000_000_000);
-        let later = |ms| Timestamp::from_millis(ended.as_millis() + ms);
-        assert!(!is_over(ended, ended) && !is_over(ended, later(299_999)));
-        assert!(is_over(ended, later(300_000)));
-        // An id of a name has no time of creation.
-        assert!(is_over(Timestamp::EPOCH, ended));
-    }
+    reply(&app, (&handle, id), (&grant, wait)).await
 }

@@ -8,8 +8,6 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use duly::dead_letters::{BulkResult, DeadLetterCursor, DeadLetters};
 use duly::records::Cause;
 use duly::time::Timestamp;
@@ -22,6 +20,7 @@ use super::event::text;
 use super::input::{InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use super::records::check_time;
+use crate::api::DeadView;
 use crate::auth::Scope;
 use crate::bus::Pool;
 use crate::state::App;
@@ -72,32 +71,6 @@ pub(super) struct DeadPage {
     /// The `after` of the next page; absent after the last one.
     #[schema(example = "01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
     next: Option<String>,
-}
-
-/// A dead letter.
-#[derive(Serialize, ToSchema)]
-pub(super) struct DeadView {
-    /// Its id.
-    #[schema(example = "01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
-    id: String,
-    /// When it died, in milliseconds since the epoch.
-    #[schema(minimum = 0, example = 1767225600000u64)]
-    died_ms: Option<u64>,
-    /// Its counted attempts.
-    #[schema(minimum = 0, maximum = 65535, example = 16)]
-    tries: u16,
-    /// Its key.
-    #[schema(example = "customer:8")]
-    key: Option<String>,
-    /// Why its last attempt failed, for programs.
-    #[schema(example = "failed")]
-    cause: Option<&'static str>,
-    /// The error of its last attempt.
-    #[schema(example = "no such order")]
-    error: Option<String>,
-    /// Its payload, in base64; absent if it cannot be decrypted.
-    #[schema(example = "eyJvcmRlciI6N30=")]
-    payload_base64: Option<String>,
 }
 
 impl PageQuery {
@@ -160,19 +133,7 @@ pub(super) async fn list(
         Err(error) if error.kind() == ErrorKind::NotFound => (Vec::new(), None),
         Err(error) => return Err(error.into()),
     };
-    let views = items.iter().map(|letter| {
-        let keys = pool.bus().keys();
-        let opened = keys.open(letter.id, &letter.queue, &letter.payload);
-        DeadView {
-            id: letter.id.to_string(),
-            died_ms: letter.died.map(Timestamp::as_millis),
-            tries: letter.tries,
-            key: letter.key.clone(),
-            cause: letter.cause().map(Cause::as_str),
-            error: letter.error().map(str::to_owned),
-            payload_base64: opened.ok().map(|opened| STANDARD.encode(&opened.value)),
-        }
-    });
+    let views = items.iter().map(|letter| DeadView::new(pool.bus(), letter));
     let page = DeadPage {
         items: views.collect(),
         next: next.map(|cursor| match cursor.to_string().split_once('/') {

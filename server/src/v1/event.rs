@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 
 use super::input::{self, any_json};
 use super::problem::{Problem, Result};
+use crate::api::EventView;
 use crate::bus::{Body, FoundJob, Pool};
 use crate::clock;
 
@@ -239,46 +240,17 @@ impl From<&Receipt> for PushedEvent {
     }
 }
 
-/// An event that is not over.
-#[derive(Serialize, ToSchema)]
-pub(super) struct EventView {
-    /// Its id.
-    #[schema(example = "01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
-    id: String,
-    /// Its state: scheduled, ready, leased or dead.
-    #[schema(example = "scheduled")]
-    state: &'static str,
-    /// When it is due, in milliseconds since the epoch.
-    #[schema(minimum = 0, example = 1767225600000u64)]
-    due_ms: u64,
-    /// The attempts that are left.
-    #[schema(minimum = 0, maximum = 65535, example = 16)]
-    attempts_left: u16,
-    /// When it expires, in milliseconds since the epoch.
-    #[schema(minimum = 0, example = 1767312000000u64)]
-    expires_ms: Option<u64>,
-    /// Its key.
-    #[schema(example = "customer:8")]
-    key: Option<String>,
-    /// Its headers.
-    #[schema(example = json!({"shop": "a"}))]
-    headers: BTreeMap<String, String>,
-    /// Its payload, in base64.
-    #[schema(example = "eyJvcmRlciI6N30=")]
-    payload_base64: String,
-}
-
 impl From<FoundJob> for EventView {
     fn from(found: FoundJob) -> Self {
         Self {
             id: found.id.to_string(),
-            state: found.state.as_str(),
+            state: found.state.as_str().to_owned(),
             due_ms: found.due.as_millis(),
-            attempts_left: found.attempts_left,
+            attempts_left: Some(found.attempts_left),
             expires_ms: found.expires.map(Timestamp::as_millis),
             key: found.key,
             headers: found.headers.into_iter().collect(),
-            payload_base64: STANDARD.encode(&found.body),
+            payload_base64: Some(STANDARD.encode(&found.body)),
         }
     }
 }

@@ -15,10 +15,11 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::access::{granted, granted_any, granted_call, granted_json};
-use super::event::{EventView, NewEvent, PushedEvent, not_pushed, payload, when};
+use super::event::{NewEvent, PushedEvent, not_pushed, payload, when};
 use super::input::{self, EventPath, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use super::push_lines;
+use crate::api::{EventView, Explanation};
 use crate::auth::{Action, Scope, Taken};
 use crate::bus::Pool;
 use crate::state::App;
@@ -39,7 +40,8 @@ pub(super) struct PushRequest {
 ///
 /// A body of `application/x-ndjson` has an event on each line, and any number of lines: they are
 /// pushed as they arrive, and each has a line in the response, in their order. Read the response
-/// while you send: a server that cannot write its response reads no more.
+/// while you send: a server that cannot write its response reads no more. Where the server takes no
+/// more lines, as the token has ended or too many push, the last line is a problem that says why.
 #[utoipa::path(
     post, path = "/v1/{namespace}/queues/{queue}/events", operation_id = "pushEvents",
     tag = "events", params(QueuePath),
@@ -65,7 +67,7 @@ pub(super) async fn push(
         app.note_queue(pool.name(), &namespace, &queue).await?;
         return Ok(push_lines::push(&app, handle, &grant, body).await);
     }
-    let PushRequest { events } = input::json(&app, &headers, body).await?;
+    let PushRequest { events } = input::json(&app, &grant, &headers, body).await?;
     if !(1..=PUSH_MAX).contains(&events.len()) {
         let count = events.len();
         return Err(Problem::invalid(format!(
@@ -249,29 +251,6 @@ pub(super) async fn change(
     Ok(Json(ChangedEvent { due_ms }).into_response())
 }
 
-/// What became of an event, and why.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Explanation {
-    /// Its id.
-    #[schema(example = "01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
-    id: String,
-    /// Its state.
-    #[schema(example = "scheduled")]
-    state: Option<&'static str>,
-    /// When it is or was due, in milliseconds since the epoch.
-    #[schema(minimum = 0, example = 1767225600000u64)]
-    due_ms: Option<u64>,
-    /// The counted attempts that have ended.
-    #[schema(minimum = 0, maximum = 65535, example = 1)]
-    tries: u16,
-    /// The explanation, for people.
-    #[schema(example = "scheduled: it waits for its due time")]
-    text: String,
-    /// What to do, if something is to be done.
-    #[schema(example = json!([]))]
-    advice: Vec<String>,
-}
-
 /// Explains where an event is, and what it waits for; also one that is over
 #[utoipa::path(
     get, path = "/v1/{namespace}/queues/{queue}/explanations/{id}",
@@ -291,13 +270,5 @@ pub(super) async fn explain(
     if explained.queue.as_ref() != Some(&name) {
         return Err(unknown(&path));
     }
-    let explanation = Explanation {
-        state: explained.state.map(duly::event::State::as_str),
-        due_ms: explained.due.map(Timestamp::as_millis),
-        tries: explained.tries,
-        text: explained.to_string(),
-        advice: explained.advice(),
-        id: path.id,
-    };
-    Ok(Json(explanation).into_response())
+    Ok(Json(Explanation::from(&explained)).into_response())
 }

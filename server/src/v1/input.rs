@@ -14,10 +14,11 @@ use serde_json::error::Category;
 use serde_json::value::RawValue;
 use utoipa::IntoParams;
 
-use super::access::owner;
+use super::access::refused;
 use super::problem::{Problem, Result};
+use crate::auth::LastingGrant;
 use crate::http::body::{BodyError, UNFINISHED};
-use crate::state::App;
+use crate::state::{App, ReadError};
 
 /// The largest body of a request, in bytes.
 pub(super) const BODY_BYTES_MAX: usize = 8 << 20;
@@ -164,18 +165,21 @@ pub(super) fn unsupported(expected: &str) -> Problem {
     )
 }
 
-/// Reads a body of JSON.
+/// Reads a body of JSON, of whoever may still send it when all of it is there.
 pub(super) async fn json<T: DeserializeOwned>(
     app: &App,
+    grant: &LastingGrant,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<T> {
     if media_type(headers) != "application/json" {
         return Err(unsupported("application/json"));
     }
-    let owner = owner(headers);
-    let read = app.bodies.read(&owner, body, BODY_BYTES_MAX).await;
-    let (bytes, _room) = read.map_err(unread)?;
+    let read = app.read(grant, body, BODY_BYTES_MAX).await;
+    let (bytes, _room, _) = read.map_err(|error| match error {
+        ReadError::Body(error) => unread(error),
+        ReadError::Refused(refusal) => refused(refusal),
+    })?;
     decode(&bytes)
 }
 
@@ -192,11 +196,7 @@ fn unread(error: BodyError) -> Problem {
             "the body did not arrive in time; send it faster, or in parts",
         ),
         BodyError::Evicted(why) => Problem::evicted(why, UNFINISHED),
-        BodyError::Stopping => Problem::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "closed",
-            "the server stops; send the request to another",
-        ),
+        BodyError::Stopping => Problem::stopping(),
     }
 }
 

@@ -15,7 +15,7 @@ use futures_util::stream;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::access::{CallGrant, granted_call};
+use super::access::{CallGrant, granted_call, refused};
 use super::input::{InPath, QueuePath};
 use super::leases::{LeaseView, ttr};
 use super::problem::{Problem, Result};
@@ -23,7 +23,7 @@ use super::waiters::InFlight;
 use crate::auth::{Action, Taken};
 use crate::bus::Pool;
 use crate::http::reply;
-use crate::lmstfy::delivered::{POLLS, Undelivered};
+use crate::lmstfy::delivered::{Deliverable, POLLS, Undelivered};
 use crate::state::App;
 
 /// The content type of server-sent events.
@@ -61,7 +61,10 @@ impl LeaseStream {
     /// Returns the next part of the stream.
     async fn next(&mut self) -> Option<Bytes> {
         let comment_at = Instant::now() + COMMENT_EVERY;
-        while !self.is_over && !self.app.closing.is_cancelled() {
+        while !self.is_over {
+            if self.app.closing.is_cancelled() {
+                return Some(self.end(&Problem::stopping()));
+            }
             let wait = comment_at.saturating_duration_since(Instant::now());
             if wait.is_zero() {
                 return Some(Bytes::from_static(b": no event\n\n"));
@@ -95,7 +98,7 @@ impl LeaseStream {
     }
 
     /// Leases the next events, which count as one call.
-    async fn lease(&self, room: usize, wait: Duration) -> Result<Undelivered> {
+    async fn lease(&self, room: usize, wait: Duration) -> Result<Deliverable> {
         let taken = self.grant.take(&self.app).await?;
         let place = self.app.polls.take(self.grant.owner(), self.queues.len());
         let place = place.await;
@@ -107,15 +110,16 @@ impl LeaseStream {
             why = place.evicted() => return Err(Problem::evicted(why, POLLS)),
             () = self.app.closing.cancelled() => Undelivered::default(),
         };
+        let leased = leased.allowed(&self.grant, &self.app.tokens).await;
+        let leased = leased.map_err(refused)?;
         if !leased.jobs().is_empty() {
-            self.grant.check(&self.app).await?;
             taken.into_iter().for_each(Taken::keep);
         }
         Ok(leased)
     }
 
     /// Returns the message of leased events, which are the client's from now on.
-    fn deliver(&self, mut leased: Undelivered) -> Bytes {
+    fn deliver(&self, mut leased: Deliverable) -> Bytes {
         let mut text = String::new();
         for leased in leased.jobs() {
             let view = LeaseView::from(leased);

@@ -11,17 +11,17 @@ use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use duly::__server::replies;
 use duly::lease::{EncodedPayload, LeaseStatus, LeaseToken, Leased};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::access::{granted, granted_call};
-use super::calls;
+use super::access::{granted, granted_call, granted_lasting, refused};
 use super::event::SPAN_MS_MAX;
 use super::input::{self, InPath, LeasePath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use super::settlement::{Settlement, SettlementFields};
-use crate::auth::{Action, Scope, Taken};
+use crate::auth::{Action, LastingGrant, Scope, Taken};
 use crate::bus::Pool;
 use crate::http::reply;
 use crate::lmstfy::delivered::{JobsBody, POLLS, Undelivered};
@@ -128,7 +128,7 @@ pub(super) async fn lease(
     body: HttpBody,
 ) -> Result<Response> {
     let (pool, grant) = granted_call(&app, &headers, &namespace, &queue, Action::Consume).await?;
-    let request: LeaseRequest = input::json(&app, &headers, body).await?;
+    let request: LeaseRequest = input::json(&app, &grant, &headers, body).await?;
     if !(1..=LEASE_MAX).contains(&request.max) {
         let max = request.max;
         return Err(Problem::invalid(format!(
@@ -146,12 +146,10 @@ pub(super) async fn lease(
         why = place.evicted() => return Err(Problem::evicted(why, POLLS)),
         () = app.closing.cancelled() => Undelivered::default(),
     };
-    match (taken, events.jobs().is_empty()) {
-        (Some(taken), true) => taken.give_back().await,
-        (taken, _) => {
-            grant.check(&app).await?;
-            taken.into_iter().for_each(Taken::keep);
-        }
+    let events = events.allowed(&grant, &app.tokens).await.map_err(refused)?;
+    match taken {
+        Some(taken) if events.jobs().is_empty() => taken.give_back().await,
+        taken => taken.into_iter().for_each(Taken::keep),
     }
     let views: Vec<LeaseView> = events.jobs().iter().map(LeaseView::from).collect();
     let text = reply::json_text(&views)?;
@@ -164,12 +162,12 @@ pub(super) async fn lease(
     ))
 }
 
-/// Returns the pool and the token of a lease, which names its queue.
+/// Returns the pool and the token of a lease, which names its queue, and the right to it.
 async fn of_token<'a>(
     app: &'a App,
     headers: &HeaderMap,
     path: &LeasePath,
-) -> Result<(&'a Pool, LeaseToken)> {
+) -> Result<(&'a Pool, LeaseToken, LastingGrant)> {
     let unknown =
         || Problem::not_found("the namespace has no such lease; pass its token as it was");
     let token: LeaseToken = match path.token.parse() {
@@ -186,8 +184,9 @@ async fn of_token<'a>(
         granted(app, headers, &path.namespace, "any", Scope::Consume).await?;
         return Err(unknown());
     };
-    let pool = granted(app, headers, &path.namespace, queue, Scope::Consume).await?;
-    Ok((pool, token))
+    let (pool, grant) =
+        granted_lasting(app, headers, &path.namespace, queue, Scope::Consume).await?;
+    Ok((pool, token, grant))
 }
 
 fn held(status: LeaseStatus) -> Result<StatusCode> {
@@ -216,14 +215,14 @@ pub(super) async fn settle(
     headers: HeaderMap,
     body: HttpBody,
 ) -> Result<StatusCode> {
-    of_token(&app, &headers, &path).await?;
-    let fields: SettlementFields = input::json(&app, &headers, body).await?;
-    let (pool, token) = of_token(&app, &headers, &path).await?; // the body may have taken its time
+    let (pool, token, grant) = of_token(&app, &headers, &path).await?;
+    let fields: SettlementFields = input::json(&app, &grant, &headers, body).await?;
     let (outcome, reply) = fields.outcome()?;
     if let Some(reply) = reply {
         // Only the holder replies.
         held(pool.bus().extend_lease(&token, REPLY_TTR).await?)?;
-        calls::store_reply(pool, &path.namespace, (token.queue(), token.id()), reply).await?;
+        let reply = reply.get().as_bytes();
+        replies::store(pool.bus(), token.queue(), token.id(), reply).await?;
     }
     let status = pool.bus().settle_lease(&token, outcome).await?;
     app.waiters.settled(token.id(), &path.token);
@@ -252,9 +251,8 @@ pub(super) async fn extend(
     headers: HeaderMap,
     body: HttpBody,
 ) -> Result<StatusCode> {
-    of_token(&app, &headers, &path).await?;
-    let ExtendRequest { ttr_ms } = input::json(&app, &headers, body).await?;
-    let (pool, token) = of_token(&app, &headers, &path).await?; // the body may have taken its time
+    let (pool, token, grant) = of_token(&app, &headers, &path).await?;
+    let ExtendRequest { ttr_ms } = input::json(&app, &grant, &headers, body).await?;
     let ttr = ttr(ttr_ms)?;
     let status = pool.bus().extend_lease(&token, ttr).await?;
     if status == LeaseStatus::Held {

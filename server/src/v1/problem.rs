@@ -65,6 +65,12 @@ impl Problem {
         Self::new(status, kind, why.text(what))
     }
 
+    /// The server stops.
+    pub(super) fn stopping() -> Self {
+        let text = "the server stops; send the request to another";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "closed", text)
+    }
+
     pub(super) fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }

@@ -8,7 +8,8 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use duly::Queue;
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, Stream, StreamExt, stream};
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
@@ -45,6 +46,8 @@ struct Lines {
     timeout: Duration,
     /// Whether the rest of a line that is too long is thrown away.
     is_skipping: bool,
+    /// Completes when no more lines are taken, whatever has arrived; says why.
+    end: BoxFuture<'static, Problem>,
     is_over: bool,
 }
 
@@ -63,14 +66,18 @@ impl Drop for Line {
 impl Lines {
     async fn next(&mut self) -> Option<Result<Line>> {
         loop {
+            if self.is_over {
+                return self.in_memory().or_else(|| self.rest());
+            }
+            if let Some(problem) = (&mut self.end).now_or_never() {
+                return self.ended(problem);
+            }
             if let Some(line) = self.in_memory() {
                 return Some(line);
             }
-            if self.is_over {
-                return self.rest();
-            }
             let next = tokio::select! {
                 biased;
+                problem = &mut self.end => return self.ended(problem),
                 why = self.room.evicted() => return self.ended(Problem::evicted(why, WHAT)),
                 next = timeout(self.timeout, self.body.next()) => next,
             };
@@ -163,7 +170,9 @@ fn lines(lines: Lines) -> impl Stream<Item = Result<Line>> {
 
 /// Pushes the lines of a body, some at a time, and returns their results in order.
 ///
-/// Where too many clients push lines, the one ends whose last line is the oldest.
+/// Where too many clients push lines, the one ends whose last line is the oldest. A push that ends
+/// before its body has a problem as its last line, with the number of the first line that was not
+/// pushed.
 pub(super) async fn push(
     app: &Arc<App>,
     queue: Queue<Body>,
@@ -179,26 +188,31 @@ pub(super) async fn push(
         seen: 0,
         timeout: app.settings.limits.body_timeout(),
         is_skipping: false,
+        end: end(Arc::clone(app), grant.clone()).boxed(),
         is_over: false,
     };
-    let closing = app.closing.clone();
-    let (pusher, ended) = (Arc::clone(app), Arc::clone(app));
-    let (push_grant, end_grant) = (grant.clone(), grant.clone());
+    let (app, grant) = (Arc::clone(app), grant.clone());
     let results = lines(body)
-        .take_until(closing.cancelled_owned())
         .enumerate()
         .map(move |(index, line)| {
-            let (app, grant, queue) = (Arc::clone(&pusher), push_grant.clone(), queue.clone());
+            let (app, grant, queue) = (Arc::clone(&app), grant.clone(), queue.clone());
             async move { push_one(&app, &grant, &queue, index, line).await }
         })
-        .buffered(PUSHES_AT_ONCE)
-        .take_until(async move { end_grant.ended(&ended).await });
+        .buffered(PUSHES_AT_ONCE);
     let results = results.map(move |line| {
         let _room = &room; // for as long as the stream lives
         Ok::<_, std::convert::Infallible>(line)
     });
     let body = HttpBody::from_stream(results);
     reply::with_type(StatusCode::OK, HeaderValue::from_static(MEDIA_TYPE), body)
+}
+
+/// Waits until the server or the right to push ends; returns what the last line says.
+async fn end(app: Arc<App>, grant: CallGrant) -> Problem {
+    tokio::select! {
+        problem = grant.ended(&app) => problem,
+        () = app.closing.cancelled() => Problem::stopping(),
+    }
 }
 
 async fn push_one(

@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::access::granted_namespace;
 use super::input::{InPath, NamespacePath};
 use super::problem::{Problem, Problems, Result};
-use super::queues::QueueView;
+use crate::api::{NamedQueue, QueueView};
 use crate::auth::{Grant, Scope};
 use crate::lmstfy::names::{NAME_BYTES_MAX, is_name};
 use crate::overview;
@@ -50,19 +50,6 @@ pub(super) struct QueuePage {
     /// The `after` of the next page; absent after the last one.
     #[schema(example = "close")]
     next: Option<String>,
-}
-
-/// A queue with its name.
-#[derive(Serialize, ToSchema)]
-pub(super) struct NamedQueue {
-    /// The name.
-    #[schema(example = "close")]
-    queue: String,
-    #[serde(flatten)]
-    view: QueueView,
-    /// The attempts and events that ended in the last whole minute; absent if it is not known.
-    #[schema(minimum = 0, example = 25)]
-    ended: Option<u64>,
 }
 
 /// A page of queues with their counts.

@@ -11,8 +11,6 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use duly::ErrorKind;
 use duly::admin::QueueStats;
-use duly::store::Control;
-use duly::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -20,6 +18,7 @@ use super::access::{self, granted, granted_any, granted_json};
 use super::event::SPAN_MS_MAX;
 use super::input::{self, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
+use crate::api::{ForecastStep, QueueView};
 use crate::auth::Scope;
 use crate::purge::{self, PurgeStep};
 use crate::state::App;
@@ -28,58 +27,6 @@ use crate::state::App;
 const STEPS_MAX: u64 = 400;
 /// The most workers and buckets of a queue.
 const SETTING_MAX: u16 = 1_024;
-
-/// The events of a queue by state, and its settings.
-#[derive(Serialize, ToSchema)]
-pub(super) struct QueueView {
-    /// Whether it has had an event or a setting. A queue exists by use, so one without is empty.
-    #[schema(example = true)]
-    exists: bool,
-    /// The events that wait for their due time.
-    #[schema(minimum = 0, example = 12)]
-    scheduled: usize,
-    /// The events that are due and wait for a consumer.
-    #[schema(minimum = 0, example = 3)]
-    ready: usize,
-    /// The events that a consumer has.
-    #[schema(minimum = 0, example = 1)]
-    leased: usize,
-    /// The dead letters.
-    #[schema(minimum = 0, example = 0)]
-    dead: usize,
-    /// Since when the oldest ready event is ready, in milliseconds since the epoch.
-    #[schema(minimum = 0, example = 1767225600000u64)]
-    oldest_ready_ms: Option<u64>,
-    /// Whether it is paused.
-    #[schema(example = false)]
-    paused: bool,
-    /// The most starts in a second; absent if there is no limit.
-    #[schema(example = 10.0)]
-    rate: Option<f64>,
-    /// The most handlers at once on each node; absent if each node has its own number.
-    #[schema(minimum = 0, maximum = 65535, example = 16)]
-    workers: Option<u16>,
-    /// The number of buckets of new events; absent if it is the default.
-    #[schema(minimum = 1, maximum = 1024, example = 1)]
-    buckets: Option<u16>,
-}
-
-impl QueueView {
-    pub(super) fn new(exists: bool, stats: QueueStats, control: &Control) -> Self {
-        Self {
-            exists,
-            scheduled: stats.scheduled,
-            ready: stats.ready,
-            leased: stats.leased,
-            dead: stats.dead,
-            oldest_ready_ms: stats.oldest_ready.map(Timestamp::as_millis),
-            paused: control.paused,
-            rate: control.rate,
-            workers: control.workers,
-            buckets: control.buckets,
-        }
-    }
-}
 
 /// Counts the events of a queue by state
 #[utoipa::path(
@@ -202,17 +149,6 @@ pub(super) struct ForecastSpan {
     step_ms: u64,
 }
 
-/// A step of a forecast.
-#[derive(Serialize, ToSchema)]
-pub(super) struct ForecastStep {
-    /// Its end, in milliseconds since the epoch.
-    #[schema(minimum = 0, example = 1767225660000u64)]
-    until_ms: u64,
-    /// How many events fall due in it.
-    #[schema(minimum = 0, example = 25)]
-    events: usize,
-}
-
 /// Counts what falls due in each step of the time to come
 #[utoipa::path(
     get, path = "/v1/{namespace}/queues/{queue}/forecast", operation_id = "forecastQueue",
@@ -244,10 +180,7 @@ pub(super) async fn forecast(
         Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
         steps => steps?,
     };
-    let steps = steps.iter().map(|step| ForecastStep {
-        until_ms: step.until.as_millis(),
-        events: step.events,
-    });
+    let steps = steps.iter().map(ForecastStep::from);
     Ok(Json(steps.collect::<Vec<_>>()).into_response())
 }
 

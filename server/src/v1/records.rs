@@ -13,10 +13,11 @@ use duly::{ErrorKind, EventId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::access::granted;
+use super::access::{granted_lasting, refused};
 use super::event::text;
 use super::input::{InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
+use crate::api::RecordView;
 use crate::auth::Scope;
 use crate::state::App;
 
@@ -93,59 +94,6 @@ pub(super) struct RecordPage {
     /// record.
     #[schema(example = "1767225600000000-7-01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
     end: Option<String>,
-}
-
-/// How an attempt or an event ended.
-#[derive(Serialize, ToSchema)]
-pub(super) struct RecordView {
-    /// The event.
-    #[schema(example = "01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
-    id: String,
-    /// The number of the attempt, from 1; 0 if none had begun.
-    #[schema(minimum = 0, maximum = 65535, example = 1)]
-    attempt: u16,
-    /// How it ended.
-    #[schema(example = "acked")]
-    outcome: &'static str,
-    /// Why it failed, if it did, for programs.
-    #[schema(example = "failed")]
-    cause: Option<&'static str>,
-    /// The error of the consumer.
-    #[schema(example = "the bank is closed")]
-    error: Option<String>,
-    /// The key of the event.
-    #[schema(example = "customer:8")]
-    key: Option<String>,
-    /// When the attempt was due, in milliseconds since the epoch.
-    #[schema(minimum = 0, example = 1767225600000u64)]
-    due_ms: u64,
-    /// When it was leased, in milliseconds since the epoch; absent if it was not.
-    #[schema(minimum = 0, example = 1767225600001u64)]
-    leased_ms: Option<u64>,
-    /// When it ended, in milliseconds since the epoch.
-    #[schema(minimum = 0, example = 1767225600025u64)]
-    ended_ms: u64,
-    /// Who did it, if it was an operation on a dead letter.
-    #[schema(example = "ann")]
-    actor: Option<String>,
-}
-
-impl From<Record> for RecordView {
-    fn from(record: Record) -> Self {
-        let leased_us = record.stages.fetched_us;
-        Self {
-            id: record.id.to_string(),
-            attempt: record.attempt,
-            outcome: record.outcome.as_str(),
-            cause: record.cause.map(Cause::as_str),
-            error: record.error,
-            key: record.key,
-            due_ms: record.due.as_millis(),
-            leased_ms: (leased_us > 0).then_some(leased_us / 1_000),
-            ended_ms: record.stages.finished_us / 1_000,
-            actor: record.by,
-        }
-    }
 }
 
 /// The most pages that are read for one.
@@ -256,7 +204,7 @@ pub(super) async fn list(
     headers: HeaderMap,
     filter: std::result::Result<Query<RecordFilter>, QueryRejection>,
 ) -> Result<Response> {
-    let pool = granted(&app, &headers, &namespace, &queue, Scope::Consume).await?;
+    let (pool, grant) = granted_lasting(&app, &headers, &namespace, &queue, Scope::Consume).await?;
     let Query(filter) = filter?;
     let name = pool.queue(&namespace, &queue)?.name().clone();
     let mut records = pool.bus().records().queue(&name);
@@ -307,6 +255,8 @@ pub(super) async fn list(
     if page.items.is_empty() && page.next.is_none() {
         page.end = after; // not where a record of another queue is
     }
+    // Many pages take their time.
+    grant.check(&app.tokens).await.map_err(refused)?;
     let page = RecordPage {
         items: page.items.into_iter().map(RecordView::from).collect(),
         next: page.next.map(|next| next.to_string()),

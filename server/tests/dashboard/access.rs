@@ -194,3 +194,28 @@ async fn a_server_may_have_no_dashboard() {
     assert_eq!(reply(client().get(&url)).await.status, 404);
     server.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_reads_in_the_dashboard_what_it_reads_over_http() {
+    let world = World::start(Place::Embedded).await;
+    world.publish("/api/ns/mail?tries=1", "a secret").await;
+    world.consume("/api/ns/mail?ttr=0").await;
+    world.wait_for_dead("mail", 1).await;
+    for scopes in [
+        "publish",
+        "admin",
+        "publish,admin",
+        "consume",
+        "publish,consume,admin",
+    ] {
+        let token = world.new_token("ns", &format!("&scopes={scopes}")).await;
+        let letters = world.api_url("/v1/ns/queues/mail/dead-letters");
+        let letters = reply(world.client.get(letters).header("X-Token", &token)).await;
+        let url = format!("http://{}/dashboard", world.server.admin_address());
+        let login = log_in(&url, "ns", &token).await;
+        let reads = (letters.status == 200, login.status == 303);
+        let may = scopes.contains("consume");
+        assert_eq!(reads, (may, may), "{scopes}: {letters:?}");
+    }
+    world.server.stop().await;
+}

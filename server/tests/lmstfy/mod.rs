@@ -4,6 +4,7 @@ mod admin;
 mod better;
 mod consume;
 mod conventions;
+mod cost;
 mod dead;
 mod jobs;
 mod limits;

@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::flow::{Flow, QueueOptions, Replies, RuntimeSettings, Setup};
 use crate::metrics::{self, PullMeters, PushMeters, QueueLabels};
 use crate::record::NodeId;
-use crate::store::{Durability, Store, StoreProxy};
+use crate::store::{Store, StoreProxy};
 use crate::time::{Clock, GuardedClock, SystemClock};
 
 /// The default store: a file in the working directory.

@@ -3,8 +3,8 @@
 //!
 //! A reply is an event of the queue `<namespace>.duly.replies` under the name of the event that it
 //! replies to, stored before that event is done. It is never due before it expires, so no consumer
-//! gets it. It is encrypted if the queue of its event is, or the event's payload. `duly-server`
-//! replies in the same way.
+//! gets it. It is encrypted if the queue of its event is, or the event's payload. `duly-server` stores
+//! the replies of its consumers here, and looks them up.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -25,7 +25,7 @@ use crate::record::{Outcome, Record};
 use crate::time::Timestamp;
 
 /// How long a reply is kept.
-const REPLY_KEPT: Duration = Duration::from_secs(300);
+pub const REPLY_KEPT: Duration = Duration::from_secs(300);
 /// The first and the longest pause between two lookups.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(250));
 /// How often a reply is tried to be stored; the pause after a failure.
@@ -54,7 +54,9 @@ impl ReplyStore for BusReplies {
                 let Some(inner) = self.0.upgrade() else {
                     return;
                 };
-                let error = match store(&inner, event, &reply).await {
+                let stored = (&event.queue, event.id);
+                let stored = store_in(&inner, stored, is_encrypted(event), &reply);
+                let error = match stored.await {
                     Ok(()) => return,
                     Err(error) => error,
                 };
@@ -84,15 +86,34 @@ fn replies_of(inner: &Arc<Inner>, queue: &QueueName) -> Result<Queue<Raw>> {
     Ok(replies.with_codec(Codec::Raw).encrypted_as(queue))
 }
 
-/// Stores the reply to an event; the first one counts.
-async fn store(inner: &Arc<Inner>, event: &Envelope, reply: &[u8]) -> Result<()> {
-    let mut replies = replies_of(inner, &event.queue)?;
-    let frame = Frame::read(event.payload.as_bytes());
-    if frame.is_ok_and(|frame| frame.key_id.is_some()) {
-        // Its pusher encrypts, so a reply is no less secret.
+/// Stores the reply to an event that a consumer has leased; the first one counts.
+///
+/// # Errors
+///
+/// The store's.
+pub async fn store(bus: &Bus, queue: &QueueName, id: EventId, reply: &[u8]) -> Result<()> {
+    let event = bus.queue_to_push::<Raw>(queue)?.get(id).await?;
+    let envelope = event.and_then(|event| event.body);
+    let is_secret = envelope.is_some_and(|envelope| is_encrypted(&envelope));
+    store_in(&bus.inner, (queue, id), is_secret, reply).await
+}
+
+fn is_encrypted(event: &Envelope) -> bool {
+    Frame::read(event.payload.as_bytes()).is_ok_and(|frame| frame.key_id.is_some())
+}
+
+async fn store_in(
+    inner: &Arc<Inner>,
+    (queue, id): (&QueueName, EventId),
+    is_secret: bool,
+    reply: &[u8],
+) -> Result<()> {
+    let mut replies = replies_of(inner, queue)?;
+    if is_secret {
+        // The event's pusher encrypts, so a reply is no less secret.
         Arc::make_mut(&mut replies.handle.options).encrypt = true;
     }
-    let id = replies.id_for_name(&event.id.to_string());
+    let id = replies.id_for_name(&id.to_string());
     let event = replies.event(Raw::from(reply)).id(id);
     match event
         .after(REPLY_KEPT)
@@ -153,68 +174,138 @@ impl QueueHandle {
 
     /// Returns the result of an event that is over.
     async fn look_up(&self, id: EventId) -> Result<Option<CallResult>> {
-        let now = self.inner.now();
-        // The state first: a reply is stored before its event is done.
-        let found = self
-            .inner
-            .on_event(&self.name, id, || StoreOp::get(id))
-            .await?
-            .1;
-        match found.as_ref().map(|found| found.state) {
-            Some(State::Scheduled | State::Ready) => {
-                // The store notices it only when somebody fetches.
-                let stale = found.and_then(|found| stale(&found, now));
-                Ok(stale.map(|words| CallResult::Failed(words.to_owned())))
+        let is_shared = self.inner.store.is_shared();
+        let words = match status_of(self, id).await? {
+            ReplyStatus::Pending => return Ok(None),
+            ReplyStatus::Replied(reply) => return Ok(Some(CallResult::Replied(Some(reply)))),
+            ReplyStatus::Failed(words) => return Ok(Some(CallResult::Failed(words))),
+            ReplyStatus::None | ReplyStatus::Over if is_shared => {
+                return Ok(Some(CallResult::Replied(None)));
             }
-            Some(State::Leased) => Ok(None),
-            Some(State::Done) => self.look_up_reply(id, true).await.map(Some),
-            None => self.look_up_reply(id, false).await.map(Some),
-            Some(state) => {
-                let error = self.last_record(id).await.and_then(|last| last.error);
-                Ok(Some(CallResult::Failed(
-                    error.unwrap_or_else(|| format!("it is {state}")),
-                )))
+            ReplyStatus::None | ReplyStatus::Over => {
+                format!("event {id} is done, but not by a handler of this bus: it has no reply")
             }
-        }
-    }
-
-    /// Returns the reply to an event that is done, or is not in the store any more.
-    async fn look_up_reply(&self, id: EventId, is_done: bool) -> Result<CallResult> {
-        if self.inner.store.is_shared() {
-            let replies = replies_of(&self.inner, &self.name)?;
-            let reply_id = replies.id_for_name(&id.to_string());
-            let found = replies.get(reply_id).await?;
-            if let Some(envelope) = found.and_then(|found| found.body) {
-                let keys = &self.inner.keys;
-                let opened = keys.open(reply_id, &replies.handle.name, &envelope.payload);
-                let opened = opened.map_err(|why| {
-                    Error::invalid(format!("the reply to event {id} cannot be read")).because(why)
-                })?;
-                return Ok(CallResult::Replied(Some(opened.value.into_owned())));
+            ReplyStatus::Unknown => {
+                format!("event {id} is no longer in the store, nor is a reply to it")
             }
-        }
-        let last = self.last_record(id).await;
-        match last.map(|last| (last.outcome, last.error)) {
-            Some((outcome, error)) if outcome.is_final() && outcome != Outcome::Acked => {
-                let words = error.unwrap_or_else(|| format!("it was {outcome}"));
-                return Ok(CallResult::Failed(words));
-            }
-            _ if is_done && self.inner.store.is_shared() => {
-                return Ok(CallResult::Replied(None));
-            }
-            _ => {}
-        }
-        let words = if is_done {
-            format!("event {id} is done, but not by a handler of this bus: it has no reply")
-        } else {
-            format!("event {id} is no longer in the store, nor is a reply to it")
         };
         Err(Error::new(ErrorKind::NotFound, words))
     }
+}
 
-    async fn last_record(&self, id: EventId) -> Option<Record> {
-        let records = Bus::from_inside(Arc::clone(&self.inner)).records();
-        let last = records.id(id).newest_first().limit(1).page().await;
-        last.ok()?.items.pop()
+/// What is known of the reply to an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReplyStatus {
+    /// The event is not over.
+    Pending,
+    /// The reply, as its consumer gave it.
+    Replied(Vec<u8>),
+    /// It is done, without a reply.
+    None,
+    /// It has been done for so long that a reply would be kept no more.
+    Over,
+    /// It ended without success; says why.
+    Failed(String),
+    /// No such event is known.
+    Unknown,
+}
+
+/// Looks up the reply to an event of a queue.
+///
+/// # Errors
+///
+/// The store's, and [`ErrorKind::Invalid`] for a reply that cannot be decrypted.
+pub async fn look_up<T>(queue: &Queue<T>, id: EventId) -> Result<ReplyStatus> {
+    status_of(&queue.handle, id).await
+}
+
+async fn status_of(queue: &QueueHandle, id: EventId) -> Result<ReplyStatus> {
+    let inner = &queue.inner;
+    let now = inner.now();
+    // The state first: a reply is stored before its event is done.
+    let found = inner.on_event(&queue.name, id, || StoreOp::get(id));
+    let found = found.await?.1;
+    let state = found.as_ref().map(|found| found.state);
+    match state {
+        Some(State::Scheduled | State::Ready) => {
+            // The store notices it only when somebody fetches.
+            let stale = found.and_then(|found| stale(&found, now));
+            return Ok(stale.map_or(ReplyStatus::Pending, |words| {
+                ReplyStatus::Failed(words.to_owned())
+            }));
+        }
+        Some(State::Leased) => return Ok(ReplyStatus::Pending),
+        Some(State::Done) | None => {
+            if let Some(reply) = stored(queue, id).await? {
+                return Ok(ReplyStatus::Replied(reply));
+            }
+        }
+        Some(_) => {}
+    }
+    let last = last_record(queue, id).await;
+    let ended = last.as_ref().map(|last| last.stages.finished_us / 1_000);
+    match (state, last) {
+        (Some(state), last) if state != State::Done => {
+            let error = last.and_then(|last| last.error);
+            let words = error.unwrap_or_else(|| format!("it is {state}"));
+            Ok(ReplyStatus::Failed(words))
+        }
+        (_, Some(last)) if last.outcome.is_final() && last.outcome != Outcome::Acked => {
+            let words = format!("it was {}", last.outcome);
+            Ok(ReplyStatus::Failed(last.error.unwrap_or(words)))
+        }
+        (None, _) => Ok(ReplyStatus::Unknown),
+        (Some(_), _) => {
+            // Without a record it is not known when, but not before the event was made.
+            let ended = ended.map_or(id.created(), Timestamp::from_millis);
+            Ok(if is_over(ended, now) {
+                ReplyStatus::Over
+            } else {
+                ReplyStatus::None
+            })
+        }
+    }
+}
+
+/// Returns the stored reply to an event.
+async fn stored(queue: &QueueHandle, id: EventId) -> Result<Option<Vec<u8>>> {
+    let replies = replies_of(&queue.inner, &queue.name)?;
+    let reply_id = replies.id_for_name(&id.to_string());
+    let found = replies.get(reply_id).await?;
+    let Some(envelope) = found.and_then(|found| found.body) else {
+        return Ok(None);
+    };
+    let keys = &queue.inner.keys;
+    let opened = keys.open(reply_id, &replies.handle.name, &envelope.payload);
+    let opened = opened.map_err(|why| {
+        Error::invalid(format!("the reply to event {id} cannot be read")).because(why)
+    })?;
+    Ok(Some(opened.value.into_owned()))
+}
+
+/// Returns the last record of an event. Another queue may have an event under the same id.
+async fn last_record(queue: &QueueHandle, id: EventId) -> Option<Record> {
+    let records = Bus::from_inside(Arc::clone(&queue.inner)).records();
+    let last = records.queue(&queue.name).id(id).newest_first().limit(1);
+    last.page().await.ok()?.items.pop()
+}
+
+/// Whether the reply of an event that ended then may be kept no more.
+fn is_over(ended: Timestamp, now: Timestamp) -> bool {
+    now.since(ended) >= REPLY_KEPT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_that_is_over_is_not_none() {
+        let ended = Timestamp::from_millis(1_700_000_000_000);
+        let later = |ms| Timestamp::from_millis(ended.as_millis() + ms);
+        assert!(!is_over(ended, ended) && !is_over(ended, later(299_999)));
+        assert!(is_over(ended, later(300_000)));
+        // An id of a name has no time of creation.
+        assert!(is_over(Timestamp::EPOCH, ended));
     }
 }

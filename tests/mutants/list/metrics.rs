@@ -57,8 +57,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "every queue has a label of its own, however many there are",
         &[put(
             "QueueLabels::has_room",
-            "$left > «$with_prefix.unwrap_or_default()»",
-            "$with_prefix.unwrap_or_default().min(0) || $left == 0",
+            "$own.of.len() < self.max",
+            "true",
         )],
         metrics("queues_beyond_the_bound_are_told_of_together"),
     ),

@@ -116,6 +116,6 @@ macro_rules! targets {
 
 targets! {
     coming crash dashboards dead_letters delivery embedded explain journal lib loom metrics names
-    outages payloads power records redis_faults redis_store server simulation store_contract
+    outages pages payloads power records redis_faults redis_store server simulation store_contract
     store_model syscalls traces
 }

@@ -189,7 +189,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "the reply to a call lies in a shared store in clear text",
         &[
             never("Queue::encrypted_as", "inner.options"),
-            never("store", "key_id"),
+            put(
+                "stored_replies::is_encrypted",
+                "is_some()",
+                "is_some_and(|_| false)",
+            ),
         ],
         redis_store("a_reply_is_encrypted_in_the_store_if_its_queue_or_its_call_is"),
     ),

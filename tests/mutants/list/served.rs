@@ -1,4 +1,4 @@
-use super::{always, drop, never, put, server};
+use super::{always, drop, earlier, lib, never, pages, put, server};
 use crate::mutant::{Mutant, Promise::Served};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -25,7 +25,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "one namespace takes all labels of metrics",
         &[put(
             "KnownLabels::admit",
-            "$of_owner.map_or(0, HashSet::len) >= $left.min(LABELS_OF_ONE_MAX)",
+            "$more >= $left.min(LABELS_OF_ONE_MAX)",
             "$left == 0 || LABELS_OF_ONE_MAX == 0",
         )],
         server("the_worst_of_one_does_the_other_no_harm"),
@@ -108,34 +108,111 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Served.bug(
         "server-error-of-any-queue",
         "the error of a call is that of any event of its id",
-        &[
-            put(
-                "calls::last_record",
-                "records()«.queue($queue.name().as_str())»",
-                "",
-            ),
-            put(
-                "calls::last_record",
-                "($queue, $id): ($..) $... «» let $records = $pool.bus()",
-                "let _ = $queue;",
-            ),
-        ],
+        &[put(
+            "stored_replies::last_record",
+            "«queue(&$queue.name).»id($id)",
+            "",
+        )],
         server("an_event_of_the_same_id_is_another_one"),
     ),
     Served.bug(
         "server-reply-unchecked",
         "a reply is handed out to a token that has ended meanwhile",
-        &[drop(
-            "calls::reply",
-            "Some($found) $... check($app).await?; let $reply",
-        )],
+        &[drop("calls::reply", "$grant.check($app).await?")],
         server("what_waits_for_a_reply_ends_with_its_token_everywhere"),
     ),
     Served.bug(
         "server-body-unchecked",
         "a token that ends while its body arrives still publishes",
-        &[never("Call::check_again", "self.grant")],
+        &[earlier(
+            "App::read",
+            "$grant.check(&self.tokens)",
+            "$read.await.map_err",
+        )],
         server("a_body_that_takes_its_time_is_checked_at_its_end"),
+    ),
+    Served.bug(
+        "server-thrown-body-unchecked",
+        "a token that ends while a body is thrown away still deletes",
+        &[drop("lmstfy::dispatch", "$call.check_again().await?")],
+        server("a_body_that_is_thrown_away_is_checked_at_its_end"),
+    ),
+    Served.bug(
+        "server-leases-unchecked",
+        "what was leased is handed out to a token that has ended meanwhile",
+        &[never("Undelivered::allowed", "!self.is_empty()")],
+        server("what_waits_for_an_event_ends_with_its_token_everywhere"),
+    ),
+    Served.bug(
+        "server-lines-end-without-words",
+        "a push of lines that ends early does not say why",
+        &[put(
+            "Lines::ended",
+            "Some(Err($problem))",
+            "{ let _ = $problem; None }",
+        )],
+        server("what_waits_for_an_event_ends_with_its_token_everywhere"),
+    ),
+    Served.bug(
+        "server-large-bodies-without-room",
+        "large bodies that are not finished take as much memory as there is",
+        &[never(
+            "Bodies::collect",
+            "$room.large.is_none() && $seen > SMALL_BYTES",
+        )],
+        server("unfinished_bodies_of_one_take_little_and_keep_no_other_from_publishing"),
+    ),
+    Served.bug(
+        "server-respawn-lists-again",
+        "a respawn lists all dead jobs again for each thousand of them",
+        &[put("dead::PASS_MAX", "DEAD_MAX", "1_000")],
+        server("each_of_many_respawned_jobs_costs_no_more_than_each_of_few"),
+    ),
+    Served.bug(
+        "dashboard-sweep-unchecked",
+        "a sweep goes on after its user has lost the right to it",
+        &[put(
+            "Sweep::waits_until",
+            "Ok($grant.check().await?)",
+            "Ok(())",
+        )],
+        pages("a_sweep_ends_with_its_user_and_says_why"),
+    ),
+    Served.bug(
+        "dashboard-waiting-sweep-unchecked",
+        "a sweep that waits for its next step does not end with its user",
+        &[put(
+            "Sweep::waits_until",
+            "ended = $grant.ended() «»",
+            ", if self.id == u64::MAX",
+        )],
+        pages("a_sweep_ends_with_its_user_and_says_why"),
+    ),
+    Served.bug(
+        "dashboard-form-unchecked",
+        "a user who is removed while a form arrives still changes things",
+        &[earlier(
+            "Form::from_request",
+            "let $visit = Visit::from_request_parts",
+            "read_form($request)",
+        )],
+        pages("a_form_that_takes_its_time_is_checked_at_its_end"),
+    ),
+    Served.bug(
+        "dashboard-sweeps-of-one",
+        "one user's sweeps keep all others from sweeping",
+        &[put("sweeps::RUNNING_OF_USER_MAX", "4", "99")],
+        pages("the_sweeps_of_one_keep_no_other_from_sweeping_and_hide_none"),
+    ),
+    Served.bug(
+        "labels-without-the-first-of-each",
+        "some namespaces together take all labels of the library's metrics",
+        &[put(
+            "QueueLabels::is_first",
+            "$own.taken.first < self.max / 2",
+            "false",
+        )],
+        lib("whoever_makes_up_names_leaves_labels_to_others"),
     ),
     Served.bug(
         "server-respawn-doubles",
@@ -165,8 +242,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "one namespace takes all labels of the library's metrics",
         &[put(
             "QueueLabels::has_room",
-            "$left > $with_prefix.unwrap_or_default()«»",
-            ".min(0)",
+            "$left > «$with_prefix.map_or(0, |$taken| $taken.more)»",
+            "0",
         )],
         server("the_worst_of_one_does_the_other_no_harm"),
     ),

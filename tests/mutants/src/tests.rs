@@ -123,6 +123,7 @@ impl<'a> Tests<'a> {
             }
             "lib" => cargo.args(of_duly).arg("--lib"),
             "server" => cargo.args(["--package", "duly-server", "--test", "server"]),
+            "pages" => cargo.args(["--package", "duly-dashboard", "--test", "pages"]),
             target => {
                 let program = self.program(target);
                 cargo

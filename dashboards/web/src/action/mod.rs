@@ -5,13 +5,13 @@ mod perform;
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::{Path, RawForm, RawQuery, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Redirect, Response};
 
 use crate::access::Role;
 use crate::app::{App, Frame};
 use crate::error::{PageError, Result, html};
-use crate::guard::{CSRF, Visit, check_csrf};
+use crate::guard::{CSRF, Form, Visit};
 use crate::pages::dead::DeadFilter;
 use crate::pages::queue::name_of;
 use crate::sample::in_time;
@@ -239,13 +239,10 @@ pub(crate) async fn confirm(
 /// Does an action, records who did it, and goes back.
 pub(crate) async fn act(
     State(app): State<Arc<App>>,
-    visit: Visit,
     Path(name): Path<String>,
-    RawForm(form): RawForm,
+    Form { visit, fields }: Form,
 ) -> Result<Response> {
     let action = Action::parse(&name)?;
-    let fields = Fields::parse(&form);
-    check_csrf(&visit.csrf, fields.get(CSRF))?;
     visit.needs(action.role())?;
     let (done, target) = perform::perform(&app, &visit, action, &fields).await?;
     let name = match action {

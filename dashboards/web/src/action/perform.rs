@@ -9,6 +9,7 @@ use duly::{Cancelled, Changed, EventId, QueueName};
 use super::{Action, SWEEP_RATE, sweep_filter};
 use crate::app::App;
 use crate::error::{PageError, Result};
+use crate::grant::Extent;
 use crate::guard::Visit;
 use crate::pages::queue::name_of;
 use crate::sample::in_time;
@@ -155,14 +156,17 @@ fn sweep(app: &App, visit: &Visit, action: Action, fields: &Fields) -> Result<(S
     let (user, queue) = (visit.user.name.clone(), filter.queue.clone());
     let actor = user.clone();
     let make = move |bus: &duly::Bus| filter.letters(bus).by(&actor);
+    let extent = queue.clone().map_or(Extent::EveryQueue, Extent::Queue);
+    let grant = visit.grant(app, action.role(), extent);
     let started = app.sweeps.start(
-        kind,
+        (kind, grant),
         (what, user, queue.clone()),
         (app.bus.clone(), rate),
         make,
     );
     if started.is_none() {
-        let text = "too many sweeps run already; wait until one is done, or stop one";
+        let text =
+            "too many sweeps run already, yours or in all; wait until one is done, or stop one";
         return Err(PageError::new(StatusCode::TOO_MANY_REQUESTS, text));
     }
     let target = queue.unwrap_or_else(|| "every queue".to_owned());

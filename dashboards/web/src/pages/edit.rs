@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::{RawForm, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use base64::Engine;
@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use crate::access::Role;
 use crate::app::{App, Frame};
 use crate::error::{PageError, Result, html};
-use crate::guard::{CSRF, Visit, check_csrf};
+use crate::guard::{Form, Visit};
 use crate::pages::queue::name_of;
 use crate::sample::in_time;
 use crate::text::Fields;
@@ -94,11 +94,8 @@ pub(crate) async fn page(
 /// what was entered.
 pub(crate) async fn submit(
     State(app): State<Arc<App>>,
-    visit: Visit,
-    RawForm(form): RawForm,
+    Form { visit, fields }: Form,
 ) -> Result<Response> {
-    let fields = Fields::parse(&form);
-    check_csrf(&visit.csrf, fields.get(CSRF))?;
     visit.needs(Role::Admin)?;
     let queue = name_of(&visit, fields.get("queue").unwrap_or_default())?;
     let id: EventId = fields.get("id").unwrap_or_default().parse()?;

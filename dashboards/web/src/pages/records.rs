@@ -9,8 +9,10 @@ use axum::response::{IntoResponse, Response};
 use duly::EventId;
 use duly::records::{Cause, Cursor, Format, NodeId, Outcome, Records};
 
+use crate::access::Role;
 use crate::app::{App, Frame};
 use crate::error::{PageError, Result, html};
+use crate::grant::{Ended, Extent};
 use crate::guard::Visit;
 use crate::pages::event::outcome;
 use crate::pages::queue::name_of;
@@ -194,6 +196,11 @@ pub(crate) async fn unbounded(app: &Arc<App>, fields: &Fields) -> Option<usize> 
     (queues > QUEUES_MAX).then_some(queues)
 }
 
+#[allow(clippy::needless_pass_by_value)] // as `map_err` passes it
+fn ended(ended: Ended) -> PageError {
+    PageError::forbidden(format!("nothing is exported: {ended}"))
+}
+
 /// Sends up to 10,000 records as a file; its header `link` has the address of the rest.
 pub(crate) async fn export(
     State(app): State<Arc<App>>,
@@ -208,6 +215,7 @@ pub(crate) async fn export(
         ));
     }
     let query = records(&app, &visit, &fields)?.limit(EXPORT_PAGE);
+    let grant = visit.grant(&app, Role::View, Extent::Presence);
     let mut bytes = format.head();
     let mut after = fields.get("after").map(str::parse::<Cursor>).transpose()?;
     for _ in 0..EXPORT_PAGES {
@@ -224,6 +232,8 @@ pub(crate) async fn export(
             break;
         }
     }
+    // Many pages take their time.
+    grant.check().await.map_err(ended)?;
     let kind = match format {
         Format::Csv => "text/csv; charset=utf-8",
         _ => "application/jsonl",

@@ -104,7 +104,7 @@ async fn a_forged_form_does_nothing() {
 }
 
 /// Makes dead letters, each with this error.
-async fn bury(site: &Site, queue: &str, many: usize, error: &str) {
+pub(crate) async fn bury(site: &Site, queue: &str, many: usize, error: &str) {
     let queue = site.bus.queue_named::<Value>(queue).unwrap();
     for number in 0..many {
         queue
@@ -115,7 +115,7 @@ async fn bury(site: &Site, queue: &str, many: usize, error: &str) {
     let mut buried = 0;
     while buried < many {
         let lease = queue
-            .lease(many, Duration::from_secs(60))
+            .lease(many.min(1_000), Duration::from_secs(60))
             .wait(Duration::from_secs(9));
         for leased in lease.send().await.unwrap() {
             let _ = leased.bury(error).await.unwrap();

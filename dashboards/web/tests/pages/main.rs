@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used)] // these are tests
 
 mod bounds;
+mod crowd;
 mod edit;
 mod forms;
+mod lasting;
 mod redis;
 mod site;
 mod texts;

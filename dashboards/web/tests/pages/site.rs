@@ -59,6 +59,14 @@ impl Site {
         }
     }
 
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}/jobs{path}", self.address)
     }

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
+use duly_server::api::ForecastStep;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::widgets::TableState;
 
 use super::Sample;
 use crate::command::error::Result;
 use crate::command::output::age;
-use crate::command::view::{OverviewView, QueueView, StepView};
+use crate::command::view::{OverviewView, QueueView};
 
 /// The names of the columns.
 pub(super) const HEADS: [&str; 8] = [
@@ -69,7 +70,7 @@ impl Order {
 pub(super) struct Board {
     overview: OverviewView,
     read_ms: u64,
-    forecast: Option<(String, Vec<StepView>)>,
+    forecast: Option<(String, Vec<ForecastStep>)>,
     error: Option<String>,
     order: Order,
     /// The time between two readings.

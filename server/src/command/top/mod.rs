@@ -9,6 +9,7 @@ use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use clap::Args;
+use duly_server::api::ForecastStep;
 use futures_util::{StreamExt, stream};
 use ratatui::crossterm::event::{Event, EventStream};
 use tokio::signal::unix::{SignalKind, signal};
@@ -18,7 +19,7 @@ use super::error::Result;
 use super::output::{Output, time};
 use super::source::Source;
 use super::values;
-use super::view::{OverviewView, StepView};
+use super::view::OverviewView;
 
 /// How far the load of the selected queue is shown, and its steps.
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -47,7 +48,7 @@ pub(crate) struct TopCommand {
 struct Sample {
     overview: OverviewView,
     /// What falls due of the selected queue in the next hour.
-    forecast: Option<(String, Vec<StepView>)>,
+    forecast: Option<(String, Vec<ForecastStep>)>,
 }
 
 async fn sample<S: Source>(source: &S, limit: usize, selected: Option<String>) -> Result<Sample> {

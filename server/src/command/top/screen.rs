@@ -141,6 +141,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::time::Duration;
 
+    use duly_server::api::{self, ForecastStep};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use ratatui::crossterm::event::{KeyCode, KeyEvent};
@@ -148,13 +149,13 @@ mod tests {
     use super::*;
     use crate::command::top::Sample;
     use crate::command::top::board::Order;
-    use crate::command::view::{OverviewView, QueueView, StepView};
+    use crate::command::view::{OverviewView, QueueView};
 
     const NOW_MS: u64 = 1_700_000_000_000;
 
     fn queue(name: &str, ready: usize, waits_ms: Option<u64>) -> QueueView {
-        QueueView {
-            queue: name.to_owned(),
+        let view = api::QueueView {
+            exists: true,
             scheduled: 7,
             ready,
             leased: 1,
@@ -162,9 +163,13 @@ mod tests {
             oldest_ready_ms: waits_ms.map(|waits| NOW_MS - waits),
             paused: name == "mail",
             rate: None,
-            ended: Some(30),
             workers: None,
             buckets: None,
+        };
+        QueueView {
+            queue: name.to_owned(),
+            view,
+            ended: Some(30),
         }
     }
 
@@ -179,7 +184,7 @@ mod tests {
             has_more: false,
             nodes: 2,
         };
-        let step = |events| StepView {
+        let step = |events| ForecastStep {
             until_ms: NOW_MS,
             events,
         };
@@ -266,13 +271,14 @@ mod tests {
     fn no_number_is_cut_however_narrow_the_window_is() {
         for magnitude in [1, 10, 12_350, 9_876_543, usize::MAX / 8] {
             let name = "shop.a-long-name-of-a-queue";
-            let queue = QueueView {
+            let mut queue = queue(name, magnitude + 4, Some(90_000));
+            queue.ended = Some(magnitude as u64 + 3);
+            queue.view = api::QueueView {
                 scheduled: magnitude,
                 leased: magnitude + 1,
                 dead: magnitude + 2,
-                ended: Some(magnitude as u64 + 3),
                 rate: Some(12.5),
-                ..queue(name, magnitude + 4, Some(90_000))
+                ..queue.view
             };
             let mut board = Board::new(Order::Ready, Duration::from_secs(2));
             let overview = OverviewView {
@@ -280,7 +286,7 @@ mod tests {
                 has_more: false,
                 nodes: 271,
             };
-            let step = StepView {
+            let step = ForecastStep {
                 until_ms: NOW_MS,
                 events: magnitude + 5,
             };

@@ -1,0 +1,116 @@
+//! The right of a visitor to what lasts: it is checked again for as long as that goes on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::access::{Access, AccessError, Credentials, Role, User};
+
+/// How often what waits checks its right.
+const CHECKED_EVERY: Duration = Duration::from_secs(1);
+
+/// How a visitor has proven who they are.
+#[derive(Clone, Debug)]
+pub(crate) enum Identity {
+    /// By a login; without one they are whom everybody is.
+    Login(Option<Credentials>),
+    /// A layer in front has said it, and is not asked again.
+    Layer(User),
+}
+
+impl Identity {
+    pub(crate) async fn user(&self, access: &dyn Access) -> Result<Option<User>, AccessError> {
+        match self {
+            Self::Login(given) => access.user(given.as_ref()).await,
+            Self::Layer(user) => Ok(Some(user.clone())),
+        }
+    }
+}
+
+/// What a right is for.
+#[derive(Clone, Debug)]
+pub(crate) enum Extent {
+    /// To be here.
+    Presence,
+    Queue(String),
+    EveryQueue,
+}
+
+/// The right to do something, in a role. What goes on after its request holds one: a user
+/// may be removed meanwhile, or may do less.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    access: Arc<dyn Access>,
+    identity: Identity,
+    role: Role,
+    extent: Extent,
+}
+
+/// Why a right has ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// The user is not known any more.
+    Unknown,
+    /// The user has another role now.
+    Role(Role),
+    /// The user may not see the queues any more.
+    Queue,
+    /// It cannot be checked.
+    Failed(AccessError),
+}
+
+impl Grant {
+    pub(crate) fn new(
+        access: Arc<dyn Access>,
+        identity: Identity,
+        role: Role,
+        extent: Extent,
+    ) -> Self {
+        Self {
+            access,
+            identity,
+            role,
+            extent,
+        }
+    }
+
+    /// Checks that the user may still do it.
+    pub(crate) async fn check(&self) -> Result<(), Ended> {
+        let user = self.identity.user(&*self.access).await;
+        let user = user.map_err(Ended::Failed)?.ok_or(Ended::Unknown)?;
+        let sees = match &self.extent {
+            Extent::Presence => true,
+            Extent::Queue(queue) => user.sees(queue),
+            Extent::EveryQueue => user.sees_all(),
+        };
+        if user.role < self.role {
+            Err(Ended::Role(user.role))
+        } else if sees {
+            Ok(())
+        } else {
+            Err(Ended::Queue)
+        }
+    }
+
+    /// Waits until the user may not do it any more. What cannot be checked ends nothing: each step is
+    /// checked by itself.
+    pub(crate) async fn ended(&self) -> Ended {
+        loop {
+            tokio::time::sleep(CHECKED_EVERY).await;
+            match self.check().await {
+                Ok(()) | Err(Ended::Failed(_)) => {}
+                Err(ended) => return ended,
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("its user is not let in any more"),
+            Self::Role(role) => write!(f, "its user has the role {} now", role.as_str()),
+            Self::Queue => f.write_str("its user may not see the queue any more"),
+            Self::Failed(error) => write!(f, "{error}"),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Every request that lasts is one of those above: a new one is found by the description.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::bodies;
+use crate::world::{Place, World};
+
+/// The operations of `/v1` that wait, which `waits` has; and a stream of leases, which OpenAPI cannot
+/// describe.
+const WAITS: [&str; 4] = ["call", "getReply", "leaseEvents", "pushEvents"];
+
+/// Returns the operations of a description that fulfil a condition, by their ids.
+fn operations(description: &Value, is: impl Fn(&Value) -> bool) -> BTreeSet<String> {
+    let paths = description["paths"].as_object().unwrap().values();
+    let operations = paths.flat_map(|path| path.as_object().unwrap().values());
+    let operations = operations.filter(|operation| is(operation));
+    let ids = operations.map(|operation| operation["operationId"].as_str().unwrap().to_owned());
+    ids.collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_request_that_lasts_is_tested() {
+    let world = World::start(Place::Embedded).await;
+    let description = world.get("/v1/openapi.json").await.is(200);
+    let schema = |of: &Value| {
+        let name = of["content"]["application/json"]["schema"]["$ref"].as_str();
+        let name = name.and_then(|name| name.rsplit('/').next());
+        description["components"]["schemas"][name.unwrap_or_default()].clone()
+    };
+    let with_body = operations(&description, |it| it["requestBody"].is_object());
+    let tested = bodies::requests("", "", "").map(|(.., operation)| operation.to_owned());
+    let tested = tested.into_iter().filter(|it| !it.is_empty());
+    assert_eq!(with_body, tested.collect(), "with a body");
+    let waits = operations(&description, |it| {
+        let parameters = it["parameters"].as_array().cloned().unwrap_or_default();
+        let lines = &it["requestBody"]["content"]["application/x-ndjson"];
+        parameters.iter().any(|it| it["name"] == "wait_ms")
+            || schema(&it["requestBody"])["properties"]["wait_ms"].is_object()
+            || lines.is_object()
+    });
+    assert_eq!(waits, WAITS.map(str::to_owned).into(), "that wait");
+}
