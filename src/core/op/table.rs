@@ -1,7 +1,7 @@
 //! The table of store operations: what each carries, replies and is called.
 //!
-//! [`operations!`](super::operation) has a row for each: the name of its calls in metrics, its effect, and its
-//! constructors with their type of reply. All else that depends on the operation alone comes from
+//! [`operations!`](super::operation) has a row for each: the name of its calls in metrics, its
+//! effect, and its constructors with their type of reply. All else that depends on the operation alone comes from
 //! there.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::time::When;
 #[derive(Clone, Debug)]
 pub enum StoreOp {
     /// Adds events: due ones become ready, others scheduled. An id that exists changes nothing.
-    /// More than one event must stay within [`BATCH_BYTES`].
+    /// More than one event must stay within [`BATCH_BYTES`](super::BATCH_BYTES).
     Push(Vec<NewEvent>),
     /// Moves due scheduled events to the ready list, at most `limit`.
     MoveDue {
@@ -62,8 +62,8 @@ pub enum StoreOp {
         from: RequestId,
         /// The last fetch concerned. All of them got a reply.
         through: RequestId,
-        /// The leases held, by fetch, ascending; at most [`BATCH_MAX`] events. Leases with their
-        /// own deadline are not concerned.
+        /// The leases held, by fetch, ascending; at most [`BATCH_MAX`](super::BATCH_MAX) events.
+        /// Leases with their own deadline are not concerned.
         held: Vec<(RequestId, Vec<EventId>)>,
         /// The leases on which handlers may have started, for a store that has forgotten it.
         started: StartMark,
@@ -113,7 +113,7 @@ pub enum StoreOp {
     },
     /// Re-encodes payloads, for example under a new key. Each only if its payload is still the one
     /// that was read, and the event is not leased. Writes no records. More than one must stay
-    /// within [`BATCH_BYTES`].
+    /// within [`BATCH_BYTES`](super::BATCH_BYTES).
     Rewrite(Vec<Rewriting>),
     /// Reads one event.
     Get {
@@ -132,14 +132,16 @@ pub enum StoreOp {
         /// Where the previous page ended; `None` for the first.
         from: Option<PeekCursor>,
         /// The approximate page size, at least one. A page may have fewer events, above all where
-        /// [`BATCH_BYTES`] end it, or a few more; only its cursor tells whether it is the last.
+        /// [`BATCH_BYTES`](super::BATCH_BYTES) end it, or a few more; only its cursor tells whether
+        /// it is the last.
         limit: usize,
     },
     /// Reads dead letters, ordered by id, page by page.
     ReadDead {
         /// Only ids greater than this.
         after: Option<EventId>,
-        /// The page size, at least one; [`BATCH_BYTES`] may end the page earlier.
+        /// The page size, at least one; [`BATCH_BYTES`](super::BATCH_BYTES) may end the page
+        /// earlier.
         limit: usize,
     },
     /// Makes dead letters ready again, with all their attempts; each gets a record.
@@ -164,7 +166,7 @@ pub enum StoreOp {
     Stats,
     /// Counts scheduled events that fall due within each of the spans.
     Forecast {
-        /// The spans, from now, in ascending order; at most [`BATCH_MAX`].
+        /// The spans, from now, in ascending order; at most [`BATCH_MAX`](super::BATCH_MAX).
         within: Vec<Duration>,
     },
 }
