@@ -28,7 +28,8 @@ use crate::time::When;
 /// # Examples
 ///
 /// ```
-/// # /// # use duly::prelude::*;
+/// # use std::time::Duration;
+/// # use duly::prelude::*;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> duly::Result<()> {
 /// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
@@ -175,7 +176,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// # Examples
     ///
     /// ```
-    /// #     /// # use duly::prelude::*;
+    /// # use std::time::Duration;
+    /// # use duly::prelude::*;
     /// use duly::codec::Codec;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -336,7 +338,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// # Examples
     ///
     /// ```
-    /// #     /// # use duly::prelude::*;
+    /// # use std::time::Duration;
+    /// # use duly::prelude::*;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> duly::Result<()> {
     /// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
