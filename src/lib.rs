@@ -76,6 +76,7 @@
 //! | `embedded` | yes | the store in an SQLite file, and journals in such files |
 //! | `redis` | yes | the store in Redis, with Sentinel and Cluster |
 //! | `prometheus` | yes | the exporter |
+//! | `schedules` | yes | what recurs: cron expressions in time zones, and intervals |
 //! | `tls` | | `rediss://` |
 //! | `postgres` | | the journal in PostgreSQL |
 //! | `msgpack` | | payloads as MessagePack |
@@ -112,6 +113,7 @@ mod outage;
 mod panics;
 mod record;
 mod retry;
+#[cfg(feature = "schedules")]
 pub mod schedule;
 #[cfg(feature = "embedded")]
 mod sqlite;

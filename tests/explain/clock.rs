@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use duly::Bus;
 use duly::admin::DamageKind;
 use duly::explain::Reason;
 use duly::store::MemoryStore;
 use duly::time::{Clock, Mono, SystemClock};
+use duly::{Bus, EventId};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -45,8 +45,8 @@ impl Clock for Glitching {
     }
 }
 
-#[tokio::test]
-async fn a_wall_clock_that_jumps_is_named_and_makes_nothing_due() {
+/// A bus on a store of such a clock, and an event that is due in an hour.
+async fn with_an_event_in_an_hour() -> (Bus, Arc<Glitching>, EventId) {
     let clock = Glitching::new();
     let store = MemoryStore::with_clock(Arc::clone(&clock) as _);
     let builder = Bus::builder().store(store).publish_only();
@@ -55,6 +55,12 @@ async fn a_wall_clock_that_jumps_is_named_and_makes_nothing_due() {
     let queue = bus.queue_named::<u64>("orders").expect("a queue");
     let at = clock.now() + Duration::from_secs(3_600);
     let id = queue.push(7, at).await.expect("a push").id();
+    (bus, clock, id)
+}
+
+#[tokio::test]
+async fn a_wall_clock_that_jumps_is_named_and_makes_nothing_due() {
+    let (bus, clock, id) = with_an_event_in_an_hour().await;
     let day_us = i64::try_from(DAY.as_micros()).expect("short");
     for (wrong_us, expected) in [(day_us, Some(false)), (-day_us, Some(true)), (0, None)] {
         clock.1.store(wrong_us, Ordering::SeqCst);
@@ -77,14 +83,7 @@ async fn a_wall_clock_that_jumps_is_named_and_makes_nothing_due() {
 
 #[tokio::test]
 async fn a_wall_clock_that_was_wrong_for_longer_is_followed_and_what_is_left_of_it_is_said() {
-    let clock = Glitching::new();
-    let store = MemoryStore::with_clock(Arc::clone(&clock) as _);
-    let builder = Bus::builder().store(store).publish_only();
-    let bus = builder.clock(Arc::clone(&clock) as _).start().await;
-    let bus = bus.expect("a bus");
-    let queue = bus.queue_named::<u64>("orders").expect("a queue");
-    let at = clock.now() + Duration::from_secs(3_600);
-    let id = queue.push(7, at).await.expect("a push").id();
+    let (bus, clock, id) = with_an_event_in_an_hour().await;
     let day_us = i64::try_from(DAY.as_micros()).expect("short");
     let twenty_seconds = Duration::from_secs(20);
     // How wrong it is, how long that stands, whether the event is due, and by how much the store is said

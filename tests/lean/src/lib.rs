@@ -75,6 +75,8 @@ fn each_feature_brings_its_own_packages_and_no_others() {
         ("tokio-postgres", "postgres"),
         ("rustls", "tls postgres"),
         ("hyper", "prometheus"),
+        ("croner", "schedules"),
+        ("jiff", "schedules"),
         ("rmp-serde", "msgpack"),
         ("opentelemetry", "opentelemetry"),
     ];
@@ -84,6 +86,7 @@ fn each_feature_brings_its_own_packages_and_no_others() {
         "redis",
         "postgres",
         "prometheus",
+        "schedules",
         "tls",
         "msgpack",
         "opentelemetry",
