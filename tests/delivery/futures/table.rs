@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use duly::__server::replies;
 use duly::lease::LeaseOutcome;
 use duly::prelude::*;
 use duly::records::Format;
@@ -76,6 +77,12 @@ calls! {
         it.handled.publisher()?.publish_many(&mut values).await
     };
     ClosedWithItsRuntime Queue call: |it| it.handled.call::<u64>(7, secs(20));
+    Closed stored_replies store: |it| async {
+        replies::store(&it.bus, it.pulled.name(), it.waiting, b"1").await
+    };
+    Closed stored_replies look_up: |it| async {
+        replies::look_up(&it.pulled, it.waiting).await
+    };
     ClosedWithItsRuntime LeaseRequest send: |it| it.pulled.lease(3, secs(60)).send();
     ClosedWithItsRuntime LeaseRequest send: |it| it.pulled.lease(3, secs(60)).wait(ms(20)).send();
     Closed Leased ack: |it| it.leased.ack();
