@@ -43,7 +43,7 @@ async fn main() -> duly::Result<()> {
     assert_eq!(workers, 8);
 
     let queue = bus.queue::<close>();
-    queue.push_now(7).await?;
+    queue.push(7, When::Now).await?;
     while bus.stats("order-close").await?.dead == 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

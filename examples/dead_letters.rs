@@ -32,8 +32,8 @@ async fn main() -> duly::Result<()> {
         .start()
         .await?;
     let queue = bus.queue::<print_page>();
-    queue.push_now("a love letter".into()).await?;
-    let empty = queue.push_now(String::new()).await?;
+    queue.push("a love letter".into(), When::Now).await?;
+    let empty = queue.push(String::new(), When::Now).await?;
     until(&bus, |stats| stats.dead == 2).await?;
 
     // Nothing is forgotten: the events are kept, and each says what was wrong with it.

@@ -19,10 +19,10 @@ async fn main() -> duly::Result<()> {
     let mails = bus.queue_named::<String>("mail")?;
     for (number, days) in [1, 3, 7].into_iter().enumerate() {
         let mail = mails.event(format!("reminder {number} for ann"));
-        mail.after(DAY * days).key("ann").send().await?;
+        mail.after(DAY * days).key("ann").push().await?;
     }
     let welcome = mails.event("welcome, bob".to_owned()).after(DAY).key("bob");
-    let welcome = welcome.unique("welcome:bob", Unique::Keep).send().await?;
+    let welcome = welcome.unique("welcome:bob", Unique::Keep).push().await?;
 
     println!("what waits for ann, before anything was tried:");
     let page = bus.events().queue("mail").key("ann").page().await?;

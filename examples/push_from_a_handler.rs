@@ -27,7 +27,7 @@ async fn sell(event: Event<Order>, cx: &Context) -> Result<(), Failure> {
         .event(event.payload)
         .after(soon)
         .unique(key, Unique::Keep)
-        .send()
+        .push()
         .await?;
     Ok(())
 }
@@ -56,7 +56,9 @@ async fn main() -> duly::Result<()> {
         .start()
         .await?;
     let sold = tokio::time::Instant::now();
-    bus.queue::<sell>().push_now(Order { number: 7 }).await?;
+    bus.queue::<sell>()
+        .push(Order { number: 7 }, When::Now)
+        .await?;
 
     for (expected, after_ms) in [("sold", 0), ("reminded", 300), ("closed", 500)] {
         let step = heard.recv().await.expect("the bus holds the other end");

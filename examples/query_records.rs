@@ -21,9 +21,9 @@ async fn charge(event: Event<u64>) -> Result<(), Failure> {
 async fn main() -> duly::Result<()> {
     let bus = Bus::builder().store_url("memory:").start().await?;
     let queue = bus.queue::<charge>();
-    let began = queue.event(1).key("ann").send().await?.due();
-    let bob = queue.event(2).key("bob").send().await?;
-    queue.event(13).key("eve").send().await?;
+    let began = queue.event(1).key("ann").push().await?.due();
+    let bob = queue.event(2).key("bob").push().await?;
+    queue.event(13).key("eve").push().await?;
 
     // Each attempt leaves one record, in the same step as its outcome.
     while bus.records().queue("charge").page().await?.items.len() < 5 {

@@ -53,7 +53,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let delay = Duration::from_millis(1_000 + parcel as u64 * 8);
         // What has keys lies in many buckets, so that both have some at any time.
         let event = bus.queue::<ship>().event(parcel).key(parcel.to_string());
-        sent.insert(event.after(delay).send().await?.id());
+        sent.insert(event.after(delay).push().await?.id());
     }
     println!("{PARCELS} parcels on one queue, and two processes that ship them.");
     sleep(Duration::from_millis(2_500)).await;

@@ -56,7 +56,7 @@ async fn main() -> duly::Result<()> {
         (Partner::Busy, &[1, 2], &[250]),
         (Partner::Asleep, &[1, 1], &[150]),
     ] {
-        bus.queue::<ask>().push_now(partner).await?;
+        bus.queue::<ask>().push(partner, When::Now).await?;
         let mut tried = Vec::new();
         while tried.len() < attempts.len() {
             tried.push(heard.recv().await.expect("the bus holds the other end"));

@@ -31,7 +31,10 @@ async fn charge(
         return Err(Failure::retry("the bank is closed")); // one line in the log, in the span
     }
     tracing::info!("charged"); // whatever a handler says lies in its span
-    cx.bus().queue::<ship>().push_now(event.payload).await?; // carries on the trace
+    cx.bus()
+        .queue::<ship>()
+        .push(event.payload, When::Now)
+        .await?; // carries on the trace
     Ok(())
 }
 
@@ -61,7 +64,7 @@ async fn main() -> duly::Result<()> {
     let order = bus.queue::<charge>().event(7);
     let order = order.after(Duration::from_millis(50));
     let order = order.header("traceparent", REQUEST);
-    let sent = order.send().instrument(request).await?;
+    let sent = order.push().instrument(request).await?;
 
     for attempt in ["charge, attempt 1", "charge, attempt 2", "ship, attempt 1"] {
         let carried = hearing.recv().await.expect("the bus holds the other end");

@@ -13,6 +13,11 @@ pub mod wire {
     pub use crate::codec::wire::{decode, encode, view};
 }
 
+/// The table of the options of a queue.
+pub mod options {
+    pub use duly_options::{QUEUE_OPTIONS, QueueOption, queue_option};
+}
+
 /// Spans of time as text.
 pub mod duration {
     pub use crate::duration::{ParseDurationError, format, parse};
@@ -32,19 +37,25 @@ pub mod pool {
 #[cfg(feature = "redis")]
 pub mod redis {
     pub use crate::codec::body::{decode, encode};
-    pub use crate::store::redis::decode::{DecodedReply, ReplyReader, read, unreadable, updated};
+    pub use crate::store::redis::hub::members::{read_members, read_queues};
     pub use crate::store::redis::hub::notifications::callbacks_of;
-    pub use crate::store::redis::in_parts::{read_counted, read_settled};
-    pub use crate::store::redis::keys::{BucketKeys, hub};
+    pub use crate::store::redis::hub::registry::read_page;
+    pub use crate::store::redis::hub::settings::read_controls;
     pub use crate::store::redis::link::preflight::info;
+    pub use crate::store::redis::link::script::Script;
     pub use crate::store::redis::link::topology::Slots;
     pub use crate::store::redis::link::url::{Address, Target};
-    pub use crate::store::redis::outbox::read as read_outbox;
-    pub use crate::store::redis::push::read as read_pushed;
-    pub use crate::store::redis::record::of_entry;
-    pub use crate::store::redis::registry::read_page;
-    pub use crate::store::redis::scripts::{Script, all as scripts};
-    pub use crate::store::redis::shared_state::{read_controls, read_members, read_queues};
+    pub use crate::store::redis::op::outbox::read as read_outbox;
+    pub use crate::store::redis::op::push_script::read as read_pushed;
+    pub use crate::store::redis::op::read;
+    pub use crate::store::redis::op::record::of_entry;
+    pub use crate::store::redis::op::reply::DecodedReply;
+    pub use crate::store::redis::op::revive::read_counted;
+    pub use crate::store::redis::op::settle::read_settled;
+    pub use crate::store::redis::op::update::read_updated;
+    pub use crate::store::redis::preflight::scripts;
+    pub use crate::store::redis::script::keys::{BucketKeys, hub};
+    pub use crate::store::redis::script::reader::{ReplyReader, unreadable};
 }
 
 /// What lies in the file of an embedded store, straight to what reads it.

@@ -123,8 +123,10 @@ pub mod testing;
 pub mod time;
 pub mod trace;
 
-pub use bus::send_all::SEND_ALL_MAX;
-pub use bus::{Bus, BusBuilder, EventBuilder, PUSH_MANY_MAX, Publisher, Queue, Receipt};
+pub use bus::{
+    ALL_OR_NONE_MAX, Bus, BusBuilder, EventBuilder, PUSH_MANY_MAX, Publisher, PushItem, PushMany,
+    Queue, Receipt,
+};
 pub use core::op::{Cancelled, Changed, Unique};
 pub use error::{Error, ErrorKind, Result};
 pub use event::delivered::Event;
@@ -212,6 +214,7 @@ pub mod prelude {
     #[doc(no_inline)]
     pub use crate::delay_event;
     pub use crate::records::Outcome;
+    pub use crate::time::When;
     pub use crate::{
         BlockingHandler, Bus, Cancelled, Changed, Context, Error, ErrorKind, Event, EventId,
         Failure, FailureExt, Handler, LatePolicy, Queue, Receipt, RetryPolicy, Unique,

@@ -2,6 +2,7 @@
 
 use std::{error, fmt, str::FromStr, time::Duration};
 
+use duly_options::backoff::{Backoff, Shape};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::duration;
@@ -43,14 +44,6 @@ use crate::duration;
 pub struct RetryPolicy {
     shape: Shape,
     jitter_percent: u8,
-}
-
-/// The growth of the delay, before jitter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
-    Fixed(Duration),
-    Linear { step: Duration, max: Duration },
-    Exponential { first: Duration, max: Duration },
 }
 
 impl RetryPolicy {
@@ -197,7 +190,11 @@ impl FromStr for RetryPolicy {
     /// Returns [`ParseRetryError`] for an unknown form, a malformed duration, a range that starts
     /// at zero or ends before it starts, or a jitter that is not a whole percentage up to 100.
     fn from_str(text: &str) -> Result<Self, ParseRetryError> {
-        read(text).map_err(|message| ParseRetryError { message })
+        let parsed = Backoff::parse(text).map_err(|message| ParseRetryError { message })?;
+        Ok(Self {
+            shape: parsed.shape,
+            jitter_percent: parsed.jitter_percent,
+        })
     }
 }
 
@@ -239,71 +236,3 @@ impl fmt::Display for ParseRetryError {
 }
 
 impl error::Error for ParseRetryError {}
-
-fn read(text: &str) -> Result<RetryPolicy, String> {
-    let Some((form, inside)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) else {
-        return Err(unknown(text));
-    };
-    let (delays, jitter) = match inside.split_once(',') {
-        Some((delays, jitter)) => (delays.trim(), percent(text, jitter.trim())?),
-        None => (inside.trim(), 0),
-    };
-    let policy = match form {
-        "fixed" if delays.contains("..") => {
-            return Err(format!(
-                "backoff `{text}` has a range, write one delay, as in `fixed(5s)`"
-            ));
-        }
-        "fixed" => RetryPolicy::fixed(delay(delays)?),
-        "linear" => {
-            let (step, max) = range(text, delays)?;
-            RetryPolicy::linear(step, max)
-        }
-        "exp" => {
-            let (first, max) = range(text, delays)?;
-            RetryPolicy::exponential(first, max)
-        }
-        _ => return Err(unknown(text)),
-    };
-    Ok(policy.jitter(jitter))
-}
-
-fn unknown(text: &str) -> String {
-    format!("unknown backoff `{text}`, expected `fixed(5s)`, `linear(1s..1m)` or `exp(1s..10m)`")
-}
-
-fn delay(text: &str) -> Result<Duration, String> {
-    duration::parse(text).map_err(|error| error.to_string())
-}
-
-fn range(text: &str, delays: &str) -> Result<(Duration, Duration), String> {
-    let Some((first, max)) = delays.split_once("..") else {
-        return Err(format!(
-            "backoff `{text}` has no range, write its first and its longest delay, as in `1s..10m`"
-        ));
-    };
-    let (first, max) = (delay(first.trim())?, delay(max.trim())?);
-    if first.is_zero() {
-        return Err(format!(
-            "backoff `{text}` starts at zero, write a longer delay, or `fixed(0s)` to retry at once"
-        ));
-    }
-    if max < first {
-        return Err(format!(
-            "backoff `{text}` ends before it starts, write the shorter delay first"
-        ));
-    }
-    Ok((first, max))
-}
-
-fn percent(text: &str, jitter: &str) -> Result<u8, String> {
-    jitter
-        .strip_prefix("jitter ")
-        .and_then(|percent| percent.trim_start().strip_suffix('%'))
-        .filter(|percent| percent.bytes().all(|byte| byte.is_ascii_digit()))
-        .and_then(|percent| percent.parse().ok())
-        .filter(|percent| *percent <= 100)
-        .ok_or_else(|| {
-            format!("backoff `{text}` has `{jitter}` after the comma, expected a whole percentage up to 100, as in `jitter 20%`")
-        })
-}

@@ -65,7 +65,8 @@ async fn delivering(kept: Kept, span: Duration, rate: usize) -> Result<Vec<i64>>
     for step in 0..steps(span) {
         let pushes = step_dues(first, step).enumerate().map(|(place, due)| {
             let queue = &queues[place % queues.len()];
-            queue.push_many((0..rate / 1_000).map(|_| payload()), due)
+            let pushed = queue.push_many((0..rate / 1_000).map(|_| payload()), due);
+            pushed.into_future()
         });
         try_join_all(pushes).await?;
         sleep_until(begun + Duration::from_millis((step + 1) * STEP_MS)).await;

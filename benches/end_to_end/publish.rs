@@ -95,9 +95,7 @@ impl Handler for Suspends {
 
 async fn published(plan: Plan, how: How, suspends: bool) -> Result<Took> {
     let tally = Arc::new(Tally::default());
-    let annotation = Annotation::new(QUEUE)
-        .workers(WORKERS as u32)
-        .timeout(LIMIT);
+    let annotation = Annotation::new(QUEUE).workers(WORKERS).timeout(LIMIT);
     let builder = bare_builder("memory:");
     let builder = if !suspends {
         builder.register_as(annotation, Ends(Arc::clone(&tally)))

@@ -37,7 +37,7 @@ pub(crate) async fn sell(queue: Queue<Order>, order: Order) -> duly::Result<Sale
     let receipt = queue
         .event(order)
         .after(Duration::from_millis(delay))
-        .send()
+        .push()
         .await?;
     let told = match paid {
         None => None,

@@ -1,40 +1,21 @@
 //! Parsing of the arguments of `#[delay_event(..)]`.
 
-use std::time::Duration;
-
+use duly_options::{Kind, QUEUE_OPTIONS, QueueOption};
 use proc_macro2::{Span, TokenStream};
-use quote::ToTokens;
+use quote::{ToTokens, format_ident, quote};
 use syn::{
     Error, Meta, Path, Token, Type, ext::IdentExt, parse::Parser, parse_quote,
     punctuated::Punctuated,
 };
 
-use crate::{
-    backoff::Backoff,
-    errors::Errors,
-    late::LatePolicy,
-    value::{Codec, Isolation, Value},
-};
+use crate::{errors::Errors, value::Value};
 
 /// A key of the annotation.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Key {
     Queue,
-    Buckets,
-    Workers,
-    Timeout,
-    Attempts,
-    FreeInterruptions,
-    Backoff,
-    LatePolicy,
-    Spread,
-    Ring,
-    Linger,
-    Isolation,
-    Version,
-    KeepPayload,
-    Codec,
-    Encrypt,
+    /// An option of the queue.
+    Option(&'static QueueOption),
     Upgrade,
     Blocking,
     State,
@@ -42,28 +23,9 @@ enum Key {
     Crate,
 }
 
-/// All keys as written, each with an example for messages.
-const KEYS: [(Key, &str, &str); 21] = [
+/// The keys that are no options of a queue, each with an example for messages.
+const HANDLER_KEYS: [(Key, &str, &str); 6] = [
     (Key::Queue, "queue", "queue = \"order-close\""),
-    (Key::Buckets, "buckets", "buckets = 8"),
-    (Key::Workers, "workers", "workers = 16"),
-    (Key::Timeout, "timeout", "timeout = \"30s\""),
-    (Key::Attempts, "attempts", "attempts = 16"),
-    (
-        Key::FreeInterruptions,
-        "free_interruptions",
-        "free_interruptions = 10",
-    ),
-    (Key::Backoff, "backoff", "backoff = \"exp(1s..10m)\""),
-    (Key::LatePolicy, "late", "late = \"expire(5m)\""),
-    (Key::Spread, "spread", "spread = \"10s\""),
-    (Key::Ring, "ring", "ring = 1024"),
-    (Key::Linger, "linger", "linger = \"20us\""),
-    (Key::Isolation, "isolation", "isolation = \"dedicated\""),
-    (Key::Version, "version", "version = 1"),
-    (Key::KeepPayload, "keep_payload", "keep_payload = true"),
-    (Key::Codec, "codec", "codec = \"json\""),
-    (Key::Encrypt, "encrypt", "encrypt = true"),
     (Key::Upgrade, "upgrade", "upgrade = from_older"),
     (Key::Blocking, "blocking", "blocking"),
     (Key::State, "state", "state(Db, Mailer)"),
@@ -71,27 +33,11 @@ const KEYS: [(Key, &str, &str); 21] = [
     (Key::Crate, "crate", "crate = my::duly"),
 ];
 
-const DAY: Duration = Duration::from_hours(24);
-const WEEK: Duration = Duration::from_hours(7 * 24);
-
 /// The parsed annotation; `None` where a key is missing.
 pub(crate) struct Attr {
     pub(crate) queue: Option<String>,
-    pub(crate) buckets: Option<u32>,
-    pub(crate) workers: Option<u32>,
-    pub(crate) timeout: Option<Duration>,
-    pub(crate) attempts: Option<u32>,
-    pub(crate) free_interruptions: Option<u32>,
-    pub(crate) backoff: Option<Backoff>,
-    pub(crate) late: Option<LatePolicy>,
-    pub(crate) spread: Option<Duration>,
-    pub(crate) ring: Option<u32>,
-    pub(crate) linger: Option<Duration>,
-    pub(crate) isolation: Isolation,
-    pub(crate) version: Option<u32>,
-    pub(crate) keep_payload: Option<bool>,
-    pub(crate) codec: Option<Codec>,
-    pub(crate) encrypt: Option<bool>,
+    /// A call of a setter for each option of the queue, in the order of the keys.
+    pub(crate) options: Vec<TokenStream>,
     /// The function that upgrades a payload of an older version.
     pub(crate) upgrade: Option<Path>,
     pub(crate) blocking: bool,
@@ -104,30 +50,48 @@ pub(crate) struct Attr {
 impl Attr {
     /// Parses the arguments; all errors go into `errors`.
     pub(crate) fn parse(args: TokenStream, errors: &mut Errors) -> Self {
-        let mut attr = Self::empty();
-        let said = Punctuated::<Meta, Token![,]>::parse_terminated.parse2(args);
-        let Some(said) = errors.keep(said.map_err(|error| malformed(&error))) else {
+        let mut attr = Self {
+            queue: None,
+            options: Vec::new(),
+            upgrade: None,
+            blocking: false,
+            states: Vec::new(),
+            register: true,
+            krate: parse_quote!(::duly),
+        };
+        let metas = Punctuated::<Meta, Token![,]>::parse_terminated.parse2(args);
+        let Some(metas) = errors.keep(metas.map_err(|error| malformed(&error))) else {
             return attr;
         };
 
-        let mut seen = Vec::new();
-        for meta in &said {
+        // Values of options name it, wherever it stands.
+        let of_crate = metas.iter().find(|meta| meta.path().is_ident("crate"));
+        let of_crate = of_crate.and_then(|meta| {
+            let (name, form) = ("crate", "");
+            Value { name, form, meta }.path().ok()
+        });
+        attr.krate = of_crate.unwrap_or(attr.krate);
+
+        let (mut seen, mut has_version) = (Vec::new(), false);
+        for meta in &metas {
             let Some((key, name, form)) = errors.keep(known(meta.path())) else {
                 continue;
             };
-            if seen.contains(&key) {
+            if seen.contains(&name) {
                 let message = format!("`{name}` is given twice, keep one");
                 errors.push(Error::new_spanned(meta.path(), message));
                 continue;
             }
-            seen.push(key);
-            errors.keep(attr.read(key, &Value { name, form, meta }));
+            seen.push(name);
+            let value = Value { name, form, meta };
+            has_version |= name == "version" && !value.is_zero();
+            errors.keep(attr.read(key, &value));
         }
-        if let (Some(upgrade), None | Some(0)) = (&attr.upgrade, attr.version) {
+        if let (Some(upgrade), false) = (&attr.upgrade, has_version) {
             let message = "`upgrade` is for payloads of older versions, add `version = 1` or more";
             errors.push(Error::new_spanned(upgrade, message));
         }
-        if !seen.contains(&Key::Queue) {
+        if !seen.contains(&"queue") {
             let message = "missing queue name, add `queue = \"...\"`";
             errors.push(Error::new(Span::call_site(), message));
         }
@@ -137,55 +101,23 @@ impl Attr {
     fn read(&mut self, key: Key, value: &Value<'_>) -> syn::Result<()> {
         match key {
             Key::Queue => self.queue = Some(value.queue()?),
-            Key::Buckets => self.buckets = Some(value.integer(1, 1024)?),
-            Key::Workers => self.workers = Some(value.integer(1, 65_536)?),
-            Key::Timeout => self.timeout = Some(value.duration_up_to(WEEK)?),
-            Key::Attempts => self.attempts = Some(value.integer(1, 1000)?),
-            Key::FreeInterruptions => self.free_interruptions = Some(value.integer(0, 15)?),
-            Key::Backoff => self.backoff = Some(value.backoff()?),
-            Key::LatePolicy => self.late = Some(value.late()?),
-            Key::Spread => self.spread = Some(value.duration_up_to(DAY)?),
-            Key::Ring => self.ring = Some(value.power_of_two(64, 65_536)?),
-            Key::Linger => self.linger = Some(value.duration()?),
-            Key::Isolation => self.isolation = value.isolation()?,
-            Key::Version => self.version = Some(value.integer(0, u32::MAX)?),
-            Key::KeepPayload => self.keep_payload = Some(value.boolean()?),
-            Key::Codec => self.codec = Some(value.codec()?),
-            Key::Encrypt => self.encrypt = Some(value.boolean()?),
             Key::Upgrade => self.upgrade = Some(value.path()?),
             Key::Blocking => self.blocking = value.flag()?,
             Key::State => self.states = value.types()?,
             Key::Register => self.register = value.boolean()?,
             Key::Crate => self.krate = value.path()?,
+            Key::Option(option) => {
+                let kind = match (option.name, option.kind) {
+                    // None would pause the queue, for which there are settings.
+                    ("workers", Kind::Number(0, most)) => Kind::Number(1, most),
+                    (_, kind) => kind,
+                };
+                let setter = format_ident!("{}", option.name);
+                let value = value.option(kind, &self.krate)?;
+                self.options.push(quote! { .#setter(#value) });
+            }
         }
         Ok(())
-    }
-
-    /// Returns an annotation without keys.
-    fn empty() -> Self {
-        Self {
-            queue: None,
-            buckets: None,
-            workers: None,
-            timeout: None,
-            attempts: None,
-            free_interruptions: None,
-            backoff: None,
-            late: None,
-            spread: None,
-            ring: None,
-            linger: None,
-            isolation: Isolation::Shared,
-            version: None,
-            keep_payload: None,
-            codec: None,
-            encrypt: None,
-            upgrade: None,
-            blocking: false,
-            states: Vec::new(),
-            register: true,
-            krate: parse_quote!(::duly),
-        }
     }
 }
 
@@ -195,16 +127,22 @@ fn malformed(error: &Error) -> Error {
     Error::new(error.span(), format!("{error}, write keys as in `{form}`"))
 }
 
+/// Returns every key with its name and its example.
+fn keys() -> impl Iterator<Item = (Key, &'static str, &'static str)> {
+    let [queue, rest @ ..] = HANDLER_KEYS;
+    let options = QUEUE_OPTIONS.iter();
+    let options = options.map(|option| (Key::Option(option), option.name, option.example));
+    [queue].into_iter().chain(options).chain(rest)
+}
+
 /// Returns the key that `path` names, with its name and its example.
 fn known(path: &Path) -> syn::Result<(Key, &'static str, &'static str)> {
     let written = path.get_ident().map(|ident| ident.unraw().to_string());
-    if let Some(found) = KEYS
-        .into_iter()
-        .find(|(_, name, _)| written.as_deref() == Some(name))
-    {
+    if let Some(found) = keys().find(|(_, name, _)| written.as_deref() == Some(name)) {
         return Ok(found);
     }
-    let known = KEYS.map(|(_, name, _)| format!("`{name}`")).join(", ");
+    let known: Vec<String> = keys().map(|(_, name, _)| format!("`{name}`")).collect();
+    let known = known.join(", ");
     let written = path.to_token_stream().to_string().replace(' ', "");
     let message = format!("unknown key `{written}`, expected one of {known}");
     Err(Error::new_spanned(path, message))

@@ -1,20 +1,10 @@
 //! Code generation from annotation and item.
 
-use std::time::Duration;
-
-use proc_macro2::{Literal, Span, TokenStream};
+use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::{Error, Generics, Ident, Item, spanned::Spanned};
 
-use crate::{
-    attr::Attr,
-    backoff::{Backoff, Shape},
-    errors::Errors,
-    function,
-    late::LatePolicy,
-    signature, structure,
-    value::{Codec, Isolation},
-};
+use crate::{attr::Attr, errors::Errors, function, signature, structure};
 
 /// Expands the annotation; on errors it emits the unchanged item beside them, so that no further
 /// errors follow.
@@ -78,7 +68,8 @@ pub(crate) fn annotated(
 ) -> TokenStream {
     let (krate, queue) = (&attr.krate, &attr.queue);
     let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
-    let builder_calls = builder_calls(attr);
+    let options = &attr.options;
+    let blocking = attr.blocking.then(|| quote! { .blocking() });
     let role = format_ident!(
         "{}",
         if attr.blocking {
@@ -110,108 +101,10 @@ pub(crate) fn annotated(
         impl #impl_generics #krate::__private::Annotated for #ident #ty_generics #where_clause {
             type Value = <Self as #krate::__private::#role>::Payload;
             const ANNOTATION: #krate::__private::Annotation =
-                #krate::__private::Annotation::new(#queue) #(#builder_calls)* #states;
+                #krate::__private::Annotation::new(#queue) #(#options)* #blocking #states;
             #upgrade
         }
     }
-}
-
-/// Generates a builder call for each key.
-fn builder_calls(attr: &Attr) -> Vec<TokenStream> {
-    let krate = &attr.krate;
-    let number = |value| Literal::u32_unsuffixed(value);
-    [
-        attr.buckets
-            .map(number)
-            .map(|value| quote! { .buckets(#value) }),
-        attr.workers
-            .map(number)
-            .map(|value| quote! { .workers(#value) }),
-        attr.timeout
-            .map(duration)
-            .map(|value| quote! { .timeout(#value) }),
-        attr.attempts
-            .map(number)
-            .map(|value| quote! { .attempts(#value) }),
-        attr.free_interruptions
-            .map(number)
-            .map(|value| quote! { .free_interruptions(#value) }),
-        attr.backoff
-            .map(|value| policy(krate, value))
-            .map(|value| quote! { .backoff(#value) }),
-        attr.late
-            .map(|value| late(krate, value))
-            .map(|value| quote! { .late(#value) }),
-        attr.spread
-            .map(duration)
-            .map(|value| quote! { .spread(#value) }),
-        attr.ring.map(number).map(|value| quote! { .ring(#value) }),
-        attr.linger
-            .map(duration)
-            .map(|value| quote! { .linger(#value) }),
-        attr.version
-            .map(number)
-            .map(|value| quote! { .version(#value) }),
-        attr.keep_payload
-            .map(|value| quote! { .keep_payload(#value) }),
-        attr.codec.map(|codec| {
-            let codec = match codec {
-                Codec::Json => quote! { Json },
-                Codec::MsgPack => quote! { MsgPack },
-                Codec::Raw => quote! { Raw },
-            };
-            quote! { .codec(#krate::__private::Codec::#codec) }
-        }),
-        attr.encrypt.map(|value| quote! { .encrypt(#value) }),
-        (attr.isolation == Isolation::Dedicated).then(|| quote! { .dedicated() }),
-        attr.blocking.then(|| quote! { .blocking() }),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
-}
-
-fn duration(value: Duration) -> TokenStream {
-    let secs = Literal::u64_unsuffixed(value.as_secs());
-    let nanos = Literal::u32_unsuffixed(value.subsec_nanos());
-    quote! { ::core::time::Duration::new(#secs, #nanos) }
-}
-
-fn late(krate: &syn::Path, late: LatePolicy) -> TokenStream {
-    let builder_calls = match late {
-        LatePolicy::Deliver => quote! { Deliver },
-        LatePolicy::Expire(limit) => {
-            let limit = duration(limit);
-            quote! { Expire(#limit) }
-        }
-        LatePolicy::Bury(limit) => {
-            let limit = duration(limit);
-            quote! { Bury(#limit) }
-        }
-    };
-    quote! { #krate::__private::LatePolicy::#builder_calls }
-}
-
-fn policy(krate: &syn::Path, backoff: Backoff) -> TokenStream {
-    let shape = match backoff.shape {
-        Shape::Fixed(delay) => {
-            let delay = duration(delay);
-            quote! { fixed(#delay) }
-        }
-        Shape::Linear(step, max) => {
-            let (step, max) = (duration(step), duration(max));
-            quote! { linear(#step, #max) }
-        }
-        Shape::Exponential(first, max) => {
-            let (first, max) = (duration(first), duration(max));
-            quote! { exponential(#first, #max) }
-        }
-    };
-    let jitter = (backoff.jitter > 0).then(|| {
-        let percent = Literal::u8_unsuffixed(backoff.jitter);
-        quote! { .jitter(#percent) }
-    });
-    quote! { #krate::__private::RetryPolicy::#shape #jitter }
 }
 
 /// Generates the registration, by which the bus finds the handler, and its constructor.

@@ -1,27 +1,15 @@
 //! Values of the annotation's keys.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
+use duly_options::backoff::{Backoff, Shape};
+use duly_options::late::{self, Late};
+use duly_options::{Kind, Measure, duration};
+use proc_macro2::{Literal, TokenStream};
+use quote::quote;
 use syn::{
     Error, Expr, ExprLit, Lit, LitInt, LitStr, Meta, Path, Token, Type, punctuated::Punctuated,
 };
-
-use crate::{backoff::Backoff, duration, late::LatePolicy};
-
-/// Whether a queue shares the runtime of the bus.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Isolation {
-    Shared,
-    Dedicated,
-}
-
-/// The payload codec.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Codec {
-    Json,
-    MsgPack,
-    Raw,
-}
 
 /// A key with its value.
 pub(crate) struct Value<'a> {
@@ -41,82 +29,71 @@ impl Value<'_> {
         }
     }
 
-    pub(crate) fn integer(&self, least: u32, most: u32) -> syn::Result<u32> {
-        let literal = self.literal_integer()?;
-        literal
-            .base10_parse()
-            .ok()
-            .filter(|value| (least..=most).contains(value))
-            .ok_or_else(|| self.outside(&literal, format_args!("expected {least} to {most}")))
-    }
-
-    pub(crate) fn power_of_two(&self, least: u32, most: u32) -> syn::Result<u32> {
-        let literal = self.literal_integer()?;
-        literal
-            .base10_parse::<u32>()
-            .ok()
-            .filter(|value| (least..=most).contains(value) && value.is_power_of_two())
-            .ok_or_else(|| {
-                self.outside(
-                    &literal,
-                    format_args!("expected a power of two from {least} to {most}"),
-                )
-            })
-    }
-
-    pub(crate) fn duration(&self) -> syn::Result<Duration> {
-        let text = self.string()?;
-        duration::parse(&text.value()).map_err(|message| Error::new_spanned(text, message))
-    }
-
-    /// Parses a duration above zero and at most `most`, which is in whole days.
-    pub(crate) fn duration_up_to(&self, most: Duration) -> syn::Result<Duration> {
-        let value = self.duration()?;
-        if value.is_zero() || value > most {
-            let (text, days) = (self.string()?, most.as_secs() / 86_400);
-            let (name, value) = (self.name, text.value());
-            let message =
-                format!("`{name}` is `{value}`, expected more than zero and at most `{days}d`");
-            return Err(Error::new_spanned(text, message));
-        }
-        Ok(value)
-    }
-
-    pub(crate) fn backoff(&self) -> syn::Result<Backoff> {
-        let text = self.string()?;
-        Backoff::parse(&text.value()).map_err(|message| Error::new_spanned(text, message))
-    }
-
-    pub(crate) fn late(&self) -> syn::Result<LatePolicy> {
-        let text = self.string()?;
-        LatePolicy::parse(&text.value()).map_err(|message| Error::new_spanned(text, message))
-    }
-
-    pub(crate) fn isolation(&self) -> syn::Result<Isolation> {
-        let text = self.string()?;
-        match text.value().as_str() {
-            "shared" => Ok(Isolation::Shared),
-            "dedicated" => Ok(Isolation::Dedicated),
-            other => {
-                let message =
-                    format!("unknown isolation `{other}`, expected `shared` or `dedicated`");
-                Err(Error::new_spanned(text, message))
+    /// Returns the value of an option of a queue, as code.
+    pub(crate) fn option(&self, kind: Kind, krate: &Path) -> syn::Result<TokenStream> {
+        match kind {
+            Kind::Number(..) | Kind::PowerOfTwo(..) => {
+                let literal = self.literal_integer()?;
+                let number = literal.base10_parse().ok();
+                let number = number.filter(|number| kind.allows(Measure::Number(*number)));
+                let Some(number) = number else {
+                    let (name, given) = (self.name, literal.base10_digits());
+                    let message = format!("`{name}` is {given}, expected {}", kind.bounds());
+                    return Err(Error::new_spanned(literal, message));
+                };
+                let number = Literal::u64_unsuffixed(number);
+                Ok(quote! { #number })
+            }
+            Kind::Span(..) => {
+                let text = self.string()?;
+                let span = parsed(&text, duration::parse)?;
+                if !kind.allows(Measure::Duration(span)) {
+                    let (name, given, bounds) = (self.name, text.value(), kind.bounds());
+                    let message = format!("`{name}` is `{given}`, expected {bounds}");
+                    return Err(Error::new_spanned(text, message));
+                }
+                Ok(duration_code(span))
+            }
+            Kind::Backoff => {
+                let text = self.string()?;
+                Ok(backoff_code(parsed(&text, Backoff::parse)?, krate))
+            }
+            Kind::Late => {
+                let text = self.string()?;
+                match parsed(&text, late::parse)? {
+                    Some(late) => Ok(late_code(late, krate)),
+                    None => {
+                        let (given, expected) = (text.value(), late::EXPECTED);
+                        let message = format!("unknown late policy `{given}`, expected {expected}");
+                        Err(Error::new_spanned(text, message))
+                    }
+                }
+            }
+            Kind::Flag => {
+                let value = self.boolean()?;
+                Ok(quote! { #value })
+            }
+            Kind::Codec => {
+                let text = self.string()?;
+                let codec = match text.value().as_str() {
+                    "json" => quote! { Json },
+                    "msgpack" => quote! { MsgPack },
+                    "raw" => quote! { Raw },
+                    other => {
+                        let message =
+                            format!("unknown codec `{other}`, expected {}", kind.expects());
+                        return Err(Error::new_spanned(text, message));
+                    }
+                };
+                Ok(quote! { #krate::__private::Codec::#codec })
             }
         }
     }
 
-    pub(crate) fn codec(&self) -> syn::Result<Codec> {
-        let text = self.string()?;
-        match text.value().as_str() {
-            "json" => Ok(Codec::Json),
-            "msgpack" => Ok(Codec::MsgPack),
-            "raw" => Ok(Codec::Raw),
-            other => {
-                let message =
-                    format!("unknown codec `{other}`, expected `json`, `msgpack` or `raw`");
-                Err(Error::new_spanned(text, message))
-            }
-        }
+    /// Returns whether it is the number 0.
+    pub(crate) fn is_zero(&self) -> bool {
+        let literal = self.literal_integer();
+        literal.is_ok_and(|literal| literal.base10_digits() == "0")
     }
 
     pub(crate) fn flag(&self) -> syn::Result<bool> {
@@ -195,12 +172,54 @@ impl Value<'_> {
             Meta::Path(_) | Meta::List(_) => Error::new_spanned(self.meta, message),
         }
     }
+}
 
-    /// Returns the error for a value outside its bounds.
-    fn outside(&self, literal: &LitInt, bounds: fmt::Arguments<'_>) -> Error {
-        let message = format!("`{}` is {}, {bounds}", self.name, literal.base10_digits());
-        Error::new_spanned(literal, message)
-    }
+/// Parses a text; an error points to it.
+fn parsed<T, E: ToString>(text: &LitStr, parse: impl Fn(&str) -> Result<T, E>) -> syn::Result<T> {
+    parse(&text.value()).map_err(|error| Error::new_spanned(text, error.to_string()))
+}
+
+fn duration_code(value: Duration) -> TokenStream {
+    let secs = Literal::u64_unsuffixed(value.as_secs());
+    let nanos = Literal::u32_unsuffixed(value.subsec_nanos());
+    quote! { ::core::time::Duration::new(#secs, #nanos) }
+}
+
+fn late_code(late: Late, krate: &Path) -> TokenStream {
+    let policy = match late {
+        Late::Deliver => quote! { Deliver },
+        Late::Expire(limit) => {
+            let limit = duration_code(limit);
+            quote! { Expire(#limit) }
+        }
+        Late::Bury(limit) => {
+            let limit = duration_code(limit);
+            quote! { Bury(#limit) }
+        }
+    };
+    quote! { #krate::__private::LatePolicy::#policy }
+}
+
+fn backoff_code(backoff: Backoff, krate: &Path) -> TokenStream {
+    let shape = match backoff.shape {
+        Shape::Fixed(delay) => {
+            let delay = duration_code(delay);
+            quote! { fixed(#delay) }
+        }
+        Shape::Linear { step, max } => {
+            let (step, max) = (duration_code(step), duration_code(max));
+            quote! { linear(#step, #max) }
+        }
+        Shape::Exponential { first, max } => {
+            let (first, max) = (duration_code(first), duration_code(max));
+            quote! { exponential(#first, #max) }
+        }
+    };
+    let jitter = (backoff.jitter_percent > 0).then(|| {
+        let percent = Literal::u8_unsuffixed(backoff.jitter_percent);
+        quote! { .jitter(#percent) }
+    });
+    quote! { #krate::__private::RetryPolicy::#shape #jitter }
 }
 
 /// Returns what is wrong with a queue name, if anything.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use futures_util::TryStreamExt;
 
 use crate::bus::fan_out::{in_order, in_time};
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
 use crate::bus::names::MatchLevel;
-use crate::bus::{Bus, Inner};
 use crate::config::queue_meant;
 use crate::core::op::{Stats, StoreOp};
 use crate::error::{Error, Result};
@@ -146,7 +147,7 @@ impl Bus {
     /// # async fn main() -> duly::Result<()> {
     /// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
     /// for queue in ["a", "b", "c"] {
-    ///     bus.queue_named::<u64>(queue)?.push_now(7).await?;
+    ///     bus.queue_named::<u64>(queue)?.push(7, When::Now).await?;
     /// }
     /// let page = bus.stats_page(None, 2).await?;
     /// assert_eq!(page.items[1].0.as_str(), "b");
@@ -208,7 +209,7 @@ impl Bus {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> duly::Result<()> {
     /// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
-    /// bus.queue_named::<u64>("order-close")?.push_now(7).await?;
+    /// bus.queue_named::<u64>("order-close")?.push(7, When::Now).await?;
     ///
     /// assert_eq!(bus.queues().await?, ["order-close".parse()?]);
     /// # bus.shutdown(std::time::Duration::from_secs(1)).await
@@ -256,7 +257,7 @@ impl Bus {
     /// # async fn main() -> duly::Result<()> {
     /// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
     /// let queue = bus.queue_named::<u64>("order-close")?;
-    /// queue.event(7).after(Duration::from_secs(60)).key("customer:8").send().await?;
+    /// queue.event(7).after(Duration::from_secs(60)).key("customer:8").push().await?;
     ///
     /// let stats = bus.bucket_stats("order-close").await?;
     /// let hottest = stats.iter().max_by_key(|(_, stats)| stats.scheduled);

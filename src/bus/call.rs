@@ -7,11 +7,13 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::bus::Queue;
-use crate::bus::queue::CALL_MAX;
+use crate::bus::queue::Queue;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::CALL_HEADER;
 use crate::flow::{CallResult, QueueWaits};
+
+/// The longest wait of a call.
+const CALL_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// Pushes `payload`, due at once, and waits for the reply that its handler gives with
@@ -49,22 +51,24 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     pub async fn call<R: DeserializeOwned>(&self, payload: T, timeout: Duration) -> Result<R> {
         let id = self.new_id();
         // Register first, then check: a flow that ends after the check releases its callers.
-        let is_shared = self.inner.store.is_shared();
-        let mut waiting = self.inner.replies.wait(id);
-        let waits = match self.inner.flow().as_ref() {
+        let is_shared = self.handle.inner.store.is_shared();
+        let mut waiting = self.handle.inner.replies.wait(id);
+        let waits = match self.handle.inner.flow().as_ref() {
             Some(flow) if flow.has_ended() => {
                 return Err(Error::closed(
                     "the runtime of the bus has ended, so no handler runs; start another bus",
                 ));
             }
-            Some(flow) if is_shared || flow.serves(&self.name) => flow.waits(&self.name),
+            Some(flow) if is_shared || flow.serves(&self.handle.name) => {
+                flow.waits(&self.handle.name)
+            }
             Some(_) => {
                 return Err(Error::new(
                     ErrorKind::NotFound,
                     format!(
                         "queue {} has no handler in this process, and its store is of this \
                          process alone; register the handler here, or use a shared store",
-                        self.name
+                        self.handle.name
                     ),
                 ));
             }
@@ -79,7 +83,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
                     format!(
                         "every worker of queue {} would wait for a reply of its own queue, or of \
                          one that waits for it; set more workers, or call another queue",
-                        self.name
+                        self.handle.name
                     ),
                 ));
             }
@@ -90,12 +94,12 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         } else {
             event
         };
-        event.send().await?;
+        event.push().await?;
         let answer = async {
             let stored = tokio::select! {
                 biased; // a handler here knows the reply before it is stored
                 answer = waiting.answer() => return Ok(answer),
-                stored = self.stored_reply(id) => stored,
+                stored = self.handle.stored_reply(id) => stored,
             };
             // It may have replied between the two polls, and the store has seen only the end.
             match waiting.reported() {
@@ -110,7 +114,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
                 serde_json::from_slice(&reply).map_err(|error| {
                     Error::invalid(format!(
                         "queue {}: the reply does not decode as the requested type",
-                        self.name
+                        self.handle.name
                     ))
                     .because(error)
                 })

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::bus::Bus;
 use crate::bus::completed::Completed;
+use crate::bus::handle::Bus;
 use crate::bus::names::MatchLevel;
 use crate::error::{Error, Result};
 use crate::event::{BUCKETS_MAX, QueueName};

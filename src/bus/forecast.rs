@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::sync::Mutex;
-use tokio::time::Instant;
-
-use crate::bus::Bus;
+use crate::bus::handle::Bus;
 use crate::bus::names::MatchLevel;
 use crate::core::op::StoreOp;
 use crate::error::{Error, Result};
@@ -14,11 +11,6 @@ use crate::time::Timestamp;
 
 /// The most steps of a forecast: a year by the day, or a day by four minutes.
 pub const FORECAST_STEPS_MAX: usize = 400;
-
-/// The time budget for one step of a bucket, of which it takes one or two hundredths.
-const EACH: Duration = Duration::from_micros(200);
-/// A forecast begins at once if earlier ones are no further ahead of their budget than this.
-const AHEAD: Duration = Duration::from_secs(1);
 
 /// One step of a forecast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,24 +95,6 @@ impl Bus {
             events: sum - before,
         });
         Ok(steps.collect())
-    }
-}
-
-/// A pacer for all forecasts of a bus together.
-#[derive(Debug, Default)]
-pub(super) struct ForecastPacer {
-    /// Until when the budget is used up.
-    taken: Mutex<Option<Instant>>,
-}
-
-impl ForecastPacer {
-    /// Waits until `steps` steps of buckets may be counted, first come first served.
-    async fn wait_for(&self, steps: usize) {
-        let mut taken = self.taken.lock().await;
-        let now = Instant::now();
-        let from = taken.map_or(now, |until| until.max(now));
-        tokio::time::sleep(from.duration_since(now).saturating_sub(AHEAD)).await;
-        *taken = Some(from + EACH * u32::try_from(steps).unwrap_or(u32::MAX));
     }
 }
 

@@ -8,12 +8,11 @@ use tokio::sync::Notify;
 #[cfg(feature = "postgres")]
 use crate::bus::open::check_io;
 use crate::bus::open::sqlite_path;
-use crate::bus::{Bus, BusBuilder, Inner};
 #[cfg(feature = "postgres")]
 use crate::error::ErrorKind;
 use crate::error::{Error, Result, redact_url, shown};
 use crate::journal::recorder::{Recorder, Setup, answered};
-use crate::journal::{Journal, JournalStatus, RecordChoices, RecorderOptions};
+use crate::journal::{Journal, RecordChoices, RecorderOptions};
 use crate::store::{Store, WhenFull};
 
 /// How long a stop waits for the journal to close.
@@ -36,92 +35,7 @@ pub(super) struct JournalHandle {
 pub(super) struct JournalRecorder {
     pub(super) journal: Arc<dyn Journal>,
     is_shared: bool,
-    recorder: Recorder,
-}
-
-impl BusBuilder {
-    /// Sets where the records of a store on Redis or in memory are kept: `off`, `sqlite:` and the path of
-    /// a file, or `postgres://host/database`. Default: `off`, the store keeps the last records
-    /// itself. A store at `sqlite:path` keeps all of them in its own file and takes no other journal.
-    pub fn journal_url(mut self, url: impl Into<String>) -> Self {
-        self.records.journal = Some(url.into());
-        self
-    }
-
-    /// Sets a journal; it replaces [`journal_url`](Self::journal_url).
-    pub fn journal(mut self, journal: impl Journal) -> Self {
-        self.journal = Some(JournalHandle {
-            journal: Arc::new(journal),
-            is_shared: false,
-        });
-        self
-    }
-
-    /// Sets a journal that is shared, for example by several buses. The bus does not close it.
-    pub fn shared_journal(mut self, journal: Arc<dyn Journal>) -> Self {
-        self.journal = Some(JournalHandle {
-            journal,
-            is_shared: true,
-        });
-        self
-    }
-
-    /// Sets record options, stronger than the file and the environment.
-    pub fn records(mut self, choices: RecordChoices) -> Self {
-        self.records = self.records.with(choices);
-        self
-    }
-
-    /// Sets how records are carried to the journal. Default: [`RecorderOptions::default`].
-    pub fn recorder_options(mut self, options: RecorderOptions) -> Self {
-        self.recorder = Some(options);
-        self
-    }
-}
-
-impl Bus {
-    /// Returns the status of the journal, and what this bus has recorded since it started; `None`
-    /// without a journal, as with a store that keeps its records itself.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use duly::prelude::*;
-    /// use duly::journal::MemoryJournal;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> duly::Result<()> {
-    /// let bus = Bus::builder()
-    ///     .store_url("memory:")
-    ///     .journal(MemoryJournal::new())
-    ///     .publish_only()
-    ///     .start()
-    ///     .await?;
-    /// let queue = bus.queue_named::<u64>("order-close")?;
-    /// let receipt = queue.push(7, Duration::from_secs(60)).await?;
-    /// queue.cancel(receipt.id()).await?;
-    /// bus.shutdown(Duration::from_secs(1)).await?; // records what is left
-    ///
-    /// let status = bus.journal_status().expect("there is a journal");
-    /// assert_eq!((status.recorded, status.waiting), (1, 0));
-    /// assert_eq!(status.away_since, None);
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn journal_status(&self) -> Option<JournalStatus> {
-        let recorded = self.inner.recorded.as_ref()?;
-        Some(recorded.recorder.status())
-    }
-}
-
-impl Inner {
-    /// Returns the journal; without one the store keeps the last records.
-    pub(super) fn journal(&self) -> Option<&dyn Journal> {
-        let recorded = self.recorded.as_ref()?;
-        Some(&*recorded.journal)
-    }
+    pub(super) recorder: Recorder,
 }
 
 /// The arguments that select and open a journal.

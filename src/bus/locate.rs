@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use futures_util::StreamExt;
 
-use crate::bus::Inner;
 use crate::bus::fan_out::{as_they_come, in_time};
+use crate::bus::inner::Inner;
 use crate::core::op::{Cancelled, Changed, Snapshot, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketId, BucketKey, EventId, QueueName};

@@ -2,16 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use parking_lot::Mutex;
-
-use crate::bus::{BusBuilder, Inner};
+use crate::bus::inner::Inner;
+use crate::bus::state::names::CheckedNames;
 use crate::config::{queue_meant, spelled_otherwise};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::QueueName;
-
-/// The most unknown names that are checked. Only a program that generates names has more, and it
-/// makes no typing mistakes.
-const JUDGED_MAX: usize = 256;
 
 /// Which unknown names are taken for mistakes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,52 +17,29 @@ pub(super) enum MatchLevel {
     Slips,
 }
 
-/// The names that were checked when they were pushed to.
-#[derive(Debug, Default)]
-pub(super) struct CheckedNames(Mutex<BTreeSet<QueueName>>);
-
-impl CheckedNames {
-    /// Returns whether this name is checked for the first time.
-    fn is_first(&self, queue: &QueueName) -> bool {
-        let mut judged = self.0.lock();
-        judged.len() < JUDGED_MAX && judged.insert(queue.clone())
-    }
-}
-
-impl BusBuilder {
-    /// Takes any name of a queue for what is meant, where names are made while the program runs: of
-    /// tenants, of clients. By default a name that nobody knows and that is nearly that of a known
-    /// queue is taken for a mistake: some calls fail with [`ErrorKind::NotFound`](crate::ErrorKind::NotFound),
-    /// and name the queue that was probably meant.
-    pub fn dynamic_queues(mut self) -> Self {
-        self.dynamic_queues = true;
-        self
-    }
-}
-
 impl Inner {
     /// Rejects a queue that neither this program nor the store knows, that no other program
     /// consumes, and whose name is probably a mistake for a known one.
     ///
     /// A name that resembles no other is accepted: each queue has a first event.
-    pub(super) async fn check_known(&self, queue: &QueueName, doubt: MatchLevel) -> Result<()> {
-        if self.judged.is_none() || self.queues.contains_key(queue) {
+    pub(super) async fn check_known(&self, queue: &QueueName, level: MatchLevel) -> Result<()> {
+        if self.checked_names.is_none() || self.queues.contains_key(queue) {
             return Ok(());
         }
         let buckets = self.open()?.buckets().await?;
         let stored: BTreeSet<QueueName> = buckets.into_iter().map(|key| key.queue).collect();
-        self.check_known_among(queue, doubt, &stored)
+        self.check_known_among(queue, level, &stored)
     }
 
     /// The same, given the queues that the store knows.
     pub(super) fn check_known_among(
         &self,
         queue: &QueueName,
-        doubt: MatchLevel,
+        level: MatchLevel,
         stored: &BTreeSet<QueueName>,
     ) -> Result<()> {
         let is_known = self.queues.contains_key(queue) || stored.contains(queue);
-        if self.judged.is_none() || is_known {
+        if self.checked_names.is_none() || is_known {
             return Ok(());
         }
         let flow = self.flow();
@@ -75,7 +47,7 @@ impl Inner {
             return Ok(());
         }
         let known: Vec<&QueueName> = self.queues.keys().chain(stored).collect();
-        let meant = match doubt {
+        let meant = match level {
             MatchLevel::Spelling => spelled_otherwise(queue, known),
             MatchLevel::Slips => queue_meant(queue, known),
         };
@@ -94,8 +66,8 @@ impl Inner {
     /// Logs once for each name that a queue to push to is probably a mistake for another. It may
     /// belong to a program that has not started yet, so it is not rejected.
     pub(super) fn warn_of_slip(&self, queue: &QueueName) {
-        let is_first = |judged: &CheckedNames| judged.is_first(queue);
-        if self.queues.contains_key(queue) || !self.judged.as_ref().is_some_and(is_first) {
+        let is_first = |names: &CheckedNames| names.is_first(queue);
+        if self.queues.contains_key(queue) || !self.checked_names.as_ref().is_some_and(is_first) {
             return;
         }
         if let Some(meant) = queue_meant(queue, self.queues.keys()) {

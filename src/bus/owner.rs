@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::bus::Inner;
+use crate::bus::inner::Inner;
 
 /// Ends the bus when the last handle is dropped, unless it was shut down.
 pub(super) struct BusOwner(pub(super) Arc<Inner>);
@@ -29,15 +29,5 @@ impl Drop for BusOwner {
         );
         // Queues may live on, but must not keep the store's file or connections open.
         inner.close_unless_shared();
-    }
-}
-
-impl Inner {
-    /// Closes the store in the background, unless others may use it.
-    pub(super) fn close_unless_shared(&self) {
-        if !self.is_lent {
-            let closing = self.store.close();
-            self.runtime.spawn(closing);
-        }
     }
 }

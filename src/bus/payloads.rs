@@ -3,16 +3,30 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::bus::{Inner, Queue, Receipt};
-use crate::codec::{KeyRing, PayloadForm};
-use crate::core::op::NewEvent;
-use crate::error::{Error, ErrorKind, Result};
+use crate::bus::inner::Inner;
+use crate::codec::{Codec, KeyRing, PayloadForm};
+use crate::error::{Error, Result};
 use crate::event::{EventId, Payload, QueueName};
 use crate::flow::QueueOptions;
-use crate::store::Durability;
+
+/// A value as its codec has encoded it.
+#[derive(Clone)]
+pub(super) struct EncodedValue {
+    pub(super) codec: Codec,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl EncodedValue {
+    /// Moves the value out, and leaves an empty one.
+    pub(super) fn take(&mut self) -> Self {
+        Self {
+            codec: self.codec,
+            bytes: std::mem::take(&mut self.bytes),
+        }
+    }
+}
 
 /// Checks that there is a key for every queue that is encrypted.
 pub(super) fn check_encryption(
@@ -40,19 +54,15 @@ fn no_key(queue: &str) -> Error {
 }
 
 impl Inner {
-    /// Encodes the stored form of a value by the queue's options.
+    /// Returns the stored form of an encoded value.
     pub(super) fn stored(
         &self,
         place: (EventId, &QueueName),
-        options: &QueueOptions,
-        version: Option<u32>,
+        form: PayloadForm,
+        encrypt: bool,
         value: Vec<u8>,
     ) -> Result<Payload> {
-        let form = PayloadForm {
-            codec: options.codec,
-            version,
-        };
-        let bytes = if !options.encrypt {
+        let bytes = if !encrypt {
             form.plain(value)
         } else {
             let sealed = self.keys.seal(place, form, &value);
@@ -105,93 +115,4 @@ pub(super) fn value<T: DeserializeOwned>(
         ))
         .because(error)
     })
-}
-
-impl<T: Serialize + Send + Sync + 'static> Queue<T> {
-    /// Returns the stored form of an encoded value when it is pushed.
-    pub(super) fn stored(&self, id: EventId, value: Vec<u8>) -> Result<Payload> {
-        self.inner
-            .stored((id, &self.name), &self.options, None, value)
-    }
-
-    /// Returns the stored form of a value that replaces another: the envelope has the version of
-    /// that one, so this includes its own.
-    pub(super) fn stored_as_update(&self, id: EventId, payload: &T) -> Result<Payload> {
-        let value = self.encode(payload)?;
-        let version = Some(self.options.version).filter(|version| *version > 0);
-        self.inner
-            .stored((id, &self.name), &self.options, version, value)
-    }
-
-    /// Decodes a stored payload of a [record](crate::records::Record) or a
-    /// [snapshot](crate::store::operation::Snapshot), by its own codec and with the keys of this bus. It is
-    /// not upgraded.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Invalid`] when it is no `T`, or cannot be decrypted.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use duly::prelude::*;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> duly::Result<()> {
-    /// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
-    /// let queue = bus.queue_named::<u64>("order-close")?;
-    /// let id = queue.push(7, Duration::from_secs(60)).await?.id();
-    /// let body = queue.get(id).await?.and_then(|found| found.body).expect("it waits");
-    ///
-    /// assert_eq!(queue.read_payload(id, &body.payload)?, 7);
-    /// # bus.shutdown(Duration::from_secs(1)).await
-    /// # }
-    /// ```
-    pub fn read_payload(&self, id: EventId, payload: &Payload) -> Result<T>
-    where
-        T: DeserializeOwned,
-    {
-        self.inner.value(id, &self.name, payload)
-    }
-
-    /// Returns whether the store has this event with the same value in another form: it may have
-    /// been pushed under another key, or stored by an update. The store compares bytes, so each
-    /// form is pushed; a duplicate changes nothing.
-    pub(super) async fn same_in_another_form(
-        &self,
-        event: &NewEvent,
-        value: &[u8],
-        wanted: Option<Durability>,
-    ) -> Result<Option<Receipt>> {
-        let id = event.envelope.id;
-        let mut events = Vec::new();
-        for version in [None, Some(self.options.version)] {
-            let codec = self.options.codec;
-            let form = PayloadForm { codec, version };
-            let place = (id, &self.name);
-            let under = |key: String| self.inner.keys.seal_under(&key, place, form, value);
-            let sealed = self.inner.keys.ids().into_iter().filter_map(under);
-            // A value to be encrypted is never sent to the store in clear.
-            let plain = (!self.options.encrypt).then(|| form.plain(value.to_vec()));
-            for bytes in sealed.chain(plain) {
-                if bytes == event.envelope.payload.as_bytes() {
-                    continue; // that form met the conflict
-                }
-                let mut event = event.clone();
-                Arc::make_mut(&mut event.envelope).payload = Payload::from(bytes);
-                events.push(event);
-            }
-        }
-        for event in events {
-            let pushed = self
-                .push_given(event.envelope.bucket(), vec![event], wanted)
-                .await?;
-            match pushed.into_iter().next() {
-                Some(Ok(receipt)) => return Ok(Some(receipt)),
-                Some(Err(error)) if error.kind() != ErrorKind::Conflict => return Err(error),
-                _ => {}
-            }
-        }
-        Ok(None)
-    }
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::bus::{Bus, Queue};
+use crate::bus::handle::Bus;
+use crate::bus::queue::Queue;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flow::ValuePublisher;
 use crate::handler::Annotated;
@@ -78,18 +79,18 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         if let Some(port) = self.port.get() {
             return Ok(port);
         }
-        let flow = self.inner.flow();
+        let flow = self.handle.inner.flow();
         let Some(flow) = flow.as_ref() else {
             return Err(Error::closed(
                 "the bus is stopping and accepts no more events",
             ));
         };
-        let Some(port) = flow.port::<T>(&self.name) else {
+        let Some(port) = flow.port::<T>(&self.handle.name) else {
             return Err(Error::new(
                 ErrorKind::NotFound,
                 format!(
                     "queue {} has no handler for this payload in this process; push to it instead",
-                    self.name
+                    self.handle.name
                 ),
             ));
         };

@@ -1,25 +1,27 @@
 //! A typed handle of a queue, to push to.
 
+use std::any::type_name;
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
 use crate::bus::locate::EventReply;
-use crate::bus::push::EventBuilder;
-use crate::bus::round_trips::{Passed, RoundTrip};
-use crate::bus::{Bus, Inner, Receipt};
-use crate::codec::{Codec, round_trip};
+use crate::bus::payloads::EncodedValue;
+use crate::bus::queue_handle::QueueHandle;
+use crate::bus::state::round_trips::{Passed, RoundTrip};
+use crate::codec::{Codec, Encoded, encode, round_trip};
 use crate::core::op::{Cancelled, Changed, Snapshot, StoreOp};
-use crate::error::Result;
-use crate::event::{BucketKey, EventId, QueueName};
+use crate::error::{Error, Result};
+use crate::event::{BucketId, BucketKey, EventId, Payload, QueueName};
 use crate::flow::{Check, QueueChoices, QueueOptions, ValuePublisher};
 use crate::handler::{Annotated, Upgrade};
-use crate::metrics::PushCounters;
 use crate::store::Operation;
-use crate::time::{Timestamp, When};
+use crate::time::When;
 
 /// A typed handle of a queue, to push to. Cloning is cheap.
 ///
@@ -39,10 +41,7 @@ use crate::time::{Timestamp, When};
 /// # }
 /// ```
 pub struct Queue<T> {
-    pub(super) inner: Arc<Inner>,
-    pub(super) name: QueueName,
-    pub(super) options: Arc<QueueOptions>,
-    pub(super) pushes: Arc<PushCounters>,
+    pub(super) handle: QueueHandle,
     /// The publisher into the ring; looked up once.
     pub(super) port: OnceLock<Arc<dyn ValuePublisher<T>>>,
     /// The upgrade function of its handler, if that is known here.
@@ -112,10 +111,7 @@ impl Bus {
 impl<T> Clone for Queue<T> {
     fn clone(&self) -> Self {
         Self {
-            inner: Arc::clone(&self.inner),
-            name: self.name.clone(),
-            options: Arc::clone(&self.options),
-            pushes: Arc::clone(&self.pushes),
+            handle: self.handle.clone(),
             port: self.port.clone(),
             upgrade: self.upgrade,
             round_trip: self.round_trip,
@@ -126,22 +122,17 @@ impl<T> Clone for Queue<T> {
 
 impl<T> fmt::Debug for Queue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Queue").field(&self.name).finish()
+        f.debug_tuple("Queue").field(&self.handle.name).finish()
     }
 }
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// Returns a queue of values that are pushed and need not decode.
     pub(super) fn to_push(inner: Arc<Inner>, name: QueueName) -> Self {
-        let options = inner.options(&name);
-        let pushes = inner.push_meters.of(&name);
         let upgrade = inner.checks.get(&name).and_then(Check::upgrade);
         let passed = inner.round_trips.of::<T>();
         Self {
-            inner,
-            name,
-            options,
-            pushes,
+            handle: QueueHandle::new(inner, name),
             port: OnceLock::new(),
             upgrade,
             round_trip: None,
@@ -171,7 +162,8 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Queue<T> {
                 encrypt: H::ANNOTATION.encrypt,
                 ..QueueChoices::default()
             };
-            queue.options = Arc::new(QueueOptions::clone(&queue.options).with(&choices));
+            queue.handle.options =
+                Arc::new(QueueOptions::clone(&queue.handle.options).with(&choices));
         }
         queue
     }
@@ -179,7 +171,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Queue<T> {
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// Returns the same queue, which encodes payloads with this codec, also in
-    /// [`update`](Self::update); [`EventBuilder::codec`] sets that of one event.
+    /// [`update`](Self::update); [`EventBuilder::codec`](crate::EventBuilder::codec) sets that of one event.
     ///
     /// # Examples
     ///
@@ -199,8 +191,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// ```
     #[must_use]
     pub fn with_codec(mut self, codec: Codec) -> Self {
-        if self.options.codec != codec {
-            Arc::make_mut(&mut self.options).codec = codec;
+        if self.handle.options.codec != codec {
+            Arc::make_mut(&mut self.handle.options).codec = codec;
         }
         self
     }
@@ -208,8 +200,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// Returns the same queue, whose payloads are encrypted if those of `queue` are, for what
     /// belongs to its events, such as replies to them.
     pub(in crate::bus) fn encrypted_as(mut self, queue: &QueueName) -> Self {
-        if self.inner.options(queue).encrypt {
-            Arc::make_mut(&mut self.options).encrypt = true;
+        if self.handle.inner.options(queue).encrypt {
+            Arc::make_mut(&mut self.handle.options).encrypt = true;
         }
         self
     }
@@ -217,47 +209,31 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// Returns the queue's name.
     #[must_use]
     pub fn name(&self) -> &QueueName {
-        &self.name
+        &self.handle.name
     }
 
-    /// Pushes `payload`, due after a [`Duration`], or at a [`SystemTime`](std::time::SystemTime) or
-    /// [`Timestamp`](crate::time::Timestamp).
-    ///
-    /// A delay counts from the moment the store accepts the event; fractions of a millisecond round
-    /// up, so it is never early.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when the payload cannot be encoded or is
-    /// too large, or the delay is longer than [`DELAY_MAX`](crate::time::DELAY_MAX);
-    /// [`ErrorKind::Full`](crate::ErrorKind::Full) when the store has no room: nothing happened;
-    /// [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) when the result was lost. To repeat a push
-    /// safely then, choose the id first: [`event`](Self::event) and [`id`](EventBuilder::id).
-    pub async fn push(&self, payload: T, when: impl Into<When>) -> Result<Receipt> {
-        self.event(payload).when(when).send().await
+    /// Returns a new id, for a push that can be repeated safely.
+    #[must_use]
+    pub fn new_id(&self) -> EventId {
+        let inner = &self.handle.inner;
+        EventId::random(inner.now(), inner.ids.bucket(self.handle.buckets()))
     }
 
-    /// Pushes `payload`, due at once: it skips the delay set.
-    ///
-    /// # Errors
-    ///
-    /// As [`push`](Self::push).
-    pub async fn push_now(&self, payload: T) -> Result<Receipt> {
-        self.event(payload).send().await
+    /// Returns a new id in the bucket of a [key](crate::EventBuilder::key) or a [unique
+    /// key](crate::EventBuilder::unique), for a push that can be repeated safely and is deduplicated by
+    /// its unique key: an id of [`new_id`](Self::new_id) lies in any bucket, and a unique key is
+    /// checked only in that of its event.
+    #[must_use]
+    pub fn new_id_for(&self, key: &str) -> EventId {
+        let bucket = BucketId::of_text(key, self.handle.buckets());
+        EventId::random(self.handle.inner.now(), bucket)
     }
 
-    /// Pushes `payload`, due at an instant; a past one means at once.
-    ///
-    /// # Errors
-    ///
-    /// As [`push`](Self::push).
-    pub async fn push_at(&self, payload: T, due: impl Into<Timestamp>) -> Result<Receipt> {
-        self.event(payload).when(due.into()).send().await
-    }
-
-    /// Builds an event with more options than a payload and a delay.
-    pub fn event(&self, payload: T) -> EventBuilder<T> {
-        EventBuilder::new(self.clone(), payload)
+    /// Returns the id of a name in this queue, the same in every process and for ever, so that
+    /// pushing it twice does nothing: [`EventId::for_name`].
+    #[must_use]
+    pub fn id_for_name(&self, name: &str) -> EventId {
+        EventId::for_name(&self.handle.name, name)
     }
 
     /// Cancels an event, and returns the result.
@@ -277,7 +253,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// As [`cancel`](Self::cancel); [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a delay
     /// that is too long.
     pub async fn reschedule(&self, id: EventId, when: impl Into<When>) -> Result<Changed> {
-        let when = when.into().checked(self.inner.now())?;
+        let when = when.into().checked(self.handle.inner.now())?;
         self.apply(id, || StoreOp::reschedule(id, when)).await
     }
 
@@ -305,7 +281,81 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// Looks an event up; returns also in which bucket it is.
     pub(super) async fn find(&self, id: EventId) -> Result<(BucketKey, Option<Snapshot>)> {
         let get = || StoreOp::get(id);
-        self.inner.on_event(&self.name, id, get).await
+        self.handle.inner.on_event(&self.handle.name, id, get).await
+    }
+
+    /// Encodes a value by a codec, and checks that it comes back where that is in doubt.
+    pub(super) fn encode(&self, codec: Codec, payload: &T) -> Result<EncodedValue> {
+        let Encoded { bytes, is_doubtful } = encode(codec, payload).map_err(|error| {
+            let name = &self.handle.name;
+            Error::invalid(format!("queue {name}: the payload cannot be encoded")).because(error)
+        })?;
+        let bit = 1 << codec as u8;
+        let is_checked = self.handle.inner.round_trips.all;
+        let is_known = !is_checked && self.passed.load(Ordering::Relaxed) & bit > 0;
+        if let Some(round_trip) = self.round_trip
+            && (!is_known || is_doubtful)
+        {
+            round_trip(codec, payload, &bytes)
+                .map_err(|why| self.does_not_come_back(codec, &why))?;
+            self.passed.fetch_or(bit, Ordering::Relaxed);
+        }
+        Ok(EncodedValue { codec, bytes })
+    }
+
+    fn does_not_come_back(&self, codec: Codec, why: &str) -> Error {
+        let why = if self.handle.options.encrypt {
+            "it would not come back; the reason may quote it, and is withheld"
+        } else {
+            why
+        };
+        Error::invalid(format!(
+            "queue {}: the codec `{}` cannot carry this {}: {why}; see *What serde cannot carry* \
+             in duly's documentation of payloads",
+            self.handle.name,
+            codec,
+            type_name::<T>(),
+        ))
+    }
+
+    /// Returns the stored form of a value that replaces another: the envelope has the version of
+    /// that one, so this includes its own.
+    pub(super) fn stored_as_update(&self, id: EventId, payload: &T) -> Result<Payload> {
+        let options = &self.handle.options;
+        let value = self.encode(options.codec, payload)?;
+        let version = Some(options.version).filter(|version| *version > 0);
+        self.handle.stored(id, value, version)
+    }
+
+    /// Decodes a stored payload of a [record](crate::records::Record) or a
+    /// [snapshot](crate::store::operation::Snapshot), by its own codec and with the keys of this bus. It is
+    /// not upgraded.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when it is no `T`, or cannot be decrypted.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use duly::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> duly::Result<()> {
+    /// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+    /// let queue = bus.queue_named::<u64>("order-close")?;
+    /// let id = queue.push(7, Duration::from_secs(60)).await?.id();
+    /// let body = queue.get(id).await?.and_then(|found| found.body).expect("it waits");
+    ///
+    /// assert_eq!(queue.read_payload(id, &body.payload)?, 7);
+    /// # bus.shutdown(Duration::from_secs(1)).await
+    /// # }
+    /// ```
+    pub fn read_payload(&self, id: EventId, payload: &Payload) -> Result<T>
+    where
+        T: DeserializeOwned,
+    {
+        self.handle.inner.value(id, &self.handle.name, payload)
     }
 
     async fn apply<R: EventReply>(
@@ -313,9 +363,11 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         id: EventId,
         operation: impl Fn() -> Operation<R>,
     ) -> Result<R> {
-        Ok(self.inner.on_event(&self.name, id, operation).await?.1)
+        Ok(self
+            .handle
+            .inner
+            .on_event(&self.handle.name, id, operation)
+            .await?
+            .1)
     }
 }
-
-/// The longest wait of a call.
-pub(super) const CALL_MAX: Duration = Duration::from_secs(24 * 3_600);

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use futures_util::{FutureExt, StreamExt, stream};
 
-use crate::bus::Inner;
 use crate::bus::fan_out::in_time;
+use crate::bus::inner::Inner;
 use crate::core::op::StoreOp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
@@ -45,22 +45,23 @@ impl Inner {
             });
         };
         let all = buckets.len();
-        let asked = buckets
+        let probes = buckets
             .into_iter()
-            .map(|bucket| self.answers(bucket).boxed());
-        let asked: Vec<_> = asked.collect();
-        let answers: Vec<_> = stream::iter(asked).buffered(AT_ONCE).collect().await;
-        let buckets: Vec<BucketKey> = answers.into_iter().flatten().collect();
-        let silent = all - buckets.len();
-        let words =
-            format!("{away}; {silent} of {all} known buckets do not respond and were left out");
+            .map(|bucket| self.if_reachable(bucket).boxed());
+        let probes: Vec<_> = probes.collect();
+        let replies: Vec<_> = stream::iter(probes).buffered(AT_ONCE).collect().await;
+        let buckets: Vec<BucketKey> = replies.into_iter().flatten().collect();
+        let unreachable = all - buckets.len();
+        let words = format!(
+            "{away}; {unreachable} of {all} known buckets do not respond and were left out"
+        );
         if buckets.is_empty() && all > 0 {
             return Err(Error::new(away.kind(), words).because(away));
         }
-        if silent > 0 {
+        if unreachable > 0 {
             tracing::warn!(
-                asked = all,
-                silent,
+                buckets = all,
+                unreachable,
                 "some buckets did not respond and are left out"
             );
         }
@@ -72,7 +73,7 @@ impl Inner {
         })
     }
 
-    async fn answers(&self, bucket: BucketKey) -> Option<BucketKey> {
+    async fn if_reachable(&self, bucket: BucketKey) -> Option<BucketKey> {
         let stats = in_time(self.apply(&bucket, StoreOp::stats())).await;
         stats.is_ok().then_some(bucket)
     }

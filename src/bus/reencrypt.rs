@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
 use crate::bus::pace::BulkPacer;
 use crate::bus::scan::{EventCursor, PAGE, Scan, ScanPage};
-use crate::bus::{Bus, Inner};
 use crate::codec::Frame;
 use crate::core::op::{Rewriting, StoreOp, fitting};
 use crate::error::{Error, Result};

@@ -1,6 +1,6 @@
 //! A bounded scan of the store: bucket by bucket, page by page, in an order that stays.
 
-use crate::bus::Inner;
+use crate::bus::inner::Inner;
 use crate::core::op::{PeekBy, PeekCursor, Snapshot, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, QueueName};

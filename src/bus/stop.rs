@@ -9,23 +9,10 @@ use tokio::sync::watch;
 use tracing::Instrument;
 use tracing::instrument::WithSubscriber;
 
-use crate::bus::Inner;
+use crate::bus::inner::Inner;
+use crate::bus::state::stop::StopResult;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flow::Flow;
-
-/// How a stop has ended; `None`: it goes on.
-type StopResult = Option<Result<(), Arc<Error>>>;
-
-/// Whether a bus stops, and how that has ended.
-#[derive(Debug, Default)]
-pub(super) struct BusStop(Mutex<Option<watch::Receiver<StopResult>>>);
-
-impl BusStop {
-    /// Returns whether a stop has begun, which goes on by itself.
-    pub(super) fn has_begun(&self) -> bool {
-        self.0.lock().is_some()
-    }
-}
 
 impl Inner {
     /// Stops the bus, unless it stops or has stopped already, and waits for the end of that.

@@ -10,11 +10,13 @@
 //! before the rest is the head, which the cipher authenticates.
 
 use crate::codec::form::Codec;
-use crate::codec::keys::KEY_ID_BYTES_MAX;
 use crate::codec::values::decode;
 
 /// The first byte of every frame. No JSON text begins with it, and no text in UTF-8 has it.
 pub const MARK: u8 = 0xFA;
+
+/// The longest id of a key, in bytes.
+pub const KEY_ID_BYTES_MAX: usize = 64;
 
 /// Flag in the form byte: a version follows.
 const VERSIONED: u8 = 0x80;

@@ -15,12 +15,10 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::codec::cipher::Cipher;
 use crate::codec::decrypted::{DecryptedPayload, OpenError};
 use crate::codec::form::Codec;
-use crate::codec::frame::{Frame, PayloadForm};
+use crate::codec::frame::{Frame, KEY_ID_BYTES_MAX, PayloadForm};
 use crate::error::{Error, Result, shown};
 use crate::event::{EventId, Payload, QueueName};
 
-/// The longest id of a key, in bytes.
-pub const KEY_ID_BYTES_MAX: usize = 64;
 /// The most keys of a ring.
 pub const KEYS_MAX: usize = 64;
 

@@ -1,5 +1,7 @@
 //! The table of keys: the name, the expected value, and the setting of each.
 
+use duly_options::queue_option;
+
 use crate::config::Settings;
 use crate::config::raw_value::{RawValue, ValueError};
 use crate::config::similar_names::nearest;
@@ -7,74 +9,34 @@ use crate::error::shown;
 use crate::event::QueueName;
 use crate::flow::QueueChoices;
 
-/// The keys of `queue_defaults` and of each queue.
-const QUEUE: [Key<QueueChoices>; 17] = [
-    Key::new(
-        "buckets",
-        "a whole number from 1 to 1024",
-        |queue, found| found.number().map(|it| queue.buckets = Some(it)),
-    ),
-    Key::new(
-        "workers",
-        "a whole number from 0 to 65536",
-        |queue, found| found.number().map(|it| queue.workers = Some(it)),
-    ),
-    Key::new("timeout", DURATION, |queue, found| {
-        found.duration().map(|it| queue.timeout = Some(it))
-    }),
-    Key::new(
-        "attempts",
-        "a whole number from 1 to 1000",
-        |queue, found| found.number().map(|it| queue.attempts = Some(it)),
-    ),
-    Key::new(
-        "free_interruptions",
-        "a whole number from 0 to 15",
-        |queue, found| found.number().map(|it| queue.free_interruptions = Some(it)),
-    ),
-    Key::new(
-        "backoff",
-        "a text such as `fixed(5s)` or `exp(1s..10m, jitter 10%)`",
-        |queue, found| found.backoff().map(|it| queue.backoff = Some(it)),
-    ),
-    Key::new(
-        "late",
-        "`deliver`, or a text such as `expire(5m)` or `bury(5m)`",
-        |queue, found| found.late().map(|it| queue.late = Some(it)),
-    ),
-    Key::new("spread", DURATION, |queue, found| {
-        found.duration().map(|it| queue.spread = Some(it))
-    }),
-    Key::new("ring", "a power of two from 64 to 65536", |queue, found| {
-        found.number().map(|it| queue.ring = Some(it))
-    }),
-    Key::new("linger", DURATION, |queue, found| {
-        found.duration().map(|it| queue.linger = Some(it))
-    }),
-    Key::new("dedicated", BOOLEAN, |queue, found| {
-        found.boolean().map(|it| queue.dedicated = Some(it))
-    }),
-    Key::new("consume", BOOLEAN, |queue, found| {
-        found.boolean().map(|it| queue.consume = Some(it))
-    }),
-    Key::new("keep_payload", BOOLEAN, |queue, found| {
-        found.boolean().map(|it| queue.keep_payload = Some(it))
-    }),
-    Key::new("dead_keep_for", DURATION, |queue, found| {
-        found.duration().map(|it| queue.dead_keep_for = Some(it))
-    }),
-    Key::new(
-        "dead_keep_max",
-        "a whole number of dead letters",
-        |queue, found| found.number().map(|it| queue.dead_keep_max = Some(it)),
-    ),
-    Key::new("codec", "`json`, `msgpack` or `raw`", |queue, found| {
-        found.codec().map(|it| queue.codec = Some(it))
-    }),
-    Key::new("encrypt", BOOLEAN, |queue, found| {
-        found.boolean().map(|it| queue.encrypt = Some(it))
-    }),
-];
+macro_rules! queue_keys {
+    (
+        always {$(
+            $(#[$doc:meta])*
+            $name:ident: $type:ty = $value:expr, $kind:expr,
+                $example:literal, $values:literal, $default:literal;
+        )*}
+        perhaps {$(
+            $(#[$maybe_doc:meta])*
+            $maybe:ident: $maybe_type:ty, $maybe_kind:expr,
+                $maybe_example:literal, $maybe_values:literal, $maybe_default:literal;
+        )*}
+    ) => {
+        /// The keys of `queue_defaults` and of each queue: the options of a queue.
+        const QUEUE: &[Key<QueueChoices>] = &[
+            $(Key::new(stringify!($name), "", |queue, found| {
+                found.read().map(|it| queue.$name = Some(it))
+            }),)*
+            $(Key::new(stringify!($maybe), "", |queue, found| {
+                found.read().map(|it| queue.$maybe = Some(it))
+            }),)*
+        ];
+    };
+}
+duly_options::queue_options!(queue_keys);
+
+/// The option that only an annotation sets.
+const VERSION: &str = "version";
 
 /// The keys of `store`.
 const STORE: [Key<Settings>; 2] = [
@@ -211,9 +173,8 @@ const BOOLEAN: &str = "`true` or `false`";
 /// ```
 pub fn known_keys() -> impl Iterator<Item = String> {
     let queue = |section: &'static str| {
-        QUEUE
-            .iter()
-            .map(move |key| format!("{section}.{}", key.name))
+        let keys = QUEUE.iter().filter(|key| key.name != VERSION);
+        keys.map(move |key| format!("{section}.{}", key.name))
     };
     let top = TOP.iter().map(|key| key.name.to_owned());
     let store = STORE.iter().map(|key| format!("store.{}", key.name));
@@ -266,10 +227,10 @@ impl Section {
             Self::Encryption => pick(&ENCRYPTION, self, name)?.set(settings, self, found),
             Self::Metrics => pick(&METRICS, self, name)?.set(settings, self, found),
             Self::Defaults => {
-                pick(&QUEUE, self, name)?.set(&mut settings.queue_defaults, self, found)
+                pick(QUEUE, self, name)?.set(&mut settings.queue_defaults, self, found)
             }
             Self::Queue(queue) => {
-                let key = pick(&QUEUE, self, name)?;
+                let key = pick(QUEUE, self, name)?;
                 key.set(
                     settings.queues.entry(queue.clone()).or_default(),
                     self,
@@ -311,11 +272,17 @@ impl<T> Key<T> {
         Self { name, expects, put }
     }
 
+    /// Returns what a value must be, in words.
+    fn expected(&self) -> String {
+        let option = queue_option(self.name).filter(|_| self.expects.is_empty());
+        option.map_or_else(|| self.expects.to_owned(), |option| option.kind.expects())
+    }
+
     fn set(&self, target: &mut T, section: &Section, found: &RawValue) -> Result<(), String> {
         (self.put)(target, found).map_err(|wrong| {
             let path = section.path(self.name);
             match wrong {
-                ValueError::Kind => format!("{path} is {found}; it must be {}", self.expects),
+                ValueError::Kind => format!("{path} is {found}; it must be {}", self.expected()),
                 ValueError::Grammar(why) => format!("{path}: {why}"),
             }
         })
@@ -324,7 +291,11 @@ impl<T> Key<T> {
 
 /// Returns the key called `name`, or an error that lists the known ones.
 fn pick<'a, T>(keys: &'a [Key<T>], section: &Section, name: &str) -> Result<&'a Key<T>, String> {
-    if let Some(key) = keys.iter().find(|key| key.name == name) {
+    let is_of_queue = matches!(section, Section::Defaults | Section::Queue(_));
+    let keys = keys
+        .iter()
+        .filter(|key| !is_of_queue || key.name != VERSION);
+    if let Some(key) = keys.clone().find(|key| key.name == name) {
         return Ok(key);
     }
     let name = &*shown(name);
@@ -334,13 +305,13 @@ fn pick<'a, T>(keys: &'a [Key<T>], section: &Section, name: &str) -> Result<&'a 
             "{path} is a section; it holds keys and has no value"
         ));
     }
-    if matches!(section, Section::Defaults | Section::Queue(_)) && name == "version" {
+    if is_of_queue && name == VERSION {
         return Err(format!(
             "unknown key {path}; the version of a payload belongs to its type, set it in the \
              annotation"
         ));
     }
-    let mut known: Vec<&str> = keys.iter().map(|key| key.name).collect();
+    let mut known: Vec<&str> = keys.map(|key| key.name).collect();
     if matches!(section, Section::Top) {
         known.extend(SECTIONS);
     }

@@ -28,32 +28,13 @@
 //! | `queue_defaults.<key>` | for every queue without its own value | |
 //! | `queues.<name>.<key>` | for the queue of that name | |
 //!
-//! and for `queue_defaults` and each queue:
-//!
-//! | key | value | default |
-//! |---|---|---|
-//! | `buckets` | 1 to 1,024 | 8 |
-//! | `workers` | 0 to 65,536; 0 pauses | 16 |
-//! | `timeout` | a duration, at most 7 days | `30s` |
-//! | `attempts` | 1 to 1,000 | 16 |
-//! | `free_interruptions` | interruptions by a stop in a row that use up no attempt, 0 to 15 | 10 |
-//! | `backoff` | as in [`RetryPolicy`](crate::RetryPolicy) | `exp(1s..10m, jitter 10%)` |
-//! | `late` | as in [`LatePolicy`](crate::LatePolicy); fixed by the pusher | `deliver` |
-//! | `spread` | a duration of at most a day; fixed by the pusher | `0s` |
-//! | `ring` | slots, a power of two from 64 to 65,536 | 1,024 |
-//! | `linger` | a duration | `20us` |
-//! | `dedicated` | `true` or `false` | `false` |
-//! | `consume` | `true` or `false` | `true` |
-//! | `keep_payload` | `true` or `false`: whether records keep the payload | `false` |
-//! | `dead_keep_for` | how long after its death a dead letter is dropped, `1s` to `3653d` | never |
-//! | `dead_keep_max` | how many dead letters stay; the first ids go | no limit |
-//! | `codec` | `json`, `msgpack` or `raw`: the codec of pushed payloads | `json` |
-//! | `encrypt` | `true` or `false`: whether pushed payloads are encrypted | `false` |
+//! and for `queue_defaults` and each queue the options of [`QueueChoices`], whose page has the
+//! values and the defaults of all of them.
 //!
 //! A duration is one or more parts, each a number and one of the units `d`, `h`, `m`, `s`, `ms`,
 //! `us` and `ns`, larger units first and each unit once, as in `1m30s`; the last part may have a
 //! fraction, as in `1.5s`. A number without a unit is refused. `queue_defaults` take the place of the
-//! defaults in this table, so an annotation is stronger than they are; `queues.<name>` is stronger
+//! defaults in that table, so an annotation is stronger than they are; `queues.<name>` is stronger
 //! than the annotation. The version of a payload belongs to its type and can only be set there.
 //!
 //! Everything else is rejected: an unknown key, a value of another type, a malformed duration. The

@@ -39,7 +39,31 @@ pub(super) enum ValueError {
     Grammar(String),
 }
 
+/// A type of values of settings.
+pub(super) trait FromRaw: Sized {
+    fn from_raw(value: &RawValue) -> Result<Self, ValueError>;
+}
+
+macro_rules! from_raw {
+    ($($type:ty: $read:ident),*) => {
+        $(impl FromRaw for $type {
+            fn from_raw(value: &RawValue) -> Result<Self, ValueError> {
+                value.$read()
+            }
+        })*
+    };
+}
+from_raw! {
+    u8: number, u16: number, u32: number, usize: number, bool: boolean, Duration: duration,
+    RetryPolicy: backoff, LatePolicy: late, Codec: codec
+}
+
 impl RawValue {
+    /// Returns it as a value of the option that it is for.
+    pub(super) fn read<T: FromRaw>(&self) -> Result<T, ValueError> {
+        T::from_raw(self)
+    }
+
     pub(super) fn number<T: TryFrom<i64>>(&self) -> Result<T, ValueError> {
         match self {
             Self::Number(number) => T::try_from(*number).ok(),
@@ -77,13 +101,13 @@ impl RawValue {
         duration::parse(self.phrase()?).map_err(|error| ValueError::Grammar(error.to_string()))
     }
 
-    pub(super) fn backoff(&self) -> Result<RetryPolicy, ValueError> {
+    fn backoff(&self) -> Result<RetryPolicy, ValueError> {
         let policy = self.phrase()?.parse();
         policy
             .map_err(|error: crate::retry::ParseRetryError| ValueError::Grammar(error.to_string()))
     }
 
-    pub(super) fn late(&self) -> Result<LatePolicy, ValueError> {
+    fn late(&self) -> Result<LatePolicy, ValueError> {
         let late = self.phrase()?.parse();
         late.map_err(|error: Error| ValueError::Grammar(error.to_string()))
     }
@@ -100,7 +124,7 @@ impl RawValue {
         }
     }
 
-    pub(super) fn codec(&self) -> Result<Codec, ValueError> {
+    fn codec(&self) -> Result<Codec, ValueError> {
         self.text()?.trim().parse().map_err(|_| ValueError::Kind)
     }
 

@@ -9,6 +9,12 @@ use crate::event::queue::QueueName;
 /// The most buckets a queue may have.
 pub const BUCKETS_MAX: u16 = 1_024;
 
+/// The header with the bucket of an event, in digits, where that is not the one that its id names.
+///
+/// A header for the same reasons as [`SPREAD_HEADER`](crate::event::SPREAD_HEADER); it does not
+/// count towards the limit of headers.
+pub const BUCKET_HEADER: &str = "duly-bucket";
+
 /// The id of a bucket, a shard of a queue; one hash tag and so one slot on Redis Cluster.
 ///
 /// The [`EventId`](crate::EventId) says in which few buckets an event may lie, so it is found by its

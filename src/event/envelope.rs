@@ -3,10 +3,10 @@
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::{Error, Result};
+use crate::event::bucket::BUCKET_HEADER;
 use crate::event::id::EventId;
 use crate::event::late::LatePolicy;
 use crate::event::payload::Payload;
-use crate::event::place::BUCKET_HEADER;
 use crate::event::queue::QueueName;
 use crate::event::trace::{TRACE_HEADER, TraceId};
 use crate::time::Timestamp;

@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use duly_options::late::{self, Late};
+
 use crate::duration;
 use crate::error::{Error, Result, shown};
 
@@ -49,27 +51,15 @@ impl FromStr for LatePolicy {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        if text == "deliver" {
-            return Ok(Self::Deliver);
-        }
-        let limit = |form: &str| {
-            text.strip_prefix(form)?
-                .strip_prefix('(')?
-                .strip_suffix(')')
-        };
-        let read = |limit: &str| {
-            let words = |error: duration::ParseDurationError| Error::invalid(error.to_string());
-            duration::parse(limit).map_err(words)
-        };
-        if let Some(limit) = limit("expire") {
-            read(limit).map(Self::Expire)
-        } else if let Some(limit) = limit("bury") {
-            read(limit).map(Self::Bury)
-        } else {
-            Err(Error::invalid(format!(
-                "unknown late policy `{}`, expected `deliver`, `expire(5m)` or `bury(5m)`",
-                shown(text)
-            )))
+        match late::parse(text).map_err(|error| Error::invalid(error.to_string()))? {
+            Some(Late::Deliver) => Ok(Self::Deliver),
+            Some(Late::Expire(limit)) => Ok(Self::Expire(limit)),
+            Some(Late::Bury(limit)) => Ok(Self::Bury(limit)),
+            None => Err(Error::invalid(format!(
+                "unknown late policy `{}`, expected {}",
+                shown(text),
+                late::EXPECTED
+            ))),
         }
     }
 }

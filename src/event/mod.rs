@@ -13,14 +13,13 @@ mod state;
 mod trace;
 mod unique;
 
-pub use bucket::{BUCKETS_MAX, BucketId, BucketKey};
+pub use bucket::{BUCKET_HEADER, BUCKETS_MAX, BucketId, BucketKey};
 pub(crate) use delivered::Event;
 pub use envelope::{CALL_HEADER, Envelope, HEADERS_MAX, Headers, TEXT_BYTES_MAX};
 pub(crate) use id::EventId;
 pub use id::NAMED_BUCKETS;
 pub(crate) use late::LatePolicy;
 pub use payload::Payload;
-pub use place::BUCKET_HEADER;
 pub(crate) use place::read_bucket;
 pub(crate) use queue::QueueName;
 pub(crate) use spread::check_spread;

@@ -8,15 +8,9 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::event::bucket::{BUCKETS_MAX, BucketId};
+use crate::event::bucket::{BUCKET_HEADER, BUCKETS_MAX, BucketId};
 use crate::event::envelope::Envelope;
 use crate::event::id::EventId;
-
-/// The header with the bucket of an event, in digits, where that is not the one that its id names.
-///
-/// A header for the same reasons as [`SPREAD_HEADER`](crate::event::SPREAD_HEADER); it does not
-/// count towards the limit of headers.
-pub const BUCKET_HEADER: &str = "duly-bucket";
 
 impl EventId {
     /// Returns the bucket in which a queue of `buckets` buckets puts a new event with this id: the one

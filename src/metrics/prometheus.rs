@@ -36,7 +36,7 @@ const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 /// # async fn main() -> duly::Result<()> {
 /// let prometheus = Prometheus::install()?; // before the bus starts
 /// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
-/// bus.queue_named::<u64>("orders")?.push_now(7).await?;
+/// bus.queue_named::<u64>("orders")?.push(7, When::Now).await?;
 ///
 /// let page = prometheus.render(); // what `GET /metrics` returns, as `text/plain`
 /// # assert!(page.contains("duly_pushed_total{queue=\"orders\"} 1"));

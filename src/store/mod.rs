@@ -8,12 +8,11 @@ mod durability;
 #[cfg(feature = "embedded")]
 pub(crate) mod embedded;
 mod future;
-mod guarded;
 mod hub;
 mod memory;
-mod metered;
 pub mod operation;
 mod outbox;
+mod proxy;
 mod records;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
@@ -30,13 +29,12 @@ pub use self::durability::Durability;
 #[cfg(feature = "embedded")]
 pub use self::embedded::{DamagedRow, EmbeddedOptions, EmbeddedStore};
 pub use self::future::StoreFuture;
-pub(crate) use self::guarded::Guarded;
 pub use self::memory::{MemoryStore, RECORDS_MAX};
-pub(crate) use self::metered::Metered;
 pub(crate) use self::operation::{Operation, unexpected};
 pub use self::outbox::{
     OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, WhenFull,
 };
+pub(crate) use self::proxy::StoreProxy;
 pub use self::records::RecordTable;
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisOptions, RedisStore};

@@ -39,7 +39,7 @@ type ProbeFn<T> =
 ///     _ => Ok(()),
 /// });
 /// let bus = TestBus::start(Bus::builder().register_as(Annotation::new("count"), probe.clone())).await?;
-/// bus.queue_named::<u64>("count")?.push_now(7).await?;
+/// bus.queue_named::<u64>("count")?.push(7, When::Now).await?;
 /// bus.advance(Duration::from_secs(60)).await;
 ///
 /// assert_eq!(probe.payloads(), [7, 7]);

@@ -6,8 +6,15 @@ use super::files::{File, is_name, words};
 
 /// Rooms in which modules know each other in one direction.
 pub(crate) const ROOMS: &[&str] = &[
+    "bus",
+    "bus/builder",
+    "bus/push",
+    "bus/state",
+    "codec",
     "config",
+    "core",
     "core/node",
+    "event",
     "flow",
     "handler",
     "journal",
@@ -16,11 +23,24 @@ pub(crate) const ROOMS: &[&str] = &[
     "sqlite",
     "store",
     "store/embedded",
+    "store/redis",
+    "store/redis/hub",
+    "store/redis/link",
+    "store/redis/op",
+    "store/redis/script",
     "testing",
 ];
 
 /// Rooms whose `mod.rs` has declarations alone, and whose files name the module of what they use.
-pub(crate) const FRONTS: &[&str] = &["journal", "store", "store/embedded"];
+pub(crate) const FRONTS: &[&str] = &[
+    "bus",
+    "codec",
+    "core",
+    "event",
+    "journal",
+    "store",
+    "store/embedded",
+];
 
 /// The modules of a room, and which of its modules each names.
 type Arrows = BTreeMap<String, BTreeSet<String>>;

@@ -196,6 +196,7 @@ fn paths(line: &str) -> impl Iterator<Item = &str> {
         "src/",
         "conformance/",
         "macros/",
+        "options/",
         "tests/",
         "fuzz/",
         "examples/",

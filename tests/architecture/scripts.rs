@@ -44,6 +44,22 @@ pub(crate) fn without_bound(files: &[File]) -> Vec<String> {
     wrong
 }
 
+/// Where a script counts: an argument or a key by its place, which a table has by its name.
+pub(crate) fn counted(files: &[File]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for file in files.iter().filter(|file| file.path.ends_with(".lua")) {
+        let words = tokens(&file.text, Language::Lua);
+        for (at, word) in words.iter().enumerate() {
+            let next = words.get(at + 1);
+            if matches!(word.text, "ARGV" | "KEYS") && next.is_some_and(|it| it.text == "[") {
+                let number = file.text[..word.start].lines().count().max(1);
+                wrong.push(format!("{}:{number}: counts; name it", file.path));
+            }
+        }
+    }
+    wrong
+}
+
 fn is(words: &[Token<'_>], expected: &[&str]) -> bool {
     let words = words.iter().map(|word| word.text);
     words.take(expected.len()).eq(expected.iter().copied())
@@ -102,6 +118,16 @@ mod tests {
         assert_eq!(complaints("call(\n\"LRANGE\", PAST, 0,\n-1)\n"), 1);
         assert_eq!(complaints("call(\"LRANGE\", PAST, 0, 9)\n"), 0);
         assert_eq!(complaints("call(\"HGETALL\",\n NODES) -- few\n"), 0);
+    }
+
+    #[test]
+    fn what_is_counted_is_found() {
+        let counts = |text: &str| counted(&[File::new("a.lua", text)]).len();
+        assert_eq!(counts("local id, key = ARGV[4], KEYS[1]\n"), 2);
+        assert_eq!(
+            counts("local id = ARGV.id[at] -- not ARGV[4]\nlook(#ARGV, META)\n"),
+            0
+        );
     }
 
     #[test]

@@ -50,7 +50,7 @@ async fn a_forecast_counts_the_buckets_that_the_queue_has_no_more() {
     let queue = bus.queue_named::<u64>("orders").unwrap();
     for number in 0..200_u64 {
         let event = queue.event(number).key(number.to_string());
-        event.after(secs(30)).send().await.unwrap();
+        event.after(secs(30)).push().await.unwrap();
     }
     bus.set_buckets("orders", Some(1)).await.unwrap();
     assert!(bus.bucket_stats("orders").await.unwrap().len() > 8);

@@ -55,7 +55,7 @@ pub(crate) async fn paused(url: &str, queue: &'static str) -> Bus {
 pub(crate) async fn push(bus: &Bus, queue: &str, delays: &[Duration]) -> Answered<()> {
     let queue = bus.queue_named::<u64>(queue)?;
     for delay in delays {
-        queue.event(7).after(*delay).send().await?;
+        queue.event(7).after(*delay).push().await?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The example file at the top of the repository.
 
+use duly::__internal::options::{QUEUE_OPTIONS, QueueOption, queue_option};
 use duly::config::{QueueOptions, Settings, known_keys};
 
 use crate::config::{queue, toml};
@@ -67,53 +68,45 @@ fn shows_every_known_key() {
 #[test]
 fn the_page_of_the_module_has_every_known_key_too() {
     let page = include_str!("../../src/config/mod.rs");
+    let of_queue = |name: &str| queue_option(name).is_some();
     for key in known_keys() {
-        let name = match key.rsplit_once('.') {
-            Some(("queue_defaults" | "queues.<name>", name)) => name,
-            _ => &key,
+        let is_shown = match key.rsplit_once('.') {
+            Some(("queue_defaults" | "queues.<name>", name)) => of_queue(name),
+            _ => page.contains(&format!("//! | `{key}` |")),
         };
-        assert!(page.contains(&format!("//! | `{name}` |")), "{key}");
+        assert!(is_shown, "{key}");
     }
 }
 
 #[test]
-fn the_page_of_the_module_shows_the_true_defaults_of_a_queue() {
-    let page = include_str!("../../src/config/mod.rs");
-    let (_, table) = page
-        .split_once("and for `queue_defaults` and each queue:")
-        .unwrap();
-    let (table, _) = table.split_once("//! A duration is").unwrap();
-    let mut keys = Vec::new();
-    for row in table
-        .lines()
-        .filter_map(|line| line.strip_prefix("//! | `"))
+fn the_table_of_options_has_the_true_defaults_of_a_queue() {
+    let default = QueueOptions::default();
+    let (mut keys, mut off) = (Vec::new(), Vec::new());
+    for QueueOption {
+        name,
+        default: text,
+        ..
+    } in QUEUE_OPTIONS
     {
-        let (key, rest) = row.split_once("` |").unwrap();
-        let (_, default) = rest.trim_end_matches(" |").rsplit_once("| ").unwrap();
-        let text = default.trim_matches('`');
-        if ["never", "no limit"].contains(&text) {
-            let of = |options: &QueueOptions| (options.dead_keep_for, options.dead_keep_max);
-            assert_eq!(of(&QueueOptions::default()), (None, None), "{row}");
-            keys.push(key); // off by default, which no value says
-            continue;
+        let text = text.trim_matches('`');
+        match (*name, text) {
+            (_, "never" | "no limit") => off.push(*name),
+            ("version", _) => assert_eq!(text, default.version.to_string()),
+            _ => {
+                let value = match text.replace(',', "").parse::<u64>() {
+                    Ok(number) => number.to_string(),
+                    Err(_) if ["true", "false"].contains(&text) => text.to_owned(),
+                    Err(_) => format!("{text:?}"),
+                };
+                let said = toml(&format!("[queue_defaults]\n{name} = {value}\n"));
+                assert_ne!(said, Settings::default(), "{name}");
+                let with = QueueOptions::default().with(&said.queue_defaults);
+                assert_eq!(with, default, "{name}");
+                keys.push(*name);
+            }
         }
-        let value = match text.replace(',', "").parse::<u64>() {
-            Ok(number) => number.to_string(),
-            Err(_) if ["true", "false"].contains(&text) => text.to_owned(),
-            Err(_) => format!("{text:?}"),
-        };
-        let said = toml(&format!("[queue_defaults]\n{key} = {value}\n"));
-        assert_ne!(said, Settings::default(), "{key}");
-        let default = QueueOptions::default();
-        assert_eq!(
-            default.with(&said.queue_defaults),
-            QueueOptions::default(),
-            "{row}"
-        );
-        keys.push(key);
     }
-    assert!(
-        keys.contains(&"buckets") && keys.contains(&"encrypt"),
-        "{keys:?}"
-    );
+    assert_eq!((default.dead_keep_for, default.dead_keep_max), (None, None));
+    assert_eq!(off, ["dead_keep_for", "dead_keep_max"]);
+    assert_eq!(keys.len() + off.len() + 1, QUEUE_OPTIONS.len());
 }

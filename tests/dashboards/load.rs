@@ -132,10 +132,10 @@ async fn push(bus: &Bus) {
         queue.push(7, later).await.expect("a push");
         let once = queue.event(7).unique("once", Unique::Keep);
         once.after(Duration::from_secs(3_600))
-            .send()
+            .push()
             .await
             .expect("a push");
         let never = queue.event(7).after(DELAY_MAX + Duration::from_secs(1));
-        never.send().await.expect_err("nobody waits for so long");
+        never.push().await.expect_err("nobody waits for so long");
     }
 }

@@ -20,7 +20,7 @@ over_every_store! {
 async fn an_edited_letter_is_handled_with_its_new_payload(world: World) {
     let probe = picky();
     let (bus, queue) = world.serve(ORDERS.attempts(1), &probe).await;
-    let id = queue.push_now(2).await.unwrap().id();
+    let id = queue.push(2, When::Now).await.unwrap().id();
     bus.advance(secs(1)).await;
     let edited = bus.dead_letters().edit(id, &102).await.unwrap();
     assert_eq!(edited, Edited::Edited);
@@ -57,8 +57,8 @@ async fn what_is_not_dead_is_not_edited_and_the_answer_says_so(world: World) {
         }
     });
     let (bus, queue) = world.serve(ORDERS.timeout(secs(600)), &hanging).await;
-    let running = queue.push_now(0).await.unwrap().id();
-    let done = queue.push_now(1).await.unwrap().id();
+    let running = queue.push(0, When::Now).await.unwrap().id();
+    let done = queue.push(1, When::Now).await.unwrap().id();
     let waiting = queue.push(2, secs(60)).await.unwrap().id();
     bus.advance(secs(1)).await;
     for (id, expected) in [
@@ -82,7 +82,7 @@ async fn a_payload_that_is_too_large_is_refused(world: World) {
     let builder = builder.register_as(ORDERS.attempts(1), picky());
     let bus = world.start(builder).await;
     let queue = bus.queue_named::<u64>("orders").unwrap();
-    let id = queue.push_now(2).await.unwrap().id();
+    let id = queue.push(2, When::Now).await.unwrap().id();
     bus.advance(secs(1)).await;
     let error = bus
         .dead_letters()
@@ -120,7 +120,7 @@ async fn bytes_that_do_not_decode_are_kept_as_they_are(world: World) {
 
 async fn an_edit_survives_a_restart(world: World) {
     let (bus, queue) = world.serve(ORDERS.attempts(1), &picky()).await;
-    let id = queue.push_now(2).await.unwrap().id();
+    let id = queue.push(2, When::Now).await.unwrap().id();
     bus.advance(secs(1)).await;
     bus.dead_letters().edit(id, &102).await.unwrap();
     bus.shutdown(secs(1)).await.unwrap();

@@ -153,7 +153,7 @@ async fn what_is_not_possible_is_refused_with_words(world: World) {
 async fn a_letter_whose_record_is_gone_is_listed_all_the_same() {
     let world = World::memory_of_ten_records();
     let (bus, queue) = world.serve(ORDERS.attempts(1), &picky()).await;
-    let id = queue.push_now(2).await.unwrap().id();
+    let id = queue.push(2, When::Now).await.unwrap().id();
     bus.advance(secs(1)).await;
     queue.push_many(100..120, secs(0)).await.unwrap();
     bus.advance(secs(1)).await;
@@ -175,7 +175,7 @@ async fn many_empty_buckets_do_not_stop_the_pages(world: World) {
             let id = queue.new_id();
             let id = EventId::from_parts(id.created(), BucketId(bucket), id.entropy());
             let event = queue.event(1).id(id).after(secs(60));
-            event.send().await.unwrap();
+            event.push().await.unwrap();
             let _ = queue.cancel(id).await.unwrap();
         }
     }

@@ -31,7 +31,7 @@ pub(crate) async fn graveyard(world: &World) -> (TestBus, Queue<u64>, Vec<EventI
     for number in 0..5 {
         bus.advance(secs(1)).await;
         let event = queue.event(number).key(format!("customer:{}", number % 2));
-        ids.push(event.send().await.unwrap().id());
+        ids.push(event.push().await.unwrap().id());
     }
     bus.advance(secs(1)).await;
     let mails = bus.queue_named("mails").unwrap();

@@ -28,7 +28,7 @@ async fn graveyard() -> (String, Bus, Probe<u64>, Queue<u64>, Vec<EventId>) {
     let mut ids = Vec::new();
     for number in 0..10 {
         let event = queue.event(number).key(format!("customer:{}", number % 2));
-        ids.push(event.send().await.unwrap().id());
+        ids.push(event.push().await.unwrap().id());
     }
     until("ten are dead", async || {
         numbers(bus.dead_letters()).await.len() == 10

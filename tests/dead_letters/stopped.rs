@@ -28,7 +28,7 @@ async fn distant(world: &World) -> (TestBus, Queue<u64>, Arc<Faulty>) {
     let bus = world.start(builder).await;
     let queue: Queue<u64> = bus.queue_named("orders").unwrap();
     for _ in 0..200 {
-        queue.push_now(0).await.unwrap();
+        queue.push(0, When::Now).await.unwrap();
     }
     bus.advance(secs(1)).await;
     bus.pause("orders").await.unwrap();

@@ -92,7 +92,7 @@ async fn only_what_is_asked_for_is_dropped(world: World) {
 async fn what_is_named_and_not_dead_is_passed_over(world: World) {
     let (bus, queue, ids) = graveyard(&world).await;
     let waiting = queue.push(100, secs(60)).await.unwrap().id();
-    let done = queue.push_now(100).await.unwrap().id();
+    let done = queue.push(100, When::Now).await.unwrap().id();
     bus.advance(secs(1)).await;
     let revived = bus.dead_letters().revive([ids[0]]).await.unwrap();
     assert_eq!(revived.done, 1);
@@ -217,7 +217,7 @@ async fn what_dies_after_it_began_is_left_alone(world: World) {
         for _ in 0..many {
             let id = queue.new_id();
             let id = EventId::from_parts(id.created(), BucketId(bucket), id.entropy());
-            queue.event(0).id(id).send().await.unwrap();
+            queue.event(0).id(id).push().await.unwrap();
         }
         bus.settle().await;
     };

@@ -20,7 +20,7 @@ over_every_store! {
 async fn an_accepted_event_is_handled_once_when_nothing_goes_wrong(world: World) {
     let probe = Probe::new();
     let (bus, queue) = world.serve(ORDERS, &probe).await;
-    let now = queue.push_now(1_u64).await.unwrap();
+    let now = queue.push(1_u64, When::Now).await.unwrap();
     let later = queue.push(2, secs(60)).await.unwrap();
 
     bus.advance(secs(3_600)).await;
@@ -63,7 +63,7 @@ async fn every_accepted_event_ends_on_record(world: World) {
             2 | 7 => (event, Outcome::Discarded),
             _ => (event, Outcome::Acked),
         };
-        expected.insert(event.send().await.unwrap().id(), end);
+        expected.insert(event.push().await.unwrap().id(), end);
     }
     let taken_back = queue.push(4, secs(30)).await.unwrap().id();
     let _ = queue.cancel(taken_back).await.unwrap();

@@ -65,7 +65,7 @@ async fn a_bucket_that_does_not_answer_leaves_room_to_the_others(world: World) {
     for number in 0..20_u64 {
         for bucket in [0, 1] {
             let id = EventId::from_parts(bus.now(), duly::event::BucketId(bucket), number);
-            queue.event(number).id(id).send().await.unwrap();
+            queue.event(number).id(id).push().await.unwrap();
             bus.advance(ms(100)).await;
         }
     }
@@ -115,7 +115,7 @@ async fn a_ring_that_publishers_have_filled_delays_no_other_queue() {
     let queue = bus.queue_named("orders").unwrap();
     let began = tokio::time::Instant::now();
     for number in 0..100 {
-        queue.push_now(number).await.unwrap();
+        queue.push(number, When::Now).await.unwrap();
     }
     while probe.count() < 100 {
         assert!(began.elapsed() < secs(10), "the other queue stands still");
@@ -154,9 +154,9 @@ async fn a_handler_that_blocks_its_thread_delays_no_other_queue() {
     let builder = builder.register_blocking(Listens { says, word });
     let bus = builder.register_as(ORDERS, speaks).start().await.unwrap();
     let listens = bus.queue_named("listens").unwrap();
-    listens.push_now(1_u64).await.unwrap();
+    listens.push(1_u64, When::Now).await.unwrap();
     assert_eq!(said.recv().await, Some(None), "it runs");
     let orders = bus.queue_named("orders").unwrap();
-    orders.push_now(1_u64).await.unwrap();
+    orders.push(1_u64, When::Now).await.unwrap();
     assert_eq!(said.recv().await, Some(Some(true)), "it heard nothing");
 }

@@ -117,7 +117,7 @@ async fn records_are_found_by_anything_that_is_asked_for(world: World) {
                 2 => event.header("traceparent", header),
                 _ => event,
             };
-            ids.push(event.send().await.unwrap().id());
+            ids.push(event.push().await.unwrap().id());
         }
         bus.advance(secs(20)).await;
         let cancelled = queue.push(9, secs(60)).await.unwrap().id();
@@ -169,7 +169,7 @@ async fn the_newest_come_first_where_that_is_asked_for(world: World) {
     for (kept, world) in worlds(world) {
         let (bus, queue, _journal) = bus(&world, kept).await;
         for payload in 10..30 {
-            queue.push_now(payload).await.unwrap();
+            queue.push(payload, When::Now).await.unwrap();
             bus.advance(secs(1)).await;
         }
         let oldest = found(bus.records()).await;
@@ -205,7 +205,7 @@ async fn pages_stay_right_while_records_arrive_and_move_to_the_journal(world: Wo
             loop {
                 let page = ask().after(after).page().await.unwrap();
                 seen.extend(page.items);
-                queue.push_now(50).await.unwrap();
+                queue.push(50, When::Now).await.unwrap();
                 bus.advance(secs(1)).await;
                 match page.next {
                     Some(next) => after = Some(next),
@@ -230,7 +230,7 @@ async fn minutes_count_every_record_once(world: World) {
         let other = bus.queue_named::<u64>("others").unwrap();
         let mut pushed = 0;
         for second in 0..200 {
-            queue.push_now(second + 10).await.unwrap();
+            queue.push(second + 10, When::Now).await.unwrap();
             pushed += 1;
             if second % 50 == 0 {
                 let id = other.push(1, secs(600)).await.unwrap().id();

@@ -129,7 +129,7 @@ async fn a_queue_without_a_free_thread_hands_back_what_waits_for_one() {
         tokio::task::yield_now().await;
     }
     // What comes later is not fetched.
-    queue.push_now(10).await.unwrap();
+    queue.push(10, When::Now).await.unwrap();
     assert_eq!(bus.stats("hangs").await.unwrap().ready, 9);
     assert_eq!(running.len(), 2);
 
@@ -157,7 +157,7 @@ async fn a_handler_that_blocks_its_thread_beyond_its_timeout_has_timed_out() {
     let builder = builder.queue("orders", choices(1, 200));
     let bus = TestBus::start(builder).await.unwrap();
     let queue = bus.queue_named("orders").unwrap();
-    let id = queue.push_now(1_u64).await.unwrap().id();
+    let id = queue.push(1_u64, When::Now).await.unwrap().id();
     bus.run_until_idle(secs(5)).await.unwrap();
     let records = bus.history(id).await.unwrap();
     let how: Vec<_> = records.iter().map(|r| (r.outcome, r.cause)).collect();

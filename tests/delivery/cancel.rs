@@ -75,9 +75,9 @@ async fn too_late_names_the_state_that_was_reached(world: World) {
         }
     });
     let (bus, queue) = world.serve(ORDERS, &probe).await;
-    let running = queue.push_now(20).await.unwrap().id();
-    let dead = queue.push_now(2).await.unwrap().id();
-    let done = queue.push_now(1).await.unwrap().id();
+    let running = queue.push(20, When::Now).await.unwrap().id();
+    let dead = queue.push(2, When::Now).await.unwrap().id();
+    let done = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(secs(5)).await;
 
     for (id, state) in [
@@ -93,7 +93,7 @@ async fn too_late_names_the_state_that_was_reached(world: World) {
 async fn an_event_that_failed_and_waits_can_be_cancelled(world: World) {
     let probe = Probe::<u64>::answering(|_event, _cx| Err(Failure::retry("no")));
     let (bus, queue) = world.serve(ORDERS, &probe).await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(ms(500)).await;
     assert_eq!(queue.cancel(id).await.unwrap(), Cancelled::Cancelled);
     bus.advance(secs(60)).await;
@@ -140,7 +140,7 @@ async fn an_updated_event_has_its_new_payload(world: World) {
 async fn reschedule_and_update_are_too_late_for_what_runs(world: World) {
     let probe = Probe::taking(secs(5));
     let (bus, queue) = world.serve(ORDERS, &probe).await;
-    let id = queue.push_now(1_u64).await.unwrap().id();
+    let id = queue.push(1_u64, When::Now).await.unwrap().id();
     bus.advance(secs(1)).await;
     let moved = queue.reschedule(id, secs(1)).await.unwrap();
     assert_eq!(moved, Changed::TooLate(EventState::Leased));

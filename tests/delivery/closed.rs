@@ -18,7 +18,7 @@ async fn a_queue_of_a_bus_that_is_gone_accepts_nothing(world: World) {
     let before = queue.push(1, secs(60)).await.unwrap();
     drop(bus);
     let refused = [
-        queue.push_now(2).await.map(drop),
+        queue.push(2, When::Now).await.map(drop),
         queue.push_many(3..5, secs(0)).await.map(drop),
         queue.cancel(before.id()).await.map(drop),
         queue.get(before.id()).await.map(drop),
@@ -30,7 +30,7 @@ async fn a_queue_of_a_bus_that_is_gone_accepts_nothing(world: World) {
         let error = refused.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
     }
-    let error = queue.push_now(8).await.unwrap_err().to_string();
+    let error = queue.push(8, When::Now).await.unwrap_err().to_string();
     assert!(error.contains("keep the bus"), "{error}");
     if !world.is_embedded() {
         let buckets = world.store.buckets().await.unwrap();
@@ -52,7 +52,7 @@ async fn a_handler_cannot_shut_down_the_bus_that_waits_for_it(world: World) {
         }
     });
     let (bus, queue) = world.serve(ORDERS, &probe).await;
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     bus.settle().await;
     let error = refused.lock().unwrap().take().expect("it was refused");
     assert_eq!(error.kind(), ErrorKind::Invalid);
@@ -60,7 +60,7 @@ async fn a_handler_cannot_shut_down_the_bus_that_waits_for_it(world: World) {
         error.to_string().contains("waits for the handler"),
         "{error}"
     );
-    queue.push_now(2).await.expect("the bus runs on");
+    queue.push(2, When::Now).await.expect("the bus runs on");
 }
 
 /// On real time: the store's thread writes what is left and lets go of the file.
@@ -74,7 +74,7 @@ async fn the_file_is_free_although_a_queue_outlives_its_bus() {
         let bus = builder().journal_url("off").start().await.unwrap();
         bus.queue_named::<u64>("orders").unwrap()
     };
-    let error = queue.push_now(1).await.unwrap_err();
+    let error = queue.push(1, When::Now).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Closed);
     let began = Instant::now();
     let bus = loop {

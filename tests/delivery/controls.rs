@@ -41,7 +41,7 @@ async fn a_pause_does_not_touch_other_queues(world: World) {
     bus.pause("others").await.unwrap();
     bus.queue_named("orders")
         .unwrap()
-        .push_now(1)
+        .push(1, When::Now)
         .await
         .unwrap();
     bus.settle().await;

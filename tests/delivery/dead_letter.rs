@@ -47,7 +47,7 @@ async fn dead_letters_are_kept_and_listed_page_by_page(world: World) {
 async fn a_revived_event_has_all_its_attempts_again(world: World) {
     let probe = failing();
     let (bus, queue) = world.serve(ORDERS.attempts(3), &probe).await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(secs(100)).await;
     assert_eq!(
         bus.dead_letters()
@@ -71,7 +71,7 @@ async fn a_dead_letter_can_be_mended_and_revived(world: World) {
         _ => Ok(()),
     });
     let (bus, queue) = world.serve(ORDERS, &probe).await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(secs(1)).await;
     let _ = queue.update(id, &2).await.unwrap();
     assert_eq!(bus.dead_letters().revive([id]).await.unwrap().done, 1);
@@ -83,7 +83,7 @@ async fn a_dead_letter_can_be_mended_and_revived(world: World) {
 
 async fn a_dropped_dead_letter_is_gone_and_on_record(world: World) {
     let (bus, queue) = world.serve(ORDERS.attempts(1), &failing()).await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(secs(1)).await;
     let letters = || bus.dead_letters();
     assert_eq!(letters().drop([id]).await.unwrap().done, 1);
@@ -96,7 +96,7 @@ async fn a_dropped_dead_letter_is_gone_and_on_record(world: World) {
 
 async fn dead_letters_survive_a_restart(world: World) {
     let (bus, queue) = world.serve(ORDERS.attempts(1), &failing()).await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(secs(1)).await;
     bus.shutdown(secs(1)).await.unwrap();
     drop((bus, queue));

@@ -42,7 +42,7 @@ async fn answers_that_are_lost_change_nothing(world: World) {
     let mut delays = Numbers(5);
     for number in 0..200 {
         let (id, delay) = (queue.new_id(), ms(delays.below(5_000)));
-        let push = || queue.event(number).id(id).after(delay).send();
+        let push = || queue.event(number).id(id).after(delay).push();
         while let Err(error) = push().await {
             let kind = error.kind();
             assert!(matches!(kind, ErrorKind::Unknown | ErrorKind::Unavailable));
@@ -67,7 +67,7 @@ async fn a_lost_answer_to_a_push_is_said_to_be_unknown_and_the_push_is_repeatabl
     let probe = Probe::new();
     let (bus, queue, way) = faulty(&world, &probe).await;
     let id = queue.new_id();
-    let push = || queue.event(7).id(id).send();
+    let push = || queue.event(7).id(id).push();
     way.meets(|_, op| match op {
         StoreOp::Push(_) => Fault::Lost,
         _ => Fault::None,
@@ -87,7 +87,7 @@ async fn a_push_whose_answer_is_lost_is_not_repeated_under_another_id(world: Wor
         StoreOp::Push(_) => Fault::Lost,
         _ => Fault::None,
     });
-    let lost = queue.push_now(7).await.unwrap_err();
+    let lost = queue.push(7, When::Now).await.unwrap_err();
     assert_eq!(lost.kind(), ErrorKind::Unknown);
     way.is(Fault::None);
     bus.advance(secs(60)).await;
@@ -101,7 +101,7 @@ async fn what_the_store_answers_to_a_push_reaches_the_pusher(world: World) {
             StoreOp::Push(_) => Fault::Refused(kind),
             _ => Fault::None,
         });
-        assert_eq!(queue.push_now(1).await.unwrap_err().kind(), kind);
+        assert_eq!(queue.push(1, When::Now).await.unwrap_err().kind(), kind);
     }
 }
 

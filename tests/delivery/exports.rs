@@ -4,6 +4,7 @@ use duly::Annotation;
 use duly::config::QueueChoices;
 use duly::records::{Format, Record};
 use duly::testing::{Probe, TestBus};
+use duly::time::When;
 use serde_json::Value;
 
 use crate::delivery::asking::{Kept, bus, found_by, worlds};
@@ -26,7 +27,7 @@ async fn full_of_records(world: &World, kept: Kept) -> TestBus {
         (4, " ä "),
     ] {
         let event = queue.event(payload).key(key).keep_payload(payload % 2 == 0);
-        event.send().await.unwrap();
+        event.push().await.unwrap();
     }
     queue.push_many(10..1_200, secs(0)).await.unwrap();
     bus.advance(secs(200)).await;
@@ -116,19 +117,19 @@ async fn payloads_are_kept_only_where_that_is_asked_for(world: World) {
     let value = |text: &str| text.to_owned();
     for name in ["kept", "written"] {
         let queue = bus.queue_named::<String>(name).unwrap();
-        let one = queue.push_now(value("a")).await.unwrap();
+        let one = queue.push(value("a"), When::Now).await.unwrap();
         assert_eq!(payload(one.id()).await, Some(value("a")), "{name}");
         let many = queue.push_many([value("b")], secs(0)).await.unwrap();
         assert_eq!(payload(many[0].id()).await, Some(value("b")), "{name}");
         let not = queue.event(value("c")).keep_payload(false);
-        assert_eq!(payload(not.send().await.unwrap().id()).await, None);
+        assert_eq!(payload(not.push().await.unwrap().id()).await, None);
         let long = "x".repeat(duly::records::PAYLOAD_KEPT_MAX);
-        let long = queue.push_now(long).await.unwrap();
+        let long = queue.push(long, When::Now).await.unwrap();
         assert_eq!(payload(long.id()).await, None, "longer than the bound");
     }
     let queue = bus.queue_named::<String>("not").unwrap();
-    let one = queue.push_now(value("a")).await.unwrap();
+    let one = queue.push(value("a"), When::Now).await.unwrap();
     assert_eq!(payload(one.id()).await, None);
-    let kept = queue.event(value("b")).keep_payload(true).send().await;
+    let kept = queue.event(value("b")).keep_payload(true).push().await;
     assert_eq!(payload(kept.unwrap().id()).await, Some(value("b")));
 }

@@ -26,7 +26,7 @@ async fn an_event_is_found_by_its_id_alone_before_its_first_attempt(world: World
     others.push("a".to_owned(), secs(60)).await.unwrap();
     let event = queue.event(7).after(secs(60)).key("order:7");
     let event = event.unique("close:7", Unique::Keep).header("k", "v");
-    let id = event.attempts(3).send().await.unwrap().id();
+    let id = event.attempts(3).push().await.unwrap().id();
 
     let found = bus.event(id).await.unwrap().unwrap();
     assert_eq!(found.queue.as_str(), "orders");
@@ -66,13 +66,13 @@ async fn events_of_a_key_are_listed_and_cancelled_together(world: World) {
     let mut ids = BTreeSet::new();
     for delay in 1..=250 {
         let event = queue.event(7_u64).after(secs(delay)).key("order:7");
-        ids.insert(event.send().await.unwrap().id());
+        ids.insert(event.push().await.unwrap().id());
     }
     queue
         .event(8)
         .after(secs(9))
         .key("order:8")
-        .send()
+        .push()
         .await
         .unwrap();
     let (mut place, mut seen, mut pages) = (None, BTreeSet::new(), 0);
@@ -104,7 +104,7 @@ async fn events_of_a_key_are_found_whatever_number_of_buckets_there_was(world: W
         bus.set_buckets("orders", Some(buckets)).await.unwrap();
         bus.advance(secs(2)).await; // until the bus has heard of it
         for key in ["order:7", "order:8", "order:9"] {
-            let sent = queue.event(7).after(secs(600)).key(key).send();
+            let sent = queue.event(7).after(secs(600)).key(key).push();
             let id = sent.await.unwrap().id();
             if key == "order:7" {
                 ids.insert(id);
@@ -116,7 +116,7 @@ async fn events_of_a_key_are_found_whatever_number_of_buckets_there_was(world: W
     // One that its pusher has put elsewhere.
     let elsewhere = EventId::from_parts(queue.new_id().created(), duly::event::BucketId(40), 1);
     let event = queue.event(7).id(elsewhere).after(secs(600)).key("order:7");
-    event.send().await.unwrap();
+    event.push().await.unwrap();
     ids.insert(elsewhere);
     let page = bus.events().key("order:7").page().await.unwrap();
     let found: BTreeSet<_> = page.items.iter().map(|event| event.id).collect();
@@ -129,7 +129,7 @@ async fn an_event_is_found_and_rescheduled_by_its_unique_key(world: World) {
     let event = queue.event(7_u64).after(secs(600));
     let id = event
         .unique("close:7", Unique::Keep)
-        .send()
+        .push()
         .await
         .unwrap()
         .id();
@@ -151,7 +151,7 @@ async fn the_events_of_a_queue_are_read_page_by_page(world: World) {
     for sent in queue.push_many(0..300, secs(60)).await.unwrap() {
         scheduled.insert(sent.id());
     }
-    let ready = queue.push_now(300).await.unwrap().id();
+    let ready = queue.push(300, When::Now).await.unwrap().id();
     for state in [Some(EventState::Scheduled), Some(EventState::Ready), None] {
         let (mut place, mut seen) = (None, BTreeSet::new());
         loop {
@@ -191,7 +191,7 @@ async fn nothing_is_done_to_a_whole_queue_by_mistake(world: World) {
 async fn what_is_over_is_known_by_its_id_and_found_by_no_key(world: World) {
     let probe = Probe::new();
     let (bus, queue) = world.serve(ORDERS, &probe).await;
-    let id = queue.event(7_u64).key("order:7").send().await.unwrap().id();
+    let id = queue.event(7_u64).key("order:7").push().await.unwrap().id();
     bus.advance(secs(1)).await;
     assert_eq!(probe.count(), 1);
     let found = bus.event(id).await.unwrap().unwrap();
@@ -208,7 +208,7 @@ async fn what_is_over_is_known_by_its_id_and_found_by_no_key(world: World) {
 async fn keys_survive_a_restart(world: World) {
     let (bus, queue) = world.push_only::<u64>("orders").await;
     let event = queue.event(7).after(secs(600)).key("order:7");
-    let id = event.send().await.unwrap().id();
+    let id = event.push().await.unwrap().id();
     bus.shutdown(secs(1)).await.unwrap();
     let world = world.restart();
     let (bus, queue) = world.push_only::<u64>("orders").await;
@@ -225,7 +225,7 @@ async fn cancel_by_key_covers_every_event_of_a_key() {
     let (bus, queue) = world.push_only::<u64>("orders").await;
     for _ in 0..3 {
         let events = (0..3_500).map(|order| queue.event(order).after(secs(600)).key("shop:7"));
-        queue.send_many(events).await.unwrap();
+        queue.push_many(events, When::Now).await.unwrap();
     }
     let cancelled = queue.cancel_by_key("shop:7").await.unwrap();
     assert_eq!(cancelled.len(), 10_500);

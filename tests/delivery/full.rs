@@ -78,7 +78,7 @@ async fn a_payload_that_is_too_large_is_refused(world: World) {
     let builder = world.builder().publish_only().payload_bytes_max(100);
     let bus = world.start(builder).await;
     let queue = bus.queue_named::<String>("orders").unwrap();
-    let error = queue.push_now("x".repeat(99)).await.unwrap_err();
+    let error = queue.push("x".repeat(99), When::Now).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    queue.push_now("x".repeat(98)).await.unwrap();
+    queue.push("x".repeat(98), When::Now).await.unwrap();
 }

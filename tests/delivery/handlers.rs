@@ -26,7 +26,7 @@ async fn a_delayed_event_has_an_entry_of_its_own(world: World) {
         _ => Ok(()),
     });
     let (bus, queue) = world.serve(ORDERS, &probe).await;
-    let now = queue.push_now(1).await.unwrap().id();
+    let now = queue.push(1, When::Now).await.unwrap().id();
     let later = queue.push(2, secs(10)).await.unwrap().id();
     bus.advance(secs(60)).await;
     let seen: Vec<_> = probe.seen().iter().map(|s| (s.id, s.delayed)).collect();
@@ -50,7 +50,7 @@ async fn a_handler_sees_what_its_pusher_said(world: World) {
     let (bus, queue) = world.serve(ORDERS, &probe).await;
     let event = queue.event(1).after(secs(60)).key("order:8").attempts(5);
     let event = event.header("who", "me").header("why", "");
-    let id = event.send().await.unwrap().id();
+    let id = event.push().await.unwrap().id();
     bus.advance(secs(60)).await;
     assert_eq!(bus.outcomes(id).await.unwrap(), [Outcome::Acked]);
 }
@@ -71,7 +71,7 @@ async fn a_handler_pushes_to_any_queue(world: World) {
         .await;
     bus.queue_named("orders")
         .unwrap()
-        .push_now(7_u64)
+        .push(7_u64, When::Now)
         .await
         .unwrap();
     bus.advance(secs(60)).await;
@@ -93,7 +93,7 @@ async fn what_a_handler_spawned_is_told_when_the_attempt_is_over(world: World) {
     let orders = ORDERS.timeout(secs(10)).attempts(1);
     let (bus, queue) = world.serve(orders, &probe).await;
     for (takes, over_after) in [(2, ms(2_000)), (60, ms(10_030))] {
-        queue.push_now(takes).await.unwrap();
+        queue.push(takes, When::Now).await.unwrap();
         bus.advance(ms(1_500)).await;
         let token = tokens.recv().await.unwrap();
         assert!(!token.is_cancelled());
@@ -216,7 +216,7 @@ async fn a_blocking_handler_that_is_too_slow_is_told_on_at_once_and_keeps_its_pl
     let builder = builder.register_blocking(handler).queue("stuck", choices);
     let bus = builder.start().await.unwrap();
     let queue = bus.queue_named("stuck").unwrap();
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     assert_eq!(started.recv().await, Some((1, 1)));
 
     let record = loop {
@@ -244,7 +244,7 @@ async fn a_stop_does_not_wait_for_a_thread_that_is_stuck() {
     let builder = Bus::builder().only_registered().store_url("memory:");
     let bus = builder.register_blocking(handler).start().await.unwrap();
     let queue = bus.queue_named("stuck").unwrap();
-    let id = queue.push_now(2).await.unwrap().id();
+    let id = queue.push(2, When::Now).await.unwrap().id();
     started.recv().await.unwrap();
 
     bus.shutdown(ms(10)).await.unwrap();

@@ -25,7 +25,7 @@ async fn the_same_id_twice_changes_nothing(world: World) {
     let probe = Probe::new();
     let (bus, queue) = world.serve(ORDERS, &probe).await;
     let id = queue.new_id();
-    let push = |delay| queue.event(7_u64).id(id).after(delay).send();
+    let push = |delay| queue.event(7_u64).id(id).after(delay).push();
     let first = push(secs(10)).await.unwrap();
     let second = push(secs(1)).await.unwrap();
 
@@ -40,15 +40,15 @@ async fn the_same_id_is_known_after_its_event_is_over(world: World) {
     let probe = Probe::new();
     let (bus, queue) = world.serve(ORDERS, &probe).await;
     let id = queue.new_id();
-    queue.event(7_u64).id(id).send().await.unwrap();
+    queue.event(7_u64).id(id).push().await.unwrap();
     bus.advance(secs(1)).await;
 
-    let again = queue.event(7).id(id).send().await.unwrap();
+    let again = queue.event(7).id(id).push().await.unwrap();
     assert!(again.is_duplicate());
     bus.shutdown(secs(1)).await.unwrap();
     let world = world.restart();
     let (bus, queue) = world.serve(ORDERS, &probe).await;
-    let after_restart = queue.event(7).id(id).send().await.unwrap();
+    let after_restart = queue.event(7).id(id).push().await.unwrap();
     assert!(after_restart.is_duplicate());
     bus.advance(secs(60)).await;
     assert_eq!(probe.attempts(), [(id, 1)]);
@@ -58,7 +58,7 @@ async fn the_same_id_with_another_payload_is_a_conflict(world: World) {
     let probe = Probe::new();
     let (bus, queue) = world.serve(ORDERS, &probe).await;
     let id = queue.new_id();
-    let push = |payload: u64| queue.event(payload).id(id).after(secs(1)).send();
+    let push = |payload: u64| queue.event(payload).id(id).after(secs(1)).push();
     push(7).await.unwrap();
     let waiting = push(8).await.unwrap_err();
     bus.advance(secs(2)).await;
@@ -74,7 +74,7 @@ async fn a_unique_event_keeps_the_second_one_out(world: World) {
     let (bus, queue) = world.serve(ORDERS, &probe).await;
     let push = |number, delay| {
         let event = queue.event(number).after(delay);
-        event.unique("close:8", Unique::Keep).send()
+        event.unique("close:8", Unique::Keep).push()
     };
     let first = push(1_u64, secs(10)).await.unwrap();
     let second = push(2, secs(5)).await.unwrap();
@@ -90,7 +90,7 @@ async fn a_unique_event_gives_way_when_asked_to_and_still_waiting(world: World) 
     let (bus, queue) = world.serve(ORDERS, &probe).await;
     let push = |number, delay| {
         let event = queue.event(number).after(delay);
-        event.unique("close:8", Unique::Replace).send()
+        event.unique("close:8", Unique::Replace).push()
     };
     let first = push(1_u64, secs(10)).await.unwrap();
     let second = push(2, secs(5)).await.unwrap();
@@ -107,7 +107,7 @@ async fn a_unique_key_is_free_when_its_event_is_over(world: World) {
     let (bus, queue) = world.serve(ORDERS, &probe).await;
     for _ in 0..3 {
         let event = queue.event(1_u64).unique("close:8", Unique::Keep);
-        assert!(event.send().await.unwrap().is_accepted());
+        assert!(event.push().await.unwrap().is_accepted());
         bus.advance(secs(1)).await;
     }
     assert_eq!(probe.count(), 3);
@@ -120,7 +120,7 @@ async fn a_replaced_event_whose_handler_runs_is_left_alone(world: World) {
         queue
             .event(number)
             .unique("close:8", Unique::Replace)
-            .send()
+            .push()
     };
     push(1_u64).await.unwrap();
     bus.advance(secs(1)).await;
@@ -143,19 +143,19 @@ async fn an_id_older_than_all_that_is_remembered_is_refused() {
     let bus = TestBus::start_on(clock, builder).await.unwrap();
     let queue = bus.queue_named::<u64>("orders").unwrap();
     let old = queue.new_id();
-    queue.event(0).id(old).send().await.unwrap();
+    queue.event(0).id(old).push().await.unwrap();
     for number in 1..10 {
         bus.advance(ms(5)).await;
-        queue.push_now(number).await.unwrap();
+        queue.push(number, When::Now).await.unwrap();
     }
     bus.advance(secs(59)).await;
-    let again = queue.event(0).id(old).send().await.unwrap();
+    let again = queue.event(0).id(old).push().await.unwrap();
     assert!(again.is_duplicate(), "it ended less than a minute ago");
     bus.advance(secs(2)).await;
-    queue.push_now(10).await.unwrap();
+    queue.push(10, When::Now).await.unwrap();
     bus.advance(secs(1)).await;
 
-    let error = queue.event(0).id(old).send().await.unwrap_err();
+    let error = queue.event(0).id(old).push().await.unwrap_err();
 
     assert_eq!(error.kind(), ErrorKind::Conflict);
     assert!(error.to_string().contains("older than"), "{error}");
@@ -169,7 +169,7 @@ async fn events_of_one_key_share_a_bucket() {
     let mut buckets = Vec::new();
     for number in 0..20_u64 {
         let event = queue.event(number).after(secs(1)).key("order:8");
-        buckets.push(event.send().await.unwrap().id().bucket());
+        buckets.push(event.push().await.unwrap().id().bucket());
     }
     buckets.dedup();
     assert_eq!(buckets.len(), 1);
@@ -180,7 +180,7 @@ async fn a_unique_key_stays_taken_after_its_event_for_as_long_as_asked(world: Wo
     let (bus, queue) = world.serve(ORDERS, &probe).await;
     let push = |queue: &Queue<u64>, number| {
         let event = queue.event(number).unique("welcome:7", Unique::Keep);
-        event.unique_for(secs(3_600)).send()
+        event.unique_for(secs(3_600)).push()
     };
     let first = push(&queue, 1).await.unwrap();
     bus.advance(secs(60)).await;
@@ -196,10 +196,10 @@ async fn a_unique_key_stays_taken_after_its_event_for_as_long_as_asked(world: Wo
     bus.advance(secs(1)).await;
     assert_eq!(probe.payloads(), [1, 4]);
 
-    let without = queue.event(5).unique_for(secs(1)).send().await;
+    let without = queue.event(5).unique_for(secs(1)).push().await;
     assert_eq!(without.unwrap_err().kind(), ErrorKind::Invalid);
     let endless = queue.event(5).unique("k", Unique::Keep);
-    let endless = endless.unique_for(secs(400 * 86_400)).send().await;
+    let endless = endless.unique_for(secs(400 * 86_400)).push().await;
     assert_eq!(endless.unwrap_err().kind(), ErrorKind::Invalid);
 }
 
@@ -207,7 +207,7 @@ async fn an_id_from_a_name_is_pushed_once(world: World) {
     let probe = Probe::new();
     let (bus, queue) = world.serve(ORDERS, &probe).await;
     let id = queue.id_for_name("order:7:first-mail");
-    let push = |queue: &Queue<u64>, payload| queue.event(payload).id(id).after(secs(5)).send();
+    let push = |queue: &Queue<u64>, payload| queue.event(payload).id(id).after(secs(5)).push();
     assert!(push(&queue, 1).await.unwrap().is_accepted());
     bus.set_buckets("orders", Some(3)).await.unwrap();
     bus.advance(secs(1)).await;
@@ -236,7 +236,7 @@ async fn an_id_from_a_name_is_free_again_and_never_too_old() {
         .collect();
     for round in 0..2 {
         for id in &names {
-            queue.event(7).id(*id).send().await.unwrap();
+            queue.event(7).id(*id).push().await.unwrap();
         }
         // Whatever may be remembered for some time is not any more then.
         bus.advance(secs(86_400)).await;
@@ -257,7 +257,7 @@ async fn events_with_ids_of_their_own_keep_each_other_out(world: World) {
             .event(number)
             .after(secs(60))
             .id(queue.new_id_for(&key));
-        let sent = event.unique(key, Unique::Keep).send().await.unwrap();
+        let sent = event.unique(key, Unique::Keep).push().await.unwrap();
         accepted += usize::from(sent.is_accepted());
     }
     assert_eq!(accepted, 10);

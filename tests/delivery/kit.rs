@@ -22,13 +22,13 @@ async fn what_can_run_now_runs_without_any_time_passing(world: World) {
         async move {
             tokio::task::yield_now().await;
             if event.payload < 100 {
-                queue?.push_now(event.payload + 1).await?;
+                queue?.push(event.payload + 1, When::Now).await?;
             }
             Ok(())
         }
     });
     let (bus, queue) = world.serve(ORDERS, &probe).await;
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     bus.settle().await;
     assert!(probe.payloads().into_iter().eq(1..=100));
     assert_eq!(bus.clock().elapsed(), secs(0));
@@ -63,7 +63,7 @@ async fn running_until_idle_ends_with_the_last_event(world: World) {
 async fn running_until_idle_has_a_limit(world: World) {
     let hanging = Probe::<u64>::running(|_event, _cx| std::future::pending());
     let (bus, queue) = world.serve(ORDERS.timeout(secs(3_600)), &hanging).await;
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     let error = bus.run_until_idle(secs(60)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     assert!(error.to_string().contains("1 running"), "{error}");
@@ -106,7 +106,7 @@ async fn time_stands_still_while_a_blocking_handler_runs() {
 #[tokio::test(start_paused = true)]
 async fn a_queue_of_its_own_runtime_is_on_the_virtual_clock_too() {
     let probe = Probe::<u64>::taking(secs(60));
-    let orders: Annotation = ORDERS.dedicated();
+    let orders: Annotation = ORDERS.dedicated(true);
     let world = World::memory();
     let (bus, queue) = world.serve(orders.timeout(secs(600)), &probe).await;
     queue.push(1, secs(60)).await.unwrap();

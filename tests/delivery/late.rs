@@ -23,7 +23,7 @@ async fn busy(world: &World) -> (duly::testing::TestBus, Queue<u64>, Probe<u64>)
     });
     let orders = ORDERS.workers(1).timeout(secs(3_600));
     let (bus, queue) = world.serve(orders, &probe).await;
-    queue.push_now(60).await.unwrap();
+    queue.push(60, When::Now).await.unwrap();
     bus.settle().await;
     (bus, queue, probe)
 }
@@ -31,8 +31,8 @@ async fn busy(world: &World) -> (duly::testing::TestBus, Queue<u64>, Probe<u64>)
 async fn an_expired_event_never_starts_and_is_on_record(world: World) {
     let (bus, queue) = world.push_only("orders").await;
     let event = queue.event(1_u64).after(secs(10)).expires_after(secs(60));
-    let id = event.send().await.unwrap().id();
-    let alive = queue.event(2).expires_after(secs(600)).send();
+    let id = event.push().await.unwrap().id();
+    let alive = queue.event(2).expires_after(secs(600)).push();
     let alive = alive.await.unwrap().id();
     bus.advance(secs(120)).await;
     bus.shutdown(secs(1)).await.unwrap();
@@ -47,7 +47,7 @@ async fn an_expired_event_never_starts_and_is_on_record(world: World) {
 
 async fn an_event_expires_also_in_the_ring(world: World) {
     let (bus, queue, probe) = busy(&world).await;
-    let event = queue.event(0).expires_after(secs(30)).send();
+    let event = queue.event(0).expires_after(secs(30)).push();
     let id = event.await.unwrap().id();
     bus.advance(secs(120)).await;
     assert_eq!(probe.count(), 1);
@@ -63,7 +63,7 @@ async fn a_late_event_is_delivered_unless_asked_otherwise(world: World) {
 
 async fn a_late_event_expires_where_asked(world: World) {
     let (bus, queue) = world.push_only("orders").await;
-    let late = |late| queue.event(0_u64).late(late).send();
+    let late = |late| queue.event(0_u64).late(late).push();
     let gone = late(LatePolicy::Expire(secs(5))).await.unwrap().id();
     let here = late(LatePolicy::Expire(secs(50))).await.unwrap().id();
     bus.advance(secs(20)).await;
@@ -79,7 +79,7 @@ async fn a_late_event_expires_where_asked(world: World) {
 
 async fn a_late_event_is_buried_where_asked(world: World) {
     let (bus, queue) = world.push_only("orders").await;
-    let event = queue.event(0_u64).late(LatePolicy::Bury(secs(5))).send();
+    let event = queue.event(0_u64).late(LatePolicy::Bury(secs(5))).push();
     let id = event.await.unwrap().id();
     bus.advance(secs(20)).await;
     bus.shutdown(secs(1)).await.unwrap();
@@ -105,11 +105,11 @@ async fn what_the_queue_says_of_late_events_goes_for_those_that_say_nothing(worl
     let builder = builder.queue("orders", choices(LatePolicy::Expire(secs(5))));
     let bus = world.start(builder).await;
     let queue = bus.queue_named::<u64>("orders").unwrap();
-    let silent = queue.push_now(1).await.unwrap().id();
+    let silent = queue.push(1, When::Now).await.unwrap().id();
     let many = queue.push_many([2], secs(1)).await.unwrap()[0].id();
-    let said = queue.event(3).late(LatePolicy::Bury(secs(5))).send();
+    let said = queue.event(3).late(LatePolicy::Bury(secs(5))).push();
     let said = said.await.unwrap().id();
-    let here = queue.event(4).late(LatePolicy::Deliver).send();
+    let here = queue.event(4).late(LatePolicy::Deliver).push();
     let here = here.await.unwrap().id();
     bus.advance(secs(20)).await;
     bus.shutdown(secs(1)).await.unwrap();

@@ -93,7 +93,7 @@ async fn an_outcome_that_comes_after_the_lease_was_lost_is_refused() {
     let slow = Probe::taking(secs(60));
     let (cut_off, way) = distant(&world, &slow).await;
     let queue = cut_off.queue_named("orders").unwrap();
-    let id = queue.push_now(1_u64).await.unwrap().id();
+    let id = queue.push(1_u64, When::Now).await.unwrap().id();
     cut_off.advance(secs(1)).await;
     let probe = Probe::<u64>::taking(secs(100));
     let (bus, _queue) = world.serve(ORDERS.timeout(secs(600)), &probe).await;
@@ -357,7 +357,7 @@ async fn a_cancel_says_when_a_lost_attempt_may_still_run() {
     let slow = hanging();
     let (cut_off, way) = distant(&world, &slow).await;
     let queue = cut_off.queue_named("orders").unwrap();
-    let id = queue.push_now(1_u64).await.unwrap().id();
+    let id = queue.push(1_u64, When::Now).await.unwrap().id();
     cut_off.advance(secs(1)).await;
     let (bus, queue) = world.serve(ORDERS, &Probe::<u64>::new()).await;
     bus.set_workers("orders", 0).unwrap();
@@ -376,7 +376,7 @@ async fn a_cancel_says_when_a_lost_attempt_may_still_run() {
 async fn an_event_that_kills_each_of_its_nodes_is_a_dead_letter() {
     let world = World::shared();
     let (pusher, queue) = world.push_only("orders").await;
-    let id = queue.event(1_u64).attempts(3).send().await.unwrap().id();
+    let id = queue.event(1_u64).attempts(3).push().await.unwrap().id();
     let mut started = 0;
     for _ in 0..5 {
         let probe = hanging();

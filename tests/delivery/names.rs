@@ -116,7 +116,7 @@ async fn a_queue_of_another_program_is_no_slip() {
         assert_eq!(bus.stats("order_close").await.unwrap().ready, 0);
     }
     let queue = ours.queue_named::<u64>("order_close").unwrap();
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -129,7 +129,7 @@ async fn an_empty_key_is_refused() {
             "the unique key of the event is empty",
         ),
     ] {
-        let error = event.send().await.unwrap_err();
+        let error = event.push().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(error.to_string().contains(words), "{error}");
     }

@@ -168,7 +168,7 @@ async fn a_dead_owner_delays_nobody_for_long() {
     let began = world.clock.elapsed();
     let queue = bus.queue_named::<u64>("orders").unwrap();
     for number in 0..512 {
-        queue.push_now(number).await.unwrap();
+        queue.push(number, When::Now).await.unwrap();
     }
     bus.advance(secs(1)).await;
     let times = probe.times();
@@ -247,7 +247,7 @@ async fn a_new_bucket_is_served_soon_even_if_its_wake_up_is_lost() {
     let (_pusher, queue) = wide(&world).await;
     let id = queue.new_id();
     let far = EventId::from_parts(id.created(), duly::event::BucketId(63), id.entropy());
-    queue.event(1).id(far).send().await.unwrap();
+    queue.event(1).id(far).push().await.unwrap();
     bus.advance(ms(300)).await;
     assert_eq!(probe.payloads(), [1]);
 }

@@ -90,12 +90,12 @@ async fn a_handler_that_sleeps_beside_a_database_sleeps_on_virtual_time() {
     let (bus, pool, sum) = start().await;
     outside(pool.acquire()).await.unwrap();
     let queue = bus.queue_named::<(u64, u64)>("sums").unwrap();
-    queue.push_now((6, 30)).await.unwrap();
+    queue.push((6, 30), When::Now).await.unwrap();
     bus.advance(secs(29)).await;
     assert_eq!(sum.load(Ordering::Relaxed), 0);
     bus.advance(secs(2)).await;
     assert_eq!(sum.load(Ordering::Relaxed), 7);
-    let id = queue.push_now((6, 90)).await.unwrap().id();
+    let id = queue.push((6, 90), When::Now).await.unwrap().id();
     bus.advance(secs(61)).await;
     let history = bus.history(id).await.unwrap();
     assert_eq!(history[0].cause, Some(duly::records::Cause::TimedOut));

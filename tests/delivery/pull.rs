@@ -58,7 +58,7 @@ async fn what_is_ready_is_leased_at_once_and_nothing_is_waited_for(world: World)
     let (bus, queue) = pulling(&world).await;
     assert!(payloads(&queue, 10).await.is_empty());
     queue.push(8, secs(60)).await.unwrap();
-    let sent = queue.event(7).attempts(3).header("a", "b").send();
+    let sent = queue.event(7).attempts(3).header("a", "b").push();
     let id = sent.await.unwrap().id();
     let leased = queue.lease(10, secs(60)).send().await.unwrap();
     assert_eq!(leased.len(), 1);
@@ -95,12 +95,12 @@ async fn who_waits_gets_the_next_event_and_the_others_wait_on(world: World) {
         .collect();
     bus.advance(secs(1)).await;
     for number in 0..2 {
-        queue.push_now(number).await.unwrap();
+        queue.push(number, When::Now).await.unwrap();
         bus.settle().await;
     }
     let done: Vec<_> = waiting.iter().map(|it| it.is_finished()).collect();
     assert_eq!(done, [true, true, false], "one event, one waiter, in order");
-    queue.push_now(2).await.unwrap();
+    queue.push(2, When::Now).await.unwrap();
     for (number, it) in waiting.into_iter().enumerate() {
         let leased = it.await.unwrap().unwrap();
         assert_eq!(leased[0].event().payload, number as u64);
@@ -127,7 +127,7 @@ async fn a_wait_ends_with_nothing_at_its_time(world: World) {
     let leased = queue.lease(1, secs(60)).wait(secs(3)).send().await.unwrap();
     assert!(leased.is_empty());
     assert_eq!(bus.clock().elapsed(), secs(3));
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     assert_eq!(payloads(&queue, 1).await, [1], "nobody waits any more");
 }
 
@@ -167,7 +167,7 @@ async fn a_waiter_that_is_gone_eats_no_event(world: World) {
         waiting.abort();
         bus.settle().await;
     }
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     bus.settle().await;
     assert_eq!(stats(&bus, "orders").await.ready, 1);
     assert_eq!(payloads(&queue, 1).await, [1]);
@@ -176,7 +176,7 @@ async fn a_waiter_that_is_gone_eats_no_event(world: World) {
 /// The event is on its way to its caller, which is dropped without having been polled again.
 async fn an_event_that_was_leased_for_nobody_has_used_no_attempt(world: World) {
     let (bus, queue) = pulling(&world).await;
-    let id = queue.event(1).attempts(1).send().await.unwrap().id();
+    let id = queue.event(1).attempts(1).push().await.unwrap().id();
     let mut waiting = Box::pin(queue.lease(1, secs(60)).wait(secs(100)).send());
     let mut polls = 0;
     // Until it is leased, but without a last poll of the caller.
@@ -202,7 +202,7 @@ async fn futures_poll<F: Future>(mut future: std::pin::Pin<&mut F>) -> bool {
 
 async fn a_paused_queue_gives_nothing_and_a_resumed_one_gives_at_once(world: World) {
     let (bus, queue) = pulling(&world).await;
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     bus.pause("orders").await.unwrap();
     assert!(payloads(&queue, 1).await.is_empty());
     let waiting = tokio::spawn(queue.lease(1, secs(60)).wait(secs(100)).send());
@@ -216,7 +216,7 @@ async fn a_paused_queue_gives_nothing_and_a_resumed_one_gives_at_once(world: Wor
 
 async fn nothing_is_leased_once_a_pause_is_confirmed(world: World) {
     let (bus, queue) = pulling(&world).await;
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     for round in 0..50 {
         // The puller knows the queue by now, and may be on its way.
         bus.pause("orders").await.unwrap();
@@ -249,7 +249,7 @@ async fn a_rate_holds_for_who_pulls(world: World) {
 async fn an_expired_event_is_not_handed_out(world: World) {
     let (bus, queue) = pulling(&world).await;
     let event = queue.event(1).expires_after(secs(1));
-    let id = event.send().await.unwrap().id();
+    let id = event.push().await.unwrap().id();
     bus.advance(secs(1)).await;
     assert!(payloads(&queue, 1).await.is_empty());
     bus.settle().await;
@@ -280,7 +280,7 @@ async fn an_event_is_ended_by_its_id_whoever_holds_it(world: World) {
     let (bus, queue) = pulling(&world).await;
     let id = queue.push(1, secs(60)).await.unwrap().id();
     assert_eq!(queue.end(id).await.unwrap(), EndResult::Cancelled);
-    let id = queue.push_now(2).await.unwrap().id();
+    let id = queue.push(2, When::Now).await.unwrap().id();
     let leased = queue.lease(1, secs(60)).send().await.unwrap();
     let other = world.start(world.builder().publish_only()).await;
     let elsewhere = other.queue_named::<Raw>("orders").unwrap();
@@ -295,7 +295,7 @@ async fn an_event_is_ended_by_its_id_whoever_holds_it(world: World) {
 
 async fn an_event_whose_lease_was_lost_is_ended_by_its_id_all_the_same(world: World) {
     let (bus, queue) = pulling(&world).await;
-    let id = queue.event(1).attempts(9).send().await.unwrap().id();
+    let id = queue.event(1).attempts(9).push().await.unwrap().id();
     let leased = queue.lease(1, secs(2)).send().await.unwrap();
     bus.advance(ms(2_100)).await;
     assert_eq!(leased[0].id(), id);
@@ -304,7 +304,7 @@ async fn an_event_whose_lease_was_lost_is_ended_by_its_id_all_the_same(world: Wo
     assert_eq!((after.ready, after.scheduled, after.leased), (0, 0, 0));
 
     // Leased by another process in between: its lease is the one that ends.
-    let id = queue.event(2).attempts(9).send().await.unwrap().id();
+    let id = queue.event(2).attempts(9).push().await.unwrap().id();
     let first = queue.lease(1, secs(2)).send().await.unwrap();
     bus.advance(ms(2_100)).await;
     let other = world.start(world.builder().publish_only()).await;
@@ -319,8 +319,12 @@ async fn an_event_whose_lease_was_lost_is_ended_by_its_id_all_the_same(world: Wo
 async fn an_undecodable_event_is_buried_and_the_rest_is_returned(world: World) {
     let (bus, queue) = pulling(&world).await;
     let words = bus.queue_named::<String>("orders").unwrap();
-    let id = words.push_now("seven".to_owned()).await.unwrap().id();
-    queue.push_now(7).await.unwrap();
+    let id = words
+        .push("seven".to_owned(), When::Now)
+        .await
+        .unwrap()
+        .id();
+    queue.push(7, When::Now).await.unwrap();
     assert_eq!(payloads(&queue, 2).await, [7]);
     bus.settle().await;
     assert_eq!(bus.outcomes(id).await.unwrap(), [Outcome::Buried]);
@@ -329,18 +333,27 @@ async fn an_undecodable_event_is_buried_and_the_rest_is_returned(world: World) {
 async fn events_of_one_call_are_pushed_all_or_none(world: World) {
     let (bus, queue) = pulling(&world).await;
     let events = || (0..64).map(|number| queue.event(number).after(secs(1)));
-    let sent = queue.send_all(events()).await.unwrap();
+    let sent = queue
+        .push_many(events(), When::Now)
+        .all_or_none()
+        .await
+        .unwrap();
     let buckets: std::collections::BTreeSet<_> = sent.iter().map(|it| it.id().bucket()).collect();
     assert_eq!((sent.len(), buckets.len()), (64, 1));
     assert_eq!(stats(&bus, "orders").await.scheduled, 64);
     let too_late = queue.event(64).after(Duration::from_secs(u64::MAX / 4));
     let refused = queue
-        .send_all(events().chain([too_late]))
+        .push_many(events().chain([too_late]), When::Now)
+        .all_or_none()
         .await
         .unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid);
     let keyed = queue.event(64).key("order:7");
-    let refused = queue.send_all(events().chain([keyed])).await.unwrap_err();
+    let refused = queue
+        .push_many(events().chain([keyed]), When::Now)
+        .all_or_none()
+        .await
+        .unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid);
     assert_eq!(stats(&bus, "orders").await.scheduled, 64);
 }

@@ -83,8 +83,8 @@ async fn thirty_days_later_is_thirty_days_later(world: World) {
 async fn an_instant_that_is_past_means_at_once(world: World) {
     let probe = Probe::new();
     let (bus, queue) = world.serve(ORDERS, &probe).await;
-    queue.push_at(1_u64, SystemTime::UNIX_EPOCH).await.unwrap();
-    queue.push_at(2, bus.now() + secs(5)).await.unwrap();
+    queue.push(1_u64, SystemTime::UNIX_EPOCH).await.unwrap();
+    queue.push(2, bus.now() + secs(5)).await.unwrap();
     bus.advance(secs(10)).await;
     assert_eq!(probe.times(), [secs(0), secs(5)]);
 }

@@ -36,7 +36,7 @@ async fn pushes_that_are_made_at_once_meet_in_few_buckets(world: World) {
 
 async fn a_push_that_asks_for_more_than_the_store_can_is_refused(world: World) {
     let (_bus, queue) = world.push_only::<u64>("orders").await;
-    let sent = queue.event(1).durable(Durability::Replicated(2)).send();
+    let sent = queue.event(1).durable(Durability::Replicated(2)).push();
     let error = sent.await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     let builder = world.builder().publish_only();
@@ -44,13 +44,13 @@ async fn a_push_that_asks_for_more_than_the_store_can_is_refused(world: World) {
     let error = TestBus::start_on(Arc::clone(&world.clock), builder).await;
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Invalid);
     // One event may ask for less than its bus does.
-    let sent = queue.event(1).durable(Durability::Memory).send();
+    let sent = queue.event(1).durable(Durability::Memory).push();
     assert!(sent.await.unwrap().is_accepted());
 }
 
 async fn a_receipt_names_what_was_reached(world: World) {
     let (bus, queue) = world.push_only::<u64>("orders").await;
-    let sent = queue.event(1).durable(Durability::Memory).send().await;
+    let sent = queue.event(1).durable(Durability::Memory).push().await;
     assert_eq!(sent.unwrap().durability(), bus.durability());
 }
 
@@ -60,7 +60,7 @@ async fn a_hot_bucket_is_seen(world: World) {
     let mut hot = None;
     for number in 0..100 {
         let event = queue.event(number).after(secs(60)).key("customer:8");
-        hot = Some(event.send().await.unwrap().id().bucket());
+        hot = Some(event.push().await.unwrap().id().bucket());
     }
     let others = queue.push_many(0..1_000, secs(60)).await.unwrap();
     let stats = bus.bucket_stats("orders").await.unwrap();
@@ -103,7 +103,7 @@ async fn a_bus_that_does_not_handle_pushes_as_its_annotations_say(world: World) 
         let ids = std::iter::repeat_with(|| queue.new_id()).take(32 * 64);
         let buckets: BTreeSet<_> = ids.map(|id| id.bucket()).collect();
         assert_eq!(buckets.len(), 32);
-        let id = queue.push_now(1).await.unwrap().id();
+        let id = queue.push(1, When::Now).await.unwrap().id();
         let found = queue.get(id).await.unwrap().unwrap();
         assert_eq!(found.body.unwrap().attempts, 7);
         bus.settle().await;
@@ -135,7 +135,7 @@ async fn a_pusher_whose_idea_of_the_time_is_wrong_harms_nobody() {
     assert!(sent.iter().all(Receipt::is_accepted));
     let old = queue.new_id();
     let old = EventId::from_parts(old.created(), duly::event::BucketId(0), old.entropy());
-    let error = queue.event(1).id(old).send().await.unwrap_err();
+    let error = queue.event(1).id(old).push().await.unwrap_err();
     assert_eq!(
         error.kind(),
         ErrorKind::Conflict,
@@ -161,14 +161,20 @@ async fn many_events_are_pushed_each_with_all_it_can_say(world: World) {
             _ => event.id(id).header("n", number.to_string()),
         }
     };
-    let sent = queue.send_many((0..1_500).map(event)).await.unwrap();
+    let sent = queue
+        .push_many((0..1_500).map(event), When::Now)
+        .await
+        .unwrap();
     for (number, receipt) in sent.iter().enumerate() {
         match number % 3 {
             1 => assert_eq!(receipt.is_accepted(), number < 30, "{number}"),
             _ => assert!(receipt.is_accepted() && receipt.id() == ids[number]),
         }
     }
-    let again = queue.send_many((0..1_500).map(event)).await.unwrap();
+    let again = queue
+        .push_many((0..1_500).map(event), When::Now)
+        .await
+        .unwrap();
     assert!(again.iter().all(Receipt::is_duplicate));
     let found = queue.events().key("customer:0").limit(1_000).page().await;
     let of_key = (0..1_500).filter(|number| number % 7 == 0 && (number % 3 != 1 || *number < 30));
@@ -180,7 +186,7 @@ async fn many_events_are_pushed_each_with_all_it_can_say(world: World) {
 
     let mut wrong = vec![queue.event(1), queue.event(99).id(ids[0])];
     wrong.push(queue.event(2));
-    let conflict = queue.send_many(wrong).await.unwrap_err();
+    let conflict = queue.push_many(wrong, When::Now).await.unwrap_err();
     assert_eq!(conflict.kind(), ErrorKind::Conflict);
 }
 
@@ -189,9 +195,9 @@ async fn a_push_of_many_events_refuses_what_it_cannot_push_before_it_begins(worl
     let others = bus.queue_named::<u64>("mail").unwrap();
     let long = "k".repeat(2_000);
     for wrong in [others.event(2), queue.event(2).key(long)] {
-        let refused = queue.send_many([queue.event(1), wrong]).await;
+        let refused = queue.push_many([queue.event(1), wrong], When::Now).await;
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);
     }
-    assert_eq!(queue.send_many([]).await.unwrap(), []);
+    assert_eq!(queue.push_many([0_u64; 0], When::Now).await.unwrap(), []);
     assert_eq!(bus.stats("orders").await.unwrap().ready, 0);
 }

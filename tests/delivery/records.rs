@@ -26,7 +26,7 @@ async fn a_record_says_what_happened_and_when(world: World) {
     let (bus, queue) = world.serve(ORDERS, &probe).await;
     let started = bus.now();
     let event = queue.event(1).after(secs(60)).key("order:8");
-    let id = event.send().await.unwrap().id();
+    let id = event.push().await.unwrap().id();
     bus.advance(secs(120)).await;
 
     let history = bus.history(id).await.unwrap();
@@ -90,7 +90,7 @@ async fn an_error_is_cut_at_its_bound(world: World) {
     });
     let (bus, queue) = world.serve(ORDERS.attempts(1), &probe).await;
     for payload in 1..=3 {
-        let id = queue.push_now(payload).await.unwrap().id();
+        let id = queue.push(payload, When::Now).await.unwrap().id();
         bus.advance(secs(1)).await;
         let history = bus.history(id).await.unwrap();
         let error = history[0].error.as_deref().unwrap();
@@ -105,8 +105,8 @@ async fn records_are_found_by_queue_by_event_and_by_outcome(world: World) {
         _ => Err(Failure::permanent("no")),
     });
     let (bus, queue) = world.serve(ORDERS, &probe).await;
-    let good = queue.push_now(1).await.unwrap().id();
-    let bad = queue.push_now(2).await.unwrap().id();
+    let good = queue.push(1, When::Now).await.unwrap().id();
+    let bad = queue.push(2, When::Now).await.unwrap().id();
     bus.advance(secs(1)).await;
 
     let ids = async |records: duly::records::Records| {
@@ -142,7 +142,7 @@ async fn records_are_read_page_by_page(world: World) {
 
 async fn records_survive_a_restart(world: World) {
     let (bus, queue) = world.serve(ORDERS, &Probe::<u64>::new()).await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(secs(1)).await;
     let before = bus.history(id).await.unwrap();
     bus.shutdown(secs(1)).await.unwrap();
@@ -162,7 +162,7 @@ async fn a_follower_goes_on_from_the_last_page() {
     let (mut after, mut seen) = (None, Vec::new());
     for round in 0..6_u64 {
         for _ in 0..round * 40 {
-            queue.push_now(round).await.unwrap();
+            queue.push(round, When::Now).await.unwrap();
         }
         bus.advance(secs(1)).await;
         loop {

@@ -59,7 +59,7 @@ async fn what_a_node_holds_in_a_bucket_that_refuses_it_is_handed_on() {
     let (refused, way) = node(&world, &[ORDERS], &hanging).await;
     let queue = refused.queue_named::<u64>("orders").unwrap();
     for number in 0..512 {
-        queue.push_now(number).await.unwrap();
+        queue.push(number, When::Now).await.unwrap();
     }
     refused.advance(secs(1)).await;
     let held = hanging.count();
@@ -94,7 +94,7 @@ async fn a_node_that_one_bucket_refuses_stays_a_member() {
     let (bus, other) = node(&world, &[orders], &slow).await;
     let queue = bus.queue_named::<u64>("orders").unwrap();
     for number in 0..512 {
-        queue.push_now(number).await.unwrap();
+        queue.push(number, When::Now).await.unwrap();
     }
     bus.advance(secs(2)).await;
     way.meets(|bucket, _| {
@@ -130,7 +130,7 @@ async fn nodes_that_hear_of_nobody_look_now_and_then() {
     let (dying, dead_way) = node(&world, &[orders], &slow).await;
     let queue = dying.queue_named::<u64>("orders").unwrap();
     for number in 0..512 {
-        queue.push_now(number).await.unwrap();
+        queue.push(number, When::Now).await.unwrap();
     }
     dying.advance(secs(1)).await;
     let probe = Probe::new();

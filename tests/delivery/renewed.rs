@@ -48,7 +48,7 @@ async fn a_push_of_which_an_attempt_may_have_happened_is_not_made_anew() {
     let queue = bus.queue_named::<u64>("orders").unwrap();
     let pushes = pushes_meet(&way, Fault::Judged(PushOutcome::Unknown));
 
-    let one = queue.push_now(1).await.unwrap_err();
+    let one = queue.push(1, When::Now).await.unwrap_err();
     let many = queue.push_many(0..3, secs(0)).await.unwrap_err();
 
     assert_eq!(
@@ -70,7 +70,7 @@ async fn a_definite_refusal_is_made_anew_once() {
         (PushOutcome::TooNew, ErrorKind::Invalid),
     ] {
         let pushes = pushes_meet(&way, Fault::Judged(verdict));
-        assert_eq!(queue.push_now(1).await.unwrap_err().kind(), kind);
+        assert_eq!(queue.push(1, When::Now).await.unwrap_err().kind(), kind);
         assert_eq!(pushes.load(Ordering::Relaxed), 2);
     }
     for (verdict, kind) in [
@@ -79,7 +79,7 @@ async fn a_definite_refusal_is_made_anew_once() {
         (PushOutcome::Unknown, ErrorKind::Unknown),
     ] {
         let _ = pushes_meet(&way, Fault::Judged(verdict));
-        let sent = queue.event(1).id(queue.new_id()).send();
+        let sent = queue.event(1).id(queue.new_id()).push();
         assert_eq!(sent.await.unwrap_err().kind(), kind, "it was given");
     }
 }
@@ -101,7 +101,7 @@ async fn what_a_second_id_meets_with_is_said_of_it_alone() {
             _ => Fault::None,
         }
     });
-    let error = queue.push_now(1).await.unwrap_err();
+    let error = queue.push(1, When::Now).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unknown);
 }
 
@@ -115,10 +115,10 @@ async fn an_own_first_attempt_is_no_duplicate() {
     let queue = bus.queue_named::<u64>("orders").unwrap();
     let _ = pushes_meet(&way, Fault::Twice);
 
-    assert!(queue.push_now(1).await.unwrap().is_accepted());
+    assert!(queue.push(1, When::Now).await.unwrap().is_accepted());
     let many = queue.push_many(2..10, secs(0)).await.unwrap();
     assert!(many.iter().all(Receipt::is_accepted));
-    let given = queue.event(10).id(queue.new_id()).send().await.unwrap();
+    let given = queue.event(10).id(queue.new_id()).push().await.unwrap();
     assert!(given.is_duplicate(), "whose it was, nobody knows");
     let unique = |number| {
         queue
@@ -126,9 +126,9 @@ async fn an_own_first_attempt_is_no_duplicate() {
             .after(secs(60))
             .unique("one", Unique::Keep)
     };
-    let first = unique(11).send().await.unwrap();
+    let first = unique(11).push().await.unwrap();
     assert!(first.is_accepted());
-    let second = unique(12).send().await.unwrap();
+    let second = unique(12).push().await.unwrap();
     assert!(second.is_duplicate());
     assert_eq!(second.id(), first.id());
     consumer.advance(secs(120)).await;
@@ -145,17 +145,17 @@ async fn a_pusher_whose_clock_is_ahead_harms_nobody() {
     let bus = pusher(&world, &way).await;
     let queue = bus.queue_named::<u64>("orders").unwrap();
 
-    let sent = queue.push_now(1).await.unwrap();
+    let sent = queue.push(1, When::Now).await.unwrap();
     assert!(sent.is_accepted());
     assert_eq!(sent.id().created(), consumer.now());
     let sent = queue.push_many(2..5, secs(0)).await.unwrap();
     assert!(sent.iter().all(Receipt::is_accepted));
-    let error = queue.event(9).id(queue.new_id()).send().await.unwrap_err();
+    let error = queue.event(9).id(queue.new_id()).push().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     let words = error.to_string();
     assert!(words.contains("at most 60s ahead"), "{words}");
     assert!(words.contains(&consumer.now().to_string()), "{words}");
-    right.push_now(5).await.unwrap();
+    right.push(5, When::Now).await.unwrap();
     consumer.settle().await;
     assert_eq!(probe.count(), 5);
 }
@@ -171,7 +171,7 @@ async fn a_renewed_push_keeps_its_part_of_a_spread() {
     let queue = bus.queue_named::<u64>("orders").unwrap();
     let at = bus.now() + secs(7_200);
     for number in 0..20 {
-        let sent = queue.event(number).at(at).spread(secs(1_000)).send();
+        let sent = queue.event(number).at(at).spread(secs(1_000)).push();
         let sent = sent.await.unwrap();
         assert_eq!(sent.id().created(), bus.now(), "it was made anew");
         assert_eq!(sent.due(), at + spread_part(sent.id(), secs(1_000)));

@@ -65,7 +65,7 @@ async fn a_failure_a_timeout_and_a_panic_each_use_an_attempt(world: World) {
     let (bus, queue) = world.serve(orders, &probe).await;
     for (misdeed, cause) in MISDEEDS {
         let before = probe.count();
-        let id = queue.push_now(misdeed).await.unwrap().id();
+        let id = queue.push(misdeed, When::Now).await.unwrap().id();
         bus.advance(secs(600)).await;
 
         assert_eq!(probe.count() - before, 3, "{cause}");
@@ -84,7 +84,7 @@ async fn a_failure_a_timeout_and_a_panic_each_use_an_attempt(world: World) {
 async fn after_the_last_attempt_comes_no_other(world: World) {
     let probe = Probe::<u64>::answering(|_event, _cx| Err(Failure::retry("never")));
     let (bus, queue) = world.serve(ORDERS.attempts(5), &probe).await;
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     bus.advance(secs(86_400)).await;
     assert_eq!(probe.times(), [0, 1, 2, 3, 4].map(secs));
 }
@@ -92,7 +92,7 @@ async fn after_the_last_attempt_comes_no_other(world: World) {
 async fn a_permanent_failure_is_dead_at_once(world: World) {
     let probe = Probe::<u64>::answering(|_event, _cx| Err(Failure::permanent("no such order")));
     let (bus, queue) = world.serve(ORDERS, &probe).await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(secs(3_600)).await;
     assert_eq!(probe.count(), 1);
     let history = bus.history(id).await.unwrap();
@@ -104,7 +104,11 @@ async fn a_payload_that_does_not_decode_is_dead_at_once_and_never_seen(world: Wo
     let probe = Probe::<u64>::new();
     let (bus, _queue) = world.serve(ORDERS, &probe).await;
     let wrong = bus.queue_named::<String>("orders").unwrap();
-    let id = wrong.push_now("seven".to_owned()).await.unwrap().id();
+    let id = wrong
+        .push("seven".to_owned(), When::Now)
+        .await
+        .unwrap()
+        .id();
     bus.advance(secs(3_600)).await;
 
     assert_eq!(probe.count(), 0);
@@ -119,7 +123,7 @@ async fn a_payload_that_does_not_decode_is_dead_at_once_and_never_seen(world: Wo
 async fn a_discarded_event_is_over_without_a_dead_letter(world: World) {
     let probe = Probe::<u64>::answering(|_event, _cx| Err(Failure::discard("was paid")));
     let (bus, queue) = world.serve(ORDERS, &probe).await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(secs(3_600)).await;
     assert_eq!(probe.count(), 1);
     let history = bus.history(id).await.unwrap();
@@ -131,7 +135,7 @@ async fn a_discarded_event_is_over_without_a_dead_letter(world: World) {
 async fn a_snooze_uses_no_attempt(world: World) {
     let probe = Probe::<u64>::answering(|_event, _cx| Err(Failure::snooze(secs(60))));
     let (bus, queue) = world.serve(ORDERS.attempts(2), &probe).await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(secs(600)).await;
     assert_eq!(probe.count(), 11);
     assert!(probe.attempts().iter().all(|attempt| *attempt == (id, 1)));
@@ -146,7 +150,7 @@ async fn attempts_that_share_a_number_have_leases_of_their_own(world: World) {
         Err(Failure::snooze(secs(60)))
     });
     let (bus, queue) = world.serve(ORDERS, &probe).await;
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     bus.advance(secs(300)).await;
     let leases = leases.lock().unwrap();
     let different: BTreeSet<_> = leases.iter().collect();
@@ -159,7 +163,7 @@ async fn retry_after_overrules_the_backoff(world: World) {
         Err(Failure::retry_after(secs(100), "the bank is closed"))
     });
     let (bus, queue) = world.serve(ORDERS.attempts(3), &probe).await;
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     bus.advance(secs(3_600)).await;
     assert_eq!(probe.times(), [0, 100, 200].map(secs));
 }
@@ -167,18 +171,18 @@ async fn retry_after_overrules_the_backoff(world: World) {
 async fn an_event_may_have_attempts_of_its_own(world: World) {
     let probe = Probe::<u64>::answering(|_event, _cx| Err(Failure::retry("no")));
     let (bus, queue) = world.serve(ORDERS.attempts(2), &probe).await;
-    queue.event(1).attempts(4).send().await.unwrap();
+    queue.event(1).attempts(4).push().await.unwrap();
     bus.advance(secs(3_600)).await;
     assert_eq!(probe.count(), 4);
 }
 
 async fn attempts_outside_their_bounds_are_refused(world: World) {
     let (_bus, queue) = world.push_only("orders").await;
-    let error = queue.event(1_u64).attempts(0).send().await;
+    let error = queue.event(1_u64).attempts(0).push().await;
     let error = error.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("1 to 65535"), "{error}");
-    queue.event(1).attempts(u16::MAX).send().await.unwrap();
+    queue.event(1).attempts(u16::MAX).push().await.unwrap();
 }
 
 async fn attempts_survive_a_restart(mut world: World) {
@@ -186,7 +190,7 @@ async fn attempts_survive_a_restart(mut world: World) {
         let probe = Probe::<u64>::answering(|_event, _cx| Err(Failure::retry("no")));
         let (bus, queue) = world.serve(ORDERS.attempts(3), &probe).await;
         if attempt == 1 {
-            queue.push_now(1).await.unwrap();
+            queue.push(1, When::Now).await.unwrap();
         }
         bus.advance(ms(1_000)).await;
         bus.shutdown(secs(1)).await.unwrap();
@@ -205,7 +209,7 @@ async fn a_time_out_drops_the_handler_where_it_waits(world: World) {
     let probe = Probe::<u64>::taking(secs(3_600));
     let orders = ORDERS.attempts(1).timeout(secs(30));
     let (bus, queue) = world.serve(orders, &probe).await;
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     bus.advance(secs(60)).await;
     let seen = probe.seen();
     let ended = seen[0].ended.unwrap();
@@ -229,7 +233,7 @@ async fn each_start_is_noted_before_its_handler_runs(world: World) {
         .await;
     let queue = bus.queue_named("orders").unwrap();
     for n in 1..=3 {
-        let id = queue.push_now(n).await.unwrap().id();
+        let id = queue.push(n, When::Now).await.unwrap().id();
         bus.settle().await;
         let history = bus.history(id).await.unwrap();
         assert_eq!(history[0].error, Some(n.to_string()), "notes so far");

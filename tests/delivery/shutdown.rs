@@ -169,7 +169,7 @@ async fn a_stop_waits_until_the_store_has_every_outcome(world: World) {
         }
         _ => Fault::None,
     });
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.settle().await;
     assert_eq!(probe.count(), 1);
     bus.shutdown(secs(30)).await.unwrap();
@@ -193,7 +193,7 @@ async fn an_idle_bus_stops_at_once(world: World) {
 async fn what_runs_beyond_the_grace_is_cut_and_uses_no_attempt(world: World) {
     let hanging = Probe::<u64>::running(|_event, _cx| std::future::pending());
     let (bus, queue) = world.serve(ORDERS, &hanging).await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(secs(1)).await;
     bus.shutdown(secs(5)).await.unwrap();
     assert!(world.clock.elapsed() >= secs(6));
@@ -218,7 +218,7 @@ async fn a_handler_that_never_ends_in_the_grace_is_a_dead_letter_at_last(world: 
     let hanging = Probe::<u64>::running(|_event, _cx| std::future::pending());
     let orders = ORDERS.attempts(2).free_interruptions(3);
     let (bus, queue) = world.serve(orders, &hanging).await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(secs(1)).await;
     bus.shutdown(secs(5)).await.unwrap();
     drop((bus, queue));
@@ -245,7 +245,7 @@ async fn a_last_attempt_that_is_cut_is_a_dead_letter(world: World) {
     let (bus, queue) = world
         .serve(ORDERS.attempts(1).free_interruptions(0), &hanging)
         .await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(secs(1)).await;
     bus.shutdown(secs(5)).await.unwrap();
     drop((bus, queue));
@@ -268,7 +268,7 @@ async fn a_handler_is_told_before_it_is_cut(world: World) {
         }
     });
     let (bus, queue) = world.serve(ORDERS, &probe).await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(secs(1)).await;
     bus.shutdown(secs(5)).await.unwrap();
     assert_eq!(world.clock.elapsed(), secs(6));
@@ -283,7 +283,7 @@ async fn a_handler_is_told_before_it_is_cut(world: World) {
 async fn a_second_stop_waits_for_nothing_and_breaks_nothing(world: World) {
     let probe = Probe::taking(secs(5));
     let (bus, queue) = world.serve(ORDERS, &probe).await;
-    let id = queue.push_now(1_u64).await.unwrap().id();
+    let id = queue.push(1_u64, When::Now).await.unwrap().id();
     bus.advance(secs(1)).await;
     let (first, second) = tokio::join!(bus.shutdown(secs(30)), bus.shutdown(secs(30)));
     first.unwrap();
@@ -371,7 +371,7 @@ async fn a_stopped_bus_takes_and_changes_nothing(world: World) {
     bus.shutdown(secs(1)).await.unwrap();
 
     assert_eq!(
-        queue.push_now(8).await.unwrap_err().kind(),
+        queue.push(8, When::Now).await.unwrap_err().kind(),
         ErrorKind::Closed
     );
     let cancelled = queue.cancel(waiting.id()).await;

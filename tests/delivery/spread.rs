@@ -21,7 +21,7 @@ async fn a_herd_is_spread_evenly_and_nothing_is_early(world: World) {
     let at = bus.now() + secs(60);
     queue.push_many(0..9_000, at).await.unwrap();
     for number in 9_000..10_000 {
-        queue.push_at(number, at).await.unwrap();
+        queue.push(number, at).await.unwrap();
     }
     bus.advance(secs(80)).await;
     let mut counted = [0; 10];
@@ -42,7 +42,7 @@ async fn a_herd_is_spread_evenly_and_nothing_is_early(world: World) {
 async fn an_id_that_is_pushed_again_is_due_at_the_same_time(world: World) {
     let (bus, queue) = world.push_only::<u64>("orders").await;
     let (id, at) = (queue.new_id(), bus.now() + secs(60));
-    let push = || queue.event(7).id(id).at(at).spread(secs(10)).send();
+    let push = || queue.event(7).id(id).at(at).spread(secs(10)).push();
     let first = push().await.unwrap();
     assert_eq!(first.due(), at + spread_part(id, secs(10)));
     bus.advance(secs(5)).await;
@@ -50,7 +50,7 @@ async fn an_id_that_is_pushed_again_is_due_at_the_same_time(world: World) {
     assert!(again.is_duplicate());
     assert_eq!(again.due(), first.due());
 
-    let after = queue.event(8).after(secs(60)).spread(secs(10)).send();
+    let after = queue.event(8).after(secs(60)).spread(secs(10)).push();
     let after = after.await.unwrap();
     assert_eq!(
         after.due(),
@@ -66,11 +66,11 @@ async fn a_spread_counts_from_now_for_what_is_past(world: World) {
         .event(7)
         .at(past)
         .spread(secs(10))
-        .send()
+        .push()
         .await
         .unwrap();
     assert_eq!(due.due(), bus.now() + part(due.id()));
-    let now = queue.event(7).spread(secs(10)).send().await.unwrap();
+    let now = queue.event(7).spread(secs(10)).push().await.unwrap();
     assert_eq!(now.due(), bus.now() + part(now.id()));
 }
 
@@ -82,10 +82,10 @@ async fn the_window_of_an_event_is_stronger_than_that_of_its_queue(world: World)
     };
     let bus = world.start(builder.queue("orders", choices)).await;
     let queue = bus.queue_named::<u64>("orders").unwrap();
-    let none = queue.event(7).after(secs(60)).spread(ms(0)).send();
+    let none = queue.event(7).after(secs(60)).spread(ms(0)).push();
     let none = none.await.unwrap();
     assert_eq!(none.due(), bus.now() + secs(60));
-    let own = queue.event(7).after(secs(60)).spread(secs(1_000)).send();
+    let own = queue.event(7).after(secs(60)).spread(secs(1_000)).push();
     let own = own.await.unwrap();
     assert_eq!(
         own.due(),
@@ -105,7 +105,7 @@ async fn a_spread_that_does_not_fit_is_refused(world: World) {
     let error = queue
         .event(7)
         .spread(secs(86_401))
-        .send()
+        .push()
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
@@ -113,6 +113,6 @@ async fn a_spread_that_does_not_fit_is_refused(world: World) {
     let full = (0..32).fold(queue.event(7).spread(secs(1)), |event, number| {
         event.header(format!("h{number}"), "")
     });
-    let error = full.send().await.unwrap_err();
+    let error = full.push().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "its header is one of 32");
 }

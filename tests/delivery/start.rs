@@ -155,7 +155,7 @@ async fn the_builder_overrules_the_annotation() {
         .register_as(ORDERS.attempts(9), probe.clone());
     let bus = world.start(builder.queue("orders", choices)).await;
     let queue = bus.queue_named("orders").unwrap();
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     bus.advance(secs(60)).await;
     assert_eq!(probe.times(), [secs(0), secs(7)]);
 }

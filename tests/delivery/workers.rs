@@ -28,7 +28,7 @@ async fn one_worker_handles_in_the_order_of_arrival(world: World) {
     let probe = Probe::taking(ms(1));
     let (bus, queue) = world.serve(ORDERS.workers(1).buckets(1), &probe).await;
     for number in 0..200_u64 {
-        queue.push_now(number).await.unwrap();
+        queue.push(number, When::Now).await.unwrap();
     }
     bus.run_until_idle(secs(60)).await.unwrap();
     assert!(probe.payloads().into_iter().eq(0..200));
@@ -68,7 +68,7 @@ async fn who_only_publishes_handles_nothing(world: World) {
     let builder = world.builder().register_as(ORDERS, probe.clone());
     let bus = world.start(builder.publish_only()).await;
     let queue = bus.queue_named("orders").unwrap();
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     bus.advance(secs(60)).await;
     assert_eq!(probe.count(), 0);
     assert_eq!(bus.stats("orders").await.unwrap().ready, 1);
@@ -84,7 +84,7 @@ async fn a_queue_that_is_not_consumed_here_waits(world: World) {
     let builder = world.builder().register_as(ORDERS, probe.clone());
     let bus = world.start(builder.queue("orders", choices)).await;
     let queue = bus.queue_named("orders").unwrap();
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     bus.advance(secs(60)).await;
     assert_eq!(probe.count(), 0);
     bus.shutdown(secs(1)).await.unwrap();

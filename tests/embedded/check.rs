@@ -43,7 +43,7 @@ async fn nothing_is_found_in_a_file_that_is_used_and_what_is_damaged_is() {
     let queue = bus.queue_named::<u32>("letters").unwrap();
     let mut checks = 0;
     while handled.0.load(Ordering::Relaxed) < 2_000 || checks < 10 {
-        let pushes = futures_util::future::join_all((0..100).map(|it| queue.push_now(it)));
+        let pushes = futures_util::future::join_all((0..100).map(|it| queue.push(it, When::Now)));
         let (pushed, report) = tokio::join!(pushes, bus.check_store().run());
         assert!(pushed.iter().all(Result::is_ok));
         assert_eq!(report.unwrap().damage, [], "check {checks}");

@@ -58,7 +58,7 @@ async fn a_store_that_never_answers_is_not_waited_for(world: World) {
 async fn what_the_records_know_is_told_while_the_store_is_away(world: World) {
     let probe = Probe::<u64>::answering(|_, _| Err(Failure::retry("not yet")));
     let (bus, queue, way) = distant(&world, &probe).await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(secs(3)).await;
     way.is(Fault::Refused(ErrorKind::Unavailable));
     let explained = bus.explain(id).await.unwrap();
@@ -88,7 +88,7 @@ async fn a_bucket_that_is_refused_to_this_process_alone_is_told_with_the_words(w
         StoreOp::Fetch(_) | StoreOp::MoveDue { .. } => Fault::Refused(ErrorKind::Invalid),
         _ => Fault::None,
     });
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(secs(5)).await;
     let explained = bus.explain(id).await.unwrap();
     let refused = Reason::StoreAway {

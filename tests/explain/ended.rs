@@ -20,7 +20,7 @@ over_every_store! {
 async fn a_dead_letter_says_since_when_why_and_what_to_do(world: World) {
     let probe = Probe::<u64>::answering(|_, _| Err(Failure::retry("no such order")));
     let (bus, queue) = world.serve(ORDERS.attempts(3), &probe).await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(secs(100)).await;
     let explained = bus.explain(id).await.unwrap();
     assert_eq!(explained.state, Some(EventState::Dead));
@@ -43,9 +43,9 @@ async fn an_event_that_is_over_says_how_it_ended_and_when(world: World) {
         _ => Err(Failure::permanent("no")),
     });
     let (bus, queue) = world.serve(ORDERS, &probe).await;
-    let done = queue.push_now(1).await.unwrap().id();
-    let discarded = queue.push_now(2).await.unwrap().id();
-    let dropped = queue.push_now(3).await.unwrap().id();
+    let done = queue.push(1, When::Now).await.unwrap().id();
+    let discarded = queue.push(2, When::Now).await.unwrap().id();
+    let dropped = queue.push(3, When::Now).await.unwrap().id();
     let cancelled = queue.push(4, secs(60)).await.unwrap().id();
     bus.advance(secs(10)).await;
     let _ = queue.cancel(cancelled).await.unwrap();

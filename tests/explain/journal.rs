@@ -35,7 +35,7 @@ async fn retried(world: &World) -> (TestBus, EventId, Arc<Bad>, Arc<Faulty>) {
         .register_as(ORDERS.attempts(1_000), probe);
     let bus = world.start(builder).await;
     let queue = bus.queue_named::<u64>("orders").unwrap();
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(secs(4)).await;
     assert_eq!(journal.all().await.len(), 5);
     (bus, id, journal, way)

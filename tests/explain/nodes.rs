@@ -21,7 +21,7 @@ fn hanging() -> Probe<u64> {
 async fn held(world: &World) -> (EventId, TestBus, TestBus) {
     let (holder, queue) = world.serve(ORDERS, &hanging()).await;
     let (asked, _queue) = world.push_only::<u64>("orders").await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     asked.advance(secs(5)).await;
     (id, holder, asked)
 }
@@ -117,7 +117,7 @@ async fn a_live_node_of_another_process_is_a_consumer() {
         "{explained}"
     );
     let lonely = asked.queue_named::<u64>("lonely").unwrap();
-    let id = lonely.push_now(1).await.unwrap().id();
+    let id = lonely.push(1, When::Now).await.unwrap().id();
     let explained = asked.explain(id).await.unwrap();
     assert_eq!(explained.reasons, [Reason::NoConsumer { others: 1 }]);
 }
@@ -132,7 +132,7 @@ async fn another_node_may_start_what_this_one_does_not() {
     bus.advance(secs(1)).await;
     queue.push_many(0..64, secs(0)).await.unwrap();
     bus.advance(secs(1)).await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(secs(1)).await;
     let explained = bus.explain(id).await.unwrap();
     let [
@@ -153,7 +153,7 @@ async fn another_node_may_start_what_this_one_does_not() {
 async fn a_lease_with_a_deadline_says_until_when() {
     let world = World::shared();
     let (bus, queue) = world.push_only::<u64>("orders").await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     let fetch = StoreOp::Fetch(Fetch {
         node: NodeId(77),
         request: 1,
@@ -209,7 +209,7 @@ async fn what_is_told_is_how_it_is_at_the_end() {
     let (_holder, queue) = world.serve(ORDERS, &probe).await;
     let (asked, _queue) = world.push_only::<u64>("orders").await;
     asked.advance(secs(1)).await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     asked.advance(ms(100)).await;
     let explained = asked.explain(id).await.unwrap();
     assert_eq!(explained.state, Some(EventState::Done));
@@ -226,7 +226,7 @@ async fn an_event_that_moves_on_meanwhile_is_told_where_it_went() {
     let (_holder, queue) = world.serve(ORDERS, &probe).await;
     let (asked, _queue) = world.push_only::<u64>("orders").await;
     asked.advance(secs(1)).await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     asked.advance(ms(100)).await;
     let explained = asked.explain(id).await.unwrap();
     let [Reason::NotDue { left, .. }] = explained.reasons[..] else {
@@ -242,7 +242,7 @@ async fn a_letter_that_died_with_its_node_says_so() {
     let (holder, queue) = world.serve(ORDERS.attempts(1), &hanging()).await;
     let (asked, _queue) = world.serve(ORDERS.attempts(1), &hanging()).await;
     asked.set_workers("orders", 0).unwrap();
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     asked.advance(secs(1)).await;
     drop((holder, queue));
     asked.advance(secs(10)).await;

@@ -15,8 +15,8 @@ async fn the_last_attempts_are_told_and_the_others_counted(world: World) {
         Err(Failure::retry(format!("number {}", event.attempt())))
     });
     let (bus, queue) = world.serve(ORDERS.attempts(100), &probe).await;
-    let id = queue.push_now(1).await.unwrap().id();
-    queue.push_now(2).await.unwrap();
+    let id = queue.push(1, When::Now).await.unwrap().id();
+    queue.push(2, When::Now).await.unwrap();
     bus.advance(secs(50)).await;
     let explained = bus.explain(id).await.unwrap();
     let told = explained.attempts.records.iter().map(|it| it.attempt);
@@ -32,7 +32,7 @@ async fn the_last_attempts_are_told_and_the_others_counted(world: World) {
 async fn what_was_done_by_hand_says_by_whom(world: World) {
     let probe = Probe::<u64>::answering(|_, _| Err(Failure::permanent("no")));
     let (bus, queue) = world.serve(ORDERS, &probe).await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(secs(1)).await;
     let letters = bus.dead_letters().by("ann");
     assert_eq!(letters.revive([id]).await.unwrap().done, 1);

@@ -63,7 +63,7 @@ async fn who_holds_an_event_and_whether_he_is_there_is_told_truly() {
     let url = fresh();
     let (bus, queue) = asker(&url).await;
     let first = hanging(&url).await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     let explained = until(&bus, id, |it| is_held(it, &first, &HolderStatus::Answers)).await;
     assert!(explained.advice().is_empty(), "{explained}");
     assert!(explained.since.is_some(), "{explained}");
@@ -106,14 +106,14 @@ async fn what_another_node_has_set_and_who_consumes_is_told_by_every_node() {
     let (bus, queue) = asker(&url).await;
     let node = hanging(&url).await;
     node.pause("letters").await.unwrap();
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     let explained = bus.explain(id).await.unwrap();
     assert_eq!(explained.reasons, [Reason::Paused]);
     node.resume("letters").await.unwrap();
     until(&bus, id, |it| is_held(it, &node, &HolderStatus::Answers)).await;
 
     let lonely = bus.queue_named::<u64>("lonely").unwrap();
-    let id = lonely.push_now(1).await.unwrap().id();
+    let id = lonely.push(1, When::Now).await.unwrap().id();
     let explained = bus.explain(id).await.unwrap();
     assert_eq!(explained.reasons, [Reason::NoConsumer { others: 1 }]);
     node.shutdown(Duration::ZERO).await.unwrap();

@@ -32,7 +32,7 @@ fn hanging() -> Probe<u64> {
 
 async fn an_event_that_is_not_due_says_in_how_long_it_is(world: World) {
     let (bus, queue) = world.serve(ORDERS, &Probe::<u64>::new()).await;
-    let sent = queue.event(1).after(secs(60)).key("order:1").send().await;
+    let sent = queue.event(1).after(secs(60)).key("order:1").push().await;
     let sent = sent.unwrap();
     bus.advance(secs(20)).await;
     let explained = bus.explain(sent.id()).await.unwrap();
@@ -52,7 +52,7 @@ async fn an_event_that_was_spread_says_by_how_much(world: World) {
     let probe = Probe::<u64>::answering(|_, _| Err(Failure::retry("not yet")));
     let (bus, queue) = world.serve(ORDERS, &probe).await;
     let asked = bus.now() + secs(60);
-    let sent = queue.event(1).at(asked).spread(secs(10)).send().await;
+    let sent = queue.event(1).at(asked).spread(secs(10)).push().await;
     let sent = sent.unwrap();
     let explained = bus.explain(sent.id()).await.unwrap();
     let [
@@ -80,7 +80,7 @@ async fn an_event_that_was_spread_says_by_how_much(world: World) {
     assert!(words.contains("was rescheduled since"), "{words}");
     let _ = queue.reschedule(sent.id(), due).await.unwrap();
 
-    let after = queue.event(2).after(secs(3_600)).spread(secs(10)).send();
+    let after = queue.event(2).after(secs(3_600)).spread(secs(10)).push();
     let words = bus
         .explain(after.await.unwrap().id())
         .await
@@ -102,7 +102,7 @@ async fn an_event_that_was_spread_says_by_how_much(world: World) {
 async fn a_retry_says_which_attempt_comes_and_why(world: World) {
     let probe = Probe::<u64>::answering(|_, _| Err(Failure::retry("the partner is away")));
     let (bus, queue) = world.serve(ORDERS.attempts(5), &probe).await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(ms(1_500)).await;
     let explained = bus.explain(id).await.unwrap();
     assert_eq!((explained.tries, explained.tries_max), (2, Some(5)));
@@ -117,7 +117,7 @@ async fn a_pause_is_named_before_everything_else(world: World) {
     let (bus, queue) = world.serve(ORDERS, &Probe::<u64>::new()).await;
     bus.pause("orders").await.unwrap();
     bus.set_rate("orders", Some(1.0)).await.unwrap();
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(secs(12)).await;
     let explained = bus.explain(id).await.unwrap();
     assert_eq!(explained.state, Some(EventState::Ready));
@@ -145,7 +145,7 @@ async fn a_pause_is_named_beside_the_due_time(world: World) {
 async fn a_queue_without_workers_is_named(world: World) {
     let (bus, queue) = world.serve(ORDERS, &Probe::<u64>::new()).await;
     bus.set_workers("orders", 0).unwrap();
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(secs(1)).await;
     let explained = bus.explain(id).await.unwrap();
     assert_eq!(explained.reasons, [Reason::NoWorkers { everywhere: false }]);
@@ -182,7 +182,7 @@ async fn a_rate_says_how_many_wait_and_when_its_turn_comes(world: World) {
 async fn a_queue_that_nobody_consumes_is_named(world: World) {
     let (bus, _queue) = world.serve(ORDERS, &Probe::<u64>::new()).await;
     let lonely = bus.queue_named::<u64>("lonely").unwrap();
-    let id = lonely.push_now(1).await.unwrap().id();
+    let id = lonely.push(1, When::Now).await.unwrap().id();
     bus.advance(secs(9)).await;
     let explained = bus.explain(id).await.unwrap();
     assert_eq!(explained.reasons, [Reason::NoConsumer { others: 1 }]);
@@ -231,10 +231,10 @@ async fn a_full_ring_says_so(world: World) {
     bus.advance(secs(1)).await;
     // What is pushed wakes its bucket, which fetches while there is any room.
     for _ in 0..64 {
-        queue.push_now(0).await.unwrap();
+        queue.push(0, When::Now).await.unwrap();
         bus.advance(secs(1)).await;
     }
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(secs(1)).await;
     let explained = bus.explain(id).await.unwrap();
     let [
@@ -252,7 +252,7 @@ async fn a_full_ring_says_so(world: World) {
 
 async fn a_running_handler_is_named(world: World) {
     let (bus, queue) = world.serve(ORDERS, &hanging()).await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(secs(7)).await;
     let explained = bus.explain(id).await.unwrap();
     assert_eq!(explained.at.since(explained.since.unwrap()), secs(7));
@@ -317,7 +317,7 @@ async fn a_person_can_read_it(world: World) {
     let (bus, queue) = world.serve(ORDERS.attempts(16), &probe).await;
     let id = EventId::from_parts(bus.now(), BucketId(3), 0x5eed_5eed_5eed_5eed);
     let event = queue.event(1).after(secs(60)).key("order:7").id(id);
-    event.send().await.unwrap();
+    event.push().await.unwrap();
     bus.advance(secs(61)).await;
     bus.pause("orders").await.unwrap();
     bus.advance(secs(90)).await;

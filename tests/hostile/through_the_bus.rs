@@ -87,10 +87,10 @@ async fn poison_is_a_dead_letter_with_its_reason_and_its_neighbours_are_delivere
     let good = Tree(vec![Tree(vec![])]);
     let mut poisoned = Vec::new();
     for (number, (what, payload)) in (0..).zip(poison()) {
-        queue.push_now(good.clone()).await.unwrap();
+        queue.push(good.clone(), When::Now).await.unwrap();
         poisoned.push((what, push_raw(&world.store, number, payload).await));
     }
-    queue.push_now(good.clone()).await.unwrap();
+    queue.push(good.clone(), When::Now).await.unwrap();
     bus.advance(secs(3_600)).await;
 
     assert_eq!(probe.payloads(), vec![good; poisoned.len() + 1]);
@@ -135,14 +135,14 @@ async fn a_decoder_that_panics_costs_its_own_event_alone(world: World) {
     let probe = Probe::<Fragile>::new();
     let (bus, own) = world.serve(ORDERS.workers(1), &probe).await;
     for number in [13, 2_000] {
-        let error = own.push_now(Fragile(number)).await.unwrap_err();
+        let error = own.push(Fragile(number), When::Now).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     }
     // Another program pushes numbers.
     let queue = bus.queue_named::<u64>("orders").unwrap();
     let mut ids = Vec::new();
     for number in [1, 13, 2, 2_000, 3, 13, 4] {
-        ids.push(queue.push_now(number).await.unwrap().id());
+        ids.push(queue.push(number, When::Now).await.unwrap().id());
     }
     bus.advance(secs(3_600)).await;
     let mut seen: Vec<_> = probe.payloads().into_iter().map(|it| it.0).collect();
@@ -166,24 +166,24 @@ async fn what_is_too_large_is_refused_and_its_neighbours_are_delivered(world: Wo
     let large = "x".repeat(10 << 20);
     let kept = queue.push("kept".to_owned(), secs(60)).await.unwrap().id();
     let errors = [
-        queue.push_now(large.clone()).await.unwrap_err(),
+        queue.push(large.clone(), When::Now).await.unwrap_err(),
         queue.update(kept, &large).await.unwrap_err(),
         queue
             .event("a".to_owned())
             .key(&large)
-            .send()
+            .push()
             .await
             .unwrap_err(),
         queue
             .event("b".to_owned())
             .header("h", &large)
-            .send()
+            .push()
             .await
             .unwrap_err(),
         queue
             .event("c".to_owned())
             .unique(&large, Unique::Keep)
-            .send()
+            .push()
             .await
             .unwrap_err(),
     ];
@@ -192,7 +192,7 @@ async fn what_is_too_large_is_refused_and_its_neighbours_are_delivered(world: Wo
         let words = error.to_string();
         assert!(words.contains("at most") && words.len() < 200, "{words}");
     }
-    queue.push_now("neighbour".to_owned()).await.unwrap();
+    queue.push("neighbour".to_owned(), When::Now).await.unwrap();
     bus.advance(secs(60)).await;
     assert_eq!(probe.payloads(), ["neighbour", "kept"]);
     assert_eq!(bus.stats("orders").await.unwrap().dead, 0);
@@ -222,7 +222,7 @@ async fn texts_of_any_kind_come_back_as_they_were(world: World) {
     let mut ids = Vec::new();
     for text in texts {
         let event = queue.event(text.to_owned()).key(text).header("name", text);
-        let sent = event.unique(text, Unique::Keep).send().await.unwrap();
+        let sent = event.unique(text, Unique::Keep).push().await.unwrap();
         ids.push((sent.id(), text));
     }
     bus.advance(secs(1)).await;
@@ -236,7 +236,7 @@ async fn texts_of_any_kind_come_back_as_they_were(world: World) {
 
 async fn a_cursor_from_nowhere_is_an_empty_page(world: World) {
     let (bus, queue) = world.serve(ORDERS, &Probe::<u64>::new()).await;
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     bus.advance(secs(1)).await;
     for finished_us in [1 << 52, u64::MAX >> 1, u64::MAX - 1, u64::MAX] {
         let after = Cursor {

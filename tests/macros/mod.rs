@@ -37,7 +37,7 @@ struct Mailer;
     spread = "10s",
     ring = 2048,
     linger = "20us",
-    isolation = "dedicated",
+    dedicated = true,
     version = 3,
     keep_payload = true,
     state(Db, Mailer)
@@ -103,37 +103,8 @@ fn the_annotation_has_the_values_that_were_written() {
     assert_eq!(said.late, Some(LatePolicy::Expire(Duration::from_mins(5))));
     assert_eq!(said.spread, Some(Duration::from_secs(10)));
     assert_eq!(said.keep_payload, Some(true));
-    assert!(said.dedicated && !said.blocking);
+    assert!(said.dedicated == Some(true) && !said.blocking);
     assert_eq!(states(&said), ["Db", "Mailer"]);
-}
-
-#[test]
-fn a_late_policy_is_read_alike_while_compiling_and_while_running() {
-    for text in [
-        "deliver",
-        "expire(5m)",
-        "bury(1h30m)",
-        "expire(0s)",
-        "",
-        "never",
-        "expire",
-        "expire(5)",
-        "bury()",
-        "expire(5m",
-        "Expire(5m)",
-        "expire (5m)",
-        "deliver()",
-    ] {
-        let compiled = crate::late::LatePolicy::parse(text).map(|late| match late {
-            crate::late::LatePolicy::Deliver => LatePolicy::Deliver,
-            crate::late::LatePolicy::Expire(limit) => LatePolicy::Expire(limit),
-            crate::late::LatePolicy::Bury(limit) => LatePolicy::Bury(limit),
-        });
-        let read = text
-            .parse::<LatePolicy>()
-            .map_err(|error| error.to_string());
-        assert_eq!(compiled, read, "{text:?}");
-    }
 }
 
 #[test]
@@ -150,7 +121,7 @@ fn what_is_not_said_is_left_open() {
         (said.late, said.spread, said.keep_payload),
         (None, None, None)
     );
-    assert!(said.blocking && !said.dedicated && said.states.is_empty());
+    assert!(said.blocking && said.dedicated.is_none() && said.states.is_empty());
 }
 
 #[test]

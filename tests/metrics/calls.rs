@@ -58,7 +58,7 @@ async fn what_fails_is_counted_by_operation_and_kind() {
         StoreOp::Push(_) => Fault::Refused(ErrorKind::Full),
         _ => Fault::None,
     });
-    queue.push_now(1).await.unwrap_err();
+    queue.push(1, When::Now).await.unwrap_err();
     assert_eq!(errors("push", "full"), 1.0);
     way.meets(|_, _| Fault::Refused(ErrorKind::Unavailable));
     queue.cancel(queue.new_id()).await.unwrap_err();
@@ -77,11 +77,11 @@ async fn a_call_that_is_given_up_is_timed_and_is_no_error_before_ten_seconds() {
     let queue = bus.queue_named::<u64>("orders").unwrap();
     way.is(Fault::Hung);
     let errors = || seen.sum("duly_store_errors_total");
-    let push = tokio::time::timeout(secs(7), queue.push_now(1)).await;
+    let push = tokio::time::timeout(secs(7), queue.push(1, When::Now)).await;
     push.unwrap_err();
     assert_eq!(seen.values("duly_store_call_seconds{op=push}"), [7.0]);
     assert_eq!(errors(), 0.0, "its caller has dropped it");
-    let push = tokio::time::timeout(secs(11), queue.push_now(1)).await;
+    let push = tokio::time::timeout(secs(11), queue.push(1, When::Now)).await;
     push.unwrap_err();
     assert_eq!(errors(), 1.0);
 }
@@ -96,7 +96,7 @@ async fn a_start_that_could_not_be_noted_is_counted() {
     let (bus, queue) = world.serve_by(way.clone(), ORDERS, &probe).await;
     way.notes_fail
         .store(true, std::sync::atomic::Ordering::Relaxed);
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     bus.settle().await;
     assert_eq!(probe.count(), 0);
     assert_eq!(

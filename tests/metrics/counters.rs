@@ -26,7 +26,7 @@ async fn pushes_are_counted_as_accepted_duplicate_or_refused() {
     };
 
     queue.push(short.clone(), secs(60)).await.unwrap();
-    queue.push_now(short.clone()).await.unwrap();
+    queue.push(short.clone(), When::Now).await.unwrap();
     queue
         .push_many(vec![short.clone(); 300], secs(60))
         .await
@@ -36,14 +36,14 @@ async fn pushes_are_counted_as_accepted_duplicate_or_refused() {
     let id = queue.new_id();
     for _ in 0..3 {
         let again = queue.event(short.clone()).id(id).after(secs(60));
-        again.send().await.unwrap();
+        again.push().await.unwrap();
     }
     let unique = || queue.event(short.clone()).after(secs(60));
-    unique().unique("key", Unique::Keep).send().await.unwrap();
-    unique().unique("key", Unique::Keep).send().await.unwrap();
+    unique().unique("key", Unique::Keep).push().await.unwrap();
+    unique().unique("key", Unique::Keep).push().await.unwrap();
     unique()
         .unique("key", Unique::Replace)
-        .send()
+        .push()
         .await
         .unwrap();
     assert_eq!(seen.value("duly_pushed_total{queue=orders}"), 305.0);
@@ -51,9 +51,9 @@ async fn pushes_are_counted_as_accepted_duplicate_or_refused() {
 
     assert_eq!(rejected("full"), 0.0, "it is there before the first one");
     let other = queue.event("other".to_owned()).id(id);
-    other.send().await.unwrap_err();
+    other.push().await.unwrap_err();
     assert_eq!(rejected("conflict"), 1.0);
-    queue.push_now(long.clone()).await.unwrap_err();
+    queue.push(long.clone(), When::Now).await.unwrap_err();
     queue
         .push_many([short.clone(), long], secs(0))
         .await
@@ -70,10 +70,10 @@ async fn pushes_are_counted_as_accepted_duplicate_or_refused() {
         .unwrap_err();
     assert_eq!(rejected("full"), 20.0);
     store.is(Fault::Lost);
-    queue.push_now(short.clone()).await.unwrap_err();
+    queue.push(short.clone(), When::Now).await.unwrap_err();
     assert_eq!(rejected("unknown"), 1.0);
     bus.shutdown(secs(1)).await.unwrap();
-    queue.push_now(short).await.unwrap_err();
+    queue.push(short, When::Now).await.unwrap_err();
     assert_eq!(rejected("closed"), 1.0);
 
     assert_eq!(seen.value("duly_pushed_total{queue=orders}"), 305.0);
@@ -123,11 +123,11 @@ async fn each_settled_attempt_is_counted_once_by_what_became_of_it() {
 
     // What waits for a worker until it is over, and what a stop hands back.
     bus.set_workers("orders", 1).unwrap();
-    queue.push_now(9).await.unwrap();
+    queue.push(9, When::Now).await.unwrap();
     bus.settle().await;
     let soon_over = queue.event(7).expires_after(secs(5));
-    soon_over.send().await.unwrap();
-    queue.push_now(8).await.unwrap();
+    soon_over.push().await.unwrap();
+    queue.push(8, When::Now).await.unwrap();
     bus.advance(secs(10)).await;
     bus.shutdown(secs(1)).await.unwrap();
     assert_eq!(outcome("released"), 2.0);
@@ -149,10 +149,10 @@ async fn a_snooze_and_an_expiry_are_counted_as_such() {
         }
     });
     let (bus, queue) = world.serve(ORDERS.workers(1).buckets(1), &probe).await;
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     bus.settle().await;
     let soon_over = queue.event(2).expires_after(secs(5));
-    soon_over.send().await.unwrap();
+    soon_over.push().await.unwrap();
     bus.advance(secs(60)).await;
     let outcome = |outcome| {
         seen.value(&format!(
@@ -235,7 +235,7 @@ async fn a_settle_whose_answer_is_lost_is_counted_once() {
         }
         _ => Fault::None,
     });
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     bus.advance(secs(10)).await;
     assert_eq!(
         seen.sum("duly_settled_total") + seen.sum("duly_leases_lost_total"),
@@ -293,10 +293,10 @@ async fn what_a_fetch_ends_is_counted_as_settled() {
         let queue = pusher.queue_named::<u64>("orders").unwrap();
         for _ in 0..3 {
             let event = queue.event(7).expires_after(secs(5));
-            event.send().await.unwrap();
+            event.push().await.unwrap();
         }
         let late = queue.event(8).late(LatePolicy::Bury(secs(5)));
-        late.send().await.unwrap();
+        late.push().await.unwrap();
         pusher.advance(secs(10)).await;
         let before = seen.sum("duly_settled_total");
         if pulls {

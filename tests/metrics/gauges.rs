@@ -1,6 +1,7 @@
 //! Gauges of rings and workers: true while something goes on, and true when nothing does.
 
 use duly::testing::Probe;
+use duly::time::When;
 
 use crate::metrics::seen::Seen;
 use crate::world::{ORDERS, World, ms, secs};
@@ -101,7 +102,7 @@ async fn two_buses_of_a_process_are_seen_together_and_the_one_that_is_left_alone
     assert_eq!((gauge("workers_busy"), gauge("ring_used")), (3.0, 1.0));
     two.queue_named::<u64>("orders")
         .unwrap()
-        .push_now(7)
+        .push(7, When::Now)
         .await
         .unwrap();
     two.advance(secs(2)).await; // its gauges are told last

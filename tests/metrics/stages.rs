@@ -116,7 +116,7 @@ async fn a_store_that_is_slow_to_move_shows_up_in_that_stage_only() {
 async fn a_store_that_is_slow_to_fetch_shows_up_in_that_stage_only() {
     let is_slow = |op: &StoreOp| matches!(op, StoreOp::Fetch(_));
     let tried = slow_at(is_slow, Probe::new(), |builder| builder).await;
-    tried.queue.push_now(1).await.unwrap();
+    tried.queue.push(1, When::Now).await.unwrap();
     tried.bus.advance(secs(2)).await;
     assert_eq!(lateness(&tried.seen), [[0, 50, 0, 50]]);
     let calls = |op| {
@@ -143,7 +143,7 @@ async fn a_store_that_is_slow_to_fetch_delays_nothing_that_is_read_ahead() {
 async fn a_store_that_is_slow_to_settle_shows_up_in_no_stage() {
     let is_slow = |op: &StoreOp| matches!(op, StoreOp::Settle { .. });
     let tried = slow_at(is_slow, Probe::new(), |builder| builder).await;
-    tried.queue.push_now(1).await.unwrap();
+    tried.queue.push(1, When::Now).await.unwrap();
     tried.bus.advance(secs(2)).await;
     assert_eq!(lateness(&tried.seen), [[0, 0, 0, 0]]);
     assert_eq!(

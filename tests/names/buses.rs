@@ -27,7 +27,7 @@ async fn the_first_bus_of_a_store_stays_on_time_beside_many_that_come_and_go() {
         let other = builder(&store).publish_only();
         let other = TestBus::start_on(Arc::clone(&clock), other).await.unwrap();
         let queue = other.queue_named::<String>("others").unwrap();
-        queue.push_now("pulled".into()).await.unwrap();
+        queue.push("pulled".into(), When::Now).await.unwrap();
         let leased = queue.lease(1, Duration::from_secs(9)).send().await.unwrap();
         let _ = leased[0].ack().await.unwrap();
         match round % 2 {
@@ -36,7 +36,7 @@ async fn the_first_bus_of_a_store_stays_on_time_beside_many_that_come_and_go() {
         }
     }
     let queue = first.queue_named::<String>(QUEUE).unwrap();
-    queue.push_now("on time".into()).await.unwrap();
+    queue.push("on time".into(), When::Now).await.unwrap();
     first.advance(Duration::from_millis(10)).await;
     assert_eq!(probe.payloads(), ["on time"]);
 }
@@ -60,7 +60,7 @@ async fn more_living_buses_than_a_store_takes_are_refused_and_none_is_dropped() 
     assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
     assert!(refused.to_string().contains("shut down a bus"), "{refused}");
     let queue = living[0].queue_named::<String>(QUEUE).unwrap();
-    queue.push_now("still heard".into()).await.unwrap();
+    queue.push("still heard".into(), When::Now).await.unwrap();
     first.advance(Duration::from_millis(10)).await;
     assert_eq!(probe.payloads(), ["still heard"]);
     drop(living.pop());
@@ -81,7 +81,7 @@ async fn a_store_goes_away_with_its_last_bus() {
         .settings(Default::default());
     let bus = bus.shared_store(store).start().await.unwrap();
     let queue = bus.queue_named::<u64>(QUEUE).unwrap();
-    queue.push_now(7).await.unwrap();
+    queue.push(7, When::Now).await.unwrap();
     let leased = queue.lease(1, Duration::from_secs(9)).send().await.unwrap();
     assert_eq!(leased.len(), 1);
     bus.shutdown(PATIENCE).await.unwrap();
@@ -111,7 +111,7 @@ async fn a_file_is_closed_with_its_bus_though_somebody_has_pulled_from_it() {
     for round in 0..3 {
         let bus = kept.start(8).await;
         let queue = bus.queue_named::<u64>(QUEUE).unwrap();
-        queue.push_now(round).await.unwrap();
+        queue.push(round, When::Now).await.unwrap();
         let leased = queue.lease(1, Duration::from_secs(9)).send().await.unwrap();
         let _ = leased[0].ack().await.unwrap();
         assert!(open() > 0);
@@ -138,7 +138,7 @@ async fn a_bus_that_is_printed_shows_none_of_what_it_holds() {
         let queue = bus.queue_named::<String>(QUEUE).unwrap();
         for _ in 0..20 {
             let event = queue.event("secret payload".into()).key("secret-key");
-            event.keep_payload(true).send().await.unwrap();
+            event.keep_payload(true).push().await.unwrap();
         }
         for leased in queue.lease(20, PATIENCE).send().await.unwrap() {
             let _ = leased.discard("secret reason").await.unwrap();

@@ -49,7 +49,7 @@ async fn dead_letters_stay_for_ever_without_a_limit() {
     let bus = TestBus::start(bus).await.unwrap();
     bus.queue_named::<u64>(QUEUE)
         .unwrap()
-        .push_now(7)
+        .push(7, When::Now)
         .await
         .unwrap();
     bus.advance(Duration::from_secs(400 * 86_400)).await;
@@ -72,7 +72,7 @@ async fn old_dead_letters_are_dropped_and_recorded_and_younger_ones_stay() {
         let old = queue.push_many(0..1_500, Duration::ZERO).await.unwrap();
         bus.advance(HOUR / 2).await;
         assert_eq!(dead(&bus).await, 1_500);
-        let young = queue.push_now(7).await.unwrap().id();
+        let young = queue.push(7, When::Now).await.unwrap().id();
         bus.advance(HOUR / 2 + Duration::from_secs(130)).await;
         assert_eq!(dead(&bus).await, 1);
         assert!(queue.get(young).await.unwrap().is_some());
@@ -104,7 +104,7 @@ async fn of_too_many_dead_letters_the_first_are_dropped() {
             "{left}: a bucket may drop one more"
         );
     }
-    let last = queue.push_now(7).await.unwrap().id();
+    let last = queue.push(7, When::Now).await.unwrap().id();
     bus.advance(Duration::from_secs(300)).await;
     assert!(queue.get(last).await.unwrap().is_some());
 }

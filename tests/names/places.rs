@@ -37,7 +37,7 @@ async fn ids_of_another_library_and_names_lie_in_the_buckets_of_their_queue() {
                 .collect();
             for (number, id) in (0_u64..).zip(&ids) {
                 let event = queue.event(number).after(HOUR).id(*id);
-                assert!(event.send().await.unwrap().is_accepted());
+                assert!(event.push().await.unwrap().is_accepted());
             }
             let used = buckets(&bus).await;
             assert!(
@@ -65,16 +65,16 @@ type Pushed = BTreeMap<EventId, u64>;
 
 async fn repeat_all(queue: &Queue<u64>, pushed: &Pushed, what: &str) {
     for (id, number) in pushed {
-        let again = queue.event(*number).after(HOUR).id(*id).send().await;
+        let again = queue.event(*number).after(HOUR).id(*id).push().await;
         let again = again.unwrap_or_else(|error| panic!("{what}: {id}: {error}"));
         assert!(again.is_duplicate() && again.id() == *id, "{what}: {id}");
     }
     let many = pushed.iter().take(50);
     let many = many.map(|(id, number)| queue.event(*number).after(HOUR).id(*id));
-    let again = queue.send_many(many).await.unwrap();
+    let again = queue.push_many(many, When::Now).await.unwrap();
     assert!(again.iter().all(Receipt::is_duplicate), "{what}");
     if let Some((id, number)) = pushed.first_key_value() {
-        let other = queue.event(number + 1).after(HOUR).id(*id).send().await;
+        let other = queue.event(number + 1).after(HOUR).id(*id).push().await;
         let kind = other.map(|_| ()).map_err(|error| error.kind());
         assert_eq!(kind, Err(ErrorKind::Conflict), "{what}");
     }
@@ -100,7 +100,7 @@ async fn a_repeat_is_a_duplicate_whatever_number_of_buckets_its_queue_has_had() 
                         1 => queue.id_for_name(&number.to_string()),
                         _ => queue.new_id(),
                     };
-                    let sent = queue.event(number).after(HOUR).id(id).send().await.unwrap();
+                    let sent = queue.event(number).after(HOUR).id(id).push().await.unwrap();
                     assert!(sent.is_accepted(), "{what}");
                     pushed.insert(id, number);
                 }
@@ -130,14 +130,14 @@ async fn a_repeat_is_a_duplicate_whatever_number_of_buckets_its_queue_has_had() 
             }
         }
         for (id, number) in &pushed {
-            let again = queue.event(*number).id(*id).send().await.unwrap();
+            let again = queue.event(*number).id(*id).push().await.unwrap();
             assert!(again.is_duplicate(), "{id} is done");
         }
         stop(bus).await;
         let bus = kept.start(3).await;
         let queue = bus.queue_named::<u64>(QUEUE).unwrap();
         for (id, number) in &pushed {
-            let again = queue.event(*number).id(*id).send().await.unwrap();
+            let again = queue.event(*number).id(*id).push().await.unwrap();
             assert!(again.is_duplicate(), "{id} is done, also after a restart");
         }
         stop(bus).await;
@@ -152,7 +152,7 @@ async fn dead_letters_with_any_id_are_paged_edited_and_revived() {
         let queue = bus.queue_named::<u64>(QUEUE).unwrap();
         let ids: BTreeSet<_> = (0..12).map(|_| foreign()).collect();
         for id in &ids {
-            queue.event(7).id(*id).send().await.unwrap();
+            queue.event(7).id(*id).push().await.unwrap();
         }
         let mut buried = 0;
         while buried < ids.len() {
@@ -219,12 +219,12 @@ async fn an_id_that_names_a_bucket_of_its_queue_lies_there() {
             .after(HOUR)
             .id(id)
             .unique("customer:8", duly::Unique::Keep);
-        assert!(sent.send().await.unwrap().is_accepted());
+        assert!(sent.push().await.unwrap().is_accepted());
         let again = queue
             .event(1)
             .after(HOUR)
             .unique("customer:8", duly::Unique::Keep);
-        assert_eq!(again.send().await.unwrap().id(), id, "found by its key");
+        assert_eq!(again.push().await.unwrap().id(), id, "found by its key");
         let used = bus.bucket_stats(QUEUE).await.unwrap();
         let used: Vec<BucketId> = used.iter().map(|(bucket, _)| *bucket).collect();
         assert_eq!(used, [id.bucket()]);
@@ -264,7 +264,7 @@ async fn events_whose_ids_tell_no_time_are_handled_once_and_end() {
         let bus = kept.start(4).await;
         let queue = bus.queue_named::<u64>(QUEUE).unwrap();
         for id in &ids {
-            assert!(queue.event(1).id(*id).send().await.unwrap().is_accepted());
+            assert!(queue.event(1).id(*id).push().await.unwrap().is_accepted());
         }
         let mut leased = Vec::new();
         while leased.len() < ids.len() / 2 {
@@ -297,7 +297,7 @@ async fn events_whose_ids_tell_no_time_are_handled_once_and_end() {
         let queue = bus.queue_named::<u64>(QUEUE).unwrap();
         for id in &ids {
             assert!(
-                queue.event(1).id(*id).send().await.unwrap().is_duplicate(),
+                queue.event(1).id(*id).push().await.unwrap().is_duplicate(),
                 "{id}"
             );
         }

@@ -101,7 +101,7 @@ async fn what_has_ended_leaves_no_keys_but_the_buckets_own() {
             2 => event.unique(&name, Unique::Keep),
             _ => event.id(foreign()).after(TTR),
         };
-        let sent = event.send().await.unwrap();
+        let sent = event.push().await.unwrap();
         if number % 4 == 3 {
             let cancelled = queue.cancel(sent.id()).await.unwrap();
             assert_eq!(cancelled, Cancelled::Cancelled);

@@ -55,19 +55,19 @@ impl Soak {
             .event("a".into())
             .key(&name)
             .id(self.id())
-            .send()
+            .push()
             .await?;
         queue
             .event("b".into())
             .unique(&name, Unique::Keep)
             .unique_for(TTR)
-            .send()
+            .push()
             .await?;
-        let cancelled = queue.event("d".into()).after(TTR).key(&name).send().await?;
+        let cancelled = queue.event("d".into()).after(TTR).key(&name).push().await?;
         assert_eq!(queue.cancel_by_key(&name).await?.len(), 2);
         let _ = queue.cancel(cancelled.id()).await?;
         let id = queue.id_for_name(&name);
-        queue.event("e".into()).id(id).attempts(1).send().await?;
+        queue.event("e".into()).id(id).attempts(1).push().await?;
         let from = [QueueName::new(&name)?, QueueName::new("other")?];
         for leased in bus.lease_from(&from, 10, TTR).send().await? {
             let status = if leased.id() == id {
@@ -88,7 +88,7 @@ impl Soak {
         work.event(name.clone())
             .key(&name)
             .id(self.id())
-            .send()
+            .push()
             .await?;
         bus.advance(Duration::from_millis(20)).await;
         Ok(())
@@ -102,7 +102,7 @@ impl Soak {
         let builder = Bus::builder().only_registered().shared_store(shared);
         let other = TestBus::start_on(Arc::clone(self.bus.clock()), builder.publish_only()).await?;
         let queue = other.queue_named::<String>("other")?;
-        queue.push_now("x".into()).await?;
+        queue.push("x".into(), When::Now).await?;
         let _ = queue.lease(1, TTR).send().await?.remove(0).ack().await?;
         other.shutdown(TTR).await
     }

@@ -77,7 +77,7 @@ async fn audit(url: &str) {
 async fn push_again(bus: &Bus, log: &Log, account: &ClientChecker) {
     let queue: Queue<u64> = bus.queue_named("work").expect("a legal name");
     for (id, payload, _) in account.open() {
-        let receipt = queue.event(payload).id(id).send().await;
+        let receipt = queue.event(payload).id(id).push().await;
         let due = Some(receipt.expect("a repeat is accepted").due());
         let verdict = PushResult::Accepted;
         let what = EntryKind::PushAnswered {

@@ -233,7 +233,7 @@ fn live(folder: &Path, url: &str, role: &Role) {
 pub(crate) async fn push_one(queue: &Queue<u64>, log: &Log, payload: u64) {
     let (id, attempts) = (queue.new_id(), ATTEMPTS);
     log.of(id, EntryKind::PushAsked { payload, attempts });
-    let receipt = queue.event(payload).id(id).send().await;
+    let receipt = queue.event(payload).id(id).push().await;
     let what = EntryKind::PushAnswered {
         verdict: PushResult::Accepted,
         payload,
@@ -265,7 +265,7 @@ async fn push(
             if let Some(key) = unique {
                 event = event.unique(format!("one of {key}"), Unique::Keep);
             }
-            match event.send().await {
+            match event.push().await {
                 Ok(receipt) => {
                     let other = Some(receipt.id()).filter(|other| *other != id);
                     if let Some(key) = unique {

@@ -95,7 +95,8 @@ impl Load {
     async fn goes_on(&self, time: Duration) {
         let began = Instant::now();
         while began.elapsed() < time {
-            let pushes = (0..60).map(|number| self.queues[number % QUEUES.len()].push_now(7));
+            let pushes =
+                (0..60).map(|number| self.queues[number % QUEUES.len()].push(7, When::Now));
             let all = futures_util::future::join_all(pushes);
             let left = time.saturating_sub(began.elapsed());
             let _ = timeout(left, all).await;
@@ -225,7 +226,7 @@ async fn a_store_that_stops_is_logged_once_however_much_waits() {
         .unwrap();
     let queue = bus.queue_named::<u32>("waits").unwrap();
     for _ in 0..EVENTS {
-        queue.push_now(7).await.unwrap();
+        queue.push(7, When::Now).await.unwrap();
     }
     let is_told = |phrase: &str| LINES.all().iter().any(|line| line.contains(phrase));
     let began = Instant::now();
@@ -287,7 +288,7 @@ async fn lines_of_burning(annotation: Annotation) -> usize {
     timeout(Duration::from_secs(60), all).await.unwrap();
     bus.shutdown(Duration::from_secs(20)).await.unwrap();
     let lines = LINES.all();
-    let of = |line: &&String| line.contains("isolation = ") && line.contains("queue=burns");
+    let of = |line: &&String| line.contains("dedicated = ") && line.contains("queue=burns");
     lines.iter().filter(of).count()
 }
 
@@ -296,6 +297,6 @@ async fn handlers_that_keep_threads_busy_are_told_of_once_with_advice() {
     let _turn = TURN.lock().await;
     let shared = Annotation::new("burns").workers(2);
     assert_eq!(lines_of_burning(shared).await, 1);
-    let dedicated = Annotation::new("burns").workers(2).dedicated();
+    let dedicated = Annotation::new("burns").workers(2).dedicated(true);
     assert_eq!(lines_of_burning(dedicated).await, 0, "nobody waits for it");
 }

@@ -24,7 +24,7 @@ async fn everything_that_waits_is_read_and_nothing_is_consumed(world: World) {
     let wrong = text.push("seven".to_owned(), secs(60)).await.unwrap().id();
     bus.queue_named::<u64>("nobodys")
         .unwrap()
-        .push_now(1)
+        .push(1, When::Now)
         .await
         .unwrap();
 

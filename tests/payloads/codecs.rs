@@ -82,7 +82,11 @@ async fn an_update_and_an_edit_are_written_by_the_queue_s_codec(world: World) {
     let _ = queue.update(updated, &Raw(b"b".to_vec())).await.unwrap();
     assert_eq!(stored(&queue, updated).await.as_bytes(), b"\xFA\x02\0b");
 
-    let dead = queue.push_now(Raw(b"x".to_vec())).await.unwrap().id();
+    let dead = queue
+        .push(Raw(b"x".to_vec()), When::Now)
+        .await
+        .unwrap()
+        .id();
     bus.advance(secs(1)).await;
     let letter = letter(&bus, dead).await;
     assert_eq!(letter.payload_as::<Raw>().unwrap(), Raw(b"x".to_vec()));
@@ -105,11 +109,11 @@ async fn an_update_and_an_edit_are_written_by_the_queue_s_codec(world: World) {
 async fn what_is_not_bytes_is_refused_by_the_codec_raw(world: World) {
     let bus = world.start(pusher(&world, Codec::Raw)).await;
     let queue = bus.queue_named::<u64>("orders").unwrap();
-    let error = queue.push_now(7).await.unwrap_err();
+    let error = queue.push(7, When::Now).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     let queue = bus.queue_named::<Vec<u8>>("orders").unwrap();
     assert!(
-        queue.push_now(vec![7]).await.is_err(),
+        queue.push(vec![7], When::Now).await.is_err(),
         "a list of numbers is no bytes to serde"
     );
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use duly::codec::{Frame, Key, KeyRing};
+use duly::codec::{Codec, Frame, Key, KeyRing};
 use duly::event::TRACE_HEADER;
 use duly::prelude::*;
 use duly::records::{Cause, Outcome};
@@ -89,7 +89,7 @@ async fn the_same_push_again_is_a_duplicate_and_another_value_a_conflict(world: 
     let (bus, queue) = encrypting(&world, &ring(&["k1"]), &Probe::<u64>::new()).await;
     let id = queue.new_id();
     for _ in 0..2 {
-        let again = |value| queue.event(value).id(id).after(secs(1)).send();
+        let again = |value| queue.event(value).id(id).after(secs(1)).push();
         assert_eq!(again(7).await.unwrap().id(), id);
         assert!(again(7).await.unwrap().is_duplicate());
         assert_eq!(again(8).await.unwrap_err().kind(), ErrorKind::Conflict);
@@ -99,20 +99,28 @@ async fn the_same_push_again_is_a_duplicate_and_another_value_a_conflict(world: 
 
 async fn a_push_again_after_a_rotation_is_a_duplicate_too(world: World) {
     let keys = ring(&["k1", "k2", "k3"]);
-    keys.choose("k1").unwrap();
     let probe = Probe::<u64>::new();
     let (bus, queue) = encrypting(&world, &keys, &probe).await;
-    let id = queue.new_id();
-    let again = |value| queue.event(value).id(id).after(secs(60)).send();
-    assert!(again(7).await.unwrap().is_accepted());
-    for key in ["k2", "k3"] {
-        keys.choose(key).unwrap();
-        assert!(again(7).await.unwrap().is_duplicate());
-        assert_eq!(again(8).await.unwrap_err().kind(), ErrorKind::Conflict);
+    for codec in [Codec::Json, Codec::MsgPack] {
+        keys.choose("k1").unwrap();
+        let id = queue.new_id();
+        let event = |value| queue.event(value).codec(codec).id(id).after(secs(60));
+        assert!(event(7).push().await.unwrap().is_accepted());
+        for key in ["k2", "k3"] {
+            keys.choose(key).unwrap();
+            assert!(event(7).push().await.unwrap().is_duplicate(), "{codec}");
+            let again = queue.push_many([event(7)], When::Now).await.unwrap();
+            assert!(again[0].is_duplicate(), "{codec}");
+            let other = event(8).push().await.unwrap_err();
+            assert_eq!(other.kind(), ErrorKind::Conflict);
+        }
+        bus.advance(secs(61)).await;
+        assert!(
+            event(7).push().await.unwrap().is_duplicate(),
+            "when it is over"
+        );
     }
-    bus.advance(secs(61)).await;
-    assert!(again(7).await.unwrap().is_duplicate(), "when it is over");
-    assert_eq!(probe.payloads(), [7]);
+    assert_eq!(probe.payloads(), [7, 7]);
 }
 
 async fn every_way_to_push_encrypts(world: World) {
@@ -122,14 +130,14 @@ async fn every_way_to_push_encrypts(world: World) {
     });
     let (bus, queue) = encrypting(&world, &ring(&["k1"]), &probe).await;
     let mut ids = vec![queue.push(1, secs(60)).await.unwrap().id()];
-    ids.push(queue.push_at(2, bus.now() + secs(60)).await.unwrap().id());
+    ids.push(queue.push(2, bus.now() + secs(60)).await.unwrap().id());
     ids.push(
         queue
             .event(3)
             .after(secs(60))
             .key("k")
             .header("a", "b")
-            .send()
+            .push()
             .await
             .unwrap()
             .id(),
@@ -198,7 +206,7 @@ async fn what_is_no_such_value_is_told_without_quoting_it(world: World) {
     let probe = Probe::<u64>::new();
     let (bus, _) = encrypting(&world, &ring(&["k1"]), &probe).await;
     let queue = bus.queue_named::<String>("orders").unwrap();
-    let id = queue.push_now(SECRET.to_owned()).await.unwrap().id();
+    let id = queue.push(SECRET.to_owned(), When::Now).await.unwrap().id();
     bus.advance(secs(1)).await;
     let dead = letter(&bus, id).await;
     assert_eq!(dead.cause(), Some(Cause::Undecodable));
@@ -222,7 +230,7 @@ async fn a_record_keeps_a_payload_encrypted(world: World) {
     let (bus, queue) = encrypting(&world, &ring(&["k1"]), &Probe::<String>::new()).await;
     let event = queue.event(SECRET.to_owned()).keep_payload(true);
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    let id = event.header(TRACE_HEADER, trace).send().await.unwrap().id();
+    let id = event.header(TRACE_HEADER, trace).push().await.unwrap().id();
     bus.advance(secs(1)).await;
     let record = bus.history(id).await.unwrap().pop().unwrap();
     assert_eq!(record.outcome, Outcome::Acked);
@@ -238,7 +246,7 @@ async fn a_record_keeps_a_payload_encrypted(world: World) {
 async fn a_dead_letter_is_shown_encrypted_and_read_with_the_key(world: World) {
     let dies = Probe::<String>::answering(|_event, _cx| Err(Failure::permanent("no")));
     let (bus, queue) = encrypting(&world, &ring(&["k1"]), &dies).await;
-    let id = queue.push_now(SECRET.to_owned()).await.unwrap().id();
+    let id = queue.push(SECRET.to_owned(), When::Now).await.unwrap().id();
     bus.advance(secs(1)).await;
     let dead = letter(&bus, id).await;
     assert!(dead.payload_shown().starts_with("encrypted under key k1, "));

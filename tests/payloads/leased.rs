@@ -55,12 +55,12 @@ async fn push_old(world: &World, euros: u64) -> EventId {
     let old = world.start(world.builder().publish_only()).await;
     let queue = old.queue_named("prices").unwrap();
     let payload = serde_json::json!({ "euros": euros });
-    queue.push_now(payload).await.unwrap().id()
+    queue.push(payload, When::Now).await.unwrap().id()
 }
 
 /// Leases two prices, of version 0 and of version 2.
 async fn leased(queue: &Queue<Price>) {
-    queue.push_now(Price { cents: 7 }).await.unwrap();
+    queue.push(Price { cents: 7 }, When::Now).await.unwrap();
     let leased = queue.lease(10, secs(60)).send().await.unwrap();
     let mut prices: Vec<_> = leased.iter().map(|it| it.event().payload.cents).collect();
     prices.sort_unstable();
@@ -107,13 +107,17 @@ async fn a_failing_upgrade_is_a_dead_letter(world: World) {
 async fn a_queue_of_an_annotation_writes_as_that_says(world: World) {
     let payload = || duly::codec::Raw(b"4711".to_vec());
     let bus = world.start(world.builder().publish_only()).await;
-    let error = bus.queue::<card>().push_now(payload()).await.unwrap_err();
+    let error = bus
+        .queue::<card>()
+        .push(payload(), When::Now)
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("no active key"), "{error}");
 
     let builder = world.builder().publish_only().keys(ring(&["now"]));
     let bus = world.start(builder).await;
     let queue = bus.queue::<card>();
-    let id = queue.push_now(payload()).await.unwrap().id();
+    let id = queue.push(payload(), When::Now).await.unwrap().id();
     let body = queue.get(id).await.unwrap().unwrap().body.unwrap();
     assert_eq!(body.version, 3);
     let stored = body.payload.as_bytes();

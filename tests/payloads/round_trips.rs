@@ -57,7 +57,7 @@ where
                 let counts = seen.entry((name, codec.as_str())).or_default();
                 let updates = rng.bool();
                 let pushed = if !updates {
-                    queue.push_now(value.clone()).await.map(drop)
+                    queue.push(value.clone(), When::Now).await.map(drop)
                 } else {
                     update(&queue, &value).await
                 };
@@ -181,7 +181,11 @@ where
     );
     let many = queue.push_many([value.clone()], secs(1)).await.unwrap_err();
     assert_eq!(many.to_string(), said);
-    let all = queue.send_all([queue.event(value)]).await.unwrap_err();
+    let all = queue
+        .push_many([queue.event(value)], When::Now)
+        .all_or_none()
+        .await
+        .unwrap_err();
     assert_eq!(all.to_string(), said);
     bus.advance(secs(60)).await;
     assert_eq!(probe.count(), 0);
@@ -213,7 +217,7 @@ async fn what_does_not_come_back_is_refused_at_its_push() {
     let text = Either::Text(String::new());
     let (_bus, queue) = World::memory().serve(ORDERS, &Probe::<Either>::new()).await;
     assert!(
-        queue.push_now(text).await.is_ok(),
+        queue.push(text, When::Now).await.is_ok(),
         "only that variant is refused"
     );
 }
@@ -261,7 +265,7 @@ async fn a_reason_of_an_encrypted_value_quotes_nothing_of_it() {
             .queue_named::<Secret>(&format!("json.{encrypt}"))
             .unwrap();
         queue
-            .push_now(Secret("4711".into()))
+            .push(Secret("4711".into()), When::Now)
             .await
             .unwrap_err()
             .to_string()
@@ -277,7 +281,7 @@ async fn a_double_comes_back_with_its_last_bit() {
     let probe = Probe::<f64>::new();
     let (bus, queue) = World::memory().serve(ORDERS.workers(1), &probe).await;
     for value in values {
-        queue.push_now(value).await.unwrap();
+        queue.push(value, When::Now).await.unwrap();
     }
     bus.advance(secs(1)).await;
     let mut bits: Vec<_> = probe.payloads().into_iter().map(f64::to_bits).collect();
@@ -291,7 +295,7 @@ async fn a_double_comes_back_with_its_last_bit() {
 async fn an_edit_that_its_handler_cannot_read_is_refused() {
     let probe = Probe::<f64>::answering(|_event, _cx| Err(Failure::permanent("no")));
     let (bus, queue) = World::memory().serve(ORDERS, &probe).await;
-    let id = queue.push_now(1.0).await.unwrap().id();
+    let id = queue.push(1.0, When::Now).await.unwrap().id();
     bus.advance(secs(1)).await;
     for error in [
         bus.dead_letters().edit(id, &f64::NAN).await.unwrap_err(),

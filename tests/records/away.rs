@@ -2,6 +2,7 @@
 
 use duly::journal::RecorderOptions;
 use duly::testing::Probe;
+use duly::time::When;
 
 use crate::records::bad::Mode;
 use crate::records::world::{ORDERS, Said, World, ms, prompt, secs, status};
@@ -84,7 +85,7 @@ async fn a_slow_journal_is_not_taken_for_one_that_is_away() {
     world.journal.now(Mode::Takes(secs(20)));
     let (bus, queue) = world.serve(&Probe::<u64>::new()).await;
     for payload in 0..100 {
-        queue.push_now(payload).await.unwrap();
+        queue.push(payload, When::Now).await.unwrap();
         bus.advance(secs(1)).await;
         assert_eq!(status(&bus).away_since, None);
     }
@@ -98,7 +99,7 @@ async fn a_record_leaves_the_outbox_only_when_it_is_in_the_journal() {
     let world = World::new();
     world.journal.now(Mode::Takes(secs(10)));
     let (bus, queue) = world.serve(&Probe::<u64>::new()).await;
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     bus.advance(secs(9)).await;
     assert_eq!(world.journal.loads(), [1], "it is being loaded");
     assert_eq!(world.waiting().await, 1);
@@ -111,7 +112,7 @@ async fn a_journal_that_is_away_is_asked_less_and_less_often_and_at_least_each_f
     let world = World::new();
     world.journal.now(Mode::Fails);
     let (bus, queue) = world.serve(&Probe::<u64>::new()).await;
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     bus.advance(secs(30)).await;
     let before = world.journal.loads().len();
     bus.advance(secs(100)).await;
@@ -134,7 +135,7 @@ async fn what_waits_is_found_by_whoever_asks() {
                 .register_as(ORDERS, Probe::<u64>::new()),
         )
         .await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(ms(1)).await;
     assert_eq!(world.journal.loads(), [0; 0]);
     let page = bus.records().id(id).page().await.unwrap();
@@ -147,10 +148,10 @@ async fn a_question_is_refused_while_the_journal_is_away_and_says_what_can_be_re
     for mode in [Mode::Fails, Mode::Hangs, Mode::LosesAnswers, Mode::Panics] {
         let world = World::new();
         let (bus, queue) = world.serve(&Probe::<u64>::new()).await;
-        let there = queue.push_now(1).await.unwrap().id();
+        let there = queue.push(1, When::Now).await.unwrap().id();
         bus.advance(secs(1)).await;
         world.journal.now(mode);
-        let waits = queue.push_now(2).await.unwrap().id();
+        let waits = queue.push(2, When::Now).await.unwrap().id();
         bus.advance(secs(1)).await;
 
         let asked = bus.records();

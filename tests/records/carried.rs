@@ -46,9 +46,9 @@ async fn what_is_written_during_a_load_is_carried_by_the_next() {
     let world = World::new();
     let (bus, queue) = world.serve(&Probe::<u64>::new()).await;
     world.journal.now(Mode::Takes(secs(5)));
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     bus.advance(secs(1)).await; // it is being loaded
-    queue.push_now(2).await.unwrap();
+    queue.push(2, When::Now).await.unwrap();
     bus.advance(secs(10)).await;
     assert_eq!(world.journal.loads(), [1, 1]);
     assert_eq!(world.numbers().await, [1, 2]);
@@ -69,13 +69,13 @@ async fn what_comes_within_the_linger_is_loaded_together() {
         )
         .await;
     for payload in 0..40 {
-        queue.push_now(payload).await.unwrap();
+        queue.push(payload, When::Now).await.unwrap();
         bus.advance(ms(1)).await;
     }
     assert_eq!(world.journal.loads(), [0; 0]);
     bus.advance(ms(11)).await;
     assert_eq!(world.journal.loads(), [40]);
-    queue.push_now(40).await.unwrap();
+    queue.push(40, When::Now).await.unwrap();
     bus.advance(ms(51)).await;
     assert_eq!(world.journal.loads(), [40, 1]);
 }

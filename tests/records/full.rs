@@ -20,7 +20,7 @@ async fn full(when_full: WhenFull, probe: &Probe<u64>) -> (World, TestBus, Queue
     let (bus, queue) = world
         .start(builder.register_as(ORDERS, probe.clone()))
         .await;
-    queue.push_now(0).await.unwrap();
+    queue.push(0, When::Now).await.unwrap();
     bus.advance(secs(1)).await;
     world.journal.now(Mode::Fails);
     (world, bus, queue)
@@ -63,13 +63,13 @@ async fn pushes_are_refused_and_no_record_is_dropped() {
     queue.push_many(1..=80, secs(0)).await.unwrap();
     bus.advance(secs(10)).await;
     assert_eq!(probe.count(), 81, "what is there is handled");
-    let refused = queue.push_now(81).await.unwrap_err();
+    let refused = queue.push(81, When::Now).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Full);
     assert_eq!(world.waiting().await, 80);
 
     world.journal.now(Mode::Works);
     bus.advance(secs(6)).await;
-    queue.push_now(81).await.unwrap();
+    queue.push(81, When::Now).await.unwrap();
     bus.advance(secs(1)).await;
     world.has_all(82).await;
     assert_eq!(status(&bus).dropped, 0);

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use duly::journal::RecordChoices;
 use duly::metrics::CATALOGUE;
 use duly::testing::Probe;
+use duly::time::When;
 use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString,
     Unit,
@@ -33,7 +34,7 @@ async fn the_journal_keeps_so_many_and_so_long() {
     bus.advance(secs(3_700)).await;
     // An age counts back from the newest record.
     assert_eq!(world.numbers().await, Vec::from_iter(3_501..=6_000));
-    queue.push_now(6_000).await.unwrap();
+    queue.push(6_000, When::Now).await.unwrap();
     bus.advance(secs(200)).await;
     assert_eq!(world.numbers().await, [6_001]);
 }
@@ -46,7 +47,7 @@ async fn a_journal_that_cannot_be_pruned_still_takes_in_records() {
     bus.advance(secs(600)).await;
     assert!((8..=12).contains(&world.journal.prunes()));
     world.journal.now(Mode::Works);
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     bus.advance(secs(1)).await;
     assert_eq!(world.numbers().await, [1]);
 }
@@ -156,7 +157,7 @@ async fn metrics_tell_what_waits_what_was_recorded_and_what_was_dropped() {
     assert!(seen.gauge("duly_journal_lag_seconds") > 10.0);
 
     world.journal.now(Mode::Works);
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     bus.advance(secs(6)).await;
     assert_eq!(seen.gauge("duly_journal_away"), 0.0);
 

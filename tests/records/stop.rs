@@ -33,7 +33,7 @@ async fn a_stop_records_what_is_left() {
 async fn an_attempt_that_ends_while_the_bus_stops_is_recorded() {
     let world = World::new();
     let (bus, queue) = world.serve(&Probe::taking(secs(5))).await;
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     bus.advance(secs(1)).await;
     bus.shutdown(secs(30)).await.unwrap();
     assert_eq!(world.numbers().await, [1]);

@@ -71,7 +71,7 @@ async fn push(
 ) {
     while goes_on.load(Ordering::Relaxed) {
         let event = queue.event("x".to_owned()).after(AN_HOUR);
-        match event.durable(Durability::Replicated(2)).send().await {
+        match event.durable(Durability::Replicated(2)).push().await {
             Ok(receipt) => {
                 assert_eq!(receipt.durability(), Durability::Replicated(2));
                 confirmed

@@ -61,7 +61,7 @@ async fn an_answer_is_lost(near: &str, far: &str, proxies: &[Proxy]) {
     let store = RedisStore::open_with(&far, small()).await.expect("a store");
     let (bus, queue) = pusher(store, 1).await;
     queue
-        .push_now("first".to_owned())
+        .push("first".to_owned(), When::Now)
         .await
         .expect("it is pushed");
     until("the first is handled", async || probe.count() == 1).await;
@@ -84,11 +84,11 @@ async fn an_answer_is_lost(near: &str, far: &str, proxies: &[Proxy]) {
     }
     let lost = tokio::spawn({
         let queue = queue.clone();
-        async move { queue.push_now("needle".to_owned()).await }
+        async move { queue.push("needle".to_owned(), When::Now).await }
     });
     until("the lost one is handled", async || probe.count() == 2).await;
     for number in 0..40 {
-        let other = others.push_now(format!("other {number}"));
+        let other = others.push(format!("other {number}"), When::Now);
         other.await.expect("it is pushed");
     }
     until("all others are over", async || {
@@ -104,7 +104,7 @@ async fn an_answer_is_lost(near: &str, far: &str, proxies: &[Proxy]) {
     let error = lost.expect_err("nobody knows");
     assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
     others
-        .push_now("last".to_owned())
+        .push("last".to_owned(), When::Now)
         .await
         .expect("it is pushed");
     until("the last is handled", async || {
@@ -204,14 +204,14 @@ async fn pushes_to_a_server_that_has_stopped_end_in_their_time() {
                 .after(Duration::from_secs(3_600));
             if number % 500 == 0 {
                 let event = event.durable(Durability::OsCache);
-                let error = event.send().await.expect_err("nothing answers");
+                let error = event.push().await.expect_err("nothing answers");
                 let mut slowest = slowest.lock().expect("nobody panics");
                 *slowest = began.elapsed().max(*slowest);
                 return Some(error.kind());
             }
             // He has no patience.
             let patience = Duration::from_millis(300);
-            let sent = tokio::time::timeout(patience, event.send()).await;
+            let sent = tokio::time::timeout(patience, event.push()).await;
             let mut lag = lag.lock().expect("nobody panics");
             *lag = began.elapsed().saturating_sub(patience).max(*lag);
             sent.ok()?.err().map(|error| error.kind())
@@ -262,7 +262,7 @@ async fn pushes_to_a_server_that_is_gone_are_tried_for_their_time() {
     let (bus, queue) = pusher(hasty_store(&redis).await, 64).await;
     for round in 0..5 {
         until("the server answers", async || {
-            queue.push_now("up".to_owned()).await.is_ok()
+            queue.push("up".to_owned(), When::Now).await.is_ok()
         })
         .await;
         redis.kill();
@@ -277,7 +277,7 @@ async fn pushes_to_a_server_that_is_gone_are_tried_for_their_time() {
                 _ => event,
             };
             let began = Instant::now();
-            pushes.spawn(async move { (event.send().await, began.elapsed()) });
+            pushes.spawn(async move { (event.push().await, began.elapsed()) });
         }
         for (sent, took) in pushes.join_all().await {
             let error = sent.expect_err("nothing is there");

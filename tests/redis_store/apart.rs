@@ -1,5 +1,6 @@
 //! Buses that share a server and nothing else.
 
+use duly::time::When;
 use std::time::Duration;
 
 use crate::redis_store::kit::{Read, fresh, pusher, stop, until};
@@ -18,7 +19,11 @@ async fn two_prefixes_on_one_server_do_not_see_each_other() {
         let delay = Duration::from_millis(delay);
         ids.push(queue.push("a".to_owned(), delay).await.unwrap().id());
     }
-    let id = other_queue.push_now("b".to_owned()).await.unwrap().id();
+    let id = other_queue
+        .push("b".to_owned(), When::Now)
+        .await
+        .unwrap()
+        .id();
     until("it is handled", async || read.seen().contains_key(&id)).await;
     stop(&worker).await;
     assert_eq!(read.seen().len(), 1);

@@ -34,7 +34,7 @@ const TIMES_MAX: f64 = 4.0;
 /// of a thousand events is more.
 const FREE_US: f64 = 20_000.0;
 
-/// So many pushes with unique keys meet in one call, see `src/store/redis/push.rs`.
+/// So many pushes with unique keys meet in one call, see `src/store/redis/op/push.rs`.
 pub(crate) const MET_MAX: usize = 256;
 
 /// Events with everything that makes work: a unique key, a trace, a payload that records keep.

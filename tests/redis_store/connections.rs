@@ -115,21 +115,29 @@ async fn a_black_hole_before_nodes_of_a_cluster_ends_with_it() {
     // Now new connections are swallowed, too, until the hole is gone.
     let (read, bus) = Read::start(&url).await;
     let (pushing, queue) = pusher(&url).await;
-    let first = queue.push_now("a letter".to_owned()).await.unwrap().id();
+    let first = queue
+        .push("a letter".to_owned(), When::Now)
+        .await
+        .unwrap()
+        .id();
     until("it is handled", async || read.seen().contains_key(&first)).await;
     for proxy in &proxies {
         proxy.on_request(|_| Some(Fault::Hang));
     }
-    let refused = queue.push_now("a letter".to_owned()).await;
+    let refused = queue.push("a letter".to_owned(), When::Now).await;
     let refused = refused.expect_err("nothing comes through");
     let may = [ErrorKind::Unknown, ErrorKind::Unavailable];
     assert!(may.contains(&refused.kind()), "{refused}");
     for proxy in &proxies {
         proxy.heal();
     }
-    let pushed = async || queue.push_now("a letter".to_owned()).await.is_ok();
+    let pushed = async || queue.push("a letter".to_owned(), When::Now).await.is_ok();
     until("a push succeeds", pushed).await;
-    let last = queue.push_now("a letter".to_owned()).await.unwrap().id();
+    let last = queue
+        .push("a letter".to_owned(), When::Now)
+        .await
+        .unwrap()
+        .id();
     until("it is handled", async || read.seen().contains_key(&last)).await;
     stop(&pushing).await;
     stop(&bus).await;
@@ -161,7 +169,7 @@ async fn a_push_succeeds_while_connections_are_killed_ten_times_a_second() {
     let proxy = Arc::new(Proxy::before(server.address()));
     let (url, _) = fresh(&proxy.url());
     let (pushing, queue) = pusher(&url).await;
-    queue.push_now("a letter".to_owned()).await.unwrap();
+    queue.push("a letter".to_owned(), When::Now).await.unwrap();
     let is_over = Arc::new(AtomicBool::new(false));
     let taken = Arc::new(AtomicUsize::new(0));
     let cutting = std::thread::spawn({
@@ -180,7 +188,7 @@ async fn a_push_succeeds_while_connections_are_killed_ten_times_a_second() {
     let before = proxy.counts().cuts;
     let (mut pushed, mut failed) = (0, Vec::new());
     while proxy.counts().cuts < before + 200 {
-        match queue.push_now("a letter".to_owned()).await {
+        match queue.push("a letter".to_owned(), When::Now).await {
             Ok(_) => {
                 pushed += 1;
                 taken.fetch_add(1, Ordering::Relaxed);

@@ -65,7 +65,7 @@ async fn a_push_that_a_replica_has_says_so() {
     let (url, prefix) = fresh(&master.url());
     let (bus, queue) = pusher(&url).await;
     let event = queue.event("a".to_owned()).after(Duration::from_secs(60));
-    let sent = event.durable(Durability::Replicated(1)).send().await;
+    let sent = event.durable(Durability::Replicated(1)).push().await;
     let sent = sent.unwrap();
     assert!(sent.is_accepted());
     assert_eq!(sent.durability(), Durability::Replicated(1));
@@ -84,8 +84,8 @@ async fn a_push_that_no_replica_confirms_can_be_pushed_again() {
         let event = queue.event("a".to_owned()).id(id);
         let event = event.after(Duration::from_millis(10));
         match durability {
-            Some(durability) => event.durable(durability).send(),
-            None => event.send(),
+            Some(durability) => event.durable(durability).push(),
+            None => event.push(),
         }
     };
     replica.stop_process();
@@ -118,7 +118,7 @@ async fn a_push_to_disk_is_refused_where_nothing_can_confirm_it() {
     let (bus, queue) = pusher(&url).await;
     let id = queue.new_id();
     let event = queue.event("a".to_owned()).id(id);
-    let error = event.durable(Durability::Disk).send().await.unwrap_err();
+    let error = event.durable(Durability::Disk).push().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     let words = error.to_string();
     for part in [
@@ -140,7 +140,7 @@ async fn a_server_that_syncs_always_takes_a_push_to_disk() {
     let (url, _) = fresh(&server.url());
     let (bus, queue) = pusher(&url).await;
     let event = queue.event("a".to_owned()).durable(Durability::Disk);
-    let sent = event.send().await.unwrap();
+    let sent = event.push().await.unwrap();
     assert!(sent.is_accepted());
     assert_eq!(sent.durability(), Durability::Disk);
     stop(&bus).await;

@@ -56,7 +56,7 @@ pub(crate) async fn pusher_to(url: &str, buckets: u16) -> (Bus, Queue<String>) {
 pub(crate) async fn push_to(queue: &Queue<String>, bucket: u16) -> Answered<EventId> {
     let now = Timestamp::from(SystemTime::now());
     let id = EventId::from_parts(now, BucketId(bucket), fastrand::u64(..));
-    let sent = queue.event("a letter".into()).id(id).send().await;
+    let sent = queue.event("a letter".into()).id(id).push().await;
     sent.map(|sent| sent.id())
 }
 
@@ -302,7 +302,7 @@ impl Pair {
     }
 
     pub(crate) async fn push(&self) -> Answered<EventId> {
-        let pushed = self.queue.push_now("a letter".to_owned()).await?;
+        let pushed = self.queue.push("a letter".to_owned(), When::Now).await?;
         Ok(pushed.id())
     }
 

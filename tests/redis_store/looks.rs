@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use duly::admin::DamageKind;
+use duly::time::When;
 use duly::{Annotation, EventId};
 
 use crate::redis_store::kit::{Read, builder, fresh, stop, until};
@@ -64,7 +65,7 @@ async fn the_permissions_that_the_error_names_are_enough_for_all_that_a_server_a
             .await
             .unwrap()
             .id();
-        let now = queue.push_now("now".to_owned()).await.unwrap().id();
+        let now = queue.push("now".to_owned(), When::Now).await.unwrap().id();
         until("it is handled", async || read.seen().contains_key(&now)).await;
         bus.pause("letters").await.expect("a pause");
         bus.resume("letters").await.expect("no pause");

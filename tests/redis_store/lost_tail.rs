@@ -61,7 +61,7 @@ async fn what_a_failover_has_made_a_lease_again(beats: bool) {
     };
     let mut events = 1 + usize::from(beats);
     for _ in 0..events {
-        queue.push_now("a letter".to_owned()).await.unwrap();
+        queue.push("a letter".to_owned(), When::Now).await.unwrap();
     }
     begun(events).await;
     server.cli(&["EVAL", KEEP, "0", &prefix]);
@@ -81,7 +81,10 @@ async fn what_a_failover_has_made_a_lease_again(beats: bool) {
         // Its node holds nothing, and looks at the bucket when there is news. That is over at once,
         // so that no heartbeat follows from it.
         gated.lets.add_permits(1);
-        queue.push_now("another letter".to_owned()).await.unwrap();
+        queue
+            .push("another letter".to_owned(), When::Now)
+            .await
+            .unwrap();
         events += 1;
     }
     begun(events + 1).await;

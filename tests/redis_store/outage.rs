@@ -1,5 +1,6 @@
 //! What the log says while the server is away.
 
+use duly::time::When;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -27,14 +28,18 @@ async fn a_server_that_is_away_is_logged_when_it_goes_and_when_it_comes_back() {
     let (url, _) = fresh(&server.url());
     let (read, bus) = Read::start(&url).await;
     let (pushing, queue) = pusher(&url).await;
-    let first = queue.push_now("a letter".to_owned()).await.unwrap().id();
+    let first = queue
+        .push("a letter".to_owned(), When::Now)
+        .await
+        .unwrap()
+        .id();
     until("it is handled", async || read.seen().contains_key(&first)).await;
     lines.take();
 
     server.kill();
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(6) {
-        let pushes = (0..50).map(|_| queue.push_now("a letter".to_owned()));
+        let pushes = (0..50).map(|_| queue.push("a letter".to_owned(), When::Now));
         futures_util::future::join_all(pushes).await;
         sleep(Duration::from_millis(10)).await;
     }
@@ -44,7 +49,7 @@ async fn a_server_that_is_away_is_logged_when_it_goes_and_when_it_comes_back() {
     assert!(away.iter().any(|line| begins(&line)), "{away:#?}");
 
     server.restart();
-    let last = async || match queue.push_now("a letter".to_owned()).await {
+    let last = async || match queue.push("a letter".to_owned(), When::Now).await {
         Ok(sent) => Some(sent.id()),
         Err(_) => None,
     };

@@ -27,7 +27,7 @@ async fn a_waiter_in_another_process_is_woken_by_the_push() {
     for _ in 0..3 {
         let waiting = tokio::spawn(elsewhere.lease(1, LONG).wait(LONG).send());
         let began = Instant::now();
-        queue.push_now("a letter".to_owned()).await.unwrap();
+        queue.push("a letter".to_owned(), When::Now).await.unwrap();
         let leased = waiting.await.unwrap().unwrap();
         assert_eq!(leased[0].ack().await.unwrap(), LeaseStatus::Held);
         assert!(began.elapsed() < Duration::from_secs(5), "not by a poll");
@@ -42,7 +42,7 @@ async fn what_another_process_has_pushed_is_seen_without_a_wait() {
     let (bus, queue) = pusher(&url).await;
     let (other, elsewhere) = pusher(&url).await;
     for number in 0..50 {
-        queue.push_now(number.to_string()).await.unwrap();
+        queue.push(number.to_string(), When::Now).await.unwrap();
         let leased = one(&elsewhere, Duration::ZERO, LONG).await;
         assert_eq!(leased.event().payload, number.to_string());
     }
@@ -55,7 +55,11 @@ async fn what_another_process_has_pushed_is_seen_without_a_wait() {
 async fn a_lease_outlives_the_process_that_pulled_and_its_token_serves_any_other() {
     let (url, _) = fresh(&servers::shared().url());
     let (bus, queue) = pusher(&url).await;
-    let id = queue.push_now("a letter".to_owned()).await.unwrap().id();
+    let id = queue
+        .push("a letter".to_owned(), When::Now)
+        .await
+        .unwrap()
+        .id();
     let leased = one(&queue, Duration::ZERO, LONG).await;
     let token: LeaseToken = leased.token().to_string().parse().unwrap();
     drop((leased, queue));
@@ -81,7 +85,7 @@ async fn a_lease_that_ends_is_taken_back_soon_and_never_early() {
     let (url, _) = fresh(&servers::shared().url());
     let (bus, queue) = pusher(&url).await;
     let pushed = queue.event("a letter".to_owned()).attempts(1);
-    pushed.send().await.unwrap();
+    pushed.push().await.unwrap();
     let began = Instant::now();
     let ttr = Duration::from_millis(1_500);
     let leased = one(&queue, Duration::ZERO, ttr).await;
@@ -102,7 +106,7 @@ async fn a_pause_reaches_who_waits_in_another_process() {
     let elsewhere = other.queue_named::<String>("letters").unwrap();
     bus.pause("letters").await.unwrap();
     until("the other one knows", async || {
-        queue.push_now("a letter".to_owned()).await.unwrap();
+        queue.push("a letter".to_owned(), When::Now).await.unwrap();
         elsewhere.lease(1, LONG).send().await.unwrap().is_empty()
     })
     .await;
@@ -118,7 +122,10 @@ async fn events_of_one_call_lie_in_one_bucket() {
     let (url, _) = fresh(&servers::shared().url());
     let bus: Bus = builder(&url).publish_only().start().await.unwrap();
     let queue = bus.queue_named::<u64>("_ns.-q").unwrap();
-    let sent = queue.send_all((0..64).map(|it| queue.event(it))).await;
+    let sent = queue
+        .push_many((0..64).map(|it| queue.event(it)), When::Now)
+        .all_or_none()
+        .await;
     assert_eq!(sent.unwrap().len(), 64);
     let leased = queue.lease(64, LONG).send().await.unwrap();
     assert_eq!(
@@ -185,7 +192,11 @@ async fn an_event_that_this_process_leased_ends_in_one_call() {
     let server = Redis::start(RedisOptions::default());
     let (bus, queue) = pusher(&server.url()).await;
     let ended = async |times: u64| {
-        let id = queue.push_now("a letter".to_owned()).await.unwrap().id();
+        let id = queue
+            .push("a letter".to_owned(), When::Now)
+            .await
+            .unwrap()
+            .id();
         let leased = one(&queue, LONG, LONG).await;
         assert_eq!(leased.id(), id);
         let before = scripts(&server);

@@ -204,7 +204,7 @@ async fn push_again(queue: &Queue<Load>, id: EventId, story: &Story) {
     if story.replaces.is_some() {
         event = event.unique("only", Unique::Replace);
     }
-    let receipt = event.send().await.expect("a repeat is accepted");
+    let receipt = event.push().await.expect("a repeat is accepted");
     assert_eq!(receipt.is_duplicate(), story.was_there, "{id}: {story:?}");
 }
 

@@ -121,7 +121,7 @@ impl Script {
         if unique.is_some() {
             event = event.unique("only", Unique::Replace);
         }
-        let answer = event.send().await;
+        let answer = event.push().await;
         let answer = answered(answer.map(|receipt| Ok(Some(receipt.due().as_millis()))));
         self.add(&Line::Answered {
             id,

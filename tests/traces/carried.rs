@@ -31,8 +31,8 @@ async fn a_place_that_was_set_by_hand_reaches_the_handler_and_the_record() {
     let seen = Seen::default();
     let (bus, queue) = orders(ORDERS, seeing(&seen)).await;
     let event = queue.event(7).header("traceparent", PLACE);
-    let sent = event.header("tracestate", STATE).send().await.unwrap();
-    queue.push_now(8).await.unwrap();
+    let sent = event.header("tracestate", STATE).push().await.unwrap();
+    queue.push(8, When::Now).await.unwrap();
     bus.advance(secs(1)).await;
 
     assert_eq!(*seen.lock().unwrap(), [(7, place()), (8, None)]);
@@ -60,14 +60,14 @@ async fn what_a_handler_pushes_carries_on_the_trace() {
     let pushing = Probe::running(|event: Event<u64>, cx| {
         let next = next(cx);
         async move {
-            next.push_now(event.payload).await?;
+            next.push(event.payload, When::Now).await?;
             next.push_many([event.payload + 1], secs(1)).await?;
             Ok(())
         }
     });
     let (bus, queue) = chain(pushing, &seen).await;
     let event = queue.event(7).header("traceparent", PLACE);
-    event.header("tracestate", STATE).send().await.unwrap();
+    event.header("tracestate", STATE).push().await.unwrap();
     bus.advance(secs(5)).await;
     assert_eq!(*seen.lock().unwrap(), [(7, place()), (8, place())]);
 }
@@ -79,7 +79,7 @@ async fn handlers_that_run_at_once_do_not_carry_on_each_others_trace() {
         let next = next(cx);
         async move {
             tokio::time::sleep(secs(event.payload)).await;
-            next.push_now(event.payload).await?;
+            next.push(event.payload, When::Now).await?;
             Ok(())
         }
     });
@@ -91,7 +91,7 @@ async fn handlers_that_run_at_once_do_not_carry_on_each_others_trace() {
         } else {
             event
         };
-        event.send().await.unwrap();
+        event.push().await.unwrap();
     }
     bus.advance(secs(10)).await;
     let traced = seen
@@ -116,7 +116,7 @@ impl BlockingHandler for Blocks {
 
     fn handle(&self, event: Event<u64>, cx: &Context) -> Result<(), Failure> {
         let runtime = tokio::runtime::Handle::current();
-        runtime.block_on(next(cx).push_now(event.payload))?;
+        runtime.block_on(next(cx).push(event.payload, When::Now))?;
         Ok(())
     }
 }
@@ -130,7 +130,7 @@ async fn what_a_blocking_handler_pushes_carries_on_the_trace() {
     let bus = bus.unwrap();
     let queue = bus.queue_named::<u64>("orders").unwrap();
     let event = queue.event(7).header("traceparent", PLACE);
-    event.header("tracestate", STATE).send().await.unwrap();
+    event.header("tracestate", STATE).push().await.unwrap();
     bus.advance(secs(1)).await;
     assert_eq!(*seen.lock().unwrap(), [(7, place())]);
 }
@@ -142,13 +142,13 @@ async fn what_a_handler_says_by_hand_is_not_overruled() {
     let pushing = Probe::running(|event: Event<u64>, cx| {
         let next = next(cx).event(event.payload);
         async move {
-            next.header("traceparent", OTHER).send().await?;
+            next.header("traceparent", OTHER).push().await?;
             Ok(())
         }
     });
     let (bus, queue) = chain(pushing, &seen).await;
     let event = queue.event(7).header("traceparent", PLACE);
-    event.header("tracestate", STATE).send().await.unwrap();
+    event.header("tracestate", STATE).push().await.unwrap();
     bus.advance(secs(1)).await;
     assert_eq!(*seen.lock().unwrap(), [(7, TraceContext::new(OTHER, None))]);
 }
@@ -167,14 +167,14 @@ async fn an_event_without_room_for_another_header_is_pushed_without_a_trace() {
             };
         }
         async move {
-            full.send().await?;
-            nearly.send().await?;
+            full.push().await?;
+            nearly.push().await?;
             Ok(())
         }
     });
     let (bus, queue) = chain(pushing, &seen).await;
     let event = queue.event(7).header("traceparent", PLACE);
-    event.header("tracestate", STATE).send().await.unwrap();
+    event.header("tracestate", STATE).push().await.unwrap();
     bus.advance(secs(1)).await;
     let without_state = TraceContext::new(PLACE, None);
     assert_eq!(*seen.lock().unwrap(), [(7, None), (8, without_state)]);
@@ -186,7 +186,7 @@ async fn a_malformed_place_is_no_error_and_goes_nowhere() {
     let pushing = Probe::running(|event: Event<u64>, cx| {
         let next = next(cx);
         async move {
-            next.push_now(event.payload).await?;
+            next.push(event.payload, When::Now).await?;
             Ok(())
         }
     });
@@ -209,7 +209,7 @@ async fn a_malformed_place_is_no_error_and_goes_nowhere() {
     for text in malformed {
         assert_eq!(TraceContext::new(text, None), None, "{text:?}");
         let event = queue.event(7).header("traceparent", text);
-        event.header("tracestate", STATE).send().await.unwrap();
+        event.header("tracestate", STATE).push().await.unwrap();
     }
     bus.advance(secs(1)).await;
     let seen = seen.lock().unwrap();

@@ -64,7 +64,7 @@ async fn what_is_heard_has_the_fields_that_are_promised() {
     let capture = Capture::everything();
     let probe = Probe::answering(|_event, _cx| Err(Failure::retry("no")));
     let (bus, queue) = orders(ORDERS.attempts(2), probe).await;
-    queue.push_now(7).await.unwrap();
+    queue.push(7, When::Now).await.unwrap();
     queue.push_many([8], secs(1)).await.unwrap();
     bus.advance(secs(60)).await;
 

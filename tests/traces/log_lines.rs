@@ -15,7 +15,7 @@ async fn a_failing_handler_says_so_once_for_each_attempt() {
     let probe = Probe::answering(|_event, _cx| Err(Failure::retry("the bank is closed")));
     let (bus, queue) = orders(ORDERS.attempts(3), probe).await;
     let event = queue.event(7).header("traceparent", PLACE);
-    let id = event.send().await.unwrap().id().to_string();
+    let id = event.push().await.unwrap().id().to_string();
     bus.advance(secs(60)).await;
 
     let lines = capture.lines(names::HANDLERS);
@@ -53,7 +53,7 @@ async fn each_way_to_fail_has_its_line_and_other_ends_have_none() {
     let mut told = Vec::new();
     for payload in 1..=6 {
         let before = capture.lines(names::HANDLERS).len();
-        let id = queue.push_now(payload).await.unwrap().id();
+        let id = queue.push(payload, When::Now).await.unwrap().id();
         bus.advance(secs(3)).await;
         let _ = queue.cancel(id).await.unwrap();
         let lines = capture.lines(names::HANDLERS);
@@ -88,10 +88,10 @@ async fn no_payload_is_ever_heard_of() {
     let bus = TestBus::start(builder.register_as(ORDERS, numbers)).await;
     let bus = bus.unwrap();
     let cards = bus.queue_named::<String>("cards").unwrap();
-    let first = cards.push_now(SECRET.to_owned()).await.unwrap();
+    let first = cards.push(SECRET.to_owned(), When::Now).await.unwrap();
     // What the handler of this queue cannot read, and its decoder quotes.
     let orders = bus.queue_named::<String>("orders").unwrap();
-    orders.push_now(SECRET.to_owned()).await.unwrap();
+    orders.push(SECRET.to_owned(), When::Now).await.unwrap();
     orders
         .push_many([SECRET.to_owned()], secs(1))
         .await
@@ -171,7 +171,7 @@ async fn a_handler_that_blocks_its_thread_is_named() {
     let builder = Bus::builder().only_registered().store_url("memory:");
     let bus = builder.register_as(orders, probe).start().await.unwrap();
     let queue = bus.queue_named("orders").unwrap();
-    queue.push_now(1_u64).await.unwrap();
+    queue.push(1_u64, When::Now).await.unwrap();
     while lines_with(&capture, "`blocking`").is_empty() {
         tokio::task::yield_now().await;
     }

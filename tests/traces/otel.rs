@@ -101,7 +101,7 @@ async fn a_link_goes_from_bus_to_bus_over_redis() {
 
     let push = async {
         let queue = pusher.queue_named::<u64>("orders").unwrap();
-        queue.push_now(7).await.unwrap()
+        queue.push(7, When::Now).await.unwrap()
     };
     let sent = push.instrument(tracing::info_span!("request")).await;
     let record = tokio::time::timeout(secs(20), async {
@@ -123,7 +123,7 @@ async fn a_place_that_was_set_by_hand_is_linked_to_with_its_state() {
     let exported = Exported::new();
     let (bus, queue) = orders(ORDERS, Probe::new()).await;
     let event = queue.event(7).header("traceparent", PLACE);
-    event.header("tracestate", STATE).send().await.unwrap();
+    event.header("tracestate", STATE).push().await.unwrap();
     bus.advance(secs(1)).await;
     let handle = exported.span(names::HANDLE);
     let place = &handle.links.links[0].span_context;
@@ -144,7 +144,7 @@ async fn what_a_handler_pushes_is_of_the_handlers_trace() {
     });
     let (bus, queue) = orders(ORDERS, pushing).await;
     let first = queue.event(7).header("traceparent", PLACE);
-    first.send().await.unwrap();
+    first.push().await.unwrap();
     bus.advance(secs(1)).await;
     let spans = exported.spans.get_finished_spans().unwrap();
     let handle = exported.span(names::HANDLE);
@@ -163,7 +163,7 @@ async fn a_span_of_an_attempt_that_failed_is_marked() {
     let exported = Exported::new();
     let probe = Probe::answering(|_event, _cx| Err(Failure::permanent("no such bank")));
     let (bus, queue) = orders(ORDERS, probe).await;
-    queue.push_now(7).await.unwrap();
+    queue.push(7, When::Now).await.unwrap();
     bus.advance(secs(1)).await;
     assert_eq!(
         exported.span(names::HANDLE).status,
@@ -185,7 +185,9 @@ async fn without_spans_of_the_bus_an_event_carries_its_pushers() {
     let _heard_here = tracing::subscriber::set_default(subscriber);
 
     let (bus, queue) = orders(ORDERS, Probe::new()).await;
-    let push = queue.push_now(7).instrument(tracing::info_span!("request"));
+    let push = queue
+        .push(7, When::Now)
+        .instrument(tracing::info_span!("request"));
     let sent = push.await.unwrap();
     bus.advance(secs(1)).await;
     let [request] = &spans.get_finished_spans().unwrap()[..] else {
@@ -205,7 +207,7 @@ async fn the_span_of_a_pulled_attempt_is_linked_and_has_its_outcome() {
     let bus = bus.store_url("memory:").publish_only().start();
     let bus = bus.await.unwrap();
     let queue = bus.queue_named::<u64>("orders").unwrap();
-    let push = queue.event(7).attempts(2).send();
+    let push = queue.event(7).attempts(2).push();
     let sent = push.instrument(tracing::info_span!("request")).await;
     let leased = queue.lease(1, secs(30)).send().await.unwrap().remove(0);
     let again = leased.retry_after(secs(0), "the bank is closed");
@@ -224,7 +226,10 @@ async fn the_span_of_a_pulled_attempt_is_linked_and_has_its_outcome() {
     let leased = queue.lease(1, secs(30)).wait(secs(60)).send();
     let leased = leased.await.unwrap().remove(0);
     let next = bus.queue_named::<u64>("next").unwrap();
-    next.push_now(8).instrument(leased.span()).await.unwrap();
+    next.push(8, When::Now)
+        .instrument(leased.span())
+        .await
+        .unwrap();
     assert_eq!(leased.ack().await.unwrap(), LeaseStatus::Held);
     drop(leased);
     let (push, handle) = (exported.span(names::PUSH), exported.span(names::HANDLE));

@@ -14,7 +14,7 @@ async fn a_push_an_attempt_and_its_settling_are_spans() {
     let capture = Capture::everything();
     let (bus, queue) = orders(ORDERS, Probe::new()).await;
     let event = queue.event(7).after(secs(60)).header("traceparent", PLACE);
-    let receipt = event.send().await.unwrap();
+    let receipt = event.push().await.unwrap();
     bus.advance(secs(61)).await;
 
     let [push] = &capture.spans(names::PUSH)[..] else {
@@ -56,7 +56,7 @@ async fn a_push_lies_in_its_pushers_span_and_an_attempt_in_none() {
     let capture = Capture::everything();
     let (bus, queue) = orders(ORDERS, Probe::new()).await;
     let pusher = tracing::info_span!("request");
-    let push = tracing::Instrument::instrument(queue.push_now(7), pusher.clone());
+    let push = tracing::Instrument::instrument(queue.push(7, When::Now), pusher.clone());
     push.await.unwrap();
     let _open = pusher.entered(); // whoever polls has a span open, which is none of the handler's
     bus.advance(secs(1)).await;
@@ -87,7 +87,7 @@ async fn each_attempt_has_a_span_that_says_how_it_ended() {
         _ => Err(Failure::permanent("the bank never was")),
     });
     let (bus, queue) = orders(ORDERS, probe).await;
-    queue.push_now(7).await.unwrap();
+    queue.push(7, When::Now).await.unwrap();
     bus.advance(secs(60)).await;
 
     let attempts = capture.spans(names::HANDLE);
@@ -111,8 +111,8 @@ async fn what_a_handler_says_lies_in_its_span_also_after_it_was_suspended() {
         Ok(())
     });
     let (bus, queue) = orders(ORDERS, probe).await;
-    queue.push_now(2).await.unwrap();
-    queue.push_now(1).await.unwrap();
+    queue.push(2, When::Now).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     bus.advance(secs(5)).await;
 
     let lines = capture.lines("mine");
@@ -146,7 +146,7 @@ async fn what_a_blocking_handler_says_lies_in_its_span() {
     let bus = TestBus::start(builder.register_blocking(handler)).await;
     let bus = bus.unwrap();
     let queue = bus.queue_named::<u64>("orders").unwrap();
-    queue.push_now(7).await.unwrap();
+    queue.push(7, When::Now).await.unwrap();
     bus.advance(secs(1)).await;
     assert_eq!(capture.lines("mine")[0].within, Some(names::HANDLE));
 }
@@ -156,7 +156,7 @@ async fn there_are_no_spans_at_the_ordinary_level() {
     let capture = Capture::at(Level::INFO);
     let probe = Probe::new();
     let (bus, queue) = orders(ORDERS, probe.clone()).await;
-    queue.push_now(7).await.unwrap();
+    queue.push(7, When::Now).await.unwrap();
     bus.advance(secs(1)).await;
     assert_eq!(probe.count(), 1);
     let spans = [names::PUSH, names::HANDLE, names::SETTLE];
@@ -168,9 +168,9 @@ async fn a_push_that_fails_says_so() {
     let capture = Capture::everything();
     let (bus, queue) = orders(ORDERS, Probe::new()).await;
     let id = queue.new_id();
-    queue.event(7).id(id).send().await.unwrap();
-    queue.event(7).id(id).send().await.unwrap();
-    queue.event(8).id(id).send().await.unwrap_err();
+    queue.event(7).id(id).push().await.unwrap();
+    queue.event(7).id(id).push().await.unwrap();
+    queue.event(8).id(id).push().await.unwrap_err();
     drop(bus);
     let pushes = capture.spans(names::PUSH);
     let outcomes = pushes.iter().map(|push| push.field(names::OUTCOME));

@@ -81,7 +81,7 @@ impl Contender for OnDuly {
             (Shape::Mixed, 3) => event.expires_after(Duration::from_secs(600)),
             _ => event,
         };
-        let receipt = event.send().await?;
+        let receipt = event.push().await?;
         if shape.is_cancelled(number) {
             let _answer = queue.cancel(receipt.id()).await?;
         }

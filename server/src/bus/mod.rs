@@ -296,7 +296,7 @@ impl Pool {
         self.bus.controls().await?;
         let id = self.clock.id_for_name("ready");
         let event = Self::event(&self.clock, Body::Raw(Bytes::new())).id(id);
-        let pushed = event.after(PING_DELAY).send().await?;
+        let pushed = event.after(PING_DELAY).push().await?;
         if pushed.is_accepted() {
             // It may not be confirmed: then it is cancelled by the next.
             let _ = self.clock.cancel(id).await?;

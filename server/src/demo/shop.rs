@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use duly::time::When;
 use duly::{Bus, Queue, Result};
 use parking_lot::Mutex;
 
@@ -81,14 +82,14 @@ impl Shop {
             let reminder = self.reminders.event(self.order());
             reminders.push(reminder.after(Duration::from_secs(seconds)));
         }
-        self.reminders.send_many(reminders).await?;
+        self.reminders.push_many(reminders, When::Now).await?;
         let mut renewals = Vec::new();
         for _ in 0..RENEWALS {
             let seconds = self.random(600..7 * 86_400);
             let renewal = self.renewals.event(self.order());
             renewals.push(renewal.after(Duration::from_secs(seconds)));
         }
-        self.renewals.send_many(renewals).await?;
+        self.renewals.push_many(renewals, When::Now).await?;
         self.send_newsletter().await?;
         // A backlog from before, so that there is something to see at once.
         for _ in 0..24 {
@@ -108,7 +109,7 @@ impl Shop {
         let order = self.order();
         let key = format!("customer:{}", order.customer);
         for queue in [&self.confirmations, &self.invoices, &self.payments] {
-            queue.event(order.clone()).key(&key).send().await?;
+            queue.event(order.clone()).key(&key).push().await?;
         }
         Ok(())
     }
@@ -121,7 +122,7 @@ impl Shop {
             for _ in 0..ORDERS {
                 self.sell().await?;
             }
-            self.stock.push_now(self.order()).await?;
+            self.stock.push(self.order(), When::Now).await?;
             if tick % NEWSLETTER_EVERY == 0 {
                 self.send_newsletter().await?;
             }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use axum::response::Response;
 use duly::event::State;
+use duly::time::When;
 use duly::{ErrorKind, EventBuilder, EventId, Queue};
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
@@ -175,7 +176,10 @@ async fn respawn_some(
     }
     let mut pushed = Vec::new();
     let mut failed = None;
-    for (id, result) in ids.into_iter().zip(queue.send_each(events).await?) {
+    for (id, result) in ids
+        .into_iter()
+        .zip(queue.push_many(events, When::Now).each().await?)
+    {
         match result {
             Ok(_) => pushed.push(id),
             // It was pushed before, and is over already.

@@ -7,6 +7,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
+use duly::time::When;
 use duly::{ErrorKind, EventBuilder, EventId, Queue};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -230,7 +231,11 @@ async fn send(
         )
     });
     let (mut accepted, mut unknown, mut failed) = (Vec::new(), Vec::new(), None);
-    for ((id, body), pushed) in ids.iter().zip(bodies).zip(queue.send_each(events).await?) {
+    for ((id, body), pushed) in ids
+        .iter()
+        .zip(bodies)
+        .zip(queue.push_many(events, When::Now).each().await?)
+    {
         match pushed {
             Ok(receipt) if receipt.is_accepted() => accepted.push(receipt.id()),
             Ok(_) => {}

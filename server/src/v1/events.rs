@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use duly::time::Timestamp;
+use duly::time::When;
 use duly::{Cancelled, Changed, Receipt};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -77,7 +78,11 @@ pub(super) async fn push(
     let events = events.collect::<Result<Vec<_>>>()?;
     let taken = grant.take(&app).await?;
     app.note_queue(pool.name(), &namespace, &queue).await?;
-    let pushed = handle.send_each(events).await.map_err(not_pushed)?;
+    let pushed = handle
+        .push_many(events, When::Now)
+        .each()
+        .await
+        .map_err(not_pushed)?;
     if pushed.iter().any(|pushed| pushed.is_ok()) {
         taken.into_iter().for_each(Taken::keep);
     }

@@ -250,7 +250,7 @@ async fn send(
     let event: NewEvent = decode(line.get().as_bytes())?;
     let event = event.build(queue)?;
     let taken = grant.take(app).await?;
-    let receipt = event.send().await.map_err(not_pushed)?;
+    let receipt = event.push().await.map_err(not_pushed)?;
     taken.into_iter().for_each(Taken::keep);
     Ok(PushedEvent::from(&receipt))
 }

@@ -16,6 +16,7 @@ mod top;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use duly::time::When;
 use duly::{Bus, EventId};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -170,7 +171,7 @@ async fn seed(url: &str) -> (EventId, [EventId; 2]) {
     let mut dead = Vec::new();
     for (number, error) in [(1, "no such address"), (2, "the post is closed")] {
         let event = queue.event(json!({"to": number})).key("customer:8");
-        let receipt = event.attempts(1).send().await.unwrap();
+        let receipt = event.attempts(1).push().await.unwrap();
         let leased = queue.lease(1, Duration::from_secs(30));
         let leased = leased.wait(Duration::from_secs(5)).send().await.unwrap();
         assert_eq!(leased[0].id(), receipt.id());
@@ -180,8 +181,8 @@ async fn seed(url: &str) -> (EventId, [EventId; 2]) {
     }
     let hour = Duration::from_secs(3_600);
     let scheduled = queue.event(json!({"to": 3})).after(hour).key("customer:9");
-    let scheduled = scheduled.header("shop", "a").send().await.unwrap().id();
-    queue.push_now(json!({"to": 4})).await.unwrap();
+    let scheduled = scheduled.header("shop", "a").push().await.unwrap().id();
+    queue.push(json!({"to": 4}), When::Now).await.unwrap();
     bus.shutdown(Duration::from_secs(5)).await.unwrap();
     (scheduled, dead.try_into().unwrap())
 }

@@ -57,7 +57,7 @@ async fn a_server_counts_the_nodes_of_a_namespace() {
     }
     for queue in ["ns.mail", "other.mail"] {
         let queue = nodes[0].queue_named::<u64>(queue).expect("a queue");
-        queue.push_now(7).await.expect("pushed");
+        queue.push(7, When::Now).await.expect("pushed");
     }
     let server = world.api_url("");
     let top = ["top", "--json", "--namespace", "ns", "--server", &server];

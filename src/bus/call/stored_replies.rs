@@ -10,23 +10,20 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use serde::Serialize;
-
 use crate::backoff::Backoff;
-use crate::bus::{Bus, Inner, Queue};
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
+use crate::bus::queue::Queue;
+use crate::bus::queue_handle::QueueHandle;
+use crate::bus::reply_queues::REPLIES;
 use crate::codec::{Codec, Frame, Raw};
-use crate::core::op::Snapshot;
+use crate::core::op::{Snapshot, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Envelope, EventId, LatePolicy, QueueName, State};
 use crate::flow::{CallResult, ReplyStore};
 use crate::record::{Outcome, Record};
 use crate::time::Timestamp;
 
-/// The number of buckets of each queue of replies, whatever the settings of a process say: a caller
-/// looks for the reply where the replier of another process has put it.
-pub(in crate::bus) const REPLY_BUCKETS: u16 = 8;
-/// What the names of queues of replies end with.
-const REPLIES: &str = "duly.replies";
 /// How long a reply is kept.
 pub const REPLY_KEPT: Duration = Duration::from_secs(300);
 /// The first and the longest pause between two lookups.
@@ -79,12 +76,6 @@ fn is_passing(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::TimedOut)
 }
 
-/// Returns whether a queue is one of replies.
-pub(in crate::bus) fn holds_replies(queue: &QueueName) -> bool {
-    let namespace = queue.strip_suffix(REPLIES);
-    namespace.is_some_and(|it| it.is_empty() || it.ends_with('.'))
-}
-
 /// Returns the queue of the replies to events of a queue.
 fn replies_of(inner: &Arc<Inner>, queue: &QueueName) -> Result<Queue<Raw>> {
     let name = match queue.split_once('.') {
@@ -120,14 +111,14 @@ async fn store_in(
     let mut replies = replies_of(inner, queue)?;
     if is_secret {
         // The event's pusher encrypts, so a reply is no less secret.
-        Arc::make_mut(&mut replies.options).encrypt = true;
+        Arc::make_mut(&mut replies.handle.options).encrypt = true;
     }
     let id = replies.id_for_name(&id.to_string());
     let event = replies.event(Raw::from(reply)).id(id);
     match event
         .after(REPLY_KEPT)
         .expires_after(REPLY_KEPT)
-        .send()
+        .push()
         .await
     {
         Ok(_) => {}
@@ -160,7 +151,7 @@ fn stale(found: &Snapshot, now: Timestamp) -> Option<&'static str> {
     }
 }
 
-impl<T: Serialize + Send + Sync + 'static> Queue<T> {
+impl QueueHandle {
     /// Waits until an event is over, and returns its stored reply, or how it ended without one.
     pub(super) async fn stored_reply(&self, id: EventId) -> Result<CallResult> {
         let mut lookups = 0_u32;
@@ -184,7 +175,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// Returns the result of an event that is over.
     async fn look_up(&self, id: EventId) -> Result<Option<CallResult>> {
         let is_shared = self.inner.store.is_shared();
-        let words = match look_up(self, id).await? {
+        let words = match status_of(self, id).await? {
             ReplyStatus::Pending => return Ok(None),
             ReplyStatus::Replied(reply) => return Ok(Some(CallResult::Replied(Some(reply)))),
             ReplyStatus::Failed(words) => return Ok(Some(CallResult::Failed(words))),
@@ -224,13 +215,16 @@ pub enum ReplyStatus {
 /// # Errors
 ///
 /// The store's, and [`ErrorKind::Invalid`] for a reply that cannot be decrypted.
-pub async fn look_up<T>(queue: &Queue<T>, id: EventId) -> Result<ReplyStatus>
-where
-    T: Serialize + Send + Sync + 'static,
-{
-    let now = queue.inner.now();
+pub async fn look_up<T>(queue: &Queue<T>, id: EventId) -> Result<ReplyStatus> {
+    status_of(&queue.handle, id).await
+}
+
+async fn status_of(queue: &QueueHandle, id: EventId) -> Result<ReplyStatus> {
+    let inner = &queue.inner;
+    let now = inner.now();
     // The state first: a reply is stored before its event is done.
-    let found = queue.get(id).await?;
+    let found = inner.on_event(&queue.name, id, || StoreOp::get(id));
+    let found = found.await?.1;
     let state = found.as_ref().map(|found| found.state);
     match state {
         Some(State::Scheduled | State::Ready) => {
@@ -274,7 +268,7 @@ where
 }
 
 /// Returns the stored reply to an event.
-async fn stored<T>(queue: &Queue<T>, id: EventId) -> Result<Option<Vec<u8>>> {
+async fn stored(queue: &QueueHandle, id: EventId) -> Result<Option<Vec<u8>>> {
     let replies = replies_of(&queue.inner, &queue.name)?;
     let reply_id = replies.id_for_name(&id.to_string());
     let found = replies.get(reply_id).await?;
@@ -282,7 +276,7 @@ async fn stored<T>(queue: &Queue<T>, id: EventId) -> Result<Option<Vec<u8>>> {
         return Ok(None);
     };
     let keys = &queue.inner.keys;
-    let opened = keys.open(reply_id, &replies.name, &envelope.payload);
+    let opened = keys.open(reply_id, &replies.handle.name, &envelope.payload);
     let opened = opened.map_err(|why| {
         Error::invalid(format!("the reply to event {id} cannot be read")).because(why)
     })?;
@@ -290,7 +284,7 @@ async fn stored<T>(queue: &Queue<T>, id: EventId) -> Result<Option<Vec<u8>>> {
 }
 
 /// Returns the last record of an event. Another queue may have an event under the same id.
-async fn last_record<T>(queue: &Queue<T>, id: EventId) -> Option<Record> {
+async fn last_record(queue: &QueueHandle, id: EventId) -> Option<Record> {
     let records = Bus::from_inside(Arc::clone(&queue.inner)).records();
     let last = records.queue(&queue.name).id(id).newest_first().limit(1);
     last.page().await.ok()?.items.pop()

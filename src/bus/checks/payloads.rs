@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
 use crate::bus::scan::{PAGE, Scan};
-use crate::bus::{Bus, Inner};
 use crate::error::{Error, Result};
 use crate::event::{EventId, QueueName, State};
 
@@ -164,12 +165,12 @@ impl PayloadCheck {
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an invalid name, or the store's error.
     pub async fn run(self) -> Result<PayloadReport> {
         let names = self.queues.iter().map(|name| QueueName::new(name));
-        let asked: BTreeSet<QueueName> = names.collect::<Result<_>>()?;
-        let is_asked = |queue: &QueueName| asked.is_empty() || asked.contains(queue);
+        let named: BTreeSet<QueueName> = names.collect::<Result<_>>()?;
+        let is_named = |queue: &QueueName| named.is_empty() || named.contains(queue);
         let mut report = PayloadReport::default();
         let mut looked: BTreeMap<QueueName, u64> = BTreeMap::new();
         let limit = self.limit.unwrap_or(u64::MAX);
-        let mut scan = Scan::unfinished(&self.inner, is_asked, None).await?;
+        let mut scan = Scan::unfinished(&self.inner, is_named, None).await?;
         while let Some(queue) = scan.queue().cloned() {
             let seen = looked.entry(queue.clone()).or_default();
             if *seen >= limit {

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::bus::{Bus, Inner};
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
 use crate::error::{Error, Result};
 use crate::event::QueueName;
 use crate::store::{CheckTask, Damage, DamageKind, clock_ahead_us, differs};
@@ -137,20 +138,20 @@ impl StoreCheck {
     /// does not know, and for a store that cannot be checked; or the store's error.
     pub async fn run(self) -> Result<StoreReport> {
         let names = self.queues.iter().map(|name| QueueName::new(name));
-        let asked: BTreeSet<QueueName> = names.collect::<Result<_>>()?;
+        let named: BTreeSet<QueueName> = names.collect::<Result<_>>()?;
         let store = self.inner.open()?;
         let mut report = StoreReport::default();
-        if asked.is_empty() {
+        if named.is_empty() {
             report.add(store.check_store(self.task.clone()).await?);
             report.add(clock_damage(&self.inner).into_iter().collect());
         }
         let mut buckets = store.buckets().await?;
         let known: BTreeSet<_> = buckets.iter().map(|bucket| bucket.queue.clone()).collect();
-        if let Some(unknown) = asked.difference(&known).next() {
+        if let Some(unknown) = named.difference(&known).next() {
             return Err(Error::invalid(format!("the store has no queue {unknown}")));
         }
-        if !asked.is_empty() {
-            buckets.retain(|bucket| asked.contains(&bucket.queue));
+        if !named.is_empty() {
+            buckets.retain(|bucket| named.contains(&bucket.queue));
         }
         for bucket in &buckets {
             report.buckets += 1;

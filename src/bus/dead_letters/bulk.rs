@@ -125,53 +125,57 @@ impl DeadLetters {
         act: BulkAction,
     ) -> Result<BulkResult> {
         let dry_run = self.dry_run;
-        let asked = self.ids(ids);
-        let named = asked.filter.ids.as_ref().map_or(0, |ids| ids.len() as u64);
-        let mut sweep = asked.sweep(act).await?;
-        if sweep.next.is_none() {
-            sweep.passed_over = named - if dry_run { sweep.matched } else { sweep.done };
+        let selected = self.ids(ids);
+        let named = selected
+            .filter
+            .ids
+            .as_ref()
+            .map_or(0, |ids| ids.len() as u64);
+        let mut bulk = selected.sweep(act).await?;
+        if bulk.next.is_none() {
+            bulk.passed_over = named - if dry_run { bulk.matched } else { bulk.done };
         }
-        Ok(sweep)
+        Ok(bulk)
     }
 
     async fn sweep(mut self, act: BulkAction) -> Result<BulkResult> {
         self.check()?;
         self.filter.began = Some(self.inner.now());
-        let mut sweep = BulkResult::default();
-        if let Err(error) = self.go(act, &mut sweep).await {
-            sweep.stopped = Some(error);
+        let mut bulk = BulkResult::default();
+        if let Err(error) = self.go(act, &mut bulk).await {
+            bulk.stopped = Some(error);
         }
-        Ok(sweep)
+        Ok(bulk)
     }
 
     /// Processes all matches; `sweep` is accurate at any time.
-    async fn go(&self, act: BulkAction, sweep: &mut BulkResult) -> Result<()> {
-        sweep.next.clone_from(&self.after);
+    async fn go(&self, act: BulkAction, bulk: &mut BulkResult) -> Result<()> {
+        bulk.next.clone_from(&self.after);
         let mut left = self.limit.unwrap_or(usize::MAX);
         let mut pace = BulkPacer::new(self.rate);
         let mut scan = DeadLetterScan::new(self).await?;
         while let Some(page) = scan.next(BATCH_MAX).await? {
             let (bucket, end) = (page.bucket.clone(), page.end.clone());
-            let letters = self.matching(page, left, sweep).await?;
+            let letters = self.matching(page, left, bulk).await?;
             left -= letters.len();
             for letters in letters.chunks(pace.stride()) {
                 if !self.dry_run {
                     pace.wait().await;
                     pace.took(letters.len());
                     let done = self.act(act, &bucket, letters.to_vec()).await?;
-                    sweep.done += done;
-                    sweep.passed_over += letters.len() as u64 - done;
+                    bulk.done += done;
+                    bulk.passed_over += letters.len() as u64 - done;
                 }
-                sweep.matched += letters.len() as u64;
+                bulk.matched += letters.len() as u64;
                 let last = letters.last();
-                sweep.next = last.map(|id| DeadLetterCursor::new(&bucket, *id));
+                bulk.next = last.map(|id| DeadLetterCursor::new(&bucket, *id));
             }
             if left == 0 {
                 return Ok(());
             }
-            sweep.next = Some(end);
+            bulk.next = Some(end);
         }
-        sweep.next = None;
+        bulk.next = None;
         scan.left_out.take().map_or(Ok(()), Err)
     }
 
@@ -181,15 +185,15 @@ impl DeadLetters {
         &self,
         page: DeadLetterPage,
         limit: usize,
-        sweep: &mut BulkResult,
+        bulk: &mut BulkResult,
     ) -> Result<Vec<EventId>> {
-        let shows = self.dry_run && sweep.first.len() < FIRST;
+        let shows = self.dry_run && bulk.first.len() < FIRST;
         if self.filter.reads_records() || shows {
-            let letters = self.told(page, limit).await?;
+            let letters = self.with_last_records(page, limit).await?;
             let ids = letters.iter().map(|letter| letter.id).collect();
             if shows {
-                let more = FIRST - sweep.first.len();
-                sweep.first.extend(letters.into_iter().take(more));
+                let more = FIRST - bulk.first.len();
+                bulk.first.extend(letters.into_iter().take(more));
             }
             return Ok(ids);
         }

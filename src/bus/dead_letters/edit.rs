@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::bus::dead_letters::DeadLetters;
-use crate::codec::{Codec, encode};
+use crate::codec::{Codec, PayloadForm, encode};
 use crate::core::op::{Changed, DeadLetterEdit, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, Envelope, EventId, Payload, State};
@@ -93,7 +93,7 @@ impl DeadLetters {
         value: impl Fn(&Codec) -> Result<(Vec<u8>, bool)>,
     ) -> Result<Edited> {
         self.check()?;
-        let mut answer = Edited::NotFound;
+        let mut result = Edited::NotFound;
         let queues = &self.filter.queues;
         let is_asked = |bucket: &BucketKey| {
             id.may_lie_in(bucket.bucket) && (queues.is_empty() || queues.contains(&bucket.queue))
@@ -108,7 +108,12 @@ impl DeadLetters {
             let (value, must_decode) = value(&options.codec)?;
             // The envelope has the version of the replaced payload.
             let version = Some(options.version).filter(|version| *version > 0);
-            let payload = self.inner.stored((id, queue), &options, version, value)?;
+            let form = PayloadForm {
+                codec: options.codec,
+                version,
+            };
+            let stored = self.inner.stored((id, queue), form, options.encrypt, value);
+            let payload = stored?;
             if must_decode && let Some(check) = self.inner.checks.get(queue) {
                 let edited = Envelope::new(id, queue.clone(), payload.clone());
                 let decoded = check.decode(&self.inner.keys, options.version, &edited);
@@ -132,20 +137,20 @@ impl DeadLetters {
                 }
                 (Some(_), _) if found.state == State::Dead => return Ok(Edited::Conflict),
                 (Some(_), _) => {
-                    answer = Edited::NotDead(found.state);
+                    result = Edited::NotDead(found.state);
                     continue;
                 }
             };
             match self.inner.apply(&bucket, edit).await? {
                 Changed::Changed(_) | Changed::ChangedAfterAttempt(_) => return Ok(Edited::Edited),
-                Changed::TooLate(State::Dead) => answer = Edited::Conflict,
-                Changed::TooLate(state) => answer = Edited::NotDead(state),
+                Changed::TooLate(State::Dead) => result = Edited::Conflict,
+                Changed::TooLate(state) => result = Edited::NotDead(state),
                 Changed::NotFound => {}
             }
         }
-        match (answer, reach.left_out) {
+        match (result, reach.left_out) {
             (Edited::NotFound, Some(error)) => Err(error),
-            (answer, _) => Ok(answer),
+            (result, _) => Ok(result),
         }
     }
 }

@@ -18,7 +18,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::bus::{Bus, Inner};
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
 use crate::error::{Error, Result, shown};
 use crate::event::{BucketId, BucketKey, EventId, QueueName};
 use crate::record::{BY_BYTES_MAX, Cause};
@@ -80,7 +81,7 @@ impl Bus {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> duly::Result<()> {
     /// let bus = Bus::builder().store_url("memory:").register(mail {}).start().await?;
-    /// let id = bus.queue::<mail>().push_now("nobody".to_owned()).await?.id();
+    /// let id = bus.queue::<mail>().push("nobody".to_owned(), When::Now).await?.id();
     /// # while bus.stats("mail").await?.dead == 0 { tokio::time::sleep(Duration::from_millis(1)).await }
     ///
     /// let letters = bus.dead_letters().queue("mail").error("no address").page().await?;

@@ -52,7 +52,7 @@ impl DeadLetters {
             };
             looked += page.read + 1;
             place = Some(page.end.clone());
-            for letter in self.told(page, limit - items.len()).await? {
+            for letter in self.with_last_records(page, limit - items.len()).await? {
                 items.push(letter);
                 if items.len() == limit {
                     let next = items.last().map(DeadLetter::cursor);
@@ -64,7 +64,11 @@ impl DeadLetters {
     }
 
     /// Returns the matches of a page with their last records, at most `limit`.
-    pub(super) async fn told(&self, page: DeadLetterPage, limit: usize) -> Result<Vec<DeadLetter>> {
+    pub(super) async fn with_last_records(
+        &self,
+        page: DeadLetterPage,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>> {
         let mut letters = page.letters;
         let reads_records = self.filter.reads_records();
         if !reads_records {
@@ -74,9 +78,9 @@ impl DeadLetters {
             return Ok(Vec::new());
         }
         let of = (&page.bucket, letters.as_slice());
-        let told = last_of(&*self.inner.store, self.inner.journal(), of).await;
+        let last_records = last_of(&*self.inner.store, self.inner.journal(), of).await;
         let mut matching = Vec::new();
-        for (letter, last) in letters.into_iter().zip(told) {
+        for (letter, last) in letters.into_iter().zip(last_records) {
             if let (true, LastRecord::Unread(why)) = (reads_records, &last) {
                 return Err(Error::new(
                     ErrorKind::Unavailable,
@@ -127,7 +131,7 @@ pub(super) async fn last_of(
     // Of each event the last one remains.
     let waiting = waiting.into_iter().map(|(_, record)| (record.id, record));
     let mut newest: HashMap<EventId, Record> = waiting.collect();
-    let told = letters.iter().map(|letter| {
+    let last_records = letters.iter().map(|letter| {
         let (waits, query) = (newest.remove(&letter.id), query.clone());
         async move {
             if let Some(record) = waits {
@@ -146,7 +150,7 @@ pub(super) async fn last_of(
             }
         }
     });
-    in_order(told).collect().await
+    in_order(last_records).collect().await
 }
 
 /// The last record of an event, in pages that look at a bounded number of records.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::bus::Inner;
+use crate::bus::inner::Inner;
 use crate::bus::scan::PAGE;
 use crate::core::op::StoreOp;
 use crate::error::Result;

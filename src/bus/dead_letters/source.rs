@@ -2,10 +2,10 @@
 
 use futures_util::TryStreamExt;
 
-use crate::bus::Inner;
 use crate::bus::dead_letters::filter::DeadLetterFilter;
 use crate::bus::dead_letters::{DeadLetterCursor, DeadLetters};
 use crate::bus::fan_out::in_order;
+use crate::bus::inner::Inner;
 use crate::bus::names::MatchLevel;
 use crate::bus::scan::{Scan, ScanPage, Source};
 use crate::core::op::{BATCH_MAX, Snapshot, StoreOp};

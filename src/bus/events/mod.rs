@@ -15,7 +15,10 @@ use serde::Serialize;
 
 pub use self::stored::StoredEvent;
 use crate::bus::fan_out::in_order;
-use crate::bus::{Bus, EventCursor, Inner, Queue};
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
+use crate::bus::queue::Queue;
+use crate::bus::scan::EventCursor;
 use crate::core::op::{Cancelled, Changed, PeekBy, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{EventId, QueueName, State};
@@ -41,7 +44,7 @@ pub const EVENTS_MAX: usize = 1_000_000;
 /// let queue = bus.queue_named::<String>("mail")?;
 /// for days in [1, 3, 7] {
 ///     let after = Duration::from_secs(days * 86_400);
-///     queue.event(format!("day {days}")).after(after).key("customer:8").send().await?;
+///     queue.event(format!("day {days}")).after(after).key("customer:8").push().await?;
 /// }
 ///
 /// let page = bus.events().queue("mail").key("customer:8").page().await?;
@@ -123,8 +126,8 @@ impl Bus {
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// Starts a query for the events of this queue that are not over, or an operation on them.
     pub fn events(&self) -> Events {
-        let mut events = Events::new(&self.inner);
-        events.queues.insert(self.name.clone());
+        let mut events = Events::new(&self.handle.inner);
+        events.queues.insert(self.handle.name.clone());
         events
     }
 
@@ -254,21 +257,21 @@ impl Events {
                  other events from a page and change them one by one"
             )));
         }
-        let (mut told, mut place) = (Vec::new(), self.after.clone());
+        let (mut results, mut place) = (Vec::new(), self.after.clone());
         loop {
             let page = self.clone().after(place).page().await?;
-            let room = most - told.len();
+            let room = most - results.len();
             let is_cut = page.items.len() > room;
             let events = page.items.into_iter().take(room);
-            let mut answers = in_order(events.map(&f));
-            while let Some(answer) = answers.next().await {
-                told.push(answer?);
+            let mut replies = in_order(events.map(&f));
+            while let Some(reply) = replies.next().await {
+                results.push(reply?);
             }
             place = page.next;
             if place.is_none() && !is_cut {
-                return Ok(told);
+                return Ok(results);
             }
-            if told.len() == most {
+            if results.len() == most {
                 return Err(Error::new(
                     ErrorKind::Full,
                     format!(
@@ -307,7 +310,7 @@ mod tests {
         let day = std::time::Duration::from_secs(86_400);
         for order in 0..250 {
             let event = queue.event(order).after(day).key("shop:7");
-            event.send().await.unwrap();
+            event.push().await.unwrap();
         }
         let cancel = |most| {
             let cancel = |event: StoredEvent| async move { Ok((event.id, event.cancel().await?)) };

@@ -6,9 +6,10 @@ use futures_util::{StreamExt, stream};
 
 use crate::bus::events::{Events, StoredEvent};
 use crate::bus::fan_out::in_order;
+use crate::bus::inner::Inner;
 use crate::bus::locate::Location;
+use crate::bus::scan::EventCursor;
 use crate::bus::scan::Scan;
-use crate::bus::{EventCursor, Inner};
 use crate::core::op::{BATCH_MAX, PeekBy, PeekCursor, Snapshot, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId};
@@ -58,8 +59,8 @@ impl Events {
     }
 
     async fn page_of_all(&self, limit: usize) -> Result<Page<StoredEvent, EventCursor>> {
-        let asked = |queue: &_| self.queues.is_empty() || self.queues.contains(queue);
-        let mut scan = Scan::unfinished(&self.inner, asked, self.after.clone()).await?;
+        let selected = |queue: &_| self.queues.is_empty() || self.queues.contains(queue);
+        let mut scan = Scan::unfinished(&self.inner, selected, self.after.clone()).await?;
         let (mut items, mut looked) = (Vec::new(), 0);
         while items.len() < limit && looked < LOOKED_MAX {
             let Some(page) = scan.next(limit - items.len()).await? else {
@@ -78,11 +79,11 @@ impl Events {
         buckets.retain(|key| self.queues.is_empty() || self.queues.contains(&key.queue));
         buckets.retain(|key| self.after.as_ref().is_none_or(|it| *key >= it.bucket));
         buckets.sort_unstable();
-        let asked = buckets.iter().map(|bucket| {
+        let selected = buckets.iter().map(|bucket| {
             let from = self.after.as_ref().filter(|it| it.bucket == *bucket);
             self.of_bucket(bucket, from.and_then(|it| it.from.clone()), limit)
         });
-        let mut parts = in_order(asked).zip(stream::iter(&buckets));
+        let mut parts = in_order(selected).zip(stream::iter(&buckets));
         let (mut items, mut looked) = (Vec::new(), 0);
         while let Some((part, bucket)) = parts.next().await {
             let (events, from) = part?;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
-use crate::bus::Inner;
 use crate::bus::dead_letters::display;
+use crate::bus::inner::Inner;
 use crate::core::op::{Cancelled, Changed, Snapshot, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, EventId, Headers, Payload, QueueName, State};

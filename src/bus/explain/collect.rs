@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 
+use crate::bus::admin::QueueLoad;
 use crate::bus::explain::{Explanation, Reason, diagnose, history};
 use crate::bus::fan_out::{as_they_come, in_time};
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
 use crate::bus::locate::{Located, Location};
-use crate::bus::{Bus, Inner, QueueLoad};
 use crate::core::op::{Stats, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, QueueName, State};
@@ -46,9 +48,9 @@ pub(super) struct ObservedNode {
 }
 
 impl Facts {
-    fn miss<T>(&mut self, answer: Result<T>) -> Option<T> {
-        match answer {
-            Ok(answer) => Some(answer),
+    fn miss<T>(&mut self, reply: Result<T>) -> Option<T> {
+        match reply {
+            Ok(reply) => Some(reply),
             Err(error) => {
                 self.away.get_or_insert(error);
                 None
@@ -218,10 +220,10 @@ fn this_node(inner: &Inner) -> Option<ObservedNode> {
 async fn count(inner: &Inner, queue: &QueueName, facts: &mut Facts) -> Stats {
     let mut buckets = known_buckets(inner, facts).await.unwrap_or_default();
     buckets.retain(|key| key.queue == *queue);
-    let mut answers = as_they_come(buckets.into_iter().map(|key| stats(inner, key)));
+    let mut replies = as_they_come(buckets.into_iter().map(|key| stats(inner, key)));
     let mut sum = Stats::default();
-    while let Some(answer) = answers.next().await {
-        if let Some(stats) = facts.miss(answer) {
+    while let Some(reply) = replies.next().await {
+        if let Some(stats) = facts.miss(reply) {
             sum += stats;
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::bus::QueueLoad;
+use crate::bus::admin::QueueLoad;
 use crate::bus::explain::collect::Facts;
 use crate::bus::explain::{Attempts, Explanation, HolderStatus, Reason, Spread};
 use crate::bus::locate::Located;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::bus::Explanation;
+use crate::bus::explain::Explanation;
 use crate::bus::explain::history::Attempts;
 use crate::duration::format;
 use crate::error::shown;
@@ -109,7 +109,7 @@ fn line(record: &Record, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if record.attempt > 0 {
         write!(f, "attempt {} ", record.attempt)?;
     }
-    write!(f, "{}", said(record.outcome))?;
+    write!(f, "{}", outcome_text(record.outcome))?;
     if let Some(by) = &record.by {
         write!(f, " by {}", shown(by))?;
     }
@@ -130,7 +130,7 @@ fn line(record: &Record, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 /// Returns the word for an outcome.
-fn said(outcome: Outcome) -> &'static str {
+fn outcome_text(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::LeaseLost => "lost with its node",
         other => other.as_str(),

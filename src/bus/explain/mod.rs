@@ -11,7 +11,7 @@ mod reason;
 #[cfg(test)]
 mod tests;
 
-use crate::bus::Bus;
+use crate::bus::handle::Bus;
 use crate::error::Result;
 use crate::event::{EventId, QueueName, State};
 use crate::time::Timestamp;

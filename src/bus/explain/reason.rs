@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::bus::QueueLoad;
+use crate::bus::admin::QueueLoad;
 use crate::bus::explain::format::{format_span, with_noun};
 use crate::duration::format;
 use crate::error::{ErrorKind, shown};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::bus::explain::history;
-use crate::bus::{Bus, Queue};
+use crate::bus::handle::Bus;
+use crate::bus::queue::Queue;
 use crate::event::EventId;
 use crate::journal::{Batch, Journal, MemoryJournal};
 use crate::store::{MemoryStore, Outbox, Store};

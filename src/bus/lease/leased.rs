@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use crate::bus::Inner;
+use crate::bus::inner::Inner;
 use crate::bus::lease::{LeaseOutcome, LeaseStatus, LeaseToken};
 use crate::codec::{Codec, OpenError};
 use crate::core::op::{AttemptOutcome, FailureReason};
@@ -56,7 +56,7 @@ impl fmt::Debug for EncodedPayload {
 /// # async fn main() -> duly::Result<()> {
 /// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
 /// let queue = bus.queue_named::<u64>("order-close")?;
-/// queue.event(7).attempts(3).send().await?;
+/// queue.event(7).attempts(3).push().await?;
 /// let leased = queue.lease(1, Duration::from_secs(30)).send().await?;
 ///
 /// assert_eq!((leased[0].attempt(), leased[0].attempts_left()), (1, 2));
@@ -170,7 +170,7 @@ impl<T> Leased<T> {
     /// # async fn main() -> duly::Result<()> {
     /// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
     /// # let queue = bus.queue_named::<u64>("order-close")?;
-    /// # queue.push_now(7).await?;
+    /// # queue.push(7, When::Now).await?;
     /// # let leased = queue.lease(1, Duration::from_secs(1)).send().await?.remove(0);
     /// leased.span().in_scope(|| println!("closing order {}", leased.event().payload));
     /// assert_eq!(leased.ack().await?, duly::lease::LeaseStatus::Held);
@@ -273,7 +273,7 @@ impl<T> Leased<T> {
     /// # async fn main() -> duly::Result<()> {
     /// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
     /// let queue = bus.queue_named::<u64>("order-close")?;
-    /// queue.push_now(7).await?;
+    /// queue.push(7, When::Now).await?;
     /// let mut leased = queue.lease(1, Duration::from_secs(1)).send().await?.remove(0);
     ///
     /// let before = leased.deadline();

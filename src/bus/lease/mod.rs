@@ -1,10 +1,8 @@
 //! Consumers that pull: requests for leases.
 
-mod held;
 mod leased;
 mod outcome;
 mod settles;
-mod token;
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,14 +11,14 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use self::held::HeldLeases;
 pub use self::leased::{EncodedPayload, Leased};
 use self::leased::{decoded, opened};
 use self::outcome::check_ttr;
 pub use self::outcome::{EndResult, LeaseOutcome, LeaseStatus};
-use self::settles::Settles;
-pub use self::token::LeaseToken;
-use crate::bus::{Bus, Inner, Queue};
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
+use crate::bus::queue::Queue;
+pub use crate::bus::state::leases::token::LeaseToken;
 use crate::core::op::{AttemptOutcome, BATCH_MAX};
 use crate::core::pull::PulledEvent;
 use crate::error::{Error, Result};
@@ -38,13 +36,6 @@ pub const LEASE_MAX: usize = BATCH_MAX;
 pub const LEASE_QUEUES_MAX: usize = 1_000;
 /// The longest [wait](LeaseRequest::wait): seven days.
 pub const LEASE_WAIT_MAX: Duration = Duration::from_secs(7 * 86_400);
-
-/// What a bus knows of the leases of its callers.
-#[derive(Debug, Default)]
-pub(super) struct Leases {
-    held: HeldLeases,
-    settles: Settles,
-}
 
 /// A request for leased events; nothing happens before [`send`](Self::send).
 ///
@@ -113,7 +104,7 @@ impl<T> LeaseRequest<T> {
     /// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
     /// let queue = bus.queue_named::<String>("report")?;
     /// for _ in 0..10 {
-    ///     queue.push_now("x".repeat(1_000)).await?;
+    ///     queue.push("x".repeat(1_000), When::Now).await?;
     /// }
     /// let request = queue.lease(10, Duration::from_secs(30)).bytes_max(2_500);
     /// assert_eq!(request.send().await?.len(), 3);
@@ -271,14 +262,14 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Queue<T> {
     /// As of [`LeaseRequest`].
     pub fn lease(&self, max: usize, ttr: Duration) -> LeaseRequest<T> {
         let reader = PayloadDecoder {
-            keys: self.inner.keys.clone(),
-            version: self.options.version,
+            keys: self.handle.inner.keys.clone(),
+            version: self.handle.options.version,
             upgrade: self.upgrade,
         };
-        let backoff = self.options.backoff;
+        let backoff = self.handle.options.backoff;
         LeaseRequest {
-            inner: Arc::clone(&self.inner),
-            queues: vec![self.name.clone()],
+            inner: Arc::clone(&self.handle.inner),
+            queues: vec![self.handle.name.clone()],
             max,
             bytes_max: usize::MAX,
             ttr,
@@ -306,8 +297,8 @@ impl Bus {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> duly::Result<()> {
     /// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
-    /// bus.queue_named::<u64>("low")?.push_now(1).await?;
-    /// bus.queue_named::<u64>("high")?.push_now(2).await?;
+    /// bus.queue_named::<u64>("low")?.push(1, When::Now).await?;
+    /// bus.queue_named::<u64>("high")?.push(2, When::Now).await?;
     ///
     /// let queues = ["high".parse()?, "low".parse()?];
     /// let leased = bus.lease_from(&queues, 10, Duration::from_secs(30)).send().await?;

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
 use crate::bus::lease::LeaseToken;
-use crate::bus::{Bus, Inner, Queue};
+use crate::bus::queue::Queue;
 use crate::core::op::{AttemptOutcome, Cancelled, FailureReason, Settlement, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{EventId, State};
@@ -68,8 +70,8 @@ pub enum EndResult {
 const TRIES_MAX: usize = 16;
 
 impl LeaseStatus {
-    fn of(stood: bool) -> Self {
-        if stood { Self::Held } else { Self::Lost }
+    fn of(held: bool) -> Self {
+        if held { Self::Held } else { Self::Lost }
     }
 }
 
@@ -128,9 +130,9 @@ impl Inner {
         let leases = vec![(token.id, token.request)];
         let extend = StoreOp::extend(token.node, leases, ttr);
         let (store, bucket) = (self.open()?, token.bucket());
-        let (stood, now_us) = extend.apply_timed(&**store, &bucket).await?;
+        let (held, now_us) = extend.apply_timed(&**store, &bucket).await?;
         Ok((
-            LeaseStatus::of(stood == [true]),
+            LeaseStatus::of(held == [true]),
             When::After(ttr).due(now_us),
         ))
     }
@@ -205,16 +207,16 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// # async fn main() -> duly::Result<()> {
     /// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
     /// let queue = bus.queue_named::<u64>("order-close")?;
-    /// let id = queue.push_now(7).await?.id();
+    /// let id = queue.push(7, When::Now).await?.id();
     /// queue.lease(1, Duration::from_secs(30)).send().await?;
     /// assert_eq!(queue.end(id).await?, EndResult::Acked);
     /// # bus.shutdown(Duration::from_secs(1)).await
     /// # }
     /// ```
     pub async fn end(&self, id: EventId) -> Result<EndResult> {
-        if let Some(token) = self.inner.leases.held.take(id)
-            && token.queue == self.name
-            && self.inner.settle(&token, LeaseOutcome::Ack).await? == LeaseStatus::Held
+        if let Some(token) = self.handle.inner.leases.held.take(id)
+            && token.queue == self.handle.name
+            && self.handle.inner.settle(&token, LeaseOutcome::Ack).await? == LeaseStatus::Held
         {
             return Ok(EndResult::Acked);
         }
@@ -243,7 +245,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
                 attempt: found.tries.saturating_add(1),
                 fetched_us: found.since.map_or(0, Timestamp::as_micros),
             };
-            if self.inner.settle(&token, LeaseOutcome::Ack).await? == LeaseStatus::Held {
+            if self.handle.inner.settle(&token, LeaseOutcome::Ack).await? == LeaseStatus::Held {
                 return Ok(EndResult::Acked);
             }
         }

@@ -1,84 +1,20 @@
 //! Settlements of single leases, gathered: those that come while a call to a shared store is on its
 //! way go together in the next one.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
-use crate::bus::Inner;
-use crate::core::op::{BATCH_MAX, Settlement, StartMark, StoreOp};
+use crate::bus::inner::Inner;
+use crate::bus::state::leases::settles::{Group, Waiting};
+use crate::core::op::{Settlement, StartMark, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::BucketKey;
 use crate::flow::settle_kind;
-use crate::record::NodeId;
 
-/// The most settlements of one bucket and holder that may wait.
-const WAITING_MAX: usize = 100_000;
 /// How long a settlement waits for its reply, longer than any call of a store: only a runtime that
 /// nobody drives, or whose threads are all blocked, takes longer.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// One call settles what one holder has leased of one bucket.
-type Group = (BucketKey, NodeId);
-
-/// The settlements that wait; a group is here while one of its calls is on its way.
-#[derive(Debug, Default)]
-pub(crate) struct Settles(Mutex<HashMap<Group, VecDeque<Waiting>>>);
-
-#[derive(Debug)]
-struct Waiting {
-    settlement: Settlement,
-    reply: oneshot::Sender<Result<bool>>,
-}
-
-impl Settles {
-    fn groups(&self) -> MutexGuard<'_, HashMap<Group, VecDeque<Waiting>>> {
-        // Every change under the lock is one step.
-        self.0.lock()
-    }
-
-    /// Adds a settlement; returns whether its group is new, so that somebody has to send it.
-    fn add(&self, group: &Group, waiting: Waiting) -> Result<bool> {
-        let mut groups = self.groups();
-        let Some(others) = groups.get_mut(group) else {
-            groups.insert(group.clone(), VecDeque::from([waiting]));
-            return Ok(true);
-        };
-        if others.len() >= WAITING_MAX {
-            return Err(Error::new(
-                ErrorKind::Full,
-                format!("{WAITING_MAX} settlements of this bucket wait already; call again later"),
-            ));
-        }
-        others.push_back(waiting);
-        Ok(false)
-    }
-
-    /// Takes what goes in the next call: each event once. Nothing: the group is over.
-    fn take(&self, group: &Group) -> Vec<Waiting> {
-        let mut groups = self.groups();
-        let Some(waiting) = groups.get_mut(group) else {
-            return Vec::new();
-        };
-        let (mut taken, mut ids, mut later) = (Vec::new(), BTreeSet::new(), VecDeque::new());
-        for each in mem::take(waiting) {
-            if taken.len() < BATCH_MAX && ids.insert(each.settlement.id) {
-                taken.push(each);
-            } else {
-                later.push_back(each);
-            }
-        }
-        *waiting = later;
-        if taken.is_empty() {
-            groups.remove(group);
-        }
-        taken
-    }
-}
 
 /// The task that sends a group. If its runtime ends, those that wait are told so.
 struct Sender {
@@ -99,10 +35,10 @@ impl Sender {
             }
             let settlements = taken.iter().map(|it| it.settlement.clone()).collect();
             match self.inner.settle_all(&self.group, settlements).await {
-                Ok(stood) => {
+                Ok(held) => {
                     for (at, waiting) in taken.into_iter().enumerate() {
                         // The caller may be gone.
-                        let _ = waiting.reply.send(Ok(stood.get(at) == Some(&true)));
+                        let _ = waiting.reply.send(Ok(held.get(at) == Some(&true)));
                     }
                 }
                 Err(error) => {
@@ -134,8 +70,8 @@ impl Inner {
     ) -> Result<bool> {
         // A store of this process alone gathers by itself.
         if !self.open()?.is_shared() {
-            let stood = self.settle_all(&group, vec![settlement]).await?;
-            return Ok(stood == [true]);
+            let held = self.settle_all(&group, vec![settlement]).await?;
+            return Ok(held == [true]);
         }
         let (reply, replied) = oneshot::channel();
         let is_new = self
@@ -170,10 +106,10 @@ impl Inner {
         let kinds = settlements.iter().map(|it| settle_kind(&it.verdict));
         let kinds: Vec<_> = kinds.collect();
         let settle = StoreOp::settle(*node, settlements, StartMark::default());
-        let stood = self.apply(bucket, settle).await?;
+        let held = self.apply(bucket, settle).await?;
         let metrics = self.pull_meters.of(&bucket.queue);
-        let batch = kinds.into_iter().zip(stood.iter().copied());
+        let batch = kinds.into_iter().zip(held.iter().copied());
         metrics.settles.settled(batch);
-        Ok(stood)
+        Ok(held)
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::bus::Inner;
+use crate::bus::inner::Inner;
 use crate::bus::names::MatchLevel;
 use crate::bus::records::Records;
 use crate::error::{Error, Result};

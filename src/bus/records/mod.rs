@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 pub use self::minute_stats::MinuteStatsQuery;
 pub use self::stream::RecordStream;
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
 use crate::bus::names::MatchLevel;
-use crate::bus::{Bus, Inner};
 use crate::error::{Error, Result};
 use crate::event::{EventId, QueueName, TEXT_BYTES_MAX, TraceId};
 use crate::journal::{Journal, reading};
@@ -34,7 +35,7 @@ use crate::time::Timestamp;
 /// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
 /// let queue = bus.queue_named::<u64>("order-close")?;
 /// for order in 0..250 {
-///     let sent = queue.event(order).after(Duration::from_secs(60)).key("shop:7").send().await?;
+///     let sent = queue.event(order).after(Duration::from_secs(60)).key("shop:7").push().await?;
 ///     queue.cancel(sent.id()).await?;
 /// }
 ///

@@ -17,7 +17,7 @@ use crate::record::{Format, Query, Record};
 ///
 /// It is a `Stream`, and has its own [`next`](Self::next) for use without `StreamExt`. It ends
 /// after an error.
-#[must_use = "nothing is read before the next record is asked for"]
+#[must_use = "nothing is read before the next record is records_left for"]
 pub struct RecordStream(BoxStream<'static, Result<Record>>);
 
 impl RecordStream {
@@ -74,14 +74,14 @@ impl Records {
     /// # }
     /// ```
     pub fn stream(self) -> RecordStream {
-        let pages = stream::try_unfold(Some(self), |asked| async move {
-            let Some(asked) = asked else {
+        let pages = stream::try_unfold(Some(self), |records_left| async move {
+            let Some(records_left) = records_left else {
                 return Ok(None);
             };
-            let asked = asked.checked()?;
-            let page = asked.read().await?;
+            let records_left = records_left.checked()?;
+            let page = records_left.read().await?;
             let records = stream::iter(page.items.into_iter().map(Ok));
-            let next = page.next.map(|next| asked.after(next));
+            let next = page.next.map(|next| records_left.after(next));
             Ok::<_, Error>(Some((records, next)))
         });
         RecordStream(pages.try_flatten().boxed())
@@ -125,12 +125,12 @@ impl Records {
         format: Format,
         mut writer: impl AsyncWrite + Unpin + Send,
     ) -> Result<u64> {
-        let mut asked = self.checked()?;
-        asked.query.limit.get_or_insert(Query::LIMIT_MAX);
+        let mut records_left = self.checked()?;
+        records_left.query.limit.get_or_insert(Query::LIMIT_MAX);
         let mut bytes = format.head();
         let mut many = 0;
         loop {
-            let page = asked.read().await?;
+            let page = records_left.read().await?;
             for record in &page.items {
                 format.write(record, &mut bytes);
             }
@@ -141,7 +141,7 @@ impl Records {
             let Some(next) = page.next else {
                 break;
             };
-            asked = asked.after(next);
+            records_left = records_left.after(next);
         }
         let flushed = writer.flush().await;
         flushed.map_err(|error| unwritten(error, many))?;

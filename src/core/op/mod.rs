@@ -7,10 +7,12 @@
 //! [`Unknown`]: crate::ErrorKind::Unknown
 
 mod attempt;
-mod bodies;
+mod operation;
 mod reply;
 mod sink;
 mod sweep;
+mod table;
+mod tombstone;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +20,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use self::attempt::{AttemptOutcome, FREE_INTERRUPTIONS_MAX, FailureReason, UsedAttempts};
+pub use self::operation::Operation;
 pub use self::reply::{
     Answer, Cancelled, Changed, DeadPage, Delivery, Fetched, Kept, Moved, PeekCursor, Peeked,
-    PushOutcome, Pushed, Reaped, Reply, SetAside, Snapshot, Stats,
+    PushOutcome, Pushed, Reaped, SetAside, Snapshot, Stats,
 };
 pub use self::sink::ChangeSink;
+pub use self::table::{Reply, StoreOp};
+pub use self::tombstone::{LastSettlement, Tombstone};
 use crate::event::{Envelope, EventId, Payload};
 use crate::record::NodeId;
 use crate::time::When;
@@ -58,157 +63,6 @@ pub(crate) fn fitting<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> usize {
 /// The most unique keys of a bucket that stay taken after their event is done; beyond it the one
 /// that expires first is freed.
 pub const HOLDS_MAX: usize = 100_000;
-
-/// One operation on one bucket.
-#[derive(Clone, Debug)]
-pub enum StoreOp {
-    /// Adds events: due ones become ready, others scheduled. An id that exists changes nothing.
-    /// More than one event must stay within [`BATCH_BYTES`].
-    Push(Vec<NewEvent>),
-    /// Moves due scheduled events to the ready list, at most `limit`.
-    MoveDue {
-        /// The most events to move.
-        limit: usize,
-        /// Whether to call other nodes if events are ready then: this node has no room for them.
-        calls: bool,
-    },
-    /// Leases events to a node.
-    Fetch(Fetch),
-    /// Ends attempts, each only under its own lease, and writes their records.
-    Settle {
-        /// The node that holds the leases.
-        node: NodeId,
-        /// The outcomes. May be empty, to announce starts only.
-        settlements: Vec<Settlement>,
-        /// The leases on which handlers may start after the reply.
-        started: StartMark,
-    },
-    /// Renews all leases of `node` in the bucket.
-    Heartbeat {
-        /// The node.
-        node: NodeId,
-        /// The node's own count of its leases. A store only keeps it for its audit; the node
-        /// compares the two counts.
-        holds: Holding,
-        /// The leases on which handlers may have started, for a store that has forgotten it.
-        started: StartMark,
-    },
-    /// States which leases of some fetches a node still holds. All others that the store has from
-    /// these fetches are taken back, at most `limit` events: after a failover that lost the last
-    /// writes these are leases whose settlement the store has forgotten.
-    Reconcile {
-        /// The node.
-        node: NodeId,
-        /// The first fetch concerned.
-        from: RequestId,
-        /// The last fetch concerned. All of them got a reply.
-        through: RequestId,
-        /// The leases held, by fetch, ascending; at most [`BATCH_MAX`] events. Leases with their
-        /// own deadline are not concerned.
-        held: Vec<(RequestId, Vec<EventId>)>,
-        /// The leases on which handlers may have started, for a store that has forgotten it.
-        started: StartMark,
-        /// The most events to take back.
-        limit: usize,
-    },
-    /// Moves the deadlines of leases that have their own.
-    Extend {
-        /// The node that holds them.
-        node: NodeId,
-        /// The leases: the event and the request that fetched it.
-        leases: Vec<(EventId, RequestId)>,
-        /// The new deadline, from now.
-        hold: Duration,
-    },
-    /// Takes back the leases of timed-out nodes and those past their own deadline, at most `limit`.
-    Reap {
-        /// Timed-out nodes, each with its last known heartbeat number. A node with a newer
-        /// heartbeat is spared.
-        silent: Vec<(NodeId, u64)>,
-        /// The most events to take back.
-        limit: usize,
-    },
-    /// Cancels an event.
-    Cancel {
-        /// The event.
-        id: EventId,
-    },
-    /// Changes the due time of an event.
-    Reschedule {
-        /// The event.
-        id: EventId,
-        /// The new due time.
-        when: When,
-    },
-    /// Changes the payload of an event. For a dead one it writes a record.
-    Update {
-        /// The event.
-        id: EventId,
-        /// The new payload.
-        payload: Payload,
-        /// The actor, for the record.
-        by: Option<String>,
-        /// Only change a dead event, so that every change has a record; for any other the reply is
-        /// its state.
-        dead_only: bool,
-    },
-    /// Re-encodes payloads, for example under a new key. Each only if its payload is still the one
-    /// that was read, and the event is not leased. Writes no records. More than one must stay
-    /// within [`BATCH_BYTES`].
-    Rewrite(Vec<Rewriting>),
-    /// Reads one event.
-    Get {
-        /// The event.
-        id: EventId,
-    },
-    /// Reads live events, in any state, page by page, in an order of the store's choice; those of
-    /// one key in the order of their ids.
-    ///
-    /// An event that exists from the first page to the last is on at least one of them. One that
-    /// comes or ends meanwhile may be, and on a store of many nodes an event may appear twice. A
-    /// page costs what it holds, however many events there are.
-    Peek {
-        /// Selects the events.
-        by: PeekBy,
-        /// Where the previous page ended; `None` for the first.
-        from: Option<PeekCursor>,
-        /// The approximate page size, at least one. A page may have fewer events, above all where
-        /// [`BATCH_BYTES`] end it, or a few more; only its cursor tells whether it is the last.
-        limit: usize,
-    },
-    /// Reads dead letters, ordered by id, page by page.
-    ReadDead {
-        /// Only ids greater than this.
-        after: Option<EventId>,
-        /// The page size, at least one; [`BATCH_BYTES`] may end the page earlier.
-        limit: usize,
-    },
-    /// Makes dead letters ready again, with all their attempts; each gets a record.
-    Revive {
-        /// The events; those that are not dead are skipped.
-        ids: Vec<EventId>,
-        /// The actor, for the record.
-        by: Option<String>,
-    },
-    /// Replaces the payload of a dead letter and makes it ready again, in one step, with a record of
-    /// each. Any other event is left alone, and so is a dead letter with another payload than the
-    /// one that was read: then the reply is `TooLate`.
-    EditAndRevive(DeadLetterEdit),
-    /// Removes dead letters for good; each gets a record.
-    Drop {
-        /// The events; those that are not dead are skipped.
-        ids: Vec<EventId>,
-        /// The actor, for the record.
-        by: Option<String>,
-    },
-    /// Counts events by state.
-    Stats,
-    /// Counts scheduled events that fall due within each of the spans.
-    Forecast {
-        /// The spans, from now, in ascending order; at most [`BATCH_MAX`].
-        within: Vec<Duration>,
-    },
-}
 
 /// A selection of events for [`StoreOp::Peek`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::core::op::{Holding, RequestId, bodies};
+use crate::core::op::{Holding, Reply, RequestId};
 use crate::event::{Envelope, EventId, State};
 use crate::record::NodeId;
 use crate::time::Timestamp;
@@ -60,44 +60,6 @@ pub struct Answer<B = Arc<Envelope>> {
     pub now_us: u64,
     /// The reply.
     pub reply: Reply<B>,
-}
-
-/// The reply to each kind of operation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply<B = Arc<Envelope>> {
-    /// To a push: the result for each event, in order.
-    Pushed(Vec<Pushed>),
-    /// To a move.
-    Moved(Moved),
-    /// To a fetch.
-    Fetched(Fetched<B>),
-    /// To a settle: for each settlement whether it was accepted; `false` means that the lease was
-    /// lost.
-    Settled(Vec<bool>),
-    /// To a heartbeat.
-    Kept(Kept),
-    /// To an extend: for each lease whether it still stood.
-    Extended(Vec<bool>),
-    /// To a reap; and to a reconcile, then without holders and deadline.
-    Reaped(Reaped),
-    /// To a cancel.
-    Cancelled(Cancelled),
-    /// To a reschedule.
-    Rescheduled(Changed),
-    /// To an update.
-    Updated(Changed),
-    /// To a get.
-    Found(Option<Snapshot<B>>),
-    /// To a peek.
-    Peeked(Peeked<B>),
-    /// To a read of dead letters.
-    Dead(DeadPage<B>),
-    /// To a revive, drop or rewrite: how many.
-    Counted(usize),
-    /// To stats.
-    Stats(Stats),
-    /// To a forecast: how many for each span.
-    Forecast(Vec<usize>),
 }
 
 /// The result of a move.
@@ -320,38 +282,74 @@ impl std::ops::AddAssign for Stats {
     }
 }
 
-impl<B> Reply<B> {
-    /// Maps each body with `f`.
-    pub fn try_map<C, E>(
+impl<B> Fetched<B> {
+    pub(super) fn try_map<C, E>(
         self,
         mut f: impl FnMut(EventId, B) -> Result<C, E>,
-    ) -> Result<Reply<C>, E> {
-        Ok(match self {
-            Self::Fetched(fetched) => Reply::Fetched(fetched.try_map(f)?),
-            Self::Found(found) => Reply::Found(match found {
-                Some(snapshot) => Some(snapshot.try_map(&mut f)?),
-                None => None,
-            }),
-            Self::Peeked(Peeked { events, next }) => Reply::Peeked(Peeked {
-                events: bodies::each(events, f)?,
-                next,
-            }),
-            Self::Dead(DeadPage { letters, next }) => Reply::Dead(DeadPage {
-                letters: bodies::each(letters, f)?,
-                next,
-            }),
-            Self::Pushed(pushed) => Reply::Pushed(pushed),
-            Self::Moved(moved) => Reply::Moved(moved),
-            Self::Settled(settled) => Reply::Settled(settled),
-            Self::Kept(kept) => Reply::Kept(kept),
-            Self::Extended(extended) => Reply::Extended(extended),
-            Self::Reaped(reaped) => Reply::Reaped(reaped),
-            Self::Cancelled(cancelled) => Reply::Cancelled(cancelled),
-            Self::Rescheduled(changed) => Reply::Rescheduled(changed),
-            Self::Updated(changed) => Reply::Updated(changed),
-            Self::Counted(counted) => Reply::Counted(counted),
-            Self::Stats(stats) => Reply::Stats(stats),
-            Self::Forecast(forecast) => Reply::Forecast(forecast),
+    ) -> Result<Fetched<C>, E> {
+        let Self {
+            deliveries,
+            ready,
+            next_due,
+            crowd_due,
+            full,
+            holding,
+            aside,
+        } = self;
+        let mapped = deliveries.into_iter();
+        Ok(Fetched {
+            deliveries: mapped
+                .map(|delivery| delivery.try_map(&mut f))
+                .collect::<Result<_, E>>()?,
+            ready,
+            next_due,
+            crowd_due,
+            full,
+            holding,
+            aside,
+        })
+    }
+}
+
+/// Maps the body of each.
+pub(super) fn each_body<B, C, E>(
+    snapshots: Vec<Snapshot<B>>,
+    mut f: impl FnMut(EventId, B) -> Result<C, E>,
+) -> Result<Vec<Snapshot<C>>, E> {
+    let mapped = snapshots.into_iter();
+    mapped.map(|snapshot| snapshot.try_map(&mut f)).collect()
+}
+
+impl<B> Snapshot<B> {
+    pub(super) fn try_map<C, E>(
+        self,
+        f: impl FnOnce(EventId, B) -> Result<C, E>,
+    ) -> Result<Snapshot<C>, E> {
+        let Self {
+            id,
+            state,
+            due,
+            tries,
+            since,
+            holder,
+            request,
+            until,
+            body,
+        } = self;
+        let body = match body {
+            Some(body) => Some(f(id, body)?),
+            None => None,
+        };
+        Ok(Snapshot {
+            id,
+            state,
+            due,
+            tries,
+            since,
+            holder,
+            request,
+            until,
+            body,
         })
     }
 }

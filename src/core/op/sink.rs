@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::core::op::{Lease, UsedAttempts};
-use crate::core::reference::Tombstone;
+use crate::core::op::{Lease, Tombstone, UsedAttempts};
 use crate::event::{BucketKey, Envelope, EventId, Payload};
 use crate::record::Record;
 use crate::time::Timestamp;

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
+use crate::core::op::Tombstone;
 use crate::core::reference::dense::DenseMap;
-use crate::core::reference::restore::Tombstone;
 use crate::core::reference::window::{DedupWindow, FORGET_MAX, ID_AHEAD_MAX, KEPT_MAX};
 use crate::event::EventId;
 use crate::time::Timestamp;

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::op::{
-    AttemptOutcome, BATCH_BYTES, ChangeSink, RequestId, Settlement, UsedAttempts,
-};
+use crate::core::op::{BATCH_BYTES, ChangeSink, LastSettlement, UsedAttempts};
 use crate::core::reference::leases::LeaseIndex;
 use crate::event::{EventId, LatePolicy, QueueName, State};
 use crate::record::{Cause, NodeId, Outcome, Record, Stages, cut_error};
@@ -67,38 +65,6 @@ struct RareFields {
     maybe_running: bool,
     /// The free interruptions in a row.
     interruptions: u8,
-}
-
-/// The last accepted settlement, to recognise its repeat.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LastSettlement {
-    /// Who settled.
-    pub node: NodeId,
-    /// The fetch that the lease was from.
-    pub request: RequestId,
-    /// The number of the outcome.
-    pub verdict: u8,
-}
-
-impl LastSettlement {
-    /// The settlement of `node`.
-    pub(super) fn new(node: NodeId, settlement: &Settlement) -> Self {
-        let verdict = match &settlement.verdict {
-            AttemptOutcome::Ack => 0,
-            AttemptOutcome::Retry(..) => 1,
-            AttemptOutcome::Snooze(_) => 2,
-            AttemptOutcome::Bury(_) => 3,
-            AttemptOutcome::Discard(_) => 4,
-            AttemptOutcome::Expire => 5,
-            AttemptOutcome::Release => 6,
-            AttemptOutcome::Interrupt { .. } => 7,
-        };
-        Self {
-            node,
-            request: settlement.request,
-            verdict,
-        }
-    }
 }
 
 /// The options of an envelope that the reference store needs.

@@ -43,19 +43,19 @@ use std::sync::Arc;
 
 use self::dedup::DedupState;
 use self::dense::DenseMap;
-pub use self::entry::LastSettlement;
 use self::entry::{Entry, Place, RecordDetails};
 use self::expiry::Expiring;
 use self::leases::Leases;
 pub(crate) use self::limits::{bounded, check_by, check_bytes, check_spans};
 use self::node::NodeLeases;
-pub use self::restore::{Restored, Tombstone};
+pub use self::restore::Restored;
 use self::unique::Uniques;
 use self::waiting::WaitingEvents;
 #[cfg(feature = "redis")]
 pub(crate) use self::window::FORGET_MAX;
 pub use self::window::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};
 use crate::core::op::{Answer, BATCH_MAX, ChangeSink, Moved, Reply, SetAside, StoreOp};
+pub use crate::core::op::{LastSettlement, Tombstone};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId, State};
 use crate::record::Outcome;

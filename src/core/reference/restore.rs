@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::core::op::Tombstone;
 use crate::core::reference::Bucket;
 use crate::core::reference::counts::DueKey;
-use crate::core::reference::entry::{Entry, EventOptions, LastSettlement, Place};
-use crate::event::{EventId, LatePolicy, State};
+use crate::core::reference::entry::{Entry, EventOptions, Place};
+use crate::event::{EventId, LatePolicy};
 use crate::time::Timestamp;
 
 /// An event that was live when the process ended. Leases, lost ones included, are not restored.
@@ -42,27 +43,6 @@ pub struct Restored<B> {
     pub bytes: usize,
     /// When it became a dead letter, if it did.
     pub dead_at: Option<Timestamp>,
-}
-
-/// A tombstone: an event that has ended, kept to recognise a late repeat of its push.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tombstone {
-    /// The event.
-    pub id: EventId,
-    /// How it ended: done, cancelled or expired.
-    pub state: State,
-    /// The fingerprint of its envelope; without one, any push of this id is a duplicate.
-    pub fingerprint: Option<u64>,
-    /// When it was due.
-    pub due: Timestamp,
-    /// Attempts that ended and count.
-    pub tries: u16,
-    /// Whether a lease of it was lost before it was cancelled.
-    pub maybe_running: bool,
-    /// The settlement that ended it, to recognise its repeat.
-    pub settled: Option<LastSettlement>,
-    /// When it ended, in microseconds since the epoch.
-    pub ended_us: u64,
 }
 
 impl<B: Clone> Bucket<B> {

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use crate::core::op::LastSettlement;
 use crate::core::op::{
     AttemptOutcome, ChangeSink, FREE_INTERRUPTIONS_MAX, FailureReason, Settlement, StartMark,
 };
-use crate::core::reference::entry::{LastSettlement, Place, RecordDetails};
+use crate::core::reference::entry::{Place, RecordDetails};
 use crate::core::reference::leases::Lease;
 use crate::core::reference::{Bucket, bounded};
 use crate::error::Result;

@@ -128,7 +128,7 @@ where
                 queue = %deps.surroundings.queue,
                 ?busy,
                 "handlers keep threads of the runtime busy: other queues wait meanwhile, and where \
-                 all threads are, leases are at stake; declare `isolation = \"dedicated\"` for \
+                 all threads are, leases are at stake; declare `dedicated = true` for \
                  handlers that compute, `blocking` for handlers that block"
             );
         }

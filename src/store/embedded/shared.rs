@@ -74,18 +74,7 @@ impl Shared {
             _ => CommitPart::Rest,
         };
         let mut part = part_of_op;
-        let must_wait = matches!(
-            op,
-            StoreOp::Push(_)
-                | StoreOp::Settle { .. }
-                | StoreOp::Cancel { .. }
-                | StoreOp::Reschedule { .. }
-                | StoreOp::Update { .. }
-                | StoreOp::Rewrite(_)
-                | StoreOp::Revive { .. }
-                | StoreOp::EditAndRevive(_)
-                | StoreOp::Drop { .. }
-        );
+        let must_wait = op.waits();
         let node = match &op {
             StoreOp::Fetch(fetch) => fetch.node,
             _ => NodeId::default(),

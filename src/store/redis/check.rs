@@ -9,10 +9,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
 use crate::store::damage::{CheckTask, Damage, DamageKind};
 use crate::store::durability::Durability;
-use crate::store::redis::decode::{ReplyReader, id_of};
-use crate::store::redis::page;
-use crate::store::redis::shared::Shared;
-use crate::store::redis::{RedisStore, registry};
+use crate::store::redis::RedisStore;
+use crate::store::redis::hub::registry;
+use crate::store::redis::op::check::CheckReply;
+use crate::store::redis::op::shared::Shared;
+use crate::store::redis::op::{self, page};
+use crate::store::redis::script::reader::{ReplyReader, id_of};
 
 /// About how many entries a step looks at: some milliseconds.
 const STEP: usize = 200;
@@ -70,7 +72,7 @@ impl RedisStore {
 
     async fn audit_buckets(&self, entries_max: usize) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
-        for bucket in registry::read(&self.shared).await? {
+        for bucket in registry::read(&self.shared.registry).await? {
             let mut check = Check::new(&self.shared, bucket, CheckTask::new(false));
             check.step("whole", b"0", entries_max, &[]).await?;
             let violations = check.found.iter().take(VIOLATIONS_MAX);
@@ -205,7 +207,7 @@ impl<'a> Check<'a> {
                 from,
                 limit: STEP,
             };
-            let reply = self.shared.operate(&self.bucket, peek).await?;
+            let reply = op::operate(self.shared, &self.bucket, &peek).await?;
             let Reply::Peeked(page) = reply.reply else {
                 return Ok(());
             };
@@ -284,16 +286,15 @@ impl<'a> Check<'a> {
         most: usize,
         again: &[Vec<u8>],
     ) -> Result<Step> {
-        let keys = self.shared.keys(&self.bucket);
         let place = (structure, cursor, most);
-        let terms = self.shared.terms();
-        let call = terms.check(&keys, place, self.task.repairs, again);
+        let terms = self.shared.terms(&self.bucket);
+        let call = op::check::call(&terms, place, self.task.repairs, again);
         let mut parts = self.shared.call(&self.shared.links.work, &call).await?;
-        self.shared.learn(&keys, terms.mono_us, parts.number()?);
-        let cursor = parts.bytes()?;
-        self.task.add_looked(parts.number()?);
-        self.read_damage(parts.parts()?)?;
-        let mut entries = parts.parts()?;
+        let reply = CheckReply::read(&mut parts)?;
+        self.shared.learn(&terms, reply.now);
+        self.task.add_looked(reply.looked);
+        self.read_damage(reply.damage)?;
+        let (cursor, mut entries) = (reply.cursor, reply.listed);
         let mut listed = Vec::with_capacity(entries.len());
         while !entries.is_empty() {
             listed.push(entries.bytes()?);
@@ -331,7 +332,7 @@ impl<'a> Check<'a> {
                 silent: Vec::new(),
                 limit: STEP,
             };
-            let reply = self.shared.operate(&self.bucket, reap).await?;
+            let reply = op::operate(self.shared, &self.bucket, &reap).await?;
             more = matches!(reply.reply, Reply::Reaped(reaped) if reaped.more);
         }
         Ok(())

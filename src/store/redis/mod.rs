@@ -3,34 +3,13 @@
 //! Each operation is one script on the keys of one bucket, so it is atomic, and takes one round
 //! trip. Its semantics are those of the reference store.
 
-mod admin;
-mod admit;
-mod capacity;
 mod check;
-mod choices;
-mod confirmed;
-mod connections;
-pub(crate) mod decode;
-mod encode;
-mod encode_settle;
-mod expiry;
 pub(crate) mod hub;
-pub(crate) mod in_parts;
-pub(crate) mod keys;
-mod leases;
 pub(crate) mod link;
-pub(crate) mod outbox;
-mod page;
-mod peek;
-mod preflight;
-pub(crate) mod push;
-pub(crate) mod record;
-pub(crate) mod registry;
-pub(crate) mod scripts;
-mod server_clock;
-mod settings_watch;
-mod shared;
-pub(crate) mod shared_state;
+pub(crate) mod op;
+mod options;
+pub(crate) mod preflight;
+pub(crate) mod script;
 #[cfg(test)]
 mod tests;
 mod unregistered;
@@ -40,14 +19,17 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-pub use self::choices::RedisOptions;
-use self::connections::StoreConnections;
+use self::hub::{registry, settings};
 use self::link::reads::read;
+use self::link::script::Script;
 use self::link::url::Target;
-use self::link::{functions, startup};
-use self::preflight::ServerFacts;
-use self::push::Pushes;
-use self::shared::Shared;
+use self::link::{libraries, startup};
+use self::op::connections::StoreConnections;
+use self::op::push::Pushes;
+use self::op::server_facts::ServerFacts;
+use self::op::shared::Shared;
+use self::op::{confirmed, outbox};
+pub use self::options::RedisOptions;
 use crate::core::membership::{MemberInfo, Membership};
 use crate::core::op::{Answer, NewEvent, StoreOp};
 use crate::error::Result;
@@ -161,10 +143,11 @@ impl RedisStore {
         let shared = Shared::new(prefix, target, links, options);
         shared.check_times()?;
         shared.set_offset(found.offset_us);
-        shared.hub.claim_at_start(&shared).await?;
+        shared.hub.claim_at_start().await?;
         if found.allows_functions {
             shared.links.functions.allow();
-            functions::remove_others(&shared.links.work, &scripts::functions()).await;
+            let ours = preflight::scripts().map(Script::function).collect();
+            libraries::remove_others(&shared.links.work, &ours).await;
         }
         Ok(Self {
             shared: Arc::new(shared),
@@ -180,7 +163,7 @@ const PREFIX: &str = "duly";
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
-            .field("prefix", &self.shared.prefix)
+            .field("prefix", &self.shared.hub.prefix)
             .field("found", &self.found)
             .finish_non_exhaustive()
     }
@@ -188,33 +171,8 @@ impl fmt::Debug for RedisStore {
 
 impl Store for RedisStore {
     fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
-        let (shared, bucket) = (Arc::clone(&self.shared), bucket.clone());
-        match op {
-            StoreOp::Push(events) => {
-                let pushes = Arc::clone(&self.pushes);
-                StoreFuture::new(async move { push::push(&pushes, &shared, bucket, events).await })
-            }
-            StoreOp::Update {
-                id,
-                payload,
-                by,
-                dead_only,
-            } => StoreFuture::new(async move {
-                admin::update(&shared, &bucket, id, &payload, by.as_deref(), dead_only).await
-            }),
-            StoreOp::EditAndRevive(edit) => {
-                StoreFuture::new(
-                    async move { admin::edit_and_revive(&shared, &bucket, &edit).await },
-                )
-            }
-            StoreOp::Rewrite(rewritings) => {
-                StoreFuture::new(async move { admin::rewrite(&shared, &bucket, &rewritings).await })
-            }
-            op if encode::only_reads(&op) => {
-                StoreFuture::new(async move { read(|| shared.operate(&bucket, op.clone())).await })
-            }
-            op => StoreFuture::new(async move { shared.operate(&bucket, op).await }),
-        }
+        let (shared, pushes) = (Arc::clone(&self.shared), Arc::clone(&self.pushes));
+        op::apply(shared, pushes, bucket.clone(), op)
     }
 
     fn durability(&self) -> Durability {
@@ -264,18 +222,18 @@ impl Store for RedisStore {
     }
 
     fn buckets(&self) -> StoreFuture<Vec<BucketKey>> {
-        let shared = Arc::clone(&self.shared);
-        StoreFuture::new(async move { read(|| registry::read(&shared)).await })
+        let registry = Arc::clone(&self.shared.registry);
+        StoreFuture::new(async move { read(|| registry::read(&registry)).await })
     }
 
     fn known_buckets(&self) -> StoreFuture<KnownBuckets> {
-        let shared = Arc::clone(&self.shared);
-        StoreFuture::new(async move { registry::known(&shared).await })
+        let registry = Arc::clone(&self.shared.registry);
+        StoreFuture::new(async move { registry::known(&registry).await })
     }
 
     fn buckets_of(&self, queue: &QueueName) -> StoreFuture<KnownBuckets> {
-        let (shared, queue) = (Arc::clone(&self.shared), queue.clone());
-        StoreFuture::new(async move { registry::known_of(&shared, &queue).await })
+        let (registry, queue) = (Arc::clone(&self.shared.registry), queue.clone());
+        StoreFuture::new(async move { registry::known_of(&registry, &queue).await })
     }
 
     fn configured(&self, queues: &BTreeMap<QueueName, u16>, others: u16) {
@@ -288,23 +246,23 @@ impl Store for RedisStore {
 
     fn poll_members(&self, me: MemberInfo) -> StoreFuture<Membership> {
         let shared = Arc::clone(&self.shared);
-        StoreFuture::new(async move { shared_state::poll_members(&shared, me).await })
+        StoreFuture::new(async move { shared.members.poll(me).await })
     }
 
     fn controls(&self) -> StoreFuture<BTreeMap<QueueName, Control>> {
-        let shared = Arc::clone(&self.shared);
-        StoreFuture::new(async move { read(|| shared_state::controls(&shared)).await })
+        let hub = Arc::clone(&self.shared.hub);
+        StoreFuture::new(async move { read(|| settings::controls(&hub)).await })
     }
 
     fn set(&self, queue: &QueueName, setting: Setting) -> StoreFuture<()> {
-        let (shared, queue) = (Arc::clone(&self.shared), queue.clone());
-        StoreFuture::new(async move { shared_state::set(&shared, &queue, setting).await })
+        let (hub, queue) = (Arc::clone(&self.shared.hub), queue.clone());
+        StoreFuture::new(async move { settings::set(&hub, &queue, setting).await })
     }
 
     fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {
-        let shared = Arc::clone(&self.shared);
+        let registry = Arc::clone(&self.shared.registry);
         StoreFuture::new(async move {
-            let buckets = registry::known(&shared).await?.buckets;
+            let buckets = registry::known(&registry).await?.buckets;
             Ok(buckets.into_iter().map(Outbox::Bucket).collect())
         })
     }

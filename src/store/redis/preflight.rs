@@ -4,13 +4,18 @@ use std::collections::BTreeSet;
 
 use redis::Value;
 
-use super::keys;
-use super::link::managed::ManagedConnection;
-use super::link::preflight::{self, Info, Needs, Permission, Permissions, Version, unreadable};
-use super::link::url::Target;
-use super::scripts;
 use crate::error::Result;
 use crate::store::durability::Durability;
+use crate::store::redis::hub::eviction_watch::VALUES;
+use crate::store::redis::link::managed::ManagedConnection;
+use crate::store::redis::link::preflight::{
+    self, Info, Needs, Permission, Permissions, Version, unreadable,
+};
+use crate::store::redis::link::script::Script;
+use crate::store::redis::link::url::Target;
+use crate::store::redis::op::server_facts::ServerFacts;
+use crate::store::redis::script::keys;
+use crate::store::redis::{hub, op};
 use crate::time::Clock;
 
 /// The first version that can confirm that an append-only file was synced.
@@ -19,9 +24,6 @@ const WAITS_FOR_DISK: Version = Version(7, 2, 0);
 /// A node's clock that is off by more than this is logged. Only displayed times depend on it, since
 /// due times use the server's clock.
 const SKEW_US: u64 = 1_000_000;
-
-/// What is lost when a server evicts keys.
-pub(super) const VALUES: &str = "events";
 
 /// The command that waits for replicas.
 const WAIT: &[&str] = &["WAIT", "0", "1"];
@@ -44,19 +46,9 @@ const WITHOUT_KEY: &[&str] = &["INFO", "TIME"];
 /// Commands on channels.
 const OF_CHANNELS: &[&str] = &["SPUBLISH", "SSUBSCRIBE"];
 
-/// The findings.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ServerFacts {
-    /// The version of the oldest server.
-    pub(super) version: Version,
-    /// The failures that an acknowledged push survives on the weakest server.
-    pub(super) durability: Durability,
-    /// Whether `WAITAOF` is available.
-    pub(super) waits_for_disk: bool,
-    /// The offset of the server's clock from this node's, in microseconds.
-    pub(super) offset_us: i64,
-    /// Whether the user may load functions and call them.
-    pub(super) allows_functions: bool,
+/// Returns all scripts.
+pub fn scripts() -> impl Iterator<Item = &'static Script> {
+    op::scripts().chain(hub::scripts())
 }
 
 /// Checks the servers of `link`.
@@ -154,7 +146,7 @@ fn permissions(prefix: &str, has_waitaof: bool) -> Permissions {
     let channel = bucket("wake");
     let on_channel = |command: &&str| Permission::on_channel(command, &channel);
     needed.extend(OF_CHANNELS.iter().map(on_channel));
-    let texts = scripts::all().map(|script| called(script.text()));
+    let texts = scripts().map(|script| called(script.text()));
     let mut commands: BTreeSet<String> = texts.flatten().collect();
     commands.extend(ON_KEYS.iter().map(|command| (*command).to_owned()));
     commands.retain(|command| takes_key(command));
@@ -191,8 +183,7 @@ fn called(text: &str) -> impl Iterator<Item = String> + '_ {
 
 #[cfg(test)]
 mod tests {
-    use super::called;
-    use crate::store::redis::scripts;
+    use super::{called, scripts};
 
     /// What scripts call `redis.call`.
     fn caller(text: &str) -> Option<&str> {
@@ -205,7 +196,7 @@ mod tests {
 
     #[test]
     fn every_call_of_a_script_names_its_command() {
-        for script in scripts::all() {
+        for script in scripts() {
             let text = script.text();
             let call = caller(text).expect("scripts give `redis.call` a name");
             let opened = format!("{call}(");

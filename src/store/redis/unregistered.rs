@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use crate::error::Result;
 use crate::event::BucketKey;
 use crate::store::damage::{CheckTask, Damage, DamageKind};
-use crate::store::redis::decode::ReplyReader;
-use crate::store::redis::registry;
-use crate::store::redis::shared::Shared;
+use crate::store::redis::hub::registry;
+use crate::store::redis::op::shared::Shared;
+use crate::store::redis::script::reader::ReplyReader;
 
 /// How many keys a step looks at.
 const STEP: usize = 1_000;
@@ -32,7 +32,7 @@ pub(super) async fn find(shared: &Arc<Shared>, task: &CheckTask) -> Result<Vec<D
         loop {
             let mut step = redis::pipe();
             let scan = step.cmd("SCAN").arg(&cursor).arg("MATCH");
-            scan.arg(format!("{}:{{*}}:body", escaped(&shared.prefix)));
+            scan.arg(format!("{}:{{*}}:body", escaped(&shared.hub.prefix)));
             scan.arg("COUNT").arg(STEP);
             let link = &shared.links.work;
             let (pages, _) = link.send_all(&step, slot, Duration::ZERO).await?;
@@ -42,7 +42,7 @@ pub(super) async fn find(shared: &Arc<Shared>, task: &CheckTask) -> Result<Vec<D
             let mut keys = page.parts()?;
             task.add_looked(keys.len() as u64);
             while !keys.is_empty() && seen.len() < FOUND_MAX {
-                seen.extend(bucket_of(&shared.prefix, &keys.bytes()?));
+                seen.extend(bucket_of(&shared.hub.prefix, &keys.bytes()?));
             }
             if cursor == b"0" {
                 break;
@@ -50,14 +50,14 @@ pub(super) async fn find(shared: &Arc<Shared>, task: &CheckTask) -> Result<Vec<D
         }
     }
     // After the walk: a bucket is registered before it has events.
-    for bucket in registry::read(shared).await? {
+    for bucket in registry::read(&shared.registry).await? {
         seen.remove(&bucket);
     }
     let mut found = Vec::with_capacity(seen.len());
     for bucket in seen {
         if task.repairs {
             let until = Instant::now() + PATIENCE;
-            registry::ensure(shared, &bucket, until).await?;
+            registry::ensure(&shared.registry, &bucket, until).await?;
         }
         let words = "it has events and is not in the registry";
         found.push(Damage {
@@ -95,7 +95,7 @@ fn escaped(prefix: &str) -> String {
 
 /// Returns a slot of each master of a cluster; of a single server only `None`.
 async fn masters(shared: &Shared) -> Result<Vec<Option<Slot>>> {
-    if !shared.is_cluster() {
+    if !shared.hub.is_cluster() {
         return Ok(vec![None]);
     }
     let mut question = redis::cmd("CLUSTER");

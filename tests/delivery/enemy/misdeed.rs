@@ -128,7 +128,7 @@ fn call_from_within(bus: u64) {
     let own = bus.queue_named::<u64>("foes").expect("a legal name");
     assert!(own.try_publish(7).is_err(), "it has another payload");
     let other = bus.queue_named::<u64>("elsewhere").expect("a legal name");
-    let _ = other.push_now(7).now_or_never();
+    let _ = other.push(7, When::Now).now_or_never();
     let _ = bus.stats("foes").now_or_never();
     let _ = bus.records().page().now_or_never();
     drop(bus.shutdown(std::time::Duration::ZERO)); // made, and never polled

@@ -158,7 +158,7 @@ async fn a_journal_that_panics_costs_no_record() {
     let queue = bus.queue_named::<u64>("orders").unwrap();
     journal.now(Mode::Panics);
     for number in 0..20 {
-        queue.push_now(number).await.unwrap();
+        queue.push(number, When::Now).await.unwrap();
     }
     bus.advance(secs(120)).await;
     assert_eq!(probe.count(), 20);

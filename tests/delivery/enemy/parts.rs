@@ -171,7 +171,10 @@ async fn an_upgrade_that_misbehaves_buries_its_event(world: World) {
     let mut ids = Vec::new();
     for misdeed in MISDEEDS {
         for is_error in [false, true] {
-            let receipt = old.push_now(OldOrder(misdeed, is_error)).await.unwrap();
+            let receipt = old
+                .push(OldOrder(misdeed, is_error), When::Now)
+                .await
+                .unwrap();
             let is_done = !is_error && matches!(misdeed, Misdeed::Blocks | Misdeed::Reenters);
             ids.push((misdeed, is_error, is_done, receipt.id()));
         }
@@ -216,7 +219,7 @@ async fn a_payload_whose_decoder_misbehaves_is_refused_by_its_push(world: World)
                 misdeed,
                 bus,
             };
-            let sent = queue.push_now(Foe::new(Some(order))).await;
+            let sent = queue.push(Foe::new(Some(order)), When::Now).await;
             let is_undecodable = place == Place::PayloadDeserialize
                 && expected(Kind::Async, place, misdeed) == Some(End::Dead(Cause::Undecodable));
             match &sent {
@@ -242,13 +245,13 @@ async fn a_payload_that_misbehaves_is_buried_by_the_lease_of_it(world: World) {
             misdeed,
             bus,
         };
-        let push = pushed(queue.push_now(Foe::new(Some(order))));
+        let push = pushed(queue.push(Foe::new(Some(order)), When::Now));
         let id = push.await.unwrap().id();
         if expected(Kind::Async, place, misdeed) == Some(End::Dead(Cause::Undecodable)) {
             bad.push(id);
         }
     }
-    let good = queue.push_now(Foe::new(None)).await.unwrap().id();
+    let good = queue.push(Foe::new(None), When::Now).await.unwrap().id();
     let leased = queue.lease(100, secs(60)).send().await.unwrap();
     let ids: Vec<_> = leased.iter().map(|leased| leased.id()).collect();
     assert!(ids.contains(&good) && ids.len() == MISDEEDS.len() + 1 - bad.len());

@@ -128,7 +128,7 @@ async fn round(
             let mut pushed = Vec::new();
             loop {
                 let id = queue.new_id();
-                let result = queue.event(1).after(secs(3_600)).id(id).send().await;
+                let result = queue.event(1).after(secs(3_600)).id(id).push().await;
                 let is_over = result.is_err();
                 pushed.push((id, result));
                 if is_over {

@@ -3,6 +3,7 @@
 
 use duly::lease::LeaseOutcome;
 use duly::testing::{Probe, TestBus};
+use duly::time::When;
 use futures_util::FutureExt;
 
 use super::slow::Slow;
@@ -86,7 +87,7 @@ async fn works(bus: &TestBus, probe: &Probe<u64>, call: &Call, polls: usize) {
     }
     let before = probe.count();
     let handled = bus.queue_named::<u64>("handled").unwrap();
-    handled.push_now(77).await.unwrap();
+    handled.push(77, When::Now).await.unwrap();
     bus.advance(secs(1)).await;
     assert!(probe.count() > before, "{at}: no handler runs");
     let stats = bus.stats("handled").await.unwrap();
@@ -94,7 +95,7 @@ async fn works(bus: &TestBus, probe: &Probe<u64>, call: &Call, polls: usize) {
     let stats = bus.stats(PULLED).await.unwrap();
     assert_eq!(stats.leased, 0, "{at}: {stats:?}");
     let pulled = bus.queue_named::<u64>(PULLED).unwrap();
-    pulled.push_now(78).await.unwrap();
+    pulled.push(78, When::Now).await.unwrap();
     let leased = pulled.lease(1_000, secs(60)).send().await.unwrap();
     let payloads: Vec<u64> = leased.iter().map(|it| it.event().payload).collect();
     assert!(payloads.contains(&78), "{at}: {payloads:?}");

@@ -56,7 +56,7 @@ impl Stage {
     /// Prepares the events; they take part in nothing else.
     pub(super) async fn of(bus: &Bus) -> duly::Result<Self> {
         let (handled, pulled) = (bus.queue_named("handled")?, bus.queue_named(PULLED)?);
-        let waiting = pulled.event(1).after(secs(86_400)).key("key").send();
+        let waiting = pulled.event(1).after(secs(86_400)).key("key").push();
         let waiting = waiting.await?.id();
         let doomed = lease_one(&pulled, 2).await?;
         let dead = doomed.id();
@@ -76,7 +76,7 @@ impl Stage {
 
 /// Pushes an event to a queue and leases it, or another one that is ready there.
 pub(super) async fn lease_one(queue: &Queue<u64>, payload: u64) -> duly::Result<Leased<u64>> {
-    queue.push_now(payload).await?;
+    queue.push(payload, When::Now).await?;
     let request = queue.lease(1, Duration::from_secs(3_600));
     let mut leased = request.wait(secs(30)).send().await?;
     Ok(leased.pop().expect("an event was pushed"))

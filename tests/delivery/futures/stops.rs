@@ -29,7 +29,7 @@ async fn a_stop_that_is_dropped_half_way_goes_on(world: World) {
         let probe = Probe::<u64>::taking(secs(1));
         let bus = world.start(builder(Slow::over(&world.store), &probe)).await;
         let queue = bus.queue_named::<u64>("handled").unwrap();
-        let id = queue.push_now(1).await.unwrap().id();
+        let id = queue.push(1, When::Now).await.unwrap().id();
         bus.advance(ms(100)).await;
         assert_eq!(probe.running_now(), 1);
         let mut stop = Box::pin(bus.shutdown(secs(30)));
@@ -46,7 +46,7 @@ async fn a_stop_that_is_dropped_half_way_goes_on(world: World) {
         bus.shutdown(Duration::ZERO).await.unwrap();
         let ended = probe.seen()[0].ended.unwrap();
         assert_eq!(ended - probe.seen()[0].at, secs(1), "after {polls} polls");
-        let refused = queue.push_now(2).await.unwrap_err();
+        let refused = queue.push(2, When::Now).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Closed);
         drop((bus, queue));
         world = world.restart();
@@ -77,7 +77,7 @@ async fn a_stop_that_times_out_in_its_caller_settles_what_runs() {
     let store = Arc::new(EmbeddedStore::open(&path).unwrap()) as Arc<dyn Store>;
     let bus = builder(store, &probe).start().await.unwrap();
     let queue = bus.queue_named::<u64>("handled").unwrap();
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     while probe.running_now() == 0 {
         tokio::time::sleep(ms(1)).await;
     }
@@ -127,7 +127,7 @@ async fn a_handler_that_blocks_does_not_take_the_grace_twice() {
         .await
         .unwrap();
     let queue = bus.queue_named::<u64>("handled").unwrap();
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     while !began.load(Ordering::Acquire) {
         tokio::time::sleep(ms(1)).await;
     }
@@ -174,7 +174,7 @@ async fn a_handler_is_told_when_the_grace_begins() {
         }
     });
     let (bus, queue) = world.serve(HANDLED, &probe).await;
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(secs(10)).await;
     assert_eq!(probe.running_now(), 1);
     bus.shutdown(secs(30)).await.unwrap();

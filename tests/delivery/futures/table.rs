@@ -53,18 +53,18 @@ async fn finished(
 }
 
 calls! {
-    Closed EventBuilder send: |it| it.pulled.event(1).after(day()).key("other").send();
+    Closed EventBuilder push: |it| it.pulled.event(1).after(day()).key("other").push();
     Closed Queue push: |it| it.pulled.push(1, day());
-    Closed Queue push_now: |it| it.handled.push_now(1);
-    Closed Queue push_at: |it| it.pulled.push_at(1, it.bus.store_time() + day());
     Closed Queue cancel: |it| it.pulled.cancel(it.waiting);
     Closed Queue reschedule: |it| it.pulled.reschedule(it.waiting, 2 * day());
     Closed Queue update: |it| it.pulled.update(it.waiting, &9);
     Closed Queue get: |it| it.pulled.get(it.waiting);
-    Closed Queue push_many: |it| it.handled.push_many(0..100, Duration::ZERO);
-    Closed Queue send_many: |it| it.handled.send_many([1, 2, 3].map(|n| it.handled.event(n)));
-    Closed Queue send_each: |it| it.handled.send_each([1, 2, 3].map(|n| it.handled.event(n)));
-    Closed Queue send_all: |it| it.handled.send_all([1, 2, 3].map(|n| it.handled.event(n)));
+    Closed PushMany each: |it| it.handled.push_many(0..100, Duration::ZERO).each();
+    Closed PushMany each: |it| async {
+        let events = [1, 2, 3].map(|n| it.handled.event(n));
+        it.handled.push_many(events, When::Now).await
+    };
+    Closed PushMany all_or_none: |it| it.handled.push_many([1, 2, 3], When::Now).all_or_none();
     ClosedWithItsRuntime Bus publish: |it| async {
         it.bus.publish::<handled>(1).await
     };

@@ -51,7 +51,7 @@ async fn twenty_thousand_waiters_cost_no_call_while_nothing_happens() {
         "waiting costs nothing"
     );
     for number in 0..100 {
-        queue.push_now(number).await.unwrap();
+        queue.push(number, When::Now).await.unwrap();
         let leased = waiting.join_next().await.unwrap().unwrap().unwrap();
         assert_eq!(leased[0].event().payload, number);
     }
@@ -65,7 +65,7 @@ async fn a_fetch_whose_answer_is_lost_loses_no_event_and_no_attempt() {
     let world = World::memory();
     let way = Faulty::to(&world.store);
     let (bus, queue) = faulty(&world, &way).await;
-    let id = queue.event(1).attempts(1).send().await.unwrap().id();
+    let id = queue.event(1).attempts(1).push().await.unwrap().id();
     let mut left = 3;
     way.meets(move |_, op| match op {
         StoreOp::Fetch(_) if left > 0 => {
@@ -87,8 +87,8 @@ async fn a_queue_that_comes_first_is_waited_for_although_its_store_is_slower() {
     let way = Faulty::to(&world.store);
     let (bus, low) = faulty(&world, &way).await;
     let high = bus.queue_named::<u64>("high").unwrap();
-    low.push_now(1).await.unwrap();
-    high.push_now(2).await.unwrap();
+    low.push(1, When::Now).await.unwrap();
+    high.push(2, When::Now).await.unwrap();
     way.meets(|bucket, _| match bucket.queue.as_str() {
         "high" => Fault::LatePolicy(ms(200)),
         _ => Fault::None,
@@ -115,7 +115,7 @@ async fn while_the_store_is_away_who_waits_waits_on() {
     let waiting = tokio::spawn(queue.lease(1, secs(60)).wait(secs(100)).send());
     bus.advance(secs(5)).await;
     way.is(Fault::None);
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap().len(), 1);
     assert!(
         bus.clock().elapsed() <= secs(11),
@@ -133,7 +133,7 @@ async fn a_late_ack_counts_until_the_event_is_taken_back() {
         StoreOp::Reap { .. } => Fault::Refused(ErrorKind::Unavailable),
         _ => Fault::None,
     });
-    let id = queue.push_now(1).await.unwrap().id();
+    let id = queue.push(1, When::Now).await.unwrap().id();
     let leased = queue.lease(1, secs(1)).send().await.unwrap();
     bus.advance(secs(5)).await;
     assert_eq!(leased[0].ack().await.unwrap(), LeaseStatus::Held);

@@ -30,7 +30,7 @@ async fn every_outcome_does_what_it_says(world: World) {
     .into_iter()
     .enumerate()
     {
-        let id = queue.push_now(number as u64).await.unwrap().id();
+        let id = queue.push(number as u64, When::Now).await.unwrap().id();
         let leased = queue.lease(1, secs(60)).send().await.unwrap();
         let token: LeaseToken = leased[0].token().to_string().parse().unwrap();
         let settled = bus.settle_lease(&token, outcome.clone()).await.unwrap();
@@ -65,7 +65,7 @@ async fn every_outcome_does_what_it_says(world: World) {
 
 async fn a_lease_that_ends_counts_an_attempt_and_then_there_is_a_dead_letter(world: World) {
     let (bus, queue) = pulling(&world).await;
-    let id = queue.event(1).attempts(2).send().await.unwrap().id();
+    let id = queue.event(1).attempts(2).push().await.unwrap().id();
     for attempt in 1..=2 {
         let leased = queue
             .lease(1, secs(2))
@@ -90,7 +90,7 @@ async fn a_lease_that_ends_counts_an_attempt_and_then_there_is_a_dead_letter(wor
 async fn a_lease_outlives_its_process_and_ends_at_its_deadline() {
     let world = World::memory();
     let (bus, queue) = pulling(&world).await;
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     let leased = queue.lease(1, secs(10)).send().await.unwrap();
     let token = leased[0].token().clone();
     drop((leased, queue));
@@ -121,7 +121,7 @@ async fn a_lease_outlives_its_process_and_ends_at_its_deadline() {
 async fn in_a_file_a_lease_ends_with_its_process_and_its_attempt_counts() {
     let world = World::embedded();
     let (bus, queue) = pulling(&world).await;
-    let id = queue.event(1).attempts(2).send().await.unwrap().id();
+    let id = queue.event(1).attempts(2).push().await.unwrap().id();
     let leased = queue.lease(1, secs(10)).send().await.unwrap();
     let token = leased[0].token().clone();
     drop((leased, queue));
@@ -139,7 +139,7 @@ async fn in_a_file_a_lease_ends_with_its_process_and_its_attempt_counts() {
 async fn in_a_file_a_released_lease_does_not_count() {
     let world = World::embedded();
     let (bus, queue) = pulling(&world).await;
-    let id = queue.event(1).attempts(2).send().await.unwrap().id();
+    let id = queue.event(1).attempts(2).push().await.unwrap().id();
     let leased = queue.lease(1, secs(10)).send().await.unwrap();
     assert_eq!(leased[0].release().await.unwrap(), LeaseStatus::Held);
     drop((leased, queue));
@@ -153,7 +153,7 @@ async fn in_a_file_a_released_lease_does_not_count() {
 
 async fn an_extended_lease_ends_later(world: World) {
     let (bus, queue) = pulling(&world).await;
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     let mut leased = queue.lease(1, secs(2)).send().await.unwrap();
     bus.advance(secs(1)).await;
     assert_eq!(leased[0].extend(secs(5)).await.unwrap(), LeaseStatus::Held);

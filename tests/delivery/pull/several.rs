@@ -15,7 +15,7 @@ async fn the_leases_of_a_process_that_is_gone_are_taken_back_by_another() {
     // The other one has pulled before, and nobody waits.
     assert!(payloads(&elsewhere, 1).await.is_empty());
     bus.advance(secs(30)).await;
-    queue.event(1).attempts(1).send().await.unwrap();
+    queue.event(1).attempts(1).push().await.unwrap();
     let leased = queue.lease(1, secs(5)).send().await.unwrap();
     drop((leased, queue));
     drop(bus);
@@ -62,6 +62,6 @@ async fn a_bucket_that_another_process_adds_is_found() {
     let other = world.start(builder).await;
     let wide = other.queue_named::<u64>("orders").unwrap();
     let id = EventId::from_parts(other.now(), duly::event::BucketId(1_000), 7);
-    wide.event(1).id(id).send().await.unwrap();
+    wide.event(1).id(id).push().await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap()[0].id(), id);
 }

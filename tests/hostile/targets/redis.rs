@@ -96,7 +96,7 @@ pub(crate) fn redis_outbox(data: &[u8]) {
     }
 }
 
-/// A record as `src/store/redis/record.rs` says that it lies in an outbox.
+/// A record as `src/store/redis/op/record.rs` says that it lies in an outbox.
 pub(crate) fn entry_of(record: &Record) -> Vec<u8> {
     let place = |at: Option<usize>| at.map_or(0, |at| at as u8 + 1);
     let outcome = Outcome::ALL.iter().position(|it| *it == record.outcome);

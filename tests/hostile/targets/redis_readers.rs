@@ -95,7 +95,7 @@ pub(crate) const READERS: [(&str, Reader); 24] = [
     }),
     ("get", |value| operation(StoreOp::Get { id: id(1) }, value)),
     ("update", |value| {
-        shown(readers::updated(&mut parts(value)?))
+        shown(readers::read_updated(parts(value)?))
     }),
     ("peek", |value| {
         let (by, from, limit) = (PeekBy::All, None, 10);

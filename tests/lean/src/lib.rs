@@ -4,6 +4,7 @@
 
 use std::process::Command;
 
+use duly::time::When;
 use duly::config::Settings;
 use duly::{Bus, BusBuilder, ErrorKind};
 
@@ -34,7 +35,7 @@ async fn a_url_of_what_is_not_compiled_in_names_the_feature() {
 async fn a_bus_in_memory_needs_no_feature() {
     let bus = builder().start().await.unwrap();
     let queue = bus.queue_named::<u64>("orders").unwrap();
-    queue.push_now(7).await.unwrap();
+    queue.push(7, When::Now).await.unwrap();
     bus.shutdown(std::time::Duration::from_secs(1))
         .await
         .unwrap();

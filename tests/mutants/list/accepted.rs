@@ -52,7 +52,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Accepted.bug(
         "push-answered-before-the-commit",
         "embedded: a push is answered before it is on disk",
-        &[put("Shared::decide", "«Push(_) | StoreOp::»Settle", "")],
+        &[put(
+            "Shared::decide",
+            "$op.waits()«»",
+            "&& !matches!(op, StoreOp::Push(_))",
+        )],
         embedded("whatever_was_answered_survives_kill_9"),
     ),
     Accepted.bug(

@@ -49,8 +49,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "embedded: a cancel is answered before it is on disk",
         &[put(
             "Shared::decide",
-            "«Cancel { .. } | StoreOp::»Reschedule",
-            "",
+            "$op.waits()«»",
+            "&& !matches!(op, StoreOp::Cancel { .. })",
         )],
         embedded("no_change_is_answered_that_could_not_be_written"),
     ),

@@ -49,8 +49,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "late-of-the-queue-ignored",
         "what a queue says of late events is not said of those that are pushed",
         &[put(
-            "EventBuilder::prepare",
-            "unwrap_or($queue.options.late)",
+            "QueueHandle::build",
+            "unwrap_or(self.options.late)",
             "unwrap_or_default()",
         )],
         delivery("what_the_queue_says_of_late_events_goes_for_those_that_say_nothing"),
@@ -148,7 +148,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "Redis: a repair says that a bucket was registered, and leaves it unknown",
         &[put(
             "unregistered::find",
-            "registry::ensure($shared, &$bucket, $until).await?",
+            "registry::ensure(&$shared.registry, &$bucket, $until).await?",
             "let _ = $until",
         )],
         redis_store("a_bucket_that_the_registry_does_not_know_is_registered"),

@@ -39,7 +39,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Controls.bug(
         "edit-of-what-waits",
         "an edit changes events that are not dead",
-        &[put("StoreOp::edit", "dead_only: «true»", "false")],
+        &[put("table::operations!", "dead_only: «true»", "false")],
         dead_letters("what_is_not_dead_is_not_edited_and_the_answer_says_so"),
     ),
     Controls.bug(
@@ -47,7 +47,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "Redis: the script does not look whether what is edited is still dead",
         &[put(
             "update.lua",
-            r#""L" «and ($kind == "D" or ARGV[8] ~= "1")»"#,
+            r#""L" «and ($kind == "D" or ARGV.dead_only ~= "1")»"#,
             "",
         )],
         store_contract("what_is_not_dead_is_not_edited"),

@@ -69,7 +69,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Full.bug(
         "redis-no-settle-when-full",
         "Redis: a server whose memory is full refuses to settle",
-        &[put("scripts!", r#""settle", «DRAINS»"#, "FILLS")],
+        &[put("settle::script!", r#""settle", «DRAINS»"#, "FILLS")],
         redis_store("a_full_server_refuses_pushes_and_all_else_goes_on"),
     ),
     Full.bug(
@@ -83,7 +83,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "Redis: pushes are accepted although too many records wait for the journal",
         &[put(
             "push.lua",
-            "«$waiting >= tonumber(ARGV[8])» then return redis",
+            "«$waiting >= tonumber(ARGV.waiting_max)» then return redis",
             "false",
         )],
         redis_store("pushes_are_refused_while_too_many_records_wait_and_all_else_goes_on"),

@@ -117,13 +117,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "pushed-again-under-a-new-id",
         "a push whose answer was lost is repeated under another id",
         &[put(
-            "Queue::push_made",
-            "let $first = «self.push_batch($bucket, $events.clone(), $wanted).await?»",
-            "match self.push_batch($bucket, $events.clone(), $wanted).await { Err(error) \
+            "QueueHandle::push_made",
+            "let $first = «self.apply_push($bucket, $events.clone(), $wanted).await?»",
+            "match self.apply_push($bucket, $events.clone(), $wanted).await { Err(error) \
              if error.kind() == crate::error::ErrorKind::Unknown => { for event in &mut \
              $events { let now = self.inner.now(); Arc::make_mut(&mut event.envelope).id \
              = EventId::from_parts(now, $bucket, fastrand::u64(..)); } \
-             self.push_batch($bucket, $events.clone(), $wanted).await? } first => \
+             self.apply_push($bucket, $events.clone(), $wanted).await? } first => \
              first?, }",
         )],
         delivery("a_push_whose_answer_is_lost_is_not_repeated_under_another_id"),
@@ -145,7 +145,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "an id that is made anew has another random part than the one by which its event is \
          spread",
         &[put(
-            "Queue::push_made",
+            "QueueHandle::push_made",
             "$envelope.id.entropy()",
             "fastrand::u64(..)",
         )],

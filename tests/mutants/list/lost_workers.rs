@@ -133,7 +133,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "Redis: the reap script does not look at the heartbeat again",
         &[put(
             "reap.lua",
-            "$node.beat == tonumber(ARGV[$i + 1]) and",
+            "$node.beat == tonumber(ARGV.beat[$i]) and",
             "",
         )],
         store_contract("an_observation_from_before_a_pause_reaps_nobody"),

@@ -36,7 +36,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "duplicates-counted-as-pushed",
         "a push of what was there already counts as a new event",
         &[put(
-            "push::count",
+            "receipt::count",
             "$new, mut $... is_duplicate() => «$duplicates»",
             "$new",
         )],

@@ -16,7 +16,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "earlier-push-not-followed",
         "a repeat after a change of the number of buckets goes to another bucket",
         &[put(
-            "Queue::follow_earlier_push",
+            "QueueHandle::follow_earlier_push",
             "Arc::make_mut($envelope).put_in($bucket)",
             "let _ = $bucket",
         )],

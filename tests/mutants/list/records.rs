@@ -118,7 +118,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Records.bug(
         "redis-trims-what-was-lost-and-given-again",
         "Redis: a trim after a failover lets go of records that have the numbers of lost ones",
-        &[put("trim.lua", "«not $same» then return { now", "false")],
+        &[put("trim.lua", "«not $same» then return REPLY", "false")],
         redis_store("a_trim_does_not_let_go_of_records_that_got_the_numbers_of_lost_ones"),
     ),
     Records.bug(
@@ -136,7 +136,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Records.bug(
         "redis-cancel-not-told",
         "Redis: nobody is told that a cancel has left a record",
-        &[drop("decode::read", "NotFound | Cancelled")],
+        &[put(
+            "cancel::read",
+            "Cancelled::Cancelled | Cancelled::CancelledAfterAttempt => «true»",
+            "false",
+        )],
         redis_store("watchers_are_told_of_what_wrote_records_and_of_nothing_else"),
     ),
 ];

@@ -70,7 +70,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "on a store of one process a call does not look whether its event has ended",
         &[put(
             "Queue::call",
-            "let $is_shared = self.inner $... stored_reply($id) «»",
+            "let $is_shared = self.handle.inner $... stored_reply($id) «»",
             ", if $is_shared",
         )],
         delivery("a_call_ends_with_its_event_however_that_ends"),

@@ -10,11 +10,12 @@ use super::tokens::{Language, Token, tokens};
 use super::{lua, rust};
 
 /// Where sources are, and by which name a path may begin that is only there.
-const PLACES: [(&str, &str); 5] = [
+const PLACES: [(&str, &str); 6] = [
     ("src", "duly"),
     ("server/src", "server"),
     ("dashboards/web/src", "dashboard"),
     ("macros/src", "macros"),
+    ("options/src", "options"),
     ("conformance/src", "conformance"),
 ];
 

@@ -46,18 +46,18 @@ async fn is_healthy_under_load(url: &str) {
     let bus = builder(&url).register_as(annotation, handled.clone());
     let bus = bus.start().await.unwrap();
     let queue = bus.queue_named::<u32>("letters").unwrap();
-    queue.push_now(0).await.unwrap(); // the store knows the queue from now on
+    queue.push(0, When::Now).await.unwrap(); // the store knows the queue from now on
     let mut checks = 0;
     let mut number = 0;
     while handled.0.load(Ordering::Relaxed) < 4_000 || checks < 20 {
-        let plain = (number..number + 100).map(|it| queue.push_now(it));
+        let plain = (number..number + 100).map(|it| queue.push(it, When::Now));
         let delayed = (number..number + 20).map(|it| queue.push(it, Duration::from_millis(20)));
         let keyed = (number..number + 20).map(|it| {
             // A few keys, which are taken over from events that wait, run, or are dead.
             let unique = format!("{}", it % 7);
             let rule = [Unique::Keep, Unique::Replace][it as usize % 2];
             let event = queue.event(it).key("order:7").unique(unique, rule);
-            event.after(Duration::from_millis(5)).send()
+            event.after(Duration::from_millis(5)).push()
         });
         let revived = bus.dead_letters().queue("letters").limit(20).revive_all();
         let pushes = futures_util::future::join4(

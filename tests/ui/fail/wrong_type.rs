@@ -11,7 +11,7 @@ use duly::delay_event;
     spread = 10,
     ring("1024"),
     linger,
-    isolation = "alone",
+    dedicated = "alone",
     version = 1u8,
     keep_payload = 1,
     blocking = true,

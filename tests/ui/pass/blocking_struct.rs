@@ -2,7 +2,7 @@
 
 use duly::{BlockingHandler, Context, Event, Failure, delay_event};
 
-#[delay_event(queue = "report", blocking, isolation = "shared")]
+#[delay_event(queue = "report", blocking, dedicated = false)]
 struct Report;
 
 impl BlockingHandler for Report {

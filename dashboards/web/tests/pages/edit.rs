@@ -7,6 +7,7 @@ use duly::codec::{Key, KeyRing};
 use duly::config::QueueChoices;
 use duly::event::State;
 use duly::records::Outcome;
+use duly::time::When;
 use duly::{EventId, Queue};
 use duly_dashboard::Role;
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ async fn bury<T>(queue: &Queue<T>, payload: T) -> EventId
 where
     T: serde::Serialize + serde::de::DeserializeOwned + Send + Sync + 'static,
 {
-    let id = queue.push_now(payload).await.unwrap().id();
+    let id = queue.push(payload, When::Now).await.unwrap().id();
     let lease = queue.lease(1, Duration::from_secs(60));
     let leased = lease.wait(Duration::from_secs(9)).send().await.unwrap();
     let _ = leased[0].bury("no such address").await.unwrap();

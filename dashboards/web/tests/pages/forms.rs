@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use duly::event::State;
 use duly::records::Outcome;
+use duly::time::When;
 use duly_dashboard::Role;
 use serde_json::{Value, json};
 
@@ -68,7 +69,7 @@ async fn an_action_needs_its_role() {
 async fn a_forged_form_does_nothing() {
     let site = Site::memory(Role::Admin).await;
     let queue = site.bus.queue_named::<Value>("mail").unwrap();
-    queue.push_now(json!(1)).await.unwrap();
+    queue.push(json!(1), When::Now).await.unwrap();
     let question = site.get("/act/pause?queue=mail").await;
     let (good, queue) = (question.csrf(), ("queue", "mail"));
 
@@ -106,7 +107,10 @@ async fn a_forged_form_does_nothing() {
 pub(crate) async fn bury(site: &Site, queue: &str, many: usize, error: &str) {
     let queue = site.bus.queue_named::<Value>(queue).unwrap();
     for number in 0..many {
-        queue.push_now(json!({"number": number})).await.unwrap();
+        queue
+            .push(json!({"number": number}), When::Now)
+            .await
+            .unwrap();
     }
     let mut buried = 0;
     while buried < many {

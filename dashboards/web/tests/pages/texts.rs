@@ -5,6 +5,7 @@ use std::time::Duration;
 use duly::Bus;
 use duly::codec::{Key, KeyRing};
 use duly::config::QueueChoices;
+use duly::time::When;
 use duly_dashboard::Role;
 use serde_json::{Value, json};
 
@@ -17,7 +18,7 @@ async fn hostile_texts_are_escaped_on_every_page() {
     let site = Site::memory(Role::Admin).await;
     let queue = site.bus.queue_named::<Value>("mail").unwrap();
     let event = queue.event(json!({ HOSTILE: HOSTILE })).key(HOSTILE);
-    let id = event.header(HOSTILE, HOSTILE).send().await.unwrap().id();
+    let id = event.header(HOSTILE, HOSTILE).push().await.unwrap().id();
     let leased = queue
         .lease(1, Duration::from_secs(60))
         .wait(Duration::from_secs(9));
@@ -157,7 +158,11 @@ async fn records_are_exported_in_bounded_pages() {
 async fn an_event_tells_its_life() {
     let site = Site::memory(Role::Operate).await;
     let queue = site.bus.queue_named::<Value>("mail").unwrap();
-    let id = queue.push_now(json!({"to": "ann"})).await.unwrap().id();
+    let id = queue
+        .push(json!({"to": "ann"}), When::Now)
+        .await
+        .unwrap()
+        .id();
     let leased = queue
         .lease(1, Duration::from_secs(60))
         .wait(Duration::from_secs(9));
@@ -236,7 +241,7 @@ async fn a_queue_shows_in_which_stage_its_attempts_waited() {
     let queue = site.bus.queue_named::<u64>("mail").unwrap();
     let before = site.get("/queues/mail").await;
     assert!(!before.text.contains("Lateness by stage"), "{before:?}");
-    queue.push_now(1).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
     let lease = queue.lease(1, Duration::from_secs(60));
     let leased = lease.wait(Duration::from_secs(9)).send().await.unwrap();
     let _ = leased[0].bury("no such address").await.unwrap();

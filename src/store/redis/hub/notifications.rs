@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use redis::PushInfo;
 
 use crate::event::BucketKey;
-use crate::store::redis::keys;
 use crate::store::redis::link::options::ConnectionOptions;
 use crate::store::redis::link::subscription::{self, Receiver, Subscription};
 use crate::store::redis::link::url::Target;
+use crate::store::redis::script::keys;
 
 /// The callbacks; they run on a thread of the runtime, so they must not block.
 pub(in crate::store::redis) struct NotificationCallbacks {

@@ -6,15 +6,13 @@
 //! it, runs that call as a script, and is given the library for the next one. So whatever happens
 //! to libraries, no call fails for it; and a store that opens removes those of other versions.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redis::{Pipeline, Value};
+use redis::Pipeline;
 use tokio::time::Instant;
 
 use super::fault::CallFailure;
-use super::managed::ManagedConnection;
 
 /// How long scripts are used after a server took no library for a reason that may pass, such as full
 /// memory.
@@ -73,48 +71,4 @@ pub(in crate::store::redis) fn load(library: &str) -> Pipeline {
     let mut pipeline = Pipeline::new();
     pipeline.add_command(load);
     pipeline
-}
-
-/// Removes the libraries of other versions than `ours`, or each version would leave its own behind.
-/// One that is still used is loaded again by its next call. What fails is left to the next store that
-/// opens.
-pub(in crate::store::redis) async fn remove_others(link: &ManagedConnection, ours: &HashSet<&str>) {
-    let mut list = redis::cmd("FUNCTION");
-    list.arg("LIST").arg("LIBRARYNAME").arg("duly\\_*");
-    let Ok(answers) = link.send_everywhere(&list).await else {
-        return;
-    };
-    let mut found = HashSet::new();
-    for answer in &answers {
-        names_in(answer, &mut found);
-    }
-    for name in found.iter().filter(|name| !ours.contains(name.as_str())) {
-        let mut delete = redis::cmd("FUNCTION");
-        delete.arg("DELETE").arg(name);
-        let _ = link.send_everywhere(&delete).await; // another store may be quicker
-    }
-}
-
-/// Adds the texts of a reply that are names of libraries of duly, wherever they are in it.
-fn names_in(value: &Value, found: &mut HashSet<String>) {
-    match value {
-        Value::BulkString(text) => {
-            let text = std::str::from_utf8(text).ok();
-            found.extend(
-                text.filter(|text| text.starts_with("duly_"))
-                    .map(String::from),
-            );
-        }
-        Value::SimpleString(text) if text.starts_with("duly_") => {
-            found.insert(text.clone());
-        }
-        Value::Array(parts) | Value::Set(parts) => {
-            parts.iter().for_each(|part| names_in(part, found));
-        }
-        Value::Map(pairs) => pairs.iter().for_each(|(key, value)| {
-            names_in(key, found);
-            names_in(value, found);
-        }),
-        _ => {}
-    }
 }

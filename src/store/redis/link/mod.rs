@@ -2,16 +2,16 @@
 
 pub(super) mod call_queues;
 pub(crate) mod client;
-pub(super) mod durable;
 pub(super) mod fault;
 pub(super) mod functions;
 mod health;
+pub(super) mod libraries;
 mod live_connection;
 pub(super) mod managed;
 pub(super) mod options;
 pub(crate) mod preflight;
 pub(super) mod reads;
-pub(super) mod script;
+pub(crate) mod script;
 pub(super) mod startup;
 pub(super) mod subscription;
 #[cfg(test)]

@@ -1,4 +1,4 @@
--- Library: the fields of a body that scripts need; src/store/redis/body.rs defines every byte.
+-- Library: the fields of a body that scripts need; src/codec/body defines every byte.
 local FORMAT = 1 -- the newest that this version reads
 
 -- Returns whether a newer duly has written the body in a form that this version cannot read. Every
@@ -8,7 +8,7 @@ local function is_newer(body)
   return (byte(body) or 0) >= 240 and (byte(body, 2) or 0) > FORMAT
 end
 
-local PAYLOAD_KEPT_MAX = 65536 -- longer payloads are not kept in records
+local PAYLOAD_KEPT_MAX = RUST.PAYLOAD_KEPT_MAX -- longer payloads are not kept in records
 
 -- The format is in the high four bits; flags above that of extras are only set with it.
 local function has_extras(body)
@@ -73,7 +73,7 @@ local function keys_of(body)
   end
 end
 
-local UNIQUE_FOR_MAX = 366 * 86400000
+local UNIQUE_FOR_MAX = RUST.UNIQUE_FOR_MAX_MS
 
 local function read_unique_for(body)
   local at = select(7, read_extras(body)) + 1

@@ -31,8 +31,6 @@
 --                  not ended, so that those of one key are ordered by id
 -- HOLDS    zset    unique key -> until when a done event reserves it, ms
 -- EXPIRY   zset    id -> from when on an event that waits is of no use, us, see expiring.lua
--- ARGV[1]  the time in microseconds, for tests; "" for the server's; or "-" and what that is by the
---          caller's monotonic clock since an earlier call
 --
 -- One clock for all nodes: the server's. Where it has stepped against the caller's, the one is believed
 -- that is nearer to the time of the last call on this bucket, until the server's has stood for ten seconds.
@@ -170,7 +168,7 @@ if meta[1] then
     meta.gap_from, meta.gap_to, meta.expired, meta.late = unpack_from(MORE, meta[1], 41)
   end
 end
-now = ARGV[1]
+now = ARGV.now
 if now == "" or byte(now) == 45 then
   now = time_of(now ~= "" and -now)
 end

@@ -2,7 +2,7 @@
 --
 -- A script blocks the server, some 2 ms for each MiB that it reads. So a call ends with the event
 -- that exhausts its budget; it handles at least one, however long.
-local BUDGET = 4194304 -- BATCH_BYTES of src/core/op/mod.rs
+local BUDGET = RUST.BATCH_BYTES
 local spent
 
 local function is_spent()

@@ -1,10 +1,5 @@
 -- Script: cancels an event, and reports whether an attempt may still run.
---
--- ARGV[4]  id
---
--- Returns {now, "cancelled" or "after" (an attempt may still run), or the kind of its state when it
--- is too late, or "" for an unknown id}.
-local id = ARGV[4]
+local id = ARGV.id
 call("LLEN", READY) -- one of a wrong type fails it here, before it writes
 if call("ZSCORE", EXPIRY, id) then
   end_one_if_expired(id)
@@ -24,4 +19,4 @@ elseif kind == "c" then
   kind = truth
 end
 keep_counts()
-return { now, kind }
+return REPLY { now = now, kind = kind }

@@ -1,18 +1,5 @@
 -- Script: looks at a part of one structure for damage, or at a whole bucket, and repairs it on request.
 -- What it finds is so at this instant, since it looks and repairs in one step.
---
--- ARGV[4]  the calling process, which is not notified
--- ARGV[5]  of the library `take_back`: the most leases to take back
--- ARGV[6]  structure, as one of `parts` below
--- ARGV[7]  cursor, 0 at first
--- ARGV[8]  about how many entries to look at; of "counts" and "whole" the limit beyond which they look at
---          nothing
--- ARGV[9]  1 to repair
--- ARGV[10] how long, us, a node with leases may have been silent, or "" for any time
--- ARGV[11..] for "again": entries of the ready list that were not found there
---
--- Returns {now, next cursor, 0 after the last, entries looked at, three for each damage: kind, id or
--- "", words; entries that the ready list must have}.
 local FOUND_MAX = 10000 -- the most damage that one call reports; it repairs all
 local ENTRY_MAX = 1000 -- the most records of an entry of the outbox
 local STEP = 1000 -- how many entries of a structure are read at once
@@ -460,7 +447,7 @@ function check.read(what, entry_of, value)
   local is_read, why = pcall(what, entry_of, value)
   if not is_read then
     why = tostring(type(why) == "table" and why.err or why)
-    tell("unreadable", entry_of and #entry_of == 16 and entry_of or "", "cannot be read in " .. ARGV[6] .. ": " .. why)
+    tell("unreadable", entry_of and #entry_of == 16 and entry_of or "", "cannot be read in " .. ARGV.structure .. ": " .. why)
   end
   return is_read
 end
@@ -540,7 +527,7 @@ local parts = {
   nodes = function()
     for _, node in ipairs(all_nodes()) do
       looked = looked + 1
-      if ARGV[10] ~= "" and node.kept > 0 and now - node.seen > tonumber(ARGV[10])
+      if ARGV.silence_max ~= "" and node.kept > 0 and now - node.seen > tonumber(ARGV.silence_max)
         and tell("silent_node", "", "a node holds " .. node.kept .. " leases and has been silent for "
           .. math.floor((now - node.seen) / 1000000) .. " s") then
         node.reaping, node.lost = true, true
@@ -557,10 +544,10 @@ local parts = {
     cursor = #listed < most and "0" or tostring(from + most)
   end,
   again = function()
-    for i = 11, #ARGV do
-      check.again(ARGV[i])
+    for i = ARGV.rest, #ARGV do
+      check.again(ARGV.entry[i])
     end
-    looked, cursor = #ARGV - 10, "0"
+    looked, cursor = #ARGV - ARGV.rest + 1, "0"
   end,
   counts = function()
     check.counts()
@@ -608,23 +595,23 @@ function parts.whole()
 end
 
 -- Each call:
-cursor, most, repairs = ARGV[7], tonumber(ARGV[8]), ARGV[9] == "1"
+cursor, most, repairs = ARGV.cursor, tonumber(ARGV.limit), ARGV.repairs == "1"
 found, listed, looked, holds_of = {}, {}, 0, {}
 look_first()
 -- Beside a key of another type nothing is repaired, and all that can be read is looked at.
-if not pcall(check.keys) and (ARGV[6] == "counts" or repairs) then
+if not pcall(check.keys) and (ARGV.structure == "counts" or repairs) then
   check.read(check.keys)
   repairs, cursor = false, "0"
 end
 if repairs then
   keep_counts()
 end
-if cursor == "0" and found[1] and ARGV[9] == "1" or not check.read(parts[ARGV[6]]) then
+if cursor == "0" and found[1] and ARGV.repairs == "1" or not check.read(parts[ARGV.structure]) then
   cursor = "0"
 end
 if repairs then
   write_taken()
-  wake(ARGV[4])
+  wake(ARGV.origin)
   keep_counts(true)
 end
-return { now, tostring(cursor), looked, found, listed }
+return REPLY { now = now, cursor = tostring(cursor), looked = looked, damage = found, listed = listed }

@@ -1,21 +1,15 @@
 -- Script: deletes dead events for good; each leaves a record.
---
--- ARGV[4]  "", or "=" and the actor
--- ARGV[5..] ids
---
--- Returns {now, dropped, how many ids it has processed: not all of them where their bodies exceed
--- the limit of one call}.
-local by = ARGV[4] ~= "" and sub(ARGV[4], 2) or nil
+local by = ARGV.by ~= "" and sub(ARGV.by, 2) or nil
 local dropped, seen = {}, {}
 check_keys()
 call("ZCARD", BY_KEY)
 local looked = 0
-for i = 5, #ARGV do
+for i = ARGV.rest, #ARGV do
   if is_spent() then
     break
   end
   looked = looked + 1
-  local id = ARGV[i]
+  local id = ARGV.id[i]
   local it = not seen[id] and state_of(id)
   seen[id] = true
   local body = it and it.kind == "D" and read_body(id)
@@ -31,4 +25,4 @@ for _, it in ipairs(dropped) do
   call("ZREM", DEAD, it.id)
 end
 keep_counts()
-return { now, #dropped, looked }
+return REPLY { now = now, changed = #dropped, looked = looked }

@@ -1,9 +1,4 @@
 -- Library: how events end: tombstones and records.
---
--- ARGV[2]  the dedup window: how many tombstones are kept beyond a time, the cap, that time, us,
---          the time after which none is kept, us, how many ids a call may forget, and how far ahead
---          of now an id's creation time may be, ms
--- ARGV[3]  how many records the outbox keeps
 local TOMBSTONES = 64 -- of one entry
 local ENTRY_BYTES = 262144 -- records with payloads: an entry ends with the one that exceeds it
 local records -- texts
@@ -15,7 +10,7 @@ local function text(it)
   return it and pack(">I2", #it + 1) .. it or "\0\0"
 end
 
--- Appends a record; every number is encoded already. src/store/redis/record.rs decodes it. `more`
+-- Appends a record; every number is encoded already. src/store/redis/op/record.rs decodes it. `more`
 -- is the record's extras: of its body, and the actor.
 local function note(id, outcome, cause, attempt, due, moved, fetched_started, node, key, error, more)
   if more then
@@ -31,7 +26,7 @@ local function write_entry(from, to)
   record = record + to - from + 1
   -- First: if a later step fails, the next entry must not request the same number.
   call("HSET", META, "record", record)
-  call("XADD", OUTBOX, "MINID", "=", math.max(math.min(record - ARGV[3], first), 1), first .. "-0",
+  call("XADD", OUTBOX, "MINID", "=", math.max(math.min(record - ARGV.records_max, first), 1), first .. "-0",
     RECORDS == 1 and "r" or "r" .. RECORDS, table.concat(records, "", from, to))
 end
 
@@ -83,7 +78,7 @@ end
 -- nothing `has_ended` only those that are too old, and those beyond the cap.
 local function forget(has_ended)
   local max, cap, keep_us, max_age_us, at_once, ahead_ms =
-    ARGV[2]:match("^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$")
+    ARGV.window:match("^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$")
   max, cap, keep_us, max_age_us = tonumber(max), tonumber(cap), tonumber(keep_us), tonumber(max_age_us)
   forgets = forgets or tonumber(at_once)
   local ids, kept, entries, rest = {}, {}, 0, nil
@@ -162,7 +157,7 @@ local function free_unique(id, unique)
   end
 end
 
-local HOLDS_MAX, EXPIRED_MAX = 100000, 2
+local HOLDS_MAX, EXPIRED_MAX = RUST.HOLDS_MAX, 2
 
 -- Reserves the unique key of a done event for `period`, ms, unless another event has taken it over.
 -- Removes a few expired reservations on each call, and those beyond the limit.

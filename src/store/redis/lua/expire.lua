@@ -1,10 +1,6 @@
 -- Script: ends what has expired.
---
--- ARGV[4]  limit, at most 1000
---
--- Returns {now, 1 if there is more, how many it has ended}.
 call("LLEN", READY) -- one of a wrong type fails it here, before it writes
-local ids = call("ZRANGE", EXPIRY, "-inf", now, "BYSCORE", "LIMIT", 0, tonumber(ARGV[4]))
+local ids = call("ZRANGE", EXPIRY, "-inf", now, "BYSCORE", "LIMIT", 0, tonumber(ARGV.limit))
 local gone = 0
 for _, id in ipairs(ids) do
   if is_spent() then
@@ -14,4 +10,5 @@ for _, id in ipairs(ids) do
 end
 drop_stale(gone)
 keep_counts()
-return { now, #call("ZRANGE", EXPIRY, "-inf", now, "BYSCORE", "LIMIT", 0, 1), gone }
+local more = #call("ZRANGE", EXPIRY, "-inf", now, "BYSCORE", "LIMIT", 0, 1)
+return REPLY { now = now, more = more, ended = gone }

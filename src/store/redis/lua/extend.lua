@@ -1,16 +1,10 @@
 -- Script: extends leases that have a deadline of their own.
---
--- ARGV[2]  node
--- ARGV[3]  the new deadline, us from now
--- ARGV[4..] two for each: id; request, in bytes
---
--- Returns {now, a text with "1" for each lease that still existed and "0" for each other}.
-local me = ARGV[2]
+local me = ARGV.node
 local node = node_of(me)
-local deadline = math.ceil((now + ARGV[3]) / 1000)
+local deadline = math.ceil((now + ARGV.hold) / 1000)
 local stood = {}
-for i = 4, #ARGV, 2 do
-  local id, request = ARGV[i], ARGV[i + 1]
+for i = ARGV.rest, #ARGV, ARGV.width do
+  local id, request = ARGV.id[i], ARGV.request[i]
   local it = state_of(id)
   local stands = it and it.kind == "L" and it.token == me .. request
   if stands and it.timed then
@@ -21,4 +15,4 @@ for i = 4, #ARGV, 2 do
   stood[#stood + 1] = stands and "1" or "0"
 end
 keep_counts()
-return { now, table.concat(stood) }
+return REPLY { now = now, stood = table.concat(stood) }

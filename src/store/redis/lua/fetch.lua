@@ -1,22 +1,5 @@
 -- Script: leases events to a node: ready ones in order, then scheduled ones that are due soon.
---
--- ARGV[4]  node
--- ARGV[5]  request, a number, and ARGV[6] encoded: a request that is not greater than the last one
---          leases nothing and returns what is still held under its number
--- ARGV[7]  limit of ready events
--- ARGV[8]  how long before its due time an event may be leased, us, and ARGV[9] limit of those
--- ARGV[10] lease duration, us, or "" for as long as the node's heartbeat lasts
--- ARGV[11] on how many of the leases, from the first one, handlers may start
--- ARGV[12] how many scheduled events are a crowd, and ARGV[13] within how many ms of the first one
--- Returns {now, ready events left, next due time or false, due time of the last of a crowd or
--- false, 1 if it stopped before it had examined
--- all candidates, how many leases the node has that last as long as its heartbeat, its last request
--- before this one, how many events it left to a newer duly, the places of the deliveries in their
--- batch, two bytes each, or "" where they are 0 and so on, then three for each delivery: id; its
--- state, of which the bytes 3 to 20 are those of its lease; body; or three for all events of a part of
--- a page: its first id and how many there are; its times; its body; and at the end, if it or a call
--- before it ended any events instead, how many had expired and how many were too late}. A node that was reaped is refused.
-local BATCH_MAX = 1000
+local BATCH_MAX = RUST.BATCH_MAX
 local PASSED_MAX = 4000 -- limit of stale entries in one call
 local DUE_PER_READ = 256
 local REST = 1000 -- ms until it checks again for nodes that can read a newer format
@@ -95,13 +78,14 @@ local function done()
   if count == 0 then
     keep_node(me, node)
   end
-  answer[2], answer[3], answer[6] = ready_len(), next_due() or false, node.kept
-  answer[4] = answer[3] and due_of_crowd(answer[3], tonumber(ARGV[12]), tonumber(ARGV[13])) or false
-  answer[8] = newer
+  local due = next_due() or false
+  answer[REPLY.ready], answer[REPLY.next_due], answer[REPLY.kept] = ready_len(), due, node.kept
+  answer[REPLY.crowd_due] = due and due_of_crowd(due, tonumber(ARGV.crowd), tonumber(ARGV.crowd_span)) or false
+  answer[REPLY.newer] = newer
   if newer > 0 then -- the rest may be unreadable too, and it would fetch without end
-    answer[4], answer[5] = false, count > 0 and answer[5] or 0
-    answer[2] = count > 0 and math.max(answer[2] - newer, 0) or 0
-    answer[3] = math.min(answer[3] or math.huge, now_ms + REST)
+    answer[REPLY.crowd_due], answer[REPLY.full] = false, count > 0 and answer[REPLY.full] or 0
+    answer[REPLY.ready] = count > 0 and math.max(answer[REPLY.ready] - newer, 0) or 0
+    answer[REPLY.next_due] = math.min(due or math.huge, now_ms + REST)
   end
   local gone, late = ended[1] + meta.expired, ended[2] + meta.late
   if gone + late > 0 then
@@ -328,7 +312,7 @@ local function commit()
   ended[1], ended[2] = end_what_is_aside()
   if count > 0 then
     leased = leased + count
-    local starts = tonumber(ARGV[11])
+    local starts = tonumber(ARGV.starts)
     if starts > 0 then
       announce(node, request, starts)
     end
@@ -390,10 +374,12 @@ local function leave(taken, rest, pivot)
 end
 
 -- Each call:
-me, request, token = ARGV[4], tonumber(ARGV[5]), ARGV[6]
+me, request, token = ARGV.node, tonumber(ARGV.request), ARGV.token
 node = node_for(me)
 node.seen = now
-answer, len, ended = { now, 0, false, false, 0, 0, node.last, 0, "" }, 9, { 0, 0 }
+answer = REPLY { now = now, ready = 0, next_due = false, crowd_due = false, full = 0, kept = 0, last = node.last,
+  newer = 0, places = "" }
+len, ended = #answer, { 0, 0 }
 count, newer, passed_over, seen = 0, 0, 0, {}
 expired, late_ones = {}, {}
 if node.reaping or node.lost then
@@ -409,26 +395,26 @@ end
 
 if request <= node.last then
   local batch = me .. token
-  len, answer[9] = add_held(batch, answer, len)
-  local unleased = (call("HGET", HELD, "#" .. batch) or 0) - #answer[9] / 2
+  len, answer[REPLY.places] = add_held(batch, answer, len)
+  local unleased = (call("HGET", HELD, "#" .. batch) or 0) - #answer[REPLY.places] / 2
   if unleased > 0 then -- counted by a call that failed midway
     local its, none = { [token] = unleased }, {}
     local is_kept = call("ZSCORE", REQUESTS, batch)
     end_leases(me, node, is_kept and its or none, is_kept and none or its)
   end
-  if len > 9 and node.kept > 0 and not node.reaping then
+  if len > REPLY.places and node.kept > 0 and not node.reaping then
     node.beat = node.beat + 1
   end
   return done()
 end
 node.last = request
 
-deadline = ARGV[10] ~= "" and math.ceil((now + ARGV[10]) / 1000)
+deadline = ARGV.hold ~= "" and math.ceil((now + ARGV.hold) / 1000)
 held, changes, changes_len, deadlines, fields = {}, {}, 0, {}, {}
 given, lost, newer_ones, gone, gone_parts, stays = {}, {}, {}, {}, {}, 0
 moved_now = u64(now)
 plain = me .. token .. moved_now .. u16(ATTEMPTS)
-aside, limit = BATCH_MAX, math.min(tonumber(ARGV[7]), BATCH_MAX)
+aside, limit = BATCH_MAX, math.min(tonumber(ARGV.limit), BATCH_MAX)
 local unseen = limit > 0 and call("LLEN", READY) or 0 -- entries
 
 local per_entry, taken, rest = math.max((unseen - surplus) / math.max(unseen, 1), 1), 0, {}
@@ -446,8 +432,8 @@ while count < limit and taken < unseen and #rest == 0 and may_look() do -- `limi
   pivot = entries[left]
 end
 
-local until_ms = math.floor((now + ARGV[8]) / 1000)
-limit = math.min(count + ARGV[9], BATCH_MAX)
+local until_ms = math.floor((now + ARGV.ahead) / 1000)
+limit = math.min(count + ARGV.ahead_limit, BATCH_MAX)
 local looked = 0
 while count < limit and may_look() do -- `limit` events, `PASSED_MAX` others
   local want = math.min(limit - count, aside, DUE_PER_READ)
@@ -457,7 +443,7 @@ while count < limit and may_look() do -- `limit` events, `PASSED_MAX` others
   end
   looked = looked + take_due(due)
 end
-answer[5] = may_look() and 0 or 1
+answer[REPLY.full] = may_look() and 0 or 1
 commit()
 leave(taken, rest, pivot)
 return done()

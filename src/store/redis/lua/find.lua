@@ -1,16 +1,8 @@
 -- Script: reads events that have not ended by key, ordered by id, or the one with a unique key.
---
--- ARGV[2]  "k" key, "u" unique key
--- ARGV[3]  the key
--- ARGV[4]  the id after which to begin, or ""
--- ARGV[5]  limit, at most 1000
---
--- Returns {now, the last id or false where there are no more, then for each its id and the fields
--- of `look_up`}.
-local name, after, limit = ARGV[3], ARGV[4], tonumber(ARGV[5])
+local name, after, limit = ARGV.name, ARGV.after, tonumber(ARGV.limit)
 local ids = {}
-local answer = { now, false }
-if ARGV[2] == "u" then
+local answer = REPLY { now = now, next = false }
+if ARGV.by == "u" then
   local id = call("HGET", UNIQUE, name)
   if id and #id == 16 and (after == "" or id > after) then
     ids[1] = id
@@ -24,9 +16,9 @@ else
     ids[i] = sub(entry_of, -16)
   end
   local told = look_up(ids, answer, true)
-  answer[2] = (told < #ids or told == limit) and ids[told]
+  answer[REPLY.next] = (told < #ids or told == limit) and ids[told]
   local gone = {}
-  for i = 3, #answer, 5 do
+  for i = REPLY.next + 1, #answer, 5 do
     if not answer[i + 2] then -- left by a push that failed midway
       gone[#gone + 1] = key_entry(name, answer[i])
     end

@@ -1,12 +1,9 @@
 -- Script: counts the scheduled events that fall due within each span.
---
--- ARGV[2..] spans from now, us, in ascending order
---
--- Returns {now, the count of each span}.
-local answer, events = { now }, counter_of_events()
+local answer, events = REPLY { now = now }, counter_of_events()
 
+-- The count of a span is in its place.
 local function count(at)
-  answer[at] = events(math.floor((now + ARGV[at]) / 1000))
+  answer[at] = events(math.floor((now + ARGV.span[at]) / 1000))
 end
 
 -- Counts the spans between two counted ones, by bisection: where both counts are equal, so are all
@@ -24,10 +21,10 @@ local function fill(from, to)
   end
 end
 
-if #ARGV > 1 then
-  count(2)
+if #ARGV >= ARGV.rest then
+  count(ARGV.rest)
   count(#ARGV)
-  fill(2, #ARGV)
+  fill(ARGV.rest, #ARGV)
 end
 keep_counts()
 return answer

@@ -1,13 +1,6 @@
 -- Script: moves due events to the ready list.
---
--- ARGV[2]  limit, at most 1000
--- ARGV[3]  "", or the calling process, which has no capacity: the others are notified if events are
---          ready afterwards
---
--- Returns {now, moved, ready events, next due time or false, and if calls before it ended any, how many
--- events had expired and how many were too late}; if `moved` reaches the limit, call again.
 local AT_ONCE = 256 -- members read at once
-local count, limit, seen, moved = 0, tonumber(ARGV[2]), 0, u64(now)
+local count, limit, seen, moved = 0, tonumber(ARGV.limit), 0, u64(now)
 local entries, changes, changes_len, gone_parts = {}, {}, 0, {}
 
 -- Moves events that are alone: those that wait there, since others were left by a call that failed.
@@ -69,12 +62,13 @@ if seen > 0 then
   call("ZREMRANGEBYRANK", DELAY, 0, seen - 1)
 end
 local ready = ready_len()
-if ARGV[3] ~= "" and ready > 0 then
-  call("SPUBLISH", WAKE, "!" .. ARGV[3])
+if ARGV.caller ~= "" and ready > 0 then
+  call("SPUBLISH", WAKE, "!" .. ARGV.caller)
 end
-local answer = { now, count, ready, next_due() or false }
+local answer = REPLY { now = now, moved = count, ready = ready, next_due = next_due() or false }
 if meta.expired + meta.late > 0 then
-  answer[5], answer[6], meta.expired, meta.late = meta.expired, meta.late, 0, 0
+  answer[REPLY.next_due + 1], answer[REPLY.next_due + 2] = meta.expired, meta.late
+  meta.expired, meta.late = 0, 0
 end
 keep_counts()
 return answer

@@ -1,20 +1,15 @@
 -- Script: reads a page of the events that have not ended, by a scan of the bodies.
 --
--- ARGV[2]  the cursor of the last page, or "" for the first
--- ARGV[3]  approximate limit, at most 1000
---
--- Returns {now, the cursor of the next page or false, then for each event its id and the fields of
--- `look_up`}. A small hash is returned whole, and one that shrinks meanwhile may return an event
--- twice.
+-- A small hash is returned whole, and one that shrinks meanwhile may return an event twice.
 --
 -- A cursor is a position in the hash table of one server process. Every other process orders the
 -- fields differently, so there the scan starts anew.
-local AT_ONCE = 1000
+local AT_ONCE = RUST.BATCH_MAX
 local server = string.match(call("INFO", "server"), "run_id:(%w+)")
-local of, place = string.match(ARGV[2], "^(%w+) (%d+)$")
-local most, ids, bodies = tonumber(ARGV[3]), {}, {}
+local of, place = string.match(ARGV.cursor, "^(%w+) (%d+)$")
+local most, ids, bodies = tonumber(ARGV.limit), {}, {}
 place = of == server and place or "0"
-local answer = { now, false }
+local answer = REPLY { now = now, next = false }
 
 local per_body = (surplus < 0 or call("ZCARD", SIZES) > 0) and EACH_MAX or 1 -- events, at most
 
@@ -47,7 +42,7 @@ for _ = 1, 2 * most do -- `most` events, or as many bytes as one call reads
     break
   end
 end
-answer[2] = place ~= "0" and server .. " " .. place
+answer[REPLY.next] = place ~= "0" and server .. " " .. place
 for first = 1, #ids, AT_ONCE do
   local some = { unpack(bodies, first, math.min(first + AT_ONCE - 1, #ids)) }
   look_up({ unpack(ids, first, math.min(first + AT_ONCE - 1, #ids)) }, answer, true, some)

@@ -1,25 +1,13 @@
 -- Script: adds events. An id that exists changes nothing.
---
--- ARGV[4]  the calling process, which is not notified
--- ARGV[5]  the furthest due time from now, ms
--- ARGV[6]  the earliest and the latest creation time of the ids, ms
--- ARGV[7]  1 if an id occurs more than once
--- ARGV[8]  limit of waiting records, or "" for none
--- ARGV[9..]  the events in order, four for each: id; when, and the policy for a taken unique key:
---            "n" now, "a" and us from now, "t" and ms since the epoch, in capitals to replace; body;
---            1. Or four for several plain events that are to be a part of a page: id of the first;
---            when; body of the part; how many
--- Returns {now, 1 if there is earlier work, {place, verdict, due, other id} for each event that was
--- not simply accepted}. Verdicts: 1 duplicate, 2 replaced, 3 conflict, 4 too old, 5 too new.
-local EVENT_MAX = 1024 -- the longest body of an event in a part; BODY_MAX of src/store/redis/page.rs
+local EVENT_MAX = RUST.PART_BODY_MAX -- the longest body of an event in a part
 local SHORT = 4096 -- below this, a tighter bound of body lengths is no use
-if ARGV[8] ~= "" then
+if ARGV.waiting_max ~= "" then
   local waiting = record - 1 - tonumber(meta[5] or 0)
-  if waiting >= tonumber(ARGV[8]) then -- some may have been dropped before the limit was set
+  if waiting >= tonumber(ARGV.waiting_max) then -- some may have been dropped before the limit was set
     local oldest = call("XRANGE", OUTBOX, "-", "+", "COUNT", 1)[1]
     waiting = math.min(waiting, oldest and record - tonumber(oldest[1]:match("^%d+")) or 0)
   end
-  if waiting >= tonumber(ARGV[8]) then
+  if waiting >= tonumber(ARGV.waiting_max) then
     return redis.error_reply("DULY FULL " .. waiting .. " records of this bucket wait for the "
       .. "journal, which is the limit: check why the journal does not take them")
   end
@@ -37,37 +25,37 @@ local function due_at(when)
     return math.ceil((now + sub(when, 2)) / 1000)
   end
   local due = tonumber(sub(when, 2))
-  return due - now_ms <= tonumber(ARGV[5]) and due or nil
+  return due - now_ms <= tonumber(ARGV.delay_max) and due or nil
 end
 
 local firsts = {} -- ids of those that may be in pages
-for at = 9, #ARGV, 4 do
-  local id, when, its = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 3])
+for at = ARGV.rest, #ARGV, ARGV.width do
+  local id, when, its = ARGV.id[at], ARGV.when[at], tonumber(ARGV.count[at])
   if when ~= last_when then -- most events of a batch share it
     last_when, last_due = when, due_at(when)
     if not last_due then
       local days = math.floor((sub(when, 2) - now_ms) / 86400000)
       return redis.error_reply("DULY INVALID the delay is " .. days .. " days, at most "
-        .. math.floor(ARGV[5] / 86400000) .. " are allowed")
+        .. math.floor(ARGV.delay_max / 86400000) .. " are allowed")
     end
     some_due, some_delayed = some_due or last_due <= now_ms, some_delayed or last_due > now_ms
   end
   firsts[#firsts + 1] = id
   if its > 1 then
-    local part = { id = id, due = last_due, count = its, body = ARGV[at + 2] }
+    local part = { id = id, due = last_due, count = its, body = ARGV.body[at] }
     parts[count + 1] = part
     for i, one in ipairs(ids_in(id .. char(its))) do
       ids[count + i] = one
     end
   else
-    ids[count + 1], dues[count + 1], given[count + 1] = id, last_due, ARGV[at + 2]
+    ids[count + 1], dues[count + 1], given[count + 1] = id, last_due, ARGV.body[at]
     replacing[count + 1] = byte(when) < 97
   end
   count = count + its
 end
 if count == 0 then
   keep_counts(true)
-  return { now, 0 }
+  return REPLY { now = now, earlier = 0 }
 end
 
 if longest > SHORT and call("HLEN", BODY) == 0 then
@@ -77,8 +65,8 @@ read_pages(firsts)
 local states = read_all("HMGET", STATE, ids)
 -- Only what is in the delay set may have a body and no state.
 local bodies = call("ZCARD", DELAY) > 0 and read_all("HMGET", BODY, ids) or {}
-local made_first, made_last = ARGV[6]:match("^(%d+) (%d+)$")
-local ahead = now_ms + ARGV[2]:match("%d+$")
+local made_first, made_last = ARGV.made:match("^(%d+) (%d+)$")
+local ahead = now_ms + ARGV.window:match("%d+$")
 local some_old, some_new = false, tonumber(made_last) > ahead
 local forgotten
 
@@ -96,8 +84,8 @@ end
 look_at_forgotten(meta[4])
 
 -- Whether the data just read may have changed: this push has ended other events, or repeats an id.
-local rereads = ARGV[7] == "1"
-local answer = { now, 0 }
+local rereads = ARGV.has_twins == "1"
+local answer = REPLY { now = now, earlier = 0 }
 local added, delayed, ready, entries, keyed, sizes, expiring = {}, {}, {}, {}, {}, {}, {}
 local own = {} -- events of this push that have a unique key: none is over before it
 local bodies_len, delayed_len, ready_count = 0, 0, 0
@@ -316,8 +304,8 @@ while place <= count do -- the events of the call
 end
 write()
 if earliest < (was_due or math.huge) or (is_ready and not was_ready) then
-  call("SPUBLISH", WAKE, ARGV[4])
-  answer[2] = 1
+  call("SPUBLISH", WAKE, ARGV.origin)
+  answer[REPLY.earlier] = 1
 end
 keep_counts(true)
 return answer

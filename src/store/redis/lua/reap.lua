@@ -1,11 +1,4 @@
 -- Script: takes back the leases of silent nodes and those past their own deadline.
---
--- ARGV[4]  the calling process, which is not notified
--- ARGV[5]  limit of events to take back, at most 1000
--- ARGV[6..] two for each silent node: node; its last heartbeat that the caller saw
---
--- Returns {now, 1 if there is earlier work, ready again, dead, 1 if there is more to take back,
--- next deadline or false, then two for each node with leases: node, heartbeat}.
 check_keys()
 call("ZCARD", LEASE)
 look_first()
@@ -13,11 +6,11 @@ local LAST = string.rep("\255", 8) -- beyond every request
 local FREED_MAX = 1000 -- unique keys
 local emptied = {} -- nodes without leases left
 
-for i = 6, #ARGV, 2 do
-  local node = node_of(ARGV[i])
-  if node and node.kept > 0 and node.beat == tonumber(ARGV[i + 1]) and not node.reaping then
+for i = ARGV.rest, #ARGV, ARGV.width do
+  local node = node_of(ARGV.silent[i])
+  if node and node.kept > 0 and node.beat == tonumber(ARGV.beat[i]) and not node.reaping then
     node.reaping, node.lost = true, true
-    keep_node(ARGV[i], node)
+    keep_node(ARGV.silent[i], node)
   end
 end
 
@@ -76,13 +69,14 @@ end
 
 local more = #call("ZRANGE", LEASE, "-inf", now_ms, "BYSCORE", "LIMIT", 0, 1) > 0
 local deadline = call("ZRANGE", LEASE, 0, 0, "WITHSCORES")[2]
-local answer = { now, wake(ARGV[4]), ready, #dead / 2, 0, deadline and tonumber(deadline) or false }
+local answer = REPLY { now = now, earlier = wake(ARGV.origin), ready = ready, dead = #dead / 2, more = 0,
+  next_deadline = deadline and tonumber(deadline) or false }
 for _, node in ipairs(all_nodes()) do
   more = more or node.reaping
   if node.kept > 0 then
     answer[#answer + 1], answer[#answer + 2] = node.id, node.beat
   end
 end
-answer[5] = more and 1 or 0
+answer[REPLY.more] = more and 1 or 0
 keep_counts()
 return answer

@@ -1,24 +1,17 @@
 -- Script: revives dead events: they are ready now, with all their attempts; each leaves a record.
 -- An event whose unique key was taken meanwhile loses it.
---
--- ARGV[4]  the calling process, which is not notified
--- ARGV[5]  "", or "=" and the actor
--- ARGV[6..] ids
---
--- Returns {now, 1 if there is earlier work, revived, how many ids it has processed: not all of them
--- where their bodies exceed the limit of one call}.
-local by = ARGV[5] ~= "" and sub(ARGV[5], 2) or nil
+local by = ARGV.by ~= "" and sub(ARGV.by, 2) or nil
 local due, moved = u64(now_ms), u64(now)
 local ids, entries, changes, uniques, freed, seen = {}, {}, {}, {}, {}, {}
 check_keys()
 look_first()
 local looked = 0
-for i = 6, #ARGV do
+for i = ARGV.rest, #ARGV do
   if is_spent() then
     break
   end
   looked = looked + 1
-  local id = ARGV[i]
+  local id = ARGV.id[i]
   local it = not seen[id] and state_of(id)
   seen[id] = true
   local body = it and it.kind == "D" and read_body(id)
@@ -56,6 +49,6 @@ if #ids > 0 then
   write_all("HSET", STATE, changes)
   write_all("ZREM", DEAD, ids)
 end
-local earlier = wake(ARGV[4])
+local earlier = wake(ARGV.origin)
 keep_counts()
-return { now, earlier, #ids, looked }
+return REPLY { now = now, earlier = earlier, changed = #ids, looked = looked }

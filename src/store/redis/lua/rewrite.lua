@@ -1,14 +1,8 @@
 -- Script: replaces bodies by re-encoded ones, each if it is still the body that was read and the
 -- event is not leased.
---
--- ARGV[2..]  id, the first bytes of the body that was read, the new body; and so on
---
--- At most as many as one call of `look` reads.
---
--- Returns {now, replaced, how many it has looked at: not all where too many others leave their pages}.
 local done, looked = 0, 0
-for i = 2, #ARGV, 3 do
-  local id, read, new = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+for i = ARGV.rest, #ARGV, ARGV.width do
+  local id, read, new = ARGV.id[i], ARGV.read[i], ARGV.new[i]
   local page, part = place_of(id)
   if page then
     if is_spent() then
@@ -30,4 +24,4 @@ for i = 2, #ARGV, 3 do
   end
 end
 keep_counts()
-return { now, done, looked }
+return REPLY { now = now, changed = done, looked = looked }

@@ -1,16 +1,11 @@
 -- Script: changes or removes one runtime setting of a queue.
 --
--- KEYS[1]  hash  control: queue ":" name -> value
--- KEYS[2]  hash  members, for its field "control": the token of the last change
--- ARGV[1]  queue ":" name
--- ARGV[2]  value, or "" to remove it
--- ARGV[3]  a random token of 8 bytes
---
--- Returns 1.
-if ARGV[2] == "" then
-  call("HDEL", KEYS[1], ARGV[1])
+-- CONTROL hash  queue ":" name -> value
+-- MEMBERS hash  for its field "control": the token of the last change
+if ARGV.value == "" then
+  call("HDEL", CONTROL, ARGV.name)
 else
-  call("HSET", KEYS[1], ARGV[1], ARGV[2])
+  call("HSET", CONTROL, ARGV.name, ARGV.value)
 end
-call("HSET", KEYS[2], "control", ARGV[3])
+call("HSET", MEMBERS, "control", ARGV.token)
 return 1

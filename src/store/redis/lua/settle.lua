@@ -1,25 +1,8 @@
 -- Script: ends attempts, each only under its own lease, and writes their records.
---
--- ARGV[4]  node
--- ARGV[5]  the calling process, which is not notified
--- ARGV[6]  the longest delay, us
--- ARGV[7]  the last fetch on whose leases handlers of the node may start from now on, and ARGV[8]
---          on how many of them, from the first one
--- ARGV[9..] the settlements in order, in runs. A run begins with a number. Above 0: that many acks
---           under one request, which follows, encoded, and then their ids, each with fetched and
---           started, us, encoded. No id may occur twice then. 0: one settlement of any kind: id;
---           kind (a ack, t retry, z snooze, b bury, x discard, e expire, r release, i interrupt),
---           request, fetched and started, us, encoded, then for t, z and i the delay, us, encoded,
---           then for t, b and i the cause, a byte, plus 128 of a damaged body, then for i how many
---           interruptions in a row are free, a byte; "" or "=" and the error
---
--- Returns {now, 1 if there is earlier work, a text with "1" for each accepted settlement and "0"
--- for each whose lease was lost}. Where the bodies of the first ones exceed the limit of one call,
--- it settles only those, and the text ends with them.
 local FREED_PER_READ = 4 -- removing a body takes at most a quarter of the time of reading it
 
 local function delayed_ms(said)
-  local delay = math.min(number_at(said, 26), tonumber(ARGV[6]))
+  local delay = math.min(number_at(said, 26), tonumber(ARGV.delay_max))
   return delay == 0 and now_ms or math.ceil((now + delay) / 1000)
 end
 
@@ -32,23 +15,23 @@ local function extras_to_end(id)
 end
 
 -- Each call:
-local me = ARGV[4]
-local runs, at, count, ids = {}, 9, 0, {}
+local me = ARGV.node
+local runs, at, count, ids = {}, ARGV.rest, 0, {}
 while at <= #ARGV do -- a thousand settlements at most
-  local acks = tonumber(ARGV[at])
-  local run = { acks = acks, request = ARGV[at + 1], said = ARGV[at + 2], first = #ids }
+  local acks = tonumber(ARGV.acks[at])
+  local run = { at = at, acks = acks, request = ARGV.request[at], said = ARGV.said[at], first = #ids }
   if acks == 0 then
-    run.at, run.id, at = at + 1, ARGV[at + 1], at + 1
+    run.id, at = ARGV.id[at], at + 1 -- one value more
     ids[#ids + 1] = run.id
   end
   for i = 1, acks do
     ids[run.first + i] = sub(run.said, 32 * i - 31, 32 * i - 16)
   end
-  runs[#runs + 1], at = run, at + 3
+  runs[#runs + 1], at = run, at + ARGV.width
 end
 count = #ids
 local function announce_starts(node)
-  return node and announce(node, tonumber(ARGV[7]), tonumber(ARGV[8]))
+  return node and announce(node, tonumber(ARGV.started), tonumber(ARGV.starts))
 end
 
 if count == 0 then
@@ -57,7 +40,7 @@ if count == 0 then
     keep_node(me, node)
   end
   keep_counts()
-  return { now, 0, "" }
+  return REPLY { now = now, earlier = 0, accepted = "" }
 end
 local states = read_all("HMGET", STATE, ids)
 local changed, changes, changes_len = {}, {}, 0
@@ -178,7 +161,7 @@ local function settle_acks(run)
 end
 
 local function settle_one(run)
-  local id, said, error = run.id, ARGV[run.at + 1], ARGV[run.at + 2]
+  local id, said, error = run.id, ARGV.settlement[run.at], ARGV.error[run.at]
   local state = changed[id] or states[run.first + 1] -- an id may occur twice, under two leases
   local it = state and read_state(state)
   local verdict, request = byte(said), sub(said, 2, 9)
@@ -238,7 +221,7 @@ elseif is_news then
 end
 local earlier = 0
 if is_back then
-  earlier = wake(ARGV[5])
+  earlier = wake(ARGV.origin)
 end
 keep_counts()
-return { now, earlier, table.concat(verdicts) }
+return REPLY { now = now, earlier = earlier, accepted = table.concat(verdicts) }

@@ -1,8 +1,4 @@
 -- Script: counts events by state, and reads the head of the ready list.
---
--- Returns {now, scheduled, ready, leased, dead, since when the first event of the ready list is there,
--- ms, or false when none is, or when more stale entries precede it than one call reads}. What is due
--- and not moved yet is ready.
 local LOOKED_AT = 1000
 
 -- Returns since when the first event of an entry of the ready list is there, us, and how many it has
@@ -51,4 +47,5 @@ local scheduled = counter_of_events()
 local due = scheduled(now_ms)
 local later = scheduled(math.huge) - due
 keep_counts()
-return { now, later, ready + due, leased, call("ZCARD", DEAD), oldest }
+return REPLY { now = now, scheduled = later, ready = ready + due, leased = leased, dead = call("ZCARD", DEAD),
+  oldest_ready = oldest }

@@ -1,6 +1,4 @@
 -- Library: leases that are taken back from their node.
---
--- ARGV[5]  limit of events to take back, at most 1000
 local LOOKED_MAX = 4000 -- the most ids of batches that one call examines
 local BATCHES = 100 -- read at once
 local limit, taken, ready, looked
@@ -111,5 +109,5 @@ local function write_taken()
 end
 
 -- Each call:
-limit, taken, ready, looked = math.min(tonumber(ARGV[5]), 1000), 0, 0, 0
+limit, taken, ready, looked = math.min(tonumber(ARGV.take_max), RUST.BATCH_MAX), 0, 0, 0
 changes, uniques, deadlines, ended = {}, {}, {}, {}

@@ -3,7 +3,8 @@
 use super::super::link::managed::ManagedConnection;
 use super::super::link::options::ConnectionOptions;
 use super::super::link::url::Target;
-use super::super::preflight::{ServerFacts, check};
+use super::super::op::server_facts::ServerFacts;
+use super::super::preflight::check;
 use super::pretend::{self, Act};
 use super::servers::{Aof, Cluster, Redis, RedisOptions, shared_cluster};
 use crate::error::{Error, ErrorKind, Result};
@@ -238,7 +239,7 @@ async fn a_policy_that_is_set_while_the_store_is_used_is_noticed() {
         ("noeviction", false),
     ] {
         server.cli(&["CONFIG", "SET", "maxmemory-policy", policy]);
-        super::super::settings_watch::look(&link, &target, &evicts).await;
+        super::super::hub::eviction_watch::look(&link, &target, &evicts).await;
         assert_eq!(evicts.load(Ordering::Relaxed), is_evicting, "{policy}");
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::super::hub::notifications::{NotificationCallbacks, Notifications};
-use super::super::keys;
 use super::super::link::options::ConnectionOptions;
 use super::super::link::url::Target;
+use super::super::script::keys;
 use super::servers::{Cluster, Proxy, Redis, RedisOptions, Sentinels};
 use super::{open, words};
 use crate::event::{BucketId, BucketKey};

@@ -1,5 +1,6 @@
 //! A self-healing connection to the servers.
 
+pub(in crate::store::redis) mod durable;
 mod runs;
 mod second_opinion;
 
@@ -13,8 +14,8 @@ use redis::{Arg, Cmd, Pipeline, RedisError, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
+use self::durable::DurableCalls;
 pub(in crate::store::redis) use self::runs::{ScriptReply, maybe_applied, with_text};
-use super::durable::DurableCalls;
 use super::fault::{self, CallFailure, Stage};
 use super::live_connection::LiveConnection;
 use super::options::{ConnectionOptions, RECONNECT};

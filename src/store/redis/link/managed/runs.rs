@@ -7,10 +7,12 @@ use tokio::time::Instant;
 
 use super::{ManagedConnection, State, closed};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::redis::link::durable::{DurabilityWait, DurableCalls, ReachedDurability};
 use crate::store::redis::link::fault::{CallFailure, Stage};
 use crate::store::redis::link::functions;
 use crate::store::redis::link::live_connection::LiveConnection;
+use crate::store::redis::link::managed::durable::{
+    DurabilityWait, DurableCalls, ReachedDurability,
+};
 use crate::store::redis::link::script::Script;
 
 /// A reply, and whether its call may have been executed more than once.

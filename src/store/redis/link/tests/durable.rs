@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::durable::{DurabilityWait, ReachedDurability};
+use super::super::managed::durable::{DurabilityWait, ReachedDurability};
 use super::servers::{Redis, RedisOptions};
 use super::{COUNT, call, count, open};
 use crate::error::ErrorKind;

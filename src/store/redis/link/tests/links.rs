@@ -239,7 +239,7 @@ async fn a_closed_link_says_so() {
     link.close();
     let error = count(&other, "k").await.expect_err("it is closed");
     assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
-    let wait = super::super::durable::DurabilityWait {
+    let wait = super::super::managed::durable::DurabilityWait {
         disk: false,
         replicas: 1,
         timeout: Duration::from_millis(1),

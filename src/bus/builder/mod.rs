@@ -1,0 +1,5 @@
+//! The builder of a bus: its options, its queues, its start.
+
+pub(in crate::bus) mod options;
+mod queues;
+mod start;

@@ -1,0 +1,10 @@
+//! The push pipeline: options, prepared events, batches of one bucket, receipts.
+
+mod batch;
+mod each;
+pub(in crate::bus) mod event;
+pub(in crate::bus) mod many;
+mod options;
+mod prepare;
+mod queue;
+pub(in crate::bus) mod receipt;

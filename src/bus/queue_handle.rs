@@ -1,0 +1,59 @@
+//! A handle of a queue, whatever the type of its values.
+
+use std::sync::Arc;
+
+use crate::bus::inner::Inner;
+use crate::bus::payloads::EncodedValue;
+use crate::codec::PayloadForm;
+use crate::error::Result;
+use crate::event::{BucketId, BucketKey, EventId, Payload, QueueName};
+use crate::flow::QueueOptions;
+use crate::metrics::PushCounters;
+
+/// A handle of a queue: what does not depend on the type of its values.
+#[derive(Clone)]
+pub(super) struct QueueHandle {
+    pub(super) inner: Arc<Inner>,
+    pub(super) name: QueueName,
+    pub(super) options: Arc<QueueOptions>,
+    pub(super) pushes: Arc<PushCounters>,
+}
+
+impl QueueHandle {
+    pub(super) fn new(inner: Arc<Inner>, name: QueueName) -> Self {
+        let options = inner.options(&name);
+        let pushes = inner.push_meters.of(&name);
+        Self {
+            inner,
+            name,
+            options,
+            pushes,
+        }
+    }
+
+    /// Returns the number of buckets for new events.
+    pub(super) fn buckets(&self) -> u16 {
+        self.inner.buckets(&self.name, &self.options)
+    }
+
+    pub(super) fn bucket(&self, bucket: BucketId) -> BucketKey {
+        BucketKey::new(self.name.clone(), bucket)
+    }
+
+    /// Returns the stored form of an encoded value; `version` is that of a value whose envelope has
+    /// another one.
+    pub(super) fn stored(
+        &self,
+        id: EventId,
+        value: EncodedValue,
+        version: Option<u32>,
+    ) -> Result<Payload> {
+        let form = PayloadForm {
+            codec: value.codec,
+            version,
+        };
+        let place = (id, &self.name);
+        self.inner
+            .stored(place, form, self.options.encrypt, value.bytes)
+    }
+}

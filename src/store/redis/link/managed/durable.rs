@@ -1,0 +1,248 @@
+//! Calls that return once they are as durable as requested.
+//!
+//! `WAIT` and `WAITAOF` block everything after them on their connection, so these calls have a
+//! connection of their own. They confirm everything that the connection wrote before, so calls that
+//! come while one group waits form the next group and share its wait. A server that syncs once a
+//! second thus confirms any number of calls a second later, instead of one a second.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::cluster_routing::Slot;
+use redis::{Cmd, Pipeline, RedisResult, Value};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+use super::{ManagedConnection, ScriptReply, maybe_applied, with_text};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::redis::link::call_queues::{CallQueues, Driver};
+use crate::store::redis::link::topology::accepted;
+
+/// The limit of calls in one group.
+const GROUP_MAX: usize = 256;
+
+/// The confirmation that a call waits for after it was carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::store::redis) struct DurabilityWait {
+    /// Until the server has synced its append-only file; Redis 7.2 or later.
+    pub(in crate::store::redis) disk: bool,
+    /// Until this many replicas have it.
+    pub(in crate::store::redis) replicas: u16,
+    /// The time limit of the wait.
+    pub(in crate::store::redis) timeout: Duration,
+}
+
+/// The durability that a call had reached at the end of the wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store::redis) struct ReachedDurability {
+    pub(in crate::store::redis) disk: bool,
+    pub(in crate::store::redis) replicas: u16,
+}
+
+impl DurabilityWait {
+    fn command(&self) -> Cmd {
+        let millis = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
+        // Zero would mean no limit.
+        let millis = millis.max(1);
+        let mut command = redis::cmd(if self.disk { "WAITAOF" } else { "WAIT" });
+        if self.disk {
+            command.arg(1);
+        }
+        command.arg(self.replicas).arg(millis);
+        command
+    }
+
+    fn reached(&self, answer: Value) -> RedisResult<ReachedDurability> {
+        let answer = accepted(answer)?;
+        let (synced, replicas): (u64, u64) = if self.disk {
+            redis::from_redis_value(answer)?
+        } else {
+            (0, redis::from_redis_value(answer)?)
+        };
+        Ok(ReachedDurability {
+            disk: synced > 0,
+            replicas: u16::try_from(replicas).unwrap_or(u16::MAX),
+        })
+    }
+}
+
+/// A call in a group, with the channel for its reply.
+struct GroupCall {
+    command: Cmd,
+    text: Arc<str>,
+    answer: oneshot::Sender<Result<(ScriptReply, ReachedDurability)>>,
+}
+
+/// What a group shares: the wait, and in a cluster the slot, hence the node.
+type GroupKey = (Option<Slot>, DurabilityWait);
+
+/// The replies of a group.
+struct GroupReplies {
+    calls: Vec<Value>,
+    confirmed: Value,
+    /// Whether the calls may have been executed more than once.
+    is_repeat: bool,
+}
+
+/// The calls that wait for their group, and the connection that carries them.
+pub(in crate::store::redis) struct DurableCalls {
+    link: ManagedConnection,
+    waiting: Arc<CallQueues<GroupKey, GroupCall>>,
+}
+
+impl DurableCalls {
+    /// Uses a connection that carries nothing else.
+    pub(in crate::store::redis) fn new(link: ManagedConnection) -> Arc<Self> {
+        Arc::new(Self {
+            link,
+            waiting: Arc::default(),
+        })
+    }
+
+    /// Executes a call together with those that come at the same time. A call whose turn has not
+    /// come by `deadline`, or whose caller has gone, is not sent.
+    pub(in crate::store::redis) async fn run(
+        self: &Arc<Self>,
+        text: &str,
+        call: &Cmd,
+        wait: DurabilityWait,
+        deadline: Instant,
+    ) -> Result<(ScriptReply, ReachedDurability)> {
+        let lot = (self.link.slot_of(call), wait);
+        let (answer, answered) = oneshot::channel();
+        let call = GroupCall {
+            command: call.clone(),
+            text: text.into(),
+            answer,
+        };
+        let (mut place, is_first) = self.waiting.join(&lot, call);
+        if is_first {
+            tokio::spawn(carry(Arc::clone(self), self.waiting.drive(lot)));
+        }
+        match timeout_at(deadline, answered).await {
+            Ok(Ok(answer)) => {
+                place.answered();
+                answer
+            }
+            Ok(Err(_)) => {
+                let words = "the call was cancelled before its reply";
+                Err(Error::new(ErrorKind::Unknown, words))
+            }
+            Err(_) if place.leave().is_some() => Err(Error::new(
+                ErrorKind::Unavailable,
+                "the call timed out before it was sent, behind others that waited for the servers",
+            )),
+            Err(_) => Err(Error::new(
+                ErrorKind::Unknown,
+                "the call timed out before its reply",
+            )),
+        }
+    }
+
+    /// Closes the connection.
+    pub(in crate::store::redis) fn close(&self) {
+        self.link.close();
+    }
+
+    /// Sends one group, followed by its wait.
+    async fn send(&self, (slot, wait): GroupKey, calls: &[GroupCall]) -> Result<GroupReplies> {
+        let commands = calls.iter().map(|call| call.command.clone());
+        let mut answers = self.exchange(slot, wait, commands).await?;
+        let unknown: Vec<usize> = (0..calls.len())
+            .filter(|call| is_noscript(&answers.calls[*call]))
+            .collect();
+        if !unknown.is_empty() {
+            let texts = unknown.iter().map(|call| &calls[*call]);
+            let texts = texts.map(|call| with_text(&call.text, &call.command));
+            // The second wait confirms the writes of the first group as well.
+            let again = self.exchange(slot, wait, texts).await?;
+            for (call, answer) in unknown.into_iter().zip(again.calls) {
+                answers.calls[call] = answer;
+            }
+            answers.confirmed = again.confirmed;
+            answers.is_repeat |= again.is_repeat;
+        }
+        Ok(answers)
+    }
+
+    async fn exchange(
+        &self,
+        slot: Option<Slot>,
+        wait: DurabilityWait,
+        commands: impl Iterator<Item = Cmd>,
+    ) -> Result<GroupReplies> {
+        let mut pipeline = Pipeline::new();
+        for command in commands {
+            pipeline.add_command(command);
+        }
+        pipeline.add_command(wait.command());
+        let (mut calls, is_repeat) = self.link.send_all(&pipeline, slot, wait.timeout).await?;
+        match calls.pop() {
+            Some(confirmed) if calls.len() + 1 == pipeline.len() => Ok(GroupReplies {
+                calls,
+                confirmed,
+                is_repeat,
+            }),
+            _ => Err(Error::new(
+                ErrorKind::Unknown,
+                "the server sent fewer replies than it received calls",
+            )),
+        }
+    }
+
+    fn answer(&self, wait: DurabilityWait, calls: Vec<GroupCall>, outcome: Result<GroupReplies>) {
+        let GroupReplies {
+            calls: answers,
+            confirmed,
+            is_repeat,
+        } = match outcome {
+            Ok(answers) => answers,
+            Err(error) => {
+                for call in calls {
+                    let shared = Error::new(error.kind(), error.to_string());
+                    let _ = call.answer.send(Err(shared));
+                }
+                return;
+            }
+        };
+        let reached = wait.reached(confirmed);
+        for (call, answer) in calls.into_iter().zip(answers) {
+            let outcome = match (accepted(answer), &reached) {
+                (Err(refused), _) => Err(maybe_applied(self.link.refused(refused), is_repeat)),
+                (Ok(value), Ok(reached)) => Ok((ScriptReply { value, is_repeat }, *reached)),
+                (Ok(_), Err(error)) => Err(unconfirmed(error)),
+            };
+            // The caller may have gone.
+            let _ = call.answer.send(outcome);
+        }
+    }
+}
+
+/// Executes one lot, group after group, until no call waits.
+async fn carry(durable: Arc<DurableCalls>, mut lane: Driver<GroupKey, GroupCall>) {
+    let (slot, wait) = *lane.key();
+    loop {
+        let mut many = 0;
+        let group = lane.take(|_| {
+            many += 1;
+            many <= GROUP_MAX
+        });
+        let Some(mut calls) = group else {
+            return;
+        };
+        calls.retain(|call| !call.answer.is_closed());
+        if !calls.is_empty() {
+            let outcome = durable.send((slot, wait), &calls).await;
+            durable.answer(wait, calls, outcome);
+        }
+    }
+}
+
+fn unconfirmed(error: &redis::RedisError) -> Error {
+    let text = format!("it was carried out, but its durability is unconfirmed ({error})");
+    Error::new(ErrorKind::Unknown, text)
+}
+
+fn is_noscript(answer: &Value) -> bool {
+    matches!(answer, Value::ServerError(error) if error.code() == "NOSCRIPT")
+}

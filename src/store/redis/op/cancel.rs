@@ -1,0 +1,48 @@
+//! Cancels an event.
+
+use crate::core::op::{Cancelled, Reply};
+use crate::error::Result;
+use crate::event::{EventId, QueueName, State};
+use crate::store::redis::op::reply::{DecodedReply, state};
+use crate::store::redis::script::call::{Call, CallContext};
+use crate::store::redis::script::reader::{ReplyReader, unreadable};
+use crate::store::redis::script::table::script;
+
+script! {
+    /// Cancels an event.
+    CANCEL = "cancel", DRAINS, Ending,
+        ["bucket", "state", "page", "sweep", "bytes", "body", "ending", "expiring"];
+    CancelArguments {
+        id: EventId,
+    }
+    reply CancelReply {
+        now: u64,
+        /// "cancelled" or "after" (an attempt may still run), or the kind of its state when it is too
+        /// late, or "" for an unknown id.
+        kind: Vec<u8>,
+    }
+}
+
+pub(super) fn call(context: &CallContext<'_>, id: EventId) -> Result<Call> {
+    Ok(context.call(CancelArguments { id }))
+}
+
+pub(super) fn read(_: &QueueName, mut parts: ReplyReader, _: EventId) -> Result<DecodedReply> {
+    let reply = CancelReply::read(&mut parts)?;
+    let cancelled = match &reply.kind[..] {
+        b"cancelled" => Cancelled::Cancelled,
+        b"after" => Cancelled::CancelledAfterAttempt,
+        b"" => Cancelled::NotFound,
+        [kind] => Cancelled::TooLate(state(*kind)?),
+        _ => return Err(unreadable("cancel")),
+    };
+    let has_recorded = match cancelled {
+        Cancelled::NotFound => false,
+        Cancelled::TooLate(state) => state == State::Expired, // perhaps by this call
+        Cancelled::Cancelled | Cancelled::CancelledAfterAttempt => true,
+    };
+    Ok(DecodedReply {
+        has_recorded,
+        ..DecodedReply::new(reply.now, Reply::Cancelled(cancelled))
+    })
+}

@@ -1,0 +1,142 @@
+//! Pushes that wait for confirmed durability, beyond what the servers offer by default.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::core::op::{Answer, NewEvent, Reply};
+use crate::core::push::Attempts;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::BucketKey;
+use crate::store::durability::Durability;
+use crate::store::redis::link::managed::ScriptReply;
+use crate::store::redis::link::managed::durable::{DurabilityWait, ReachedDurability};
+use crate::store::redis::op::admit::check_push;
+use crate::store::redis::op::push::{self, PAUSES};
+use crate::store::redis::op::push_script;
+use crate::store::redis::op::server_facts::ServerFacts;
+use crate::store::redis::op::shared::Shared;
+use crate::store::redis::script::call::CallContext;
+use crate::store::redis::script::reader::ReplyReader;
+
+/// The timeout for replicas and disks.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Pushes, and waits until the events are as durable as `wanted`; split like any push.
+pub(in crate::store::redis) async fn push(
+    shared: &Arc<Shared>,
+    found: &ServerFacts,
+    bucket: &BucketKey,
+    events: Vec<NewEvent>,
+    wanted: Durability,
+) -> Result<Answer> {
+    let wait = wait(found, wanted)?;
+    check_push(bucket, &events)?;
+    let mut whole = push::CombinedReply::default();
+    for part in push::parts_of(events) {
+        whole.add(push_part(shared, bucket, &part, (wanted, wait)).await)?;
+    }
+    Ok(whole.answer())
+}
+
+/// Pushes a part that fits into one call; retries while the servers do not respond.
+async fn push_part(
+    shared: &Arc<Shared>,
+    bucket: &BucketKey,
+    events: &[NewEvent],
+    (wanted, wait): (Durability, DurabilityWait),
+) -> Result<Answer> {
+    let _reserved = shared.capacity.reserve(bucket, events)?;
+    let now = Instant::now();
+    let (deadline, until) = (now + shared.push_timeout(), now + shared.options.retry_for);
+    let (mut failures, mut attempts) = (0, Attempts::default());
+    loop {
+        let times = (wait, until, deadline);
+        let tried = attempt(shared, bucket, events, times, &mut attempts);
+        let error = match tried.await {
+            Ok((answer, reached)) => return is_reached(wanted, &reached).map(|()| answer),
+            Err(error) => Arc::new(error),
+        };
+        failures += 1;
+        let next = Instant::now() + PAUSES.after(failures);
+        if !attempts.failed(error.kind()) || next > until {
+            return Err(push::given_up(&attempts, &error));
+        }
+        tokio::time::sleep(PAUSES.jittered(failures)).await;
+    }
+}
+
+async fn attempt(
+    shared: &Arc<Shared>,
+    bucket: &BucketKey,
+    events: &[NewEvent],
+    (wait, until, deadline): (DurabilityWait, Instant, Instant),
+    attempts: &mut Attempts,
+) -> Result<(Answer, ReachedDurability)> {
+    push::register(shared, bucket, until).await?;
+    // A pipeline with its wait brings a server no library; a script it brings once.
+    let terms = CallContext {
+        calls_functions: false,
+        ..shared.terms(bucket)
+    };
+    let call = push_script::call(&terms, events.iter());
+    let link = shared.links.for_pushes(bucket);
+    let carried = link.run_durably(call.script, &call.command, wait, deadline);
+    let (ScriptReply { value, is_repeat }, reached) = carried.await?;
+    if is_repeat {
+        attempts.may_have_happened();
+    }
+    let parts = ReplyReader::of(call.script.name, value)?;
+    let (now_us, is_earlier, pushed) = push_script::read(parts, events.iter(), attempts)?;
+    shared.learn(&terms, now_us);
+    if is_earlier {
+        shared.tell(bucket);
+    }
+    push::tell_of_replaced(shared, bucket, &pushed);
+    let reply = Reply::Pushed(pushed);
+    Ok((Answer { now_us, reply }, reached))
+}
+
+/// Returns the confirmation to wait for.
+fn wait(found: &ServerFacts, wanted: Durability) -> Result<DurabilityWait> {
+    match wanted {
+        Durability::Replicated(replicas) => Ok(DurabilityWait {
+            disk: false,
+            replicas,
+            timeout: PATIENCE,
+        }),
+        Durability::Disk if found.waits_for_disk => Ok(DurabilityWait {
+            disk: true,
+            replicas: 0,
+            timeout: PATIENCE,
+        }),
+        _ => Err(Error::invalid(format!(
+            "a push of durability {wanted:?} was requested; the server, of version {}, offers \
+             {:?} and cannot confirm more. Set `appendonly yes` with `appendfsync always`, or use \
+             Redis 7.2 or later with an append-only file",
+            found.version, found.durability
+        ))),
+    }
+}
+
+fn is_reached(wanted: Durability, reached: &ReachedDurability) -> Result<()> {
+    let (so, words) = match wanted {
+        Durability::Replicated(replicas) => (
+            reached.replicas >= replicas,
+            format!("reached {} replicas, not {replicas},", reached.replicas),
+        ),
+        _ => (reached.disk, "was not synced to disk".to_owned()),
+    };
+    if so {
+        Ok(())
+    } else {
+        Err(Error::new(
+            ErrorKind::Unknown,
+            format!(
+                "the push happened but {words} within {PATIENCE:?}; pushing the same ids again is \
+             safe"
+            ),
+        ))
+    }
+}

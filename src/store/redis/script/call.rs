@@ -1,0 +1,109 @@
+//! Calls of scripts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Cmd;
+
+use crate::core::reference::{DedupWindow, FORGET_MAX, ID_AHEAD_MAX};
+use crate::store::redis::link::script::Script;
+use crate::store::redis::script::keys::BucketKeys;
+use crate::store::redis::script::names::Head;
+use crate::store::redis::script::table::{Arguments, Row};
+use crate::time::DELAY_MAX;
+
+/// A script with its keys and arguments.
+pub(in crate::store::redis) struct Call {
+    pub(in crate::store::redis) script: &'static Script,
+    pub(in crate::store::redis) command: Cmd,
+}
+
+/// What calls on a bucket share.
+#[derive(Clone, Debug)]
+pub(in crate::store::redis) struct CallContext<'a> {
+    pub(in crate::store::redis) keys: Arc<BucketKeys>,
+    /// The time in microseconds, for tests; otherwise the server's clock is used.
+    pub(in crate::store::redis) now_us: Option<u64>,
+    /// The time of this process, and where buckets share a clock the offset of that from it, in
+    /// microseconds.
+    pub(in crate::store::redis) mono_us: u64,
+    pub(in crate::store::redis) offset_us: Option<i64>,
+    /// The dedup window of a bucket.
+    pub(in crate::store::redis) window: DedupWindow,
+    /// How many records its outbox keeps before the oldest are dropped.
+    pub(in crate::store::redis) records_max: u64,
+    /// How many may wait before pushes are refused; `None`: unlimited.
+    pub(in crate::store::redis) waiting_max: Option<u64>,
+    /// Whether functions are called, and not scripts.
+    pub(in crate::store::redis) calls_functions: bool,
+    /// The calling process, which is not notified.
+    pub(in crate::store::redis) origin: &'a str,
+}
+
+impl CallContext<'_> {
+    /// Calls the script that has these arguments; rows may follow.
+    pub(in crate::store::redis) fn call<A: Arguments>(&self, arguments: A) -> Call {
+        self.call_as(A::script(), arguments)
+    }
+
+    /// Calls a script that has the arguments of another one.
+    pub(in crate::store::redis) fn call_as<A: Arguments>(
+        &self,
+        script: &'static Script,
+        arguments: A,
+    ) -> Call {
+        let mut command = script.call(self.calls_functions, self.keys.of(script.parts()));
+        let offset_us = self.keys.clock.offset().or(self.offset_us);
+        let expected_us = offset_us.map(|offset| self.mono_us.saturating_add_signed(offset));
+        // The time, for tests; "-" and what the server's is by the clock of this process, since an
+        // earlier call; or "".
+        match (self.now_us, expected_us) {
+            (Some(now_us), _) => command.arg(now_us),
+            (None, Some(expected_us)) => command.arg(-expected_us.cast_signed()),
+            (None, None) => command.arg(""),
+        };
+        if A::HEAD == Head::Ending {
+            let DedupWindow {
+                keep_for,
+                max,
+                cap,
+                max_age,
+            } = self.window;
+            let (keep_us, max_age_us) = (us(keep_for), us(max_age));
+            let ahead_ms = ID_AHEAD_MAX.as_millis();
+            let window = format!("{max} {cap} {keep_us} {max_age_us} {FORGET_MAX} {ahead_ms}");
+            command.arg(window).arg(self.records_max);
+        }
+        arguments.add_to(&mut command);
+        Call { script, command }
+    }
+}
+
+impl Call {
+    /// Adds rows.
+    pub(in crate::store::redis) fn with_rows(
+        mut self,
+        rows: impl IntoIterator<Item = impl Row>,
+    ) -> Self {
+        for row in rows {
+            row.add_to(&mut self.command);
+        }
+        self
+    }
+}
+
+/// Beyond this a script's numbers are not exact.
+pub(in crate::store::redis) const EXACT_MAX: u64 = 1 << 52;
+
+/// Converts to whole microseconds, rounded up so that nothing is early.
+pub(in crate::store::redis) fn us(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos().div_ceil(1_000)).map_or(EXACT_MAX, |us| us.min(EXACT_MAX))
+}
+
+pub(in crate::store::redis) fn us_down(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).map_or(EXACT_MAX, |us| us.min(EXACT_MAX))
+}
+
+pub(in crate::store::redis) fn delay_max_ms() -> u128 {
+    DELAY_MAX.as_millis()
+}
