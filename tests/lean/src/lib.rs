@@ -4,8 +4,8 @@
 
 use std::process::Command;
 
-use duly::time::When;
 use duly::config::Settings;
+use duly::time::When;
 use duly::{Bus, BusBuilder, ErrorKind};
 
 fn builder() -> BusBuilder {
