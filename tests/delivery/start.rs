@@ -70,7 +70,7 @@ async fn a_value_outside_its_bounds_is_refused_by_name() {
         (ORDERS.buckets(1_025), "buckets is 1025"),
         (ORDERS.workers(65_537), "workers is 65537"),
         (ORDERS.attempts(0), "attempts is 0"),
-        (ORDERS.timeout(Duration::ZERO), "timeout is 0ns"),
+        (ORDERS.timeout(Duration::ZERO), "timeout is 0s"),
         (ORDERS.timeout(secs(8 * 86_400)), "at most 7d"),
         (ORDERS.ring(100), "ring is 100; it must be a power of two"),
         (ORDERS.ring(32), "from 64 to 65536"),

@@ -196,6 +196,8 @@ impl<B: Clone> Bucket<B> {
         } else if is_look {
             self.dedup.forget_old(self.now_us);
             self.note_kept(sink);
+        }
+        if is_look {
             self.free_expired(sink);
         }
         if let (dropped @ 1.., until) = self.dedup.dropped() {

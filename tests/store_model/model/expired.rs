@@ -60,7 +60,15 @@ impl Model {
         self.begin();
         self.finish();
         self.forget_while(|_, age| age >= WINDOW.max_age);
+        self.free_holds();
         true
+    }
+
+    /// Frees unique keys whose time is over, as a look at the bucket does: they stay free though the
+    /// clock is earlier after a restart.
+    pub(crate) fn free_holds(&mut self) {
+        let now = self.now();
+        self.holds.retain(|hold| hold.0 > now);
     }
 
     /// Sets an event aside that has expired or is too late.

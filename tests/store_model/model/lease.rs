@@ -376,6 +376,7 @@ impl Model {
         }
         self.put_first(&unstarted);
         self.end_reaps();
+        self.free_holds();
         reaped.more = self.next_lost().is_some();
         reaped.holders = self.holders();
         let deadlines = self
