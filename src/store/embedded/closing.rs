@@ -54,15 +54,11 @@ impl Shared {
     }
 }
 
-/// Waits until the store in `data` is closed; returns whether it was being closed.
-pub(super) fn wait(data: &Path) -> bool {
+/// Waits until the store in `data` is closed, if it is being closed.
+pub(super) fn wait(data: &Path) {
     let mut closing = lock();
-    if !closing.contains(data) {
-        return false;
-    }
     let is_closing = |closing: &mut BTreeSet<PathBuf>| closing.contains(data);
     CLOSED.wait_while_for(&mut closing, is_closing, CLOSE_TIMEOUT);
-    true
 }
 
 fn lock() -> MutexGuard<'static, BTreeSet<PathBuf>> {

@@ -101,11 +101,10 @@ impl EmbeddedStore {
     pub fn open_with(path: impl AsRef<Path>, options: EmbeddedOptions) -> Result<Self> {
         let paths = Paths::prepare(path.as_ref())?;
         shortage::survive_file_limit();
-        let mut lock = match Lock::take(&paths) {
-            // A bus of this process that was dropped a moment ago.
-            Err(_) if closing::wait(&paths.data) => Lock::take(&paths)?,
-            taken => taken?,
-        };
+        // A bus of this process may have been dropped a moment ago. Before the lock is tried: the close
+        // may end between an attempt and a look.
+        closing::wait(&paths.data);
+        let mut lock = Lock::take(&paths)?;
         log::settle(&paths.data)?;
         let connection = schema::open_writer(&paths.data)?;
         let wrong = |error| files::unusable(&paths.starts, "cannot be used", error);
