@@ -151,7 +151,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Stopping.bug(
         "file-of-a-dropped-bus-taken",
         "who opens a file again does not wait until it is closed",
-        &[never("EmbeddedStore::open_with", "$paths.data")],
+        &[drop("EmbeddedStore::open_with", "closing::wait")],
         delivery("a_bus_that_is_dropped_and_opened_again_at_once_opens"),
     ),
 ];
