@@ -1,4 +1,4 @@
-use super::{delivery, drop, negate, never, put, store_contract};
+use super::{delivery, drop, negate, put, store_contract};
 use crate::mutant::{Mutant, Promise::Stopping};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
