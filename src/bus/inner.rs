@@ -8,7 +8,7 @@ use parking_lot::{RwLock, RwLockReadGuard};
 use tokio::runtime::Handle;
 
 use crate::bus::journal::JournalRecorder;
-use crate::bus::reply_queues::{REPLY_BUCKETS, holds_replies};
+use crate::bus::own_queues::{OWN_BUCKETS, is_own};
 use crate::bus::state::forecasts::ForecastPacer;
 use crate::bus::state::ids::NewIds;
 use crate::bus::state::leases::Leases;
@@ -60,6 +60,9 @@ pub(crate) struct Inner {
     pub(super) leases: Leases,
     /// The unknown names that were pushed to; `None` where no name is taken for a mistake.
     pub(super) checked_names: Option<CheckedNames>,
+    /// Wakes the worker of schedules when this process makes one.
+    #[cfg(feature = "schedules")]
+    pub(super) schedules_woken: Arc<tokio::sync::Notify>,
     pub(super) stop: BusStop,
     /// The store is not called any more.
     pub(super) is_closed: AtomicBool,
@@ -106,6 +109,16 @@ impl Inner {
         Ok(&self.store)
     }
 
+    /// A pause between two looks at what nobody tells of; on virtual time, which jumps from pause to
+    /// pause, a day.
+    #[cfg(feature = "schedules")]
+    pub(super) fn real_pause(&self, pause: std::time::Duration) -> std::time::Duration {
+        if self.virtual_time {
+            return std::time::Duration::from_secs(86_400);
+        }
+        pause
+    }
+
     /// Returns the store's time. Nothing that is stored depends on a pusher's own clock.
     pub(super) fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.store.now_us() / 1_000)
@@ -113,8 +126,8 @@ impl Inner {
 
     /// Returns the current number of buckets for new events of a queue.
     pub(super) fn buckets(&self, queue: &QueueName, options: &QueueOptions) -> u16 {
-        let usual = if holds_replies(queue) {
-            REPLY_BUCKETS
+        let usual = if is_own(queue) {
+            OWN_BUCKETS
         } else {
             options.buckets
         };

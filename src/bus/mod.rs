@@ -18,6 +18,7 @@ pub(crate) mod lease;
 mod locate;
 mod names;
 mod open;
+mod own_queues;
 mod owner;
 mod pace;
 mod payloads;
@@ -28,8 +29,9 @@ mod queue_handle;
 mod reachable_buckets;
 mod records;
 mod reencrypt;
-mod reply_queues;
 mod scan;
+#[cfg(feature = "schedules")]
+mod schedules;
 mod state;
 mod stop;
 
@@ -51,3 +53,5 @@ pub use self::queue::Queue;
 pub use self::records::{MinuteStatsQuery, RecordStream, Records};
 pub use self::reencrypt::{KeyCounts, Reencrypt, ReencryptReport};
 pub use self::scan::EventCursor;
+#[cfg(feature = "schedules")]
+pub use self::schedules::{Schedule, Schedules};

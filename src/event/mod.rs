@@ -5,6 +5,7 @@ pub(crate) mod delivered;
 mod envelope;
 pub(crate) mod id;
 pub(crate) mod late;
+mod occurrence;
 mod payload;
 mod place;
 pub(crate) mod queue;
@@ -19,6 +20,9 @@ pub use envelope::{CALL_HEADER, Envelope, HEADERS_MAX, Headers, TEXT_BYTES_MAX};
 pub(crate) use id::EventId;
 pub use id::NAMED_BUCKETS;
 pub(crate) use late::LatePolicy;
+pub use occurrence::{
+    INSTANT_HEADER, MISSED_HEADER, Occurrence, PREVIOUS_HEADER, SCHEDULE_HEADER, SkipReason,
+};
 pub use payload::Payload;
 pub(crate) use place::read_bucket;
 pub(crate) use queue::QueueName;

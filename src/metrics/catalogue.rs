@@ -101,6 +101,8 @@ pub(crate) const JOURNAL_RECORDED: &str = "duly_journal_recorded_total";
 pub(crate) const JOURNAL_DROPPED: &str = "duly_journal_dropped_total";
 /// The age of the oldest record of the last read.
 pub(crate) const JOURNAL_LAG: &str = "duly_journal_lag_seconds";
+/// Occurrences of schedules.
+pub(crate) const OCCURRENCES: &str = "duly_schedule_occurrences_total";
 /// Whether the journal is unavailable: 1 or 0.
 pub(crate) const JOURNAL_AWAY: &str = "duly_journal_away";
 
@@ -195,6 +197,14 @@ pub const CATALOGUE: &[Metric] = &[
         Unit::Seconds,
         &["queue"],
         "How long handlers ran.",
+    ),
+    metric(
+        OCCURRENCES,
+        COUNTER,
+        Unit::Count,
+        &["outcome"],
+        "Occurrences of schedules, by what became of them: `pushed`, or passed over as `missed` or \
+         `overlapped`.",
     ),
     metric(
         STORE_CALL,

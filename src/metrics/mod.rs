@@ -13,6 +13,8 @@ mod options;
 #[cfg(feature = "prometheus")]
 mod prometheus;
 mod queues;
+#[cfg(feature = "schedules")]
+mod schedules;
 mod stages;
 mod store_calls;
 
@@ -36,6 +38,8 @@ pub use self::prometheus::Prometheus;
 pub(crate) use self::prometheus::listen;
 pub use self::queues::OTHER;
 pub(crate) use self::queues::QueueLabels;
+#[cfg(feature = "schedules")]
+pub(crate) use self::schedules::ScheduleMeters;
 pub use self::stages::Stages;
 pub(crate) use self::store_calls::StoreCallMetrics;
 

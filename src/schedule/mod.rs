@@ -48,8 +48,16 @@
 //! `/usr/share/zoneinfo`, is used if it says that it is newer.
 
 mod cron;
+mod dates;
 mod interval;
+mod options;
+pub(crate) mod plan;
+mod policy;
 mod recurrence;
 mod zone;
 
+pub use self::dates::{Calendar, DATES_MAX};
+pub use self::options::ScheduleOptions;
+pub use self::policy::{MAKE_UP_MAX, MissedPolicy, OverlapPolicy};
 pub use self::recurrence::{Occurrences, Recurrence};
+pub use crate::bus::{Schedule, Schedules};

@@ -9,6 +9,7 @@ use jiff::tz::TimeZone;
 use crate::duration;
 use crate::error::{Error, Result};
 use crate::schedule::cron::CronRule;
+use crate::schedule::dates::Calendar;
 use crate::schedule::interval::Interval;
 use crate::schedule::zone;
 use crate::time::Timestamp;
@@ -132,6 +133,15 @@ impl Recurrence {
         match &self.0 {
             Rule::Cron(cron) => Some(cron.zone_name()),
             Rule::Interval(_) => None,
+        }
+    }
+
+    /// Returns whether an instant is on a day of a calendar, in its zone.
+    pub(super) fn is_on(&self, calendar: &Calendar, instant: Timestamp) -> bool {
+        match &self.0 {
+            _ if calendar.is_empty() => false,
+            Rule::Cron(cron) => calendar.has(instant, cron.zone()),
+            Rule::Interval(_) => calendar.has(instant, &TimeZone::UTC),
         }
     }
 

@@ -1,4 +1,5 @@
 //! Schedules: what recurs, and when.
 
 mod clocks;
+mod runs;
 mod texts;

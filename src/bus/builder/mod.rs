@@ -2,4 +2,6 @@
 
 pub(in crate::bus) mod options;
 mod queues;
+#[cfg(feature = "schedules")]
+mod schedules;
 mod start;

@@ -45,6 +45,8 @@ pub struct BusBuilder {
     pub(super) recorder: Option<RecorderOptions>,
     pub(super) metrics: MetricsChoices,
     pub(super) virtual_time: bool,
+    #[cfg(feature = "schedules")]
+    pub(super) schedules: crate::bus::builder::schedules::ScheduleChoices,
 }
 
 impl BusBuilder {

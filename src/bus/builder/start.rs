@@ -74,6 +74,8 @@ impl BusBuilder {
         let checks = self.checks()?;
         let handlers = self.handlers(&settings)?;
 
+        #[cfg(feature = "schedules")]
+        let (declared, runs) = self.schedules.take(!handlers.is_empty())?;
         let ahead = self.read_ahead.or(settings.read_ahead);
         let node = NodeOptions {
             ahead: ahead.unwrap_or(NodeOptions::default().ahead),
@@ -174,6 +176,8 @@ impl BusBuilder {
             forecasts: Default::default(),
             leases: Default::default(),
             checked_names: (!self.dynamic_queues).then(Default::default),
+            #[cfg(feature = "schedules")]
+            schedules_woken: Default::default(),
             stop: Default::default(),
             is_closed: AtomicBool::new(false),
             is_lent: self.is_lent,
@@ -200,6 +204,8 @@ impl BusBuilder {
         .await?;
         *inner.flow.write() = Some(flow);
         crate::bus::dead_letters::retention::start(&inner, &kept);
+        #[cfg(feature = "schedules")]
+        crate::bus::schedules::start(&inner, declared, runs);
         Ok(Bus {
             _owner: Some(Arc::new(BusOwner(Arc::clone(&inner)))),
             inner,

@@ -64,7 +64,7 @@ impl QueueHandle {
     }
 
     /// Pushes a batch into one bucket, under ids of the callers.
-    async fn push_given(
+    pub(super) async fn push_given(
         &self,
         bucket: BucketId,
         events: Vec<NewEvent>,

@@ -10,18 +10,18 @@ use crate::time::When;
 
 /// The options of an event, apart from its payload; `None`: that of its queue.
 #[derive(Debug, Default)]
-pub(super) struct EventOptions {
-    pub(super) id: Option<EventId>,
-    pub(super) when: Option<When>,
-    pub(super) key: Option<String>,
-    pub(super) unique: Option<(String, Unique)>,
-    pub(super) unique_for: Option<Duration>,
-    pub(super) attempts: Option<u16>,
-    pub(super) expires_after: Option<Duration>,
-    pub(super) late: Option<LatePolicy>,
-    pub(super) spread: Option<Duration>,
-    pub(super) headers: Headers,
-    pub(super) durability: Option<Durability>,
-    pub(super) keep_payload: Option<bool>,
-    pub(super) codec: Option<Codec>,
+pub(in crate::bus) struct EventOptions {
+    pub(in crate::bus) id: Option<EventId>,
+    pub(in crate::bus) when: Option<When>,
+    pub(in crate::bus) key: Option<String>,
+    pub(in crate::bus) unique: Option<(String, Unique)>,
+    pub(in crate::bus) unique_for: Option<Duration>,
+    pub(in crate::bus) attempts: Option<u16>,
+    pub(in crate::bus) expires_after: Option<Duration>,
+    pub(in crate::bus) late: Option<LatePolicy>,
+    pub(in crate::bus) spread: Option<Duration>,
+    pub(in crate::bus) headers: Headers,
+    pub(in crate::bus) durability: Option<Durability>,
+    pub(in crate::bus) keep_payload: Option<bool>,
+    pub(in crate::bus) codec: Option<Codec>,
 }

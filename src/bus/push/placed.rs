@@ -1,0 +1,43 @@
+//! A push under an id and into a bucket that are fixed, however often it is repeated.
+
+use crate::bus::payloads::EncodedValue;
+use crate::bus::push::options::EventOptions;
+use crate::bus::push::prepare::EventPlace;
+use crate::bus::push::receipt::{count, lost};
+use crate::bus::queue_handle::QueueHandle;
+use crate::error::{ErrorKind, Result};
+use crate::event::{BucketId, EventId};
+
+impl QueueHandle {
+    /// Pushes an event under an id that belongs to this push alone; whoever repeats it names the same
+    /// bucket. Returns whether it was new: an event under the id, whatever its payload is now, is the
+    /// one of an earlier try.
+    pub(in crate::bus) async fn push_placed(
+        &self,
+        (id, bucket): (EventId, BucketId),
+        value: EncodedValue,
+        options: EventOptions,
+    ) -> Result<bool> {
+        let now = self.inner.now();
+        let durability = options.durability.or(self.inner.durability);
+        let place = EventPlace {
+            id,
+            bucket,
+            pushed: now,
+        };
+        let event = self.build(place, now, value, options)?;
+        event.envelope.check(self.inner.payload_bytes_max)?;
+        let pushed = self
+            .push_given(bucket, vec![event], durability)
+            .await?
+            .pop();
+        let pushed = [pushed.unwrap_or_else(|| Err(lost()))];
+        count(&self.pushes, &pushed);
+        let [pushed] = pushed;
+        match pushed {
+            Ok(receipt) => Ok(!receipt.is_duplicate()),
+            Err(error) if error.kind() == ErrorKind::Conflict => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! One look at a schedule: what its link decides is pushed, then the next link.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+
+use crate::bus::fan_out::as_they_come;
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
+use crate::bus::payloads::EncodedValue;
+use crate::bus::push::options::EventOptions;
+use crate::bus::queue_handle::QueueHandle;
+use crate::bus::schedules::link::{Link, Pushed, bucket_of, payload_of};
+use crate::bus::schedules::links::Links;
+use crate::codec::Codec;
+use crate::core::op::{Cancelled, StoreOp, Unique};
+use crate::error::Result;
+use crate::event::{BucketId, BucketKey, EventId, LatePolicy, Occurrence, State};
+use crate::schedule::plan::plan;
+use crate::schedule::{MissedPolicy, OverlapPolicy};
+use crate::store::KEEP_FOR;
+use crate::time::{Timestamp, When};
+
+/// An occurrence that waits is given up no earlier than this, whatever its schedule says.
+const LATE_MIN: Duration = Duration::from_secs(60);
+/// Schedules with the same next instant are looked at within this time, not at once.
+const SPREAD: Duration = Duration::from_secs(15);
+
+/// Looks at the schedule of a link that is leased, and returns what was pushed. `again`: another look
+/// at the link may have begun before.
+pub(super) async fn advance(
+    links: &Links,
+    inner: &Arc<Inner>,
+    link: &Link,
+    again: bool,
+) -> Result<Vec<Occurrence>> {
+    if again {
+        let newest = links.find(&link.name).await?.map(|newest| newest.link);
+        let is_over = |newest: Link| newest.number > link.number || newest.life != link.life;
+        if newest.is_some_and(is_over) {
+            return Ok(Vec::new()); // all was done, but for the ack
+        }
+    }
+    let mut link = link.clone();
+    if link.change != link.applied {
+        withdraw(inner, &mut link, again).await?;
+    }
+    if link.removed {
+        return Ok(Vec::new());
+    }
+    let (mut look_at, mut occurrences) = (None, Vec::new());
+    if link.paused.is_none() {
+        let now = inner.now();
+        let is_busy = is_busy(inner, &link).await?;
+        let of = (link.name.as_str(), &link.options);
+        let planned = plan(of, link.progress, now, is_busy);
+        occurrences = planned.occurrences;
+        let pushed = pushed_of(inner, &link, &occurrences, now);
+        let pushes = occurrences.iter();
+        let pushes = pushes.map(|one| push(inner, &link, &pushed, one, again));
+        as_they_come(pushes).try_collect::<()>().await?;
+        link.progress = planned.progress;
+        link.pushed = pushed;
+        if occurrences.iter().any(|one| one.skipped.is_none()) {
+            link.note_last();
+        }
+        look_at = planned.look_at.map(|at| spread(&link, now, at));
+    }
+    link.number += 1;
+    links.push(&link, look_at, Unique::Replace).await?;
+    Ok(occurrences)
+}
+
+/// Takes back what was pushed and is to come, since the schedule has changed.
+async fn withdraw(inner: &Inner, link: &mut Link, again: bool) -> Result<()> {
+    let (now, place) = (inner.now(), link.pushed.place());
+    while let Some(instant) = link.pushed.ahead.last().copied() {
+        if instant <= now {
+            break; // it is under way
+        }
+        let id = link.id_of(&link.pushed, instant);
+        let is_back = match inner.apply(&place, StoreOp::cancel(id)).await? {
+            Cancelled::Cancelled | Cancelled::CancelledAfterAttempt => true,
+            // By this look, when it was begun before; else by somebody who did not want it.
+            Cancelled::TooLate(State::Cancelled) => again,
+            Cancelled::TooLate(_) | Cancelled::NotFound => false,
+        };
+        if !is_back {
+            break;
+        }
+        link.pushed.ahead.pop();
+        let last = link.pushed.ahead.last().copied();
+        link.progress.last = last.or(link.pushed.before);
+        link.progress.through = just_before(instant);
+        link.note_last();
+    }
+    link.progress.through = link.progress.through.max(link.since);
+    link.applied = link.change;
+    Ok(())
+}
+
+fn just_before(instant: Timestamp) -> Timestamp {
+    Timestamp::from_millis(instant.as_millis().saturating_sub(1))
+}
+
+/// Returns whether the last occurrence has not ended, if that matters.
+async fn is_busy(inner: &Inner, link: &Link) -> Result<bool> {
+    let Some(last) = &link.last else {
+        return Ok(false);
+    };
+    if link.options.overlap_policy() == OverlapPolicy::Allow {
+        return Ok(false);
+    }
+    let place = BucketKey::new(last.queue.clone(), BucketId(last.bucket));
+    let found = inner.apply(&place, StoreOp::get(last.id)).await?;
+    Ok(found.is_some_and(|found| !found.state.is_final() && found.state != State::Dead))
+}
+
+/// Where these occurrences go, and which of all that were pushed are to come then.
+fn pushed_of(inner: &Inner, link: &Link, occurrences: &[Occurrence], now: Timestamp) -> Pushed {
+    let run = occurrences.iter().filter(|one| one.skipped.is_none());
+    let before = &link.pushed;
+    if occurrences.is_empty() {
+        return before.clone();
+    }
+    let queue = link.options.queue();
+    let buckets = inner.buckets(queue, &inner.options(queue));
+    let is_same = before.change == link.applied && before.queue == *queue;
+    let known = if is_same {
+        before.ahead.as_slice()
+    } else {
+        &[]
+    };
+    let all = known.iter().copied().chain(run.map(|one| one.instant));
+    let (past, ahead): (Vec<_>, Vec<_>) = all.partition(|instant| *instant <= now);
+    Pushed {
+        queue: queue.clone(),
+        bucket: if before.bucket < buckets && before.queue == *queue {
+            before.bucket
+        } else {
+            bucket_of(&link.name, buckets)
+        },
+        change: link.applied,
+        ahead,
+        before: past.last().copied().or(before.before),
+    }
+}
+
+/// Pushes an occurrence, or leaves a record of one that is passed over: an event that has expired.
+async fn push(
+    inner: &Arc<Inner>,
+    link: &Link,
+    pushed: &Pushed,
+    occurrence: &Occurrence,
+    again: bool,
+) -> Result<()> {
+    let (instant, options) = (occurrence.instant, &link.options);
+    let id = link.id_of(pushed, instant);
+    if again && inner.now().since(instant) > KEEP_FOR && has_record(inner, pushed, id).await? {
+        return Ok(()); // its id may be forgotten, so that the store would take it for new
+    }
+    let is_skipped = occurrence.skipped.is_some();
+    let payload = options.payload_text().filter(|_| !is_skipped);
+    let late = match options.missed_policy() {
+        MissedPolicy::Skip if !is_skipped => {
+            let next = options.instants(instant).next();
+            let span = next.map_or(LATE_MIN, |next| next.since(instant));
+            Some(LatePolicy::Expire(span.max(LATE_MIN)))
+        }
+        _ => None,
+    };
+    let event = EventOptions {
+        when: Some(When::At(instant)),
+        key: Some(link.name.clone()),
+        late: late.or(is_skipped.then_some(LatePolicy::Deliver)),
+        expires_after: is_skipped.then_some(Duration::ZERO),
+        spread: Some(options.jitter_window()),
+        keep_payload: is_skipped.then_some(true),
+        headers: occurrence.headers(),
+        ..EventOptions::default()
+    };
+    let value = EncodedValue {
+        codec: Codec::Json,
+        bytes: payload.map_or_else(|| payload_of(occurrence), |json| json.as_bytes().to_vec()),
+    };
+    let queue = QueueHandle::new(Arc::clone(inner), pushed.queue.clone());
+    queue
+        .push_placed((id, pushed.place().bucket), value, event)
+        .await?;
+    Ok(())
+}
+
+async fn has_record(inner: &Arc<Inner>, pushed: &Pushed, id: EventId) -> Result<bool> {
+    let records = Bus::from_inside(Arc::clone(inner)).records();
+    let page = records.queue(&pushed.queue).id(id).limit(1).page().await?;
+    Ok(!page.items.is_empty())
+}
+
+/// When the schedule is looked at, if it need not be at that very time.
+fn spread(link: &Link, now: Timestamp, look_at: Timestamp) -> Timestamp {
+    let earlier = link.part_of(SPREAD);
+    if link.options.overlap_policy() != OverlapPolicy::Allow || look_at.since(now) <= SPREAD {
+        return look_at;
+    }
+    let earlier = u64::try_from(earlier.as_millis()).unwrap_or(0);
+    Timestamp::from_millis(look_at.as_millis() - earlier)
+}

@@ -1,0 +1,118 @@
+//! Schedules that a program declares: set at its start, and again from time to time.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crate::bus::inner::Inner;
+use crate::bus::schedules::declaration::{Declarations, Verdict};
+use crate::bus::schedules::link::Link;
+use crate::bus::schedules::links::Links;
+use crate::core::op::Unique;
+use crate::error::{ErrorKind, Result};
+use crate::outage::Outage;
+use crate::schedule::ScheduleOptions;
+
+/// How often a program declares its schedules anew: what failed, what an older build held up, and
+/// that it still does.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// The schedules that a program declares.
+pub(in crate::bus) struct Declared {
+    /// By name.
+    pub(in crate::bus) schedules: BTreeMap<String, ScheduleOptions>,
+    /// The number of the deploy; the higher one is in force.
+    pub(in crate::bus) deploy: u64,
+}
+
+/// Starts the task that declares them; it ends with the bus.
+pub(super) fn start(inner: &Arc<Inner>, declared: Declared) {
+    if !declared.schedules.is_empty() {
+        inner.runtime.spawn(run(Arc::downgrade(inner), declared));
+    }
+}
+
+async fn run(inner: Weak<Inner>, declared: Declared) {
+    let outage = Outage::of("declarations of schedules");
+    let mut older = BTreeMap::new();
+    let mut pause = EVERY;
+    loop {
+        for (name, options) in &declared.schedules {
+            let Some(inner) = inner.upgrade().filter(|inner| inner.open().is_ok()) else {
+                return;
+            };
+            pause = inner.real_pause(EVERY);
+            match declare(&inner, (name, options), declared.deploy).await {
+                Ok(verdict) => {
+                    outage.succeeded(name);
+                    let is_older = verdict == Verdict::Older;
+                    if older.insert(name, is_older) != Some(is_older) && is_older {
+                        tracing::info!(
+                            schedule = %name,
+                            "a newer build declares this schedule otherwise, and that holds"
+                        );
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Closed => return,
+                Err(error) => outage.failed(name.clone(), &error),
+            }
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Declares a schedule: makes it, changes it, or leaves it to a newer build.
+pub(super) async fn declare(
+    inner: &Arc<Inner>,
+    (name, options): (&str, &ScheduleOptions),
+    deploy: u64,
+) -> Result<Verdict> {
+    let links = Links::new(inner)?;
+    let fingerprint = options.fingerprint();
+    loop {
+        let now = inner.now();
+        let mut declarations = Declarations::default();
+        if links.find(name).await?.is_none() {
+            let verdict = declarations.declare(fingerprint, deploy, now);
+            if create(inner, &links, (name, options), declarations).await? {
+                tracing::info!(schedule = %name, when = %options.recurrence(), "schedule made");
+                return Ok(verdict);
+            }
+            // Another program has made it meanwhile.
+        }
+        let verdict = parking_lot::Mutex::new(Verdict::Stands);
+        let edit = |link: &mut Link| {
+            let given = link.declarations.declare(fingerprint, deploy, now);
+            if given == Verdict::TakesOver && link.options != *options {
+                link.options = options.clone();
+                link.since = now;
+                link.change += 1;
+            }
+            *verdict.lock() = given;
+            Ok(matches!(given, Verdict::TakesOver | Verdict::Seen))
+        };
+        if links.change(name, edit).await?.is_some() {
+            let verdict = verdict.into_inner();
+            if verdict == Verdict::TakesOver {
+                tracing::info!(schedule = %name, when = %options.recurrence(), "schedule changed");
+            }
+            return Ok(verdict);
+        }
+        // It was removed meanwhile.
+    }
+}
+
+/// Makes a schedule; returns whether there was none of its name.
+pub(super) async fn create(
+    inner: &Arc<Inner>,
+    links: &Links,
+    (name, options): (&str, &ScheduleOptions),
+    declarations: Declarations,
+) -> Result<bool> {
+    let (queue, now) = (options.queue(), inner.now());
+    let buckets = inner.buckets(queue, &inner.options(queue));
+    let link = Link::first((name, options.clone()), declarations, buckets, now);
+    let is_new = links.push(&link, Some(now), Unique::Keep).await?;
+    inner.schedules_woken.notify_waiters();
+    Ok(is_new)
+}

@@ -1,0 +1,203 @@
+//! The links of schedules in the store: read, written, and changed by compare-and-set.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backoff::Backoff;
+use crate::bus::inner::Inner;
+use crate::bus::own_queues::SCHEDULES;
+use crate::bus::payloads::EncodedValue;
+use crate::bus::push::options::EventOptions;
+use crate::bus::queue_handle::QueueHandle;
+use crate::bus::schedules::link::{Link, VERSION};
+use crate::codec::Codec;
+use crate::core::op::{Changed, PeekBy, Rewriting, Snapshot, StoreOp, Unique};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{EventId, QueueName, State};
+use crate::time::{Timestamp, When};
+
+/// The pauses before a link that is leased, or that another change came before, is looked at again.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(250));
+/// How often that is done, for about a minute: longer than a bus that died keeps its lease.
+const TRIES_MAX: u32 = 240;
+/// When a schedule is looked at that rests: a link is due some time.
+const REST: Duration = Duration::from_secs(7 * 86_400);
+
+/// The links of all schedules of a store.
+pub(super) struct Links {
+    queue: QueueHandle,
+}
+
+/// A link as it was read.
+pub(super) struct StoredLink {
+    pub(super) link: Link,
+    pub(super) id: EventId,
+    pub(super) state: State,
+    /// Of its payload.
+    fingerprint: u64,
+}
+
+impl Links {
+    pub(super) fn new(inner: &Arc<Inner>) -> Result<Self> {
+        let queue = QueueName::new(SCHEDULES)?;
+        Ok(Self {
+            queue: QueueHandle::new(Arc::clone(inner), queue),
+        })
+    }
+
+    pub(super) fn name(&self) -> &QueueName {
+        &self.queue.name
+    }
+
+    fn inner(&self) -> &Arc<Inner> {
+        &self.queue.inner
+    }
+
+    /// The queue, for a link: it is encrypted if the occurrences of its schedule are.
+    fn queue_of(&self, link: &Link) -> QueueHandle {
+        let mut queue = self.queue.clone();
+        if self.inner().options(link.options.queue()).encrypt && !queue.options.encrypt {
+            Arc::make_mut(&mut queue.options).encrypt = true;
+        }
+        queue
+    }
+
+    fn encoded(link: &Link) -> Result<EncodedValue> {
+        let bytes = serde_json::to_vec(link)
+            .map_err(|error| Error::invalid("the schedule cannot be written").because(error))?;
+        Ok(EncodedValue {
+            codec: Codec::Json,
+            bytes,
+        })
+    }
+
+    /// Pushes a link, due when its schedule is to be looked at. Returns whether it was new. `keeps`:
+    /// unless there is a schedule of the name.
+    pub(super) async fn push(
+        &self,
+        link: &Link,
+        look_at: Option<Timestamp>,
+        keeps: Unique,
+    ) -> Result<bool> {
+        let home = Link::home(&self.queue.name, &link.name);
+        let now = self.inner().now();
+        let options = EventOptions {
+            when: Some(When::At(look_at.unwrap_or(now + REST).min(now + REST))),
+            key: Some(link.name.clone()),
+            unique: Some((link.name.clone(), keeps)),
+            attempts: Some(u16::MAX),
+            late: Some(Default::default()),
+            spread: Some(Duration::ZERO),
+            keep_payload: Some(false),
+            ..EventOptions::default()
+        };
+        let place = (link.id(&self.queue.name), home.bucket);
+        let queue = self.queue_of(link);
+        queue
+            .push_placed(place, Self::encoded(link)?, options)
+            .await
+    }
+
+    /// Reads a link of a page of events; `None` for one that is of a newer version, or damaged.
+    pub(super) fn read(&self, event: &Snapshot) -> Option<StoredLink> {
+        let body = event.body.as_deref()?;
+        let value = self
+            .inner()
+            .value(event.id, &self.queue.name, &body.payload);
+        let link: Link = value.ok()?;
+        (link.version <= VERSION).then(|| StoredLink {
+            link,
+            id: event.id,
+            state: event.state,
+            fingerprint: body.fingerprint(),
+        })
+    }
+
+    /// Returns the newest link of a schedule.
+    pub(super) async fn find(&self, name: &str) -> Result<Option<StoredLink>> {
+        let home = Link::home(&self.queue.name, name);
+        let mut newest: Option<StoredLink> = None;
+        let mut from = None;
+        loop {
+            let peek = StoreOp::peek(PeekBy::Key(name.to_owned()), from, 100);
+            let page = self.inner().apply(&home, peek).await?;
+            for event in page
+                .events
+                .iter()
+                .filter(|event| event.state != State::Dead)
+            {
+                let Some(found) = self.read(event) else {
+                    return Err(newer(name));
+                };
+                if newest
+                    .as_ref()
+                    .is_none_or(|it| it.link.number < found.link.number)
+                {
+                    newest = Some(found);
+                }
+            }
+            from = page.next;
+            if from.is_none() {
+                return Ok(newest);
+            }
+        }
+    }
+
+    /// Changes a schedule by compare-and-set, and has it looked at now; `edit` returns whether there
+    /// is anything to change. Returns the link as it then is; `None`: there is no such schedule.
+    ///
+    /// A link that a bus works on is not changed: what it makes of it is waited for.
+    pub(super) async fn change(
+        &self,
+        name: &str,
+        edit: impl Fn(&mut Link) -> Result<bool> + Send,
+    ) -> Result<Option<Link>> {
+        let home = Link::home(&self.queue.name, name);
+        for tries in 1..=TRIES_MAX {
+            let Some(mut found) = self.find(name).await? else {
+                return Ok(None);
+            };
+            let before = found.link.change;
+            if !edit(&mut found.link)? {
+                return Ok(Some(found.link));
+            }
+            if found.state != State::Leased && self.rewrite(&found).await? {
+                if found.link.change != before {
+                    let now = StoreOp::reschedule(found.id, When::Now);
+                    let _: Changed = self.inner().apply(&home, now).await?; // leased: it is looked at
+                }
+                return Ok(Some(found.link));
+            }
+            tokio::time::sleep(PAUSES.jittered(tries)).await;
+        }
+        Err(Error::new(
+            ErrorKind::Conflict,
+            format!(
+                "schedule {name} was not changed: a bus that works on it does not end; see the event \
+                 of the queue {SCHEDULES} with the key {name}"
+            ),
+        ))
+    }
+
+    async fn rewrite(&self, found: &StoredLink) -> Result<bool> {
+        let queue = self.queue_of(&found.link);
+        let rewriting = Rewriting {
+            id: found.id,
+            was: found.fingerprint,
+            payload: queue.stored(found.id, Self::encoded(&found.link)?, None)?,
+        };
+        let home = Link::home(&self.queue.name, &found.link.name);
+        let rewritten = StoreOp::rewrite(vec![rewriting]);
+        Ok(self.inner().apply(&home, rewritten).await? == 1)
+    }
+}
+
+fn newer(name: &str) -> Error {
+    Error::new(
+        ErrorKind::Corrupt,
+        format!(
+            "schedule {name} was written by a newer version of duly, or is damaged: it is the event \
+             of the queue {SCHEDULES} with the key {name}"
+        ),
+    )
+}

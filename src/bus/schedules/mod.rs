@@ -1,0 +1,313 @@
+//! Schedules: what is set, shown and changed, and the tasks of a bus that carry them out.
+//!
+//! A schedule is a chain of events in a queue of the bus's own, one of which waits: its
+//! [`link`]. [`worker`] leases a link when its schedule is to be looked at, [`advance`] pushes what
+//! `crate::schedule::plan` decides and then the next link. [`declare`] sets the schedules that a program
+//! declares, [`declaration`] says whose declaration is in force, and [`links`] reads and changes
+//! links.
+
+mod advance;
+mod declaration;
+pub(in crate::bus) mod declare;
+mod link;
+mod links;
+mod shown;
+mod worker;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
+use crate::bus::own_queues::SCHEDULES;
+use crate::bus::payloads::EncodedValue;
+use crate::bus::push::options::EventOptions;
+use crate::bus::queue_handle::QueueHandle;
+use crate::bus::scan::{EventCursor, Scan};
+use crate::bus::schedules::declaration::Declarations;
+use crate::bus::schedules::declare::{Declared, create};
+pub(in crate::bus) use crate::bus::schedules::link::check_name;
+use crate::bus::schedules::link::{Link, payload_of};
+use crate::bus::schedules::links::Links;
+pub use crate::bus::schedules::shown::Schedule;
+use crate::codec::Codec;
+use crate::core::op::BATCH_MAX;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{EventId, Occurrence};
+use crate::record::Page;
+use crate::schedule::ScheduleOptions;
+use crate::time::When;
+
+/// Starts what declares the schedules of a program, and what carries schedules out, if it does.
+pub(in crate::bus) fn start(inner: &Arc<Inner>, declared: Declared, runs: bool) {
+    declare::start(inner, declared);
+    if runs {
+        worker::start(inner);
+    }
+}
+
+/// The schedules of a store: shown, set and changed while programs run; from [`Bus::schedules`].
+///
+/// A schedule that a program [declares](crate::BusBuilder::schedule) can be changed here as well.
+/// That holds until the program declares it otherwise than before.
+///
+/// A change survives whoever makes it, and is carried out by any bus that consumes. It takes back the occurrences that were pushed and
+/// are to come, and leaves alone those that are due.
+///
+/// # Examples
+///
+/// ```
+/// # use duly::prelude::*;
+/// use duly::schedule::ScheduleOptions;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> duly::Result<()> {
+/// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+/// let nightly = ScheduleOptions::new("report", "0 2 * * * Europe/Berlin")?;
+/// bus.schedules().set("nightly", nightly).await?;
+///
+/// let nightly = bus.schedules().get("nightly").await?.unwrap();
+/// assert!(nightly.next().is_some());
+/// # bus.shutdown(std::time::Duration::from_secs(1)).await
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Schedules {
+    inner: Arc<Inner>,
+}
+
+impl fmt::Debug for Schedules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Schedules").finish_non_exhaustive()
+    }
+}
+
+impl Bus {
+    /// The schedules of its store.
+    #[must_use]
+    pub fn schedules(&self) -> Schedules {
+        Schedules {
+            inner: Arc::clone(&self.inner),
+        }
+    }
+}
+
+impl Schedules {
+    /// Returns a schedule; `None` if there is none of the name.
+    ///
+    /// # Errors
+    ///
+    /// The store's error; [`ErrorKind::Invalid`] for what cannot be a name;
+    /// [`ErrorKind::Corrupt`] for one that a newer version of duly has written.
+    pub async fn get(&self, name: &str) -> Result<Option<Schedule>> {
+        check_name(name)?;
+        let found = Links::new(&self.inner)?.find(name).await?;
+        Ok(found.map(|found| Schedule::of(found, self.inner.now())))
+    }
+
+    /// Returns a page of all schedules, in an order that stays, after the place where the page
+    /// before ended; about `limit` of them, at most 1,000.
+    ///
+    /// # Errors
+    ///
+    /// The store's error. What a newer version of duly has written is left out.
+    pub async fn page(
+        &self,
+        after: Option<EventCursor>,
+        limit: usize,
+    ) -> Result<Page<Schedule, EventCursor>> {
+        self.inner.open()?;
+        let (links, now) = (Links::new(&self.inner)?, self.inner.now());
+        let is_home = |queue: &_| queue == links.name();
+        let mut scan = Scan::unfinished(&self.inner, is_home, after).await?;
+        let limit = limit.clamp(1, BATCH_MAX);
+        let mut found: Vec<links::StoredLink> = Vec::new();
+        while found.len() < limit {
+            let Some(page) = scan.next(limit - found.len()).await? else {
+                break;
+            };
+            for link in page.events.iter().filter_map(|event| links.read(event)) {
+                // While a bus works on a schedule, it has two links for a moment.
+                match found
+                    .iter_mut()
+                    .find(|other| other.link.name == link.link.name)
+                {
+                    Some(other) if other.link.number < link.link.number => *other = link,
+                    Some(_) => {}
+                    None => found.push(link),
+                }
+            }
+        }
+        let items = found.into_iter().map(|found| Schedule::of(found, now));
+        Ok(Page::new(items.collect(), scan.cursor()))
+    }
+
+    /// Makes a schedule, or gives the one of this name other options. Its first occurrence is the
+    /// first instant from now on; a paused one stays paused.
+    ///
+    /// # Errors
+    ///
+    /// The store's error; on [`ErrorKind::Unknown`] calling again is safe. [`ErrorKind::Invalid`]
+    /// for a name of another form than 1 to 200 letters, digits, `.`, `_` or `-`.
+    pub async fn set(&self, name: &str, options: ScheduleOptions) -> Result<()> {
+        check_name(name)?;
+        let (inner, name) = (Arc::clone(&self.inner), name.to_owned());
+        self.whole(async move {
+            let links = Links::new(&inner)?;
+            loop {
+                let none = Declarations::default();
+                if links.find(&name).await?.is_none()
+                    && create(&inner, &links, (&name, &options), none).await?
+                {
+                    return Ok(());
+                }
+                let now = inner.now();
+                let edit = |link: &mut Link| {
+                    let is_other = link.options != options || link.removed;
+                    if is_other {
+                        link.options = options.clone();
+                        link.removed = false;
+                        link.since = now;
+                        link.change += 1;
+                    }
+                    Ok(is_other)
+                };
+                if links.change(&name, edit).await?.is_some() {
+                    return Ok(());
+                }
+                // It was removed meanwhile.
+            }
+        })
+        .await
+    }
+
+    /// Pauses a schedule: it pushes nothing until it is resumed. Occurrences that are due already are
+    /// not concerned. A paused one stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// As [`set`](Self::set); [`ErrorKind::NotFound`] if there is no such schedule.
+    pub async fn pause(&self, name: &str) -> Result<()> {
+        let now = self.inner.now();
+        self.change(name, move |link| {
+            let is_running = link.paused.is_none();
+            link.paused.get_or_insert(now);
+            is_running
+        })
+        .await
+    }
+
+    /// Resumes a paused schedule. What it missed is made up for as
+    /// [its options](crate::schedule::MissedPolicy) say.
+    ///
+    /// # Errors
+    ///
+    /// As [`pause`](Self::pause).
+    pub async fn resume(&self, name: &str) -> Result<()> {
+        self.change(name, |link| link.paused.take().is_some()).await
+    }
+
+    /// Removes a schedule. Returns whether there was one.
+    ///
+    /// One that a program declares comes back when a program that declares it starts, and within a
+    /// minute while one runs.
+    ///
+    /// # Errors
+    ///
+    /// As [`set`](Self::set).
+    pub async fn remove(&self, name: &str) -> Result<bool> {
+        let removed = self.change(name, |link| !std::mem::replace(&mut link.removed, true));
+        match removed.await {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Pushes an occurrence of a schedule now, beside those of its calendar; returns the id of its
+    /// event. Also of a paused one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::push`](crate::Queue::push); [`ErrorKind::NotFound`] if there is no such schedule.
+    pub async fn run_now(&self, name: &str) -> Result<EventId> {
+        check_name(name)?;
+        let found = Links::new(&self.inner)?.find(name).await?;
+        let link = found.ok_or_else(|| unknown(name))?.link;
+        let now = self.inner.now();
+        let queue = QueueHandle::new(Arc::clone(&self.inner), link.options.queue().clone());
+        let occurrence = Occurrence {
+            schedule: link.name.clone(),
+            instant: now,
+            previous: link.progress.last.filter(|last| *last < now),
+            missed: 0,
+            skipped: None,
+        };
+        let options = EventOptions {
+            when: Some(When::Now),
+            key: Some(link.name),
+            headers: occurrence.headers(),
+            ..EventOptions::default()
+        };
+        let json = link
+            .options
+            .payload_text()
+            .map(|json| json.as_bytes().to_vec());
+        let value = EncodedValue {
+            codec: Codec::Json,
+            bytes: json.unwrap_or_else(|| payload_of(&occurrence)),
+        };
+        let place = EventId::random(now, queue_bucket(&queue, name));
+        queue
+            .push_placed((place, place.bucket()), value, options)
+            .await?;
+        Ok(place)
+    }
+
+    async fn change(
+        &self,
+        name: &str,
+        edit: impl Fn(&mut Link) -> bool + Send + Sync + 'static,
+    ) -> Result<()> {
+        check_name(name)?;
+        let (inner, name) = (Arc::clone(&self.inner), name.to_owned());
+        self.whole(async move {
+            let links = Links::new(&inner)?;
+            let edit = |link: &mut Link| {
+                if link.removed {
+                    return Err(unknown(&link.name));
+                }
+                let is_other = edit(link);
+                link.change += u64::from(is_other);
+                Ok(is_other)
+            };
+            let changed = links.change(&name, edit).await?;
+            changed.map(|_| ()).ok_or_else(|| unknown(&name))
+        })
+        .await
+    }
+
+    /// Does what takes several steps, whatever becomes of the caller.
+    async fn whole(&self, steps: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
+        self.inner.open()?;
+        let done = self.inner.runtime.spawn(steps).await;
+        done.unwrap_or_else(|_stopped| {
+            Err(Error::new(
+                ErrorKind::Unknown,
+                "the runtime of the bus stopped meanwhile; the schedule may have been changed",
+            ))
+        })
+    }
+}
+
+fn queue_bucket(queue: &QueueHandle, name: &str) -> crate::event::BucketId {
+    crate::event::BucketId::of_text(name, queue.buckets())
+}
+
+fn unknown(name: &str) -> Error {
+    Error::new(
+        ErrorKind::NotFound,
+        format!(
+            "there is no schedule {name}; the events of the queue {SCHEDULES} have the names of all"
+        ),
+    )
+}

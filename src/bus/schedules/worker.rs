@@ -1,0 +1,184 @@
+//! The worker of schedules: a task of a bus that leases the links that are due, and looks at their
+//! schedules.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use serde::Deserialize;
+
+use crate::backoff::Backoff;
+use crate::bus::fan_out::as_they_come;
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
+use crate::bus::lease::{EncodedPayload, LEASE_WAIT_MAX, Leased};
+use crate::bus::schedules::advance::advance;
+use crate::bus::schedules::link::{Link, VERSION};
+use crate::bus::schedules::links::Links;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{Occurrence, QueueName, SkipReason};
+use crate::metrics::ScheduleMeters;
+use crate::outage::Outage;
+
+/// How many schedules are looked at with one lease.
+const BATCH: usize = 256;
+/// How long a bus that dies holds up the schedules that it works on; each is looked at long before
+/// its next occurrence is due.
+const TTR: Duration = Duration::from_secs(20);
+/// How often a store is asked whether it has schedules by now.
+const ANY_EVERY: Duration = Duration::from_secs(10);
+/// The pauses after a failed lease.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+/// The delays of a schedule that could not be looked at.
+const RETRIES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+/// The delay of one that this version of duly cannot read.
+const UNREADABLE: Duration = Duration::from_secs(60);
+/// So few attempts are kept, so that no schedule becomes a dead letter.
+const ATTEMPTS_LEFT: u16 = 100;
+
+/// Starts the worker; it ends with the bus.
+pub(super) fn start(inner: &Arc<Inner>) {
+    let worker = Worker {
+        inner: Arc::downgrade(inner),
+        outage: Outage::of("schedules"),
+        meters: ScheduleMeters::new(),
+    };
+    inner.runtime.spawn(worker.run());
+}
+
+struct Worker {
+    inner: Weak<Inner>,
+    outage: Outage<String>,
+    meters: ScheduleMeters,
+}
+
+impl Worker {
+    async fn run(self) {
+        let mut failures = 0;
+        loop {
+            let Some(inner) = self.inner.upgrade().filter(|inner| inner.open().is_ok()) else {
+                return;
+            };
+            let Ok(links) = Links::new(&inner) else {
+                return; // the name of the queue is right
+            };
+            match self.lease(&inner, links.name()).await {
+                Ok(None) => {
+                    let woken = Arc::clone(&inner.schedules_woken);
+                    let every = inner.real_pause(ANY_EVERY);
+                    drop(inner); // the bus may end meanwhile
+                    let _ = tokio::time::timeout(every, woken.notified()).await;
+                }
+                Ok(Some(leased)) => {
+                    failures = 0;
+                    let looks = leased.into_iter().map(|one| self.look(&links, &inner, one));
+                    as_they_come(looks).collect::<()>().await;
+                }
+                Err(error) if error.kind() == ErrorKind::Closed => return,
+                Err(error) => {
+                    failures += 1;
+                    self.outage.failed(String::new(), &error);
+                    drop(inner);
+                    tokio::time::sleep(PAUSES.jittered(failures)).await;
+                }
+            }
+        }
+    }
+
+    /// Leases links that are due, or waits for them; `None`: the store has no schedules.
+    async fn lease(
+        &self,
+        inner: &Arc<Inner>,
+        queue: &QueueName,
+    ) -> Result<Option<Vec<Leased<EncodedPayload>>>> {
+        let known = inner.open()?.buckets_of(queue).await?;
+        if known.buckets.is_empty() {
+            return Ok(None);
+        }
+        let bus = Bus::from_inside(Arc::clone(inner));
+        let request = bus.lease_from(std::slice::from_ref(queue), BATCH, TTR);
+        Ok(Some(request.wait(LEASE_WAIT_MAX).send().await?))
+    }
+
+    /// Looks at one schedule, and settles its link.
+    async fn look(&self, links: &Links, inner: &Arc<Inner>, leased: Leased<EncodedPayload>) {
+        let name = leased.event().key().unwrap_or_default().to_owned();
+        let settled = match read(&leased.event().payload.bytes) {
+            Ok(link) => {
+                let again = leased.attempt() > 1 || leased.attempts_left() <= ATTEMPTS_LEFT;
+                match advance(links, inner, &link, again).await {
+                    Ok(occurrences) => {
+                        self.outage.succeeded(&name);
+                        self.tell(&link, &occurrences);
+                        leased.ack().await
+                    }
+                    Err(error) => {
+                        self.outage.failed(name.clone(), &error);
+                        let delay = RETRIES.jittered(leased.attempt().into());
+                        if leased.attempts_left() > ATTEMPTS_LEFT {
+                            leased.retry_after(delay, error.to_string()).await
+                        } else {
+                            leased.snooze(delay).await
+                        }
+                    }
+                }
+            }
+            Err(error) => {
+                self.outage.failed(name.clone(), &error);
+                leased.snooze(UNREADABLE).await
+            }
+        };
+        // A lost lease, or a store that is away: the link is looked at again, which changes nothing.
+        if let Err(error) = settled {
+            self.outage.failed(name, &error);
+        }
+    }
+
+    /// Tells what a look has done.
+    fn tell(&self, link: &Link, occurrences: &[Occurrence]) {
+        let (schedule, queue) = (&link.name, link.options.queue());
+        let skipped = |reason| {
+            let skipped = occurrences.iter().filter(|one| one.skipped == Some(reason));
+            skipped.map(|one| one.missed + 1).sum::<u64>()
+        };
+        let made_up = occurrences.iter().filter(|one| one.skipped.is_none());
+        let coalesced: u64 = made_up.clone().map(|one| one.missed).sum();
+        let (missed, overlapped) = (skipped(SkipReason::Missed), skipped(SkipReason::Overlap));
+        self.meters.pushed(made_up.count() as u64);
+        self.meters.missed(missed);
+        self.meters.overlapped(overlapped);
+        if missed > 0 {
+            let policy = link.options.missed_policy();
+            tracing::warn!(%schedule, %queue, missed, coalesced, %policy, "occurrences were missed");
+        }
+        if overlapped > 0 {
+            tracing::info!(
+                %schedule, %queue, overlapped,
+                "occurrences were passed over: the one before had not ended"
+            );
+        }
+    }
+}
+
+/// Reads a link.
+fn read(bytes: &[u8]) -> Result<Link> {
+    #[derive(Deserialize)]
+    struct Version {
+        version: u32,
+    }
+    let wrong = |error| {
+        Error::new(
+            ErrorKind::Corrupt,
+            "the stored form of the schedule is damaged",
+        )
+        .because(error)
+    };
+    let Version { version } = serde_json::from_slice(bytes).map_err(wrong)?;
+    if version > VERSION {
+        return Err(Error::new(
+            ErrorKind::Corrupt,
+            format!("the schedule was written by a newer version of duly, in form {version}"),
+        ));
+    }
+    serde_json::from_slice(bytes).map_err(wrong)
+}

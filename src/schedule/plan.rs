@@ -1,0 +1,213 @@
+//! What a schedule does at a time: which occurrences it pushes, which it passes over, and when it
+//! is looked at again. Pure: the time is an input.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Occurrence, SkipReason};
+use crate::schedule::{MissedPolicy, OverlapPolicy, ScheduleOptions};
+use crate::time::Timestamp;
+
+/// Occurrences are pushed until one is further ahead than this, so that a fleet may be away for as
+/// long and loses no punctuality.
+const LEAD: Duration = Duration::from_secs(60);
+/// The least time that the last one pushed is ahead when the schedule is looked at again.
+const LEAD_MIN: Duration = Duration::from_secs(30);
+/// The most occurrences that one look pushes ahead.
+const AHEAD_MAX: usize = 64;
+/// An instant that nothing was pushed for is missed after this; before, it is only late.
+const GRACE: Duration = Duration::from_secs(60);
+/// The most missed instants that one look goes through; another one follows at once.
+const MISSED_MAX: usize = 50_000;
+/// The most instants that one look passes over with a record of their own; earlier ones are counted
+/// in the first.
+const SKIPPED_MAX: usize = 1_000;
+/// How soon a schedule is looked at again that waits for its last occurrence to end: a part of the
+/// time that it has run for, between these.
+const WAITS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
+
+/// How far a schedule has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Progress {
+    /// Every instant until then is decided: pushed, or passed over.
+    pub(crate) through: Timestamp,
+    /// The last instant that was pushed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) last: Option<Timestamp>,
+}
+
+/// What one look at a schedule decides.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// What is pushed, in order; those with a reason in `skipped` leave a record alone.
+    pub(crate) occurrences: Vec<Occurrence>,
+    pub(crate) progress: Progress,
+    /// When the schedule is looked at again; `None`: it has no instants left.
+    pub(crate) look_at: Option<Timestamp>,
+}
+
+/// Decides what a schedule does at `now`. `is_busy`: its last occurrence has not ended.
+pub(crate) fn plan(
+    (name, options): (&str, &ScheduleOptions),
+    progress: Progress,
+    now: Timestamp,
+    is_busy: bool,
+) -> Plan {
+    let mut planner = Planner {
+        name,
+        occurrences: Vec::new(),
+        progress,
+    };
+    let look_at = match options.overlap_policy() {
+        _ if planner.make_up(options, now) => Some(now),
+        OverlapPolicy::Allow => planner.ahead(options, now),
+        overlap => planner.in_turn(options, now, overlap, is_busy),
+    };
+    Plan {
+        occurrences: planner.occurrences,
+        progress: planner.progress,
+        look_at,
+    }
+}
+
+struct Planner<'a> {
+    name: &'a str,
+    occurrences: Vec<Occurrence>,
+    progress: Progress,
+}
+
+impl Planner<'_> {
+    /// Adds an occurrence that is run, for itself and `missed` earlier ones.
+    fn run(&mut self, instant: Timestamp, missed: u64) {
+        let previous = self.progress.last.replace(instant);
+        self.add(instant, previous, missed, None);
+    }
+
+    fn skip(&mut self, instant: Timestamp, missed: u64, reason: SkipReason) {
+        self.add(instant, self.progress.last, missed, Some(reason));
+    }
+
+    fn add(
+        &mut self,
+        instant: Timestamp,
+        previous: Option<Timestamp>,
+        missed: u64,
+        skipped: Option<SkipReason>,
+    ) {
+        self.progress.through = instant;
+        self.occurrences.push(Occurrence {
+            schedule: self.name.to_owned(),
+            instant,
+            previous,
+            missed,
+            skipped,
+        });
+    }
+
+    /// Decides what was missed; returns whether there is more of it.
+    fn make_up(&mut self, options: &ScheduleOptions, now: Timestamp) -> bool {
+        let missed_until = before(now, GRACE);
+        let mut missed = VecDeque::new();
+        let mut count = 0;
+        let instants = options.instants(self.progress.through);
+        for instant in instants.take_while(|instant| *instant <= missed_until) {
+            count += 1;
+            missed.push_back(instant);
+            if missed.len() > SKIPPED_MAX + usize::from(crate::schedule::MAKE_UP_MAX) {
+                missed.pop_front();
+            }
+            if count == MISSED_MAX {
+                break;
+            }
+        }
+        let is_all = count < MISSED_MAX;
+        let run = match options.missed_policy() {
+            _ if !is_all => 0, // what is run are the latest of all
+            MissedPolicy::Skip => 0,
+            MissedPolicy::Once => 1,
+            MissedPolicy::All(most) => usize::from(most),
+        };
+        let run = run.min(missed.len());
+        let in_turn = options.overlap_policy() != OverlapPolicy::Allow;
+        let skipped = missed.len() - run;
+        let first = skipped.saturating_sub(SKIPPED_MAX);
+        let uncounted = (count - missed.len() + first) as u64;
+        for (place, instant) in missed.into_iter().enumerate().skip(first) {
+            if place < skipped {
+                let earlier = if place == first { uncounted } else { 0 };
+                self.skip(instant, earlier, SkipReason::Missed);
+            } else if !in_turn {
+                let earlier = if place == skipped {
+                    (count - run) as u64
+                } else {
+                    0
+                };
+                self.run(instant, earlier);
+            }
+        }
+        !is_all
+    }
+
+    /// Pushes what is due, and what will be, until one is [`LEAD`] ahead.
+    fn ahead(&mut self, options: &ScheduleOptions, now: Timestamp) -> Option<Timestamp> {
+        let lead = now + LEAD;
+        let mut pushed = 0;
+        if self.progress.through <= lead {
+            for instant in options.instants(self.progress.through).take(AHEAD_MAX) {
+                self.run(instant, 0);
+                pushed += 1;
+                if instant > lead {
+                    break;
+                }
+            }
+        }
+        let last = self.progress.through;
+        if last <= lead && pushed < AHEAD_MAX {
+            return None;
+        }
+        let least = if last > lead {
+            now + Duration::from_millis(1)
+        } else {
+            now
+        };
+        Some(before(last, LEAD_MIN).max(least))
+    }
+
+    /// Pushes the next one if it is due and none runs.
+    fn in_turn(
+        &mut self,
+        options: &ScheduleOptions,
+        now: Timestamp,
+        overlap: OverlapPolicy,
+        mut is_busy: bool,
+    ) -> Option<Timestamp> {
+        let mut instants = options.instants(self.progress.through).peekable();
+        for _ in 0..AHEAD_MAX {
+            let next = *instants.peek()?;
+            if next > now {
+                return Some(next);
+            }
+            match overlap {
+                _ if !is_busy => {
+                    self.run(next, 0);
+                    is_busy = true;
+                }
+                OverlapPolicy::Wait => {
+                    let waited = now.since(next) / 4;
+                    return Some(now + waited.clamp(WAITS.0, WAITS.1));
+                }
+                _ => self.skip(next, 0, SkipReason::Overlap),
+            }
+            instants.next();
+        }
+        Some(now)
+    }
+}
+
+/// The time so long before an instant.
+fn before(instant: Timestamp, span: Duration) -> Timestamp {
+    let span = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    Timestamp::from_millis(instant.as_millis().saturating_sub(span))
+}
