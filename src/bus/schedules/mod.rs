@@ -101,7 +101,7 @@ impl Schedules {
     pub async fn get(&self, name: &str) -> Result<Option<Schedule>> {
         check_name(name)?;
         let found = Links::new(&self.inner)?.find(name).await?;
-        Ok(found.map(|found| Schedule::of(found, self.inner.now())))
+        Ok(found.map(|found| Schedule::of(&self.inner, found)))
     }
 
     /// Returns a page of all schedules, in an order that stays, after the place where the page
@@ -116,7 +116,7 @@ impl Schedules {
         limit: usize,
     ) -> Result<Page<Schedule, EventCursor>> {
         self.inner.open()?;
-        let (links, now) = (Links::new(&self.inner)?, self.inner.now());
+        let links = Links::new(&self.inner)?;
         let is_home = |queue: &_| queue == links.name();
         let mut scan = Scan::unfinished(&self.inner, is_home, after).await?;
         let limit = limit.clamp(1, BATCH_MAX);
@@ -137,7 +137,9 @@ impl Schedules {
                 }
             }
         }
-        let items = found.into_iter().map(|found| Schedule::of(found, now));
+        let items = found
+            .into_iter()
+            .map(|found| Schedule::of(&self.inner, found));
         Ok(Page::new(items.collect(), scan.cursor()))
     }
 
