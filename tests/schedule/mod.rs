@@ -4,4 +4,5 @@ mod changes;
 mod clocks;
 mod declared;
 mod runs;
+mod stops;
 mod texts;

@@ -27,24 +27,33 @@ const LATE_MIN: Duration = Duration::from_secs(60);
 /// Schedules with the same next instant are looked at within this time, not at once.
 const SPREAD: Duration = Duration::from_secs(15);
 
-/// Looks at the schedule of a link that is leased, and returns what was pushed. `again`: another look
-/// at the link may have begun before.
+/// Looks at the schedule of a link that is leased, and returns what was pushed. Another look at the
+/// link may have done so before, in part or wholly.
 pub(super) async fn advance(
     links: &Links,
     inner: &Arc<Inner>,
     link: &Link,
-    again: bool,
 ) -> Result<Vec<Occurrence>> {
-    if again {
-        let newest = links.find(&link.name).await?.map(|newest| newest.link);
-        let is_over = |newest: Link| newest.number > link.number || newest.life != link.life;
-        if newest.is_some_and(is_over) {
-            return Ok(Vec::new()); // all was done, but for the ack
-        }
+    let newest = links.find(&link.name).await?.map(|newest| newest.link);
+    let is_over = |newest: Link| newest.number > link.number || newest.life != link.life;
+    if newest.is_some_and(is_over) {
+        return Ok(Vec::new()); // all was done, but for the ack
     }
     let mut link = link.clone();
-    if link.change != link.applied {
-        withdraw(inner, &mut link, again).await?;
+    link.number += 1;
+    if link.change != link.applied && !link.withdraws {
+        // The next link takes back what is to come; it knows then that what is cancelled was
+        // cancelled by it.
+        keep_unwanted(inner, &mut link).await?;
+        link.withdraws = true;
+        links
+            .push(&link, Some(inner.now()), Unique::Replace)
+            .await?;
+        return Ok(Vec::new());
+    }
+    if link.withdraws {
+        withdraw(inner, &mut link).await?;
+        link.withdraws = false;
     }
     if link.removed {
         return Ok(Vec::new());
@@ -58,7 +67,7 @@ pub(super) async fn advance(
         occurrences = planned.occurrences;
         let pushed = pushed_of(inner, &link, &occurrences, now);
         let pushes = occurrences.iter();
-        let pushes = pushes.map(|one| push(inner, &link, &pushed, one, again));
+        let pushes = pushes.map(|one| push(inner, &link, &pushed, one));
         as_they_come(pushes).try_collect::<()>().await?;
         link.progress = planned.progress;
         link.pushed = pushed;
@@ -67,27 +76,49 @@ pub(super) async fn advance(
         }
         look_at = planned.look_at.map(|at| staggered(&link, now, at));
     }
-    link.number += 1;
     links.push(&link, look_at, Unique::Replace).await?;
     Ok(occurrences)
 }
 
+/// Before what is to come is taken back: what somebody has cancelled, and all before it, stays as it
+/// is.
+async fn keep_unwanted(inner: &Inner, link: &mut Link) -> Result<()> {
+    let place = link.pushed.place();
+    let mut kept = 0;
+    for (at, instant) in link.pushed.ahead.iter().enumerate() {
+        let id = link.id_of(&link.pushed, *instant);
+        let found = inner.apply(&place, StoreOp::get(id)).await?;
+        if found.is_some_and(|found| found.state == State::Cancelled) {
+            kept = at + 1;
+        }
+    }
+    if let Some(last) = link.pushed.ahead.drain(..kept).next_back() {
+        link.pushed.before = Some(last);
+    }
+    Ok(())
+}
+
 /// Takes back what was pushed and is to come, since the schedule has changed.
-async fn withdraw(inner: &Inner, link: &mut Link, again: bool) -> Result<()> {
+async fn withdraw(inner: &Inner, link: &mut Link) -> Result<()> {
     let (now, place) = (inner.now(), link.pushed.place());
     while let Some(instant) = link.pushed.ahead.last().copied() {
-        if instant <= now {
-            break; // it is under way
-        }
         let id = link.id_of(&link.pushed, instant);
-        let found = inner.apply(&place, StoreOp::get(id)).await?;
-        let is_cancelled = found.is_some_and(|found| found.state == State::Cancelled);
-        if is_cancelled && !again {
-            break; // by somebody who did not want it; not by an earlier look of this link
-        }
-        match inner.apply(&place, StoreOp::cancel(id)).await? {
-            Cancelled::Cancelled | Cancelled::CancelledAfterAttempt => {}
-            Cancelled::TooLate(_) | Cancelled::NotFound => break,
+        let is_back = if instant > now {
+            let cancelled = inner.apply(&place, StoreOp::cancel(id)).await?;
+            // Also by an earlier look.
+            matches!(
+                cancelled,
+                Cancelled::Cancelled
+                    | Cancelled::CancelledAfterAttempt
+                    | Cancelled::TooLate(State::Cancelled)
+            )
+        } else {
+            // What is due is under way, unless an earlier look has taken it back in time.
+            let found = inner.apply(&place, StoreOp::get(id)).await?;
+            found.is_some_and(|found| found.state == State::Cancelled)
+        };
+        if !is_back {
+            break;
         }
         link.pushed.ahead.pop();
         let last = link.pushed.ahead.last().copied();
@@ -149,11 +180,10 @@ async fn push(
     link: &Link,
     pushed: &Pushed,
     occurrence: &Occurrence,
-    again: bool,
 ) -> Result<()> {
     let (instant, options) = (occurrence.instant, &link.options);
     let id = link.id_of(pushed, instant);
-    if again && inner.now().since(instant) > KEEP_FOR && has_record(inner, pushed, id).await? {
+    if inner.now().since(instant) > KEEP_FOR && has_record(inner, pushed, id).await? {
         return Ok(()); // its id may be forgotten, so that the store would take it for new
     }
     let is_skipped = occurrence.skipped.is_some();
@@ -166,12 +196,15 @@ async fn push(
         }
         _ => None,
     };
+    // What is late already is due at its instant, as it is without jitter.
+    let is_ahead = instant > inner.now();
+    let jitter = options.jitter_window() * u32::from(is_ahead);
     let event = EventOptions {
         when: Some(When::At(instant)),
         key: Some(link.name.clone()),
         late: late.or(is_skipped.then_some(LatePolicy::Deliver)),
         expires_after: is_skipped.then_some(Duration::ZERO),
-        spread: Some(options.jitter_window()),
+        spread: Some(jitter),
         keep_payload: is_skipped.then_some(true),
         headers: occurrence.headers(),
         ..EventOptions::default()

@@ -46,6 +46,9 @@ pub(super) struct Link {
     pub(super) last: Option<LastEvent>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) paused: Option<Timestamp>,
+    /// It takes back what was pushed and is to come, for a change.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) withdraws: bool,
     /// It is to end with this link.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) removed: bool,
@@ -112,6 +115,7 @@ impl Link {
             },
             last: None,
             paused: None,
+            withdraws: false,
             removed: false,
             options,
             declarations,

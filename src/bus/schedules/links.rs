@@ -20,6 +20,8 @@ use crate::time::{Timestamp, When};
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(250));
 /// How often that is done, for about a minute: longer than a bus that died keeps its lease.
 const TRIES_MAX: u32 = 240;
+/// When a schedule is looked at whose change was begun.
+const SOON: Duration = Duration::from_secs(2);
 /// When a schedule is looked at that rests: a link is due some time.
 const REST: Duration = Duration::from_secs(7 * 86_400);
 
@@ -152,7 +154,6 @@ impl Links {
         name: &str,
         edit: impl Fn(&mut Link) -> Result<bool> + Send,
     ) -> Result<Option<Link>> {
-        let home = Link::home(&self.queue.name, name);
         for tries in 1..=TRIES_MAX {
             let Some(mut found) = self.find(name).await? else {
                 return Ok(None);
@@ -161,10 +162,14 @@ impl Links {
             if !edit(&mut found.link)? {
                 return Ok(Some(found.link));
             }
+            let is_change = found.link.change != before;
+            if is_change && found.state != State::Leased {
+                // Before the change: it is carried out soon, even if its maker dies right after it.
+                self.look_at(&found, When::After(SOON)).await?;
+            }
             if found.state != State::Leased && self.rewrite(&found).await? {
-                if found.link.change != before {
-                    let now = StoreOp::reschedule(found.id, When::Now);
-                    let _: Changed = self.inner().apply(&home, now).await?; // leased: it is looked at
+                if is_change {
+                    self.look_at(&found, When::Now).await?;
                 }
                 return Ok(Some(found.link));
             }
@@ -177,6 +182,14 @@ impl Links {
                  of the queue {SCHEDULES} with the key {name}"
             ),
         ))
+    }
+
+    /// Has the schedule of a link looked at then. A link that a bus works on is looked at anyway.
+    async fn look_at(&self, found: &StoredLink, when: When) -> Result<()> {
+        let home = Link::home(&self.queue.name, &found.link.name);
+        let look = StoreOp::reschedule(found.id, when);
+        let _: Changed = self.inner().apply(&home, look).await?;
+        Ok(())
     }
 
     async fn rewrite(&self, found: &StoredLink) -> Result<bool> {

@@ -104,25 +104,22 @@ impl Worker {
     async fn look(&self, links: &Links, inner: &Arc<Inner>, leased: Leased<EncodedPayload>) {
         let name = leased.event().key().unwrap_or_default().to_owned();
         let settled = match read(&leased.event().payload.bytes) {
-            Ok(link) => {
-                let again = leased.attempt() > 1 || leased.attempts_left() <= ATTEMPTS_LEFT;
-                match advance(links, inner, &link, again).await {
-                    Ok(occurrences) => {
-                        self.outage.succeeded(&name);
-                        self.tell(&link, &occurrences);
-                        leased.ack().await
-                    }
-                    Err(error) => {
-                        self.outage.failed(name.clone(), &error);
-                        let delay = RETRIES.jittered(leased.attempt().into());
-                        if leased.attempts_left() > ATTEMPTS_LEFT {
-                            leased.retry_after(delay, error.to_string()).await
-                        } else {
-                            leased.snooze(delay).await
-                        }
+            Ok(link) => match advance(links, inner, &link).await {
+                Ok(occurrences) => {
+                    self.outage.succeeded(&name);
+                    self.tell(&link, &occurrences);
+                    leased.ack().await
+                }
+                Err(error) => {
+                    self.outage.failed(name.clone(), &error);
+                    let delay = RETRIES.jittered(leased.attempt().into());
+                    if leased.attempts_left() > ATTEMPTS_LEFT {
+                        leased.retry_after(delay, error.to_string()).await
+                    } else {
+                        leased.snooze(delay).await
                     }
                 }
-            }
+            },
             Err(error) => {
                 self.outage.failed(name.clone(), &error);
                 leased.snooze(UNREADABLE).await
