@@ -71,6 +71,16 @@ pub(crate) fn no_queue(queue: &str) -> CommandError {
     ))
 }
 
+/// The error of a schedule that does not exist; `meant`: the name of one that does.
+pub(crate) fn no_schedule(name: &str, meant: Option<&str>) -> CommandError {
+    CommandError::not_found(match meant {
+        Some(meant) => format!("there is no schedule {name}; did you mean {meant}?"),
+        None => {
+            format!("there is no schedule {name}; `duly schedule list` shows those that there are")
+        }
+    })
+}
+
 /// The error of an event that is not known, or not in its queue.
 pub(crate) fn no_event(id: EventId) -> CommandError {
     CommandError::not_found(format!("no event has the id {id}"))

@@ -297,6 +297,8 @@ fn check_names(route: &Route) -> Result<()> {
         queue,
         endpoint,
     } = route;
+    check_namespace(namespace)
+        .map_err(|why| ApiError::Refused(StatusCode::FORBIDDEN, why.to_owned()))?;
     let is_consume = *endpoint == Endpoint::Consume;
     if !is_consume && (namespace.len() > NAME_BYTES_MAX || queue.len() > NAME_BYTES_MAX) {
         return Err(ApiError::bad("namespace or queue name too long"));
@@ -315,6 +317,15 @@ fn check_names(route: &Route) -> Result<()> {
         Ok(())
     } else {
         Err(ApiError::bad("queue name contains forbidden characters"))
+    }
+}
+
+/// Refuses the namespace of the queues that duly keeps for itself: schedules of all namespaces, and
+/// replies.
+pub(crate) fn check_namespace(namespace: &str) -> std::result::Result<(), &'static str> {
+    match namespace {
+        "duly" => Err("the namespace `duly` is duly's own; choose another"),
+        _ => Ok(()),
     }
 }
 

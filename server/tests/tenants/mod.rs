@@ -2,4 +2,5 @@
 
 mod learns;
 mod records;
+mod reserved;
 mod worst;
