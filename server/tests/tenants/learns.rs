@@ -122,7 +122,7 @@ fn bodies(operation: &str, secrets: &Secrets) -> Vec<Option<Value>> {
         "changeQueue" => vec![Some(json!({"paused": false})), Some(json!({"rate": 5.0}))],
         "reviveDeadLetters" | "dropDeadLetters" => vec![Some(json!({"ids": [id]}))],
         "setWebhook" => vec![Some(json!({"url": "https://own.example/hook"}))],
-        "setSchedule" => [QUEUE, "own"]
+        "setSchedule" => [QUEUE, "recurs"]
             .map(|queue| Some(json!({"queue": queue, "when": "0 2 1 1 *", "payload": 1})))
             .to_vec(),
         "purgeQueue" => vec![Some(json!({}))],

@@ -21,7 +21,7 @@ const NIGHTLY: &str = "/v1/ns/schedules/nightly";
 
 fn nightly() -> Value {
     json!({"queue": "report", "when": "0 2 * * * Europe/Berlin", "payload": {"of": "sales"},
-        "missed": "all(3)", "overlap": "skip", "jitter_ms": 5_000.0, "exclude": ["2026-12-25"]})
+        "missed": "all(3)", "overlap": "allow", "jitter_ms": 5_000.0, "exclude": ["2026-12-25"]})
 }
 
 async fn put(world: &World, name: &str, body: &Value) -> crate::world::Reply {
@@ -44,7 +44,7 @@ async fn a_schedule_is_set_shown_paused_run_and_removed(world: World) {
         ("meaning", json!("At 02:00, Europe/Berlin")),
         ("payload", json!({"of": "sales"})),
         ("missed", json!("all(3)")),
-        ("overlap", json!("skip")),
+        ("overlap", json!("allow")),
         ("jitter_ms", json!(5_000)),
         ("exclude", json!(["2026-12-25"])),
         ("only", Value::Null),
@@ -277,7 +277,7 @@ async fn a_wrong_schedule_is_refused_in_words() {
             400,
             "there is no time zone",
         ),
-        (with("when", json!("every 0s")), 400, "every"),
+        (with("when", json!("every 0s")), 400, "from 1s to"),
         (with("queue", json!("other.report")), 400, "letters, digits"),
         (with("queue", json!("")), 400, "letters, digits"),
         (with("missed", json!("all(0)")), 400, "1 to 1000"),
