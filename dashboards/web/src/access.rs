@@ -10,9 +10,9 @@ use futures_util::future::BoxFuture;
 pub enum Role {
     /// Read everything, payloads included.
     View,
-    /// Cancel and reschedule events.
+    /// Cancel and reschedule events, run a schedule now.
     Operate,
-    /// Pause queues, set their rates, revive and drop dead letters.
+    /// Pause queues, set their rates, revive and drop dead letters, pause and remove schedules.
     Admin,
 }
 

@@ -15,7 +15,7 @@ pub(crate) enum Failure {
     Failed = 1,
     /// The arguments are wrong, or a confirmation is missing. The same code as clap's.
     Usage = 2,
-    /// There is no such queue, event, dead letter or store.
+    /// There is no such queue, event, dead letter, schedule or store.
     NotFound = 3,
     /// The state of the event does not allow it.
     Conflict = 4,
