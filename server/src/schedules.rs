@@ -12,6 +12,9 @@ pub const PAGE_MAX: usize = 1_000;
 /// it is much smaller than that of an event.
 pub const PAYLOAD_BYTES_MAX: usize = 64 << 10;
 
+/// The longest window over which occurrences are spread, in milliseconds.
+const JITTER_MS_MAX: u64 = 86_400_000;
+
 /// A page of schedules.
 #[derive(Debug)]
 pub struct SchedulePage {
@@ -116,6 +119,15 @@ impl NewSchedule {
         }
         if let Some(overlap) = self.overlap {
             options = options.overlap(overlap.parse()?);
+        }
+        if self.jitter_ms > JITTER_MS_MAX {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "the jitter of the schedule is {} ms; it must be at most {JITTER_MS_MAX}, a day",
+                    self.jitter_ms
+                ),
+            ));
         }
         options = options.jitter(Duration::from_millis(self.jitter_ms))?;
         options = options.exclude(&Calendar::new(&self.exclude)?);

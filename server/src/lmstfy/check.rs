@@ -21,6 +21,8 @@ use crate::state::{App, ReadError};
 
 /// The longest name, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
+/// The namespace of the queues that duly keeps for itself.
+const OWN_NAMESPACE: &str = "duly";
 
 /// A request that has passed the checks.
 #[derive(Debug)]
@@ -323,10 +325,10 @@ fn check_names(route: &Route) -> Result<()> {
 /// Refuses the namespace of the queues that duly keeps for itself: schedules of all namespaces, and
 /// replies.
 pub(crate) fn check_namespace(namespace: &str) -> std::result::Result<(), &'static str> {
-    match namespace {
-        "duly" => Err("the namespace `duly` is duly's own; choose another"),
-        _ => Ok(()),
+    if namespace == OWN_NAMESPACE {
+        return Err("the namespace `duly` is duly's own; choose another");
     }
+    Ok(())
 }
 
 /// Whether a text is a name: letters, digits, `-` and `_`.

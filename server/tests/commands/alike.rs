@@ -173,8 +173,13 @@ fn alike(shop: &Shop, text: &str) -> String {
     });
     // Times, and what is left until then.
     let mut words: Vec<String> = Vec::new();
-    // A store carries out no change by itself.
-    let is_said = |line: &&str| !line.starts_with("Usage:") && !line.starts_with("change ");
+    // A store carries out no change by itself: it pushes nothing ahead, and so takes nothing back.
+    let is_said = |line: &&str| {
+        !line.starts_with("Usage:")
+            && !line.starts_with("change ")
+            && !line.starts_with("LAST RESULTS")
+            && !line.contains("  cancelled  ")
+    };
     let lines = named.lines().filter(is_said);
     let named: Vec<_> = lines.collect();
     for word in named.join("\n").split_inclusive([' ', '\n', ',', ';']) {

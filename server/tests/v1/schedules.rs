@@ -282,7 +282,7 @@ async fn a_wrong_schedule_is_refused_in_words() {
         (with("queue", json!("")), 400, "letters, digits"),
         (with("missed", json!("all(0)")), 400, "1 to 1000"),
         (with("overlap", json!("never")), 400, "`allow`, `skip`"),
-        (with("jitter_ms", json!(86_400_001)), 400, "day"),
+        (with("jitter_ms", json!(86_400_001)), 400, "a day"),
         (with("jitter_ms", json!(0.5)), 422, "whole number"),
         (with("exclude", json!(["2026-02-30"])), 400, "no date"),
         (
