@@ -126,11 +126,9 @@ async fn schedule_of(
     event: Option<&StoredEvent>,
     key: Option<&str>,
 ) -> Option<String> {
-    let named = event.and_then(|event| Occurrence::of_headers(&event.headers));
-    let name = match (named, event) {
-        (Some(occurrence), _) => occurrence.schedule,
-        (None, Some(_)) => return None,
-        (None, None) => key?.to_owned(),
+    let name = match event.filter(|event| !event.state.is_final()) {
+        Some(event) => Occurrence::of_headers(&event.headers)?.schedule,
+        None => key?.to_owned(),
     };
     // A key of another form is none of a schedule, and a page is shown without its link.
     let found = in_time(app.bus.schedules().get(&name)).await.ok()??;

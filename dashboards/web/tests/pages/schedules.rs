@@ -86,7 +86,7 @@ async fn schedules_are_listed_with_what_comes_and_what_was() {
     );
     let over = site.get(&event).await;
     assert!(
-        over.text.contains("over</span>") && over.text.contains(link),
+        over.text.contains("cancelled</span>") && over.text.contains(link),
         "{over:?}"
     );
     // And that of another event does not.
