@@ -308,3 +308,19 @@ async fn a_wrong_schedule_is_refused_in_words() {
     put(&world, &"x".repeat(197), &nightly()).await.is(201);
     put(&world, &"x".repeat(198), &nightly()).await.is(400);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_schedule_that_changes_all_the_time_is_always_there() {
+    let world = World::start(Place::Embedded).await;
+    let change = async |name: &str| {
+        for number in 0..100 {
+            let body = json!({"queue": "q", "when": "@yearly", "payload": number});
+            let set = put(&world, name, &body).await;
+            assert!(set.status.is_success(), "{number}: {set:?}");
+            let shown = world.get(&format!("/v1/ns/schedules/{name}")).await.is(200);
+            assert_eq!(shown["payload"], number, "{shown}");
+        }
+    };
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    futures_util::future::join_all(names.map(change)).await;
+}

@@ -89,7 +89,7 @@ pub(crate) async fn page(
     let payload = found.as_ref().and_then(StoredEvent::payload_shown);
     let key = found.as_ref().and_then(|event| event.key.clone());
     let key = key.or_else(|| records.first()?.key.clone());
-    let schedule = schedule_of(&app, &name, found.as_ref(), key.as_deref()).await;
+    let schedule = schedule_of((&app, &visit), &name, found.as_ref(), key.as_deref()).await;
     html(&EventPage {
         frame: app.frame(&visit, "queues", "Event"),
         id: id.to_string(),
@@ -121,7 +121,7 @@ pub(crate) async fn page(
 /// Returns the name of the schedule that an event is an occurrence of. Of one that is over the key is
 /// left, which is that name.
 async fn schedule_of(
-    app: &App,
+    (app, visit): (&App, &Visit),
     queue: &QueueName,
     event: Option<&StoredEvent>,
     key: Option<&str>,
@@ -132,7 +132,7 @@ async fn schedule_of(
     };
     // A key of another form is none of a schedule, and a page is shown without its link.
     let found = in_time(app.bus.schedules().get(&name)).await.ok()??;
-    (found.options.queue() == queue).then_some(name)
+    (visit.user.sees_schedule(&found) && found.options.queue() == queue).then_some(name)
 }
 
 fn attempts(event: Option<&StoredEvent>, records: &[Record]) -> String {

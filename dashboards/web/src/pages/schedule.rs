@@ -43,7 +43,7 @@ struct SchedulePage {
     key: String,
 }
 
-/// Returns a schedule of a queue that the user may see.
+/// Returns a schedule that the user may see.
 pub(crate) async fn schedule_of(app: &App, visit: &Visit, name: &str) -> Result<Schedule> {
     let unknown = || PageError::not_found("there is no such schedule");
     let found = match in_time(app.bus.schedules().get(name)).await {
@@ -52,7 +52,7 @@ pub(crate) async fn schedule_of(app: &App, visit: &Visit, name: &str) -> Result<
         found => found?,
     };
     let found = found.ok_or_else(unknown)?;
-    if visit.user.sees(found.options.queue()) {
+    if visit.user.sees_schedule(&found) {
         Ok(found)
     } else {
         Err(unknown())

@@ -118,13 +118,11 @@ pub(crate) async fn page(
     RawQuery(query): RawQuery,
 ) -> Result<Response> {
     let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
-    let read = in_time(app.bus.schedules().page(None, SCHEDULES_MAX)).await?;
     let search = fields.text("q");
     let lower = search.to_lowercase();
+    let (read, has_more) = in_time(read(&app, &visit)).await?;
     let mut schedules: Vec<_> = read
-        .items
         .into_iter()
-        .filter(|it| visit.user.sees(it.options.queue()))
         .filter(|it| lower.is_empty() || it.name.to_lowercase().contains(&lower))
         .collect();
     schedules.sort_by(|a, b| a.name.cmp(&b.name));
@@ -156,9 +154,26 @@ pub(crate) async fn page(
         all: number(all as u64),
         previous: (page > 1).then(|| link(page - 1)),
         next: (page < pages).then(|| link(page + 1)),
-        has_more: read.next.is_some(),
+        has_more,
         frame: app.frame(&visit, "schedules", "Schedules"),
     })
+}
+
+/// Returns the schedules that the user may see, and whether there are more. Who sees some only learns
+/// nothing of others, so all are read, if there is time.
+async fn read(app: &App, visit: &Visit) -> duly::Result<(Vec<Schedule>, bool)> {
+    let schedules = app.bus.schedules();
+    let (mut seen, mut place) = (Vec::new(), None);
+    loop {
+        let page = schedules.page(place, SCHEDULES_MAX).await?;
+        let items = page.items.into_iter();
+        seen.extend(items.filter(|it| visit.user.sees_schedule(it)));
+        place = page.next;
+        let is_full = seen.len() >= SCHEDULES_MAX;
+        if place.is_none() || visit.user.sees_all() || is_full {
+            return Ok((seen, place.is_some() && (visit.user.sees_all() || is_full)));
+        }
+    }
 }
 
 /// Returns the last result of each schedule, of those that can be read in time.
