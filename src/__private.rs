@@ -10,8 +10,8 @@ pub use crate::event::late::LatePolicy;
 pub use crate::flow::{Construct, Registration};
 use crate::handler::State;
 pub use crate::handler::{
-    Annotated, Annotation, BlockingHandler, Context, Failure, Handler, OldPayload,
-    StateRequirement, Upgrade,
+    Annotated, AnnotatedSchedule, Annotation, BlockingHandler, Context, Failure, Handler,
+    OldPayload, StateRequirement, Upgrade,
 };
 pub use crate::retry::RetryPolicy;
 

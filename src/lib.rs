@@ -134,8 +134,8 @@ pub use event::id::EventId;
 pub use event::late::LatePolicy;
 pub use event::queue::QueueName;
 pub use handler::{
-    Annotated, Annotation, BlockingHandler, Context, Failure, FailureExt, Handler, OldPayload,
-    State, StateRequirement, States, Upgrade, delay_event,
+    Annotated, AnnotatedSchedule, Annotation, BlockingHandler, Context, Failure, FailureExt,
+    Handler, OldPayload, State, StateRequirement, States, Upgrade, delay_event,
 };
 pub use retry::{ParseRetryError, RetryPolicy};
 

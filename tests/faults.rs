@@ -8,6 +8,7 @@ mod nodes;
 mod servers;
 
 mod crash;
+mod occurrences;
 mod records;
 mod redis_faults;
 mod syscalls;

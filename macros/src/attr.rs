@@ -20,16 +20,38 @@ enum Key {
     Blocking,
     State,
     Register,
+    /// When the queue's schedule recurs: an expression, or an interval alone.
+    Schedule {
+        is_interval: bool,
+    },
+    /// An option of the schedule.
+    OfSchedule,
     Crate,
 }
 
 /// The keys that are no options of a queue, each with an example for messages.
-const HANDLER_KEYS: [(Key, &str, &str); 6] = [
+const HANDLER_KEYS: [(Key, &str, &str); 14] = [
     (Key::Queue, "queue", "queue = \"order-close\""),
     (Key::Upgrade, "upgrade", "upgrade = from_older"),
     (Key::Blocking, "blocking", "blocking"),
     (Key::State, "state", "state(Db, Mailer)"),
     (Key::Register, "register", "register = false"),
+    (
+        Key::Schedule { is_interval: false },
+        "schedule",
+        "schedule = \"0 9 * * MON-FRI Europe/Berlin\"",
+    ),
+    (
+        Key::Schedule { is_interval: true },
+        "every",
+        "every = \"15m\"",
+    ),
+    (Key::OfSchedule, "payload", "payload = \"{}\""),
+    (Key::OfSchedule, "missed", "missed = \"once\""),
+    (Key::OfSchedule, "overlap", "overlap = \"skip\""),
+    (Key::OfSchedule, "jitter", "jitter = \"30s\""),
+    (Key::OfSchedule, "exclude", "exclude = \"holidays\""),
+    (Key::OfSchedule, "only", "only = \"trading-days\""),
     (Key::Crate, "crate", "crate = my::duly"),
 ];
 
@@ -43,6 +65,10 @@ pub(crate) struct Attr {
     pub(crate) blocking: bool,
     pub(crate) states: Vec<Type>,
     pub(crate) register: bool,
+    /// When the queue's schedule recurs.
+    pub(crate) schedule: Option<String>,
+    /// A call of a setter for each of its options.
+    pub(crate) of_schedule: Vec<TokenStream>,
     /// The path of the crate `duly`.
     pub(crate) krate: Path,
 }
@@ -57,6 +83,8 @@ impl Attr {
             blocking: false,
             states: Vec::new(),
             register: true,
+            schedule: None,
+            of_schedule: Vec::new(),
             krate: parse_quote!(::duly),
         };
         let metas = Punctuated::<Meta, Token![,]>::parse_terminated.parse2(args);
@@ -91,6 +119,13 @@ impl Attr {
             let message = "`upgrade` is for payloads of older versions, add `version = 1` or more";
             errors.push(Error::new_spanned(upgrade, message));
         }
+        if let (None, Some(name)) = (&attr.schedule, of_schedule(&seen)) {
+            let message = format!(
+                "`{name}` is of a schedule, add `schedule = \"0 9 * * MON-FRI Europe/Berlin\"` or \
+                 `every = \"15m\"`"
+            );
+            errors.push(Error::new(Span::call_site(), message));
+        }
         if !seen.contains(&"queue") {
             let message = "missing queue name, add `queue = \"...\"`";
             errors.push(Error::new(Span::call_site(), message));
@@ -106,6 +141,23 @@ impl Attr {
             Key::State => self.states = value.types()?,
             Key::Register => self.register = value.boolean()?,
             Key::Crate => self.krate = value.path()?,
+            Key::Schedule { is_interval } => {
+                let text = value.string()?;
+                if self.schedule.is_some() {
+                    let message = "`schedule` and `every` both say when, keep one";
+                    return Err(Error::new_spanned(text, message));
+                }
+                let when = text.value();
+                self.schedule = Some(if is_interval {
+                    format!("every {when}")
+                } else {
+                    when
+                });
+            }
+            Key::OfSchedule => {
+                let (setter, text) = (format_ident!("{}", value.name), value.string()?);
+                self.of_schedule.push(quote! { .#setter(#text) });
+            }
             Key::Option(option) => {
                 let kind = match (option.name, option.kind) {
                     // None would pause the queue, for which there are settings.
@@ -119,6 +171,15 @@ impl Attr {
         }
         Ok(())
     }
+}
+
+/// Returns a key that only a schedule has, if one is given.
+fn of_schedule(seen: &[&'static str]) -> Option<&'static str> {
+    let is_one = |name: &&str| {
+        let mut keys = HANDLER_KEYS.iter();
+        keys.any(|(key, known, _)| matches!(key, Key::OfSchedule) && known == name)
+    };
+    seen.iter().copied().find(|name| is_one(name))
 }
 
 /// Adds an example to the parser's error.

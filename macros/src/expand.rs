@@ -69,6 +69,12 @@ pub(crate) fn annotated(
     let (krate, queue) = (&attr.krate, &attr.queue);
     let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
     let options = &attr.options;
+    let schedule = attr.schedule.as_ref().map(|when| {
+        let options = &attr.of_schedule;
+        quote! {
+            .schedule(#krate::__private::AnnotatedSchedule::new(#when) #(#options)*)
+        }
+    });
     let blocking = attr.blocking.then(|| quote! { .blocking() });
     let role = format_ident!(
         "{}",
@@ -101,7 +107,7 @@ pub(crate) fn annotated(
         impl #impl_generics #krate::__private::Annotated for #ident #ty_generics #where_clause {
             type Value = <Self as #krate::__private::#role>::Payload;
             const ANNOTATION: #krate::__private::Annotation =
-                #krate::__private::Annotation::new(#queue) #(#options)* #blocking #states;
+                #krate::__private::Annotation::new(#queue) #(#options)* #schedule #blocking #states;
             #upgrade
         }
     }

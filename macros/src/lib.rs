@@ -39,6 +39,14 @@ macro_rules! documented {
         /// | `blocking` | | the handler blocks its thread, and implements `BlockingHandler` |
         /// | `state(Db, Mailer)` | types | states without which the bus does not start |
         /// | `register = false` | `true`, `false` | whether the bus finds the handler automatically; default `true` |
+        /// | `schedule = "0 9 * * MON-FRI Europe/Berlin"` | a cron expression or an interval | when an event of the queue recurs: its schedule, which has the name of the queue |
+        /// | `every = "15m"` | an interval, perhaps with its phase: `1h phase 5m` | the same as `schedule = "every 15m"` |
+        /// | `payload = "{}"` | JSON | the payload of the schedule's events; default: each has its `Occurrence` |
+        /// | `missed = "once"` | `skip`, `once`, `all(24)` | what becomes of occurrences that were missed; default `once` |
+        /// | `overlap = "skip"` | `allow`, `skip`, `wait` | what becomes of one while the one before has not ended; default `allow` |
+        /// | `jitter = "30s"` | a duration, at most a day | the window over which occurrences are spread |
+        /// | `exclude = "holidays"` | names of calendars of the settings | days on which the schedule rests |
+        /// | `only = "trading-days"` | names of calendars of the settings | the only days on which it runs |
         /// | `crate = my::duly` | a path | the path of the crate `duly`, if not `::duly` |
         ///
         /// Keys that are left out come from settings files, the environment and the builder.

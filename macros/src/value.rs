@@ -131,7 +131,7 @@ impl Value<'_> {
         Ok(types.into_iter().collect())
     }
 
-    fn string(&self) -> syn::Result<LitStr> {
+    pub(crate) fn string(&self) -> syn::Result<LitStr> {
         match self.literal() {
             Some(Lit::Str(text)) if text.suffix().is_empty() => Ok(text.clone()),
             _ => Err(self.expected("a string")),

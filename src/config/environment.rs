@@ -36,7 +36,8 @@ pub(super) fn apply(
             continue;
         }
         let wrong = |what: String| Error::invalid(format!("{}: {what}", shown(&name)));
-        let (section, key) = meaning(&name, known).map_err(wrong)?;
+        let schedules: Vec<_> = settings.schedules.keys().cloned().collect();
+        let (section, key) = meaning(&name, known, &schedules).map_err(wrong)?;
         let value = value
             .into_string()
             .map_err(|_| wrong("its value is not UTF-8".to_owned()))?;
@@ -90,7 +91,11 @@ fn starts_with(name: &str, start: &str) -> bool {
 }
 
 /// Returns the section and the key of a variable's name.
-fn meaning(name: &str, known: &[QueueName]) -> Result<(Section, String), String> {
+fn meaning(
+    name: &str,
+    known: &[QueueName],
+    schedules: &[QueueName],
+) -> Result<(Section, String), String> {
     let path = &name[PREFIX.len()..];
     let Some((section, rest)) = path.split_once("__") else {
         return Ok((Section::Top, path.to_ascii_lowercase()));
@@ -113,7 +118,32 @@ fn meaning(name: &str, known: &[QueueName]) -> Result<(Section, String), String>
                 shown(rest)
             )),
         },
+        // The names of schedules are as those of queues.
+        "schedules" => match rest.rsplit_once("__") {
+            Some((schedule, key)) => Ok((
+                Section::Schedule(schedule_meant(schedule, schedules)?),
+                key.to_ascii_lowercase(),
+            )),
+            None => Err(format!(
+                "it names a schedule and no key; write one such as {PREFIX}SCHEDULES__{}__WHEN",
+                shown(rest)
+            )),
+        },
+        "calendars" => Ok((Section::Calendars, key)),
         other => Err(unknown_section(other)),
+    }
+}
+
+/// Returns the schedule of the file that `spelled` means.
+fn schedule_meant(spelled: &str, known: &[QueueName]) -> Result<QueueName, String> {
+    let mut meant = known.iter().filter(|name| spells(spelled, name));
+    match (meant.next(), meant.next()) {
+        (Some(name), None) => Ok(name.clone()),
+        _ => Err(format!(
+            "no schedule of the settings file, or more than one, is spelled {}; a variable changes a \
+             schedule that has a section in the file",
+            shown(spelled)
+        )),
     }
 }
 

@@ -73,6 +73,8 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Settings> {
             "metrics" => reader.section(&Section::Metrics, &name, value),
             "queue_defaults" => reader.section(&Section::Defaults, &name, value),
             "queues" => reader.queues(value),
+            "schedules" => reader.schedules(value),
+            "calendars" => reader.section(&Section::Calendars, &name, value),
             _ => reader.put(&Section::Top, &name, value),
         }
     }
@@ -99,6 +101,22 @@ impl SettingsParser {
                     self.section(&Section::Queue(queue), &format!("queues.{name}"), value);
                 }
                 Err(error) => self.mistaken(format!("queues: {error}")),
+            }
+        }
+    }
+
+    fn schedules(&mut self, value: Value) {
+        for (name, value) in self.table("schedules", value) {
+            match QueueName::new(&name) {
+                Ok(schedule) => {
+                    let section = Section::Schedule(schedule);
+                    self.section(&section, &format!("schedules.{name}"), value);
+                }
+                Err(_) => self.mistaken(format!(
+                    "schedules: `{}` cannot be the name of a schedule; it is letters, digits, `.`, `_` \
+                     or `-`",
+                    shown(&name)
+                )),
             }
         }
     }

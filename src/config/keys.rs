@@ -4,6 +4,7 @@ use duly_options::queue_option;
 
 use crate::config::Settings;
 use crate::config::raw_value::{RawValue, ValueError};
+use crate::config::schedules::ScheduleChoices;
 use crate::config::similar_names::nearest;
 use crate::error::shown;
 use crate::event::QueueName;
@@ -131,8 +132,45 @@ const METRICS: [Key<Settings>; 3] = [
     }),
 ];
 
+/// The keys of each schedule.
+const SCHEDULE: [Key<ScheduleChoices>; 8] = [
+    Key::new("queue", "the name of a queue", |schedule, found| {
+        found.name().map(|it| schedule.queue = Some(it))
+    }),
+    Key::new(
+        "when",
+        "a text such as `0 9 * * MON-FRI Europe/Berlin` or `every 15m`",
+        |schedule, found| found.name().map(|it| schedule.when = Some(it)),
+    ),
+    Key::new("payload", "a text of JSON", |schedule, found| {
+        found.name().map(|it| schedule.payload = Some(it))
+    }),
+    Key::new(
+        "missed",
+        "`skip`, `once` or `all(24)`",
+        |schedule, found| found.name().map(|it| schedule.missed = Some(it)),
+    ),
+    Key::new("overlap", "`allow`, `skip` or `wait`", |schedule, found| {
+        found.name().map(|it| schedule.overlap = Some(it))
+    }),
+    Key::new("jitter", DURATION, |schedule, found| {
+        found.duration().map(|it| schedule.jitter = Some(it))
+    }),
+    Key::new("exclude", CALENDARS, |schedule, found| {
+        found.name().map(|it| schedule.exclude = Some(it))
+    }),
+    Key::new("only", CALENDARS, |schedule, found| {
+        found.name().map(|it| schedule.only = Some(it))
+    }),
+];
+
 /// The keys outside of sections.
-const TOP: [Key<Settings>; 2] = [
+const TOP: [Key<Settings>; 3] = [
+    Key::new("deploy", "a whole number from 0 on", |settings, found| {
+        found
+            .number()
+            .map(|it: i64| settings.deploy = u64::try_from(it).ok())
+    }),
     Key::new(
         "payload_bytes_max",
         "a whole number of bytes",
@@ -148,16 +186,19 @@ const TOP: [Key<Settings>; 2] = [
 ];
 
 /// The sections, which hold keys and are no setting themselves.
-const SECTIONS: [&str; 6] = [
+const SECTIONS: [&str; 8] = [
     "store",
     "records",
     "encryption",
     "metrics",
     "queue_defaults",
     "queues",
+    "schedules",
+    "calendars",
 ];
 
 const DURATION: &str = "a duration such as `250ms`, `30s` or `1m30s`";
+const CALENDARS: &str = "names of calendars with spaces between them";
 const COUNT: &str = "a whole number of records";
 const BOOLEAN: &str = "`true` or `false`";
 
@@ -183,12 +224,17 @@ pub fn known_keys() -> impl Iterator<Item = String> {
         .iter()
         .map(|key| format!("encryption.{}", key.name));
     let metrics = METRICS.iter().map(|key| format!("metrics.{}", key.name));
+    let schedule = SCHEDULE
+        .iter()
+        .map(|key| format!("schedules.<name>.{}", key.name));
     top.chain(store)
         .chain(records)
         .chain(encryption)
         .chain(metrics)
         .chain(queue("queue_defaults"))
         .chain(queue("queues.<name>"))
+        .chain(schedule)
+        .chain(["calendars.<name>".to_owned()])
 }
 
 /// The section of a key.
@@ -208,6 +254,10 @@ pub(super) enum Section {
     Defaults,
     /// In `queues.<name>`.
     Queue(QueueName),
+    /// In `schedules.<name>`.
+    Schedule(QueueName),
+    /// In `calendars`, whose keys are names.
+    Calendars,
 }
 
 impl Section {
@@ -228,6 +278,19 @@ impl Section {
             Self::Metrics => pick(&METRICS, self, name)?.set(settings, self, found),
             Self::Defaults => {
                 pick(QUEUE, self, name)?.set(&mut settings.queue_defaults, self, found)
+            }
+            Self::Schedule(name_of) => {
+                let key = pick(&SCHEDULE, self, name)?;
+                let schedule = settings.schedules.entry(name_of.clone()).or_default();
+                key.set(schedule, self, found)
+            }
+            Self::Calendars => {
+                let dates = found.text().map_err(|_| {
+                    let path = self.path(name);
+                    format!("{path} is {found}; it must be dates such as `2026-12-25 2026-12-26`")
+                })?;
+                settings.calendars.insert(name.to_owned(), dates.to_owned());
+                Ok(())
             }
             Self::Queue(queue) => {
                 let key = pick(QUEUE, self, name)?;
@@ -252,6 +315,9 @@ impl Section {
             // A dot in a name would read as one more section.
             Self::Queue(queue) if queue.contains('.') => format!("queues.\"{queue}\".{name}"),
             Self::Queue(queue) => format!("queues.{queue}.{name}"),
+            Self::Schedule(of) if of.contains('.') => format!("schedules.\"{of}\".{name}"),
+            Self::Schedule(of) => format!("schedules.{of}.{name}"),
+            Self::Calendars => format!("calendars.{name}"),
         }
     }
 }

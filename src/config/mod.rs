@@ -25,6 +25,16 @@
 //! | `metrics.queues_max` | how many queues have their own label in metrics, 0 to 10,000 | 100 |
 //! | `metrics.listen` | an address and a port, where Prometheus reads the metrics of this process | none |
 //! | `metrics.depths_every` | how often the events of each queue are counted, a duration from 100 ms to 1 h, or 0 s for never | `10s` |
+//! | `schedules.<name>.queue` | the queue of the occurrences of a [schedule](crate::schedule), which this program declares | required |
+//! | `schedules.<name>.when` | when it recurs: `0 9 * * MON-FRI Europe/Berlin`, `every 15m` | required |
+//! | `schedules.<name>.payload` | the payload of its occurrences, as a text of JSON | their occurrence |
+//! | `schedules.<name>.missed` | what becomes of missed occurrences: `skip`, `once` or `all(24)` | `once` |
+//! | `schedules.<name>.overlap` | what becomes of one that would overlap the one before: `allow`, `skip` or `wait` | `allow` |
+//! | `schedules.<name>.jitter` | the window over which occurrences are spread, a duration, at most a day | `0s` |
+//! | `schedules.<name>.exclude` | names of calendars whose days are left out, with spaces between them | none |
+//! | `schedules.<name>.only` | names of calendars on whose days alone it runs | every day |
+//! | `calendars.<name>` | a set of dates for schedules: a text such as `2026-12-25 2026-12-26` | |
+//! | `deploy` | the number of the deploy; of programs that declare a schedule differently, that of the highest holds | 0 |
 //! | `queue_defaults.<key>` | for every queue without its own value | |
 //! | `queues.<name>.<key>` | for the queue of that name | |
 //!
@@ -79,6 +89,7 @@ mod environment;
 mod file;
 mod keys;
 mod raw_value;
+mod schedules;
 mod similar_names;
 
 use std::collections::BTreeMap;
@@ -90,6 +101,7 @@ use std::time::Duration;
 
 pub use self::encryption::EncryptionChoices;
 pub use self::keys::known_keys;
+pub use self::schedules::ScheduleChoices;
 pub(crate) use self::similar_names::{queue_meant, spelled_otherwise};
 pub use crate::core::options::NodeOptions;
 use crate::error::{Error, Result, redact_url};
@@ -139,6 +151,12 @@ pub struct Settings {
     pub queue_defaults: QueueChoices,
     /// `queues.<name>`: for one queue; stronger than its annotation.
     pub queues: BTreeMap<QueueName, QueueChoices>,
+    /// `schedules.<name>`: schedules that this program declares.
+    pub schedules: BTreeMap<QueueName, ScheduleChoices>,
+    /// `calendars.<name>`: sets of dates for schedules, each a text such as `2026-12-25 2026-12-26`.
+    pub calendars: BTreeMap<String, String>,
+    /// `deploy`: the number of the deploy, which decides between declarations of one schedule.
+    pub deploy: Option<u64>,
     /// `payload_bytes_max`: the largest payload that a push accepts, in bytes. Default: 1 MiB.
     pub payload_bytes_max: Option<usize>,
     /// `read_ahead`: how long before its due time an event may be prefetched. Default: 100 ms.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::event::delivered::Event;
+#[cfg(feature = "schedules")]
 use crate::event::envelope::Headers;
 use crate::time::Timestamp;
 

@@ -118,6 +118,8 @@ macro_rules! annotation {
                 #[doc = concat!($summary, " Value:", " ", $values, ".")]
                 pub $name: Option<$type>,
             )*
+            /// The schedule of the queue, which has its name.
+            pub schedule: Option<AnnotatedSchedule>,
             /// Whether the handler blocks its thread and needs dedicated threads.
             pub blocking: bool,
             /// The states that the handler needs; a missing one fails the start.
@@ -131,6 +133,7 @@ macro_rules! annotation {
                 Self {
                     queue,
                     $($name: None,)*
+                    schedule: None,
                     blocking: false,
                     states: &[],
                 }
@@ -144,6 +147,13 @@ macro_rules! annotation {
                     self
                 }
             )*
+
+            /// Sets the schedule of the queue.
+            #[must_use]
+            pub const fn schedule(mut self, schedule: AnnotatedSchedule) -> Self {
+                self.schedule = Some(schedule);
+                self
+            }
 
             /// Runs the handler on [`blocking`](Self#structfield.blocking) threads.
             #[must_use]
@@ -162,6 +172,49 @@ macro_rules! annotation {
     };
 }
 duly_options::queue_options!(annotation);
+
+/// The schedule of an annotation, as texts that are parsed when the bus starts; the keys are those of
+/// [settings](crate::config#keys).
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct AnnotatedSchedule {
+    /// When it recurs.
+    pub when: &'static str,
+    /// The payload of its occurrences, as JSON.
+    pub payload: Option<&'static str>,
+    /// What becomes of missed occurrences.
+    pub missed: Option<&'static str>,
+    /// What becomes of overlapping ones.
+    pub overlap: Option<&'static str>,
+    /// The window over which they are spread.
+    pub jitter: Option<&'static str>,
+    /// The names of the calendars whose days are left out.
+    pub exclude: Option<&'static str>,
+    /// The names of the calendars on whose days alone it runs.
+    pub only: Option<&'static str>,
+}
+
+macro_rules! annotated_schedule {
+    ($($name:ident,)*) => {
+        impl AnnotatedSchedule {
+            /// A schedule with the defaults of all that is not said.
+            #[must_use]
+            pub const fn new(when: &'static str) -> Self {
+                Self { when, $($name: None,)* }
+            }
+
+            $(
+                #[doc = concat!("Sets [`", stringify!($name), "`](Self#structfield.", stringify!($name), ").")]
+                #[must_use]
+                pub const fn $name(mut self, $name: &'static str) -> Self {
+                    self.$name = Some($name);
+                    self
+                }
+            )*
+        }
+    };
+}
+annotated_schedule!(payload, missed, overlap, jitter, exclude, only,);
 
 /// A type of state that a handler needs.
 ///

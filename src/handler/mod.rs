@@ -8,7 +8,7 @@ mod upgrade;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-pub use annotation::{Annotated, Annotation, StateRequirement, delay_event};
+pub use annotation::{Annotated, AnnotatedSchedule, Annotation, StateRequirement, delay_event};
 pub use context::Context;
 pub(crate) use context::{AttemptContext, HandlerEnv};
 pub use extract::{State, States};

@@ -74,12 +74,28 @@ impl Calendar {
         self.0.extend(&other.0);
     }
 
-    /// Returns whether an instant is on one of its dates.
-    pub(super) fn has(&self, instant: Timestamp, zone: &TimeZone) -> bool {
-        let millis = i64::try_from(instant.as_millis()).ok();
-        let instant = millis.and_then(|millis| Instant::from_millisecond(millis).ok());
-        instant.is_some_and(|instant| self.0.contains(&zone.to_datetime(instant).date()))
+    pub(super) fn has(&self, day: Date) -> bool {
+        self.0.contains(&day)
     }
+
+    /// Returns the first of its dates that is not before `day`.
+    pub(super) fn first_from(&self, day: Date) -> Option<Date> {
+        self.0.range(day..).next().copied()
+    }
+}
+
+/// The day of an instant in a zone; `None` after the year 9999.
+pub(super) fn date_of(instant: Timestamp, zone: &TimeZone) -> Option<Date> {
+    let millis = i64::try_from(instant.as_millis()).ok()?;
+    let instant = Instant::from_millisecond(millis).ok()?;
+    Some(zone.to_datetime(instant).date())
+}
+
+/// The last millisecond before a day.
+pub(super) fn before_day(day: Date, zone: &TimeZone) -> Option<Timestamp> {
+    let begin = day.to_zoned(zone.clone()).ok()?.timestamp();
+    let millis = u64::try_from(begin.as_millisecond()).ok()?;
+    Some(Timestamp::from_millis(millis.saturating_sub(1)))
 }
 
 impl fmt::Display for Calendar {

@@ -8,13 +8,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, Result};
 use crate::event::{QueueName, check_spread};
-use crate::schedule::dates::Calendar;
+use crate::schedule::dates::{Calendar, before_day, date_of};
 use crate::schedule::{MissedPolicy, OverlapPolicy, Recurrence};
 use crate::time::Timestamp;
-
-/// How many instants in a row may be outside of the calendars of a schedule: those of some years of
-/// a schedule with one a minute.
-const OUTSIDE_MAX: usize = 3_000_000;
 
 /// The options of a schedule: where its occurrences go, when, with what, and what becomes of those
 /// that could not be in time.
@@ -208,14 +204,36 @@ impl ScheduleOptions {
     /// Returns all its instants after `after`, in order: those of its recurrence that its calendars
     /// let pass.
     pub fn instants(&self, after: Timestamp) -> impl Iterator<Item = Timestamp> + '_ {
-        let mut all = self.when.occurrences(after);
-        iter::from_fn(move || all.by_ref().take(OUTSIDE_MAX).find(|it| self.has_day(*it)))
+        let mut after = after;
+        iter::from_fn(move || {
+            after = self.next_after(after)?;
+            Some(after)
+        })
     }
 
-    fn has_day(&self, instant: Timestamp) -> bool {
+    fn next_after(&self, mut after: Timestamp) -> Option<Timestamp> {
         let only = self.only.as_ref();
-        !self.when.is_on(&self.exclude, instant)
-            && only.is_none_or(|only| self.when.is_on(only, instant))
+        if self.exclude.is_empty() && only.is_none() {
+            return self.when.next_after(after);
+        }
+        let zone = self.when.time_zone();
+        loop {
+            let next = self.when.next_after(after)?;
+            let day = date_of(next, &zone)?;
+            let wanted = match only {
+                Some(only) => only.first_from(day)?,
+                None => day,
+            };
+            if wanted == day && !self.exclude.has(day) {
+                return Some(next);
+            }
+            let wanted = if wanted == day {
+                day.tomorrow().ok()?
+            } else {
+                wanted
+            };
+            after = before_day(wanted, &zone)?.max(next);
+        }
     }
 
     /// Tells it from other options: two that differ have different ones.

@@ -26,7 +26,7 @@ const MISSED_MAX: usize = 50_000;
 const SKIPPED_MAX: usize = 1_000;
 /// How soon a schedule is looked at again that waits for its last occurrence to end: a part of the
 /// time that it has run for, between these.
-const WAITS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
+const WAITS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
 
 /// How far a schedule has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

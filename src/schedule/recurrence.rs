@@ -9,7 +9,6 @@ use jiff::tz::TimeZone;
 use crate::duration;
 use crate::error::{Error, Result};
 use crate::schedule::cron::CronRule;
-use crate::schedule::dates::Calendar;
 use crate::schedule::interval::Interval;
 use crate::schedule::zone;
 use crate::time::Timestamp;
@@ -136,12 +135,11 @@ impl Recurrence {
         }
     }
 
-    /// Returns whether an instant is on a day of a calendar, in its zone.
-    pub(super) fn is_on(&self, calendar: &Calendar, instant: Timestamp) -> bool {
+    /// The zone whose days and clocks it goes by.
+    pub(super) fn time_zone(&self) -> TimeZone {
         match &self.0 {
-            _ if calendar.is_empty() => false,
-            Rule::Cron(cron) => calendar.has(instant, cron.zone()),
-            Rule::Interval(_) => calendar.has(instant, &TimeZone::UTC),
+            Rule::Cron(cron) => cron.zone().clone(),
+            Rule::Interval(_) => TimeZone::UTC,
         }
     }
 
@@ -161,10 +159,7 @@ impl Recurrence {
     /// ```
     #[must_use]
     pub fn clock_time(&self, instant: Timestamp) -> String {
-        match &self.0 {
-            Rule::Cron(cron) => zone::clock_time(cron.zone(), instant),
-            Rule::Interval(_) => zone::clock_time(&TimeZone::UTC, instant),
-        }
+        zone::clock_time(&self.time_zone(), instant)
     }
 
     /// Says in English when it recurs, for people.

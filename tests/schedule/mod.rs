@@ -1,5 +1,6 @@
 //! Schedules: what recurs, and when.
 
+mod changes;
 mod clocks;
 mod runs;
 mod texts;

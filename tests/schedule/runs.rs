@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use duly::event::Occurrence;
 use duly::prelude::*;
-use duly::schedule::{MissedPolicy, OverlapPolicy, Recurrence, ScheduleOptions};
-use duly::testing::TestBus;
+use duly::schedule::{MissedPolicy, Recurrence, ScheduleOptions};
+use duly::store::MemoryStore;
+use duly::testing::{TestBus, VirtualClock};
 use duly::time::Timestamp;
-use duly::{State, Unique};
+use duly::{BusBuilder, State};
 
 /// What a handler was called with, and when.
-type Seen = Arc<Mutex<Vec<(Occurrence, Duration)>>>;
+pub(super) type Seen = Arc<Mutex<Vec<(Occurrence, Duration)>>>;
 
 #[delay_event(queue = "report", register = false)]
 async fn report(event: Event<Occurrence>, seen: State<Seen>) -> Result<(), Failure> {
@@ -21,26 +22,31 @@ async fn report(event: Event<Occurrence>, seen: State<Seen>) -> Result<(), Failu
     Ok(())
 }
 
-async fn bus(schedules: &[(&str, ScheduleOptions)]) -> (TestBus, Seen) {
+pub(super) async fn bus(schedules: &[(&str, ScheduleOptions)]) -> (TestBus, Seen) {
     let seen = Seen::default();
-    let mut builder = Bus::builder().register(report {}).state(Arc::clone(&seen));
-    for (name, options) in schedules {
-        builder = builder.schedule(*name, options.clone());
-    }
+    let builder = builder(&seen, schedules);
     (TestBus::start(builder).await.unwrap(), seen)
 }
 
-fn options(when: &str) -> ScheduleOptions {
+pub(super) fn builder(seen: &Seen, schedules: &[(&str, ScheduleOptions)]) -> BusBuilder {
+    let mut builder = Bus::builder().register(report {}).state(Arc::clone(seen));
+    for (name, options) in schedules {
+        builder = builder.schedule(*name, options.clone());
+    }
+    builder
+}
+
+pub(super) fn options(when: &str) -> ScheduleOptions {
     ScheduleOptions::new("report", when).unwrap()
 }
 
-fn instants(seen: &Seen, schedule: &str) -> Vec<Timestamp> {
+pub(super) fn instants(seen: &Seen, schedule: &str) -> Vec<Timestamp> {
     let seen = seen.lock().unwrap();
     let of = seen.iter().filter(|(one, _)| one.schedule == schedule);
     of.map(|(one, _)| one.instant).collect()
 }
 
-const DAY: Duration = Duration::from_secs(86_400);
+pub(super) const DAY: Duration = Duration::from_secs(86_400);
 
 #[tokio::test(start_paused = true)]
 async fn a_year_of_schedules_is_every_instant_of_their_calendars_once_and_on_time() {
@@ -73,6 +79,72 @@ async fn a_year_of_schedules_is_every_instant_of_their_calendars_once_and_on_tim
             assert_eq!(*late, Duration::ZERO, "{one:?}");
             let before = expected.iter().rev().find(|at| **at < one.instant);
             assert_eq!(one.previous.as_ref(), before, "{one:?}");
+        }
+    }
+}
+
+/// The final records of a schedule's occurrences: the instant of each, and what became of it.
+pub(super) async fn ends(bus: &Bus, schedule: &str) -> Vec<(Timestamp, Outcome)> {
+    let records = bus.records().queue("report").key(schedule).limit(1_000);
+    let of = records.page().await.unwrap().items;
+    let of = of.iter().filter(|it| it.is_final());
+    let mut ends: Vec<_> = of.map(|it| (it.due, it.outcome)).collect();
+    ends.sort_unstable_by_key(|(due, _)| *due);
+    ends
+}
+
+/// Eight days are missed, by a pause and by a fleet that is away.
+#[tokio::test(start_paused = true)]
+async fn what_was_missed_is_made_up_for_as_declared_and_has_its_record() {
+    for (missed, runs) in [
+        (MissedPolicy::Skip, 0),
+        (MissedPolicy::Once, 1),
+        (MissedPolicy::All(3), 3),
+        (MissedPolicy::All(100), 8),
+    ] {
+        for is_pause in [true, false] {
+            let daily = options("0 9 * * *").missed(missed);
+            let seen = Seen::default();
+            let clock = Arc::new(VirtualClock::new());
+            let store = Arc::new(MemoryStore::with_clock(Arc::clone(&clock) as _));
+            let build = || builder(&seen, &[("daily", daily.clone())]).shared_store(store.clone());
+            let bus = TestBus::start_on(Arc::clone(&clock), build())
+                .await
+                .unwrap();
+            bus.advance(DAY * 2).await;
+            let bus = if is_pause {
+                bus.schedules().pause("daily").await.unwrap();
+                bus.advance(DAY * 8).await;
+                bus.schedules().resume("daily").await.unwrap();
+                bus
+            } else {
+                // The next occurrence is pushed already: it is late, and not missed.
+                bus.shutdown(DAY).await.unwrap();
+                tokio::time::advance(DAY * 9).await;
+                TestBus::start_on(Arc::clone(&clock), build())
+                    .await
+                    .unwrap()
+            };
+            bus.advance(DAY).await;
+            let what = format!("{missed}, pause: {is_pause}");
+            let ends = ends(&bus, "daily").await;
+            let count = |outcome| ends.iter().filter(|(_, it)| *it == outcome).count();
+            let ahead = usize::from(!is_pause && missed != MissedPolicy::Skip);
+            assert_eq!(
+                count(Outcome::Acked),
+                2 + runs + ahead + 1,
+                "{what}: {ends:?}"
+            );
+            let skipped = 8 - runs + usize::from(!is_pause && missed == MissedPolicy::Skip);
+            assert_eq!(count(Outcome::Expired), skipped, "{what}: {ends:?}");
+            let made_up: u64 = seen.lock().unwrap().iter().map(|(one, _)| one.missed).sum();
+            let coalesced = if runs == 0 { 0 } else { 8 - runs };
+            assert_eq!(made_up, coalesced as u64, "{what}");
+            let mut instants = instants(&seen, "daily");
+            let all = instants.len();
+            instants.sort_unstable();
+            instants.dedup();
+            assert_eq!(instants.len(), all, "{what}: each once");
         }
     }
 }

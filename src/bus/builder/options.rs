@@ -46,7 +46,7 @@ pub struct BusBuilder {
     pub(super) metrics: MetricsChoices,
     pub(super) virtual_time: bool,
     #[cfg(feature = "schedules")]
-    pub(super) schedules: crate::bus::builder::schedules::ScheduleChoices,
+    pub(super) schedules: crate::bus::builder::schedules::ScheduleSetup,
 }
 
 impl BusBuilder {

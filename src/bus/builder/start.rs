@@ -74,8 +74,18 @@ impl BusBuilder {
         let checks = self.checks()?;
         let handlers = self.handlers(&settings)?;
 
+        let annotated: Vec<_> = handlers
+            .iter()
+            .filter_map(|(queue, _, entry)| Some((queue.clone(), entry.annotation.schedule?)))
+            .collect();
+        #[cfg(not(feature = "schedules"))]
+        if !annotated.is_empty() || !settings.schedules.is_empty() {
+            return Err(Error::not_built("a schedule", "schedules"));
+        }
         #[cfg(feature = "schedules")]
-        let (declared, runs) = self.schedules.take(!handlers.is_empty())?;
+        let (declared, runs) = self
+            .schedules
+            .take(&settings, &annotated, !handlers.is_empty())?;
         let ahead = self.read_ahead.or(settings.read_ahead);
         let node = NodeOptions {
             ahead: ahead.unwrap_or(NodeOptions::default().ahead),

@@ -80,28 +80,24 @@ async fn withdraw(inner: &Inner, link: &mut Link, again: bool) -> Result<()> {
             break; // it is under way
         }
         let id = link.id_of(&link.pushed, instant);
-        let is_back = match inner.apply(&place, StoreOp::cancel(id)).await? {
-            Cancelled::Cancelled | Cancelled::CancelledAfterAttempt => true,
-            // By this look, when it was begun before; else by somebody who did not want it.
-            Cancelled::TooLate(State::Cancelled) => again,
-            Cancelled::TooLate(_) | Cancelled::NotFound => false,
-        };
-        if !is_back {
-            break;
+        let found = inner.apply(&place, StoreOp::get(id)).await?;
+        let is_cancelled = found.is_some_and(|found| found.state == State::Cancelled);
+        if is_cancelled && !again {
+            break; // by somebody who did not want it; not by an earlier look of this link
+        }
+        match inner.apply(&place, StoreOp::cancel(id)).await? {
+            Cancelled::Cancelled | Cancelled::CancelledAfterAttempt => {}
+            Cancelled::TooLate(_) | Cancelled::NotFound => break,
         }
         link.pushed.ahead.pop();
         let last = link.pushed.ahead.last().copied();
         link.progress.last = last.or(link.pushed.before);
-        link.progress.through = just_before(instant);
+        link.progress.through = link.progress.last.unwrap_or(link.since);
         link.note_last();
     }
     link.progress.through = link.progress.through.max(link.since);
     link.applied = link.change;
     Ok(())
-}
-
-fn just_before(instant: Timestamp) -> Timestamp {
-    Timestamp::from_millis(instant.as_millis().saturating_sub(1))
 }
 
 /// Returns whether the last occurrence has not ended, if that matters.
@@ -127,10 +123,10 @@ fn pushed_of(inner: &Inner, link: &Link, occurrences: &[Occurrence], now: Timest
     let queue = link.options.queue();
     let buckets = inner.buckets(queue, &inner.options(queue));
     let is_same = before.change == link.applied && before.queue == *queue;
-    let known = if is_same {
-        before.ahead.as_slice()
+    let (known, earlier) = if is_same {
+        (before.ahead.as_slice(), before.before)
     } else {
-        &[]
+        (&[][..], link.progress.last)
     };
     let all = known.iter().copied().chain(run.map(|one| one.instant));
     let (past, ahead): (Vec<_>, Vec<_>) = all.partition(|instant| *instant <= now);
@@ -143,7 +139,7 @@ fn pushed_of(inner: &Inner, link: &Link, occurrences: &[Occurrence], now: Timest
         },
         change: link.applied,
         ahead,
-        before: past.last().copied().or(before.before),
+        before: past.last().copied().or(earlier),
     }
 }
 

@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
-/// How often a program says that it still declares what is in force.
-pub(super) const SEEN_EVERY: Duration = Duration::from_secs(120);
-/// A declaration that nobody has said for so long is gone.
-pub(super) const GONE_AFTER: Duration = Duration::from_secs(600);
+/// A declaration that no program has made in so many rounds is gone.
+pub(super) const GONE_AFTER: u32 = 10;
+/// After so many rounds, it is noted that a declaration was made again.
+const SEEN_AFTER: u32 = 2;
 /// The most declarations of a schedule that are remembered.
 const REMEMBERED_MAX: usize = 8;
 
@@ -50,8 +50,14 @@ pub(super) enum Verdict {
 }
 
 impl Declarations {
-    /// Decides about a declaration that a program makes at `now`, and notes it.
-    pub(super) fn declare(&mut self, options: u64, deploy: u64, now: Timestamp) -> Verdict {
+    /// Decides about a declaration that a program makes at `now`, and notes it. `every`: how often
+    /// programs do that.
+    pub(super) fn declare(
+        &mut self,
+        (options, deploy): (u64, u64),
+        now: Timestamp,
+        every: Duration,
+    ) -> Verdict {
         let declared = Declaration {
             options,
             deploy,
@@ -62,7 +68,7 @@ impl Declarations {
             return Verdict::TakesOver;
         };
         if current.options == options {
-            let is_new = current.deploy >= deploy && now.since(current.seen) < SEEN_EVERY;
+            let is_new = current.deploy >= deploy && now.since(current.seen) < every * SEEN_AFTER;
             current.deploy = current.deploy.max(deploy);
             current.seen = now;
             return if is_new {
@@ -73,7 +79,7 @@ impl Declarations {
         }
         let is_known = self.0.iter().any(|known| known.options == options);
         let current = self.0.last().copied().unwrap_or(declared);
-        let is_gone = now.since(current.seen) >= GONE_AFTER;
+        let is_gone = now.since(current.seen) >= every * GONE_AFTER;
         let is_later = deploy > current.deploy || (deploy == current.deploy && !is_known);
         if !is_later && !is_gone {
             return Verdict::Older;
@@ -96,6 +102,8 @@ impl Declarations {
 mod tests {
     use super::*;
 
+    const MINUTE: Duration = Duration::from_secs(60);
+
     const fn at(seconds: u64) -> Timestamp {
         Timestamp::from_millis(1_700_000_000_000 + seconds * 1_000)
     }
@@ -103,26 +111,30 @@ mod tests {
     #[test]
     fn an_older_build_that_starts_again_changes_nothing() {
         let mut all = Declarations::default();
-        assert_eq!(all.declare(1, 0, at(0)), Verdict::TakesOver);
-        assert_eq!(all.declare(1, 0, at(1)), Verdict::Stands);
-        assert_eq!(all.declare(2, 0, at(2)), Verdict::TakesOver);
+        assert_eq!(all.declare((1, 0), at(0), MINUTE), Verdict::TakesOver);
+        assert_eq!(all.declare((1, 0), at(1), MINUTE), Verdict::Stands);
+        assert_eq!(all.declare((2, 0), at(2), MINUTE), Verdict::TakesOver);
         for second in 3..300 {
-            assert_eq!(all.declare(1, 0, at(second)), Verdict::Older, "{second}");
-            assert_ne!(all.declare(2, 0, at(second)), Verdict::TakesOver);
+            assert_eq!(
+                all.declare((1, 0), at(second), MINUTE),
+                Verdict::Older,
+                "{second}"
+            );
+            assert_ne!(all.declare((2, 0), at(second), MINUTE), Verdict::TakesOver);
         }
-        assert_eq!(all.declare(3, 0, at(300)), Verdict::TakesOver);
-        assert_eq!(all.declare(2, 0, at(301)), Verdict::Older);
+        assert_eq!(all.declare((3, 0), at(300), MINUTE), Verdict::TakesOver);
+        assert_eq!(all.declare((2, 0), at(301), MINUTE), Verdict::Older);
     }
 
     #[test]
     fn a_deploy_that_was_taken_back_is_in_force_when_the_newer_one_is_gone() {
         let mut all = Declarations::default();
-        let _ = all.declare(1, 0, at(0));
-        let _ = all.declare(2, 0, at(1));
-        assert_eq!(all.declare(1, 0, at(599)), Verdict::Older);
-        assert_eq!(all.declare(1, 0, at(601)), Verdict::TakesOver);
+        let _ = all.declare((1, 0), at(0), MINUTE);
+        let _ = all.declare((2, 0), at(1), MINUTE);
+        assert_eq!(all.declare((1, 0), at(599), MINUTE), Verdict::Older);
+        assert_eq!(all.declare((1, 0), at(601), MINUTE), Verdict::TakesOver);
         assert_eq!(
-            all.declare(2, 0, at(602)),
+            all.declare((2, 0), at(602), MINUTE),
             Verdict::Older,
             "it does not flap"
         );
@@ -131,16 +143,16 @@ mod tests {
     #[test]
     fn the_number_of_a_deploy_decides_where_there_is_one() {
         let mut all = Declarations::default();
-        let _ = all.declare(2, 7, at(0));
+        let _ = all.declare((2, 7), at(0), MINUTE);
         assert_eq!(
-            all.declare(1, 6, at(1)),
+            all.declare((1, 6), at(1), MINUTE),
             Verdict::Older,
             "new, and of an older deploy"
         );
-        assert_eq!(all.declare(1, 8, at(2)), Verdict::TakesOver);
-        assert_eq!(all.declare(2, 7, at(3)), Verdict::Older);
+        assert_eq!(all.declare((1, 8), at(2), MINUTE), Verdict::TakesOver);
+        assert_eq!(all.declare((2, 7), at(3), MINUTE), Verdict::Older);
         assert_eq!(
-            all.declare(2, 9, at(4)),
+            all.declare((2, 9), at(4), MINUTE),
             Verdict::TakesOver,
             "taken back by a newer deploy"
         );
@@ -150,7 +162,10 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let mut all = Declarations::default();
         for options in 0..100 {
-            assert_eq!(all.declare(options, 0, at(options)), Verdict::TakesOver);
+            assert_eq!(
+                all.declare((options, 0), at(options), MINUTE),
+                Verdict::TakesOver
+            );
         }
         assert_eq!(all.0.len(), REMEMBERED_MAX);
     }

@@ -15,7 +15,7 @@ use crate::schedule::ScheduleOptions;
 
 /// How often a program declares its schedules anew: what failed, what an older build held up, and
 /// that it still does.
-const EVERY: Duration = Duration::from_secs(60);
+pub(super) const EVERY: Duration = Duration::from_secs(60);
 
 /// The schedules that a program declares.
 pub(in crate::bus) struct Declared {
@@ -68,12 +68,12 @@ pub(super) async fn declare(
     deploy: u64,
 ) -> Result<Verdict> {
     let links = Links::new(inner)?;
-    let fingerprint = options.fingerprint();
+    let (fingerprint, every) = (options.fingerprint(), inner.real_pause(EVERY));
     loop {
         let now = inner.now();
         let mut declarations = Declarations::default();
         if links.find(name).await?.is_none() {
-            let verdict = declarations.declare(fingerprint, deploy, now);
+            let verdict = declarations.declare((fingerprint, deploy), now, every);
             if create(inner, &links, (name, options), declarations).await? {
                 tracing::info!(schedule = %name, when = %options.recurrence(), "schedule made");
                 return Ok(verdict);
@@ -82,7 +82,7 @@ pub(super) async fn declare(
         }
         let verdict = parking_lot::Mutex::new(Verdict::Stands);
         let edit = |link: &mut Link| {
-            let given = link.declarations.declare(fingerprint, deploy, now);
+            let given = link.declarations.declare((fingerprint, deploy), now, every);
             if given == Verdict::TakesOver && link.options != *options {
                 link.options = options.clone();
                 link.since = now;

@@ -102,7 +102,7 @@ impl Schedules {
         check_name(name)?;
         let found = Links::new(&self.inner)?.find(name).await?;
         let found = found.filter(|found| !found.link.removed);
-        Ok(found.map(|found| Schedule::of(found, self.inner.now())))
+        Ok(found.map(|found| Schedule::of(&self.inner, found)))
     }
 
     /// Returns a page of all schedules, in an order that stays, after the place where the page
@@ -117,7 +117,7 @@ impl Schedules {
         limit: usize,
     ) -> Result<Page<Schedule, EventCursor>> {
         self.inner.open()?;
-        let (links, now) = (Links::new(&self.inner)?, self.inner.now());
+        let links = Links::new(&self.inner)?;
         let is_home = |queue: &_| queue == links.name();
         let mut scan = Scan::unfinished(&self.inner, is_home, after).await?;
         let limit = limit.clamp(1, BATCH_MAX);
@@ -139,7 +139,9 @@ impl Schedules {
             }
         }
         found.retain(|found| !found.link.removed);
-        let items = found.into_iter().map(|found| Schedule::of(found, now));
+        let items = found
+            .into_iter()
+            .map(|found| Schedule::of(&self.inner, found));
         Ok(Page::new(items.collect(), scan.cursor()))
     }
 

@@ -1,6 +1,10 @@
 //! A schedule, as it is shown.
 
+use std::time::Duration;
+
+use crate::bus::inner::Inner;
 use crate::bus::schedules::declaration::GONE_AFTER;
+use crate::bus::schedules::declare::EVERY;
 use crate::bus::schedules::links::StoredLink;
 use crate::schedule::ScheduleOptions;
 use crate::time::Timestamp;
@@ -25,11 +29,12 @@ pub struct Schedule {
     pub is_changing: bool,
     /// The store's time when it was read.
     pub now: Timestamp,
+    gone_after: Duration,
 }
 
 impl Schedule {
-    pub(super) fn of(found: StoredLink, now: Timestamp) -> Self {
-        let link = found.link;
+    pub(super) fn of(inner: &Inner, found: StoredLink) -> Self {
+        let (now, link) = (inner.now(), found.link);
         let mut ahead = link.pushed.ahead;
         ahead.retain(|instant| *instant > now);
         Self {
@@ -39,6 +44,7 @@ impl Schedule {
             declared: link.declarations.current().map(|current| current.seen),
             is_changing: link.change != link.applied,
             now,
+            gone_after: inner.real_pause(EVERY) * GONE_AFTER,
             name: link.name,
             options: link.options,
         }
@@ -64,7 +70,7 @@ impl Schedule {
     #[must_use]
     pub fn is_declaration_gone(&self) -> bool {
         let declared = self.declared;
-        declared.is_some_and(|seen| self.now.since(seen) >= GONE_AFTER)
+        declared.is_some_and(|seen| self.now.since(seen) >= self.gone_after)
     }
 
     /// Says in English when it is next due, and why.

@@ -1,0 +1,303 @@
+//! Schedules carried out by processes that are killed with `kill -9`: each instant of a calendar is
+//! one event, whatever dies.
+//!
+//! Children run 40 schedules with an instant every second or two until they are killed, at random
+//! moments. Then one more carries out what is left, and records and starts are compared with the
+//! calendar. `DULY_OCCURRENCE_KILLS` sets the number of kills, `DULY_OCCURRENCE_SEED` the moments.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use duly::event::Occurrence;
+use duly::prelude::*;
+use duly::schedule::{MissedPolicy, OverlapPolicy, ScheduleOptions};
+use duly::time::{Clock, Mono, SystemClock, Timestamp};
+use duly::{Annotation, EventId};
+
+use crate::servers::{Cluster, Redis};
+
+/// What a child is called with: folder, URL, and by how many seconds its clock is wrong.
+const SITE: &str = "DULY_OCCURRENCE_SITE";
+/// How many kills there are when nobody says otherwise.
+const KILLS: u64 = 12;
+/// How long what is left may take: longer than a dead process holds up what it was at.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Not a test by itself: it is what a child process runs.
+#[test]
+fn child() {
+    let Ok(site) = std::env::var(SITE) else {
+        return;
+    };
+    let (folder, url, clock_s): (PathBuf, String, i64) = serde_json::from_str(&site).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(async {
+        let log = File::options()
+            .append(true)
+            .create(true)
+            .open(folder.join("starts"));
+        let report = Report(Arc::new(log.unwrap()));
+        let bus = Bus::builder()
+            .only_registered()
+            .settings(Default::default())
+            .store_url(url)
+            .clock(Arc::new(WrongClock(SystemClock::new(), clock_s)))
+            .register_as(Annotation::new("report").workers(64), report)
+            .start()
+            .await
+            .unwrap();
+        std::future::pending::<()>().await;
+        drop(bus);
+    });
+}
+
+#[derive(Debug)]
+struct WrongClock(SystemClock, i64);
+
+impl Clock for WrongClock {
+    fn wall_us(&self) -> u64 {
+        self.0.wall_us().saturating_add_signed(self.1 * 1_000_000)
+    }
+
+    fn mono(&self) -> Mono {
+        self.0.mono()
+    }
+}
+
+/// Notes each start in one write, and takes some time for some.
+struct Report(Arc<File>);
+
+impl Handler for Report {
+    type Payload = Occurrence;
+
+    async fn handle(&self, event: Event<Occurrence>, _: &Context) -> Result<(), Failure> {
+        let (one, id) = (&event.payload, event.id());
+        let line = format!("{} {} {id}\n", one.schedule, one.instant.as_millis());
+        (&*self.0).write_all(line.as_bytes()).unwrap();
+        if one.schedule.starts_with("slow") {
+            tokio::time::sleep(Duration::from_millis(1_300)).await;
+        }
+        Ok(())
+    }
+}
+
+/// The schedules, by name.
+fn schedules() -> BTreeMap<String, ScheduleOptions> {
+    let of = |when: &str| {
+        ScheduleOptions::new("report", when)
+            .unwrap()
+            .missed(MissedPolicy::All(1_000))
+    };
+    let mut all = BTreeMap::new();
+    for number in 0..10 {
+        all.insert(format!("plain-{number}"), of("every 1s"));
+        all.insert(format!("cron-{number}"), of("*/2 * * * * * Europe/Berlin"));
+        all.insert(
+            format!("slow-skips-{number}"),
+            of("every 1s").overlap(OverlapPolicy::Skip),
+        );
+        all.insert(
+            format!("slow-waits-{number}"),
+            of("every 2s").overlap(OverlapPolicy::Wait),
+        );
+    }
+    all
+}
+
+/// A child; killed when this is dropped.
+struct Node(Child);
+
+impl Node {
+    fn start(folder: &Path, url: &str, clock_s: i64) -> Self {
+        let site = serde_json::to_string(&(folder, url, clock_s)).unwrap();
+        let err = File::options()
+            .append(true)
+            .create(true)
+            .open(folder.join("err"));
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "occurrences::child", "--nocapture"])
+            .env(SITE, site)
+            .stdout(Stdio::null())
+            .stderr(err.unwrap())
+            .spawn();
+        Self(child.unwrap())
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+async fn pushing(url: &str) -> Bus {
+    let builder = Bus::builder()
+        .only_registered()
+        .settings(Default::default());
+    builder.publish_only().store_url(url).start().await.unwrap()
+}
+
+/// The final records: of each schedule and instant the ids and outcomes.
+type Ends = BTreeMap<(String, Timestamp), Vec<(EventId, Outcome)>>;
+
+async fn ends(bus: &Bus) -> Ends {
+    let (mut ends, mut after) = (Ends::new(), None);
+    loop {
+        let page = bus.records().queue("report").limit(1_000).after(after);
+        let page = page.page().await.unwrap();
+        for record in page.items.into_iter().filter(|record| record.is_final()) {
+            let key = (record.key.unwrap(), record.due);
+            ends.entry(key)
+                .or_default()
+                .push((record.id, record.outcome));
+        }
+        after = page.next;
+        if after.is_none() {
+            return ends;
+        }
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// `nodes`: how many run at a time, with their wrong clocks. `opens`: whether others may use the store
+/// beside them.
+#[allow(clippy::disallowed_methods, clippy::print_stdout)] // real time and processes; tells the seed
+async fn killed(url: &str, clocks: &[i64], is_shared: bool) {
+    let seed = number("DULY_OCCURRENCE_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
+    let kills = number("DULY_OCCURRENCE_KILLS").unwrap_or(KILLS);
+    println!("DULY_OCCURRENCE_SEED={seed} DULY_OCCURRENCE_KILLS={kills}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let folder = tempfile::tempdir().unwrap();
+    let schedules = schedules();
+    let bus = pushing(url).await;
+    for (name, options) in &schedules {
+        bus.schedules().set(name, options.clone()).await.unwrap();
+    }
+    let began = now();
+    let bus = if is_shared {
+        Some(bus)
+    } else {
+        bus.shutdown(Duration::from_secs(5)).await.unwrap();
+        None
+    };
+    let start = |number: usize| Node::start(folder.path(), url, clocks[number % clocks.len()]);
+    let mut nodes: Vec<_> = (0..clocks.len()).map(start).collect();
+    for kill in 0..kills {
+        // While it opens the store, pushes what follows, or handles.
+        std::thread::sleep(Duration::from_micros(random.u64(100_000..2_000_000)));
+        let victim = random.usize(..nodes.len());
+        drop(nodes.swap_remove(victim));
+        nodes.push(start(kill as usize));
+    }
+    let ended = now();
+    // One carries out what is left.
+    nodes.truncate(1);
+    let expected = |name: &str, options: &ScheduleOptions| -> Vec<(String, Timestamp)> {
+        let instants = options.instants(began).take_while(|at| *at <= ended);
+        instants.map(|at| (name.to_owned(), at)).collect()
+    };
+    let expected: Vec<_> = schedules
+        .iter()
+        .flat_map(|(name, it)| expected(name, it))
+        .collect();
+    let waits = Instant::now();
+    let ends = loop {
+        // An embedded store is read when nobody uses it.
+        if !is_shared {
+            std::thread::sleep(Duration::from_secs(25));
+            nodes.clear();
+        }
+        let reading = match &bus {
+            Some(bus) => bus.clone(),
+            None => pushing(url).await,
+        };
+        let ends = ends(&reading).await;
+        if bus.is_none() {
+            reading.shutdown(Duration::from_secs(5)).await.unwrap();
+        }
+        let missing = expected
+            .iter()
+            .filter(|key| !ends.contains_key(key))
+            .count();
+        if missing == 0 {
+            break ends;
+        }
+        let said = std::fs::read_to_string(folder.path().join("err")).unwrap_or_default();
+        let first = expected.iter().find(|key| !ends.contains_key(key));
+        assert!(
+            waits.elapsed() < PATIENCE,
+            "{missing} have no record, such as {first:?}: {said}"
+        );
+        if !is_shared {
+            nodes.push(start(0));
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    };
+    drop(nodes);
+    // Each instant is one event, and none is outside of the calendar.
+    for ((name, instant), all) in &ends {
+        assert_eq!(all.len(), 1, "{name} at {instant}: {all:?}");
+        let just_before = Timestamp::from_millis(instant.as_millis() - 1);
+        let next = schedules[name].instants(just_before).next();
+        assert_eq!(next, Some(*instant), "{name}");
+    }
+    let mut started: BTreeMap<(String, u64), BTreeSet<String>> = BTreeMap::new();
+    for line in std::fs::read_to_string(folder.path().join("starts"))
+        .unwrap()
+        .lines()
+    {
+        let words: Vec<_> = line.split(' ').collect();
+        let key = (words[0].to_owned(), words[1].parse().unwrap());
+        started.entry(key).or_default().insert(words[2].to_owned());
+    }
+    for (key, ids) in &started {
+        assert_eq!(ids.len(), 1, "{key:?} was two events: {ids:?}");
+    }
+    let acked = ends
+        .values()
+        .filter(|all| all[0].1 == Outcome::Acked)
+        .count();
+    println!(
+        "{} instants, {acked} acked, {} started",
+        ends.len(),
+        started.len()
+    );
+    assert!(acked * 2 > expected.len(), "{acked} of {}", expected.len());
+}
+
+#[allow(clippy::disallowed_methods)] // the time of every server on this machine
+fn now() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    Timestamp::from_millis(since.unwrap().as_millis() as u64)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_instant_is_one_event_on_redis_whichever_node_is_killed() {
+    let redis = Redis::plain();
+    killed(&redis.url(), &[0, 5, -5], true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_instant_is_one_event_on_a_cluster_whichever_node_is_killed() {
+    let cluster = Cluster::masters(3);
+    killed(&cluster.url(), &[0, 5], true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_instant_is_one_event_on_the_embedded_store_whenever_its_process_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("duly.db").display());
+    killed(&url, &[0], false).await;
+}
