@@ -2,7 +2,7 @@
 //!
 //! [`problem`] is the form of its errors, [`access`] checks tokens, [`input`] reads requests;
 //! [`events`], [`calls`], [`leases`], [`records`], [`queues`], [`dead`], [`schedules`] and
-//! [`webhooks`] are its resources, and [`description`] is what OpenAPI says of them.
+//! [`webhooks`] are its resources, [`schedule_forms`] what is said of a schedule, and [`description`] is what OpenAPI says of them.
 
 mod access;
 mod calls;
@@ -18,6 +18,7 @@ mod push_lines;
 mod queue_list;
 mod queues;
 mod records;
+mod schedule_forms;
 mod schedules;
 mod settlement;
 mod waiters;

@@ -3,4 +3,5 @@
 mod learns;
 mod records;
 mod reserved;
+mod shape;
 mod worst;
