@@ -146,6 +146,8 @@ pub mod admin {
         PayloadCheck, PayloadReport, QueueLoad, QueueStats, Reencrypt, ReencryptReport, StoreCheck,
         StoreReport, StoredEvent, UndecodablePayload,
     };
+    #[cfg(feature = "schedules")]
+    pub use crate::bus::{Schedule, Schedules};
     pub use crate::store::{Damage, DamageKind};
 }
 

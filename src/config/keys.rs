@@ -1,10 +1,9 @@
 //! The table of keys: the name, the expected value, and the setting of each.
 
-use duly_options::queue_option;
-
 use crate::config::Settings;
-use crate::config::raw_value::{RawValue, ValueError};
-use crate::config::schedules::ScheduleChoices;
+use crate::config::key::Key;
+use crate::config::raw_value::RawValue;
+use crate::config::schedules::SCHEDULE;
 use crate::config::similar_names::nearest;
 use crate::error::shown;
 use crate::event::QueueName;
@@ -132,38 +131,6 @@ const METRICS: [Key<Settings>; 3] = [
     }),
 ];
 
-/// The keys of each schedule.
-const SCHEDULE: [Key<ScheduleChoices>; 8] = [
-    Key::new("queue", "the name of a queue", |schedule, found| {
-        found.name().map(|it| schedule.queue = Some(it))
-    }),
-    Key::new(
-        "when",
-        "a text such as `0 9 * * MON-FRI Europe/Berlin` or `every 15m`",
-        |schedule, found| found.name().map(|it| schedule.when = Some(it)),
-    ),
-    Key::new("payload", "a text of JSON", |schedule, found| {
-        found.name().map(|it| schedule.payload = Some(it))
-    }),
-    Key::new(
-        "missed",
-        "`skip`, `once` or `all(24)`",
-        |schedule, found| found.name().map(|it| schedule.missed = Some(it)),
-    ),
-    Key::new("overlap", "`allow`, `skip` or `wait`", |schedule, found| {
-        found.name().map(|it| schedule.overlap = Some(it))
-    }),
-    Key::new("jitter", DURATION, |schedule, found| {
-        found.duration().map(|it| schedule.jitter = Some(it))
-    }),
-    Key::new("exclude", CALENDARS, |schedule, found| {
-        found.name().map(|it| schedule.exclude = Some(it))
-    }),
-    Key::new("only", CALENDARS, |schedule, found| {
-        found.name().map(|it| schedule.only = Some(it))
-    }),
-];
-
 /// The keys outside of sections.
 const TOP: [Key<Settings>; 3] = [
     Key::new("deploy", "a whole number from 0 on", |settings, found| {
@@ -198,7 +165,6 @@ const SECTIONS: [&str; 8] = [
 ];
 
 const DURATION: &str = "a duration such as `250ms`, `30s` or `1m30s`";
-const CALENDARS: &str = "names of calendars with spaces between them";
 const COUNT: &str = "a whole number of records";
 const BOOLEAN: &str = "`true` or `false`";
 
@@ -270,19 +236,20 @@ impl Section {
         name: &str,
         found: &RawValue,
     ) -> Result<(), String> {
+        let path = |name: &str| self.path(name);
         match self {
-            Self::Top => pick(&TOP, self, name)?.set(settings, self, found),
-            Self::Store => pick(&STORE, self, name)?.set(settings, self, found),
-            Self::Records => pick(&RECORDS, self, name)?.set(settings, self, found),
-            Self::Encryption => pick(&ENCRYPTION, self, name)?.set(settings, self, found),
-            Self::Metrics => pick(&METRICS, self, name)?.set(settings, self, found),
+            Self::Top => pick(&TOP, self, name)?.set(settings, path, found),
+            Self::Store => pick(&STORE, self, name)?.set(settings, path, found),
+            Self::Records => pick(&RECORDS, self, name)?.set(settings, path, found),
+            Self::Encryption => pick(&ENCRYPTION, self, name)?.set(settings, path, found),
+            Self::Metrics => pick(&METRICS, self, name)?.set(settings, path, found),
             Self::Defaults => {
-                pick(QUEUE, self, name)?.set(&mut settings.queue_defaults, self, found)
+                pick(QUEUE, self, name)?.set(&mut settings.queue_defaults, path, found)
             }
             Self::Schedule(name_of) => {
                 let key = pick(&SCHEDULE, self, name)?;
                 let schedule = settings.schedules.entry(name_of.clone()).or_default();
-                key.set(schedule, self, found)
+                key.set(schedule, path, found)
             }
             Self::Calendars => {
                 let dates = found.text().map_err(|_| {
@@ -296,7 +263,7 @@ impl Section {
                 let key = pick(QUEUE, self, name)?;
                 key.set(
                     settings.queues.entry(queue.clone()).or_default(),
-                    self,
+                    path,
                     found,
                 )
             }
@@ -319,39 +286,6 @@ impl Section {
             Self::Schedule(of) => format!("schedules.{of}.{name}"),
             Self::Calendars => format!("calendars.{name}"),
         }
-    }
-}
-
-/// A key: its name, the expected value, and where that goes.
-struct Key<T> {
-    name: &'static str,
-    expects: &'static str,
-    put: fn(&mut T, &RawValue) -> Result<(), ValueError>,
-}
-
-impl<T> Key<T> {
-    const fn new(
-        name: &'static str,
-        expects: &'static str,
-        put: fn(&mut T, &RawValue) -> Result<(), ValueError>,
-    ) -> Self {
-        Self { name, expects, put }
-    }
-
-    /// Returns what a value must be, in words.
-    fn expected(&self) -> String {
-        let option = queue_option(self.name).filter(|_| self.expects.is_empty());
-        option.map_or_else(|| self.expects.to_owned(), |option| option.kind.expects())
-    }
-
-    fn set(&self, target: &mut T, section: &Section, found: &RawValue) -> Result<(), String> {
-        (self.put)(target, found).map_err(|wrong| {
-            let path = section.path(self.name);
-            match wrong {
-                ValueError::Kind => format!("{path} is {found}; it must be {}", self.expected()),
-                ValueError::Grammar(why) => format!("{path}: {why}"),
-            }
-        })
     }
 }
 

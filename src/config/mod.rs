@@ -87,6 +87,7 @@
 mod encryption;
 mod environment;
 mod file;
+mod key;
 mod keys;
 mod raw_value;
 mod schedules;

@@ -5,6 +5,7 @@ use std::time::Duration;
 #[cfg(feature = "schedules")]
 use std::collections::BTreeMap;
 
+use crate::config::key::Key;
 #[cfg(feature = "schedules")]
 use crate::duration;
 #[cfg(feature = "schedules")]
@@ -39,6 +40,40 @@ pub struct ScheduleChoices {
     /// The names of the calendars on whose days alone it runs.
     pub only: Option<String>,
 }
+
+const CALENDARS: &str = "names of calendars with spaces between them";
+
+/// The keys of each schedule.
+pub(super) const SCHEDULE: [Key<ScheduleChoices>; 8] = [
+    Key::new("queue", "the name of a queue", |schedule, found| {
+        found.name().map(|it| schedule.queue = Some(it))
+    }),
+    Key::new(
+        "when",
+        "a text such as `0 9 * * MON-FRI Europe/Berlin` or `every 15m`",
+        |schedule, found| found.name().map(|it| schedule.when = Some(it)),
+    ),
+    Key::new("payload", "a text of JSON", |schedule, found| {
+        found.name().map(|it| schedule.payload = Some(it))
+    }),
+    Key::new(
+        "missed",
+        "`skip`, `once` or `all(24)`",
+        |schedule, found| found.name().map(|it| schedule.missed = Some(it)),
+    ),
+    Key::new("overlap", "`allow`, `skip` or `wait`", |schedule, found| {
+        found.name().map(|it| schedule.overlap = Some(it))
+    }),
+    Key::new("jitter", "a duration such as `30s`", |schedule, found| {
+        found.duration().map(|it| schedule.jitter = Some(it))
+    }),
+    Key::new("exclude", CALENDARS, |schedule, found| {
+        found.name().map(|it| schedule.exclude = Some(it))
+    }),
+    Key::new("only", CALENDARS, |schedule, found| {
+        found.name().map(|it| schedule.only = Some(it))
+    }),
+];
 
 #[cfg(feature = "schedules")]
 impl ScheduleChoices {

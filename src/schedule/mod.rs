@@ -60,4 +60,3 @@ pub use self::dates::{Calendar, DATES_MAX};
 pub use self::options::ScheduleOptions;
 pub use self::policy::{MAKE_UP_MAX, MissedPolicy, OverlapPolicy};
 pub use self::recurrence::{Occurrences, Recurrence};
-pub use crate::bus::{Schedule, Schedules};

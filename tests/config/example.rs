@@ -54,8 +54,13 @@ fn shows_every_known_key() {
             .strip_prefix('[')
             .and_then(|line| line.strip_suffix(']'))
         {
-            section = name.replace("order-close", "<name>") + ".";
+            section = name
+                .replace("order-close", "<name>")
+                .replace("daily-report", "<name>")
+                + ".";
         } else if let Some((key, _)) = line.split_once(" = ") {
+            let is_name = section == "calendars.";
+            let key = if is_name { "<name>" } else { key };
             shown.push(format!("{section}{key}"));
         }
     }

@@ -9,7 +9,8 @@ fn are_named_with_their_path_the_nearest_key_and_those_there_are() {
     assert_eq!(
         refused_toml("read_ahaed = '1s'"),
         "settings: unknown key read_ahaed, did you mean read_ahead? (known here: \
-         encryption, metrics, payload_bytes_max, queue_defaults, queues, read_ahead, records, store)"
+         calendars, deploy, encryption, metrics, payload_bytes_max, queue_defaults, queues, \
+         read_ahead, records, schedules, store)"
     );
     assert_eq!(
         refused_toml("[queues.order-close]\nworker = 1"),
@@ -24,8 +25,9 @@ fn are_named_with_their_path_the_nearest_key_and_those_there_are() {
     );
     assert_eq!(
         refused_toml("[stoer]\nurl = 'memory:'"),
-        "settings: unknown key stoer, did you mean store? (known here: encryption, metrics, \
-         payload_bytes_max, queue_defaults, queues, read_ahead, records, store)"
+        "settings: unknown key stoer, did you mean store? (known here: calendars, deploy, \
+         encryption, metrics, payload_bytes_max, queue_defaults, queues, read_ahead, records, \
+         schedules, store)"
     );
 }
 

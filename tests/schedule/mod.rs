@@ -2,5 +2,6 @@
 
 mod changes;
 mod clocks;
+mod declared;
 mod runs;
 mod texts;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "schedules")]
+use crate::bus::builder::schedule_setup::ScheduleSetup;
 use crate::bus::handle::Bus;
 use crate::bus::journal::JournalHandle;
 use crate::codec::KeyRing;
@@ -46,7 +48,7 @@ pub struct BusBuilder {
     pub(super) metrics: MetricsChoices,
     pub(super) virtual_time: bool,
     #[cfg(feature = "schedules")]
-    pub(super) schedules: crate::bus::builder::schedules::ScheduleSetup,
+    pub(super) schedules: ScheduleSetup,
 }
 
 impl BusBuilder {

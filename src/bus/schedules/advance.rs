@@ -65,7 +65,7 @@ pub(super) async fn advance(
         if occurrences.iter().any(|one| one.skipped.is_none()) {
             link.note_last();
         }
-        look_at = planned.look_at.map(|at| spread(&link, now, at));
+        look_at = planned.look_at.map(|at| staggered(&link, now, at));
     }
     link.number += 1;
     links.push(&link, look_at, Unique::Replace).await?;
@@ -194,7 +194,7 @@ async fn has_record(inner: &Arc<Inner>, pushed: &Pushed, id: EventId) -> Result<
 }
 
 /// When the schedule is looked at, if it need not be at that very time.
-fn spread(link: &Link, now: Timestamp, look_at: Timestamp) -> Timestamp {
+fn staggered(link: &Link, now: Timestamp, look_at: Timestamp) -> Timestamp {
     let earlier = link.part_of(SPREAD);
     if link.options.overlap_policy() != OverlapPolicy::Allow || look_at.since(now) <= SPREAD {
         return look_at;

@@ -9,7 +9,7 @@ use crate::bus::schedules::links::StoredLink;
 use crate::schedule::ScheduleOptions;
 use crate::time::Timestamp;
 
-/// A schedule as the store has it; from [`Schedules`](crate::schedule::Schedules).
+/// A schedule as the store has it; from [`Schedules`](crate::admin::Schedules).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Schedule {

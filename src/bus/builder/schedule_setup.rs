@@ -1,0 +1,54 @@
+//! What a builder says of schedules.
+
+use std::collections::BTreeMap;
+
+use crate::bus::schedules::check_name;
+use crate::bus::schedules::declare::Declared;
+use crate::config::{ScheduleChoices, Settings};
+use crate::error::{Error, Result};
+use crate::event::QueueName;
+use crate::handler::AnnotatedSchedule;
+use crate::schedule::ScheduleOptions;
+
+/// What a builder says of schedules.
+#[derive(Debug, Default)]
+pub(super) struct ScheduleSetup {
+    pub(super) declared: BTreeMap<String, ScheduleOptions>,
+    pub(super) deploy: Option<u64>,
+    pub(super) runs: Option<bool>,
+}
+
+impl ScheduleSetup {
+    /// Returns what the program declares, and whether it carries schedules out; one that does not
+    /// declares only what its builder says.
+    pub(super) fn take(
+        &mut self,
+        settings: &Settings,
+        annotated: &[(QueueName, AnnotatedSchedule)],
+        has_handlers: bool,
+    ) -> Result<(Declared, bool)> {
+        let runs = self.runs.unwrap_or(has_handlers);
+        let wrong = |name: &str, error: Error| Error::invalid(format!("schedule {name}: {error}"));
+        let mut schedules = BTreeMap::new();
+        for (queue, of_handler) in annotated.iter().filter(|_| runs) {
+            let choices = ScheduleChoices::annotated(queue, of_handler);
+            let options = choices.and_then(|choices| choices.options(&settings.calendars));
+            let options = options.map_err(|error| wrong(queue, error))?;
+            schedules.insert(queue.to_string(), options);
+        }
+        for (name, choices) in settings.schedules.iter().filter(|_| runs) {
+            let options = choices.options(&settings.calendars);
+            let options = options.map_err(|error| wrong(name, error))?;
+            schedules.insert(name.to_string(), options);
+        }
+        schedules.append(&mut self.declared);
+        for name in schedules.keys() {
+            check_name(name)?;
+        }
+        let declared = Declared {
+            schedules,
+            deploy: self.deploy.or(settings.deploy).unwrap_or(0),
+        };
+        Ok((declared, runs))
+    }
+}
