@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use duly::schedule::{Calendar, Schedule, ScheduleOptions};
+use duly::admin::Schedule;
+use duly::schedule::{Calendar, ScheduleOptions};
 use duly::{Bus, Error, ErrorKind, Result};
 
 /// The most schedules of a page.

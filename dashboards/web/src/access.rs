@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use duly::schedule::Schedule;
+use duly::admin::Schedule;
 use futures_util::future::BoxFuture;
 
 /// What a user may do; each role may do what those before it may.

@@ -1,6 +1,6 @@
 //! A schedule, as `/v1` returns it and commands show it.
 
-use duly::schedule::Schedule;
+use duly::admin::Schedule;
 use duly::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

@@ -11,7 +11,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use duly::schedule::Schedule;
+use duly::admin::Schedule;
 
 use super::access::{self, granted_call, granted_namespace, granted_namespace_json, refused};
 use super::input::{InPath, NamespacePath};

@@ -1,7 +1,7 @@
 //! Actions on schedules.
 
 use duly::ErrorKind;
-use duly::schedule::Schedule;
+use duly::admin::Schedule;
 
 use super::Action;
 use crate::app::App;

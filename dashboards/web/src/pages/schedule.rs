@@ -6,7 +6,7 @@ use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use duly::ErrorKind;
-use duly::schedule::Schedule;
+use duly::admin::Schedule;
 
 use crate::app::{App, Frame};
 use crate::error::{PageError, Result, html};

@@ -6,8 +6,8 @@ use std::time::Duration;
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
+use duly::admin::Schedule;
 use duly::records::Record;
-use duly::schedule::Schedule;
 use futures_util::{StreamExt, stream};
 use tokio::time::{Instant, timeout_at};
 

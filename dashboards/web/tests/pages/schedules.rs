@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use duly::Bus;
-use duly::schedule::{Schedule, ScheduleOptions};
+use duly::admin::Schedule;
+use duly::schedule::ScheduleOptions;
 use duly_dashboard::{Access, AccessError, Credentials, Role, User};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
