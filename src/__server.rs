@@ -1,5 +1,15 @@
 //! What `duly-server` of the same version uses: no part of the public face, and outside of semver.
 
+/// Names of queues and of schedules.
+pub mod names {
+    use crate::event::QueueName;
+
+    /// Returns the name of `known` that was probably meant by `name`, which is not among them.
+    pub fn name_meant<'a>(name: &QueueName, known: &'a [QueueName]) -> Option<&'a QueueName> {
+        crate::config::queue_meant(name, known)
+    }
+}
+
 /// Replies to calls, which reach callers in every process.
 pub mod replies {
     pub use crate::bus::call::stored_replies::{REPLY_KEPT, ReplyStatus, look_up, store};

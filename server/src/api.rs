@@ -1,6 +1,8 @@
 //! What `/v1` returns of queues, events, dead letters and records, and commands show, whatever source
 //! it is from.
 
+mod schedule;
+
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
@@ -14,6 +16,8 @@ use duly::store::Control;
 use duly::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+pub use self::schedule::{Instant, ScheduleView};
 
 /// The events of a queue by state, and its settings.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]

@@ -70,6 +70,9 @@ impl PoolAccess {
             return Ok(None);
         }
         let namespace = &given.name;
+        if names::check_namespace(namespace).is_err() {
+            return Ok(None);
+        }
         let tokens = &self.app.tokens;
         let grant = match tokens.check(pool, namespace, token).await {
             Ok(grant) => grant,
@@ -94,7 +97,11 @@ impl PoolAccess {
             let queue = queue.strip_prefix(&prefix);
             queue.is_some_and(|queue| grant.is_for(queue))
         };
-        Ok(Some(User::new(name, role).only(is_for)))
+        // A schedule of another namespace may push to a queue of this one.
+        let prefix = format!("{namespace}.");
+        let is_own = move |schedule: &str| schedule.starts_with(&prefix);
+        let user = User::new(name, role).only(is_for);
+        Ok(Some(user.only_schedules(is_own)))
     }
 }
 
@@ -118,7 +125,12 @@ impl Access for PoolAccess {
 
     fn audit<'a>(&'a self, user: &'a User, action: &'a str, target: &'a str) -> BoxFuture<'a, ()> {
         // The queue `ns.q` is the queue `q` of the namespace `ns`.
-        let target = format!("{}/{}", self.pool, target.replacen('.', "/", 1));
+        let schedule = target.strip_prefix("schedules/");
+        let target = match schedule.and_then(|name| name.split_once('.')) {
+            Some((namespace, name)) => format!("{namespace}/schedules/{name}"),
+            None => target.replacen('.', "/", 1),
+        };
+        let target = format!("{}/{target}", self.pool);
         Box::pin(async move {
             let tokens = &self.app.tokens;
             tokens.audit(user.name(), action, &target).await;

@@ -27,6 +27,7 @@ mod metrics;
 pub mod overview;
 mod pools;
 pub mod purge;
+pub mod schedules;
 mod serve;
 pub mod settings;
 mod shared;

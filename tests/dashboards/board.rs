@@ -87,6 +87,7 @@ fn the_board_is_one_that_grafana_10_takes() {
         "Nodes",
         "Store: Redis",
         "Journal",
+        "Schedules",
     ];
     assert_eq!(rows.len(), begin.len());
     assert!(

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use duly::admin::Schedule;
 use futures_util::future::BoxFuture;
 
 /// What a user may do; each role may do what those before it may.
@@ -10,9 +11,9 @@ use futures_util::future::BoxFuture;
 pub enum Role {
     /// Read everything, payloads included.
     View,
-    /// Cancel and reschedule events.
+    /// Cancel and reschedule events, run a schedule now.
     Operate,
-    /// Pause queues, set their rates, revive and drop dead letters.
+    /// Pause queues, set their rates, revive and drop dead letters, pause and remove schedules.
     Admin,
 }
 
@@ -28,15 +29,16 @@ impl Role {
     }
 }
 
-/// Returns whether a user may see a queue.
-type QueueFilter = dyn Fn(&str) -> bool + Send + Sync;
+/// Returns whether a user may see a queue, or a schedule.
+type NameFilter = dyn Fn(&str) -> bool + Send + Sync;
 
 /// A user of the dashboard.
 #[derive(Clone)]
 pub struct User {
     pub(crate) name: String,
     pub(crate) role: Role,
-    queues: Option<Arc<QueueFilter>>,
+    queues: Option<Arc<NameFilter>>,
+    schedules: Option<Arc<NameFilter>>,
 }
 
 impl User {
@@ -50,6 +52,7 @@ impl User {
             name,
             role,
             queues: None,
+            schedules: None,
         }
     }
 
@@ -57,6 +60,14 @@ impl User {
     #[must_use]
     pub fn only(mut self, sees: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         self.queues = Some(Arc::new(sees));
+        self
+    }
+
+    /// Restricts the user to the schedules for whose name `sees` returns `true`, of those whose queue
+    /// the user sees.
+    #[must_use]
+    pub fn only_schedules(mut self, sees: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.schedules = Some(Arc::new(sees));
         self
     }
 
@@ -70,8 +81,13 @@ impl User {
         self.queues.as_ref().is_none_or(|sees| sees(queue))
     }
 
+    pub(crate) fn sees_schedule(&self, schedule: &Schedule) -> bool {
+        let by_name = self.schedules.as_ref();
+        by_name.is_none_or(|sees| sees(&schedule.name)) && self.sees(schedule.options.queue())
+    }
+
     pub(crate) fn sees_all(&self) -> bool {
-        self.queues.is_none()
+        self.queues.is_none() && self.schedules.is_none()
     }
 }
 

@@ -78,6 +78,7 @@ impl Frame {
             "queues" => "/queues",
             "dead" => "/dead",
             "records" => "/records",
+            "schedules" => "/schedules",
             "nodes" => "/nodes",
             _ => "/",
         }

@@ -141,6 +141,8 @@ impl Dashboard {
             )
             .route("/records", get(pages::records::page))
             .route("/records/export", get(pages::records::export))
+            .route("/schedules", get(pages::schedules::page))
+            .route("/schedules/{schedule}", get(pages::schedule::page))
             .route("/nodes", get(pages::nodes::page))
             .route("/act/{action}", get(action::confirm).post(action::act))
             .route("/login", get(login::page).post(login::submit))

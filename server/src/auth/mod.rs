@@ -348,6 +348,11 @@ impl Grant {
         self.row.has(scope)
     }
 
+    /// Checks that the token has a right, to whatever queue.
+    pub(crate) fn allows_anywhere(&self, scope: Scope) -> std::result::Result<(), Refusal> {
+        self.row.has_scope(scope).map_err(Refusal::Forbidden)
+    }
+
     /// Whether the token is for a queue.
     pub(crate) fn is_for(&self, queue: &str) -> bool {
         self.row.is_for(queue)

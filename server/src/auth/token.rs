@@ -126,11 +126,18 @@ impl TokenRow {
         self.queues.iter().any(|pattern| pattern.matches(queue))
     }
 
+    /// Checks a scope; the error is what is missing.
+    pub(super) fn has_scope(&self, scope: Scope) -> Result<(), String> {
+        if self.has(scope) {
+            Ok(())
+        } else {
+            Err(format!("the token has no scope {}", scope.name()))
+        }
+    }
+
     /// Checks a right; the error is what is missing.
     pub(super) fn allows(&self, scope: Scope, queue: &str) -> Result<(), String> {
-        if !self.has(scope) {
-            return Err(format!("the token has no scope {}", scope.name()));
-        }
+        self.has_scope(scope)?;
         if self.is_for(queue) {
             Ok(())
         } else {

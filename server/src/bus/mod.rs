@@ -76,6 +76,7 @@ impl Pool {
             .only_registered()
             .dynamic_queues()
             .publish_only()
+            .run_schedules(true)
             .start()
             .await?;
         Ok(Self {

@@ -15,7 +15,7 @@ pub(crate) enum Failure {
     Failed = 1,
     /// The arguments are wrong, or a confirmation is missing. The same code as clap's.
     Usage = 2,
-    /// There is no such queue, event, dead letter or store.
+    /// There is no such queue, event, dead letter, schedule or store.
     NotFound = 3,
     /// The state of the event does not allow it.
     Conflict = 4,
@@ -69,6 +69,16 @@ pub(crate) fn no_queue(queue: &str) -> CommandError {
     CommandError::not_found(format!(
         "there is no queue {queue}; `duly queue list` shows those that there are"
     ))
+}
+
+/// The error of a schedule that does not exist; `meant`: the name of one that does.
+pub(crate) fn no_schedule(name: &str, meant: Option<&str>) -> CommandError {
+    CommandError::not_found(match meant {
+        Some(meant) => format!("there is no schedule {name}; did you mean {meant}?"),
+        None => {
+            format!("there is no schedule {name}; `duly schedule list` shows those that there are")
+        }
+    })
 }
 
 /// The error of an event that is not known, or not in its queue.

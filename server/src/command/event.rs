@@ -119,7 +119,7 @@ pub(crate) async fn run<S: Source>(
         } => {
             let text = match (payload, payload_file) {
                 (Some(text), _) => text,
-                (None, Some(file)) => read(&file)?,
+                (None, Some(file)) => read_payload(&file)?,
                 (None, None) => return Err(CommandError::usage("give --payload or a file")),
             };
             let json = RawValue::from_string(text).map_err(|error| {
@@ -179,7 +179,7 @@ fn without_mark(text: String) -> String {
     }
 }
 
-fn read(file: &std::path::Path) -> Result<String> {
+pub(super) fn read_payload(file: &std::path::Path) -> Result<String> {
     let wrong = |error: std::io::Error| {
         CommandError::usage(format!("{} cannot be read: {error}", file.display()))
     };

@@ -62,6 +62,18 @@ impl HttpClient {
         }
     }
 
+    /// As [`send`](Self::send), for what has JSON in it whose text is to be kept.
+    pub(crate) async fn send_for<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        segments: &[&str],
+        query: &[(&str, String)],
+        body: Option<String>,
+    ) -> Result<T> {
+        let (text, _) = self.exchange(method, segments, query, body).await?;
+        serde_json::from_str(&text).map_err(|error| self.not_understood(&error))
+    }
+
     /// Removes what is at a path; returns whether there was something.
     pub(crate) async fn remove(&self, segments: &[&str]) -> Result<bool> {
         let sent = self.exchange(Method::DELETE, segments, &[], None).await;

@@ -34,6 +34,7 @@ pub(crate) use self::error::CommandError;
 use self::error::Result;
 use self::output::Output;
 use self::remote::Server;
+use self::schedule::{ScheduleCommand, ScheduleSource};
 use self::source::Source;
 use self::store::Store;
 
@@ -81,13 +82,12 @@ pub(crate) enum OperatorCommand {
         #[command(flatten)]
         target: Target,
     },
-    /// Schedules: when one is next
+    /// Schedules: list, show, set, pause, resume, run now, remove, next
     Schedule {
-        /// Writes JSON
-        #[arg(long, global = true)]
-        json: bool,
+        #[command(flatten)]
+        target: Target,
         #[command(subcommand)]
-        command: schedule::ScheduleCommand,
+        command: ScheduleCommand,
     },
     /// Shows all queues live in the terminal: how late, how many, what comes
     Top {
@@ -167,7 +167,10 @@ pub(crate) async fn run(command: OperatorCommand, description: clap::Command) ->
         OperatorCommand::Token { json, arguments } => {
             token::run(Output::new(json), arguments).await
         }
-        OperatorCommand::Schedule { json, command } => schedule::run(Output::new(json), command),
+        OperatorCommand::Schedule { target, command } => match command {
+            ScheduleCommand::Next(command) => schedule::next(Output::new(target.json), command),
+            command => on(target, Work::Schedule(command)).await,
+        },
         OperatorCommand::Bench(command) => bench::run(command).await,
         OperatorCommand::Completions(arguments) => manual::completions(description, &arguments),
         OperatorCommand::Man(arguments) => manual::man(description, &arguments),
@@ -188,6 +191,7 @@ enum Work {
     Dead(dead::DeadCommand),
     Records(records::RecordsCommand),
     Forecast(forecast::ForecastCommand),
+    Schedule(ScheduleCommand),
     Top(top::TopCommand),
 }
 
@@ -203,13 +207,18 @@ async fn on(target: Target, work: Work) -> Result<()> {
     }
 }
 
-async fn on_source<S: Source>(source: S, output: Output, work: Work) -> Result<()> {
+async fn on_source<S: Source + ScheduleSource>(
+    source: S,
+    output: Output,
+    work: Work,
+) -> Result<()> {
     let done = match work {
         Work::Queue(command) => queue::run(&source, output, command).await,
         Work::Event(command) => event::run(&source, output, command).await,
         Work::Dead(command) => dead::run(&source, output, command).await,
         Work::Records(command) => records::run(&source, output, command).await,
         Work::Forecast(command) => forecast::run(&source, output, command).await,
+        Work::Schedule(command) => schedule::run(&source, output, command).await,
         Work::Top(command) => top::run(&source, output, command).await,
     };
     let closed = source.close().await;

@@ -21,8 +21,8 @@ use super::view::{
 /// A server, with a token of one of its namespaces.
 #[derive(Debug)]
 pub(crate) struct Server {
-    http: HttpClient,
-    namespace: Option<String>,
+    pub(super) http: HttpClient,
+    pub(super) namespace: Option<String>,
 }
 
 impl Server {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use duly::schedule::ScheduleOptions;
 use duly::time::When;
 use duly::{Bus, Queue, Result};
 use parking_lot::Mutex;
@@ -90,10 +91,32 @@ impl Shop {
             renewals.push(renewal.after(Duration::from_secs(seconds)));
         }
         self.renewals.push_many(renewals, When::Now).await?;
+        self.set_schedules().await?;
         self.send_newsletter().await?;
         // A backlog from before, so that there is something to see at once.
         for _ in 0..24 {
             self.sell().await?;
+        }
+        Ok(())
+    }
+
+    /// What recurs without a customer.
+    async fn set_schedules(&self) -> Result<()> {
+        for (name, queue, when) in [
+            ("stock-sync", "stock-sync", "every 10s"),
+            (
+                "newsletter-of-the-week",
+                "newsletter",
+                "0 9 * * MON Europe/Berlin",
+            ),
+            (
+                "renewals-of-the-night",
+                "renewals",
+                "30 2 * * * America/New_York",
+            ),
+        ] {
+            let options = ScheduleOptions::new(queue, when)?.payload(&self.order())?;
+            self.bus.schedules().set(name, options).await?;
         }
         Ok(())
     }

@@ -21,6 +21,8 @@ use crate::state::{App, ReadError};
 
 /// The longest name, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
+/// The namespace of the queues that duly keeps for itself.
+const OWN_NAMESPACE: &str = "duly";
 
 /// A request that has passed the checks.
 #[derive(Debug)]
@@ -297,6 +299,8 @@ fn check_names(route: &Route) -> Result<()> {
         queue,
         endpoint,
     } = route;
+    check_namespace(namespace)
+        .map_err(|why| ApiError::Refused(StatusCode::FORBIDDEN, why.to_owned()))?;
     let is_consume = *endpoint == Endpoint::Consume;
     if !is_consume && (namespace.len() > NAME_BYTES_MAX || queue.len() > NAME_BYTES_MAX) {
         return Err(ApiError::bad("namespace or queue name too long"));
@@ -316,6 +320,15 @@ fn check_names(route: &Route) -> Result<()> {
     } else {
         Err(ApiError::bad("queue name contains forbidden characters"))
     }
+}
+
+/// Refuses the namespace of the queues that duly keeps for itself: schedules of all namespaces, and
+/// replies.
+pub(crate) fn check_namespace(namespace: &str) -> std::result::Result<(), &'static str> {
+    if namespace == OWN_NAMESPACE {
+        return Err("the namespace `duly` is duly's own; choose another");
+    }
+    Ok(())
 }
 
 /// Whether a text is a name: letters, digits, `-` and `_`.

@@ -14,7 +14,7 @@ mod job_id;
 mod jobs;
 /// Names and tokens as the contract writes them.
 pub(crate) mod names {
-    pub(crate) use super::check::{NAME_BYTES_MAX, is_name, split};
+    pub(crate) use super::check::{NAME_BYTES_MAX, check_namespace, is_name, split};
 }
 mod params;
 mod path;

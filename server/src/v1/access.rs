@@ -11,7 +11,7 @@ use super::input;
 use super::problem::{Problem, Result};
 use crate::auth::{Action, Grant, LastingGrant, Refusal, Scope, Taken};
 use crate::bus::Pool;
-use crate::lmstfy::names::{NAME_BYTES_MAX, is_name, split};
+use crate::lmstfy::names::{NAME_BYTES_MAX, check_namespace, is_name, split};
 use crate::state::App;
 
 /// Checks names and token; returns the pool.
@@ -62,6 +62,25 @@ pub(super) async fn granted_json<'a, T: DeserializeOwned>(
 ) -> Result<(&'a Pool, T)> {
     let (pool, grant) = granted_lasting(app, headers, namespace, queue, scope).await?;
     Ok((pool, input::json(app, &grant, headers, body).await?))
+}
+
+/// Checks namespace and token, and reads a body of JSON that says which queue it is about; returns the
+/// pool, what the token may do by then, and the body.
+pub(super) async fn granted_namespace_json<'a, T: DeserializeOwned>(
+    app: &'a App,
+    headers: &HeaderMap,
+    namespace: &str,
+    scope: Scope,
+    body: HttpBody,
+) -> Result<(&'a Pool, Arc<Grant>, T)> {
+    let (pool, grant) = granted_namespace(app, headers, namespace).await?;
+    grant.allows_anywhere(scope).map_err(refused)?;
+    let (_, token) = split(token(headers).unwrap_or_default());
+    let place = (pool.name(), namespace, token);
+    let lasting = LastingGrant::new(place, scope.alone(), None::<String>);
+    let body = input::json(app, &lasting, headers, body).await?;
+    let grant = lasting.check(&app.tokens).await.map_err(refused)?;
+    Ok((pool, grant, body))
 }
 
 /// Checks names and token for a push or a lease, which the token's limit counts; returns the pool,
@@ -137,6 +156,8 @@ pub(super) async fn granted_namespace<'a>(
     if !is_ours(namespace) {
         return Err(wrong_name());
     }
+    check_namespace(namespace)
+        .map_err(|why| Problem::new(StatusCode::FORBIDDEN, "forbidden", why))?;
     let text = token(headers).ok_or_else(unauthorized)?;
     let (pool, token) = split(text);
     let pool = app.pools.get(pool).ok_or_else(unauthorized)?;

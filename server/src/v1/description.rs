@@ -5,7 +5,8 @@ use utoipa::OpenApi;
 
 use super::event::latest_due_ms;
 use super::{
-    calls, dead, events, leases, problem, queue_list, queues, records, webhook_schema, webhooks,
+    calls, dead, events, leases, problem, queue_list, queues, records, schedules, webhook_schema,
+    webhooks,
 };
 
 /// What the operations do not say. A stream has no end, so it is no operation that a client
@@ -26,6 +27,7 @@ const ABOUT: &str = "Delayed jobs over HTTP. Leased events also come as server-s
         (name = "records", description = "How attempts and events ended"),
         (name = "queues", description = "Counts, pause, rate and forecast of a queue"),
         (name = "dead letters", description = "Events that failed for good"),
+        (name = "schedules", description = "Events that recur: set, show, pause, run"),
         (name = "webhooks", description = "Queues that are delivered by POST to a URL"),
     ),
     components(schemas(problem::Problem)),
@@ -36,6 +38,8 @@ const ABOUT: &str = "Delayed jobs over HTTP. Leased events also come as server-s
         records::list,
         queue_list::list, queue_list::overview, queues::stats, queues::set, queues::forecast, queues::purge,
         dead::list, dead::revive, dead::drop_letters,
+        schedules::list, schedules::get, schedules::set, schedules::pause, schedules::resume,
+        schedules::run, schedules::remove,
         webhooks::set, webhooks::get, webhooks::remove, webhooks::list,
     )
 )]

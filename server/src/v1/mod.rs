@@ -1,9 +1,8 @@
 //! `/v1`: the interface of duly itself, small and regular, described by OpenAPI.
 //!
 //! [`problem`] is the form of its errors, [`access`] checks tokens, [`input`] reads requests;
-//! [`events`], [`calls`], [`leases`], [`records`], [`queues`], [`dead`] and [`webhooks`] are its
-//! resources, and
-//! [`description`] is what OpenAPI says of them.
+//! [`events`], [`calls`], [`leases`], [`records`], [`queues`], [`dead`], [`schedules`] and
+//! [`webhooks`] are its resources, [`schedule_forms`] what is said of a schedule, and [`description`] is what OpenAPI says of them.
 
 mod access;
 mod calls;
@@ -19,6 +18,8 @@ mod push_lines;
 mod queue_list;
 mod queues;
 mod records;
+mod schedule_forms;
+mod schedules;
 mod settlement;
 mod waiters;
 mod webhook_schema;
@@ -87,6 +88,25 @@ pub(crate) fn router(app: Arc<App>) -> Router {
                 .delete(webhooks::remove),
         )
         .route("/{namespace}/webhooks", get(webhooks::list))
+        .route("/{namespace}/schedules", get(schedules::list))
+        .route(
+            "/{namespace}/schedules/{schedule}",
+            get(schedules::get)
+                .put(schedules::set)
+                .delete(schedules::remove),
+        )
+        .route(
+            "/{namespace}/schedules/{schedule}/pause",
+            post(schedules::pause),
+        )
+        .route(
+            "/{namespace}/schedules/{schedule}/resume",
+            post(schedules::resume),
+        )
+        .route(
+            "/{namespace}/schedules/{schedule}/run",
+            post(schedules::run),
+        )
         .layer(middleware::from_fn(whole::run))
         // These wait for somebody else, and their client may hang up.
         .route("/{namespace}/queues/{queue}/calls", post(calls::call))

@@ -183,7 +183,7 @@ const PROBLEMS: [(&str, &str); 14] = [
         "The token is missing, unknown, expired, or of another namespace",
     ),
     ("403", "The token may not do this, or not to this queue"),
-    ("404", "There is no such event, lease or queue"),
+    ("404", "There is no such event, lease, queue or schedule"),
     ("405", "The path does not have this method"),
     ("408", "The body did not arrive in time"),
     (

@@ -83,6 +83,7 @@ fn the_help_of_a_command_has_its_own_options_first() {
         (&["forecast"], "--horizon"),
         (&["doctor"], "--repair"),
         (&["dead", "revive"], "--rate"),
+        (&["schedule", "set"], "--overlap"),
     ] {
         let help = duly(&[command, &["--help"]].concat());
         let text = help.text();

@@ -9,6 +9,7 @@ mod event;
 mod general;
 mod queue;
 mod records;
+mod schedule;
 mod terminal;
 mod token;
 mod top;

@@ -130,6 +130,59 @@ async fn a_token_sees_its_namespace_and_does_what_its_scopes_allow() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_sees_the_schedules_of_its_namespace_alone() {
+    let world = World::start(Place::Embedded).await;
+    let other = world.new_token("other", "").await;
+    let narrow = world.new_token("ns", "&queues=mail").await;
+    let put = async |token: &str, path: &str, queue: &str| {
+        let body = serde_json::json!({"queue": queue, "when": "@daily"}).to_string();
+        let request = world.client.put(world.api_url(path)).body(body);
+        let request = request.header("X-Token", token);
+        let request = request.header("Content-Type", "application/json");
+        crate::world::reply(request).await.is(201);
+    };
+    put(&world.token, "/v1/ns/schedules/nightly", "report").await;
+    put(&other, "/v1/other/schedules/quetzal", "report").await;
+    let see = async |login: (&str, &str), path: &str| {
+        visit(&world, Method::GET, path, Some(login), &[]).await
+    };
+    let own = ("ns", world.token.as_str());
+    for (login, shown) in [
+        (own, Some("ns.nightly")),
+        (("ns", &narrow), None),
+        (("other", &other), Some("other.quetzal")),
+    ] {
+        let list = see(login, "/schedules").await.text;
+        for name in ["ns.nightly", "other.quetzal"] {
+            let is_shown = shown == Some(name);
+            assert_eq!(list.contains(name), is_shown, "{login:?}: {list}");
+            let page = see(login, &format!("/schedules/{name}")).await;
+            assert_eq!(page.status == 200, is_shown, "{login:?}: {page:?}");
+            let pause = format!("/act/pause-schedule?schedule={name}");
+            let asked = see(login, &pause).await;
+            assert_eq!(asked.status == 200, is_shown, "{login:?}: {asked:?}");
+        }
+    }
+    let pause = "/act/pause-schedule?schedule=ns.nightly";
+    let question = see(own, pause).await;
+    let form = [("csrf", csrf(&question.text)), ("schedule", "ns.nightly")];
+    let done = visit(
+        &world,
+        Method::POST,
+        "/act/pause-schedule",
+        Some(own),
+        &form,
+    )
+    .await;
+    assert_eq!(done.status, 303, "{done:?}");
+    let audit: Value = world.admin(Method::GET, "/audit?limit=1").await.is(200);
+    let line = &audit["items"][0];
+    assert_eq!(line["action"], "schedule paused");
+    assert_eq!(line["target"], "default/ns/schedules/nightly");
+    world.server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_there_are_accounts_the_dashboard_asks_for_a_login() {
     let settings = "[api]\nlisten = '127.0.0.1:0'\n[admin]\nlisten = '127.0.0.1:0'\n\
                     accounts = { ann = 'secret' }\n[log]\naccess = false\n\

@@ -92,6 +92,8 @@ async fn a_newcomer_finds_what_is_wrong_and_mends_it() {
         "/queues/invoices",
         "/dead",
         "/records",
+        "/schedules",
+        "/schedules/stock-sync",
         "/nodes",
     ] {
         browser.goto(&format!("{url}{page}")).await;
@@ -99,9 +101,11 @@ async fn a_newcomer_finds_what_is_wrong_and_mends_it() {
             browser.looks(scheme, 1280, 900).await;
             assert_eq!(faults(&browser).await, [""; 0], "{page} in {scheme}");
         }
-        browser.looks("light", 390, 844).await;
         let wide = "return document.documentElement.scrollWidth - innerWidth";
-        assert_eq!(browser.run(wide).await, 0, "{page} is wider than a phone");
+        for (width, height) in [(1440, 900), (768, 1024), (390, 844)] {
+            browser.looks("light", width, height).await;
+            assert_eq!(browser.run(wide).await, 0, "{page} is wider than {width}");
+        }
         browser.looks("light", 1280, 900).await;
     }
 

@@ -41,6 +41,7 @@ async fn every_page_has_a_choice_of_pools_with_an_address_of_its_own() {
             ("/queues", "/queues"),
             ("/dead", "/dead"),
             ("/records", "/records"),
+            ("/schedules", "/schedules"),
             ("/nodes", "/nodes"),
             (&format!("/queues/{own}"), "/queues"),
         ] {

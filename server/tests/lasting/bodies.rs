@@ -57,7 +57,7 @@ pub(super) fn requests(
     waiting: &str,
     held: &str,
     dead: &str,
-) -> [(&'static str, String, Value, &'static str); 13] {
+) -> [(&'static str, String, Value, &'static str); 14] {
     let in_queue = |queue: &str, rest: &str| format!("/v1/ns/queues/{queue}/{rest}");
     let lease = |rest: &str| format!("/v1/ns/leases/{held}/{rest}");
     let events = json!({"events": [{"payload": 1}]});
@@ -103,6 +103,12 @@ pub(super) fn requests(
             "dropDeadLetters",
         ),
         ("PUT", in_queue("waits", "webhook"), url, "setWebhook"),
+        (
+            "PUT",
+            "/v1/ns/schedules/new".to_owned(),
+            json!({"queue": "new", "when": "every 1s"}),
+            "setSchedule",
+        ),
     ]
 }
 
@@ -153,6 +159,8 @@ pub(super) async fn a_body_that_takes_its_time_is_checked_at_its_end(
             .send(Method::GET, "/v1/ns/queues/waits/webhook", &Value::Null)
             .await
             .is(404);
+        let schedules = owner.send(Method::GET, "/v1/ns/schedules", &Value::Null);
+        assert_eq!(schedules.await.is(200)["items"], json!([]), "{end:?}");
         let path = format!("/v1/ns/leases/{held}/extend");
         let more = json!({"ttr_ms": 600_000});
         owner.send(Method::POST, &path, &more).await.is(204);

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
+use super::shape::shape;
 use crate::world::{Place, World, on_every_store, reply};
 
 on_every_store! {
@@ -81,6 +82,11 @@ async fn fill(world: &World) -> Secrets {
     )
     .await;
     assert!(set.status.is_success(), "{set:?}");
+    for (name, when) in [(QUEUE, "every 1d phase 7h"), ("own", "0 0 1 1 *")] {
+        let schedule = json!({"queue": "recurs", "when": when, "payload": "resplendent"});
+        let path = format!("/v1/{OTHER}/schedules/{name}");
+        send(Method::PUT, &path, schedule).await.is(201);
+    }
     secrets
 }
 
@@ -117,10 +123,14 @@ fn bodies(operation: &str, secrets: &Secrets) -> Vec<Option<Value>> {
         "changeQueue" => vec![Some(json!({"paused": false})), Some(json!({"rate": 5.0}))],
         "reviveDeadLetters" | "dropDeadLetters" => vec![Some(json!({"ids": [id]}))],
         "setWebhook" => vec![Some(json!({"url": "https://own.example/hook"}))],
+        "setSchedule" => [QUEUE, "recurs"]
+            .map(|queue| Some(json!({"queue": queue, "when": "0 2 1 1 *", "payload": 1})))
+            .to_vec(),
         "purgeQueue" => vec![Some(json!({}))],
         "getEvent" | "cancelEvent" | "explainEvent" | "getReply" | "listQueues" | "getOverview"
         | "getQueue" | "forecastQueue" | "listRecords" | "listDeadLetters" | "getWebhook"
-        | "removeWebhook" | "listWebhooks" | "streamLeases" => vec![None],
+        | "removeWebhook" | "listWebhooks" | "streamLeases" | "listSchedules" | "getSchedule"
+        | "pauseSchedule" | "resumeSchedule" | "runSchedule" | "removeSchedule" => vec![None],
         other => panic!("{other} is new: say here which bodies it takes"),
     }
 }
@@ -142,7 +152,7 @@ fn queries(operation: &str, secrets: &Secrets) -> Vec<String> {
             "?limit=1".to_owned(),
             "?error=resplendent".to_owned(),
         ],
-        "listQueues" | "getOverview" | "listWebhooks" => {
+        "listQueues" | "getOverview" | "listWebhooks" | "listSchedules" => {
             vec![String::new(), "?limit=1".to_owned()]
         }
         _ => vec![String::new()],
@@ -193,6 +203,7 @@ fn filled(template: &str, secrets: &Secrets) -> Vec<String> {
     };
     fill("namespace", &[OWN, OTHER]);
     fill("queue", &TRIED);
+    fill("schedule", &TRIED);
     let ids: Vec<&str> = secrets.ids.iter().map(String::as_str).collect();
     fill("id", &ids);
     fill("token", &[&secrets.lease, &token_of_own]);
@@ -234,33 +245,6 @@ fn of_contract(secrets: &Secrets) -> Vec<Tried> {
     tried
 }
 
-/// A response without what differs by itself: ids, numbers, times.
-fn shape(text: &str, secrets: &Secrets) -> String {
-    let mut text = text.to_owned();
-    for id in &secrets.ids {
-        text = text.replace(id, "GIVEN");
-    }
-    while let Some((before, rest)) = text.split_once("whsec_") {
-        let (_, after) = rest.split_once('"').unwrap();
-        text = format!("{before}SIGNS\"{after}");
-    }
-    let is_word = |c: char| c.is_ascii_alphanumeric();
-    let mut shape = String::new();
-    for part in text.split_inclusive(|c| !is_word(c)) {
-        let word = part.trim_end_matches(|c| !is_word(c));
-        let rest = &part[word.len()..];
-        // Also one with a unit, or in a time.
-        let is_number = word.starts_with(|it: char| it.is_ascii_digit());
-        shape += match word.len() == 26 && word.chars().all(|it| !it.is_lowercase()) {
-            true => "ID",
-            false if is_number => "N",
-            false => word,
-        };
-        shape += rest;
-    }
-    shape
-}
-
 async fn responses(world: &World, secrets: &Secrets) -> BTreeMap<String, String> {
     let token = world.new_token(OWN, "&scopes=publish,consume,admin").await;
     let with_token = |request: RequestBuilder| request.header("X-Token", &token);
@@ -292,7 +276,7 @@ async fn responses(world: &World, secrets: &Secrets) -> BTreeMap<String, String>
             "{method} {path} {said}: {response:?}"
         );
         let headers: Vec<&str> = response.headers.keys().map(|name| name.as_str()).collect();
-        let shape = shape(&response.text, secrets);
+        let shape = shape(&response.text, &secrets.ids);
         let response = format!("{} {headers:?} {shape}", response.status);
         responses.insert(format!("{number:05} {method} {path} {said}"), response);
     }
@@ -322,10 +306,19 @@ async fn the_other_makes_no_difference(world: World) {
     let queue = world
         .client
         .get(world.api_url(&format!("/v1/{OTHER}/queues/{QUEUE}")));
-    let stats = reply(queue.header("X-Token", token)).await.is(200);
+    let stats = reply(queue.header("X-Token", &token)).await.is(200);
     let counts = ["scheduled", "ready", "leased", "dead"].map(|of| stats[of].clone());
     assert_eq!(counts, [1, 1, 1, 1].map(Value::from), "{stats}");
     assert_eq!(stats["rate"], 17.0, "{stats}");
+    let schedules = world
+        .client
+        .get(world.api_url(&format!("/v1/{OTHER}/schedules")));
+    let kept = reply(schedules.header("X-Token", token)).await.is(200);
+    assert_eq!(kept["items"].as_array().map(Vec::len), Some(2), "{kept}");
+    for schedule in kept["items"].as_array().unwrap() {
+        assert_eq!(schedule["payload"], "resplendent", "{kept}");
+        assert_eq!(schedule["paused_ms"], Value::Null, "{kept}");
+    }
 }
 
 /// Two namespaces may have events under the same id; each has its own history.

@@ -2,4 +2,6 @@
 
 mod learns;
 mod records;
+mod reserved;
+mod shape;
 mod worst;

@@ -5,6 +5,7 @@ mod lines;
 mod operator;
 mod options;
 mod replies;
+mod schedules;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -22,6 +22,8 @@ const PAUSES: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_mi
 const TRIES_MAX: u32 = 240;
 /// When a schedule is looked at whose change was begun.
 const SOON: Duration = Duration::from_secs(2);
+/// How often a link is read anew whose body was gone, for about two seconds: it is damaged then.
+const READS_MAX: u32 = 16;
 /// When a schedule is looked at that rests: a link is due some time.
 const REST: Duration = Duration::from_secs(7 * 86_400);
 
@@ -37,6 +39,13 @@ pub(super) struct StoredLink {
     pub(super) state: State,
     /// Of its payload.
     fingerprint: u64,
+}
+
+/// What a look for the link of a schedule has found.
+enum Lookup {
+    Done(Option<Box<StoredLink>>),
+    /// It was changed meanwhile.
+    Changing,
 }
 
 impl Links {
@@ -117,6 +126,16 @@ impl Links {
 
     /// Returns the newest link of a schedule.
     pub(super) async fn find(&self, name: &str) -> Result<Option<StoredLink>> {
+        for tries in 1..=READS_MAX {
+            match self.look_up(name).await? {
+                Lookup::Done(found) => return Ok(found.map(|found| *found)),
+                Lookup::Changing => tokio::time::sleep(PAUSES.jittered(tries)).await,
+            }
+        }
+        Err(newer(name))
+    }
+
+    async fn look_up(&self, name: &str) -> Result<Lookup> {
         let home = Link::home(&self.queue.name, name);
         let mut newest: Option<StoredLink> = None;
         let mut from = None;
@@ -128,6 +147,11 @@ impl Links {
                 .iter()
                 .filter(|event| event.state != State::Dead)
             {
+                // A file reads the body after the event, which another bus may have changed or ended
+                // in between.
+                if event.body.is_none() {
+                    return Ok(Lookup::Changing);
+                }
                 let Some(found) = self.read(event) else {
                     return Err(newer(name));
                 };
@@ -140,7 +164,7 @@ impl Links {
             }
             from = page.next;
             if from.is_none() {
-                return Ok(newest);
+                return Ok(Lookup::Done(newest.map(Box::new)));
             }
         }
     }

@@ -101,6 +101,7 @@ impl Schedules {
     pub async fn get(&self, name: &str) -> Result<Option<Schedule>> {
         check_name(name)?;
         let found = Links::new(&self.inner)?.find(name).await?;
+        let found = found.filter(|found| !found.link.removed);
         Ok(found.map(|found| Schedule::of(&self.inner, found)))
     }
 
@@ -137,6 +138,7 @@ impl Schedules {
                 }
             }
         }
+        found.retain(|found| !found.link.removed);
         let items = found
             .into_iter()
             .map(|found| Schedule::of(&self.inner, found));
@@ -234,6 +236,7 @@ impl Schedules {
     pub async fn run_now(&self, name: &str) -> Result<EventId> {
         check_name(name)?;
         let found = Links::new(&self.inner)?.find(name).await?;
+        let found = found.filter(|found| !found.link.removed);
         let link = found.ok_or_else(|| unknown(name))?.link;
         let now = self.inner.now();
         let queue = QueueHandle::new(Arc::clone(&self.inner), link.options.queue().clone());

@@ -247,4 +247,36 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         )],
         server("the_worst_of_one_does_the_other_no_harm"),
     ),
+    Served.bug(
+        "server-schedules-of-others",
+        "a tenant is shown the schedules of another",
+        &[put(
+            "v1::schedules::within",
+            "$name.strip_prefix($namespace)?.strip_prefix('.')?",
+            "$name.split_once('.')?.1",
+        )],
+        server("the_other_makes_no_difference"),
+    ),
+    Served.bug(
+        "server-schedule-taken-over",
+        "a token takes over a schedule of a queue that it is not for",
+        &[never("v1::schedules::set", "!$is_ours")],
+        server("a_token_of_a_queue_has_the_schedules_of_that_queue"),
+    ),
+    Served.bug(
+        "server-own-queues-open",
+        "a token of the namespace `duly` reaches the schedules of all namespaces",
+        &[never("check::check_namespace", "$namespace == OWN_NAMESPACE")],
+        server("no_token_reaches_a_queue_of_duly_itself"),
+    ),
+    Served.bug(
+        "server-schedule-payload-read",
+        "the payload of a schedule is read and written anew",
+        &[put(
+            "ScheduleBody::options",
+            "|$json| $json.get().to_owned()",
+            "|$json| serde_json::from_str::<serde_json::Value>($json.get()).unwrap_or_default().to_string()",
+        )],
+        server("a_payload_is_kept_byte_by_byte"),
+    ),
 ];

@@ -1,6 +1,7 @@
 //! Actions: what each needs, and the page that asks before it is done; [`perform`] does it.
 
 mod perform;
+mod schedule;
 
 use std::sync::Arc;
 
@@ -36,10 +37,14 @@ enum Action {
     ReviveAll,
     DropAll,
     Stop,
+    PauseSchedule,
+    ResumeSchedule,
+    RunSchedule,
+    RemoveSchedule,
 }
 
 impl Action {
-    const ALL: [(&'static str, Self); 11] = [
+    const ALL: [(&'static str, Self); 15] = [
         ("pause", Self::Pause),
         ("resume", Self::Resume),
         ("rate", Self::Rate),
@@ -51,6 +56,10 @@ impl Action {
         ("revive-all", Self::ReviveAll),
         ("drop-all", Self::DropAll),
         ("stop", Self::Stop),
+        ("pause-schedule", Self::PauseSchedule),
+        ("resume-schedule", Self::ResumeSchedule),
+        ("run-schedule", Self::RunSchedule),
+        ("remove-schedule", Self::RemoveSchedule),
     ];
 
     fn parse(name: &str) -> Result<Self> {
@@ -61,7 +70,7 @@ impl Action {
 
     fn role(self) -> Role {
         match self {
-            Self::Cancel | Self::RunNow | Self::Reschedule => Role::Operate,
+            Self::Cancel | Self::RunNow | Self::Reschedule | Self::RunSchedule => Role::Operate,
             _ => Role::Admin,
         }
     }
@@ -80,6 +89,10 @@ impl Action {
             Self::ReviveAll => ("Revive dead letters?", "Revive"),
             Self::DropAll => ("Drop dead letters?", "Drop for good"),
             Self::Stop => ("Stop this sweep?", "Stop"),
+            Self::PauseSchedule => ("Pause this schedule?", "Pause"),
+            Self::ResumeSchedule => ("Resume this schedule?", "Resume"),
+            Self::RunSchedule => ("Run this schedule now?", "Run now"),
+            Self::RemoveSchedule => ("Remove this schedule?", "Remove for good"),
         }
     }
 
@@ -106,11 +119,33 @@ impl Action {
                  be undone."
             }
             Self::Stop => "What it has done stays done; the rest stays dead.",
+            Self::PauseSchedule => {
+                "It pushes nothing until it is resumed, and what it has pushed that is to come is \
+                 taken back. Occurrences that are due run."
+            }
+            Self::ResumeSchedule => "It goes on, and makes up for what it missed as it says.",
+            Self::RunSchedule => {
+                "An occurrence of it is pushed and due now, beside those of its calendar."
+            }
+            Self::RemoveSchedule => {
+                "It ends, and what it has pushed that is to come is taken back. One that a program \
+                 declares comes back while the program runs."
+            }
         }
     }
 
     fn is_dangerous(self) -> bool {
-        matches!(self, Self::Cancel | Self::Drop | Self::DropAll)
+        matches!(
+            self,
+            Self::Cancel | Self::Drop | Self::DropAll | Self::RemoveSchedule
+        )
+    }
+
+    fn is_of_schedule(self) -> bool {
+        matches!(
+            self,
+            Self::PauseSchedule | Self::ResumeSchedule | Self::RunSchedule | Self::RemoveSchedule
+        )
     }
 
     fn name(self) -> &'static str {
@@ -146,7 +181,10 @@ struct Input {
 fn back(action: Action, fields: &Fields) -> String {
     let queue = fields.get("queue").unwrap_or_default();
     let id = fields.get("id").unwrap_or_default();
+    let schedule = fields.get("schedule").unwrap_or_default();
     match action {
+        Action::RemoveSchedule => "/schedules".to_owned(),
+        _ if action.is_of_schedule() => format!("/schedules/{schedule}"),
         Action::Pause | Action::Resume | Action::Rate => format!("/queues/{queue}"),
         Action::ReviveAll | Action::DropAll | Action::Stop => {
             let query = fields.with(&[("id", ""), (CSRF, ""), ("rate", "")]);
@@ -183,6 +221,11 @@ pub(crate) async fn confirm(
             format!("Dead letters {}", filter.words())
         }
         Action::Stop => format!("Sweep {}", fields.get("id").unwrap_or_default()),
+        _ if action.is_of_schedule() => {
+            let schedule = schedule::found(&app, &visit, &fields).await?;
+            let queue = schedule.options.queue();
+            format!("Schedule {} of queue {queue}", schedule.name)
+        }
         _ => {
             let queue = name_of(&visit, fields.get("queue").unwrap_or_default())?;
             match fields.get("id") {
@@ -217,7 +260,9 @@ pub(crate) async fn confirm(
         }),
         _ => None,
     };
-    let hidden = ["queue", "id", "cause", "error", "key", "since", "until"];
+    let hidden = [
+        "queue", "id", "schedule", "cause", "error", "key", "since", "until",
+    ];
     let hidden = hidden
         .into_iter()
         .filter_map(|name| Some((name, fields.get(name)?.to_owned())));
@@ -254,6 +299,10 @@ pub(crate) async fn act(
         Action::Revive | Action::ReviveAll => "dead letters revived",
         Action::Drop | Action::DropAll => "dead letters dropped",
         Action::Stop => "sweep stopped",
+        Action::PauseSchedule => "schedule paused",
+        Action::ResumeSchedule => "schedule resumed",
+        Action::RunSchedule => "schedule run",
+        Action::RemoveSchedule => "schedule removed",
     };
     app.access.audit(&visit.user, name, &target).await;
     let back = back(action, &fields);

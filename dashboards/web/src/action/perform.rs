@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use duly::admin::StoredEvent;
 use duly::{Cancelled, Changed, EventId, QueueName};
 
-use super::{Action, SWEEP_RATE, sweep_filter};
+use super::{Action, SWEEP_RATE, schedule, sweep_filter};
 use crate::app::App;
 use crate::error::{PageError, Result};
 use crate::grant::Extent;
@@ -27,6 +27,9 @@ pub(super) async fn perform(
     match action {
         Action::ReviveAll | Action::DropAll => return sweep(app, visit, action, fields),
         Action::Stop => return stop(app, visit, fields),
+        _ if action.is_of_schedule() => {
+            return schedule::perform(app, visit, action, fields).await;
+        }
         _ => {}
     }
     let queue = name_of(visit, fields.get("queue").unwrap_or_default())?;

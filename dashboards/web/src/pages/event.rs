@@ -6,11 +6,11 @@ use std::time::Duration;
 use askama::Template;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
-use duly::EventId;
 use duly::admin::StoredEvent;
-use duly::event::State as EventState;
+use duly::event::{Occurrence, State as EventState};
 use duly::records::{Outcome, Record};
 use duly::time::Timestamp;
+use duly::{EventId, QueueName};
 
 use crate::app::{App, Frame};
 use crate::error::{PageError, Result, html};
@@ -34,6 +34,8 @@ struct EventPage {
     state: Option<&'static str>,
     attempts: String,
     key: Option<String>,
+    /// The schedule that it is an occurrence of.
+    schedule: Option<String>,
     unique: Option<String>,
     expires: Option<Moment>,
     headers: Vec<(String, String)>,
@@ -86,13 +88,16 @@ pub(crate) async fn page(
     let state = found.as_ref().map(|event| event.state);
     let payload = found.as_ref().and_then(StoredEvent::payload_shown);
     let key = found.as_ref().and_then(|event| event.key.clone());
+    let key = key.or_else(|| records.first()?.key.clone());
+    let schedule = schedule_of((&app, &visit), &name, found.as_ref(), key.as_deref()).await;
     html(&EventPage {
         frame: app.frame(&visit, "queues", "Event"),
         id: id.to_string(),
         queue: name.to_string(),
         state: state.map(EventState::as_str),
         attempts: attempts(found.as_ref(), &records),
-        key: key.or_else(|| records.first()?.key.clone()),
+        key,
+        schedule,
         unique: found.as_ref().and_then(|event| event.unique.clone()),
         expires: found
             .as_ref()
@@ -111,6 +116,23 @@ pub(crate) async fn page(
         waits: matches!(state, Some(EventState::Scheduled | EventState::Ready)),
         dead: state == Some(EventState::Dead),
     })
+}
+
+/// Returns the name of the schedule that an event is an occurrence of. Of one that is over the key is
+/// left, which is that name.
+async fn schedule_of(
+    (app, visit): (&App, &Visit),
+    queue: &QueueName,
+    event: Option<&StoredEvent>,
+    key: Option<&str>,
+) -> Option<String> {
+    let name = match event.filter(|event| !event.state.is_final()) {
+        Some(event) => Occurrence::of_headers(&event.headers)?.schedule,
+        None => key?.to_owned(),
+    };
+    // A key of another form is none of a schedule, and a page is shown without its link.
+    let found = in_time(app.bus.schedules().get(&name)).await.ok()??;
+    (visit.user.sees_schedule(&found) && found.options.queue() == queue).then_some(name)
 }
 
 fn attempts(event: Option<&StoredEvent>, records: &[Record]) -> String {

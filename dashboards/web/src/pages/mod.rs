@@ -9,3 +9,5 @@ pub(crate) mod now;
 pub(crate) mod queue;
 pub(crate) mod queues;
 pub(crate) mod records;
+pub(crate) mod schedule;
+pub(crate) mod schedules;

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use duly::event::State;
 use duly::records::Outcome;
+use duly::schedule::ScheduleOptions;
 use duly::time::When;
 use duly_dashboard::Role;
 use serde_json::{Value, json};
 
 use crate::site::Site;
 
-const ACTIONS: [(&str, Role); 10] = [
+const ACTIONS: [(&str, Role); 14] = [
     ("pause", Role::Admin),
     ("resume", Role::Admin),
     ("rate", Role::Admin),
@@ -21,6 +22,10 @@ const ACTIONS: [(&str, Role); 10] = [
     ("drop", Role::Admin),
     ("revive-all", Role::Admin),
     ("drop-all", Role::Admin),
+    ("pause-schedule", Role::Admin),
+    ("resume-schedule", Role::Admin),
+    ("run-schedule", Role::Operate),
+    ("remove-schedule", Role::Admin),
 ];
 
 #[tokio::test]
@@ -33,6 +38,9 @@ async fn an_action_needs_its_role() {
             .await
             .unwrap()
             .id();
+        let options = ScheduleOptions::new("mail", "@daily").unwrap();
+        let schedules = site.bus.schedules();
+        schedules.set("nightly", options).await.unwrap();
         // Every form of a visitor has the same token.
         let own = Site::memory(Role::Admin)
             .await
@@ -40,12 +48,17 @@ async fn an_action_needs_its_role() {
             .await;
         for (action, needed) in ACTIONS {
             let id = id.to_string();
-            let page = site.get(&format!("/act/{action}?queue=mail&id={id}")).await;
+            let page = site
+                .get(&format!(
+                    "/act/{action}?queue=mail&id={id}&schedule=nightly"
+                ))
+                .await;
             let fields = [
                 ("csrf", own.csrf()),
                 ("queue", "mail"),
                 ("id", &id),
                 ("delay", "9"),
+                ("schedule", "nightly"),
             ];
             let done = site.post(&format!("/act/{action}"), &fields).await;
             if role >= needed {
@@ -61,6 +74,8 @@ async fn an_action_needs_its_role() {
             assert!(controls.is_empty(), "{controls:?}");
             let event = site.bus.event(id).await.unwrap().unwrap();
             assert_eq!(event.state, State::Scheduled);
+            let schedule = schedules.get("nightly").await.unwrap().unwrap();
+            assert_eq!(schedule.paused, None);
         }
     }
 }

@@ -8,5 +8,6 @@ mod edit;
 mod forms;
 mod lasting;
 mod redis;
+mod schedules;
 mod site;
 mod texts;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use duly::Bus;
 use duly::codec::{Key, KeyRing};
 use duly::config::QueueChoices;
+use duly::schedule::ScheduleOptions;
 use duly::time::When;
 use duly_dashboard::Role;
 use serde_json::{Value, json};
@@ -24,6 +25,9 @@ async fn hostile_texts_are_escaped_on_every_page() {
         .wait(Duration::from_secs(9));
     let leased = leased.send().await.unwrap();
     let _ = leased[0].bury(HOSTILE).await.unwrap();
+    let schedule = ScheduleOptions::new("mail", "@daily").unwrap();
+    let schedule = schedule.payload(&HOSTILE).unwrap();
+    site.bus.schedules().set("hostile", schedule).await.unwrap();
     let text: String = form_urlencoded::byte_serialize(HOSTILE.as_bytes()).collect();
     for path in [
         "/".to_owned(),
@@ -40,6 +44,10 @@ async fn hostile_texts_are_escaped_on_every_page() {
         format!("/records?key={text}&error={text}"),
         format!("/records?since={text}"),
         format!("/find?id={text}"),
+        format!("/schedules?q={text}&page={text}"),
+        format!("/schedules/{text}"),
+        "/schedules/hostile".to_owned(),
+        format!("/act/run-schedule?schedule={text}"),
         format!("/login?to={text}"),
         format!("/act/revive-all?error={text}"),
         format!("/act/{text}"),

@@ -16,7 +16,7 @@ use super::account::Actor;
 use crate::auth::{NewToken, QueuePattern, Scope};
 use crate::clock;
 use crate::http::reply;
-use crate::lmstfy::check::{NAME_BYTES_MAX, is_name, split};
+use crate::lmstfy::check::{NAME_BYTES_MAX, check_namespace, is_name, split};
 use crate::lmstfy::params::Params;
 use crate::lmstfy::{ApiError, Result};
 use crate::settings::DEFAULT_POOL;
@@ -84,6 +84,7 @@ async fn created(
             "namespace name contains forbidden characters",
         ));
     }
+    check_namespace(namespace).map_err(ApiError::bad)?;
     // A token of a user may name its pool itself.
     let (prefix, text) = match text {
         Some(text) if text.contains(':') => {

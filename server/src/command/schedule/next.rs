@@ -1,22 +1,16 @@
-//! `duly schedule`: what a recurrence means.
+//! `duly schedule next`: what a recurrence means.
 
-use clap::{Args, Subcommand};
+use clap::Args;
 use duly::schedule::Recurrence;
 use duly::time::Timestamp;
 use serde::Serialize;
 
-use super::error::{CommandError, Result};
-use super::output::Output;
-use super::values;
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum ScheduleCommand {
-    /// Shows when a schedule is next: `0 9 * * MON-FRI Europe/Berlin`, `every 15m phase 5m`
-    Next(Next),
-}
+use crate::command::error::{CommandError, Result};
+use crate::command::output::Output;
+use crate::command::values;
 
 #[derive(Args, Debug)]
-pub(crate) struct Next {
+pub(crate) struct NextCommand {
     /// Minute, hour, day, month, weekday and a time zone [default: UTC], or an interval
     recurrence: Recurrence,
     /// How many instants
@@ -41,12 +35,12 @@ struct Instant {
     clock: String,
 }
 
-pub(crate) fn run(output: Output, command: ScheduleCommand) -> Result<()> {
-    let ScheduleCommand::Next(Next {
+pub(crate) fn run(output: Output, command: NextCommand) -> Result<()> {
+    let NextCommand {
         recurrence,
         count,
         from,
-    }) = command;
+    } = command;
     let from = from.unwrap_or_else(|| Timestamp::from_millis(values::now_ms()));
     let next = recurrence.occurrences(from).take(count.into());
     let next = next.map(|at| Instant {
