@@ -1,8 +1,8 @@
 //! The receipt of a push.
 
+use crate::core::engine::ID_AHEAD_MAX;
 use crate::core::op::{PushOutcome, Pushed};
 use crate::core::push::PushedId;
-use crate::core::reference::ID_AHEAD_MAX;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::EventId;
 use crate::metrics::PushCounters;

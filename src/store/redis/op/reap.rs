@@ -1,7 +1,7 @@
 //! Takes back the leases of silent nodes and those past their deadline.
 
+use crate::core::engine::bounded;
 use crate::core::op::{BATCH_MAX, Reaped, Reply};
-use crate::core::reference::bounded;
 use crate::error::Result;
 use crate::event::QueueName;
 use crate::record::NodeId;

@@ -1,7 +1,7 @@
 //! Takes back leases that their node reports it does not hold.
 
+use crate::core::engine::bounded;
 use crate::core::op::{BATCH_MAX, Reaped, Reply, RequestId, StartMark};
-use crate::core::reference::bounded;
 use crate::error::Result;
 use crate::event::{EventId, QueueName};
 use crate::record::NodeId;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 
-use crate::core::reference::KEEP_FOR;
+use crate::core::engine::KEEP_FOR;
 use crate::error::{Error, Result};
 use crate::event::BucketKey;
 use crate::store::clock;

@@ -1,8 +1,8 @@
 //! Replaces the payload of an event, and of a dead one that is revived with it.
 
 use crate::codec::body;
+use crate::core::engine::check_by;
 use crate::core::op::{Answer, Changed, DeadLetterEdit, Reply};
-use crate::core::reference::check_by;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId, Payload, State};
 use crate::store::redis::op::look::look;

@@ -1,4 +1,4 @@
-//! A bucket of the reference store over a ledger that confirms late, as that of a file does.
+//! A bucket of the engine over a ledger that confirms late, as that of a file does.
 
 use std::sync::Arc;
 use std::time::Duration;

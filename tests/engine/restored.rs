@@ -7,7 +7,7 @@ use duly::store::operation::{PushOutcome, Reply, StoreOp};
 use duly::time::{Timestamp, When};
 use duly::{Cancelled, EventId, LatePolicy, Unique};
 
-use crate::reference::kit::{Side, event, id, unique};
+use crate::engine::kit::{Side, event, id, unique};
 
 fn restored(id: EventId, due_ms: u64) -> Restored<u64> {
     Restored {

@@ -4,11 +4,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::core::engine::entry::{Budget, Entry, Place, StaleReason};
+use crate::core::engine::{Bucket, Tombstone, check_spans};
 use crate::core::op::{
     BATCH_MAX, ChangeSink, DeadPage, PeekBy, PeekCursor, Peeked, Reply, Snapshot, Stats,
 };
-use crate::core::reference::entry::{Budget, Entry, Place, StaleReason};
-use crate::core::reference::{Bucket, Tombstone, check_spans};
 use crate::error::{Error, Result};
 use crate::event::EventId;
 use crate::time::Timestamp;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::core::engine::dedup::is_ahead;
+use crate::core::engine::entry::{Entry, EventOptions, Place};
+use crate::core::engine::{Bucket, bounded, check_bytes};
 use crate::core::op::{ChangeSink, NewEvent, PushOutcome, Pushed, Unique};
-use crate::core::reference::dedup::is_ahead;
-use crate::core::reference::entry::{Entry, EventOptions, Place};
-use crate::core::reference::{Bucket, bounded, check_bytes};
 use crate::error::{Error, Result};
 use crate::event::{Envelope, EventId, State};
 use crate::time::Timestamp;

@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::core::engine::entry::{Budget, Entry, Place};
+use crate::core::engine::leases::Lease;
+use crate::core::engine::{Bucket, bounded};
 use crate::core::op::{
     BATCH_MAX, ChangeSink, Delivery, Fetch, Fetched, Holding, Kept, Reply, RequestId, StartMark,
 };
-use crate::core::reference::entry::{Budget, Entry, Place};
-use crate::core::reference::leases::Lease;
-use crate::core::reference::{Bucket, bounded};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::EventId;
 use crate::record::NodeId;

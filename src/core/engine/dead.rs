@@ -1,8 +1,8 @@
 //! Dead letters: revive, edit and drop.
 
+use crate::core::engine::entry::{Place, RecordDetails};
+use crate::core::engine::{Bucket, bounded, check_by};
 use crate::core::op::{ChangeSink, Changed, DeadLetterEdit};
-use crate::core::reference::entry::{Place, RecordDetails};
-use crate::core::reference::{Bucket, bounded, check_by};
 use crate::error::Result;
 use crate::event::{EventId, State};
 use crate::record::Outcome;

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
+use crate::core::engine::entry::RecordDetails;
+use crate::core::engine::leases::Lease;
+use crate::core::engine::{Bucket, bounded};
 use crate::core::op::{self, BATCH_MAX, ChangeSink, Reaped, Reply, RequestId, StartMark};
-use crate::core::reference::entry::RecordDetails;
-use crate::core::reference::leases::Lease;
-use crate::core::reference::{Bucket, bounded};
 use crate::error::Result;
 use crate::event::EventId;
 use crate::record::{Cause, NodeId, Outcome, Stages};

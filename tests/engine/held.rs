@@ -9,7 +9,7 @@ use duly::store::operation::{PeekBy, Peeked, PushOutcome, Reply, StoreOp};
 use duly::time::{Timestamp, When};
 use duly::{Cancelled, Changed, Unique};
 
-use crate::reference::kit::{FAR, Side, event, id, unique};
+use crate::engine::kit::{FAR, Side, event, id, unique};
 
 #[test]
 fn a_held_event_is_seen_and_leased_by_nobody() {

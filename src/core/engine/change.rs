@@ -1,8 +1,8 @@
 //! Administrative changes of one event: cancel, reschedule, update and rewrite.
 
+use crate::core::engine::entry::{Entry, Place, RecordDetails};
+use crate::core::engine::{Bucket, bounded, check_by, check_bytes};
 use crate::core::op::{Cancelled, ChangeSink, Changed, Rewriting};
-use crate::core::reference::entry::{Entry, Place, RecordDetails};
-use crate::core::reference::{Bucket, bounded, check_by, check_bytes};
 use crate::error::Result;
 use crate::event::{Envelope, EventId, Payload, State};
 use crate::record::Outcome;
