@@ -187,16 +187,6 @@ impl Shared {
         link.run(call.script, &call.command).await
     }
 
-    /// Sends a command.
-    pub(in crate::store::redis) async fn send(
-        &self,
-        link: &ManagedConnection,
-        command: &redis::Cmd,
-    ) -> Result<redis::Value> {
-        self.lifecycle.check_open()?;
-        link.send(command).await
-    }
-
     /// Updates the store's time by the reply to a call with these terms.
     pub(in crate::store::redis) fn learn(&self, terms: &CallContext<'_>, now_us: u64) {
         let mono_us = self.mono_us();

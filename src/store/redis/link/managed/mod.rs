@@ -174,10 +174,14 @@ impl ManagedConnection {
         CallFailure::new(cause, Stage::Sent).error(&self.shared.target.to_string())
     }
 
+    /// Returns whether it leads to a cluster.
+    pub(in crate::store::redis) fn is_cluster(&self) -> bool {
+        matches!(self.shared.target.place, Place::Cluster(_))
+    }
+
     /// Returns the slot of a script call's keys, in a cluster.
     pub(in crate::store::redis) fn slot_of(&self, call: &Cmd) -> Option<Slot> {
-        let is_cluster = matches!(self.shared.target.place, Place::Cluster(_));
-        let first_key = call.args_iter().nth(3).filter(|_| is_cluster)?;
+        let first_key = call.args_iter().nth(3).filter(|_| self.is_cluster())?;
         match first_key {
             Arg::Simple(key) => Some(Slot::for_key(key)),
             _ => None,
