@@ -9,6 +9,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         server("names_that_one_polls_keep_no_other_from_polling"),
     ),
     Served.bug(
+        "server-mistyped-rights",
+        "a right of a new token that is mistyped goes unread, and the token has all",
+        &[drop("tokens::created", "check_names(&query, &form)?;")],
+        server("empty_rights_are_no_rights"),
+    ),
+    Served.bug(
         "server-lines-not-evicted",
         "an idle push of lines goes on although others need its room",
         &[put("Lines::next", "evicted() «»", ", if self.is_over")],

@@ -1,6 +1,6 @@
 //! Tokens: create, list, revoke.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +29,16 @@ const TOKEN_LEN_MAX: usize = 512;
 /// The largest form.
 const FORM_BYTES_MAX: usize = 64 * 1024;
 
+/// The parameters of a new token.
+const PARAMETERS: [&str; 6] = [
+    "description",
+    "token",
+    "pool",
+    "scopes",
+    "queues",
+    "expires_in",
+];
+
 /// Whether a request was about something that there is.
 const FOUND: HeaderName = HeaderName::from_static("duly-found");
 
@@ -55,15 +65,17 @@ async fn created(
     content: Body,
 ) -> Result<Response> {
     let query = Params::new(parts.uri.query());
-    let form = if is_form(&parts.headers) {
-        let operator = Arc::from(OPERATOR);
-        #[allow(clippy::disallowed_methods)] // an operator, without a token
-        let read = app.bodies.read(&operator, content, FORM_BYTES_MAX).await;
-        let (bytes, _) = read.map_err(|_| ApiError::bad("failed to read body"))?;
-        Params::new(Some(&String::from_utf8_lossy(&bytes)))
-    } else {
-        Params::new(None)
-    };
+    let operator = Arc::from(OPERATOR);
+    #[allow(clippy::disallowed_methods)] // an operator, without a token
+    let read = app.bodies.read(&operator, content, FORM_BYTES_MAX).await;
+    let (bytes, _) = read.map_err(|_| ApiError::bad("failed to read body"))?;
+    // Rights in another form would go unread, which would make a token with all of them.
+    if !bytes.is_empty() && !is_form(&parts.headers) {
+        return Err(ApiError::bad(
+            "invalid body: give parameters in the query or as application/x-www-form-urlencoded",
+        ));
+    }
+    let form = Params::new(Some(&String::from_utf8_lossy(&bytes)));
     let param = |name: &str| {
         let value = query.get(name).filter(|value| !value.is_empty());
         value.or_else(|| form.get(name).filter(|value| !value.is_empty()))
@@ -100,6 +112,7 @@ async fn created(
         description.to_owned(),
         clock::now(),
     );
+    check_names(&query, &form)?;
     // A right that is given and empty is none; it does not mean all.
     let given = |name: &str| query.get(name).or_else(|| form.get(name));
     let new = with_rights(
@@ -119,6 +132,25 @@ async fn created(
         StatusCode::CREATED,
         &json!({"token": text}),
     ))
+}
+
+/// Refuses a parameter that is not known, or stands twice: a right that is mistyped would be none,
+/// and its token would have all.
+fn check_names(query: &Params, form: &Params) -> Result<()> {
+    let mut seen = BTreeSet::new();
+    for name in query.names().chain(form.names()) {
+        if !PARAMETERS.contains(&name) {
+            let known = PARAMETERS.join(", ");
+            return Err(ApiError::bad(format!(
+                "unknown parameter {name:?}; known are {known}"
+            )));
+        }
+        let is_right = ["scopes", "queues", "expires_in"].contains(&name);
+        if is_right && !seen.insert(name) {
+            return Err(ApiError::bad(format!("{name} is given twice")));
+        }
+    }
+    Ok(())
 }
 
 fn check_pool(app: &App, pool: &str) -> Result<()> {
