@@ -150,7 +150,10 @@ mod tests {
             let sent = queue.push(7, Duration::from_secs(60)).await;
             queue.push(8, Duration::from_secs(60)).await.expect("sent");
             let cancelled = queue.cancel(sent.expect("sent").id()).await;
-            assert_eq!(cancelled.expect("an answer"), duly::Cancelled::Cancelled);
+            assert_eq!(
+                cancelled.expect("an answer"),
+                duly::CancelOutcome::Cancelled
+            );
         }
         let name = |name: &str| QueueName::new(name).expect("a name");
         // The minute in which the test began, and the next one.

@@ -235,7 +235,10 @@ fn the_readme_counts_the_promises_as_they_are() {
     let words = ["ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen"];
     let word = words[promises.checked_sub(10).expect("ten at least")];
     let sentence = format!("All {word} promises, each with its mechanism and its test");
-    assert!(File::read("README.md").text.contains(&sentence), "{sentence}");
+    assert!(
+        File::read("README.md").text.contains(&sentence),
+        "{sentence}"
+    );
 }
 
 /// Fails with all complaints at once, one a line.

@@ -1,7 +1,7 @@
 //! The receipt of a push.
 
 use crate::core::engine::ID_AHEAD_MAX;
-use crate::core::op::{PushOutcome, Pushed};
+use crate::core::op::{PushOutcome, PushReport};
 use crate::core::push::PushedId;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::EventId;
@@ -79,11 +79,11 @@ impl Receipt {
 /// Returns the receipt of an event that the store decided on at `now_us`.
 pub(super) fn receipt(
     (id, made): (EventId, PushedId),
-    pushed: Pushed,
+    pushed: PushReport,
     durability: Durability,
     now_us: u64,
 ) -> Result<Receipt> {
-    let Pushed { due, verdict } = pushed;
+    let PushReport { due, verdict } = pushed;
     let (kind, text) = match (verdict, made) {
         (PushOutcome::Accepted | PushOutcome::Duplicate(_) | PushOutcome::Replaced(_), _) => {
             return Ok(Receipt {

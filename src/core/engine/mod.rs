@@ -54,7 +54,7 @@ use self::waiting::WaitingEvents;
 #[cfg(feature = "redis")]
 pub(crate) use self::window::FORGET_MAX;
 pub use self::window::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};
-use crate::core::op::{Answer, BATCH_MAX, ChangeSink, Moved, Reply, SetAside, StoreOp};
+use crate::core::op::{Answer, BATCH_MAX, ChangeSink, MoveReport, Reply, SetAside, StoreOp};
 pub use crate::core::op::{LastSettlement, Tombstone};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId, State};
@@ -288,7 +288,7 @@ impl<B: Clone> Bucket<B> {
             }
             moved += 1;
         }
-        Reply::Moved(Moved {
+        Reply::Moved(MoveReport {
             moved,
             ready: self.waiting.ready_len(),
             next_due: self.waiting.next_due(),

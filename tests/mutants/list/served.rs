@@ -11,7 +11,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Served.bug(
         "server-mistyped-rights",
         "a right of a new token that is mistyped goes unread, and the token has all",
-        &[drop("tokens::created", "check_names(&query, &form)?;")],
+        &[drop("tokens::created", "check_names(&$query, &$form)?;")],
         server("empty_rights_are_no_rights"),
     ),
     Served.bug(

@@ -130,7 +130,7 @@ async fn records_are_exported_in_bounded_pages() {
         .unwrap();
     for id in sent.iter().map(duly::Receipt::id) {
         let cancelled = queue.cancel(id).await.unwrap();
-        assert_eq!(cancelled, duly::Cancelled::Cancelled);
+        assert_eq!(cancelled, duly::CancelOutcome::Cancelled);
     }
     let first = site
         .get("/records/export?queue=mail&outcome=cancelled&format=csv")
