@@ -198,11 +198,11 @@ fn may_be_refused(event: &NewEvent, now_us: u64) -> bool {
     matches!(event.when, When::At(due) if due.since(now) > DELAY_MAX / 2)
 }
 
-/// Sends the waiting pushes of a lane, batch by batch, until it is empty.
-async fn drive(shared: Arc<Shared>, mut lane: Driver<BucketKey, PendingPush>) {
+/// Sends the waiting pushes of a bucket, batch by batch, until there are none.
+async fn drive(shared: Arc<Shared>, mut driver: Driver<BucketKey, PendingPush>) {
     loop {
         let (mut many, mut bytes, mut is_alone) = (0, 0, false);
-        let batch = lane.take(|waiting| {
+        let batch = driver.take(|waiting| {
             let is_first = many == 0;
             many += waiting.events.len();
             bytes += waiting.bytes;
@@ -214,7 +214,7 @@ async fn drive(shared: Arc<Shared>, mut lane: Driver<BucketKey, PendingPush>) {
             return;
         };
         put_runs_together(&mut batch);
-        deliver(&shared, lane.key(), batch).await;
+        deliver(&shared, driver.key(), batch).await;
     }
 }
 

@@ -225,7 +225,7 @@ impl Shared {
                 };
                 Box::new(tell)
             };
-            let told = NotificationCallbacks {
+            let callbacks = NotificationCallbacks {
                 earlier: tell(|watcher, bucket| watcher.earlier(bucket)),
                 called: tell(|watcher, bucket| watcher.called(bucket)),
             };
@@ -235,7 +235,7 @@ impl Shared {
                 &options,
                 &self.hub.prefix,
                 &self.origin,
-                told,
+                callbacks,
             )
         };
         self.news.get_or_init(open).add([bucket]);
