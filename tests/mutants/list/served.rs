@@ -15,6 +15,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         server("empty_rights_are_no_rights"),
     ),
     Served.bug(
+        "dashboard-exports-formulas",
+        "an export of the dashboard has cells that a spreadsheet takes for formulas",
+        &[never("text::cell", "starts_with($)")],
+        pages("no_cell_of_an_export_is_a_formula_or_a_command"),
+    ),
+    Served.bug(
         "server-lines-not-evicted",
         "an idle push of lines goes on although others need its room",
         &[put("Lines::next", "evicted() «»", ", if self.is_over")],
