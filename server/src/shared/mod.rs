@@ -8,6 +8,7 @@
 
 mod file;
 mod local;
+mod own_file;
 mod remote;
 mod version;
 

@@ -21,6 +21,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         pages("no_cell_of_an_export_is_a_formula_or_a_command"),
     ),
     Served.bug(
+        "server-state-of-a-lost-file",
+        "a token is confirmed although the file of the state is not there any more",
+        &[always("OwnFile::check", "$named.is_some_and($..)")],
+        server("nothing_is_confirmed_into_a_file_of_the_state_that_is_not_there"),
+    ),
+    Served.bug(
         "server-lines-not-evicted",
         "an idle push of lines goes on although others need its room",
         &[put("Lines::next", "evicted() «»", ", if self.is_over")],
