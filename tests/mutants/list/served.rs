@@ -27,6 +27,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         server("nothing_is_confirmed_into_a_file_of_the_state_that_is_not_there"),
     ),
     Served.bug(
+        "server-expiry-by-its-own-clock",
+        "a token expires when it does by the clock of each server",
+        &[drop("RemoteState::version", "self.ahead_ms.store($..);")],
+        server("a_token_expires_for_all_servers_at_once_whatever_their_clocks_say"),
+    ),
+    Served.bug(
         "server-lines-not-evicted",
         "an idle push of lines goes on although others need its room",
         &[put("Lines::next", "evicted() «»", ", if self.is_over")],

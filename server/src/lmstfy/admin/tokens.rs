@@ -9,12 +9,12 @@ use axum::extract::{Extension, Path, RawQuery, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
+use duly::time::Timestamp;
 use serde_json::json;
 
 use super::OPERATOR;
 use super::account::Actor;
 use crate::auth::{NewToken, QueuePattern, Scope};
-use crate::clock;
 use crate::http::reply;
 use crate::lmstfy::check::{NAME_BYTES_MAX, is_name, split};
 use crate::lmstfy::params::Params;
@@ -107,17 +107,15 @@ async fn created(
     let pool = query.get("pool").filter(|pool| !pool.is_empty()).or(prefix);
     let pool = pool.unwrap_or(DEFAULT_POOL);
     check_pool(app, pool)?;
-    let new = NewToken::new(
-        text.map(str::to_owned),
-        description.to_owned(),
-        clock::now(),
-    );
+    let now = app.tokens.now().await?;
+    let new = NewToken::new(text.map(str::to_owned), description.to_owned(), now);
     check_names(&query, &form)?;
     // A right that is given and empty is none; it does not mean all.
     let given = |name: &str| query.get(name).or_else(|| form.get(name));
     let new = with_rights(
         new.map_err(|error| ApiError::Internal(Box::new(error)))?,
         &given,
+        now,
     )?;
     let Some(text) = app.tokens.create(pool, namespace, new).await? else {
         return Err(ApiError::bad("the token has already existed"));
@@ -171,6 +169,7 @@ pub(super) fn target(app: &App, pool: &str, namespace: &str, text: &str) -> Stri
 fn with_rights<'a>(
     mut new: NewToken,
     param: &impl Fn(&str) -> Option<&'a str>,
+    now: Timestamp,
 ) -> Result<NewToken> {
     if let Some(scopes) = param("scopes") {
         let scopes: Option<Vec<Scope>> = scopes.split(',').map(Scope::parse).collect();
@@ -196,7 +195,7 @@ fn with_rights<'a>(
     if let Some(seconds) = param("expires_in") {
         let seconds: u32 = crate::lmstfy::params::number(seconds)
             .ok_or_else(|| ApiError::bad("invalid expires_in"))?;
-        new = new.expires(clock::now() + Duration::from_secs(seconds.into()));
+        new = new.expires(now + Duration::from_secs(seconds.into()));
     }
     Ok(new)
 }

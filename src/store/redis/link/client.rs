@@ -158,6 +158,21 @@ impl Client {
         value(Value::Array(replies))
     }
 
+    /// Sends several commands that change nothing, as [`send_all`](Self::send_all) does; they are
+    /// repeated once when their replies are lost.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub async fn read_all<T: FromRedisValue>(
+        &self,
+        master: Master,
+        commands: &Pipeline,
+    ) -> Result<T> {
+        let replies = Box::pin(read(|| master.send_all(&self.link, commands))).await?;
+        value(Value::Array(replies))
+    }
+
     /// Runs a script on keys, which are whole names.
     ///
     /// # Errors
