@@ -25,7 +25,7 @@ use duly::event::{BucketId, BucketKey, Envelope, Payload};
 use duly::prelude::*;
 use duly::records::NodeId;
 use duly::store::operation::{
-    AttemptOutcome, Fetch, Fetched, NewEvent, Reply, Settlement, StartMark, StoreOp,
+    AttemptOutcome, Fetch, FetchReport, NewEvent, Reply, Settlement, StartMark, StoreOp,
 };
 use duly::store::{EmbeddedStore, Store};
 use duly::time::{Clock, SystemClock, When};
@@ -194,7 +194,7 @@ impl Bench {
                 starts: usize::MAX,
             });
             let answer = store.apply(&key(), fetch).await.expect("a fetch");
-            let Reply::Fetched(Fetched { deliveries, .. }) = answer.reply else {
+            let Reply::Fetched(FetchReport { deliveries, .. }) = answer.reply else {
                 unreachable!("a fetch is answered with deliveries")
             };
             if deliveries.is_empty() {

@@ -39,9 +39,9 @@ async fn main() -> duly::Result<()> {
         .update(call.id(), &"congratulate grandmother".into())
         .await?;
     let taken_back = queue.cancel(visit.id()).await?;
-    assert!(matches!(moved, Changed::Changed(due) if due < train.due()));
-    assert_eq!(changed, Changed::Changed(call.due()));
-    assert_eq!(taken_back, Cancelled::Cancelled); // which means that no handler will start
+    assert!(matches!(moved, ChangeOutcome::Changed(due) if due < train.due()));
+    assert_eq!(changed, ChangeOutcome::Changed(call.due()));
+    assert_eq!(taken_back, CancelOutcome::Cancelled); // which means that no handler will start
 
     for expected in [
         "the tea is ready",
@@ -56,6 +56,6 @@ async fn main() -> duly::Result<()> {
     // The tea has been drunk: the store says so, instead of pretending.
     let too_late = queue.cancel(tea.id()).await?;
     println!("to take the tea back: {too_late:?}");
-    assert!(matches!(too_late, Cancelled::TooLate(_)));
+    assert!(matches!(too_late, CancelOutcome::TooLate(_)));
     bus.shutdown(Duration::from_secs(1)).await
 }

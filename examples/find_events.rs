@@ -56,12 +56,16 @@ async fn main() -> duly::Result<()> {
         .unique("welcome:bob")
         .reschedule(DAY * 2)
         .await?;
-    assert!(matches!(moved[..], [(id, Changed::Changed(_))] if id == welcome.id()));
+    assert!(matches!(moved[..], [(id, ChangeOutcome::Changed(_))] if id == welcome.id()));
 
     println!("ann has left: what waits for her is taken back");
     let cancelled = mails.cancel_by_key("ann").await?;
     assert_eq!(cancelled.len(), 3);
-    assert!(cancelled.iter().all(|(_, it)| *it == Cancelled::Cancelled));
+    assert!(
+        cancelled
+            .iter()
+            .all(|(_, it)| *it == CancelOutcome::Cancelled)
+    );
 
     println!("all that is scheduled, page by page:");
     let (mut place, mut left) = (None, 0);

@@ -62,7 +62,7 @@ async fn a_paid_order_is_not_closed() -> duly::Result<()> {
     let queue = bus.queue::<close>();
     let sent = queue.push(7, 30 * MINUTE).await?;
     bus.advance(29 * MINUTE).await;
-    assert_eq!(queue.cancel(sent.id()).await?, Cancelled::Cancelled);
+    assert_eq!(queue.cancel(sent.id()).await?, CancelOutcome::Cancelled);
     assert_eq!(bus.run_until_idle(MINUTE).await?, Duration::ZERO);
     Ok(())
 }

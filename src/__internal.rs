@@ -1,10 +1,10 @@
 //! What the tests, the simulator, the benchmarks and the fuzzers of this repository reach into: no
 //! part of the public face, and outside of semver.
 
+pub use crate::core::engine::{Bucket, DedupWindow, Head, LastSettlement, Restored, Tombstone};
 pub use crate::core::node::{Load, Node};
 pub use crate::core::op::{ChangeSink, UsedAttempts};
 pub use crate::core::push::{Attempts, NextPush, PushedId};
-pub use crate::core::reference::{Bucket, DedupWindow, Head, LastSettlement, Restored, Tombstone};
 pub use crate::core::step::{Action, CallId, Input, Job};
 
 /// Envelopes as rows.

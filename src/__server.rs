@@ -19,6 +19,6 @@ pub mod replies {
 #[cfg(feature = "redis")]
 pub mod redis {
     pub use crate::store::redis::link::client::{
-        Client, ClientOptions, ClientScript, Cmd, FromRedisValue, cmd,
+        Client, ClientOptions, ClientScript, Cmd, FromRedisValue, Master, Pipeline, cmd, pipe,
     };
 }

@@ -127,7 +127,7 @@ pub use bus::{
     ALL_OR_NONE_MAX, Bus, BusBuilder, EventBuilder, PUSH_MANY_MAX, Publisher, PushItem, PushMany,
     Queue, Receipt,
 };
-pub use core::op::{Cancelled, Changed, Unique};
+pub use core::op::{CancelOutcome, ChangeOutcome, Unique};
 pub use error::{Error, ErrorKind, Result};
 pub use event::delivered::Event;
 pub use event::id::EventId;
@@ -218,8 +218,8 @@ pub mod prelude {
     pub use crate::records::Outcome;
     pub use crate::time::When;
     pub use crate::{
-        BlockingHandler, Bus, Cancelled, Changed, Context, Error, ErrorKind, Event, EventId,
-        Failure, FailureExt, Handler, LatePolicy, Queue, Receipt, RetryPolicy, Unique,
+        BlockingHandler, Bus, CancelOutcome, ChangeOutcome, Context, Error, ErrorKind, Event,
+        EventId, Failure, FailureExt, Handler, LatePolicy, Queue, Receipt, RetryPolicy, Unique,
     };
 }
 

@@ -7,10 +7,10 @@ mod lines;
 mod servers;
 
 mod embedded;
+mod engine;
 mod history;
 mod journal;
 mod redis_store;
-mod reference;
 mod store_contract;
 mod store_model;
 mod wire;

@@ -259,8 +259,8 @@ async fn cancel(url: &str, events: u64) -> Result {
         let cancelled = stream::iter(&pushed)
             .map(|receipt| queue.cancel(receipt.id()))
             .buffer_unordered(IN_FLIGHT);
-        let cancelled: Vec<Cancelled> = cancelled.try_collect().await?;
-        if cancelled.iter().any(|it| *it != Cancelled::Cancelled) {
+        let cancelled: Vec<CancelOutcome> = cancelled.try_collect().await?;
+        if cancelled.iter().any(|it| *it != CancelOutcome::Cancelled) {
             return Err("an event was not cancelled".into());
         }
     }

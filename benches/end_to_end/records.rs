@@ -1,7 +1,7 @@
 //! The cost of a journal, available or not: the same backlog drained with each.
 
 use duly::journal::{
-    Batch, Found, Journal, JournalFuture, Keep, MemoryJournal, Pruned, SqliteJournal,
+    Batch, FoundRecords, Journal, JournalFuture, Keep, MemoryJournal, Pruned, SqliteJournal,
 };
 use duly::records::{MinuteQuery, MinuteStats, Query};
 use duly::time::Timestamp;
@@ -98,7 +98,7 @@ impl Journal for Away {
         self.answer()
     }
 
-    fn page(&self, _query: Query) -> JournalFuture<Found> {
+    fn page(&self, _query: Query) -> JournalFuture<FoundRecords> {
         self.answer()
     }
 

@@ -13,7 +13,7 @@ pub(crate) struct Sale {
     pub(crate) receipt: Receipt,
     pub(crate) cents: u64,
     /// What the store said when the order was paid and the event was to be taken back.
-    pub(crate) told: Option<Cancelled>,
+    pub(crate) told: Option<CancelOutcome>,
 }
 
 /// How an order's story ended, in the order of the table.
@@ -140,16 +140,17 @@ fn ending(sale: &Sale, story: &[Record]) -> Result<Ending, String> {
     }
     let causes = |cause| before.iter().any(|record| record.cause == Some(cause));
     match (last.outcome, sale.told) {
-        (Outcome::Cancelled, Some(Cancelled::Cancelled | Cancelled::CancelledAfterAttempt)) => {
-            Ok(Ending::PaidInTime)
-        }
-        (Outcome::Acked, Some(Cancelled::TooLate(_) | Cancelled::NotFound)) => {
+        (
+            Outcome::Cancelled,
+            Some(CancelOutcome::Cancelled | CancelOutcome::CancelledAfterAttempt),
+        ) => Ok(Ending::PaidInTime),
+        (Outcome::Acked, Some(CancelOutcome::TooLate(_) | CancelOutcome::NotFound)) => {
             Ok(Ending::PaidTooLate)
         }
         (Outcome::Acked, None) if causes(Cause::TimedOut) => Ok(Ending::ClosedAfterTimeout),
         (Outcome::Acked, None) if causes(Cause::Failed) => Ok(Ending::ClosedAfterFailure),
         (Outcome::Acked, None) => Ok(Ending::Closed),
-        (Outcome::Buried, None | Some(Cancelled::TooLate(_))) => Ok(Ending::Dead),
+        (Outcome::Buried, None | Some(CancelOutcome::TooLate(_))) => Ok(Ending::Dead),
         (outcome, told) => Err(format!("ended as {outcome}, its pusher was told {told:?}")),
     }
 }

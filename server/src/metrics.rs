@@ -9,10 +9,10 @@ use axum::http::{Method, StatusCode};
 use duly::EventId;
 use duly::lease::{EncodedPayload, Leased};
 use duly::metrics::Prometheus;
+use duly::time::Timestamp;
 use metrics::{Gauge, counter, gauge, histogram};
 
 use self::labels::KnownLabels;
-use crate::clock;
 use crate::webhook::{SECONDS, SECONDS_BOUNDS};
 
 /// The upper bounds of the buckets of lmstfy's latencies, in milliseconds: 15, and 2.5 times the one
@@ -271,7 +271,12 @@ pub(crate) fn published(labels: &Labels, queue: &str, jobs: usize, is_direct: bo
 }
 
 /// Counts consumed jobs.
-pub(crate) fn consumed(labels: &Labels, jobs: &[Leased<EncodedPayload>], is_batch: bool) {
+pub(crate) fn consumed(
+    labels: &Labels,
+    jobs: &[Leased<EncodedPayload>],
+    is_batch: bool,
+    now: Timestamp,
+) {
     let Labels { pool, namespace } = labels.clone();
     let count = u64::try_from(jobs.len()).unwrap_or(u64::MAX);
     if is_batch {
@@ -284,22 +289,25 @@ pub(crate) fn consumed(labels: &Labels, jobs: &[Leased<EncodedPayload>], is_batc
         let labels = labeled(&pool, &namespace, queue);
         counter!("infra_lmstfy_redis_consume_queue_jobs", labels.iter()).increment(1);
         if job.id().tells_time() {
-            histogram!(JOB_ELAPSED, labels.iter()).record(since_ms(job.id()));
+            histogram!(JOB_ELAPSED, labels.iter()).record(since_ms(job.id(), now));
         }
     }
 }
 
-/// Counts a deleted job; one that was leased was acked, and has taken this long since its publish.
-pub(crate) fn ended(labels: &Labels, queue: &str, id: EventId, was_leased: bool) {
+/// Counts a deleted job; one that was leased was acked, at this time by the store's clock.
+pub(crate) fn ended(labels: &Labels, queue: &str, id: EventId, acked: Option<Timestamp>) {
     counter!("infra_lmstfy_redis_pool_delete_jobs", "pool" => labels.pool.clone()).increment(1);
-    if was_leased && id.tells_time() {
+    if let Some(now) = acked
+        && id.tells_time()
+    {
         let labels = labeled(&labels.pool, &labels.namespace, queue);
-        histogram!(JOB_ACK_ELAPSED, labels.iter()).record(since_ms(id));
+        histogram!(JOB_ACK_ELAPSED, labels.iter()).record(since_ms(id, now));
     }
 }
 
-fn since_ms(id: EventId) -> f64 {
-    clock::now().since(id.created()).as_secs_f64() * 1_000.0
+/// Returns how old an id is; ids have the time of the store, as `now` does.
+fn since_ms(id: EventId, now: Timestamp) -> f64 {
+    now.since(id.created()).as_secs_f64() * 1_000.0
 }
 
 /// Counts respawned jobs.

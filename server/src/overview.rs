@@ -11,8 +11,6 @@ use duly::time::Timestamp;
 use duly::{Bus, QueueName, Result};
 use tokio::sync::Mutex;
 
-use crate::clock;
-
 /// The most queues of a page.
 pub const PAGE_MAX: usize = 1_000;
 
@@ -58,7 +56,7 @@ impl EndedCounts {
 impl EndedCounter {
     /// Returns the counts, unless the records do not respond.
     async fn read(&self, bus: &Bus) -> Option<Arc<EndedCounts>> {
-        let end = clock::now().as_millis().saturating_sub(SETTLED_MS) / MINUTE_MS * MINUTE_MS;
+        let end = bus.store_time().as_millis().saturating_sub(SETTLED_MS) / MINUTE_MS * MINUTE_MS;
         let mut counted = self.counted.lock().await;
         match &*counted {
             Some((of, counts)) if *of == end => counts.clone(),
@@ -150,11 +148,14 @@ mod tests {
             let sent = queue.push(7, Duration::from_secs(60)).await;
             queue.push(8, Duration::from_secs(60)).await.expect("sent");
             let cancelled = queue.cancel(sent.expect("sent").id()).await;
-            assert_eq!(cancelled.expect("an answer"), duly::Cancelled::Cancelled);
+            assert_eq!(
+                cancelled.expect("an answer"),
+                duly::CancelOutcome::Cancelled
+            );
         }
         let name = |name: &str| QueueName::new(name).expect("a name");
         // The minute in which the test began, and the next one.
-        let end = clock::now().as_millis() / MINUTE_MS * MINUTE_MS + MINUTE_MS;
+        let end = bus.store_time().as_millis() / MINUTE_MS * MINUTE_MS + MINUTE_MS;
         let mut sum = 0;
         for end in [end - MINUTE_MS, end] {
             let counts = count(&bus, end).await.expect("counts");

@@ -1,7 +1,7 @@
 //! Purges: cancels the events of a queue that wait, some at a time.
 
 use duly::event::State;
-use duly::{Bus, Cancelled, QueueName, Result};
+use duly::{Bus, CancelOutcome, QueueName, Result};
 use futures_util::{StreamExt, stream};
 
 /// The most events of one step.
@@ -49,7 +49,7 @@ pub async fn step(bus: &Bus, queue: &QueueName) -> Result<PurgeStep> {
         while let Some(cancelled) = cancels.next().await {
             let is_done = matches!(
                 cancelled?,
-                Cancelled::Cancelled | Cancelled::CancelledAfterAttempt
+                CancelOutcome::Cancelled | CancelOutcome::CancelledAfterAttempt
             );
             done.cancelled += u64::from(is_done);
         }

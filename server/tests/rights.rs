@@ -92,9 +92,11 @@ async fn a_limit_counts_what_it_is_for(world: World) {
         assert_eq!(none.is(200), json!([]));
     }
     let events = "/v1/ns/queues/q/events";
-    let wrong = json!({"events": [{"payload": 1, "headers": {"lmstfy-id": "x"}}]});
-    let refused = tenant.send(Method::POST, events, &wrong).await;
-    assert_eq!(refused.status, 400, "{refused:?}");
+    for header in ["lmstfy-id", "Lmstfy-Id", "duly-x", "DULY-"] {
+        let wrong = json!({"events": [{"payload": 1, "headers": {header: "x"}}]});
+        let refused = tenant.send(Method::POST, events, &wrong).await;
+        assert_eq!(refused.status, 400, "{header}: {refused:?}");
+    }
     let lines = tenant
         .request(Method::POST, events)
         .header("Content-Type", "application/x-ndjson")
@@ -133,6 +135,40 @@ async fn empty_rights_are_no_rights() {
         let refused = world.admin(Method::POST, &path).await;
         assert_eq!(refused.status, 400, "{wrong}: {refused:?}");
     }
+    // What is mistyped, given twice, or given where nobody reads it.
+    for (wrong, words) in [
+        ("scope=publish", "unknown parameter \"scope\"; known are "),
+        ("Scopes=publish", "unknown parameter \"Scopes\"; known are "),
+        ("queue=mail", "unknown parameter \"queue\"; known are "),
+        ("expires=60", "unknown parameter \"expires\"; known are "),
+        ("scopes=publish&scopes=admin", "scopes is given twice"),
+        ("queues=a&queues=b", "queues is given twice"),
+    ] {
+        let path = format!("/token/ns?description=x&{wrong}");
+        let refused = world.admin(Method::POST, &path).await;
+        let error = refused.is(400)["error"].to_string().replace('\\', "");
+        assert!(error.contains(words), "{error}");
+        let url = format!("http://{}{path}", world.server.admin_address());
+        let form = world.client.post(url.replace(&format!("&{wrong}"), ""));
+        let form = form.header("Content-Type", "application/x-www-form-urlencoded");
+        assert_eq!(reply(form.body(wrong)).await.is(400), refused.is(400));
+    }
+    let url = format!(
+        "http://{}/token/ns?description=x",
+        world.server.admin_address()
+    );
+    for content_type in [
+        "application/json",
+        "text/plain",
+        "multipart/form-data; boundary=x",
+    ] {
+        let body = r#"{"scopes": "publish"}"#;
+        let post = world.client.post(&url).header("Content-Type", content_type);
+        let error = reply(post.body(body)).await.is(400)["error"].to_string();
+        assert!(error.contains("x-www-form-urlencoded"), "{error}");
+    }
+    let tokens = world.admin(Method::GET, "/token/ns").await.is(200);
+    assert_eq!(tokens["tokens"].as_object().unwrap().len(), 1, "{tokens}");
     for wrong in ["root = ''", "'' = 'secret'"] {
         let settings = duly_server::Settings::from_toml(&format!("[admin.accounts]\n{wrong}"));
         let error = settings.unwrap_err().to_string();

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::kills::Program;
-use crate::servers::{Cluster, Redis, RedisOptions};
+use crate::servers::{Cluster, Redis, RedisOptions, WallClock};
 use crate::world::{client, reply, until};
 
 const STATE: &str = "DULY_SERVER__ADMIN__STATE";
@@ -109,4 +109,38 @@ async fn in_a_cluster_the_state_is_found_wherever_its_slot_is() {
     .await;
     assert!(publishes(&program).await);
     assert_eq!(cluster.master_of(slot), to);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_expires_for_all_servers_at_once_whatever_their_clocks_say() {
+    let redis = over_tcp();
+    let state = format!("redis://127.0.0.1:{}", redis.port());
+    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let right = Program::start_with(folders[0].path(), "memory:", &[(STATE, &state)]);
+    let clock = WallClock::new();
+    clock.set(3_600.0);
+    let words = [clock.words(), vec![env!("CARGO_BIN_EXE_duly").to_owned()]].concat();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut ahead = Program::run(&words, folders[1].path(), "memory:", &[(STATE, &state)]);
+    ahead.read();
+    let programs = [&right, &ahead];
+    let allows = async |program: &Program, token: &str| {
+        let sizes = client().get(format!("{}/v1/ns/queues", program.api));
+        reply(sizes.bearer_auth(token)).await.status == 200
+    };
+    for maker in programs {
+        let create = async |seconds: u32| {
+            let path = format!("/token/ns?description=d&expires_in={seconds}");
+            let created = reply(client().post(format!("{}{path}", maker.admin))).await;
+            created.is(201)["token"].as_str().unwrap().to_owned()
+        };
+        let (short, long) = (create(2).await, create(1_800).await);
+        for program in programs {
+            assert!(allows(program, &long).await, "half an hour is not over");
+            until("two seconds are over", async || {
+                !allows(program, &short).await
+            })
+            .await;
+        }
+    }
 }

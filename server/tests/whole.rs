@@ -103,3 +103,44 @@ async fn the_file_of_the_state_is_its_owners_and_one_servers() {
     let again = duly_server::Server::start(settings()).await.unwrap();
     again.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_confirmed_into_a_file_of_the_state_that_is_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let (state, away) = (
+        folder.path().join("state.db"),
+        folder.path().join("away.db"),
+    );
+    let settings = || admin_settings(&format!("state = 'sqlite:{}'", state.display()));
+    let server = duly_server::Server::start(settings()).await.unwrap();
+    let client = crate::world::client();
+    let (admin, api) = (server.admin_address(), server.api_address());
+    let create = |name: &str| {
+        let url =
+            format!("http://{admin}/token/ns?description=x&token={name}-of-twenty-characters");
+        crate::world::reply(client.post(url))
+    };
+    let ready = || crate::world::reply(client.get(format!("http://{api}/readyz")));
+    create("first").await.is(201);
+    // Moved, replaced by a copy, and removed: each time another server could begin there.
+    for copy in [None, Some(&away), None] {
+        std::fs::rename(&state, &away).unwrap();
+        if let Some(copy) = copy {
+            std::fs::copy(copy, &state).unwrap();
+        }
+        let refused = create("second").await;
+        assert!(refused.status.is_server_error(), "{refused:?}");
+        let said = ready().await;
+        assert_eq!(said.status, 503, "{said:?}");
+        assert!(said.text.contains("is not there any more"), "{said:?}");
+        std::fs::rename(&away, &state).unwrap();
+        ready().await.is(200);
+    }
+    create("second").await.is(201);
+    server.stop().await;
+    let server = duly_server::Server::start(settings()).await.unwrap();
+    let tokens = format!("http://{}/token/ns", server.admin_address());
+    let tokens = crate::world::reply(client.get(tokens)).await.is(200);
+    assert_eq!(tokens["tokens"].as_object().unwrap().len(), 2, "{tokens}");
+    server.stop().await;
+}

@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 
 use crate::bus::fan_out::{as_they_come, in_time};
 use crate::bus::inner::Inner;
-use crate::core::op::{Cancelled, Changed, Snapshot, StoreOp};
+use crate::core::op::{CancelOutcome, ChangeOutcome, Snapshot, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketId, BucketKey, EventId, QueueName};
 use crate::store::Operation;
@@ -43,13 +43,13 @@ impl EventReply for Option<Snapshot> {
     }
 }
 
-impl EventReply for Cancelled {
+impl EventReply for CancelOutcome {
     fn is_found(&self) -> bool {
         *self != Self::NotFound
     }
 }
 
-impl EventReply for Changed {
+impl EventReply for ChangeOutcome {
     fn is_found(&self) -> bool {
         *self != Self::NotFound
     }

@@ -15,7 +15,7 @@ use crate::bus::payloads::EncodedValue;
 use crate::bus::queue_handle::QueueHandle;
 use crate::bus::state::round_trips::{Passed, RoundTrip};
 use crate::codec::{Codec, Encoded, encode, round_trip};
-use crate::core::op::{Cancelled, Changed, Snapshot, StoreOp};
+use crate::core::op::{CancelOutcome, ChangeOutcome, Snapshot, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketId, BucketKey, EventId, Payload, QueueName};
 use crate::flow::{Check, QueueChoices, QueueOptions, ValuePublisher};
@@ -36,7 +36,7 @@ use crate::time::When;
 /// let queue = bus.queue_named::<u64>("order-close")?;
 /// let receipt = queue.push(7, Duration::from_secs(1800)).await?;
 ///
-/// assert_eq!(queue.cancel(receipt.id()).await?, Cancelled::Cancelled);
+/// assert_eq!(queue.cancel(receipt.id()).await?, CancelOutcome::Cancelled);
 /// # bus.shutdown(Duration::from_secs(1)).await
 /// # }
 /// ```
@@ -185,7 +185,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
     /// let queue = bus.queue_named::<u64>("order-close")?.with_codec(Codec::Json);
     /// let id = queue.push(7, Duration::from_secs(60)).await?.id();
-    /// assert!(matches!(queue.update(id, &8).await?, Changed::Changed(_)));
+    /// assert!(matches!(queue.update(id, &8).await?, ChangeOutcome::Changed(_)));
     /// # bus.shutdown(Duration::from_secs(1)).await
     /// # }
     /// ```
@@ -242,7 +242,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     ///
     /// The store's error; on [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) calling again is
     /// safe.
-    pub async fn cancel(&self, id: EventId) -> Result<Cancelled> {
+    pub async fn cancel(&self, id: EventId) -> Result<CancelOutcome> {
         self.apply(id, || StoreOp::cancel(id)).await
     }
 
@@ -252,7 +252,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     ///
     /// As [`cancel`](Self::cancel); [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a delay
     /// that is too long.
-    pub async fn reschedule(&self, id: EventId, when: impl Into<When>) -> Result<Changed> {
+    pub async fn reschedule(&self, id: EventId, when: impl Into<When>) -> Result<ChangeOutcome> {
         let when = when.into().checked(self.handle.inner.now())?;
         self.apply(id, || StoreOp::reschedule(id, when)).await
     }
@@ -263,7 +263,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     ///
     /// As [`cancel`](Self::cancel); [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when the
     /// payload cannot be encoded or is too large.
-    pub async fn update(&self, id: EventId, payload: &T) -> Result<Changed> {
+    pub async fn update(&self, id: EventId, payload: &T) -> Result<ChangeOutcome> {
         let payload = self.stored_as_update(id, payload)?;
         self.apply(id, || StoreOp::update(id, payload.clone()))
             .await

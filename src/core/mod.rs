@@ -1,12 +1,13 @@
 //! The decision core: pure code without I/O.
 //!
-//! It has the store operations as values ([`op`]), their semantics ([`reference`](mod@reference))
+//! It has the store operations as values ([`op`]), their semantics ([`engine`])
 //! and the state machines of a node. No threads, runtime, clock or random numbers: time and replies
 //! are arguments, actions are return values. `flow` drives it for real; `tests/simulation` drives
 //! it on virtual time, from a seed, with injected faults.
 
 mod bucket_state;
 pub(crate) mod clock;
+pub(crate) mod engine;
 mod holdings;
 mod lease;
 mod members;
@@ -21,7 +22,6 @@ pub(crate) mod push;
 mod queue_state;
 mod rate;
 mod reaper;
-pub(crate) mod reference;
 mod settle;
 mod standby;
 mod starts;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::core::members::Members;
-use crate::core::op::Reaped;
+use crate::core::op::ReapReport;
 use crate::core::options::NodeOptions;
 use crate::record::NodeId;
 use crate::time::Mono;
@@ -64,7 +64,7 @@ impl Reaper {
         &mut self,
         now: Mono,
         me: NodeId,
-        reaped: &Reaped,
+        reaped: &ReapReport,
         members: &Members,
         (options, blind_every): (&NodeOptions, Duration),
     ) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::core::op::{Answer, AttemptOutcome, Moved, Reply, StoreOp};
+use crate::core::op::{Answer, AttemptOutcome, MoveReport, Reply, StoreOp};
 use crate::error::Result;
 use crate::metrics::{MoverCounters, SettleKind};
 
@@ -33,7 +33,7 @@ impl CallMetrics {
     /// for both.
     pub(crate) fn count(self, answer: &Result<Answer>) {
         match answer.as_ref().map(|answer| &answer.reply) {
-            Ok(Reply::Moved(Moved { moved, aside, .. })) => {
+            Ok(Reply::Moved(MoveReport { moved, aside, .. })) => {
                 self.moves.moved(*moved);
                 self.moves.set_aside(aside.expired, aside.late);
             }

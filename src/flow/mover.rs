@@ -59,7 +59,7 @@ pub(crate) struct Mover {
     /// The inputs and actions of a turn; kept for their capacity.
     pub(crate) inputs: Vec<NodeInput>,
     pub(crate) actions: Vec<Action<Arc<Envelope>>>,
-    pub(crate) gates: Arc<LeaseFences>,
+    pub(crate) fences: Arc<LeaseFences>,
     /// The counters of each queue's moves.
     pub(crate) moves: Vec<Arc<MoverCounters>>,
     pub(crate) gauges: GaugeUpdater,
@@ -232,13 +232,13 @@ impl Mover {
                 self.inbox.serves(key, bucket);
             }
             Action::Publish { queue, jobs } => self.consumers[queue].publish_jobs(jobs),
-            Action::Fresh { bucket, until } => self.gates.of(bucket).fresh(until.as_nanos()),
+            Action::Fresh { bucket, until } => self.fences.of(bucket).fresh(until.as_nanos()),
             Action::Lost {
                 bucket,
                 through,
                 is_certain,
             } => {
-                self.gates.of(bucket).lost(through); // before anything that may panic
+                self.fences.of(bucket).lost(through); // before anything that may panic
                 let bucket_key = self.node.bucket(bucket);
                 if is_certain {
                     tracing::warn!(bucket = %bucket_key, through, "leases lost to another node");

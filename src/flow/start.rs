@@ -136,7 +136,7 @@ impl Flow {
         );
         let pulls = Arc::new(pulls);
         let mut node = Node::new(id, options);
-        let gates = Arc::new(LeaseFences::default());
+        let fences = Arc::new(LeaseFences::default());
         let holds = virtual_time.then(Arc::<TimeHolds>::default);
         let mut places = HashMap::new();
         for (queue, options, _) in &handlers {
@@ -167,7 +167,7 @@ impl Flow {
                 store: Arc::clone(&store),
                 clock: Arc::clone(&clock),
                 inbox: Arc::clone(&inbox),
-                gates: Arc::clone(&gates),
+                fences: Arc::clone(&fences),
                 replies: Arc::clone(&replies),
                 waits: QueueWaits {
                     graph: Arc::clone(&waits),
@@ -272,7 +272,7 @@ impl Flow {
             consumers: in_order,
             inputs: Vec::new(),
             actions: Vec::new(),
-            gates,
+            fences,
             moves,
             gauges,
             refused: LogLimiter::default(),

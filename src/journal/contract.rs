@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use crate::error::Result;
-use crate::record::{Found, Keep, MinuteQuery, MinuteStats, Numbered, Pruned, Query};
+use crate::record::{FoundRecords, Keep, MinuteQuery, MinuteStats, Numbered, Pruned, Query};
 use crate::time::Timestamp;
 
 /// A future that a journal returns.
@@ -32,7 +32,7 @@ pub trait Journal: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// When the journal cannot be read.
-    fn page(&self, query: Query) -> JournalFuture<Found>;
+    fn page(&self, query: Query) -> JournalFuture<FoundRecords>;
 
     /// Counts and lateness by queue and minute, in the order of minutes, then of queues.
     ///

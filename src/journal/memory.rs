@@ -10,7 +10,7 @@ use crate::event::QueueName;
 use crate::journal::contract::{Batch, Journal, JournalFuture};
 use crate::record::retention::{self, Pace, Times};
 use crate::record::{Cursor, MinuteQuery, MinuteStats, Numbered, Order, Query, Record};
-use crate::record::{Found, Keep, Pruned};
+use crate::record::{FoundRecords, Keep, Pruned};
 use crate::time::Timestamp;
 
 /// How many records one step of pruning removes.
@@ -76,7 +76,7 @@ impl Journal for MemoryJournal {
         Box::pin(ready(Ok(())))
     }
 
-    fn page(&self, query: Query) -> JournalFuture<Found> {
+    fn page(&self, query: Query) -> JournalFuture<FoundRecords> {
         let kept = self.kept();
         let matching = kept
             .records
@@ -90,7 +90,7 @@ impl Journal for MemoryJournal {
         let is_cut = records.len() > query.page_len();
         records.truncate(query.page_len());
         let next = records.last().map(Cursor::of).filter(|_| is_cut);
-        Box::pin(ready(Ok(Found { records, next })))
+        Box::pin(ready(Ok(FoundRecords { records, next })))
     }
 
     fn minutes(&self, query: MinuteQuery) -> JournalFuture<Vec<MinuteStats>> {

@@ -30,4 +30,4 @@ pub use self::postgres::PostgresJournal;
 pub use self::recorder::{JournalStatus, RecorderOptions};
 #[cfg(feature = "embedded")]
 pub use self::sqlite::{SqliteJournal, SqliteOptions};
-pub use crate::record::{Found, Keep, Pruned};
+pub use crate::record::{FoundRecords, Keep, Pruned};

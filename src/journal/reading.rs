@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId};
 use crate::journal::contract::Journal;
 use crate::journal::recorder::answered;
-use crate::record::Found;
+use crate::record::FoundRecords;
 use crate::record::{Cursor, Numbered, Order, Page, Query, Record};
 use crate::store::{Outbox, Store};
 
@@ -94,7 +94,7 @@ pub(crate) async fn page(
     let waiting = waiting(store, &query, Some, first).await?;
     let found = match journal {
         Some(journal) => of_journal(async { journal.page(query.clone()).await }).await?,
-        None => Found::default(),
+        None => FoundRecords::default(),
     };
     Ok(merge(&query, waiting, found))
 }
@@ -197,7 +197,7 @@ fn sort(order: Order, records: &mut [Numbered]) {
 }
 
 /// One page of both, each record once.
-fn merge(query: &Query, waiting: Vec<Numbered>, found: Found) -> Page<Record> {
+fn merge(query: &Query, waiting: Vec<Numbered>, found: FoundRecords) -> Page<Record> {
     // Beyond what the journal has looked at there may be records that nobody has seen yet.
     let is_looked_at = |it: &Numbered| {
         found.next.is_none_or(|next| match query.order {

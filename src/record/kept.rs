@@ -6,7 +6,7 @@ use crate::record::{Cursor, Numbered};
 
 /// What a journal found.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Found {
+pub struct FoundRecords {
     /// The records, in the order that was asked for.
     pub records: Vec<Numbered>,
     /// Where to go on, when there may be more.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use self::export::Format;
-pub use self::kept::{Found, Keep, Pruned};
+pub use self::kept::{FoundRecords, Keep, Pruned};
 pub use self::minute::{Lateness, MinuteQuery, MinuteStats};
 pub use self::outcome::{Cause, Outcome};
 pub use self::query::{Cursor, Numbered, Order, Page, Query};

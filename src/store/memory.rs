@@ -1,4 +1,4 @@
-//! The memory store: the reference store behind the `Store` trait, without a disk.
+//! The memory store: the engine behind the `Store` trait, without a disk.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -6,9 +6,9 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::core::engine::{Bucket, DedupWindow};
 use crate::core::membership::{MemberInfo, Membership};
 use crate::core::op::{Answer, ChangeSink, StoreOp, UsedAttempts};
-use crate::core::reference::{Bucket, DedupWindow};
 use crate::error::Result;
 use crate::event::{BucketKey, Envelope, EventId, Payload, QueueName};
 use crate::record::{Numbered, Record};

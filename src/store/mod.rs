@@ -38,5 +38,5 @@ pub(crate) use self::proxy::StoreProxy;
 pub use self::records::RecordTable;
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisOptions, RedisStore};
+pub use crate::core::engine::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};
 pub use crate::core::membership::{Member, MemberInfo, Membership};
-pub use crate::core::reference::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};

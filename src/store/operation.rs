@@ -24,9 +24,10 @@
 
 pub use crate::core::op::{
     Answer, AttemptOutcome, BATCH_BYTES, BATCH_MAX, CROWD, CROWD_SPAN, DeadLetterEdit, DeadPage,
-    Delivery, FREE_INTERRUPTIONS_MAX, FailureReason, Fetch, Fetched, HOLDS_MAX, Holding, Kept,
-    Lease, Moved, NewEvent, Operation, PeekBy, PeekCursor, Peeked, PushOutcome, Pushed, Reaped,
-    Reply, RequestId, Rewriting, SetAside, Settlement, Snapshot, StartMark, Stats, StoreOp,
+    Delivery, FREE_INTERRUPTIONS_MAX, FailureReason, Fetch, FetchReport, HOLDS_MAX,
+    HeartbeatReport, Holding, Lease, MoveReport, NewEvent, Operation, PeekBy, PeekCursor, PeekPage,
+    PushOutcome, PushReport, ReapReport, Reply, RequestId, Rewriting, SetAside, Settlement,
+    Snapshot, StartMark, Stats, StoreOp,
 };
 use crate::error::{Error, Result};
 use crate::event::BucketKey;

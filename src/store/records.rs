@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::record::{Found, Keep, MinuteQuery, MinuteStats, Query};
+use crate::record::{FoundRecords, Keep, MinuteQuery, MinuteStats, Query};
 use crate::store::future::StoreFuture;
 
 /// The records of a store that has no [outbox](super::Outbox): it writes them where they are asked
@@ -15,7 +15,7 @@ pub trait RecordTable: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// When the store cannot be read.
-    fn page(self: Arc<Self>, query: Query) -> StoreFuture<Found>;
+    fn page(self: Arc<Self>, query: Query) -> StoreFuture<FoundRecords>;
 
     /// Reads counts and lateness by queue and minute, in the order of minutes, then of queues.
     ///

@@ -10,10 +10,10 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use crate::core::op::StoreOp;
 #[cfg(feature = "embedded")]
-use crate::core::reference::Restored;
-use crate::core::reference::{Bucket, DedupWindow, Head};
+use crate::core::engine::Restored;
+use crate::core::engine::{Bucket, DedupWindow, Head};
+use crate::core::op::StoreOp;
 use crate::error::Result;
 use crate::event::{BucketId, BucketKey, QueueName};
 use crate::store::contract::Watcher;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::bus::{Bus, BusBuilder};
-use crate::core::op::{Answer, Moved, Reply, Stats, StoreOp};
+use crate::core::op::{Answer, MoveReport, Reply, Stats, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::EventId;
 use crate::record::{Outcome, Record};
@@ -217,7 +217,7 @@ impl TestBus {
                         ..
                     } => sum += stats,
                     Answer {
-                        reply: Reply::Moved(Moved { next_due, .. }),
+                        reply: Reply::Moved(MoveReport { next_due, .. }),
                         ..
                     } => next = next.into_iter().chain(next_due).min(),
                     _ => {}

@@ -224,6 +224,23 @@ fn the_formats_that_storage_describes_are_those_of_the_code() {
     assert!(said.text.contains(&sentence), "{sentence}");
 }
 
+#[test]
+fn the_readme_counts_the_promises_as_they_are() {
+    let delivery = File::read("src/docs/delivery.md").text;
+    let numbers = delivery.lines().filter_map(|line| {
+        let number = line.strip_prefix("### ")?.split_once(". ")?.0;
+        number.parse::<usize>().ok()
+    });
+    let promises = numbers.count();
+    let words = ["ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen"];
+    let word = words[promises.checked_sub(10).expect("ten at least")];
+    let sentence = format!("All {word} promises, each with its mechanism and its test");
+    assert!(
+        File::read("README.md").text.contains(&sentence),
+        "{sentence}"
+    );
+}
+
 /// Fails with all complaints at once, one a line.
 fn expect_none(complaints: &[String]) {
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));

@@ -141,7 +141,7 @@ async fn a_call_ends_with_its_event_however_that_ends(world: World) {
                 None => {
                     let _ = leased.release().await.unwrap();
                     let cancelled = queue.cancel(leased.id()).await.unwrap();
-                    assert_eq!(cancelled, Cancelled::Cancelled);
+                    assert_eq!(cancelled, CancelOutcome::Cancelled);
                 }
                 Some(outcome) => {
                     let settled = bus.settle_lease(leased.token(), outcome).await.unwrap();

@@ -22,8 +22,8 @@ async fn a_cancelled_event_never_starts(world: World) {
     let probe = Probe::new();
     let (bus, queue) = world.serve(ORDERS, &probe).await;
     let id = queue.push(1_u64, secs(60)).await.unwrap().id();
-    assert_eq!(queue.cancel(id).await.unwrap(), Cancelled::Cancelled);
-    assert_eq!(queue.cancel(id).await.unwrap(), Cancelled::Cancelled);
+    assert_eq!(queue.cancel(id).await.unwrap(), CancelOutcome::Cancelled);
+    assert_eq!(queue.cancel(id).await.unwrap(), CancelOutcome::Cancelled);
     bus.advance(secs(3_600)).await;
     assert_eq!(probe.count(), 0);
     let outcomes = bus.outcomes(id).await.unwrap();
@@ -41,8 +41,8 @@ async fn whatever_a_cancel_answers_is_so(world: World) {
         let id = queue.push(1_u64, delay).await.unwrap().id();
         bus.advance(ms(numbers.below(300))).await;
         match queue.cancel(id).await.unwrap() {
-            Cancelled::Cancelled => cancelled.push(id),
-            Cancelled::TooLate(_) => late.push(id),
+            CancelOutcome::Cancelled => cancelled.push(id),
+            CancelOutcome::TooLate(_) => late.push(id),
             other => panic!("{other:?}"),
         }
     }
@@ -61,7 +61,7 @@ async fn what_was_read_ahead_is_too_late(world: World) {
     let id = queue.push(1_u64, secs(60)).await.unwrap().id();
     bus.advance(secs(60) - ms(10)).await;
     let answer = queue.cancel(id).await.unwrap();
-    assert_eq!(answer, Cancelled::TooLate(EventState::Leased));
+    assert_eq!(answer, CancelOutcome::TooLate(EventState::Leased));
     bus.advance(secs(1)).await;
     assert_eq!(probe.times(), [secs(60)]);
 }
@@ -86,7 +86,7 @@ async fn too_late_names_the_state_that_was_reached(world: World) {
         (done, EventState::Done),
     ] {
         let answer = queue.cancel(id).await.unwrap();
-        assert_eq!(answer, Cancelled::TooLate(state));
+        assert_eq!(answer, CancelOutcome::TooLate(state));
     }
 }
 
@@ -95,7 +95,7 @@ async fn an_event_that_failed_and_waits_can_be_cancelled(world: World) {
     let (bus, queue) = world.serve(ORDERS, &probe).await;
     let id = queue.push(1, When::Now).await.unwrap().id();
     bus.advance(ms(500)).await;
-    assert_eq!(queue.cancel(id).await.unwrap(), Cancelled::Cancelled);
+    assert_eq!(queue.cancel(id).await.unwrap(), CancelOutcome::Cancelled);
     bus.advance(secs(60)).await;
     assert_eq!(probe.count(), 1);
     let outcomes = bus.outcomes(id).await.unwrap();
@@ -105,10 +105,13 @@ async fn an_event_that_failed_and_waits_can_be_cancelled(world: World) {
 async fn an_unknown_event_is_not_found(world: World) {
     let (_bus, queue) = world.push_only("orders").await;
     let id = queue.new_id();
-    assert_eq!(queue.cancel(id).await.unwrap(), Cancelled::NotFound);
+    assert_eq!(queue.cancel(id).await.unwrap(), CancelOutcome::NotFound);
     let moved = queue.reschedule(id, secs(1)).await.unwrap();
-    assert_eq!(moved, Changed::NotFound);
-    assert_eq!(queue.update(id, &1_u64).await.unwrap(), Changed::NotFound);
+    assert_eq!(moved, ChangeOutcome::NotFound);
+    assert_eq!(
+        queue.update(id, &1_u64).await.unwrap(),
+        ChangeOutcome::NotFound
+    );
     assert_eq!(queue.get(id).await.unwrap(), None);
 }
 
@@ -118,7 +121,7 @@ async fn a_rescheduled_event_starts_at_its_new_time(world: World) {
     let sooner = queue.push(1_u64, secs(60)).await.unwrap().id();
     let later = queue.push(2, secs(10)).await.unwrap().id();
     let changed = queue.reschedule(sooner, secs(5)).await.unwrap();
-    assert_eq!(changed, Changed::Changed(bus.now() + secs(5)));
+    assert_eq!(changed, ChangeOutcome::Changed(bus.now() + secs(5)));
     let _ = queue.reschedule(later, secs(3_600)).await.unwrap();
 
     bus.advance(secs(7_200)).await;
@@ -132,7 +135,7 @@ async fn an_updated_event_has_its_new_payload(world: World) {
     let (bus, queue) = world.serve(ORDERS, &probe).await;
     let id = queue.push(1_u64, secs(60)).await.unwrap().id();
     let changed = queue.update(id, &2).await.unwrap();
-    assert_eq!(changed, Changed::Changed(bus.now() + secs(60)));
+    assert_eq!(changed, ChangeOutcome::Changed(bus.now() + secs(60)));
     bus.advance(secs(60)).await;
     assert_eq!(probe.payloads(), [2]);
 }
@@ -143,9 +146,9 @@ async fn reschedule_and_update_are_too_late_for_what_runs(world: World) {
     let id = queue.push(1_u64, When::Now).await.unwrap().id();
     bus.advance(secs(1)).await;
     let moved = queue.reschedule(id, secs(1)).await.unwrap();
-    assert_eq!(moved, Changed::TooLate(EventState::Leased));
+    assert_eq!(moved, ChangeOutcome::TooLate(EventState::Leased));
     let updated = queue.update(id, &2).await.unwrap();
-    assert_eq!(updated, Changed::TooLate(EventState::Leased));
+    assert_eq!(updated, ChangeOutcome::TooLate(EventState::Leased));
     bus.advance(secs(60)).await;
     assert_eq!(probe.payloads(), [1]);
 }

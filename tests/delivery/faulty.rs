@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use duly::event::BucketKey;
-use duly::store::operation::{Answer, Delivery, NewEvent, PushOutcome, Pushed, Reply, StoreOp};
+use duly::store::operation::{Answer, Delivery, NewEvent, PushOutcome, PushReport, Reply, StoreOp};
 use duly::store::{
     Control, Durability, MemberInfo, Membership, Outbox, OutboxLimit, OutboxPage, OutboxWatcher,
     RecordTable, Setting, Store, StoreFuture, Watcher,
@@ -173,7 +173,7 @@ impl Store for Faulty {
             (Fault::Twice, StoreOp::Push(_)) => drop(self.near.apply(&bucket, op.clone())),
             (Fault::Judged(verdict), StoreOp::Push(events)) => {
                 let (due, now_us) = (Timestamp::EPOCH, self.near.now_us());
-                let reply = Reply::Pushed(vec![Pushed { due, verdict }; events.len()]);
+                let reply = Reply::Pushed(vec![PushReport { due, verdict }; events.len()]);
                 return StoreFuture::ready(Ok(Answer { now_us, reply }));
             }
             _ => {}

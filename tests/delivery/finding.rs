@@ -49,15 +49,19 @@ async fn an_event_that_was_found_is_rescheduled_and_cancelled(world: World) {
     let sooner = bus.event(sooner).await.unwrap().unwrap();
     assert!(matches!(
         sooner.reschedule(secs(5)).await.unwrap(),
-        Changed::Changed(_)
+        ChangeOutcome::Changed(_)
     ));
     let never = bus.event(never).await.unwrap().unwrap();
-    assert_eq!(never.cancel().await.unwrap(), Cancelled::Cancelled);
+    assert_eq!(never.cancel().await.unwrap(), CancelOutcome::Cancelled);
     bus.advance(secs(7_200)).await;
     assert_eq!(probe.payloads(), [1]);
     assert_eq!(probe.times(), [secs(5)]);
     let late = sooner.cancel().await.unwrap();
-    assert_eq!(late, Cancelled::TooLate(EventState::Done), "as it is now");
+    assert_eq!(
+        late,
+        CancelOutcome::TooLate(EventState::Done),
+        "as it is now"
+    );
 }
 
 async fn events_of_a_key_are_listed_and_cancelled_together(world: World) {
@@ -91,7 +95,11 @@ async fn events_of_a_key_are_listed_and_cancelled_together(world: World) {
     let cancelled = queue.cancel_by_key("order:7").await.unwrap();
     let told: BTreeSet<EventId> = cancelled.iter().map(|(id, _)| *id).collect();
     assert_eq!(told, ids);
-    assert!(cancelled.iter().all(|(_, it)| *it == Cancelled::Cancelled));
+    assert!(
+        cancelled
+            .iter()
+            .all(|(_, it)| *it == CancelOutcome::Cancelled)
+    );
     assert_eq!(queue.cancel_by_key("order:7").await.unwrap(), []);
     bus.advance(secs(3_600)).await;
     assert_eq!(probe.payloads(), [8]);
@@ -136,7 +144,7 @@ async fn an_event_is_found_and_rescheduled_by_its_unique_key(world: World) {
     let page = queue.events().unique("close:7").page().await.unwrap();
     assert_eq!(page.items[0].id, id);
     let told = queue.events().unique("close:7").reschedule(secs(5)).await;
-    assert!(matches!(told.unwrap()[..], [(it, Changed::Changed(_))] if it == id));
+    assert!(matches!(told.unwrap()[..], [(it, ChangeOutcome::Changed(_))] if it == id));
     bus.advance(secs(10)).await;
     assert_eq!(probe.times(), [secs(5)]);
     let none = queue.events().unique("close:7").cancel().await.unwrap();
@@ -214,7 +222,10 @@ async fn keys_survive_a_restart(world: World) {
     let (bus, queue) = world.push_only::<u64>("orders").await;
     // What a program asks in a task of its own.
     let asked = tokio::spawn(async move { queue.cancel_by_key("order:7").await });
-    assert_eq!(asked.await.unwrap().unwrap(), [(id, Cancelled::Cancelled)]);
+    assert_eq!(
+        asked.await.unwrap().unwrap(),
+        [(id, CancelOutcome::Cancelled)]
+    );
     assert!(bus.events().page().await.unwrap().items.is_empty());
 }
 

@@ -12,7 +12,7 @@ use duly::config::NodeOptions;
 use duly::event::{BucketId, BucketKey};
 use duly::prelude::*;
 use duly::records::NodeId;
-use duly::store::operation::{Answer, Delivery, Fetched, Holding, Reply, RequestId, StoreOp};
+use duly::store::operation::{Answer, Delivery, FetchReport, Holding, Reply, RequestId, StoreOp};
 use duly::testing::{Probe, TestBus};
 use duly::time::{Mono, Timestamp};
 use duly::{Annotation, QueueName};
@@ -268,7 +268,7 @@ impl Asking {
             place: 0,
             moved_us: 0,
         };
-        let reply = Reply::Fetched(Fetched {
+        let reply = Reply::Fetched(FetchReport {
             deliveries: vec![delivery],
             ready: 0,
             next_due: None,
@@ -365,9 +365,12 @@ async fn a_cancel_says_when_a_lost_attempt_may_still_run() {
     bus.advance(secs(10)).await;
 
     let moved = queue.reschedule(id, secs(60)).await.unwrap();
-    assert_eq!(moved, Changed::ChangedAfterAttempt(bus.now() + secs(60)));
+    assert_eq!(
+        moved,
+        ChangeOutcome::ChangedAfterAttempt(bus.now() + secs(60))
+    );
     let cancelled = queue.cancel(id).await.unwrap();
-    assert_eq!(cancelled, Cancelled::CancelledAfterAttempt);
+    assert_eq!(cancelled, CancelOutcome::CancelledAfterAttempt);
     assert_eq!(slow.running_now(), 1);
 }
 

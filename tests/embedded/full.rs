@@ -105,7 +105,7 @@ async fn fills_its_disk() {
             .apply(&key(), fetch_op(request))
             .await
             .expect("a fetch");
-        let duly::store::operation::Reply::Fetched(duly::store::operation::Fetched {
+        let duly::store::operation::Reply::Fetched(duly::store::operation::FetchReport {
             deliveries,
             ..
         }) = answer.reply
@@ -305,7 +305,7 @@ async fn space_is_given_back_when_nothing_else_is_to_do() {
     // A call carries some 4 MiB.
     for request in 1..=2 {
         let answer = store.apply(&key(), fetch_op(request)).await;
-        let duly::store::operation::Reply::Fetched(duly::store::operation::Fetched {
+        let duly::store::operation::Reply::Fetched(duly::store::operation::FetchReport {
             deliveries,
             ..
         }) = answer.expect("a fetch").reply

@@ -8,8 +8,8 @@ use std::time::Duration;
 use duly::event::{BucketId, BucketKey, Envelope, Payload, TRACE_HEADER, UNIQUE_HEADER};
 use duly::records::NodeId;
 use duly::store::operation::{
-    AttemptOutcome, Delivery, Fetch, NewEvent, Operation, PushOutcome, Pushed, Reply, Settlement,
-    Snapshot, StartMark, Stats, StoreOp,
+    AttemptOutcome, Delivery, Fetch, NewEvent, Operation, PushOutcome, PushReport, Reply,
+    Settlement, Snapshot, StartMark, Stats, StoreOp,
 };
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::time::{Clock, Mono, Timestamp, When};
@@ -139,7 +139,7 @@ fn typed<R>(store: &EmbeddedStore, op: Operation<R>) -> Result<R> {
     reply.expect("an inline store replies at once")
 }
 
-pub(crate) fn push(store: &EmbeddedStore, event: NewEvent) -> Result<Pushed> {
+pub(crate) fn push(store: &EmbeddedStore, event: NewEvent) -> Result<PushReport> {
     Ok(typed(store, StoreOp::push(vec![event]))?[0])
 }
 

@@ -103,8 +103,9 @@ async fn a_record_tells_the_payload_of_its_time() {
         .await
         .expect("a push");
     let fetched = ask(fetch_op(1)).await.expect("a fetch").reply;
-    let duly::store::operation::Reply::Fetched(duly::store::operation::Fetched {
-        deliveries, ..
+    let duly::store::operation::Reply::Fetched(duly::store::operation::FetchReport {
+        deliveries,
+        ..
     }) = fetched
     else {
         panic!("a fetch was answered with {fetched:?}");

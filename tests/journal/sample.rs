@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use duly::event::{BucketId, TraceId};
-use duly::journal::{Batch, Found, Journal, Keep};
+use duly::journal::{Batch, FoundRecords, Journal, Keep};
 use duly::records::{
     Cursor, MinuteQuery, MinuteStats, NodeId, Numbered, Order, Outcome, Query, Record, Stages,
 };
@@ -88,7 +88,7 @@ pub(crate) async fn loaded(harness: &dyn JournalHarness, records: &[Numbered]) -
     subject
 }
 
-pub(crate) async fn page(journal: &Arc<dyn Journal>, query: Query) -> Found {
+pub(crate) async fn page(journal: &Arc<dyn Journal>, query: Query) -> FoundRecords {
     let most = query.page_len();
     let found = journal.page(query).await.expect("a page");
     assert!(found.records.len() <= most, "a page holds more than asked");

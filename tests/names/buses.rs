@@ -173,7 +173,7 @@ async fn what_only_looks_makes_no_bucket() {
         ] {
             assert!(queue.get(absent).await.unwrap().is_none());
             assert!(bus.event(absent).await.unwrap().is_none());
-            assert_eq!(queue.cancel(absent).await.unwrap(), Cancelled::NotFound);
+            assert_eq!(queue.cancel(absent).await.unwrap(), CancelOutcome::NotFound);
         }
         let leased = queue.lease(1, PATIENCE).send().await.unwrap();
         assert!(leased.is_empty());

@@ -52,7 +52,7 @@ async fn ids_of_another_library_and_names_lie_in_the_buckets_of_their_queue() {
                 assert_eq!(queue.get(*id).await.unwrap().unwrap().id, *id);
                 assert!(bus.event_in(QUEUE, *id).await.unwrap().is_some());
                 let event = bus.event(*id).await.unwrap().expect("it waits");
-                assert_eq!(event.cancel().await.unwrap(), Cancelled::Cancelled);
+                assert_eq!(event.cancel().await.unwrap(), CancelOutcome::Cancelled);
                 assert_eq!(queue.end(*id).await.unwrap(), EndResult::Cancelled);
             }
             stop(bus).await;
@@ -117,7 +117,10 @@ async fn a_repeat_is_a_duplicate_whatever_number_of_buckets_its_queue_has_had() 
         let queue = bus.queue_named::<u64>(QUEUE).unwrap();
         for id in pushed.keys() {
             let now = queue.reschedule(*id, Duration::ZERO).await.unwrap();
-            assert!(matches!(now, duly::Changed::Changed(_)), "{id}: {now:?}");
+            assert!(
+                matches!(now, duly::ChangeOutcome::Changed(_)),
+                "{id}: {now:?}"
+            );
         }
         let mut acked = BTreeSet::new();
         while acked.len() < pushed.len() {

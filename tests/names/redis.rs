@@ -33,12 +33,15 @@ async fn look(bus: &Bus, name: &str) -> duly::Result<()> {
     for absent in [foreign(), queue.new_id(), queue.id_for_name(name)] {
         assert!(queue.get(absent).await?.is_none());
         assert!(bus.event(absent).await?.is_none());
-        assert_eq!(queue.cancel(absent).await?, Cancelled::NotFound);
+        assert_eq!(queue.cancel(absent).await?, CancelOutcome::NotFound);
         assert_eq!(
             queue.reschedule(absent, TTR).await?,
-            duly::Changed::NotFound
+            duly::ChangeOutcome::NotFound
         );
-        assert_eq!(queue.update(absent, &7).await?, duly::Changed::NotFound);
+        assert_eq!(
+            queue.update(absent, &7).await?,
+            duly::ChangeOutcome::NotFound
+        );
         assert_eq!(queue.end(absent).await?, duly::lease::EndResult::NotFound);
         assert_eq!(
             bus.dead_letters().queue(name).revive([absent]).await?.done,
@@ -104,7 +107,7 @@ async fn what_has_ended_leaves_no_keys_but_the_buckets_own() {
         let sent = event.push().await.unwrap();
         if number % 4 == 3 {
             let cancelled = queue.cancel(sent.id()).await.unwrap();
-            assert_eq!(cancelled, Cancelled::Cancelled);
+            assert_eq!(cancelled, CancelOutcome::Cancelled);
         }
     }
     let mut acked = 0;

@@ -45,7 +45,7 @@ impl Soak {
         assert!(queue.get(absent).await?.is_none());
         assert!(bus.event(absent).await?.is_none());
         assert!(bus.event_in("never", absent).await?.is_none());
-        assert_eq!(queue.cancel(absent).await?, Cancelled::NotFound);
+        assert_eq!(queue.cancel(absent).await?, CancelOutcome::NotFound);
         assert!(queue.lease(1, TTR).send().await?.is_empty());
         bus.stats(&name).await?;
         bus.pause(&name).await?;

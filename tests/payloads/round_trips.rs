@@ -89,7 +89,7 @@ where
         .push(value.clone(), Duration::from_millis(1))
         .await?
         .id();
-    let Changed::Changed(_) = queue.update(id, value).await? else {
+    let ChangeOutcome::Changed(_) = queue.update(id, value).await? else {
         panic!("it waits");
     };
     tokio::time::sleep(Duration::from_millis(1)).await;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use duly::journal::{Batch, Found, Journal, JournalFuture, Keep, MemoryJournal, Pruned};
+use duly::journal::{Batch, FoundRecords, Journal, JournalFuture, Keep, MemoryJournal, Pruned};
 use duly::records::{Cursor, MinuteQuery, MinuteStats, Numbered, Query};
 use duly::time::Timestamp;
 use duly::{Error, ErrorKind};
@@ -154,7 +154,7 @@ impl Journal for Bad {
         })
     }
 
-    fn page(&self, query: Query) -> JournalFuture<Found> {
+    fn page(&self, query: Query) -> JournalFuture<FoundRecords> {
         self.met(|| self.journal.page(query))
     }
 

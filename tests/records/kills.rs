@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use duly::journal::{Found, Journal, PostgresJournal, RecorderOptions, SqliteJournal};
+use duly::journal::{FoundRecords, Journal, PostgresJournal, RecorderOptions, SqliteJournal};
 use duly::prelude::*;
 use duly::records::{Cursor, NodeId, Numbered, Query};
 use duly::store::{EmbeddedStore, Outbox, RedisStore, Store};
@@ -220,7 +220,7 @@ async fn waits_in(store: &dyn Store, outbox: &Outbox) -> u64 {
     page.next - page.first
 }
 
-async fn all<F: Future<Output = Found>>(page: impl Fn(Query) -> F) -> Vec<Numbered> {
+async fn all<F: Future<Output = FoundRecords>>(page: impl Fn(Query) -> F) -> Vec<Numbered> {
     let mut all: Vec<Numbered> = Vec::new();
     let mut after: Option<Cursor> = None;
     loop {

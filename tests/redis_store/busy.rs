@@ -17,8 +17,8 @@ use duly::event::{Envelope, Payload, TRACE_HEADER};
 use duly::prelude::*;
 use duly::records::{Cause, NodeId};
 use duly::store::operation::{
-    AttemptOutcome, BATCH_BYTES, BATCH_MAX, DeadPage, FailureReason, Fetch, Fetched, Holding,
-    NewEvent, PeekBy, Peeked, Reply, Rewriting, Settlement, StartMark, StoreOp,
+    AttemptOutcome, BATCH_BYTES, BATCH_MAX, DeadPage, FailureReason, Fetch, FetchReport, Holding,
+    NewEvent, PeekBy, PeekPage, Reply, Rewriting, Settlement, StartMark, StoreOp,
 };
 use duly::store::{Outbox, Store};
 use duly::time::When;
@@ -124,7 +124,7 @@ async fn every_script(meter: &mut Meter<'_>, bare: &Bare, events: usize, bytes: 
                 by: PeekBy::All,
             }))
             .await;
-        let Reply::Peeked(Peeked { events, next }) = page.unwrap() else {
+        let Reply::Peeked(PeekPage { events, next }) = page.unwrap() else {
             panic!("a peek answers a page");
         };
         let rewritings = events.iter().take(at_once).filter_map(|event| {
@@ -177,7 +177,7 @@ async fn every_script(meter: &mut Meter<'_>, bare: &Bare, events: usize, bytes: 
                 starts: usize::MAX,
             };
             let fetched = meter.step(bare.apply(StoreOp::Fetch(fetch))).await;
-            let Reply::Fetched(Fetched { deliveries, .. }) = fetched.unwrap() else {
+            let Reply::Fetched(FetchReport { deliveries, .. }) = fetched.unwrap() else {
                 panic!("a fetch answers what it fetched");
             };
             if deliveries.is_empty() {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use duly::event::BucketKey;
-use duly::store::operation::{Moved, Reply, StoreOp};
+use duly::store::operation::{MoveReport, Reply, StoreOp};
 use duly::store::{Store, Watcher};
 
 use crate::redis_store::kit::{Bare, fresh, until};
@@ -44,14 +44,14 @@ async fn whoever_has_no_room_calls_the_others_and_not_itself() {
     let by_other = Called::beside(&other).await;
     let moves = |calls| full.apply(StoreOp::MoveDue { limit: 10, calls });
     let nothing = moves(true).await.unwrap();
-    assert!(matches!(nothing, Reply::Moved(Moved { ready: 0, .. })));
+    assert!(matches!(nothing, Reply::Moved(MoveReport { ready: 0, .. })));
 
     full.push(full.new_id(), Duration::ZERO).await.unwrap();
     until("the other one is called", async || {
         // A call that nobody listens to yet is lost.
         let moved = moves(true).await.unwrap();
         assert!(
-            matches!(moved, Reply::Moved(Moved { ready: 1, .. })),
+            matches!(moved, Reply::Moved(MoveReport { ready: 1, .. })),
             "{moved:?}"
         );
         by_other.times() > 0

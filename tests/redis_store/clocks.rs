@@ -5,7 +5,7 @@ use std::time::Duration;
 use duly::EventId;
 use duly::event::State;
 use duly::store::Store;
-use duly::store::operation::{Pushed, Reply, StoreOp};
+use duly::store::operation::{PushReport, Reply, StoreOp};
 use duly::time::When;
 use tokio::time::Instant;
 
@@ -82,7 +82,7 @@ impl Stepping {
         let Reply::Pushed(pushed) = pushed else {
             panic!("{pushed:?}")
         };
-        let [Pushed { verdict, .. }] = pushed[..] else {
+        let [PushReport { verdict, .. }] = pushed[..] else {
             panic!("{pushed:?}")
         };
         let is_accepted = format!("{verdict:?}").starts_with("Accepted");

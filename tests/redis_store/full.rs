@@ -1,8 +1,8 @@
 //! A server whose memory is full.
 
-use duly::store::operation::{Holding, Kept, Reply, StartMark, StoreOp};
+use duly::store::operation::{HeartbeatReport, Holding, Reply, StartMark, StoreOp};
 use duly::time::When;
-use duly::{Cancelled, ErrorKind};
+use duly::{CancelOutcome, ErrorKind};
 
 use crate::redis_store::kit::{Bare, NODE, fresh};
 use crate::servers::Redis;
@@ -34,12 +34,12 @@ async fn a_full_server_refuses_pushes_and_all_else_goes_on() {
         .await;
     assert!(matches!(
         beat.unwrap(),
-        Reply::Kept(Kept { stands: true, .. })
+        Reply::Kept(HeartbeatReport { stands: true, .. })
     ));
     assert_eq!(bare.ack(1, &held).await.unwrap(), [true; 10]);
     assert_eq!(bare.fetch(2, 10).await.unwrap(), ids[10..20]);
     let cancel = bare.apply(StoreOp::Cancel { id: ids[25] }).await;
-    assert_eq!(cancel.unwrap(), Reply::Cancelled(Cancelled::Cancelled));
+    assert_eq!(cancel.unwrap(), Reply::Cancelled(CancelOutcome::Cancelled));
     let get = bare.apply(StoreOp::Get { id: refused }).await;
     assert_eq!(get.unwrap(), Reply::Found(None), "nothing of it happened");
 

@@ -148,7 +148,7 @@ async fn an_id_is_known_after_all_events_of_its_page_have_ended() {
         let events = ids.iter().map(|id| bare.plain(*id, When::Now)).collect();
         bare.typed(StoreOp::push(events)).await.expect("a push")
     };
-    let are_known = |pushed: &[duly::store::operation::Pushed]| {
+    let are_known = |pushed: &[duly::store::operation::PushReport]| {
         let outcomes = pushed.iter().map(|it| &it.verdict);
         outcomes
             .into_iter()

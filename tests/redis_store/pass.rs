@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use duly::prelude::*;
-use duly::store::operation::{PeekBy, PeekCursor, Peeked, Snapshot, StoreOp};
+use duly::store::operation::{PeekBy, PeekCursor, PeekPage, Snapshot, StoreOp};
 
 use crate::redis_store::kit::{Bare, fresh, hex, stop, until};
 use crate::servers::{Aof, Redis, RedisOptions, shared};
@@ -27,7 +27,7 @@ async fn waiting(url: &str, events: usize) -> (Bare, BTreeSet<EventId>) {
 async fn page(bare: &Bare, from: Option<PeekCursor>) -> (Vec<Snapshot>, Option<PeekCursor>) {
     let (by, limit) = (PeekBy::All, PAGE);
     let page = bare.typed(StoreOp::peek(by, from, limit)).await;
-    let Peeked { events, next } = page.expect("a page");
+    let PeekPage { events, next } = page.expect("a page");
     (events, next)
 }
 

@@ -23,7 +23,8 @@ impl WallClock {
         let name = format!("duly-clock-{}-{number}", process::id());
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder).expect("a folder");
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/clock.c");
+        let source = folder.join("clock.c");
+        fs::write(&source, include_str!("clock.c")).expect("a file");
         let compiled = Command::new("cc")
             .args(["-shared", "-fPIC", "-O1", "-o"])
             .arg(folder.join("clock.so"))

@@ -7,7 +7,7 @@ use duly::__internal::Bucket;
 use duly::EventId;
 use duly::event::State;
 use duly::records::NodeId;
-use duly::store::operation::{BATCH_MAX, PeekBy, Peeked, Reply, StoreOp};
+use duly::store::operation::{BATCH_MAX, PeekBy, PeekPage, Reply, StoreOp};
 use duly_conformance::history::Promise;
 
 use crate::store::Body;
@@ -97,7 +97,7 @@ impl World {
             let Ok(answer) = self.store.look(clock_us, at, peek) else {
                 continue;
             };
-            let Reply::Peeked(Peeked { events, .. }) = answer.reply else {
+            let Reply::Peeked(PeekPage { events, .. }) = answer.reply else {
                 continue;
             };
             for event in events {

@@ -1,5 +1,5 @@
-//! The whole system on virtual time, from a seed: the machines of several nodes, the reference
-//! store, and between them everything that can go wrong.
+//! The whole system on virtual time, from a seed: the machines of several nodes, the engine
+//! of the stores, and between them everything that can go wrong.
 //!
 //! `DULY_SEEDS` says how many seeds are run, `DULY_SEED` with which one to begin: for many, build
 //! with `--release`. `DULY_BUG` names the planted bugs that are hunted, where not all are,

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use duly::records::{Cause, NodeId};
 use duly::store::operation::{
-    Answer, AttemptOutcome, Delivery, FailureReason, Fetch, Fetched, Reply, RequestId, Settlement,
-    StartMark, StoreOp,
+    Answer, AttemptOutcome, Delivery, FailureReason, Fetch, FetchReport, Reply, RequestId,
+    Settlement, StartMark, StoreOp,
 };
 use duly::{ErrorKind, EventId};
 use duly_conformance::history::{EntryKind, Lease};
@@ -144,7 +144,7 @@ impl World {
             return;
         };
         match (&call.op, answer.map(|answer| answer.reply)) {
-            (StoreOp::Fetch(fetch), Ok(Reply::Fetched(Fetched { deliveries, .. }))) => {
+            (StoreOp::Fetch(fetch), Ok(Reply::Fetched(FetchReport { deliveries, .. }))) => {
                 self.manuals[at].is_fetching = false;
                 for delivery in deliveries {
                     self.manual_begins(at, &call, fetch, &delivery);

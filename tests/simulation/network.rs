@@ -2,7 +2,7 @@
 
 use duly::__internal::CallId;
 use duly::ErrorKind;
-use duly::store::operation::{Answer, Moved, Reply, StoreOp};
+use duly::store::operation::{Answer, MoveReport, Reply, StoreOp};
 use duly_conformance::history::{EntryKind, Promise};
 
 use crate::bugs::Bug;
@@ -226,7 +226,7 @@ impl World {
             self.wake_all(bucket);
         }
         let moved = answer.as_ref().map(|answer| &answer.reply);
-        if calls && matches!(moved, Ok(Reply::Moved(Moved { ready: 1.., .. }))) {
+        if calls && matches!(moved, Ok(Reply::Moved(MoveReport { ready: 1.., .. }))) {
             self.call_all(bucket);
         }
         answer

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use duly::__internal::{Attempts, NextPush, PushedId};
 use duly::event::Envelope;
-use duly::store::operation::{Answer, NewEvent, PushOutcome, Pushed, Reply, StoreOp};
+use duly::store::operation::{Answer, NewEvent, PushOutcome, PushReport, Reply, StoreOp};
 use duly::time::Timestamp;
 use duly::{ErrorKind, EventId};
 use duly_conformance::history::{EntryKind, PushResult};
@@ -64,7 +64,7 @@ impl World {
         let Reply::Pushed(pushed) = &answer.reply else {
             return;
         };
-        let (Pushed { due, verdict }, event) = (pushed[0], self.clients.event_of(at));
+        let (PushReport { due, verdict }, event) = (pushed[0], self.clients.event_of(at));
         let id = event.envelope.id;
         let is_refused = matches!(verdict, PushOutcome::TooOld | PushOutcome::TooNew);
         if is_refused && self.clients.was_copied(at) {

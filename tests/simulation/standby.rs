@@ -9,7 +9,7 @@ use duly::config::NodeOptions;
 use duly::event::{BucketId, BucketKey};
 use duly::records::NodeId;
 use duly::store::Member;
-use duly::store::operation::{Answer, Fetched, Holding, Reply, SetAside, StoreOp};
+use duly::store::operation::{Answer, FetchReport, Holding, Reply, SetAside, StoreOp};
 use duly::time::{Mono, Timestamp};
 
 /// A node that is no owner, whose first look has found nothing that is due before `DUE_MS`.
@@ -52,7 +52,7 @@ impl NextInLine {
 
     /// A fetch is answered: nothing is ready, and the event waits where it was.
     fn finds_nothing(&mut self, ms: u64, call: CallId) {
-        let reply = Reply::Fetched(Fetched {
+        let reply = Reply::Fetched(FetchReport {
             deliveries: Vec::new(),
             ready: 0,
             next_due: Some(Timestamp::from_millis(DUE_MS)),

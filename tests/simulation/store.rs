@@ -1,4 +1,4 @@
-//! The real reference store on virtual time, with a clock that can be set wrong.
+//! The real engine on virtual time, with a clock that can be set wrong.
 
 mod tell;
 

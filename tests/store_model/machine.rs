@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use duly::event::{Envelope, Payload, TRACE_HEADER, UNIQUE_HEADER};
 use duly::records::{NodeId, Record};
-use duly::store::operation::{Fetched, NewEvent, Reply, RequestId, StoreOp};
+use duly::store::operation::{FetchReport, NewEvent, Reply, RequestId, StoreOp};
 use duly::time::{Timestamp, When};
 use duly::{EventId, Unique};
 use proptest::prelude::*;
@@ -248,7 +248,7 @@ impl ReferenceStateMachine for Machine {
         if let Some(op) = state.op.clone() {
             state.answer = state.answer(&op);
             match (&op, &state.answer) {
-                (StoreOp::Fetch(fetch), Ok(Reply::Fetched(Fetched { deliveries, .. }))) => {
+                (StoreOp::Fetch(fetch), Ok(Reply::Fetched(FetchReport { deliveries, .. }))) => {
                     let given = deliveries.iter();
                     state
                         .leases

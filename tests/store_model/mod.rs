@@ -18,7 +18,7 @@ use duly::event::BucketKey;
 use duly::journal::Keep;
 use duly::records::{Cause, NodeId, Outcome, Query, Record};
 use duly::store::EmbeddedOptions;
-use duly::store::operation::{PeekBy, PeekCursor, Peeked, Reply, Snapshot, StoreOp};
+use duly::store::operation::{PeekBy, PeekCursor, PeekPage, Reply, Snapshot, StoreOp};
 use duly::testing::ManualClock;
 use duly::time::{Clock, Timestamp};
 use duly_conformance::store_contract::{HarnessFuture, MemoryHarness, StoreHarness, Subject};
@@ -149,7 +149,7 @@ where
                 *beat = *numbered;
             }
         }
-        if let (Reply::Peeked(Peeked { events, next }), StoreOp::Peek { by, limit, .. }) =
+        if let (Reply::Peeked(PeekPage { events, next }), StoreOp::Peek { by, limit, .. }) =
             (&mut got, &op)
         {
             side.go_on(by, events, next, *limit);

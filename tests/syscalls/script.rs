@@ -138,7 +138,7 @@ impl Script {
         }
         let answer = match ask {
             Ask::Cancel => answered(self.queue.cancel(id).await.map(|answer| match answer {
-                Cancelled::Cancelled => Ok(None),
+                CancelOutcome::Cancelled => Ok(None),
                 other => Err(format!("{other:?}")),
             })),
             Ask::Reschedule => {
@@ -191,9 +191,9 @@ fn answered(answer: duly::Result<Result<Option<u64>, String>>) -> Answer {
     }
 }
 
-fn changed(answer: Changed) -> Result<Option<u64>, String> {
+fn changed(answer: ChangeOutcome) -> Result<Option<u64>, String> {
     match answer {
-        Changed::Changed(due) => Ok(Some(due.as_millis())),
+        ChangeOutcome::Changed(due) => Ok(Some(due.as_millis())),
         other => Err(format!("{other:?}")),
     }
 }

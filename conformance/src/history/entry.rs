@@ -8,7 +8,7 @@ use duly::event::State;
 use duly::records::{NodeId, Outcome};
 use duly::store::operation::{Lease, PushOutcome};
 use duly::time::Timestamp;
-use duly::{Cancelled, Changed, EventId};
+use duly::{CancelOutcome, ChangeOutcome, EventId};
 
 /// One entry of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -289,26 +289,26 @@ impl PushResult {
     }
 }
 
-impl From<Cancelled> for ChangeResult {
-    fn from(cancelled: Cancelled) -> Self {
+impl From<CancelOutcome> for ChangeResult {
+    fn from(cancelled: CancelOutcome) -> Self {
         match cancelled {
-            Cancelled::Cancelled => Self::Done,
-            Cancelled::CancelledAfterAttempt => Self::DoneAfterAttempt,
-            Cancelled::TooLate(state) => Self::TooLate(state),
-            Cancelled::NotFound => Self::NotFound,
+            CancelOutcome::Cancelled => Self::Done,
+            CancelOutcome::CancelledAfterAttempt => Self::DoneAfterAttempt,
+            CancelOutcome::TooLate(state) => Self::TooLate(state),
+            CancelOutcome::NotFound => Self::NotFound,
             // This crate is of the same version as duly, which has no other.
             other => unreachable!("{other:?}"),
         }
     }
 }
 
-impl From<Changed> for ChangeResult {
-    fn from(changed: Changed) -> Self {
+impl From<ChangeOutcome> for ChangeResult {
+    fn from(changed: ChangeOutcome) -> Self {
         match changed {
-            Changed::Changed(_) => Self::Done,
-            Changed::ChangedAfterAttempt(_) => Self::DoneAfterAttempt,
-            Changed::TooLate(state) => Self::TooLate(state),
-            Changed::NotFound => Self::NotFound,
+            ChangeOutcome::Changed(_) => Self::Done,
+            ChangeOutcome::ChangedAfterAttempt(_) => Self::DoneAfterAttempt,
+            ChangeOutcome::TooLate(state) => Self::TooLate(state),
+            ChangeOutcome::NotFound => Self::NotFound,
             // This crate is of the same version as duly, which has no other.
             other => unreachable!("{other:?}"),
         }

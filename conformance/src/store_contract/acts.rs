@@ -7,14 +7,15 @@ use crate::store_contract::world::{A, B, EventDraft, World, bury};
 use duly::event::{Payload, State};
 use duly::records::{NodeId, Query, Record};
 use duly::store::operation::{
-    AttemptOutcome, BATCH_MAX, Delivery, Fetch, Holding, Kept, PeekBy, PeekCursor, PushOutcome,
-    Pushed, Reaped, RequestId, Rewriting, Settlement, Snapshot, StartMark, Stats, StoreOp,
+    AttemptOutcome, BATCH_MAX, Delivery, Fetch, HeartbeatReport, Holding, PeekBy, PeekCursor,
+    PushOutcome, PushReport, ReapReport, RequestId, Rewriting, Settlement, Snapshot, StartMark,
+    Stats, StoreOp,
 };
 use duly::time::{Clock, When};
-use duly::{Cancelled, Changed, EventId};
+use duly::{CancelOutcome, ChangeOutcome, EventId};
 
 impl World {
-    pub(super) async fn push_all(&self, drafts: &[EventDraft]) -> Vec<Pushed> {
+    pub(super) async fn push_all(&self, drafts: &[EventDraft]) -> Vec<PushReport> {
         let events = drafts.iter().map(|draft| draft.0.clone()).collect();
         self.op(StoreOp::push(events)).await
     }
@@ -80,7 +81,7 @@ impl World {
     /// Returns whether the node's leases exist, and what it holds.
     pub(super) async fn beat(&self, node: NodeId) -> (bool, Holding) {
         let heartbeat = StoreOp::heartbeat(node, Holding::default(), StartMark::default());
-        let Kept { stands, holding } = self.op(heartbeat).await;
+        let HeartbeatReport { stands, holding } = self.op(heartbeat).await;
         (stands, holding)
     }
 
@@ -91,7 +92,7 @@ impl World {
         through: RequestId,
         held: &[&Delivery],
         limit: usize,
-    ) -> Reaped {
+    ) -> ReapReport {
         let mut by_request = BTreeMap::<RequestId, Vec<EventId>>::new();
         for delivery in held {
             let ids = by_request.entry(delivery.request).or_default();
@@ -108,7 +109,7 @@ impl World {
         self.op(StoreOp::extend(node, leases, hold)).await[0]
     }
 
-    pub(super) async fn reap(&self, silent: Vec<(NodeId, u64)>, limit: usize) -> Reaped {
+    pub(super) async fn reap(&self, silent: Vec<(NodeId, u64)>, limit: usize) -> ReapReport {
         self.op(StoreOp::reap(silent, limit)).await
     }
 
@@ -118,21 +119,21 @@ impl World {
     }
 
     /// Takes back all leases of `node`.
-    pub(super) async fn reap_node(&self, node: NodeId) -> Reaped {
+    pub(super) async fn reap_node(&self, node: NodeId) -> ReapReport {
         let holders = self.holders().await;
         let silent = holders.into_iter().filter(|(holder, _)| *holder == node);
         self.reap(silent.collect(), BATCH_MAX).await
     }
 
-    pub(super) async fn cancel(&self, id: EventId) -> Cancelled {
+    pub(super) async fn cancel(&self, id: EventId) -> CancelOutcome {
         self.op(StoreOp::cancel(id)).await
     }
 
-    pub(super) async fn reschedule(&self, id: EventId, when: impl Into<When>) -> Changed {
+    pub(super) async fn reschedule(&self, id: EventId, when: impl Into<When>) -> ChangeOutcome {
         self.op(StoreOp::reschedule(id, when.into())).await
     }
 
-    pub(super) async fn update(&self, id: EventId, payload: &str) -> Changed {
+    pub(super) async fn update(&self, id: EventId, payload: &str) -> ChangeOutcome {
         let payload = Payload::from(payload.as_bytes());
         self.op(StoreOp::update(id, payload)).await
     }

@@ -6,7 +6,7 @@ use duly::event::{Payload, State};
 use duly::records::Outcome;
 use duly::store::operation::{AttemptOutcome, PushOutcome, StoreOp};
 use duly::time::{DELAY_MAX, When};
-use duly::{Cancelled, Changed, ErrorKind};
+use duly::{CancelOutcome, ChangeOutcome, ErrorKind};
 
 /// Ends a fresh event by each settlement that ends it, or its attempts.
 async fn ended(harness: &dyn StoreHarness) -> Vec<(World, duly::EventId, State)> {
@@ -30,7 +30,7 @@ pub async fn a_cancelled_event_is_never_started(harness: &dyn StoreHarness) {
     for delay in [secs(0), secs(5)] {
         let world = World::new(harness).await;
         let id = world.add(world.event().when(delay)).await;
-        assert_eq!(world.cancel(id).await, Cancelled::Cancelled);
+        assert_eq!(world.cancel(id).await, CancelOutcome::Cancelled);
         assert_eq!(world.state(id).await, Some(State::Cancelled));
         world.advance(secs(60));
         assert_eq!(world.move_due().await, 0);
@@ -47,7 +47,7 @@ pub async fn a_cancel_after_an_attempt_that_ended_is_a_cancel(harness: &dyn Stor
     assert!(world.settle(A, &delivery, retry(secs(5))).await);
     assert_eq!(
         world.cancel(id).await,
-        Cancelled::Cancelled,
+        CancelOutcome::Cancelled,
         "its holder said that it ended"
     );
 }
@@ -55,10 +55,10 @@ pub async fn a_cancel_after_an_attempt_that_ended_is_a_cancel(harness: &dyn Stor
 pub async fn a_cancel_after_a_lost_lease_says_that_somebody_may_run(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
     let id = world.maybe_running(world.event()).await;
-    assert_eq!(world.cancel(id).await, Cancelled::CancelledAfterAttempt);
+    assert_eq!(world.cancel(id).await, CancelOutcome::CancelledAfterAttempt);
     assert_eq!(
         world.cancel(id).await,
-        Cancelled::CancelledAfterAttempt,
+        CancelOutcome::CancelledAfterAttempt,
         "and again"
     );
     assert_eq!(world.fetch(A).await, []);
@@ -69,14 +69,17 @@ pub async fn a_lost_lease_is_not_forgotten_by_a_later_attempt(harness: &dyn Stor
     let id = world.maybe_running(world.event()).await;
     let delivery = world.take(A).await;
     assert!(world.settle(A, &delivery, retry(secs(5))).await);
-    assert_eq!(world.cancel(id).await, Cancelled::CancelledAfterAttempt);
+    assert_eq!(world.cancel(id).await, CancelOutcome::CancelledAfterAttempt);
 }
 
 pub async fn a_cancel_of_a_leased_event_is_too_late(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
     let id = world.add(world.event()).await;
     let delivery = world.take(A).await;
-    assert_eq!(world.cancel(id).await, Cancelled::TooLate(State::Leased));
+    assert_eq!(
+        world.cancel(id).await,
+        CancelOutcome::TooLate(State::Leased)
+    );
     assert!(
         world.settle(A, &delivery, AttemptOutcome::Ack).await,
         "it runs undisturbed"
@@ -85,7 +88,7 @@ pub async fn a_cancel_of_a_leased_event_is_too_late(harness: &dyn StoreHarness) 
 
 pub async fn a_cancel_of_what_has_ended_is_too_late(harness: &dyn StoreHarness) {
     for (world, id, state) in ended(harness).await {
-        assert_eq!(world.cancel(id).await, Cancelled::TooLate(state));
+        assert_eq!(world.cancel(id).await, CancelOutcome::TooLate(state));
         assert_eq!(world.state(id).await, Some(state));
     }
 }
@@ -93,17 +96,17 @@ pub async fn a_cancel_of_what_has_ended_is_too_late(harness: &dyn StoreHarness) 
 pub async fn a_repeated_cancel_answers_the_same(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
     let id = world.add(world.event()).await;
-    assert_eq!(world.cancel(id).await, Cancelled::Cancelled);
-    assert_eq!(world.cancel(id).await, Cancelled::Cancelled);
+    assert_eq!(world.cancel(id).await, CancelOutcome::Cancelled);
+    assert_eq!(world.cancel(id).await, CancelOutcome::Cancelled);
     assert_eq!(world.records(id).await.len(), 1);
 }
 
 pub async fn what_nobody_knows_is_not_found(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
     let id = world.event().id();
-    assert_eq!(world.cancel(id).await, Cancelled::NotFound);
-    assert_eq!(world.reschedule(id, secs(1)).await, Changed::NotFound);
-    assert_eq!(world.update(id, "x").await, Changed::NotFound);
+    assert_eq!(world.cancel(id).await, CancelOutcome::NotFound);
+    assert_eq!(world.reschedule(id, secs(1)).await, ChangeOutcome::NotFound);
+    assert_eq!(world.update(id, "x").await, ChangeOutcome::NotFound);
     assert_eq!(world.get(id).await, None);
 }
 
@@ -113,12 +116,15 @@ pub async fn a_scheduled_event_gets_another_due_time(harness: &dyn StoreHarness)
     let later = world.now() + secs(90);
     assert_eq!(
         world.reschedule(id, secs(90)).await,
-        Changed::Changed(later)
+        ChangeOutcome::Changed(later)
     );
     world.advance(secs(60));
     assert_eq!(world.move_due().await, 0);
     let sooner = world.now() + ms(10);
-    assert_eq!(world.reschedule(id, sooner).await, Changed::Changed(sooner));
+    assert_eq!(
+        world.reschedule(id, sooner).await,
+        ChangeOutcome::Changed(sooner)
+    );
     world.advance(ms(10));
     let delivery = world.take(A).await;
     assert_eq!(delivery.due, sooner);
@@ -129,7 +135,7 @@ pub async fn an_event_rescheduled_to_now_is_ready(harness: &dyn StoreHarness) {
     let id = world.add(world.event().when(secs(60))).await;
     assert_eq!(
         world.reschedule(id, When::Now).await,
-        Changed::Changed(world.now())
+        ChangeOutcome::Changed(world.now())
     );
     assert_eq!(world.state(id).await, Some(State::Ready));
     world.take(A).await;
@@ -140,7 +146,7 @@ pub async fn a_ready_event_can_be_put_off(harness: &dyn StoreHarness) {
     let id = world.add(world.event()).await;
     assert_eq!(
         world.reschedule(id, secs(5)).await,
-        Changed::Changed(world.now() + secs(5))
+        ChangeOutcome::Changed(world.now() + secs(5))
     );
     assert_eq!(world.state(id).await, Some(State::Scheduled));
     assert_eq!(world.fetch(A).await, []);
@@ -154,7 +160,7 @@ pub async fn a_ready_event_rescheduled_to_now_stays_ready(harness: &dyn StoreHar
     world.advance(secs(1));
     assert_eq!(
         world.reschedule(id, When::Now).await,
-        Changed::Changed(world.now())
+        ChangeOutcome::Changed(world.now())
     );
     assert_eq!(world.take(A).await.due, world.now());
     assert_eq!(world.state(id).await, Some(State::Leased));
@@ -164,13 +170,16 @@ pub async fn a_change_of_what_is_leased_or_over_is_too_late(harness: &dyn StoreH
     let world = World::new(harness).await;
     let id = world.add(world.event()).await;
     world.take(A).await;
-    let too_late = Changed::TooLate(State::Leased);
+    let too_late = ChangeOutcome::TooLate(State::Leased);
     assert_eq!(world.reschedule(id, secs(5)).await, too_late);
     assert_eq!(world.update(id, "x").await, too_late);
     for (world, id, state) in ended(harness).await {
-        assert_eq!(world.reschedule(id, secs(5)).await, Changed::TooLate(state));
+        assert_eq!(
+            world.reschedule(id, secs(5)).await,
+            ChangeOutcome::TooLate(state)
+        );
         if state != State::Dead {
-            assert_eq!(world.update(id, "x").await, Changed::TooLate(state));
+            assert_eq!(world.update(id, "x").await, ChangeOutcome::TooLate(state));
         }
     }
 }
@@ -181,11 +190,11 @@ pub async fn a_change_after_a_lost_lease_says_that_somebody_may_run(harness: &dy
     let due = world.now() + secs(5);
     assert_eq!(
         world.update(id, "x").await,
-        Changed::ChangedAfterAttempt(world.now())
+        ChangeOutcome::ChangedAfterAttempt(world.now())
     );
     assert_eq!(
         world.reschedule(id, due).await,
-        Changed::ChangedAfterAttempt(due)
+        ChangeOutcome::ChangedAfterAttempt(due)
     );
 }
 
@@ -210,7 +219,7 @@ pub async fn an_updated_event_is_delivered_with_its_new_payload(harness: &dyn St
             .with(|envelope| envelope.key = Some("k".into()));
         let id = world.add(draft.clone()).await;
         let due = world.now() + delay;
-        assert_eq!(world.update(id, "new").await, Changed::Changed(due));
+        assert_eq!(world.update(id, "new").await, ChangeOutcome::Changed(due));
         assert_eq!(world.push(&draft).await, PushOutcome::Conflict);
         let new = draft.payload("new");
         assert_eq!(world.push(&new).await, PushOutcome::Duplicate(id));
@@ -230,7 +239,7 @@ pub async fn an_update_after_a_failed_attempt_is_for_the_next(harness: &dyn Stor
     assert!(world.settle(A, &delivery, retry(secs(5))).await);
     assert_eq!(
         world.update(id, "new").await,
-        Changed::Changed(world.now() + secs(5))
+        ChangeOutcome::Changed(world.now() + secs(5))
     );
     world.advance(secs(5));
     let again = world.take(B).await;

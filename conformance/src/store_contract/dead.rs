@@ -5,7 +5,7 @@ use crate::store_contract::world::{A, World, bury, retry, secs};
 use duly::event::{Payload, State};
 use duly::records::{BY_BYTES_MAX, NodeId, Outcome, Record, Stages};
 use duly::store::operation::{AttemptOutcome, DeadLetterEdit, PushOutcome, StoreOp};
-use duly::{Cancelled, Changed, ErrorKind, EventId};
+use duly::{CancelOutcome, ChangeOutcome, ErrorKind, EventId};
 
 pub async fn a_dead_letter_is_kept_whole_and_is_not_started(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
@@ -72,7 +72,7 @@ pub async fn a_revived_event_that_was_haunted_still_is(harness: &dyn StoreHarnes
     world.take(A).await;
     world.reap_node(A).await;
     assert_eq!(world.revive(&[id]).await, 1);
-    assert_eq!(world.cancel(id).await, Cancelled::CancelledAfterAttempt);
+    assert_eq!(world.cancel(id).await, CancelOutcome::CancelledAfterAttempt);
 }
 
 pub async fn a_dropped_event_is_gone_with_a_record(harness: &dyn StoreHarness) {
@@ -109,7 +109,7 @@ pub async fn a_dead_letter_can_be_mended_and_revived(harness: &dyn StoreHarness)
     let world = World::new(harness).await;
     let id = world.dead(world.event()).await;
     let changed = world.update(id, "mended").await;
-    assert!(matches!(changed, Changed::Changed(_)), "{changed:?}");
+    assert!(matches!(changed, ChangeOutcome::Changed(_)), "{changed:?}");
     assert_eq!(world.state(id).await, Some(State::Dead));
     assert_eq!(world.revive(&[id]).await, 1);
     assert_eq!(world.take(A).await.body.payload.as_bytes(), b"mended");
@@ -121,7 +121,7 @@ pub async fn a_dead_letter_is_edited_and_revived_in_one_step(harness: &dyn Store
     let was = fingerprint(&world, id).await;
     world.advance(secs(9));
     let changed = edit_and_revive(&world, id, was).await;
-    assert_eq!(changed, Changed::Changed(world.now()));
+    assert_eq!(changed, ChangeOutcome::Changed(world.now()));
     assert_eq!(world.state(id).await, Some(State::Ready));
     assert_eq!(world.stats().await.dead, 0);
     let records = world.records(id).await;
@@ -142,7 +142,7 @@ pub async fn a_dead_letter_is_edited_and_revived_in_one_step(harness: &dyn Store
     assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
     // Its tombstone has the fingerprint of what was delivered.
     let again = edit_and_revive(&world, id, was).await;
-    assert_eq!(again, Changed::TooLate(State::Done));
+    assert_eq!(again, ChangeOutcome::TooLate(State::Done));
 }
 
 pub async fn a_dead_letter_that_has_changed_is_neither_edited_nor_revived(
@@ -153,7 +153,7 @@ pub async fn a_dead_letter_that_has_changed_is_neither_edited_nor_revived(
     let was = fingerprint(&world, id).await;
     let _ = world.update(id, "of another").await;
     let changed = edit_and_revive(&world, id, was).await;
-    assert_eq!(changed, Changed::TooLate(State::Dead));
+    assert_eq!(changed, ChangeOutcome::TooLate(State::Dead));
     let found = world.get(id).await.expect("it is kept");
     assert_eq!(found.state, State::Dead);
     let body = found.body.expect("it has a body");
@@ -167,11 +167,11 @@ pub async fn a_dead_letter_that_has_changed_is_neither_edited_nor_revived(
         let was = fingerprint(&world, id).await;
         let before = world.get(id).await;
         let changed = edit_and_revive(&world, id, was).await;
-        assert_eq!(changed, Changed::TooLate(state));
+        assert_eq!(changed, ChangeOutcome::TooLate(state));
         assert_eq!(world.get(id).await, before);
     }
     let unknown = edit_and_revive(&world, world.event().id(), 0).await;
-    assert_eq!(unknown, Changed::NotFound);
+    assert_eq!(unknown, ChangeOutcome::NotFound);
 }
 
 async fn fingerprint(world: &World, id: EventId) -> u64 {
@@ -179,7 +179,7 @@ async fn fingerprint(world: &World, id: EventId) -> u64 {
     found.body.expect("it has a body").fingerprint()
 }
 
-async fn edit_and_revive(world: &World, id: EventId, was: u64) -> Changed {
+async fn edit_and_revive(world: &World, id: EventId, was: u64) -> ChangeOutcome {
     let edit = DeadLetterEdit {
         id,
         was,
@@ -210,15 +210,15 @@ pub async fn what_is_not_dead_is_not_edited(harness: &dyn StoreHarness) {
         (ready, State::Ready),
     ] {
         let found = world.get(id).await;
-        assert_eq!(edit(id).await, Changed::TooLate(state));
+        assert_eq!(edit(id).await, ChangeOutcome::TooLate(state));
         assert_eq!(world.get(id).await, found, "nothing of it has changed");
         let edits = world.records(id).await;
         assert!(edits.iter().all(|it| it.outcome != Outcome::Edited));
     }
-    assert_eq!(edit(world.event().id()).await, Changed::NotFound);
+    assert_eq!(edit(world.event().id()).await, ChangeOutcome::NotFound);
     assert!(world.settle(A, &delivery, bury()).await);
     let edited = edit(revived).await;
-    assert!(matches!(edited, Changed::Changed(_)), "{edited:?}");
+    assert!(matches!(edited, ChangeOutcome::Changed(_)), "{edited:?}");
 }
 
 pub async fn what_is_done_to_a_dead_letter_is_on_record_with_who_did_it(

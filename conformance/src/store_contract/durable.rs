@@ -5,7 +5,7 @@ use crate::store_contract::world::{A, B, World, bury, retry, secs};
 use duly::event::State;
 use duly::records::Outcome;
 use duly::store::operation::{AttemptOutcome, PushOutcome};
-use duly::{Cancelled, Unique};
+use duly::{CancelOutcome, Unique};
 
 pub async fn accepted_events_survive(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
@@ -137,9 +137,9 @@ pub async fn finished_ids_are_remembered(harness: &dyn StoreHarness) {
     );
     assert_eq!(
         world.cancel(done.id()).await,
-        Cancelled::TooLate(State::Done)
+        CancelOutcome::TooLate(State::Done)
     );
-    assert_eq!(world.cancel(cancelled.id()).await, Cancelled::Cancelled);
+    assert_eq!(world.cancel(cancelled.id()).await, CancelOutcome::Cancelled);
     assert_eq!(world.fetch(A).await, []);
 }
 

@@ -10,7 +10,7 @@ use duly::records::{Cause, Outcome};
 use duly::store::operation::{
     AttemptOutcome, BATCH_MAX, PeekBy, PushOutcome, SetAside, Stats, StoreOp,
 };
-use duly::{Cancelled, Changed, EventId, LatePolicy, Unique};
+use duly::{CancelOutcome, ChangeOutcome, EventId, LatePolicy, Unique};
 
 const TICK: Duration = Duration::from_micros(1);
 
@@ -81,7 +81,7 @@ pub async fn what_has_expired_is_over_and_on_record(harness: &dyn StoreHarness) 
 }
 
 pub async fn what_has_expired_cannot_be_changed(harness: &dyn StoreHarness) {
-    let late = Changed::TooLate(State::Expired);
+    let late = ChangeOutcome::TooLate(State::Expired);
     for change in 0..4 {
         let world = World::new(harness).await;
         let drafts = world.expiring();
@@ -92,7 +92,7 @@ pub async fn what_has_expired_cannot_be_changed(harness: &dyn StoreHarness) {
             match change {
                 0 => assert_eq!(
                     world.cancel(id).await,
-                    Cancelled::TooLate(State::Expired),
+                    CancelOutcome::TooLate(State::Expired),
                     "{id}"
                 ),
                 1 => assert_eq!(world.reschedule(id, secs(60)).await, late, "{id}"),
@@ -251,7 +251,7 @@ pub async fn however_much_has_expired_none_of_it_counts(harness: &dyn StoreHarne
         assert_eq!((stats.scheduled, stats.ready), (0, 0), "of {many}");
         assert_eq!(world.state(last).await, Some(State::Expired));
         let cancelled = world.cancel(mid).await;
-        assert_eq!(cancelled, Cancelled::TooLate(State::Expired));
+        assert_eq!(cancelled, CancelOutcome::TooLate(State::Expired));
         let again = world.event();
         let again = again.unique(&format!("user:{}", many - 1), Unique::Keep);
         assert_eq!(world.push(&again).await, PushOutcome::Accepted);

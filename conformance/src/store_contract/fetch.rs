@@ -2,10 +2,10 @@
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, ms, secs};
-use duly::Cancelled;
+use duly::CancelOutcome;
 use duly::event::State;
 use duly::store::operation::{
-    AttemptOutcome, BATCH_MAX, CROWD, CROWD_SPAN, Fetch, Fetched, StoreOp,
+    AttemptOutcome, BATCH_MAX, CROWD, CROWD_SPAN, Fetch, FetchReport, StoreOp,
 };
 use duly::time::Clock;
 
@@ -76,7 +76,7 @@ pub async fn a_fetch_tells_when_the_last_of_a_crowd_is_due(harness: &dyn StoreHa
     world.add(world.event().when(ms(11) + CROWD_SPAN)).await;
     assert_eq!(crowd_due(0).await, Some(world.now() + ms(11) + CROWD_SPAN));
     let cancelled = world.op(StoreOp::cancel(drafts[2].id())).await;
-    assert_eq!(cancelled, Cancelled::Cancelled);
+    assert_eq!(cancelled, CancelOutcome::Cancelled);
     world.add(world.event().when(ms(12) + CROWD_SPAN)).await;
     assert_eq!(crowd_due(0).await, None, "the last one is too late");
 }
@@ -187,7 +187,7 @@ pub async fn read_ahead_leases_what_is_due_soon_in_due_order(harness: &dyn Store
         ahead_limit: 2,
         ..world.fetching(A, 10)
     };
-    let Fetched {
+    let FetchReport {
         deliveries,
         next_due,
         ..

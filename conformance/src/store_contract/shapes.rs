@@ -12,7 +12,7 @@ use crate::store_contract::world::{A, World, ms, retry, secs};
 use duly::event::{BucketKey, Envelope, Payload};
 use duly::store::operation::{AttemptOutcome, Fetch, NewEvent, PushOutcome, Stats, StoreOp};
 use duly::time::{Timestamp, When};
-use duly::{Cancelled, Changed, EventId, Unique};
+use duly::{CancelOutcome, ChangeOutcome, EventId, Unique};
 
 /// What events have of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,11 +186,15 @@ pub async fn each_shape_of_load_is_counted_exactly_and_delivered_once(harness: &
         for (event, at) in events.iter().zip(0_usize..) {
             let id = event.envelope.id;
             if at % 7 == 3 {
-                assert_eq!(world.cancel(id).await, Cancelled::Cancelled, "{shape:?}");
+                assert_eq!(
+                    world.cancel(id).await,
+                    CancelOutcome::Cancelled,
+                    "{shape:?}"
+                );
                 expected.waiting.remove(&id);
             } else if at % 31 == 5 {
                 let changed = world.reschedule(id, When::Now).await;
-                assert_eq!(changed, Changed::Changed(world.now()), "{shape:?}");
+                assert_eq!(changed, ChangeOutcome::Changed(world.now()), "{shape:?}");
                 expected.waiting.insert(id, world.now());
             }
         }

@@ -7,7 +7,7 @@ use duly::records::{NodeId, Outcome};
 use duly::store::operation::{
     AttemptOutcome, BATCH_MAX, Delivery, Fetch, Holding, RequestId, StartMark, StoreOp,
 };
-use duly::{Cancelled, EventId};
+use duly::{CancelOutcome, EventId};
 
 impl World {
     /// Pushes `count` ready events, with one attempt each if they `are_last`.
@@ -83,10 +83,13 @@ pub async fn what_never_started_is_not_on_record_as_lost(harness: &dyn StoreHarn
         !world.settle(A, &held[1], AttemptOutcome::Ack).await,
         "its lease is over"
     );
-    assert_eq!(world.cancel(ids[0]).await, Cancelled::CancelledAfterAttempt);
+    assert_eq!(
+        world.cancel(ids[0]).await,
+        CancelOutcome::CancelledAfterAttempt
+    );
     assert_eq!(
         world.cancel(ids[1]).await,
-        Cancelled::Cancelled,
+        CancelOutcome::Cancelled,
         "nobody may be running it"
     );
 }

@@ -181,6 +181,18 @@ pub(crate) fn count(many: usize, one: &str, more: &str) -> String {
     }
 }
 
+/// Returns a text as a cell of a table: on one line, and no formula.
+pub(crate) fn cell(text: &str) -> String {
+    let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let plain: String = plain.collect();
+    let begins_one = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
+    if plain.trim_start().starts_with(begins_one) {
+        format!("'{plain}")
+    } else {
+        plain
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

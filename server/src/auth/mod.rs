@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use duly::time::Timestamp;
 use parking_lot::Mutex;
 
 pub(crate) use self::lasting::LastingGrant;
@@ -97,7 +98,7 @@ impl Tokens {
                 .await?
                 .ok_or(Refusal::Invalid)?,
         };
-        let now = clock::now().as_millis();
+        let now = self.state.now().as_millis();
         if !grant.row.matches(token) || grant.row.has_expired(now) {
             return Err(Refusal::Invalid);
         }
@@ -180,6 +181,12 @@ impl Tokens {
             None => Ok(Some(Taken::new(self.state.clone(), counter))),
             Some(wait) => Err(Refusal::Throttled(wait)),
         }
+    }
+
+    /// Returns the time by which tokens expire, on every server.
+    pub(crate) async fn now(&self) -> Result<Timestamp> {
+        self.state.version().await?;
+        Ok(self.state.now())
     }
 
     /// Makes a token; `None` when there is one already.

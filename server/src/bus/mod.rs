@@ -127,7 +127,7 @@ impl Pool {
         queue: &Queue<Body>,
         id: EventId,
         body: &Body,
-    ) -> Result<duly::Changed> {
+    ) -> Result<duly::ChangeOutcome> {
         queue
             .clone()
             .with_codec(body.codec())

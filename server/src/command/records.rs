@@ -154,7 +154,8 @@ fn cells(record: &RecordView) -> [String; COLUMNS.len()] {
 
 fn cell(text: &str) -> String {
     let text = plain(text);
-    let is_formula = text.trim_start().starts_with(['=', '+', '-', '@']);
+    let begins_one = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
+    let is_formula = text.trim_start().starts_with(begins_one);
     if is_formula { format!("'{text}") } else { text }
 }
 

@@ -12,7 +12,7 @@ use duly::dead_letters::DeadLetterCursor;
 use duly::event::{Payload, State};
 use duly::records::Cursor;
 use duly::time::Timestamp;
-use duly::{Bus, Cancelled, Changed, EventId, Queue, QueueName};
+use duly::{Bus, CancelOutcome, ChangeOutcome, EventId, Queue, QueueName};
 use duly_server::api::{self, Explanation, ForecastStep};
 use duly_server::overview::{self, EndedCounter, QueueSummary};
 use duly_server::purge;
@@ -217,8 +217,8 @@ impl Source for Store {
 
     async fn cancel(&self, path: EventPath<'_>) -> Result<()> {
         match self.found(path).await?.cancel().await? {
-            Cancelled::Cancelled | Cancelled::CancelledAfterAttempt => Ok(()),
-            Cancelled::TooLate(state) => Err(too_late(path.id, state)),
+            CancelOutcome::Cancelled | CancelOutcome::CancelledAfterAttempt => Ok(()),
+            CancelOutcome::TooLate(state) => Err(too_late(path.id, state)),
             _ => Err(no_event(path.id)),
         }
     }
@@ -238,8 +238,10 @@ impl Source for Store {
             }
         };
         match changed {
-            Changed::Changed(due) | Changed::ChangedAfterAttempt(due) => Ok(due.as_millis()),
-            Changed::TooLate(state) => Err(too_late(path.id, state)),
+            ChangeOutcome::Changed(due) | ChangeOutcome::ChangedAfterAttempt(due) => {
+                Ok(due.as_millis())
+            }
+            ChangeOutcome::TooLate(state) => Err(too_late(path.id, state)),
             _ => Err(no_event(path.id)),
         }
     }

@@ -73,7 +73,7 @@ pub(super) async fn consume(call: &Call<'_>, query: Option<&str>) -> Result<Resp
         .iter()
         .map(|job| JobView::leased(namespace, job, now));
     let mut views: Vec<JobView> = views.collect();
-    metrics::consumed(&call.labels(), jobs.jobs(), count > 1);
+    metrics::consumed(&call.labels(), jobs.jobs(), count > 1, now);
     let text = match count {
         1 => reply::json_text(&views.pop()),
         _ => reply::json_text(&views),

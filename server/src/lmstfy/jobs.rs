@@ -66,7 +66,8 @@ pub(super) async fn end(call: &Call<'_>, id: &str) -> Result<()> {
         was_leased = call.pool.end(&queue, now).await?;
         dead::forget_respawned(call, id).await?;
     }
-    metrics::ended(&call.labels(), &call.route.queue, id, was_leased);
+    let acked = was_leased.then(|| call.pool.now());
+    metrics::ended(&call.labels(), &call.route.queue, id, acked);
     Ok(())
 }
 

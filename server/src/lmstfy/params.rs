@@ -21,6 +21,11 @@ impl Params {
         pair.map(|(_, value)| value.as_str())
     }
 
+    /// Returns all names, also those without a value.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(key, _)| key.as_str())
+    }
+
     /// Returns a number: digits only, within its type. Present but empty is an error.
     pub(super) fn number<N: FromStr>(&self, name: &str, default: N) -> Result<N> {
         let Some(text) = self.get(name) else {

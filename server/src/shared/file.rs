@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use super::own_file::OwnFile;
 use super::{Result, StateError};
 
 /// The most tasks that wait.
@@ -85,21 +86,21 @@ impl std::fmt::Debug for StateFile {
 }
 
 impl StateFile {
-    /// Starts the thread; `kept` is dropped after the connection. `version` is raised when a change
-    /// of who may do what is written.
+    /// Starts the thread; `own` is the file of the connection, unless that is in memory. `version`
+    /// is raised when a change of who may do what is written.
     pub(super) fn start(
         connection: Connection,
         version: Arc<AtomicU64>,
-        kept: impl Send + 'static,
+        own: Option<OwnFile>,
     ) -> io::Result<Self> {
         let (tasks, receiver) = sync_channel(WAITING_MAX);
         let (open, closed) = sync_channel(0);
         std::thread::Builder::new()
             .name("duly-state".to_owned())
             .spawn(move || {
-                run_all(&receiver, &connection, &version);
+                run_all(&receiver, &connection, own.as_ref(), &version);
                 drop(connection);
-                drop(kept);
+                drop(own);
                 drop(open);
             })?;
         Ok(Self {
@@ -178,11 +179,19 @@ fn stopped() -> StateError {
     StateError("the file is closed".to_owned())
 }
 
-fn run_all(receiver: &Receiver<Box<dyn Task>>, connection: &Connection, version: &AtomicU64) {
+fn run_all(
+    receiver: &Receiver<Box<dyn Task>>,
+    connection: &Connection,
+    own: Option<&OwnFile>,
+    version: &AtomicU64,
+) {
+    let check = || own.map_or(Ok(()), OwnFile::check);
     while let Ok(first) = receiver.recv() {
         let more = receiver.try_iter().take(BATCH_MAX - 1);
         let mut batch: Vec<Box<dyn Task>> = std::iter::once(first).chain(more).collect();
-        let written = write(&mut batch, connection);
+        // Again afterwards: nothing is confirmed that went into a file which was taken away meanwhile.
+        let written = check().and_then(|()| write(&mut batch, connection));
+        let written = written.and_then(|()| check());
         if batch.iter().any(|task| task.is_versioned()) {
             version.fetch_add(1, Ordering::SeqCst);
         }

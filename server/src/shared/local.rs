@@ -2,8 +2,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::{File, TryLockError};
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -14,6 +12,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use tokio::time::Instant;
 
 use super::file::StateFile;
+use super::own_file::OwnFile;
 use super::{AUDIT_MAX, AuditLine, Result, StateError, Table};
 
 /// The tables; a change needs a migration and another `user_version`.
@@ -45,27 +44,6 @@ pub(super) struct LocalState {
     counters: Mutex<HashMap<String, Counter>>,
 }
 
-/// Opens the file, or makes it, for its owner alone, as it has secrets; and locks it, as another
-/// server would not see its changes.
-fn own_file(path: &Path) -> io::Result<File> {
-    let mut options = File::options();
-    options.read(true).write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let file = options.open(path)?;
-    #[cfg(unix)]
-    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(io::Error::new(
-            io::ErrorKind::ResourceBusy,
-            "another server uses this file; give each server its own `admin.state`, or all of them \
-             a Redis",
-        )),
-        Err(TryLockError::Error(error)) => Err(error),
-    }
-}
-
 /// The calls of a window.
 #[derive(Debug)]
 struct Counter {
@@ -82,23 +60,23 @@ impl LocalState {
     pub(super) fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let failed = |error: &dyn fmt::Display| StateError::new(&path.display().to_string(), error);
-        let lock = own_file(path).map_err(|error| failed(&error))?;
+        let own = OwnFile::open(path).map_err(|error| failed(&error))?;
         let connection = Connection::open(path).map_err(|error| failed(&error))?;
-        Self::with(connection, Some(lock))
+        Self::with(connection, Some(own))
     }
 
     pub(super) fn in_memory() -> Result<Self> {
         Self::with(Connection::open_in_memory().map_err(failed)?, None)
     }
 
-    fn with(connection: Connection, lock: Option<File>) -> Result<Self> {
+    fn with(connection: Connection, own: Option<OwnFile>) -> Result<Self> {
         connection
             .busy_timeout(Duration::from_secs(5))
             .map_err(failed)?;
         connection.execute_batch(SCHEMA).map_err(failed)?;
         let version = Arc::<AtomicU64>::default();
         // The lock is held until the connection is closed.
-        let file = StateFile::start(connection, Arc::clone(&version), lock);
+        let file = StateFile::start(connection, Arc::clone(&version), own);
         Ok(Self {
             file: file.map_err(|error| StateError::new("sqlite", &error))?,
             version,

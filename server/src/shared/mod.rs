@@ -8,6 +8,7 @@
 
 mod file;
 mod local;
+mod own_file;
 mod remote;
 mod version;
 
@@ -15,9 +16,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use duly::time::Timestamp;
+
 use self::local::LocalState;
 use self::remote::RemoteState;
 use self::version::VersionReader;
+use crate::clock;
 
 /// A table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +148,17 @@ impl SharedState {
     /// Returns the version; that of an unconfirmed change may be missing.
     pub(crate) async fn recent_version(&self) -> Result<u64> {
         self.version.recent().await
+    }
+
+    /// Returns the time by the clock of the state, which is one for all servers; a version must have
+    /// been read.
+    pub(crate) fn now(&self) -> Timestamp {
+        let ahead_ms = match &self.place {
+            Place::Local(_) => 0,
+            Place::Remote(remote) => remote.ahead_ms(),
+        };
+        let now_ms = clock::now().as_millis().saturating_add_signed(ahead_ms);
+        Timestamp::from_millis(now_ms)
     }
 
     /// Waits until every node goes by the changes made before this call, which then may be confirmed.

@@ -1,11 +1,13 @@
 //! The shared state of many processes: hashes in a Redis, all in one slot of a cluster.
 
-use std::sync::LazyLock;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use duly::__server::redis::{Client, ClientOptions, ClientScript, Cmd, FromRedisValue, cmd};
+use duly::__server::redis::{Client, ClientOptions, ClientScript, Cmd, FromRedisValue, cmd, pipe};
 
 use super::{AUDIT_MAX, AuditLine, Result, StateError, Table};
+use crate::clock;
 
 const OPTIONS: ClientOptions = ClientOptions {
     name: "duly-state",
@@ -66,12 +68,16 @@ static GIVE_BACK: LazyLock<ClientScript> = LazyLock::new(|| {
 #[derive(Clone, Debug)]
 pub(super) struct RemoteState {
     client: Client,
+    ahead_ms: Arc<AtomicI64>,
 }
 
 impl RemoteState {
     pub(super) async fn open(url: &str) -> Result<Self> {
         let client = Client::open(url, OPTIONS).await.map_err(failed)?;
-        Ok(Self { client })
+        Ok(Self {
+            client,
+            ahead_ms: Arc::default(),
+        })
     }
 
     async fn read<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
@@ -110,9 +116,24 @@ impl RemoteState {
         self.client.key(name)
     }
 
+    /// Reads the version, and what time it is for all servers.
     pub(super) async fn version(&self) -> Result<u64> {
-        let version: Option<u64> = self.read(cmd("GET").arg(self.key("version"))).await?;
+        let key = self.key("version");
+        let mut read = pipe();
+        read.cmd("GET").arg(&key);
+        read.cmd("TIME");
+        let read = self.client.read_all(self.client.master_of(&key), &read);
+        let read: (Option<u64>, (u64, u64)) = read.await.map_err(failed)?;
+        let (version, (seconds, micros)) = read;
+        let now_ms = seconds.saturating_mul(1_000).saturating_add(micros / 1_000);
+        let ahead_ms = now_ms.cast_signed() - clock::now().as_millis().cast_signed();
+        self.ahead_ms.store(ahead_ms, Ordering::Relaxed);
         Ok(version.unwrap_or_default())
+    }
+
+    /// How far the clock of the state is ahead of this server's, as of the last version.
+    pub(super) fn ahead_ms(&self) -> i64 {
+        self.ahead_ms.load(Ordering::Relaxed)
     }
 
     pub(super) async fn get(&self, table: Table, key: &str) -> Result<Option<String>> {

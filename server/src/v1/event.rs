@@ -193,7 +193,7 @@ impl NewEvent {
         }
         for (name, value) in self.headers {
             let name = text("the name of a header", name, 1)?;
-            if let Some(prefix) = RESERVED.iter().find(|prefix| name.starts_with(**prefix)) {
+            if let Some(prefix) = RESERVED.iter().find(|prefix| begins_with(&name, prefix)) {
                 return Err(Problem::invalid(format!(
                     "header {name}: names that begin with `{prefix}` are those of the server"
                 )));
@@ -202,6 +202,12 @@ impl NewEvent {
         }
         Ok(event)
     }
+}
+
+/// Returns whether a header is one of a prefix: names that differ in case alone are one to most.
+fn begins_with(name: &str, prefix: &str) -> bool {
+    let beginning = name.as_bytes().get(..prefix.len());
+    beginning.is_some_and(|it| it.eq_ignore_ascii_case(prefix.as_bytes()))
 }
 
 /// Returns the error of a push: ids and due times that the store's clock does not allow are a

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use duly::time::Timestamp;
 use duly::time::When;
-use duly::{Cancelled, Changed, Receipt};
+use duly::{CancelOutcome, ChangeOutcome, Receipt};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -159,8 +159,8 @@ pub(super) async fn cancel(
     let pool = granted(&app, &headers, &path.namespace, &path.queue, Scope::Publish).await?;
     let handle = pool.queue(&path.namespace, &path.queue)?;
     match handle.cancel(path.id()?).await? {
-        Cancelled::NotFound => Err(unknown(&path)),
-        Cancelled::TooLate(state) => Err(too_late(&path, state)),
+        CancelOutcome::NotFound => Err(unknown(&path)),
+        CancelOutcome::TooLate(state) => Err(too_late(&path, state)),
         _ => Ok(StatusCode::NO_CONTENT),
     }
 }
@@ -206,10 +206,10 @@ pub(super) struct ChangedEvent {
     due_ms: u64,
 }
 
-fn changed(path: &EventPath, changed: Changed) -> Result<Timestamp> {
+fn changed(path: &EventPath, changed: ChangeOutcome) -> Result<Timestamp> {
     match changed {
-        Changed::Changed(due) | Changed::ChangedAfterAttempt(due) => Ok(due),
-        Changed::TooLate(state) => Err(too_late(path, state)),
+        ChangeOutcome::Changed(due) | ChangeOutcome::ChangedAfterAttempt(due) => Ok(due),
+        ChangeOutcome::TooLate(state) => Err(too_late(path, state)),
         _ => Err(unknown(path)),
     }
 }

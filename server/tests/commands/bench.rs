@@ -64,6 +64,15 @@ fn every_workload_is_measured_on_a_cluster_and_leaves_nothing() {
 }
 
 #[test]
+fn the_urls_of_a_benchmark_are_those_of_a_store() {
+    let url = servers::shared().url();
+    let figures = measured(&format!("{url}?timeout=9s"), "push");
+    assert!(figures["ceiling"]["push_batch_per_s"].as_f64() > Some(0.0));
+    let store = format!("{url}?tiemout=9s");
+    duly(&["bench", "--store", &store]).fails(2, "unknown option; known are prefix");
+}
+
+#[test]
 fn one_workload_is_measured_alone_and_shown() {
     let folder = tempfile::tempdir().unwrap();
     let store = format!("sqlite:{}", folder.path().join("jobs.db").display());

@@ -2,7 +2,9 @@
 
 use reqwest::Method;
 
-use crate::world::{World, on_every_store};
+use crate::kills::Program;
+use crate::servers::{Redis, RedisOptions, WallClock};
+use crate::world::{World, client, on_every_store, reply};
 
 on_every_store! {
     requests_and_jobs_are_counted
@@ -149,5 +151,37 @@ async fn each_metric_is_described() {
     assert!(ours.count() > 5, "{names:?}");
     for name in names {
         assert!(page.contains(&format!("# HELP {name} ")), "{name}");
+    }
+}
+
+/// Ids have the time of the store: the clock of a server may be another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_take_as_long_as_they_take_whatever_the_clock_of_the_store_says() {
+    let clock = WallClock::new();
+    clock.set(-3_600.0);
+    let redis = Redis::start(RedisOptions {
+        under: clock.words(),
+        ..RedisOptions::default()
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::start(folder.path(), &redis.url());
+    let create = format!("{}/token/ns?description=d", program.admin);
+    let token = reply(client().post(create)).await.is(201)["token"].clone();
+    let send = async |method, path: &str| {
+        let request = client().request(method, format!("{}{path}", program.api));
+        reply(request.header("X-Token", token.as_str().unwrap()).body("x")).await
+    };
+    send(Method::PUT, "/api/ns/q").await.is(201);
+    let job = send(Method::GET, "/api/ns/q?timeout=10").await.is(200);
+    assert!(job["elapsed_ms"].as_u64() < Some(60_000), "{job}");
+    let id = job["job_id"].as_str().unwrap();
+    let path = format!("/api/ns/q/job/{id}");
+    assert_eq!(send(Method::DELETE, &path).await.status, 204);
+    let page = reply(client().get(format!("{}/metrics", program.admin))).await;
+    for name in ["job_elapsed_ms_sum", "job_ack_elapsed_ms_sum"] {
+        let mut lines = page.text.lines();
+        let line = lines.find(|line| line.contains(name)).expect(name);
+        let (_, sum) = line.rsplit_once(' ').unwrap();
+        assert!(sum.parse::<f64>().unwrap() < 60_000.0, "{line}");
     }
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::bus::dead_letters::DeadLetters;
 use crate::codec::{Codec, PayloadForm, encode};
-use crate::core::op::{Changed, DeadLetterEdit, StoreOp};
+use crate::core::op::{ChangeOutcome, DeadLetterEdit, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, Envelope, EventId, Payload, State};
 
@@ -142,10 +142,12 @@ impl DeadLetters {
                 }
             };
             match self.inner.apply(&bucket, edit).await? {
-                Changed::Changed(_) | Changed::ChangedAfterAttempt(_) => return Ok(Edited::Edited),
-                Changed::TooLate(State::Dead) => result = Edited::Conflict,
-                Changed::TooLate(state) => result = Edited::NotDead(state),
-                Changed::NotFound => {}
+                ChangeOutcome::Changed(_) | ChangeOutcome::ChangedAfterAttempt(_) => {
+                    return Ok(Edited::Edited);
+                }
+                ChangeOutcome::TooLate(State::Dead) => result = Edited::Conflict,
+                ChangeOutcome::TooLate(state) => result = Edited::NotDead(state),
+                ChangeOutcome::NotFound => {}
             }
         }
         match (result, reach.left_out) {

@@ -13,7 +13,7 @@ use crate::core::op::{BATCH_MAX, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId};
 use crate::journal::{Journal, reading};
-use crate::record::{Cursor, Found, Numbered, Order, Outcome, Page, Query, Record};
+use crate::record::{Cursor, FoundRecords, Numbered, Order, Outcome, Page, Query, Record};
 use crate::store::Store;
 
 /// The default size of a page.
@@ -156,7 +156,7 @@ pub(super) async fn last_of(
 /// The last record of an event, in pages that look at a bounded number of records.
 async fn last_in<F>(page: impl Fn(Query) -> F, query: Query, id: EventId) -> LastRecord
 where
-    F: Future<Output = Result<Found>>,
+    F: Future<Output = Result<FoundRecords>>,
 {
     let mut query = Query {
         id: Some(id),

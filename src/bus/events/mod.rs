@@ -19,7 +19,7 @@ use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::queue::Queue;
 use crate::bus::scan::EventCursor;
-use crate::core::op::{Cancelled, Changed, PeekBy, StoreOp};
+use crate::core::op::{CancelOutcome, ChangeOutcome, PeekBy, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{EventId, QueueName, State};
 use crate::time::When;
@@ -53,7 +53,7 @@ pub const EVENTS_MAX: usize = 1_000_000;
 /// assert!(texts.contains(&"day 3".to_owned()));
 ///
 /// let cancelled = queue.events().key("customer:8").cancel().await?;
-/// assert!(cancelled.iter().all(|(_, it)| *it == Cancelled::Cancelled));
+/// assert!(cancelled.iter().all(|(_, it)| *it == CancelOutcome::Cancelled));
 /// # bus.shutdown(Duration::from_secs(1)).await
 /// # }
 /// ```
@@ -96,7 +96,7 @@ impl Bus {
     /// let event = bus.event(id).await?.expect("it waits");
     /// assert_eq!((event.queue.as_str(), event.tries), ("order-close", 0));
     /// event.reschedule(Duration::from_secs(60)).await?;
-    /// assert_eq!(event.cancel().await?, Cancelled::Cancelled);
+    /// assert_eq!(event.cancel().await?, CancelOutcome::Cancelled);
     /// # bus.shutdown(Duration::from_secs(1)).await
     /// # }
     /// ```
@@ -137,7 +137,10 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// # Errors
     ///
     /// As [`Events::cancel`].
-    pub async fn cancel_by_key(&self, key: impl Into<String>) -> Result<Vec<(EventId, Cancelled)>> {
+    pub async fn cancel_by_key(
+        &self,
+        key: impl Into<String>,
+    ) -> Result<Vec<(EventId, CancelOutcome)>> {
         self.events().key(key).cancel().await
     }
 }
@@ -222,7 +225,7 @@ impl Events {
     /// store's error: some may have been cancelled then, and calling again is safe.
     /// [`ErrorKind::Full`](crate::ErrorKind::Full) after [`EVENTS_MAX`] events if there are more:
     /// those are done, and calling again cancels the others.
-    pub async fn cancel(self) -> Result<Vec<(EventId, Cancelled)>> {
+    pub async fn cancel(self) -> Result<Vec<(EventId, CancelOutcome)>> {
         let cancel = |event: StoredEvent| async move { Ok((event.id, event.cancel().await?)) };
         self.each(("cancelled", EVENTS_MAX), move |event| {
             cancel(event).boxed()
@@ -236,7 +239,7 @@ impl Events {
     /// # Errors
     ///
     /// As [`cancel`](Self::cancel), and for a delay that is too long.
-    pub async fn reschedule(self, when: impl Into<When>) -> Result<Vec<(EventId, Changed)>> {
+    pub async fn reschedule(self, when: impl Into<When>) -> Result<Vec<(EventId, ChangeOutcome)>> {
         let when = when.into().checked(self.inner.now())?;
         let change =
             move |event: StoredEvent| async move { Ok((event.id, event.reschedule(when).await?)) };

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::bus::dead_letters::display;
 use crate::bus::inner::Inner;
-use crate::core::op::{Cancelled, Changed, Snapshot, StoreOp};
+use crate::core::op::{CancelOutcome, ChangeOutcome, Snapshot, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, EventId, Headers, Payload, QueueName, State};
 use crate::store::Operation;
@@ -105,7 +105,7 @@ impl StoredEvent {
     /// # Errors
     ///
     /// As [`Queue::cancel`](crate::Queue::cancel).
-    pub async fn cancel(&self) -> Result<Cancelled> {
+    pub async fn cancel(&self) -> Result<CancelOutcome> {
         self.apply(StoreOp::cancel(self.id)).await
     }
 
@@ -114,7 +114,7 @@ impl StoredEvent {
     /// # Errors
     ///
     /// As [`Queue::reschedule`](crate::Queue::reschedule).
-    pub async fn reschedule(&self, when: impl Into<When>) -> Result<Changed> {
+    pub async fn reschedule(&self, when: impl Into<When>) -> Result<ChangeOutcome> {
         let when = when.into().checked(self.inner.now())?;
         self.apply(StoreOp::reschedule(self.id, when)).await
     }

@@ -9,7 +9,7 @@ use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::lease::LeaseToken;
 use crate::bus::queue::Queue;
-use crate::core::op::{AttemptOutcome, Cancelled, FailureReason, Settlement, StoreOp};
+use crate::core::op::{AttemptOutcome, CancelOutcome, FailureReason, Settlement, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{EventId, State};
 use crate::record::{Cause, cut_error};
@@ -222,12 +222,12 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         }
         for _ in 0..TRIES_MAX {
             match self.cancel(id).await? {
-                Cancelled::Cancelled | Cancelled::CancelledAfterAttempt => {
+                CancelOutcome::Cancelled | CancelOutcome::CancelledAfterAttempt => {
                     return Ok(EndResult::Cancelled);
                 }
-                Cancelled::NotFound => return Ok(EndResult::NotFound),
-                Cancelled::TooLate(State::Leased) => {}
-                Cancelled::TooLate(state) => return Ok(EndResult::TooLate(state)),
+                CancelOutcome::NotFound => return Ok(EndResult::NotFound),
+                CancelOutcome::TooLate(State::Leased) => {}
+                CancelOutcome::TooLate(state) => return Ok(EndResult::TooLate(state)),
             }
             let (bucket, found) = self.find(id).await?;
             let Some(found) = found else {

@@ -8,7 +8,7 @@ use crate::bus::push::prepare::PreparedEvent;
 use crate::bus::push::receipt::{Receipt, lost, receipt};
 use crate::bus::queue_handle::QueueHandle;
 use crate::codec::PayloadForm;
-use crate::core::op::{Answer, NewEvent, Pushed, Reply};
+use crate::core::op::{Answer, NewEvent, PushReport, Reply};
 use crate::core::push::{NextPush, PushedId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, EventId, Payload};
@@ -25,7 +25,7 @@ pub(super) struct Batch {
 }
 
 /// The store's result for each event of a batch, and the store's time.
-type BatchResult = (Vec<Pushed>, u64);
+type BatchResult = (Vec<PushReport>, u64);
 
 impl QueueHandle {
     /// Pushes one event, under its own id or a generated one.
@@ -141,13 +141,13 @@ impl QueueHandle {
         (pushed, now_us): BatchResult,
         wanted: Option<Durability>,
     ) -> Vec<Result<Receipt>> {
-        let judge = |(event, pushed): (&NewEvent, Pushed)| {
+        let judge = |(event, pushed): (&NewEvent, PushReport)| {
             let id = event.envelope.id;
             let verdict = match made.next(id, pushed.verdict) {
                 NextPush::Done(verdict) => verdict,
                 NextPush::Renew => pushed.verdict,
             };
-            let pushed = Pushed { verdict, ..pushed };
+            let pushed = PushReport { verdict, ..pushed };
             receipt((id, made), pushed, self.reached(wanted), now_us)
         };
         events.iter().zip(pushed).map(judge).collect()

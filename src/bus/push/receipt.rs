@@ -1,8 +1,8 @@
 //! The receipt of a push.
 
-use crate::core::op::{PushOutcome, Pushed};
+use crate::core::engine::ID_AHEAD_MAX;
+use crate::core::op::{PushOutcome, PushReport};
 use crate::core::push::PushedId;
-use crate::core::reference::ID_AHEAD_MAX;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::EventId;
 use crate::metrics::PushCounters;
@@ -79,11 +79,11 @@ impl Receipt {
 /// Returns the receipt of an event that the store decided on at `now_us`.
 pub(super) fn receipt(
     (id, made): (EventId, PushedId),
-    pushed: Pushed,
+    pushed: PushReport,
     durability: Durability,
     now_us: u64,
 ) -> Result<Receipt> {
-    let Pushed { due, verdict } = pushed;
+    let PushReport { due, verdict } = pushed;
     let (kind, text) = match (verdict, made) {
         (PushOutcome::Accepted | PushOutcome::Duplicate(_) | PushOutcome::Replaced(_), _) => {
             return Ok(Receipt {

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use crate::core::mover::Waiting;
 use crate::core::node::{Call, CallKind, Node};
-use crate::core::op::{Answer, Fetched, Kept, Moved, Reply, RequestId, Settlement, StartMark};
+use crate::core::op::{
+    Answer, FetchReport, HeartbeatReport, MoveReport, Reply, RequestId, Settlement, StartMark,
+};
 use crate::core::step::Action;
 use crate::error::ErrorKind;
 use crate::time::{Mono, Timestamp};
@@ -110,7 +112,7 @@ impl<B> Node<B> {
         match (&call.kind, reply) {
             (
                 CallKind::Move { limit },
-                Reply::Moved(Moved {
+                Reply::Moved(MoveReport {
                     moved,
                     ready,
                     next_due,
@@ -138,7 +140,7 @@ impl<B> Node<B> {
                     held,
                     starts,
                 },
-                Reply::Fetched(Fetched {
+                Reply::Fetched(FetchReport {
                     deliveries,
                     ready,
                     next_due,
@@ -203,7 +205,7 @@ impl<B> Node<B> {
                 }
                 self.announced(bucket, *started, true);
             }
-            (CallKind::Heartbeat { held }, Reply::Kept(Kept { stands, holding })) => {
+            (CallKind::Heartbeat { held }, Reply::Kept(HeartbeatReport { stands, holding })) => {
                 state.leases.beaten(call.sent);
                 state.leases.compare(now, *held, holding);
                 if stands {
@@ -251,13 +253,13 @@ impl CallKind {
     fn is_answered_by<B>(&self, reply: &Reply<B>) -> bool {
         matches!(
             (self, reply),
-            (Self::Move { .. }, Reply::Moved(Moved { .. }))
-                | (Self::Fetch { .. }, Reply::Fetched(Fetched { .. }))
+            (Self::Move { .. }, Reply::Moved(MoveReport { .. }))
+                | (Self::Fetch { .. }, Reply::Fetched(FetchReport { .. }))
                 | (
                     Self::Settle { .. } | Self::Announce { .. },
                     Reply::Settled(_)
                 )
-                | (Self::Heartbeat { .. }, Reply::Kept(Kept { .. }))
+                | (Self::Heartbeat { .. }, Reply::Kept(HeartbeatReport { .. }))
                 | (Self::Reap | Self::Reconcile { .. }, Reply::Reaped(_))
         )
     }

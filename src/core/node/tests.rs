@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::core::node::Node;
-use crate::core::op::{Answer, Delivery, Fetched, Holding, Reply, StoreOp};
+use crate::core::op::{Answer, Delivery, FetchReport, Holding, Reply, StoreOp};
 use crate::core::options::NodeOptions;
 use crate::core::step::{Action, CallId, Input};
 use crate::event::{BucketId, BucketKey, EventId, QueueName};
@@ -41,7 +41,7 @@ fn answer(node: &mut Node<()>, ms: u64, call: CallId, reply: Reply<()>) {
 
 /// A fetch brings nothing; `ready`: how many events are there.
 fn brings_nothing(node: &mut Node<()>, ms: u64, call: CallId, ready: usize) {
-    let reply = Reply::Fetched(Fetched {
+    let reply = Reply::Fetched(FetchReport {
         deliveries: Vec::new(),
         ready,
         next_due: None,
@@ -123,7 +123,7 @@ fn the_time_is_asked_for_once_shortly_before_an_event_is_due() {
             place: usize::try_from(place).expect("small"),
             moved_us: 0,
         });
-        let fetched = Fetched {
+        let fetched = FetchReport {
             deliveries: deliveries.collect(),
             ready: 0,
             next_due: None,

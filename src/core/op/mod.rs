@@ -22,8 +22,9 @@ use serde::{Deserialize, Serialize};
 pub use self::attempt::{AttemptOutcome, FREE_INTERRUPTIONS_MAX, FailureReason, UsedAttempts};
 pub use self::operation::Operation;
 pub use self::reply::{
-    Answer, Cancelled, Changed, DeadPage, Delivery, Fetched, Kept, Moved, PeekCursor, Peeked,
-    PushOutcome, Pushed, Reaped, SetAside, Snapshot, Stats,
+    Answer, CancelOutcome, ChangeOutcome, DeadPage, Delivery, FetchReport, HeartbeatReport,
+    MoveReport, PeekCursor, PeekPage, PushOutcome, PushReport, ReapReport, SetAside, Snapshot,
+    Stats,
 };
 pub use self::sink::ChangeSink;
 pub use self::table::{Reply, StoreOp};

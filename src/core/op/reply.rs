@@ -64,7 +64,7 @@ pub struct Answer<B = Arc<Envelope>> {
 
 /// The result of a move.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Moved {
+pub struct MoveReport {
     /// How many events were moved; as many as the limit means that there are more.
     pub moved: usize,
     /// How many events are ready now.
@@ -77,7 +77,7 @@ pub struct Moved {
 
 /// The result of a fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fetched<B = Arc<Envelope>> {
+pub struct FetchReport<B = Arc<Envelope>> {
     /// The new leases.
     pub deliveries: Vec<Delivery<B>>,
     /// How many ready events are left.
@@ -109,7 +109,7 @@ pub struct SetAside {
 
 /// The result of a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct HeartbeatReport {
     /// Whether the node's leases still stand. `false`: they were reaped, or it has none.
     pub stands: bool,
     /// The node's leases, by the store's count.
@@ -118,7 +118,7 @@ pub struct Kept {
 
 /// A page of live events.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peeked<B = Arc<Envelope>> {
+pub struct PeekPage<B = Arc<Envelope>> {
     /// The events of the page.
     pub events: Vec<Snapshot<B>>,
     /// Where the next page begins; `None`: this is the last.
@@ -136,7 +136,7 @@ pub struct DeadPage<B = Arc<Envelope>> {
 
 /// The result of pushing one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pushed {
+pub struct PushReport {
     /// When it is due, by the store's clock.
     pub due: Timestamp,
     /// Whether the event is new.
@@ -166,7 +166,7 @@ pub enum PushOutcome {
 
 /// The result of a reap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reaped {
+pub struct ReapReport {
     /// Events made ready again.
     pub ready: usize,
     /// Events that became dead letters.
@@ -183,7 +183,7 @@ pub struct Reaped {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "the event may be running or gone, and only this says so"]
-pub enum Cancelled {
+pub enum CancelOutcome {
     /// No handler will start.
     Cancelled,
     /// No *new* attempt will start, but the event was leased before, and its holder, believed dead,
@@ -199,7 +199,7 @@ pub enum Cancelled {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "the event may be running or gone, and only this says so"]
-pub enum Changed {
+pub enum ChangeOutcome {
     /// The change is made; the event is due then.
     Changed(Timestamp),
     /// The change is made; but the event was leased before, and its holder, believed dead, may
@@ -282,11 +282,11 @@ impl std::ops::AddAssign for Stats {
     }
 }
 
-impl<B> Fetched<B> {
+impl<B> FetchReport<B> {
     pub(super) fn try_map<C, E>(
         self,
         mut f: impl FnMut(EventId, B) -> Result<C, E>,
-    ) -> Result<Fetched<C>, E> {
+    ) -> Result<FetchReport<C>, E> {
         let Self {
             deliveries,
             ready,
@@ -297,7 +297,7 @@ impl<B> Fetched<B> {
             aside,
         } = self;
         let mapped = deliveries.into_iter();
-        Ok(Fetched {
+        Ok(FetchReport {
             deliveries: mapped
                 .map(|delivery| delivery.try_map(&mut f))
                 .collect::<Result<_, E>>()?,

@@ -1,4 +1,4 @@
-//! A trait for persisting the decisions of the reference store.
+//! A trait for persisting the decisions of the engine.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use crate::time::Timestamp;
 
 /// A sink for the state changes of a store that outlives its process.
 ///
-/// The reference store calls it in the order of its decisions; a sink cannot refuse.
-/// [`Body`](Self::Body) is what the reference store keeps of an envelope: the envelope itself in
+/// The engine calls it in the order of its decisions; a sink cannot refuse.
+/// [`Body`](Self::Body) is what the engine keeps of an envelope: the envelope itself in
 /// memory, a row number where it is in a file.
 pub trait ChangeSink {
     /// The in-memory representation of an envelope.
@@ -18,7 +18,7 @@ pub trait ChangeSink {
 
     /// Whether a push takes effect only once it is confirmed.
     ///
-    /// If `true`, a pushed event stays *unconfirmed* in [`Bucket`](crate::core::reference::Bucket)
+    /// If `true`, a pushed event stays *unconfirmed* in [`Bucket`](crate::core::engine::Bucket)
     /// until `confirm`: it cannot be leased or read, and `forget` undoes it.
     const CONFIRMS: bool = false;
 

@@ -10,9 +10,9 @@ use std::time::Duration;
 use crate::core::op::operation::operations;
 use crate::core::op::reply::each_body;
 use crate::core::op::{
-    Cancelled, Changed, DeadLetterEdit, DeadPage, Fetch, Fetched, Holding, Kept, Moved, NewEvent,
-    PeekBy, PeekCursor, Peeked, Pushed, Reaped, RequestId, Rewriting, Settlement, Snapshot,
-    StartMark, Stats,
+    CancelOutcome, ChangeOutcome, DeadLetterEdit, DeadPage, Fetch, FetchReport, HeartbeatReport,
+    Holding, MoveReport, NewEvent, PeekBy, PeekCursor, PeekPage, PushReport, ReapReport, RequestId,
+    Rewriting, Settlement, Snapshot, StartMark, Stats,
 };
 use crate::event::{Envelope, EventId, Payload};
 use crate::record::NodeId;
@@ -175,30 +175,30 @@ pub enum StoreOp {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply<B = Arc<Envelope>> {
     /// To a push: the result for each event, in order.
-    Pushed(Vec<Pushed>),
+    Pushed(Vec<PushReport>),
     /// To a move.
-    Moved(Moved),
+    Moved(MoveReport),
     /// To a fetch.
-    Fetched(Fetched<B>),
+    Fetched(FetchReport<B>),
     /// To a settle: for each settlement whether it was accepted; `false` means that the lease was
     /// lost.
     Settled(Vec<bool>),
     /// To a heartbeat.
-    Kept(Kept),
+    Kept(HeartbeatReport),
     /// To an extend: for each lease whether it still stood.
     Extended(Vec<bool>),
     /// To a reap; and to a reconcile, then without holders and deadline.
-    Reaped(Reaped),
+    Reaped(ReapReport),
     /// To a cancel.
-    Cancelled(Cancelled),
+    Cancelled(CancelOutcome),
     /// To a reschedule.
-    Rescheduled(Changed),
+    Rescheduled(ChangeOutcome),
     /// To an update.
-    Updated(Changed),
+    Updated(ChangeOutcome),
     /// To a get.
     Found(Option<Snapshot<B>>),
     /// To a peek.
-    Peeked(Peeked<B>),
+    Peeked(PeekPage<B>),
     /// To a read of dead letters.
     Dead(DeadPage<B>),
     /// To a revive, drop or rewrite: how many.
@@ -221,7 +221,7 @@ impl<B> Reply<B> {
                 Some(snapshot) => Some(snapshot.try_map(&mut f)?),
                 None => None,
             }),
-            Self::Peeked(Peeked { events, next }) => Reply::Peeked(Peeked {
+            Self::Peeked(PeekPage { events, next }) => Reply::Peeked(PeekPage {
                 events: each_body(events, f)?,
                 next,
             }),
@@ -248,15 +248,15 @@ impl<B> Reply<B> {
 operations! {
     Push = "push", Changes {
         /// Adds events. Replies with the result for each, in order.
-        fn push(events: Vec<NewEvent>) -> Pushed(Vec<Pushed>) = Self::Push(events);
+        fn push(events: Vec<NewEvent>) -> Pushed(Vec<PushReport>) = Self::Push(events);
     }
     MoveDue = "move", Moves {
         /// Moves due events to the ready list.
-        fn move_due(limit: usize, calls: bool) -> Moved(Moved) = Self::MoveDue { limit, calls };
+        fn move_due(limit: usize, calls: bool) -> Moved(MoveReport) = Self::MoveDue { limit, calls };
     }
     Fetch = "fetch", Moves {
         /// Leases events to a node.
-        fn fetch(fetch: Fetch) -> Fetched(Fetched) = Self::Fetch(fetch);
+        fn fetch(fetch: Fetch) -> Fetched(FetchReport) = Self::Fetch(fetch);
     }
     Settle = "settle", Changes {
         /// Ends attempts. Replies for each whether its lease still stood.
@@ -266,7 +266,7 @@ operations! {
     }
     Heartbeat = "heartbeat", Moves {
         /// Renews the leases of a node.
-        fn heartbeat(node: NodeId, holds: Holding, started: StartMark) -> Kept(Kept)
+        fn heartbeat(node: NodeId, holds: Holding, started: StartMark) -> Kept(HeartbeatReport)
             = Self::Heartbeat { node, holds, started };
     }
     Reconcile = "reconcile", Moves {
@@ -278,7 +278,7 @@ operations! {
             held: Vec<(RequestId, Vec<EventId>)>,
             started: StartMark,
             limit: usize
-        ) -> Reaped(Reaped)
+        ) -> Reaped(ReapReport)
             = Self::Reconcile { node, from: fetches.0, through: fetches.1, held, started, limit };
     }
     Extend = "extend", Moves {
@@ -289,29 +289,29 @@ operations! {
     }
     Reap = "reap", Moves {
         /// Takes back the leases of timed-out nodes, and those past their deadline.
-        fn reap(silent: Vec<(NodeId, u64)>, limit: usize) -> Reaped(Reaped)
+        fn reap(silent: Vec<(NodeId, u64)>, limit: usize) -> Reaped(ReapReport)
             = Self::Reap { silent, limit };
     }
     Cancel = "cancel", Changes {
         /// Cancels an event.
-        fn cancel(id: EventId) -> Cancelled(Cancelled) = Self::Cancel { id };
+        fn cancel(id: EventId) -> Cancelled(CancelOutcome) = Self::Cancel { id };
     }
     Reschedule = "reschedule", Changes {
         /// Changes the due time of a waiting event.
-        fn reschedule(id: EventId, when: When) -> Rescheduled(Changed)
+        fn reschedule(id: EventId, when: When) -> Rescheduled(ChangeOutcome)
             = Self::Reschedule { id, when };
     }
     Update = "update", Changes {
         /// Replaces the payload of a waiting event.
-        fn update(id: EventId, payload: Payload) -> Updated(Changed)
+        fn update(id: EventId, payload: Payload) -> Updated(ChangeOutcome)
             = Self::Update { id, payload, by: None, dead_only: false };
         /// Replaces the payload of a dead letter.
-        fn edit(id: EventId, payload: Payload, by: Option<String>) -> Updated(Changed)
+        fn edit(id: EventId, payload: Payload, by: Option<String>) -> Updated(ChangeOutcome)
             = Self::Update { id, payload, by, dead_only: true };
     }
     EditAndRevive = "revive", Changes {
         /// Replaces the payload of a dead letter that is still as it was read, and revives it.
-        fn edit_and_revive(edit: DeadLetterEdit) -> Updated(Changed) = Self::EditAndRevive(edit);
+        fn edit_and_revive(edit: DeadLetterEdit) -> Updated(ChangeOutcome) = Self::EditAndRevive(edit);
     }
     Rewrite = "rewrite", Changes {
         /// Re-encodes payloads. Replies how many.
@@ -323,7 +323,7 @@ operations! {
     }
     Peek = "peek", Reads {
         /// Reads a page of live events.
-        fn peek(by: PeekBy, from: Option<PeekCursor>, limit: usize) -> Peeked(Peeked)
+        fn peek(by: PeekBy, from: Option<PeekCursor>, limit: usize) -> Peeked(PeekPage)
             = Self::Peek { by, from, limit };
     }
     ReadDead = "read_dead", Reads {

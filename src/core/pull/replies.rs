@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::core::op::{Answer, BATCH_MAX, Fetched, Moved, Reply, StartMark, StoreOp};
+use crate::core::op::{Answer, BATCH_MAX, FetchReport, MoveReport, Reply, StartMark, StoreOp};
 use crate::core::pull::{
     PullAction, PullCall, PullCallKind, PullFetch, PulledEvent, Puller, RequesterId,
 };
@@ -25,7 +25,7 @@ impl<B: Clone> Puller<B> {
         };
         match (call.kind, answer) {
             (PullCallKind::Probe, Ok(answer)) => match answer.reply {
-                Reply::Moved(Moved {
+                Reply::Moved(MoveReport {
                     ready, next_due, ..
                 }) => bucket.knows(sent, ready, next_due),
                 _ => self.failed(now, at, ErrorKind::Corrupt),
@@ -75,7 +75,7 @@ impl<B: Clone> Puller<B> {
             Ok(Answer {
                 now_us,
                 reply:
-                    Reply::Fetched(Fetched {
+                    Reply::Fetched(FetchReport {
                         deliveries,
                         ready,
                         next_due,

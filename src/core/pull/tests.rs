@@ -1,11 +1,11 @@
-//! Tests of the puller on the reference store, without a driver.
+//! Tests of the puller on the engine, without a driver.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
+use crate::core::engine::Bucket;
 use crate::core::op::{NewEvent, Reply, Unique};
-use crate::core::reference::Bucket;
 use crate::event::{BucketId, Envelope, EventId, Payload};
 use crate::time::When;
 

@@ -36,7 +36,7 @@ pub(crate) struct ExecutorDeps {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) inbox: Arc<Inbox>,
-    pub(crate) gates: Arc<LeaseFences>,
+    pub(crate) fences: Arc<LeaseFences>,
     pub(crate) replies: Arc<Replies>,
     /// The handlers that wait for other handlers.
     pub(crate) waits: QueueWaits,
@@ -64,8 +64,8 @@ pub(crate) fn has_expired(envelope: &Envelope, now_us: u64) -> bool {
 impl ExecutorDeps {
     /// Returns whether the lease of a delivery is fresh enough to start its handler.
     pub(crate) fn is_fresh(&self, job: &Job<Arc<Envelope>>) -> bool {
-        let gate = self.gates.of(job.bucket);
-        gate.is_open(self.clock.mono().as_nanos(), job.delivery.request)
+        let fence = self.fences.of(job.bucket);
+        fence.is_open(self.clock.mono().as_nanos(), job.delivery.request)
     }
 
     /// Checks on the handler's own thread whether its attempt may still start, and logs the start.

@@ -35,16 +35,16 @@ mod tests {
 
     #[test]
     fn each_place_has_a_gate_of_its_own_that_stays_where_it_is() {
-        let gates = LeaseFences::default();
-        let first: *const LeaseFence = gates.of(0);
+        let fences = LeaseFences::default();
+        let first: *const LeaseFence = fences.of(0);
         for place in 0..5_000 {
-            gates.of(place).fresh(place as u64 + 1);
+            fences.of(place).fresh(place as u64 + 1);
         }
         for place in 0..5_000 {
-            let gate = gates.of(place);
-            assert!(gate.is_open(place as u64, 1));
-            assert!(!gate.is_open(place as u64 + 1, 1));
+            let fence = fences.of(place);
+            assert!(fence.is_open(place as u64, 1));
+            assert!(!fence.is_open(place as u64 + 1, 1));
         }
-        assert!(std::ptr::eq(first, gates.of(0)));
+        assert!(std::ptr::eq(first, fences.of(0)));
     }
 }

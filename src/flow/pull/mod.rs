@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use self::hand_off::HandOff;
 use self::pulled_queues::PulledQueues;
 use self::task::PullTask;
-use crate::core::op::{Answer, Fetched, Moved, Reply, SetAside};
+use crate::core::op::{Answer, FetchReport, MoveReport, Reply, SetAside};
 use crate::core::pull::{LeaseOrder, PullInput, PullOptions, PulledEvent, RequesterId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, Envelope, QueueName};
@@ -111,7 +111,8 @@ impl Pulls {
     /// Counts the events that were ended because they were of no use any more.
     fn count(&self, bucket: &BucketKey, answer: &Result<Answer>) {
         if let Ok(Answer {
-            reply: Reply::Moved(Moved { aside, .. }) | Reply::Fetched(Fetched { aside, .. }),
+            reply:
+                Reply::Moved(MoveReport { aside, .. }) | Reply::Fetched(FetchReport { aside, .. }),
             ..
         }) = answer
             && *aside != SetAside::default()

@@ -33,7 +33,7 @@ use self::load::WeekCache;
 use self::url::Target;
 use crate::error::{Error, Result};
 use crate::journal::contract::{Batch, Journal, JournalFuture};
-use crate::record::{Found, Keep, Pruned};
+use crate::record::{FoundRecords, Keep, Pruned};
 use crate::record::{MinuteQuery, MinuteStats, Query};
 use crate::time::Timestamp;
 
@@ -164,7 +164,7 @@ impl Journal for PostgresJournal {
         })
     }
 
-    fn page(&self, query: Query) -> JournalFuture<Found> {
+    fn page(&self, query: Query) -> JournalFuture<FoundRecords> {
         call!(self.reading, "cannot read from", |client, shared, spot| {
             page::page(client, &shared.server.scope, &query, spot)
         })

@@ -14,7 +14,7 @@ use super::fault::{ErrorContext, PgError};
 use super::link::Scope;
 use super::row::Columns;
 use crate::error::Result;
-use crate::record::Found;
+use crate::record::FoundRecords;
 use crate::record::{Cursor, Order, Outcome, Query};
 
 /// The limit of records that a page examines where each may be on a disk page of its own; those in
@@ -28,9 +28,9 @@ pub(super) async fn page(
     scope: &Scope,
     query: &Query,
     spot: ErrorContext<'_>,
-) -> Result<Found> {
+) -> Result<FoundRecords> {
     let asked = PageSql::of(query);
-    let mut found = Found::default();
+    let mut found = FoundRecords::default();
     for row in &asked.rows(client, scope, spot).await? {
         if found.records.len() == query.page_len() {
             found.next = found.records.last().map(Cursor::of);

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Result;
 use crate::journal::contract::{Batch, Journal, JournalFuture};
-use crate::record::{Found, Keep, Pruned};
+use crate::record::{FoundRecords, Keep, Pruned};
 use crate::record::{MinuteQuery, MinuteStats, Query};
 use crate::sqlite::records::Reader;
 use crate::time::Timestamp;
@@ -112,7 +112,7 @@ impl Journal for SqliteJournal {
         Box::pin(self.writing.run(move |writer| writer.load(&batches)))
     }
 
-    fn page(&self, query: Query) -> JournalFuture<Found> {
+    fn page(&self, query: Query) -> JournalFuture<FoundRecords> {
         Box::pin(
             self.reading
                 .run(move |reader| reader.page(&query).map_err(fault::at_read)),

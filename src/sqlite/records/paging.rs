@@ -9,7 +9,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, Rows, params_from_iter};
 
 use crate::event::QueueName;
-use crate::record::{Cursor, Found, Numbered, Order, Query};
+use crate::record::{Cursor, FoundRecords, Numbered, Order, Query};
 use crate::sqlite::records::asked::{self, Asked, Bound};
 use crate::sqlite::records::rows::{self, COLUMNS, at};
 use crate::sqlite::records::{parts, tenths, words};
@@ -166,7 +166,7 @@ impl Reader {
     }
 
     /// A page of records.
-    pub fn page(&mut self, query: &Query) -> rusqlite::Result<Found> {
+    pub fn page(&mut self, query: &Query) -> rusqlite::Result<FoundRecords> {
         let Self { connection, names } = self;
         find(connection, names, query)
     }
@@ -185,18 +185,22 @@ impl Reader {
     }
 }
 
-fn find(connection: &Connection, names: &mut Names, query: &Query) -> rusqlite::Result<Found> {
+fn find(
+    connection: &Connection,
+    names: &mut Names,
+    query: &Query,
+) -> rusqlite::Result<FoundRecords> {
     // One state of the file for all statements.
     let connection = &*connection.unchecked_transaction()?;
     let queue = match &query.queue {
         Some(name) => match number_of(connection, name)? {
             Some(number) => Some(number),
-            None => return Ok(Found::default()),
+            None => return Ok(FoundRecords::default()),
         },
         None => None,
     };
     let Some((from, to)) = asked::bounds(query) else {
-        return Ok(Found::default());
+        return Ok(FoundRecords::default());
     };
     let asked = Asked::of(query, queue);
     let way = Way::of(&asked, &parts::all(connection)?);
@@ -223,7 +227,7 @@ fn find(connection: &Connection, names: &mut Names, query: &Query) -> rusqlite::
     for walk in &mut walks {
         next_of(walk)?;
     }
-    let mut found = Found::default();
+    let mut found = FoundRecords::default();
     let mut looked_at = 0;
     let mut last = None;
     loop {

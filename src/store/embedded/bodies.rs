@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::core::op::{
-    Answer, AttemptOutcome, DeadPage, Delivery, Fetched, Peeked, Reply, Settlement, StartMark,
-    StoreOp,
+    Answer, AttemptOutcome, DeadPage, Delivery, FetchReport, PeekPage, Reply, Settlement,
+    StartMark, StoreOp,
 };
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, Envelope};
@@ -59,7 +59,7 @@ impl Shared {
         node: NodeId,
     ) -> Result<Answer> {
         match &mut answer.reply {
-            Reply::Fetched(Fetched { deliveries, .. }) => {
+            Reply::Fetched(FetchReport { deliveries, .. }) => {
                 for mut delivery in std::mem::take(deliveries) {
                     match fill(reader, &mut delivery.body)? {
                         Ok(()) => deliveries.push(delivery),
@@ -68,7 +68,7 @@ impl Shared {
                 }
             }
             Reply::Found(Some(snapshot)) => forget_damaged(reader, &mut snapshot.body)?,
-            Reply::Peeked(Peeked { events: all, .. })
+            Reply::Peeked(PeekPage { events: all, .. })
             | Reply::Dead(DeadPage { letters: all, .. }) => {
                 for event in all {
                     forget_damaged(reader, &mut event.body)?;

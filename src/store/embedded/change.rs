@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use crate::core::engine::Tombstone;
 use crate::core::op::UsedAttempts;
-use crate::core::reference::Tombstone;
 use crate::event::{BucketKey, EventId, Payload};
 use crate::record::Record;
 use crate::store::control::Control;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::codec::wire;
+use crate::core::engine::Tombstone;
 use crate::core::op::{ChangeSink, UsedAttempts};
-use crate::core::reference::Tombstone;
 use crate::event::{BucketKey, Envelope, EventId, Payload};
 use crate::record::Record;
 use crate::store::embedded::cache::Cache;
@@ -14,7 +14,7 @@ use crate::store::embedded::change::{Change, Changes};
 use crate::store::embedded::row::Row;
 use crate::time::Timestamp;
 
-/// Takes down what the reference store decides.
+/// Takes down what the engine decides.
 #[derive(Debug)]
 pub(super) struct ChangeRecorder<'a> {
     cache: &'a Mutex<Cache>,

@@ -1,12 +1,12 @@
 //! The embedded store: one SQLite file, one process, durable when `push` returns.
 //!
 //! ```text
-//!  caller ----> reference store decides ----> pending changes ----> writer: one transaction
+//!  caller ----> the engine decides ------> pending changes ----> writer: one transaction
 //!    ^          (in memory, bucket locked)    (in that order)             |  for all of them
 //!    `----------------------- answered when it is on disk <---------------'
 //! ```
 //!
-//! The live state is core's reference store in memory, with row numbers where the memory store has
+//! The live state is core's engine in memory, with row numbers where the memory store has
 //! envelopes; the file only remembers what it decided: a table of events in order of arrival, and
 //! those of records, written in the same transaction and read by queries where they are
 //! (`sqlite/records`). Leases are not written: at a new start everything that was not settled is ready

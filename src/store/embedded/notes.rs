@@ -1,7 +1,7 @@
 //! Notes of starts and of releases, which say after a crash whether an attempt counts.
 
+use crate::core::engine::Bucket;
 use crate::core::op::Delivery;
-use crate::core::reference::Bucket;
 use crate::error::Result;
 use crate::event::{EventId, State};
 use crate::sqlite::files;

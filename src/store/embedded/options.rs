@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::core::reference::DedupWindow;
+use crate::core::engine::DedupWindow;
 use crate::time::{Clock, SystemClock};
 
 /// Collects the choices for an [`EmbeddedStore`](super::EmbeddedStore).

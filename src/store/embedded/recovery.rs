@@ -11,8 +11,8 @@ use rusqlite::Connection;
 
 use crate::codec::body::View;
 use crate::codec::wire;
+use crate::core::engine::{DedupWindow, Restored, Tombstone};
 use crate::core::op::UsedAttempts;
-use crate::core::reference::{DedupWindow, Restored, Tombstone};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, QueueName};
 use crate::sqlite::records;

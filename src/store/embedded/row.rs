@@ -9,7 +9,7 @@ use crate::event::EventId;
 /// The numbers that rows have; they count up from one, and the end is never reached.
 pub(super) const NUMBERS: Range<i64> = 1..1 << 53;
 
-/// Where an envelope lies in the file, and whose it is; the reference store keeps the number.
+/// Where an envelope lies in the file, and whose it is; the engine keeps the number.
 ///
 /// The number alone would not do: a damaged tree may answer with another row than was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::core::engine::Bucket;
 use crate::core::op::{Answer, StoreOp};
-use crate::core::reference::Bucket;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, Payload, QueueName};
 use crate::outage::Outage;
@@ -66,7 +66,7 @@ pub(super) struct Decision {
 }
 
 impl Shared {
-    /// Lets the reference store decide, and hands what is to be remembered to the writer.
+    /// Lets the engine decide, and hands what is to be remembered to the writer.
     pub(super) fn decide(&self, key: &BucketKey, op: StoreOp) -> Result<Decision> {
         self.admit(&op)?;
         let part_of_op = match op {

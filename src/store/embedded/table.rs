@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::record::{Found, Keep, MinuteQuery, MinuteStats, Query};
+use crate::record::{FoundRecords, Keep, MinuteQuery, MinuteStats, Query};
 use crate::sqlite::records::Reader;
 use crate::store::embedded::shared::Shared;
 use crate::store::embedded::sqlite;
@@ -12,7 +12,7 @@ use crate::store::future::StoreFuture;
 use crate::store::records::RecordTable;
 
 impl RecordTable for Shared {
-    fn page(self: Arc<Self>, query: Query) -> StoreFuture<Found> {
+    fn page(self: Arc<Self>, query: Query) -> StoreFuture<FoundRecords> {
         self.ask(move |reader| reader.page(&query))
     }
 

@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::core::engine::Restored;
 use crate::core::op::UsedAttempts;
-use crate::core::reference::Restored;
 use crate::event::{BucketKey, EventId};
 use crate::record::{Cause, NodeId, Outcome, Record, Stages};
 use crate::store::embedded::change::{Change, Changes};

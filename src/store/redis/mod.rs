@@ -1,7 +1,7 @@
 //! The Redis store, for many processes on many machines.
 //!
 //! Each operation is one script on the keys of one bucket, so it is atomic, and takes one round
-//! trip. Its semantics are those of the reference store.
+//! trip. Its semantics are those of the engine.
 
 mod check;
 pub(crate) mod hub;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::reference::DedupWindow;
+use crate::core::engine::DedupWindow;
 use crate::time::Clock;
 
 /// Options of a [`RedisStore`](crate::store::RedisStore).

@@ -1,17 +1,17 @@
 //! Buckets that have events and that the registry does not know, so that no consumer looks for them.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
-use redis::cluster_routing::Slot;
 use tokio::time::Instant;
 
 use crate::error::Result;
 use crate::event::BucketKey;
 use crate::store::damage::{CheckTask, Damage, DamageKind};
 use crate::store::redis::hub::registry;
+use crate::store::redis::link::masters::masters;
 use crate::store::redis::op::shared::Shared;
 use crate::store::redis::script::reader::ReplyReader;
 
@@ -27,15 +27,15 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Finds such buckets, and registers them if the task says so.
 pub(super) async fn find(shared: &Arc<Shared>, task: &CheckTask) -> Result<Vec<Damage>> {
     let mut seen = BTreeSet::new();
-    for slot in masters(shared).await? {
+    let link = &shared.links.work;
+    for master in masters(link).await? {
         let mut cursor = b"0".to_vec();
         loop {
             let mut step = redis::pipe();
             let scan = step.cmd("SCAN").arg(&cursor).arg("MATCH");
             scan.arg(format!("{}:{{*}}:body", escaped(&shared.hub.prefix)));
             scan.arg("COUNT").arg(STEP);
-            let link = &shared.links.work;
-            let (pages, _) = link.send_all(&step, slot, Duration::ZERO).await?;
+            let pages = master.send_all(link, &step).await?;
             let page = pages.into_iter().next().unwrap_or(Value::Nil);
             let mut page = ReplyReader::of("scan", page)?;
             cursor = page.bytes()?;
@@ -91,29 +91,6 @@ fn escaped(prefix: &str) -> String {
         }
     });
     escaped.collect()
-}
-
-/// Returns a slot of each master of a cluster; of a single server only `None`.
-async fn masters(shared: &Shared) -> Result<Vec<Option<Slot>>> {
-    if !shared.hub.is_cluster() {
-        return Ok(vec![None]);
-    }
-    let mut question = redis::cmd("CLUSTER");
-    question.arg("SLOTS");
-    let value = shared.send(&shared.links.work, &question).await?;
-    let mut ranges = ReplyReader::of("cluster slots", value)?;
-    let (mut nodes, mut slots) = (HashSet::new(), Vec::new());
-    while !ranges.is_empty() {
-        let mut range = ranges.parts()?;
-        let (first, _last) = (range.number()?, range.number()?);
-        let mut master = range.parts()?;
-        let (_address, _port, id) = (master.optional()?, master.number()?, master.bytes()?);
-        let slot = u16::try_from(first).ok().and_then(Slot::new);
-        if nodes.insert(id) {
-            slots.extend(slot.map(Some));
-        }
-    }
-    Ok(slots)
 }
 
 #[cfg(test)]

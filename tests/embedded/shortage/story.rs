@@ -8,7 +8,7 @@ use std::time::Duration;
 use duly::event::{Envelope, Payload};
 use duly::records::Query;
 use duly::store::operation::{
-    AttemptOutcome, Delivery, Fetch, Fetched, NewEvent, Reply, StartMark, StoreOp,
+    AttemptOutcome, Delivery, Fetch, FetchReport, NewEvent, Reply, StartMark, StoreOp,
 };
 use duly::store::{CheckTask, EmbeddedOptions, EmbeddedStore, Setting, Store};
 use duly::time::When;
@@ -106,7 +106,7 @@ impl Story {
             fetch
         });
         match self.ask(StoreOp::Fetch(fetch.clone())).await {
-            Ok(Reply::Fetched(Fetched { deliveries, .. })) => {
+            Ok(Reply::Fetched(FetchReport { deliveries, .. })) => {
                 self.leased.extend(deliveries);
                 Ok(())
             }

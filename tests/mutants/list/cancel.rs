@@ -7,8 +7,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a cancel of a leased event answers that it is cancelled",
         &[put(
             "Bucket::cancel",
-            "«» $state => Cancelled::TooLate",
-            "State::Leased => Cancelled::Cancelled,",
+            "«» $state => CancelOutcome::TooLate",
+            "State::Leased => CancelOutcome::Cancelled,",
         )],
         store_contract("a_cancel_of_a_leased_event_is_too_late"),
     ),

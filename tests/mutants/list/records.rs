@@ -138,7 +138,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "Redis: nobody is told that a cancel has left a record",
         &[put(
             "cancel::read",
-            "Cancelled::Cancelled | Cancelled::CancelledAfterAttempt => «true»",
+            "CancelOutcome::Cancelled | CancelOutcome::CancelledAfterAttempt => «true»",
             "false",
         )],
         redis_store("watchers_are_told_of_what_wrote_records_and_of_nothing_else"),

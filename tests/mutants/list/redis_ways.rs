@@ -130,7 +130,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Punctual.bug(
         "redis-first-call-on-a-forgotten-connection-waits",
         "Redis: a call on a connection that was forgotten on the way waits its whole time",
-        &[put("ManagedConnection::run_either", "«self.watched(&$lane, $asking)».await", "$asking")],
+        &[put("ManagedConnection::run_either", "«self.watched(&$live, $asking)».await", "$asking")],
         redis_store("the_first_call_after_a_silent_forgetting_is_late_by_a_moment_only"),
     ),
     Punctual.bug(

@@ -9,6 +9,30 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         server("names_that_one_polls_keep_no_other_from_polling"),
     ),
     Served.bug(
+        "server-mistyped-rights",
+        "a right of a new token that is mistyped goes unread, and the token has all",
+        &[drop("tokens::created", "check_names(&$query, &$form)?;")],
+        server("empty_rights_are_no_rights"),
+    ),
+    Served.bug(
+        "dashboard-exports-formulas",
+        "an export of the dashboard has cells that a spreadsheet takes for formulas",
+        &[never("text::cell", "starts_with($)")],
+        pages("no_cell_of_an_export_is_a_formula_or_a_command"),
+    ),
+    Served.bug(
+        "server-state-of-a-lost-file",
+        "a token is confirmed although the file of the state is not there any more",
+        &[always("OwnFile::check", "$named.is_some_and($..)")],
+        server("nothing_is_confirmed_into_a_file_of_the_state_that_is_not_there"),
+    ),
+    Served.bug(
+        "server-expiry-by-its-own-clock",
+        "a token expires when it does by the clock of each server",
+        &[drop("RemoteState::version", "self.ahead_ms.store($..);")],
+        server("a_token_expires_for_all_servers_at_once_whatever_their_clocks_say"),
+    ),
+    Served.bug(
         "server-lines-not-evicted",
         "an idle push of lines goes on although others need its room",
         &[put("Lines::next", "evicted() «»", ", if self.is_over")],

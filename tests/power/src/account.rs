@@ -7,7 +7,9 @@ use std::sync::Arc;
 use duly::EventId;
 use duly::event::State;
 use duly::records::{Outcome, Query};
-use duly::store::operation::{AttemptOutcome, Delivery, Fetched, Reply, Snapshot, Stats, StoreOp};
+use duly::store::operation::{
+    AttemptOutcome, Delivery, FetchReport, Reply, Snapshot, Stats, StoreOp,
+};
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::testing::ManualClock;
 use duly::time::{Clock, SystemClock, Timestamp};
@@ -196,7 +198,7 @@ impl Look<'_> {
                         calls: false,
                     },
                 )?;
-                let Reply::Fetched(Fetched { deliveries, .. }) =
+                let Reply::Fetched(FetchReport { deliveries, .. }) =
                     self.ask(queue, kit::fetch(request, 500))?
                 else {
                     return Err("a fetch was answered with something else".to_owned());

@@ -10,7 +10,7 @@ use std::thread;
 
 use duly::ErrorKind;
 use duly::event::BucketKey;
-use duly::store::operation::{Delivery, Fetched, Reply, StoreOp};
+use duly::store::operation::{Delivery, FetchReport, Reply, StoreOp};
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 
 use crate::account::Copy;
@@ -82,7 +82,7 @@ impl<'a> Script<'a> {
             },
         )?;
         let reply = self.ask(&bucket, kit::fetch(self.requests, 100))?;
-        let Reply::Fetched(Fetched { deliveries, .. }) = reply else {
+        let Reply::Fetched(FetchReport { deliveries, .. }) = reply else {
             panic!("a fetch returned {reply:?}");
         };
         Ok(deliveries)

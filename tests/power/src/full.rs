@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use duly::ErrorKind;
 use duly::event::BucketKey;
-use duly::store::operation::{Delivery, Fetched, Reply, StoreOp};
+use duly::store::operation::{Delivery, FetchReport, Reply, StoreOp};
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 
 use crate::account::Copy;
@@ -78,7 +78,7 @@ fn drain(store: &EmbeddedStore) -> duly::Result<()> {
                 calls: false,
             },
         )?;
-        let Reply::Fetched(Fetched { deliveries, .. }) =
+        let Reply::Fetched(FetchReport { deliveries, .. }) =
             ask(store, &bucket, kit::fetch(request, 20))?
         else {
             panic!("a fetch was answered with something else");

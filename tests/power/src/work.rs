@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use duly::store::operation::{Delivery, Fetched, PushOutcome, Reply, StoreOp};
+use duly::store::operation::{Delivery, FetchReport, PushOutcome, Reply, StoreOp};
 use duly::store::{EmbeddedStore, Store};
-use duly::{Cancelled, Changed};
+use duly::{CancelOutcome, ChangeOutcome};
 use fastrand::Rng;
 use tokio::task::JoinSet;
 
@@ -111,9 +111,9 @@ impl Client {
                 .iter()
                 .all(|pushed| pushed.verdict == PushOutcome::Accepted),
             Reply::Settled(settled) => settled.iter().all(|accepted| *accepted),
-            Reply::Cancelled(cancelled) => *cancelled == Cancelled::Cancelled,
+            Reply::Cancelled(cancelled) => *cancelled == CancelOutcome::Cancelled,
             Reply::Rescheduled(changed) | Reply::Updated(changed) => {
-                matches!(changed, Changed::Changed(_))
+                matches!(changed, ChangeOutcome::Changed(_))
             }
             Reply::Counted(counted) => *counted == act.events().len(),
             _ => false,
@@ -173,7 +173,8 @@ impl Client {
             )
             .await?;
             let fetch = kit::fetch(request, self.random.usize(1..30));
-            let Reply::Fetched(Fetched { deliveries, .. }) = self.ask(&bucket, fetch).await? else {
+            let Reply::Fetched(FetchReport { deliveries, .. }) = self.ask(&bucket, fetch).await?
+            else {
                 return Err(Ended("a fetch was answered with something else".to_owned()));
             };
             if deliveries.is_empty() {

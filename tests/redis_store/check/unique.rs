@@ -62,7 +62,7 @@ async fn an_event_that_lost_its_key_to_another_is_no_damage() {
     let is_healthy_without = async |other: EventId| {
         assert_eq!(bucket.check(false).await, []);
         let cancelled = bare.typed(StoreOp::cancel(other)).await.unwrap();
-        assert_eq!(cancelled, duly::Cancelled::Cancelled);
+        assert_eq!(cancelled, duly::CancelOutcome::Cancelled);
         assert_eq!(bucket.check(true).await, []);
     };
     // Taken over while its handler runs; then it waits again, is ready, and is leased again.
@@ -86,7 +86,7 @@ async fn an_event_that_lost_its_key_to_another_is_no_damage() {
     assert_eq!(bucket.check(true).await, []);
     let changed = bare.typed(StoreOp::reschedule(running, When::Now)).await;
     assert!(
-        matches!(changed, Ok(duly::Changed::Changed(_))),
+        matches!(changed, Ok(duly::ChangeOutcome::Changed(_))),
         "{changed:?}"
     );
     assert_eq!(bare.fetch(8, 6).await.unwrap(), [running]);

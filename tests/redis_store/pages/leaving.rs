@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use duly::prelude::*;
 use duly::store::operation::{
-    AttemptOutcome, Delivery, Fetch, PushOutcome, Pushed, Settlement, StartMark, StoreOp,
+    AttemptOutcome, Delivery, Fetch, PushOutcome, PushReport, Settlement, StartMark, StoreOp,
 };
 use duly::time::When;
 
@@ -110,7 +110,7 @@ async fn events_are_alone_from_their_lease_on() {
     assert_eq!((paged.states(), paged.bodies()), (60, 0));
     let events = ids.iter().map(|id| bare.plain(*id, When::Now)).collect();
     let pushed = bare.typed(StoreOp::push(events)).await.expect("a push");
-    let is_new = |it: &Pushed| it.verdict == PushOutcome::Accepted;
+    let is_new = |it: &PushReport| it.verdict == PushOutcome::Accepted;
     assert!(!pushed.iter().any(is_new), "all are known");
 }
 

@@ -8,7 +8,7 @@ use duly::ErrorKind;
 use duly::config::NodeOptions;
 use duly::event::Envelope;
 use duly::store::operation::{
-    Answer, AttemptOutcome, Fetched, Holding, NewEvent, Reply, SetAside, StartMark, StoreOp,
+    Answer, AttemptOutcome, FetchReport, Holding, NewEvent, Reply, SetAside, StartMark, StoreOp,
 };
 use duly::time::Mono;
 
@@ -137,7 +137,7 @@ impl World {
     /// A call of a node was given up: whether it is told so.
     pub fn tells_unknown(&mut self, from: Caller) -> Result<Answer<Body>, ErrorKind> {
         if self.bug == Some(Bug::FetchNotRepeated) && self.planted.calls.contains(&from) {
-            let reply = Reply::Fetched(Fetched {
+            let reply = Reply::Fetched(FetchReport {
                 deliveries: Vec::new(),
                 ready: 0,
                 next_due: None,

@@ -7,10 +7,11 @@ use duly::event::State;
 use duly::records::{NodeId, Outcome};
 use duly::store::DedupWindow;
 use duly::store::operation::{
-    Answer, BATCH_MAX, PeekBy, Peeked, PushOutcome, Pushed, Reaped, Reply, StartMark, StoreOp,
+    Answer, BATCH_MAX, PeekBy, PeekPage, PushOutcome, PushReport, ReapReport, Reply, StartMark,
+    StoreOp,
 };
 use duly::time::{Timestamp, When};
-use duly::{Cancelled, Changed, ErrorKind, EventId, Unique};
+use duly::{CancelOutcome, ChangeOutcome, ErrorKind, EventId, Unique};
 use duly_conformance::history::{EntryKind, Lease, Promise};
 
 use crate::bugs::Bug;
@@ -45,7 +46,9 @@ impl Asked {
             },
             (
                 Self::Reschedule(when),
-                Reply::Rescheduled(Changed::Changed(due) | Changed::ChangedAfterAttempt(due)),
+                Reply::Rescheduled(
+                    ChangeOutcome::Changed(due) | ChangeOutcome::ChangedAfterAttempt(due),
+                ),
             ) => (when, *due),
             _ => return false,
         };
@@ -132,7 +135,7 @@ impl World {
             }
             (StoreOp::Reconcile { .. }, Some(Bug::OrphansKept)) => {
                 let now_us = self.store.time_us(self.now_us, Some(bucket));
-                let reply = Reply::Reaped(Reaped::default());
+                let reply = Reply::Reaped(ReapReport::default());
                 return Ok(Answer { now_us, reply });
             }
             (StoreOp::Push(events), Some(Bug::DueRoundedDown)) => {
@@ -191,14 +194,14 @@ impl World {
             }
             match (&mut answer.reply, self.bug) {
                 (Reply::Cancelled(truth), Some(Bug::CancelOfLeasedIsDone))
-                    if *truth == Cancelled::TooLate(State::Leased) =>
+                    if *truth == CancelOutcome::TooLate(State::Leased) =>
                 {
-                    *truth = Cancelled::Cancelled;
+                    *truth = CancelOutcome::Cancelled;
                 }
                 (Reply::Cancelled(truth), Some(Bug::CancelHidesLostLease))
-                    if *truth == Cancelled::CancelledAfterAttempt =>
+                    if *truth == CancelOutcome::CancelledAfterAttempt =>
                 {
-                    *truth = Cancelled::Cancelled;
+                    *truth = CancelOutcome::Cancelled;
                 }
                 (Reply::Pushed(pushed), Some(Bug::TooOldIsAccepted)) => {
                     for pushed in pushed {
@@ -224,7 +227,7 @@ impl World {
         let now_us = self.store.buckets[bucket].now_us();
         match (&op, self.bug) {
             (StoreOp::Push(events), Some(Bug::AcknowledgesAfterFailure)) => {
-                let accepted = Pushed {
+                let accepted = PushReport {
                     due: Timestamp::EPOCH,
                     verdict: PushOutcome::Accepted,
                 };
@@ -250,7 +253,7 @@ impl World {
             Some(Bug::FullIsAccepted) => {
                 let due = Timestamp::EPOCH;
                 let verdict = PushOutcome::Accepted;
-                let reply = Reply::Pushed(vec![Pushed { due, verdict }]);
+                let reply = Reply::Pushed(vec![PushReport { due, verdict }]);
                 let now_us = self.store.buckets[bucket].now_us();
                 return Ok(Answer { now_us, reply });
             }
@@ -307,7 +310,7 @@ impl World {
         let (by, from, limit) = (PeekBy::All, None, BATCH_MAX);
         let peek = StoreOp::Peek { by, from, limit };
         let Ok(Answer {
-            reply: Reply::Peeked(Peeked { events, .. }),
+            reply: Reply::Peeked(PeekPage { events, .. }),
             ..
         }) = self.store.look(clock_us, bucket, peek)
         else {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use duly::records::NodeId;
 use duly::store::operation::{
-    Answer, AttemptOutcome, Fetched, PushOutcome, Reply, RequestId, StoreOp,
+    Answer, AttemptOutcome, FetchReport, PushOutcome, Reply, RequestId, StoreOp,
 };
 use duly::time::Timestamp;
-use duly::{Changed, EventId};
+use duly::{ChangeOutcome, EventId};
 use duly_conformance::history::{AttemptEnd, ChangeResult, EntryKind, Lease};
 
 use crate::store::{Body, value_of};
@@ -81,7 +81,7 @@ pub fn tell(
         Timestamp::from_micros_up(answer.now_us + hold_us)
     };
     match (asked, &answer.reply) {
-        (Asked::Fetch { node, hold }, Reply::Fetched(Fetched { deliveries, .. })) => {
+        (Asked::Fetch { node, hold }, Reply::Fetched(FetchReport { deliveries, .. })) => {
             for delivery in deliveries {
                 let lease = Lease {
                     node: *node,
@@ -155,9 +155,9 @@ pub fn is_too_late(what: &EntryKind) -> bool {
     matches!(truth, ChangeResult::TooLate(_))
 }
 
-fn due_of(changed: Changed) -> Timestamp {
+fn due_of(changed: ChangeOutcome) -> Timestamp {
     match changed {
-        Changed::Changed(due) | Changed::ChangedAfterAttempt(due) => due,
+        ChangeOutcome::Changed(due) | ChangeOutcome::ChangedAfterAttempt(due) => due,
         _ => Timestamp::EPOCH,
     }
 }

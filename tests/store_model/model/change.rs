@@ -6,17 +6,17 @@ use std::time::Duration;
 use duly::event::{Payload, State};
 use duly::records::Outcome;
 use duly::store::operation::{
-    DeadLetterEdit, DeadPage, PeekBy, Peeked, Reply, Rewriting, Snapshot, Stats,
+    DeadLetterEdit, DeadPage, PeekBy, PeekPage, Reply, Rewriting, Snapshot, Stats,
 };
 use duly::time::{Timestamp, When};
-use duly::{Cancelled, Changed, EventId};
+use duly::{CancelOutcome, ChangeOutcome, EventId};
 
 use crate::store_model::model::{Event, Model};
 
 impl Model {
     pub(crate) fn cancel(&mut self, id: EventId) -> Reply {
         let Some(event) = self.event(id) else {
-            return Reply::Cancelled(Cancelled::NotFound);
+            return Reply::Cancelled(CancelOutcome::NotFound);
         };
         let (state, maybe_running) = (event.state, event.maybe_running);
         match state {
@@ -25,20 +25,20 @@ impl Model {
                 self.end(id, State::Cancelled);
             }
             State::Cancelled => {}
-            _ => return Reply::Cancelled(Cancelled::TooLate(state)),
+            _ => return Reply::Cancelled(CancelOutcome::TooLate(state)),
         }
         Reply::Cancelled(if maybe_running {
-            Cancelled::CancelledAfterAttempt
+            CancelOutcome::CancelledAfterAttempt
         } else {
-            Cancelled::Cancelled
+            CancelOutcome::Cancelled
         })
     }
 
-    fn changed(event: &Event) -> Changed {
+    fn changed(event: &Event) -> ChangeOutcome {
         if event.maybe_running {
-            Changed::ChangedAfterAttempt(event.due)
+            ChangeOutcome::ChangedAfterAttempt(event.due)
         } else {
-            Changed::Changed(event.due)
+            ChangeOutcome::Changed(event.due)
         }
     }
 
@@ -46,7 +46,7 @@ impl Model {
         let due = self.due(when);
         let is_due = self.is_due(due);
         Reply::Rescheduled(match self.event(id) {
-            None => Changed::NotFound,
+            None => ChangeOutcome::NotFound,
             Some(event) if event.state == State::Ready && is_due => {
                 event.due = due;
                 Self::changed(event)
@@ -55,7 +55,7 @@ impl Model {
                 self.wait(id, due);
                 Self::changed(self.event(id).expect("it is there"))
             }
-            Some(event) => Changed::TooLate(event.state),
+            Some(event) => ChangeOutcome::TooLate(event.state),
         })
     }
 
@@ -67,11 +67,13 @@ impl Model {
         dead_only: bool,
     ) -> Reply {
         let answer = Reply::Updated(match self.event(id) {
-            None => Changed::NotFound,
+            None => ChangeOutcome::NotFound,
             Some(event) if event.state.is_final() || event.state == State::Leased => {
-                Changed::TooLate(event.state)
+                ChangeOutcome::TooLate(event.state)
             }
-            Some(event) if dead_only && event.state != State::Dead => Changed::TooLate(event.state),
+            Some(event) if dead_only && event.state != State::Dead => {
+                ChangeOutcome::TooLate(event.state)
+            }
             Some(event) => {
                 let mut envelope = (*event.envelope).clone();
                 envelope.payload = payload.clone();
@@ -97,11 +99,11 @@ impl Model {
     pub(crate) fn edit_and_revive(&mut self, edit: &DeadLetterEdit) -> Reply {
         let (id, by) = (edit.id, edit.by.as_ref());
         match self.event(id) {
-            None => return Reply::Updated(Changed::NotFound),
+            None => return Reply::Updated(ChangeOutcome::NotFound),
             Some(event)
                 if event.state != State::Dead || event.envelope.fingerprint() != edit.was =>
             {
-                return Reply::Updated(Changed::TooLate(event.state));
+                return Reply::Updated(ChangeOutcome::TooLate(event.state));
             }
             Some(_) => {}
         }
@@ -160,7 +162,7 @@ impl Model {
             PeekBy::Key(key) => event.envelope.key.as_ref() == Some(key),
             PeekBy::Unique(key) => event.has_key && event.envelope.unique.as_ref() == Some(key),
         };
-        Reply::Peeked(Peeked {
+        Reply::Peeked(PeekPage {
             events: self.read(|event| !event.state.is_final() && matches(event), None),
             next: None,
         })

@@ -6,8 +6,8 @@ use std::time::Duration;
 use duly::event::State;
 use duly::records::{Cause, NodeId, Outcome};
 use duly::store::operation::{
-    AttemptOutcome, Delivery, Fetch, Fetched, Holding, Kept, Reaped, Reply, RequestId, Settlement,
-    StartMark,
+    AttemptOutcome, Delivery, Fetch, FetchReport, HeartbeatReport, Holding, ReapReport, Reply,
+    RequestId, Settlement, StartMark,
 };
 use duly::{ErrorKind, EventId};
 
@@ -54,7 +54,7 @@ impl Model {
         if !self.exists {
             self.nodes.clear();
         }
-        Ok(Reply::Fetched(Fetched {
+        Ok(Reply::Fetched(FetchReport {
             deliveries,
             ready: self.ids(|event| event.state == State::Ready).len(),
             next_due: self.next_due(),
@@ -234,9 +234,8 @@ impl Model {
         let known = self.node(node);
         let kept = holds && !known.reaping;
         known.beat += u64::from(kept);
-        let last = known.last;
-        let leases = self.kept(node);
-        Reply::Kept(Kept {
+        let (last, leases) = (known.last, self.kept(node));
+        Reply::Kept(HeartbeatReport {
             stands: kept,
             holding: Holding { leases, last },
         })
@@ -269,9 +268,9 @@ impl Model {
             }
         }
         orphans.sort_unstable();
-        let mut reaped = Reaped {
+        let mut reaped = ReapReport {
             more: orphans.len() > limit,
-            ..Reaped::default()
+            ..ReapReport::default()
         };
         let mut unstarted = Vec::new();
         for (_, _, id) in orphans.into_iter().take(limit) {
@@ -292,7 +291,12 @@ impl Model {
         }
     }
 
-    fn take_back(&mut self, id: EventId, reaped: &mut Reaped, unstarted: &mut Vec<(EventId, u64)>) {
+    fn take_back(
+        &mut self,
+        id: EventId,
+        reaped: &mut ReapReport,
+        unstarted: &mut Vec<(EventId, u64)>,
+    ) {
         let event = self.event(id).expect("just found").clone();
         let lease = event.lease.expect("it was leased");
         let started = self.node(lease.node).started;
@@ -368,7 +372,7 @@ impl Model {
                 (node.reaping, node.lost) = (true, true);
             }
         }
-        let (mut reaped, mut unstarted) = (Reaped::default(), Vec::new());
+        let (mut reaped, mut unstarted) = (ReapReport::default(), Vec::new());
         while reaped.ready + reaped.dead < limit
             && let Some(id) = self.next_lost()
         {

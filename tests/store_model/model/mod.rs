@@ -13,8 +13,8 @@ use std::time::Duration;
 use duly::event::{BucketId, Envelope, State};
 use duly::records::{Cause, NodeId, Outcome, Record, Stages};
 use duly::store::operation::{
-    AttemptOutcome, CROWD, CROWD_SPAN, Moved, NewEvent, PushOutcome, Pushed, Reply, RequestId,
-    SetAside, StartMark,
+    AttemptOutcome, CROWD, CROWD_SPAN, MoveReport, NewEvent, PushOutcome, PushReport, Reply,
+    RequestId, SetAside, StartMark,
 };
 use duly::time::{Timestamp, When};
 use duly::{ErrorKind, EventId, Unique};
@@ -244,7 +244,7 @@ impl Model {
         Reply::Pushed(new.iter().map(|new| self.push_one(new)).collect())
     }
 
-    fn push_one(&mut self, new: &NewEvent) -> Pushed {
+    fn push_one(&mut self, new: &NewEvent) -> PushReport {
         let (id, mut due) = (new.envelope.id, self.due(new.when));
         let mut verdict = PushOutcome::Accepted;
         if let Some(known) = self.event(id) {
@@ -254,16 +254,16 @@ impl Model {
             } else {
                 PushOutcome::Conflict
             };
-            return Pushed { due, verdict };
+            return PushReport { due, verdict };
         }
         if self.is_ahead(id.created()) {
             verdict = PushOutcome::TooNew;
-            return Pushed { due, verdict };
+            return PushReport { due, verdict };
         }
         let tells_time = id.created() > Timestamp::EPOCH;
         if tells_time && self.forgotten.is_some_and(|until| id.created() <= until) {
             verdict = PushOutcome::TooOld;
-            return Pushed { due, verdict };
+            return PushReport { due, verdict };
         }
         let unique = &new.envelope.unique;
         let taken = self.ids(|event| event.has_key && event.envelope.unique == *unique);
@@ -272,7 +272,7 @@ impl Model {
             if new.on_taken == Unique::Keep {
                 due = holder.due;
                 verdict = PushOutcome::Duplicate(taken);
-                return Pushed { due, verdict };
+                return PushReport { due, verdict };
             }
             holder.has_key = false;
             if holder.lease.is_none() {
@@ -285,7 +285,7 @@ impl Model {
             && new.on_taken == Unique::Keep
         {
             verdict = PushOutcome::Duplicate(holder);
-            return Pushed { due, verdict };
+            return PushReport { due, verdict };
         }
         self.holds.retain(|hold| Some(&hold.1) != unique.as_ref());
         self.events.push(Event {
@@ -303,7 +303,7 @@ impl Model {
             settled: None,
         });
         self.wait(id, due);
-        Pushed { due, verdict }
+        PushReport { due, verdict }
     }
 
     /// Which event that is done has a unique key.
@@ -346,7 +346,7 @@ impl Model {
             let due = self.event(*id).expect("just found").due;
             self.wait(*id, due);
         }
-        Reply::Moved(Moved {
+        Reply::Moved(MoveReport {
             moved: moved.len(),
             ready: self.ids(|event| event.state == State::Ready).len(),
             next_due: self.next_due(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use duly::admin::StoredEvent;
-use duly::{Cancelled, Changed, EventId, QueueName};
+use duly::{CancelOutcome, ChangeOutcome, EventId, QueueName};
 
 use super::{Action, SWEEP_RATE, schedule, sweep_filter};
 use crate::app::App;
@@ -98,10 +98,10 @@ async fn change(event: &StoredEvent, action: Action, fields: &Fields) -> Result<
     let id = event.id;
     if action == Action::Cancel {
         return match event.cancel().await? {
-            Cancelled::Cancelled | Cancelled::CancelledAfterAttempt => {
+            CancelOutcome::Cancelled | CancelOutcome::CancelledAfterAttempt => {
                 Ok(format!("{id} is cancelled."))
             }
-            Cancelled::TooLate(state) => Err(gone(id, state.as_str())),
+            CancelOutcome::TooLate(state) => Err(gone(id, state.as_str())),
             _ => Err(gone(id, "not known any more")),
         };
     }
@@ -112,11 +112,11 @@ async fn change(event: &StoredEvent, action: Action, fields: &Fields) -> Result<
     let delay = Duration::try_from_secs_f64(delay)
         .map_err(|_| PageError::invalid("the delay must be 0 to 4294967295 seconds"))?;
     match event.reschedule(delay).await? {
-        Changed::Changed(due) | Changed::ChangedAfterAttempt(due) => {
+        ChangeOutcome::Changed(due) | ChangeOutcome::ChangedAfterAttempt(due) => {
             let due = text::Moment::new(due, text::now());
             Ok(format!("{id} is due {}.", due.far))
         }
-        Changed::TooLate(state) => Err(gone(id, state.as_str())),
+        ChangeOutcome::TooLate(state) => Err(gone(id, state.as_str())),
         _ => Err(gone(id, "not known any more")),
     }
 }

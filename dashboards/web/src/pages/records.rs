@@ -7,7 +7,8 @@ use axum::extract::{RawQuery, State};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use duly::EventId;
-use duly::records::{Cause, Cursor, Format, NodeId, Outcome, Records};
+use duly::event::Payload;
+use duly::records::{Cause, Cursor, Format, NodeId, Outcome, Record, Records};
 
 use crate::access::Role;
 use crate::app::{App, Frame};
@@ -17,7 +18,7 @@ use crate::guard::Visit;
 use crate::pages::event::outcome;
 use crate::pages::queue::name_of;
 use crate::sample::in_time;
-use crate::text::{self, Fields, Moment, span};
+use crate::text::{self, Fields, Moment, cell, span};
 
 /// The rows of a page.
 const ROWS: u32 = 50;
@@ -201,6 +202,21 @@ fn ended(ended: Ended) -> PageError {
     PageError::forbidden(format!("nothing is exported: {ended}"))
 }
 
+/// Returns a record whose texts no spreadsheet takes for a formula, and no terminal for a command:
+/// anybody may have written them.
+fn for_a_spreadsheet(record: &Record) -> Record {
+    let mut record = record.clone();
+    for text in [&mut record.key, &mut record.error, &mut record.by] {
+        *text = text.take().map(|text| cell(&text));
+    }
+    let payload = record.payload.take();
+    record.payload = payload.map(|payload| match std::str::from_utf8(payload.as_bytes()) {
+        Ok(text) => Payload::from(cell(text).into_bytes()),
+        Err(_) => payload,
+    });
+    record
+}
+
 /// Sends up to 10,000 records as a file; its header `link` has the address of the rest.
 pub(crate) async fn export(
     State(app): State<Arc<App>>,
@@ -225,7 +241,10 @@ pub(crate) async fn export(
             .iter()
             .filter(|record| visit.user.sees(&record.queue))
         {
-            format.write(record, &mut bytes);
+            match format {
+                Format::Csv => format.write(&for_a_spreadsheet(record), &mut bytes),
+                _ => format.write(record, &mut bytes),
+            }
         }
         after = page.next;
         if after.is_none() {

@@ -138,7 +138,7 @@ async fn records_are_exported_in_bounded_pages() {
         .unwrap();
     for id in sent.iter().map(duly::Receipt::id) {
         let cancelled = queue.cancel(id).await.unwrap();
-        assert_eq!(cancelled, duly::Cancelled::Cancelled);
+        assert_eq!(cancelled, duly::CancelOutcome::Cancelled);
     }
     let first = site
         .get("/records/export?queue=mail&outcome=cancelled&format=csv")
@@ -160,6 +160,49 @@ async fn records_are_exported_in_bounded_pages() {
         .await;
     let line: Value = serde_json::from_str(lines.text.lines().next().unwrap()).unwrap();
     assert_eq!(line["outcome"], "cancelled");
+}
+
+#[tokio::test]
+async fn no_cell_of_an_export_is_a_formula_or_a_command() {
+    let site = Site::memory(Role::View).await;
+    let queue = site.bus.queue_named::<u64>("mail").unwrap();
+    let hostile = [
+        "=1+1",
+        "+1",
+        "-1",
+        "@SUM(A1)",
+        "\t=1",
+        " \r\n=1",
+        "＝1",
+        "\u{1b}]0;x\u{7}",
+    ];
+    for text in hostile {
+        queue.event(1).key(text).push().await.unwrap();
+    }
+    let wait = Duration::from_secs(9);
+    let leased = queue
+        .lease(hostile.len(), Duration::from_secs(60))
+        .wait(wait);
+    for event in leased.send().await.unwrap() {
+        let _ = event
+            .bury("=HYPERLINK(\"http://x\")\u{1b}[2J")
+            .await
+            .unwrap();
+    }
+    let csv = site.get("/records/export?queue=mail&format=csv").await;
+    let mut lines = csv::Reader::from_reader(csv.text.as_bytes());
+    let records: Vec<_> = lines.records().map(Result::unwrap).collect();
+    assert_eq!(records.len(), hostile.len(), "{csv:?}");
+    for cell in records.iter().flatten() {
+        assert!(
+            !cell.trim_start().starts_with(['=', '+', '-', '@', '＝']),
+            "{cell}"
+        );
+        assert!(!cell.contains(char::is_control), "{cell:?}");
+    }
+    // A file for programs has what was written.
+    let lines = site.get("/records/export?queue=mail&format=jsonl").await;
+    assert!(lines.text.contains("\"=1+1\""), "{lines:?}");
 }
 
 #[tokio::test]

@@ -3,13 +3,13 @@
 //! It keeps an id and a body of each event, ordered by due time, and nothing else: no attempts, no
 //! leases, no records.
 
-use tokio::time::Instant;
-
+use duly::__server::redis::{Client, cmd, pipe};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use rusqlite::{Connection, params};
+use tokio::time::Instant;
 
 use super::load::{BATCH, IN_FLIGHT, payload, per_second};
-use super::place::{Place, Raw, wrong};
+use super::place::Place;
 use crate::command::error::{CommandError, Result};
 
 /// Over how many keys the events are spread in a cluster.
@@ -19,7 +19,7 @@ const PARTS: usize = 16;
 pub(super) enum Ceiling {
     File(Connection),
     /// Each pair of keys lies on one server of a cluster.
-    Redis(Raw, Vec<[String; 2]>),
+    Redis(Client, Vec<[String; 2]>),
 }
 
 #[allow(clippy::needless_pass_by_value)] // as `map_err` passes it
@@ -41,14 +41,14 @@ impl Ceiling {
                 made.map_err(wrong_file)?;
                 Ok(Self::File(connection))
             }
-            Place::Redis { prefix, raw, .. } => {
+            Place::Redis { client, .. } => {
                 let number = fastrand::u64(..);
                 let pair = |part| {
-                    let key = format!("{prefix}:{{{number:016x}:{part}}}");
-                    ["due", "body"].map(|kind| format!("{key}:{kind}"))
+                    let key = format!("{{{number:016x}:{part}}}");
+                    ["due", "body"].map(|kind| client.key(&format!("{key}:{kind}")))
                 };
-                let parts = if raw.is_cluster() { PARTS } else { 1 };
-                Ok(Self::Redis(raw.clone(), (0..parts).map(pair).collect()))
+                let parts = if client.is_cluster() { PARTS } else { 1 };
+                Ok(Self::Redis(client.clone(), (0..parts).map(pair).collect()))
             }
         }
     }
@@ -64,14 +64,11 @@ impl Ceiling {
                     self.push(&ids).await?;
                 }
             }
-            Self::Redis(connection, keys) => {
-                let pushes = stream::iter(0..events).map(|id| {
-                    let keys = &keys[id as usize % keys.len()];
-                    let (mut connection, pipe) = (connection.clone(), push_pipe(keys, &[id]));
-                    async move { pipe.query_async::<()>(&mut connection).await }
-                });
+            Self::Redis(client, keys) => {
+                let pushes = stream::iter(0..events)
+                    .map(|id| push(client, &keys[id as usize % keys.len()], vec![id]));
                 let pushes = pushes.buffer_unordered(IN_FLIGHT);
-                pushes.try_collect::<()>().await.map_err(wrong)?;
+                pushes.try_collect::<()>().await?;
             }
         }
         Ok(per_second(events, begun.elapsed()))
@@ -106,10 +103,9 @@ impl Ceiling {
                 };
                 pushed().map_err(wrong_file)
             }
-            Self::Redis(connection, keys) => {
+            Self::Redis(client, keys) => {
                 let batch = ids.first().map_or(0, |id| *id as usize / BATCH);
-                let pipe = push_pipe(&keys[batch % keys.len()], ids);
-                pipe.query_async(connection).await.map_err(wrong)
+                push(client, &keys[batch % keys.len()], ids).await
             }
         }
     }
@@ -139,20 +135,18 @@ impl Ceiling {
                 );
                 Ok(taken.map_err(wrong_file)? as u64)
             }
-            Self::Redis(connection, keys) => {
+            Self::Redis(client, keys) => {
                 // In turn, so that all servers of a cluster have work.
                 keys.rotate_left(1);
                 let [due, body] = &keys[0];
-                let mut pop = redis::cmd("ZPOPMIN");
-                let popped = pop.arg(due).arg(BATCH).query_async(connection).await;
-                let popped: Vec<(String, f64)> = popped.map_err(wrong)?;
+                let mut pop = cmd("ZPOPMIN");
+                let popped: Vec<(String, f64)> = client.send(pop.arg(due).arg(BATCH)).await?;
                 let ids: Vec<_> = popped.iter().map(|(id, _)| id).collect();
                 if !ids.is_empty() {
-                    let mut pipe = redis::pipe();
-                    pipe.cmd("HMGET").arg(body).arg(&ids).ignore();
-                    pipe.cmd("HDEL").arg(body).arg(&ids).ignore();
-                    let done = pipe.query_async(connection).await;
-                    let () = done.map_err(wrong)?;
+                    let mut taken = pipe();
+                    taken.cmd("HMGET").arg(body).arg(&ids);
+                    taken.cmd("HDEL").arg(body).arg(&ids);
+                    let () = client.send_all(client.master_of(body), &taken).await?;
                 }
                 Ok(ids.len() as u64)
             }
@@ -160,17 +154,17 @@ impl Ceiling {
     }
 }
 
-fn push_pipe([due, body]: &[String; 2], ids: &[u64]) -> redis::Pipeline {
-    let mut pipe = redis::pipe();
-    let bodies = pipe.cmd("HSET").arg(body);
+/// Pushes events under a pair of keys, in one pipeline.
+async fn push(client: &Client, [due, body]: &[String; 2], ids: impl AsRef<[u64]>) -> Result<()> {
+    let ids = ids.as_ref();
+    let mut pushed = pipe();
+    let bodies = pushed.cmd("HSET").arg(body);
     for id in ids {
         bodies.arg(id).arg(payload(0, *id));
     }
-    bodies.ignore();
-    let members = pipe.cmd("ZADD").arg(due);
+    let members = pushed.cmd("ZADD").arg(due);
     for id in ids {
         members.arg(id).arg(id);
     }
-    members.ignore();
-    pipe
+    Ok(client.send_all(client.master_of(due), &pushed).await?)
 }

@@ -1,8 +1,8 @@
 //! `duly top`: a live view of all queues for a terminal, or one snapshot of it.
 
-mod board;
 mod columns;
 mod screen;
+mod view;
 
 use std::cell::RefCell;
 use std::io::{self, IsTerminal};
@@ -14,7 +14,7 @@ use futures_util::{StreamExt, stream};
 use ratatui::crossterm::event::{Event, EventStream};
 use tokio::signal::unix::{SignalKind, signal};
 
-use self::board::{Board, Order};
+use self::view::{Order, View};
 use super::error::Result;
 use super::output::{Output, time};
 use super::source::Source;
@@ -71,13 +71,13 @@ pub(crate) async fn run<S: Source>(source: &S, output: Output, command: TopComma
     if output.json {
         return output.json(&first.overview);
     }
-    let mut board = Board::new(command.sort, command.interval);
-    board.update(values::now_ms(), Ok(first));
+    let mut view = View::new(command.sort, command.interval);
+    view.update(values::now_ms(), Ok(first));
     if command.once || !io::stdout().is_terminal() {
-        return snapshot(output, &board);
+        return snapshot(output, &view);
     }
     let mut terminal = ratatui::try_init()?;
-    let ended = live(&mut terminal, source, output, &command, board).await;
+    let ended = live(&mut terminal, source, output, &command, view).await;
     let restored = ratatui::try_restore();
     ended.and(restored.map_err(Into::into))
 }
@@ -88,9 +88,9 @@ async fn live<S: Source>(
     source: &S,
     output: Output,
     command: &TopCommand,
-    mut board: Board,
+    mut view: View,
 ) -> Result<()> {
-    let selected = RefCell::new(board.selected());
+    let selected = RefCell::new(view.selected());
     let samples = stream::unfold((), async |()| {
         tokio::time::sleep(command.interval).await;
         let queue = selected.borrow().clone();
@@ -102,24 +102,24 @@ async fn live<S: Source>(
     let mut ticks = tokio::time::interval(TICK);
     loop {
         let now = values::now_ms();
-        terminal.draw(|frame| screen::draw(frame, &mut board, now, output.has_colours()))?;
+        terminal.draw(|frame| screen::draw(frame, &mut view, now, output.has_colours()))?;
         tokio::select! {
-            Some(sample) = samples.next() => board.update(values::now_ms(), sample),
+            Some(sample) = samples.next() => view.update(values::now_ms(), sample),
             event = keys.next() => match event.transpose()? {
-                Some(Event::Key(key)) if board.quits(key) => return Ok(()),
+                Some(Event::Key(key)) if view.quits(key) => return Ok(()),
                 Some(_) => {} // another key, or another size
                 None => return Ok(()),
             },
             _ = ticks.tick() => {} // what is shown may have become old
             _ = terminated.recv() => return Ok(()),
         }
-        selected.replace(board.selected());
+        selected.replace(view.selected());
     }
 }
 
-fn snapshot(output: Output, board: &Board) -> Result<()> {
-    let summary = board.summary().join("  ");
-    output.line(&format!("{}  {summary}", time(board.read_ms())))?;
-    let rows: Vec<_> = board.rows().map(Vec::from).collect();
-    output.table(&board::HEADS, &rows)
+fn snapshot(output: Output, view: &View) -> Result<()> {
+    let summary = view.summary().join("  ");
+    output.line(&format!("{}  {summary}", time(view.read_ms())))?;
+    let rows: Vec<_> = view.rows().map(Vec::from).collect();
+    output.table(&view::HEADS, &rows)
 }

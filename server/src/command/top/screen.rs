@@ -6,8 +6,8 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Cell, Paragraph, Row, Sparkline, Table};
 
-use super::board::{Board, HEADS};
 use super::columns::{cut, fitting, joined};
+use super::view::{HEADS, View};
 use crate::command::output::{plain, time};
 
 /// The height from which the load of the selected queue is drawn.
@@ -15,7 +15,7 @@ const CHART_FROM: u16 = 14;
 const CHART_HEIGHT: u16 = 4;
 
 /// Draws everything; without colours what matters is bold or reversed.
-pub(super) fn draw(frame: &mut Frame<'_>, board: &mut Board, now_ms: u64, colours: bool) {
+pub(super) fn draw(frame: &mut Frame<'_>, view: &mut View, now_ms: u64, colours: bool) {
     let area = frame.area();
     let chart = if area.height >= CHART_FROM {
         CHART_HEIGHT
@@ -29,21 +29,21 @@ pub(super) fn draw(frame: &mut Frame<'_>, board: &mut Board, now_ms: u64, colour
         Constraint::Length(1),
     ])
     .areas(area);
-    draw_head(frame, head, board, now_ms, colours);
-    draw_table(frame, table, board, colours);
+    draw_head(frame, head, view, now_ms, colours);
+    draw_table(frame, table, view, colours);
     if chart > 0 {
-        draw_load(frame, load, board, colours);
+        draw_load(frame, load, view, colours);
     }
-    let order = format!("s sort: {}", board.order().as_str());
+    let order = format!("s sort: {}", view.order().as_str());
     let parts = ["q quit".to_owned(), "↑↓ select".to_owned(), order];
     let line = joined(&parts, "   ", usize::from(keys.width));
     frame.render_widget(Paragraph::new(line).style(dim()), keys);
 }
 
-fn draw_head(frame: &mut Frame<'_>, area: Rect, board: &Board, now_ms: u64, colours: bool) {
+fn draw_head(frame: &mut Frame<'_>, area: Rect, view: &View, now_ms: u64, colours: bool) {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let width = usize::from(area.width);
-    let old = board.old(now_ms);
+    let old = view.old(now_ms);
     let style = match old {
         Some(_) => coloured(bold, Color::Red, colours),
         None => bold,
@@ -52,20 +52,20 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, board: &Board, now_ms: u64, colo
     let name = "duly top".to_owned();
     let parts: Vec<String> = old
         .into_iter()
-        .chain([name, time(board.read_ms())])
+        .chain([name, time(view.read_ms())])
         .collect();
     let title = Line::styled(joined(&parts, "   ", width), style);
-    let second = match board.error() {
+    let second = match view.error() {
         Some(error) => Line::styled(plain(error), coloured(bold, Color::Red, colours)),
-        None => Line::raw(joined(&board.summary(), "  ", width)),
+        None => Line::raw(joined(&view.summary(), "  ", width)),
     };
     frame.render_widget(Paragraph::new(vec![title, second]), area);
 }
 
-fn draw_table(frame: &mut Frame<'_>, area: Rect, board: &mut Board, colours: bool) {
+fn draw_table(frame: &mut Frame<'_>, area: Rect, view: &mut View, colours: bool) {
     let bold = Style::new().add_modifier(Modifier::BOLD);
-    let late: Vec<bool> = board.is_late().collect();
-    let rows: Vec<[String; HEADS.len()]> = board.rows().collect();
+    let late: Vec<bool> = view.is_late().collect();
+    let rows: Vec<[String; HEADS.len()]> = view.rows().collect();
     let mut widths = HEADS.map(str::len);
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -106,13 +106,13 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, board: &mut Board, colours: boo
     let table = Table::new(rows.collect::<Vec<_>>(), widths)
         .header(Row::new(heads.collect::<Vec<_>>()).style(bold))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
-    frame.render_stateful_widget(table, area, &mut board.table);
+    frame.render_stateful_widget(table, area, &mut view.table);
 }
 
 /// What falls due of the selected queue, minute by minute.
-fn draw_load(frame: &mut Frame<'_>, area: Rect, board: &Board, colours: bool) {
+fn draw_load(frame: &mut Frame<'_>, area: Rect, view: &View, colours: bool) {
     let [title, chart] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(area);
-    let Some((queue, counts)) = board.forecast() else {
+    let Some((queue, counts)) = view.forecast() else {
         return;
     };
     let total: u64 = counts.iter().sum();
@@ -148,7 +148,7 @@ mod tests {
 
     use super::*;
     use crate::command::top::Sample;
-    use crate::command::top::board::Order;
+    use crate::command::top::view::Order;
     use crate::command::view::{OverviewView, QueueView};
 
     const NOW_MS: u64 = 1_700_000_000_000;
@@ -173,8 +173,8 @@ mod tests {
         }
     }
 
-    fn board() -> Board {
-        let mut board = Board::new(Order::Lateness, Duration::from_secs(2));
+    fn view() -> View {
+        let mut view = View::new(Order::Lateness, Duration::from_secs(2));
         let overview = OverviewView {
             queues: vec![
                 queue("close", 9, None),
@@ -189,17 +189,17 @@ mod tests {
             events,
         };
         let forecast = Some(("mail".to_owned(), vec![step(0), step(4), step(8)]));
-        board.update(NOW_MS, Ok(Sample { overview, forecast }));
-        board
+        view.update(NOW_MS, Ok(Sample { overview, forecast }));
+        view
     }
 
-    fn drawn(board: &mut Board, width: u16, height: u16) -> Vec<String> {
-        drawn_at(board, NOW_MS, width, height)
+    fn drawn(view: &mut View, width: u16, height: u16) -> Vec<String> {
+        drawn_at(view, NOW_MS, width, height)
     }
 
-    fn drawn_at(board: &mut Board, now_ms: u64, width: u16, height: u16) -> Vec<String> {
+    fn drawn_at(view: &mut View, now_ms: u64, width: u16, height: u16) -> Vec<String> {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
-        let drawn = terminal.draw(|frame| draw(frame, board, now_ms, false));
+        let drawn = terminal.draw(|frame| draw(frame, view, now_ms, false));
         let buffer = drawn.expect("it is drawn").buffer.clone();
         assert!(buffer.content().iter().all(|cell| cell.fg == Color::Reset));
         let cells: Vec<_> = buffer.content().iter().map(|cell| cell.symbol()).collect();
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn the_latest_queue_is_first_and_its_load_is_drawn() {
-        let lines = drawn(&mut board(), 80, 16);
+        let lines = drawn(&mut view(), 80, 16);
         let expected = [
             "duly top   2023-11-14T22:13:20.000Z",
             "3 queues  21 scheduled  17 ready  3 leased  6 dead  2 nodes",
@@ -228,40 +228,40 @@ mod tests {
     #[test]
     fn a_small_window_shows_the_queues_and_no_load() {
         for (width, height) in [(40, 8), (20, 5), (3, 2), (1, 1)] {
-            let lines = drawn(&mut board(), width, height);
+            let lines = drawn(&mut view(), width, height);
             let mentions = lines.iter().any(|line| line.contains("fall due"));
             assert!(!mentions, "{width} x {height}: {lines:#?}");
         }
-        let lines = drawn(&mut board(), 40, 8);
+        let lines = drawn(&mut view(), 40, 8);
         assert!(lines[3].starts_with("mail"), "{lines:#?}");
     }
 
     #[test]
     fn keys_select_and_sort_and_quit() {
-        let mut board = board();
-        let press = |board: &mut Board, code| board.quits(KeyEvent::from(code));
-        assert_eq!(board.selected().as_deref(), Some("mail"));
-        assert!(!press(&mut board, KeyCode::Down));
-        assert_eq!(board.selected().as_deref(), Some("renew"));
-        assert!(board.forecast().is_none(), "that of mail is not of renew");
-        assert!(!press(&mut board, KeyCode::PageDown));
-        assert_eq!(board.selected().as_deref(), Some("close"));
+        let mut view = view();
+        let press = |view: &mut View, code| view.quits(KeyEvent::from(code));
+        assert_eq!(view.selected().as_deref(), Some("mail"));
+        assert!(!press(&mut view, KeyCode::Down));
+        assert_eq!(view.selected().as_deref(), Some("renew"));
+        assert!(view.forecast().is_none(), "that of mail is not of renew");
+        assert!(!press(&mut view, KeyCode::PageDown));
+        assert_eq!(view.selected().as_deref(), Some("close"));
         // Sorted by ready events now; the selected one stays selected.
-        assert!(!press(&mut board, KeyCode::Char('s')));
-        let names: Vec<_> = board.rows().map(|[name, ..]| name).collect();
+        assert!(!press(&mut view, KeyCode::Char('s')));
+        let names: Vec<_> = view.rows().map(|[name, ..]| name).collect();
         assert_eq!(names, ["close", "renew", "mail"]);
-        assert_eq!(board.selected().as_deref(), Some("close"));
-        assert_eq!(board.table.selected(), Some(0));
-        assert!(press(&mut board, KeyCode::Char('q')));
-        assert!(press(&mut board, KeyCode::Esc));
+        assert_eq!(view.selected().as_deref(), Some("close"));
+        assert_eq!(view.table.selected(), Some(0));
+        assert!(press(&mut view, KeyCode::Char('q')));
+        assert!(press(&mut view, KeyCode::Esc));
     }
 
     #[test]
     fn an_error_is_shown_over_the_last_sample() {
-        let mut board = board();
+        let mut view = view();
         let error = crate::command::CommandError::failed("the store is away\u{1b}[2J");
-        board.update(NOW_MS + 5_000, Err(error));
-        let lines = drawn(&mut board, 80, 16);
+        view.update(NOW_MS + 5_000, Err(error));
+        let lines = drawn(&mut view, 80, 16);
         assert!(lines[0].ends_with("22:13:20.000Z"), "{lines:#?}");
         assert_eq!(lines[1], "the store is away [2J");
         assert!(lines[3].starts_with("mail  90s"), "{lines:#?}");
@@ -280,7 +280,7 @@ mod tests {
                 rate: Some(12.5),
                 ..queue.view
             };
-            let mut board = Board::new(Order::Ready, Duration::from_secs(2));
+            let mut view = View::new(Order::Ready, Duration::from_secs(2));
             let overview = OverviewView {
                 queues: vec![queue],
                 has_more: false,
@@ -291,18 +291,18 @@ mod tests {
                 events: magnitude + 5,
             };
             let forecast = Some((name.to_owned(), vec![step]));
-            board.update(NOW_MS, Ok(Sample { overview, forecast }));
-            let words = board.rows().flatten().chain(board.summary());
+            view.update(NOW_MS, Ok(Sample { overview, forecast }));
+            let words = view.rows().flatten().chain(view.summary());
             let words = words.chain([time(NOW_MS), (magnitude + 5).to_string()]);
             let numbers: Vec<String> = words.flat_map(|text| numbers(&text)).collect();
             let numbers: BTreeSet<String> = numbers.into_iter().collect();
             for width in (1..90).chain([120, 199]) {
-                let lines = drawn(&mut board, width, 16);
+                let lines = drawn(&mut view, width, 16);
                 for number in lines.iter().flat_map(|line| self::numbers(line)) {
                     assert!(numbers.contains(&number), "{width}: {number} in {lines:#?}");
                 }
             }
-            let wide = drawn(&mut board, 199, 16).concat();
+            let wide = drawn(&mut view, 199, 16).concat();
             assert!(numbers.iter().all(|number| wide.contains(number)), "{wide}");
         }
     }
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_picture_that_is_old_says_so_at_any_width() {
-        let mut board = board();
+        let mut view = view();
         for (age_ms, expected) in [
             (0, None),
             (4_999, None),
@@ -325,7 +325,7 @@ mod tests {
             (61_000, Some("61s old")),
         ] {
             for width in [8, 20, 40, 80] {
-                let lines = drawn_at(&mut board, NOW_MS + age_ms, width, 16);
+                let lines = drawn_at(&mut view, NOW_MS + age_ms, width, 16);
                 let expected = expected.unwrap_or("duly top");
                 assert!(
                     lines[0].starts_with(expected),
@@ -333,14 +333,14 @@ mod tests {
                 );
             }
         }
-        board.update(
+        view.update(
             NOW_MS + 61_000,
             Ok(Sample {
                 overview: OverviewView::default(),
                 forecast: None,
             }),
         );
-        let lines = drawn_at(&mut board, NOW_MS + 61_000, 80, 16);
+        let lines = drawn_at(&mut view, NOW_MS + 61_000, 80, 16);
         assert!(!lines[0].contains("old"), "{lines:#?}");
     }
 }

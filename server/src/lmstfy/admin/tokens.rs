@@ -1,6 +1,6 @@
 //! Tokens: create, list, revoke.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use axum::extract::{Extension, Path, RawQuery, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
+use duly::time::Timestamp;
 use serde_json::json;
 
 use super::OPERATOR;
 use super::account::Actor;
 use crate::auth::{NewToken, QueuePattern, Scope};
-use crate::clock;
 use crate::http::reply;
 use crate::lmstfy::check::{NAME_BYTES_MAX, check_namespace, is_name, split};
 use crate::lmstfy::params::Params;
@@ -28,6 +28,16 @@ const TOKEN_LEN_MIN: usize = 20;
 const TOKEN_LEN_MAX: usize = 512;
 /// The largest form.
 const FORM_BYTES_MAX: usize = 64 * 1024;
+
+/// The parameters of a new token.
+const PARAMETERS: [&str; 6] = [
+    "description",
+    "token",
+    "pool",
+    "scopes",
+    "queues",
+    "expires_in",
+];
 
 /// Whether a request was about something that there is.
 const FOUND: HeaderName = HeaderName::from_static("duly-found");
@@ -55,15 +65,17 @@ async fn created(
     content: Body,
 ) -> Result<Response> {
     let query = Params::new(parts.uri.query());
-    let form = if is_form(&parts.headers) {
-        let operator = Arc::from(OPERATOR);
-        #[allow(clippy::disallowed_methods)] // an operator, without a token
-        let read = app.bodies.read(&operator, content, FORM_BYTES_MAX).await;
-        let (bytes, _) = read.map_err(|_| ApiError::bad("failed to read body"))?;
-        Params::new(Some(&String::from_utf8_lossy(&bytes)))
-    } else {
-        Params::new(None)
-    };
+    let operator = Arc::from(OPERATOR);
+    #[allow(clippy::disallowed_methods)] // an operator, without a token
+    let read = app.bodies.read(&operator, content, FORM_BYTES_MAX).await;
+    let (bytes, _) = read.map_err(|_| ApiError::bad("failed to read body"))?;
+    // Rights in another form would go unread, which would make a token with all of them.
+    if !bytes.is_empty() && !is_form(&parts.headers) {
+        return Err(ApiError::bad(
+            "invalid body: give parameters in the query or as application/x-www-form-urlencoded",
+        ));
+    }
+    let form = Params::new(Some(&String::from_utf8_lossy(&bytes)));
     let param = |name: &str| {
         let value = query.get(name).filter(|value| !value.is_empty());
         value.or_else(|| form.get(name).filter(|value| !value.is_empty()))
@@ -96,16 +108,15 @@ async fn created(
     let pool = query.get("pool").filter(|pool| !pool.is_empty()).or(prefix);
     let pool = pool.unwrap_or(DEFAULT_POOL);
     check_pool(app, pool)?;
-    let new = NewToken::new(
-        text.map(str::to_owned),
-        description.to_owned(),
-        clock::now(),
-    );
+    let now = app.tokens.now().await?;
+    let new = NewToken::new(text.map(str::to_owned), description.to_owned(), now);
+    check_names(&query, &form)?;
     // A right that is given and empty is none; it does not mean all.
     let given = |name: &str| query.get(name).or_else(|| form.get(name));
     let new = with_rights(
         new.map_err(|error| ApiError::Internal(Box::new(error)))?,
         &given,
+        now,
     )?;
     let Some(text) = app.tokens.create(pool, namespace, new).await? else {
         return Err(ApiError::bad("the token has already existed"));
@@ -120,6 +131,25 @@ async fn created(
         StatusCode::CREATED,
         &json!({"token": text}),
     ))
+}
+
+/// Refuses a parameter that is not known, or stands twice: a right that is mistyped would be none,
+/// and its token would have all.
+fn check_names(query: &Params, form: &Params) -> Result<()> {
+    let mut seen = BTreeSet::new();
+    for name in query.names().chain(form.names()) {
+        if !PARAMETERS.contains(&name) {
+            let known = PARAMETERS.join(", ");
+            return Err(ApiError::bad(format!(
+                "unknown parameter {name:?}; known are {known}"
+            )));
+        }
+        let is_right = ["scopes", "queues", "expires_in"].contains(&name);
+        if is_right && !seen.insert(name) {
+            return Err(ApiError::bad(format!("{name} is given twice")));
+        }
+    }
+    Ok(())
 }
 
 fn check_pool(app: &App, pool: &str) -> Result<()> {
@@ -140,6 +170,7 @@ pub(super) fn target(app: &App, pool: &str, namespace: &str, text: &str) -> Stri
 fn with_rights<'a>(
     mut new: NewToken,
     param: &impl Fn(&str) -> Option<&'a str>,
+    now: Timestamp,
 ) -> Result<NewToken> {
     if let Some(scopes) = param("scopes") {
         let scopes: Option<Vec<Scope>> = scopes.split(',').map(Scope::parse).collect();
@@ -165,7 +196,7 @@ fn with_rights<'a>(
     if let Some(seconds) = param("expires_in") {
         let seconds: u32 = crate::lmstfy::params::number(seconds)
             .ok_or_else(|| ApiError::bad("invalid expires_in"))?;
-        new = new.expires(clock::now() + Duration::from_secs(seconds.into()));
+        new = new.expires(now + Duration::from_secs(seconds.into()));
     }
     Ok(new)
 }

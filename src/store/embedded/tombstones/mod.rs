@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use rusqlite::Connection;
 
-use crate::core::reference::Tombstone;
+use crate::core::engine::Tombstone;
 use crate::event::BucketKey;
 use crate::store::embedded::change::{Changes, WindowChange};
 use crate::time::Timestamp;

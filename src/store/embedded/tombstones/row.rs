@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 
-use crate::core::reference::{LastSettlement, Tombstone};
+use crate::core::engine::{LastSettlement, Tombstone};
 use crate::event::{BucketId, BucketKey, EventId, QueueName, State};
 use crate::record::NodeId;
 use crate::sqlite::Sum;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::Connection;
 
-use crate::core::reference::Tombstone;
+use crate::core::engine::Tombstone;
 use crate::event::{BucketKey, State};
 use crate::record::Outcome;
 use crate::sqlite::records;

@@ -3,9 +3,11 @@
 use std::fmt;
 
 use redis::Value;
-pub use redis::{Cmd, FromRedisValue, cmd};
+pub use redis::{Cmd, FromRedisValue, Pipeline, cmd, pipe};
 
 use super::managed::ManagedConnection;
+use super::masters;
+pub use super::masters::Master;
 use super::options::ConnectionOptions;
 use super::preflight::{self, Needs, Permission, Permissions};
 use super::reads::read;
@@ -119,6 +121,56 @@ impl Client {
     /// not.
     pub async fn send<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
         value(Box::pin(self.link.send(command)).await?)
+    }
+
+    /// Returns whether the servers are a cluster.
+    #[must_use]
+    pub fn is_cluster(&self) -> bool {
+        self.link.is_cluster()
+    }
+
+    /// Returns the server that has a key, which is a whole name.
+    #[must_use]
+    pub fn master_of(&self, key: &str) -> Master {
+        Master::of(&self.link, key)
+    }
+
+    /// Returns all servers that take writes.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub async fn masters(&self) -> Result<Vec<Master>> {
+        Box::pin(masters::masters(&self.link)).await
+    }
+
+    /// Sends several commands in one pipeline; their replies come in order.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send); the first of the commands that is refused is the error.
+    pub async fn send_all<T: FromRedisValue>(
+        &self,
+        master: Master,
+        commands: &Pipeline,
+    ) -> Result<T> {
+        let replies = Box::pin(master.send_all(&self.link, commands)).await?;
+        value(Value::Array(replies))
+    }
+
+    /// Sends several commands that change nothing, as [`send_all`](Self::send_all) does; they are
+    /// repeated once when their replies are lost.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub async fn read_all<T: FromRedisValue>(
+        &self,
+        master: Master,
+        commands: &Pipeline,
+    ) -> Result<T> {
+        let replies = Box::pin(read(|| master.send_all(&self.link, commands))).await?;
+        value(Value::Array(replies))
     }
 
     /// Runs a script on keys, which are whole names.

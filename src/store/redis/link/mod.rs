@@ -8,6 +8,7 @@ mod health;
 pub(super) mod libraries;
 mod live_connection;
 pub(super) mod managed;
+pub(super) mod masters;
 pub(super) mod options;
 pub(crate) mod preflight;
 pub(super) mod reads;

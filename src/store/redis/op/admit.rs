@@ -1,7 +1,7 @@
 //! Client-side validation: refuses what no server would accept, before anything is sent.
 
+use crate::core::engine::{bounded, check_bytes};
 use crate::core::op::NewEvent;
-use crate::core::reference::{bounded, check_bytes};
 use crate::error::{Error, Result};
 use crate::event::BucketKey;
 use crate::time::When;

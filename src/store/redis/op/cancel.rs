@@ -1,6 +1,6 @@
 //! Cancels an event.
 
-use crate::core::op::{Cancelled, Reply};
+use crate::core::op::{CancelOutcome, Reply};
 use crate::error::Result;
 use crate::event::{EventId, QueueName, State};
 use crate::store::redis::op::reply::{DecodedReply, state};
@@ -30,16 +30,16 @@ pub(super) fn call(context: &CallContext<'_>, id: EventId) -> Result<Call> {
 pub(super) fn read(_: &QueueName, mut parts: ReplyReader, _: EventId) -> Result<DecodedReply> {
     let reply = CancelReply::read(&mut parts)?;
     let cancelled = match &reply.kind[..] {
-        b"cancelled" => Cancelled::Cancelled,
-        b"after" => Cancelled::CancelledAfterAttempt,
-        b"" => Cancelled::NotFound,
-        [kind] => Cancelled::TooLate(state(*kind)?),
+        b"cancelled" => CancelOutcome::Cancelled,
+        b"after" => CancelOutcome::CancelledAfterAttempt,
+        b"" => CancelOutcome::NotFound,
+        [kind] => CancelOutcome::TooLate(state(*kind)?),
         _ => return Err(unreadable("cancel")),
     };
     let has_recorded = match cancelled {
-        Cancelled::NotFound => false,
-        Cancelled::TooLate(state) => state == State::Expired, // perhaps by this call
-        Cancelled::Cancelled | Cancelled::CancelledAfterAttempt => true,
+        CancelOutcome::NotFound => false,
+        CancelOutcome::TooLate(state) => state == State::Expired, // perhaps by this call
+        CancelOutcome::Cancelled | CancelOutcome::CancelledAfterAttempt => true,
     };
     Ok(DecodedReply {
         has_recorded,

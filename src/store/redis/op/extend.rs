@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::core::engine::bounded;
 use crate::core::op::{Reply, RequestId};
-use crate::core::reference::bounded;
 use crate::error::Result;
 use crate::event::{EventId, QueueName};
 use crate::record::NodeId;

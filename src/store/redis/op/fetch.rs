@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::codec::body;
 use crate::core::op::{
-    BATCH_MAX, CROWD, CROWD_SPAN, Delivery, Fetch, Fetched, Holding, Reply, SetAside,
+    BATCH_MAX, CROWD, CROWD_SPAN, Delivery, Fetch, FetchReport, Holding, Reply, SetAside,
 };
 use crate::error::Result;
 use crate::event::QueueName;
@@ -127,7 +127,7 @@ pub(super) fn read(
         }
     }
     let aside = set_aside(&mut parts)?;
-    let fetched = Fetched {
+    let fetched = FetchReport {
         deliveries,
         ready: reply.ready,
         next_due: reply.next_due,

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::core::engine::check_spans;
 use crate::core::op::Reply;
-use crate::core::reference::check_spans;
 use crate::error::Result;
 use crate::event::QueueName;
 use crate::store::redis::op::reply::DecodedReply;

@@ -1,6 +1,6 @@
 //! A node's heartbeat, which extends all its leases in a bucket.
 
-use crate::core::op::{BATCH_MAX, Holding, Kept, Reply, StartMark};
+use crate::core::op::{BATCH_MAX, HeartbeatReport, Holding, Reply, StartMark};
 use crate::error::Result;
 use crate::event::QueueName;
 use crate::record::NodeId;
@@ -52,7 +52,7 @@ pub(super) fn read(
     _: (NodeId, Holding, StartMark),
 ) -> Result<DecodedReply> {
     let reply = HeartbeatReply::read(&mut parts)?;
-    let kept = Kept {
+    let kept = HeartbeatReport {
         stands: reply.stands,
         holding: Holding {
             leases: reply.kept,

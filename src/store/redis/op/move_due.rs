@@ -1,6 +1,6 @@
 //! Moves due events to the ready list.
 
-use crate::core::op::{BATCH_MAX, Moved, Reply, SetAside};
+use crate::core::op::{BATCH_MAX, MoveReport, Reply, SetAside};
 use crate::error::Result;
 use crate::event::QueueName;
 use crate::store::redis::op::reply::DecodedReply;
@@ -42,7 +42,7 @@ pub(super) fn read(
     _: (usize, bool),
 ) -> Result<DecodedReply> {
     let reply = MoveDueReply::read(&mut parts)?;
-    let moved = Moved {
+    let moved = MoveReport {
         moved: reply.moved,
         ready: reply.ready,
         next_due: reply.next_due,

@@ -1,6 +1,6 @@
 //! Reads a page of the events that have not ended: of all, or of those with a key.
 
-use crate::core::op::{BATCH_MAX, PeekBy, PeekCursor, Peeked, Reply};
+use crate::core::op::{BATCH_MAX, PeekBy, PeekCursor, PeekPage, Reply};
 use crate::error::Result;
 use crate::event::QueueName;
 use crate::store::redis::op::reply::{DecodedReply, page};
@@ -76,6 +76,6 @@ pub(super) fn read(
     let mut events = page(queue, parts)?;
     events.retain(|event| !event.state.is_final());
     let next = reply.next.map(PeekCursor::new);
-    let peeked = Reply::Peeked(Peeked { events, next });
+    let peeked = Reply::Peeked(PeekPage { events, next });
     Ok(DecodedReply::new(reply.now, peeked))
 }

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::backoff::Backoff;
-use crate::core::op::{Answer, BATCH_MAX, NewEvent, PushOutcome, Pushed, Reply, Unique};
+use crate::core::op::{Answer, BATCH_MAX, NewEvent, PushOutcome, PushReport, Reply, Unique};
 use crate::core::push::Attempts;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
@@ -89,7 +89,7 @@ pub(super) fn parts_of(events: Vec<NewEvent>) -> Vec<Vec<NewEvent>> {
 /// The combined result of the parts of a push, in order.
 #[derive(Default)]
 pub(super) struct CombinedReply {
-    pushed: Vec<Pushed>,
+    pushed: Vec<PushReport>,
     now_us: u64,
 }
 
@@ -198,11 +198,11 @@ fn may_be_refused(event: &NewEvent, now_us: u64) -> bool {
     matches!(event.when, When::At(due) if due.since(now) > DELAY_MAX / 2)
 }
 
-/// Sends the waiting pushes of a lane, batch by batch, until it is empty.
-async fn drive(shared: Arc<Shared>, mut lane: Driver<BucketKey, PendingPush>) {
+/// Sends the waiting pushes of a bucket, batch by batch, until there are none.
+async fn drive(shared: Arc<Shared>, mut driver: Driver<BucketKey, PendingPush>) {
     loop {
         let (mut many, mut bytes, mut is_alone) = (0, 0, false);
-        let batch = lane.take(|waiting| {
+        let batch = driver.take(|waiting| {
             let is_first = many == 0;
             many += waiting.events.len();
             bytes += waiting.bytes;
@@ -214,7 +214,7 @@ async fn drive(shared: Arc<Shared>, mut lane: Driver<BucketKey, PendingPush>) {
             return;
         };
         put_runs_together(&mut batch);
-        deliver(&shared, lane.key(), batch).await;
+        deliver(&shared, driver.key(), batch).await;
     }
 }
 
@@ -297,7 +297,7 @@ async fn attempt<'e>(
     until: Instant,
     events: impl Iterator<Item = &'e NewEvent> + Clone,
     attempts: &mut Attempts,
-) -> Result<(u64, Vec<Pushed>)> {
+) -> Result<(u64, Vec<PushReport>)> {
     register(shared, bucket, until).await?;
     let terms = shared.terms(bucket);
     let call = push_script::call(&terms, events.clone());
@@ -334,8 +334,8 @@ pub(super) async fn register(
 }
 
 /// Notifies the outbox watchers if replaced events have left records.
-pub(super) fn tell_of_replaced(shared: &Shared, bucket: &BucketKey, pushed: &[Pushed]) {
-    let is_replaced = |it: &Pushed| matches!(it.verdict, PushOutcome::Replaced(_));
+pub(super) fn tell_of_replaced(shared: &Shared, bucket: &BucketKey, pushed: &[PushReport]) {
+    let is_replaced = |it: &PushReport| matches!(it.verdict, PushOutcome::Replaced(_));
     if pushed.iter().any(is_replaced) {
         shared.outboxes.tell(bucket);
     }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use redis::Cmd;
 
 use crate::codec::body;
-use crate::core::op::{NewEvent, PushOutcome, Pushed, Unique};
+use crate::core::op::{NewEvent, PushOutcome, PushReport, Unique};
 use crate::core::push::Attempts;
 use crate::error::Result;
 use crate::event::{EventId, LatePolicy};
@@ -185,7 +185,7 @@ pub fn read<'e>(
     mut parts: ReplyReader,
     events: impl Iterator<Item = &'e NewEvent>,
     attempts: &Attempts,
-) -> Result<(u64, bool, Vec<Pushed>)> {
+) -> Result<(u64, bool, Vec<PushReport>)> {
     let PushReply {
         now: now_us,
         earlier: is_earlier,
@@ -194,7 +194,7 @@ pub fn read<'e>(
     let mut pushed = Vec::new();
     for event in events {
         ids.push(event.envelope.id);
-        pushed.push(Pushed {
+        pushed.push(PushReport {
             due: event.when.due(now_us),
             verdict: PushOutcome::Accepted,
         });
@@ -214,7 +214,7 @@ pub fn read<'e>(
             _ => return Err(unreadable("push")),
         };
         let verdict = attempts.verdict(ids[at], verdict);
-        pushed[at] = Pushed { due, verdict };
+        pushed[at] = PushReport { due, verdict };
     }
     Ok((now_us, is_earlier, pushed))
 }

@@ -1,7 +1,7 @@
 //! Takes back the leases of silent nodes and those past their deadline.
 
-use crate::core::op::{BATCH_MAX, Reaped, Reply};
-use crate::core::reference::bounded;
+use crate::core::engine::bounded;
+use crate::core::op::{BATCH_MAX, ReapReport, Reply};
 use crate::error::Result;
 use crate::event::QueueName;
 use crate::record::NodeId;
@@ -62,7 +62,7 @@ pub(super) fn read(
     while !parts.is_empty() {
         holders.push((parts.node()?, parts.number()?));
     }
-    let reaped = Reaped {
+    let reaped = ReapReport {
         ready: reply.ready,
         dead: reply.dead,
         more: reply.more,

@@ -1,7 +1,7 @@
 //! Takes back leases that their node reports it does not hold.
 
-use crate::core::op::{BATCH_MAX, Reaped, Reply, RequestId, StartMark};
-use crate::core::reference::bounded;
+use crate::core::engine::bounded;
+use crate::core::op::{BATCH_MAX, ReapReport, Reply, RequestId, StartMark};
 use crate::error::Result;
 use crate::event::{EventId, QueueName};
 use crate::record::NodeId;
@@ -81,11 +81,11 @@ pub(super) fn read(
     _: Statement<'_>,
 ) -> Result<DecodedReply> {
     let reply = ReconcileReply::read(&mut parts)?;
-    let reaped = Reaped {
+    let reaped = ReapReport {
         ready: reply.ready,
         dead: reply.dead,
         more: reply.more,
-        ..Reaped::default()
+        ..ReapReport::default()
     };
     Ok(DecodedReply {
         is_earlier: reply.earlier,

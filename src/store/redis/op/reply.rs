@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::codec::body;
-use crate::core::op::{Answer, Changed, Reply, Snapshot};
+use crate::core::op::{Answer, ChangeOutcome, Reply, Snapshot};
 use crate::error::{Error, Result};
 use crate::event::{Envelope, EventId, QueueName, State};
 use crate::record::NodeId;
@@ -45,14 +45,14 @@ const LEASED_LEN: usize = 71;
 
 /// Decodes the result of a change; `None` when a concurrent change came first and it must be
 /// retried.
-pub(super) fn changed(what: &[u8], due_ms: u64) -> Result<Option<Changed>> {
+pub(super) fn changed(what: &[u8], due_ms: u64) -> Result<Option<ChangeOutcome>> {
     let due = Timestamp::from_millis(due_ms);
     Ok(Some(match what {
-        b"changed" => Changed::Changed(due),
-        b"after" => Changed::ChangedAfterAttempt(due),
+        b"changed" => ChangeOutcome::Changed(due),
+        b"after" => ChangeOutcome::ChangedAfterAttempt(due),
         b"again" => return Ok(None),
-        b"" => Changed::NotFound,
-        [kind] => Changed::TooLate(state(*kind)?),
+        b"" => ChangeOutcome::NotFound,
+        [kind] => ChangeOutcome::TooLate(state(*kind)?),
         _ => return Err(unreadable("update")),
     }))
 }

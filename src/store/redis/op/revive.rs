@@ -1,7 +1,7 @@
 //! Revives dead events or deletes them, in as many calls as their bodies need.
 
+use crate::core::engine::{bounded, check_by};
 use crate::core::op::{Answer, Reply};
-use crate::core::reference::{bounded, check_by};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId};
 use crate::store::redis::op::in_parts::call_part;

@@ -1,8 +1,8 @@
 //! Re-encodes events without changing their values.
 
 use crate::codec::body;
+use crate::core::engine::{bounded, check_bytes};
 use crate::core::op::{Answer, Reply, Rewriting};
-use crate::core::reference::{bounded, check_bytes};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId};
 use crate::store::redis::op::look::look;

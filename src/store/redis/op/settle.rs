@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use redis::Cmd;
 
+use crate::core::engine::bounded;
 use crate::core::op::{
     Answer, AttemptOutcome, BATCH_MAX, FREE_INTERRUPTIONS_MAX, Reply, Settlement, StartMark,
 };
-use crate::core::reference::bounded;
 use crate::error::Result;
 use crate::event::{BucketKey, EventId};
 use crate::record::{Cause, NodeId, cut_error};

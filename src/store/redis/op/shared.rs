@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 
-use crate::core::reference::KEEP_FOR;
+use crate::core::engine::KEEP_FOR;
 use crate::error::{Error, Result};
 use crate::event::BucketKey;
 use crate::store::clock;
@@ -187,16 +187,6 @@ impl Shared {
         link.run(call.script, &call.command).await
     }
 
-    /// Sends a command.
-    pub(in crate::store::redis) async fn send(
-        &self,
-        link: &ManagedConnection,
-        command: &redis::Cmd,
-    ) -> Result<redis::Value> {
-        self.lifecycle.check_open()?;
-        link.send(command).await
-    }
-
     /// Updates the store's time by the reply to a call with these terms.
     pub(in crate::store::redis) fn learn(&self, terms: &CallContext<'_>, now_us: u64) {
         let mono_us = self.mono_us();
@@ -235,7 +225,7 @@ impl Shared {
                 };
                 Box::new(tell)
             };
-            let told = NotificationCallbacks {
+            let callbacks = NotificationCallbacks {
                 earlier: tell(|watcher, bucket| watcher.earlier(bucket)),
                 called: tell(|watcher, bucket| watcher.called(bucket)),
             };
@@ -245,7 +235,7 @@ impl Shared {
                 &options,
                 &self.hub.prefix,
                 &self.origin,
-                told,
+                callbacks,
             )
         };
         self.news.get_or_init(open).add([bucket]);

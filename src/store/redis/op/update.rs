@@ -1,8 +1,8 @@
 //! Replaces the payload of an event, and of a dead one that is revived with it.
 
 use crate::codec::body;
-use crate::core::op::{Answer, Changed, DeadLetterEdit, Reply};
-use crate::core::reference::check_by;
+use crate::core::engine::check_by;
+use crate::core::op::{Answer, ChangeOutcome, DeadLetterEdit, Reply};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId, Payload, State};
 use crate::store::redis::op::look::look;
@@ -157,15 +157,15 @@ pub(in crate::store::redis) async fn edit_and_revive(
     let kind = kind.and_then(|kind| kind.first().copied());
     let found = match kind {
         Some(kind) => state(kind)?,
-        None if read.is_empty() => return Ok(answer(now_us, Changed::NotFound)),
+        None if read.is_empty() => return Ok(answer(now_us, ChangeOutcome::NotFound)),
         None => State::Scheduled,
     };
     if found != State::Dead || read.is_empty() {
-        return Ok(answer(now_us, Changed::TooLate(found)));
+        return Ok(answer(now_us, ChangeOutcome::TooLate(found)));
     }
     let mut envelope = body::decode(id, &bucket.queue, &read)?;
     if envelope.fingerprint() != edit.was {
-        return Ok(answer(now_us, Changed::TooLate(State::Dead)));
+        return Ok(answer(now_us, ChangeOutcome::TooLate(State::Dead)));
     }
     envelope.payload = edit.payload.clone();
     let head = &read[..read.len().min(body::HEAD_LEN)];
@@ -182,7 +182,7 @@ pub(in crate::store::redis) async fn edit_and_revive(
     let mut parts = shared.call(shared.links.for_pushes(bucket), &call).await?;
     let reply = EditAndReviveReply::read(&mut parts)?;
     // It changed since it was read: it is dead, and not as it was.
-    let change = changed(&reply.change, reply.due)?.unwrap_or(Changed::TooLate(State::Dead));
+    let change = changed(&reply.change, reply.due)?.unwrap_or(ChangeOutcome::TooLate(State::Dead));
     if reply.recorded {
         shared.learn(&terms, reply.now);
         shared.outboxes.tell(bucket);
@@ -195,7 +195,7 @@ pub(in crate::store::redis) async fn edit_and_revive(
 
 /// Decodes the reply of an update: the time, the result, which is `None` when a concurrent change came
 /// first and it must be retried, and whether it wrote a record.
-pub fn read_updated(mut parts: ReplyReader) -> Result<(u64, Option<Changed>, bool)> {
+pub fn read_updated(mut parts: ReplyReader) -> Result<(u64, Option<ChangeOutcome>, bool)> {
     let reply = UpdateReply::read(&mut parts)?;
     Ok((
         reply.now,

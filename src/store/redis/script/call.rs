@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::Cmd;
 
-use crate::core::reference::{DedupWindow, FORGET_MAX, ID_AHEAD_MAX};
+use crate::core::engine::{DedupWindow, FORGET_MAX, ID_AHEAD_MAX};
 use crate::store::redis::link::script::Script;
 use crate::store::redis::script::keys::BucketKeys;
 use crate::store::redis::script::names::Head;

@@ -219,11 +219,11 @@ impl DurableCalls {
 }
 
 /// Executes one lot, group after group, until no call waits.
-async fn carry(durable: Arc<DurableCalls>, mut lane: Driver<GroupKey, GroupCall>) {
-    let (slot, wait) = *lane.key();
+async fn carry(durable: Arc<DurableCalls>, mut driver: Driver<GroupKey, GroupCall>) {
+    let (slot, wait) = *driver.key();
     loop {
         let mut many = 0;
-        let group = lane.take(|_| {
+        let group = driver.take(|_| {
             many += 1;
             many <= GROUP_MAX
         });

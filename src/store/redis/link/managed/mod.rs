@@ -106,7 +106,7 @@ impl ManagedConnection {
         options: &ConnectionOptions,
     ) -> Result<Self> {
         let link = Self::new(target, options.clone());
-        link.lane(link.deadline()).await?;
+        link.live(link.deadline()).await?;
         Ok(link)
     }
 
@@ -133,9 +133,9 @@ impl ManagedConnection {
     /// [`Unknown`](ErrorKind::Unknown) when it may have happened; any other kind when it has not.
     pub(in crate::store::redis) async fn send(&self, command: &Cmd) -> Result<Value> {
         let deadline = self.deadline();
-        let lane = self.lane(deadline).await?;
-        let answer = lane.ask(command, deadline).await;
-        self.judge(&lane, answer)
+        let live = self.live(deadline).await?;
+        let answer = live.ask(command, deadline).await;
+        self.judge(&live, answer)
     }
 
     /// Sends one command to every server; the replies come in no order.
@@ -148,9 +148,9 @@ impl ManagedConnection {
         command: &Cmd,
     ) -> Result<Vec<Value>> {
         let deadline = self.deadline();
-        let lane = self.lane(deadline).await?;
-        let answers = lane.ask_everywhere(command, deadline).await;
-        self.judge(&lane, answers)
+        let live = self.live(deadline).await?;
+        let answers = live.ask_everywhere(command, deadline).await;
+        self.judge(&live, answers)
     }
 
     /// Sends several commands in one pipeline; their replies, including errors, come in order. In a
@@ -163,9 +163,9 @@ impl ManagedConnection {
         more: Duration,
     ) -> Result<(Vec<Value>, bool)> {
         let deadline = self.deadline();
-        let lane = self.lane(deadline).await?;
-        let (answers, is_repeat) = lane.ask_all(commands, slot, deadline + more).await;
-        self.judge(&lane, answers)
+        let live = self.live(deadline).await?;
+        let (answers, is_repeat) = live.ask_all(commands, slot, deadline + more).await;
+        self.judge(&live, answers)
             .map(|answers| (answers, is_repeat))
     }
 
@@ -174,10 +174,14 @@ impl ManagedConnection {
         CallFailure::new(cause, Stage::Sent).error(&self.shared.target.to_string())
     }
 
+    /// Returns whether it leads to a cluster.
+    pub(in crate::store::redis) fn is_cluster(&self) -> bool {
+        matches!(self.shared.target.place, Place::Cluster(_))
+    }
+
     /// Returns the slot of a script call's keys, in a cluster.
     pub(in crate::store::redis) fn slot_of(&self, call: &Cmd) -> Option<Slot> {
-        let is_cluster = matches!(self.shared.target.place, Place::Cluster(_));
-        let first_key = call.args_iter().nth(3).filter(|_| is_cluster)?;
+        let first_key = call.args_iter().nth(3).filter(|_| self.is_cluster())?;
         match first_key {
             Arg::Simple(key) => Some(Slot::for_key(key)),
             _ => None,
@@ -204,9 +208,9 @@ impl ManagedConnection {
 
     /// Returns the connection, reconnecting if needed. At most half of the time is spent on that,
     /// so that enough is left for the reply.
-    async fn lane(&self, deadline: Instant) -> Result<Arc<LiveConnection>> {
-        let mut attempt = match self.shared.lane_or_attempt()? {
-            Ok(lane) => return Ok(lane),
+    async fn live(&self, deadline: Instant) -> Result<Arc<LiveConnection>> {
+        let mut attempt = match self.shared.live_or_attempt()? {
+            Ok(live) => return Ok(live),
             Err(attempt) => attempt,
         };
         let options = &self.shared.options;
@@ -214,7 +218,7 @@ impl ManagedConnection {
         let ended = timeout_at(patience, attempt.wait_for(Option::is_some)).await;
         match ended {
             Ok(Ok(outcome)) => match outcome.clone() {
-                Some(Ok(lane)) => Ok(lane),
+                Some(Ok(live)) => Ok(live),
                 Some(Err(why)) => Err(why.into()),
                 None => Err(self.unconnected("the attempt to connect was cancelled")),
             },
@@ -231,11 +235,11 @@ impl ManagedConnection {
     /// Drops the connection if the reply, or another one, has shown that it has ended.
     fn judge<T>(
         &self,
-        lane: &Arc<LiveConnection>,
+        live: &Arc<LiveConnection>,
         answer: std::result::Result<T, CallFailure>,
     ) -> Result<T> {
-        if lane.is_broken() {
-            self.shared.give_up(lane);
+        if live.is_broken() {
+            self.shared.give_up(live);
         }
         answer.map_err(|failure| failure.error(&self.shared.target.to_string()))
     }
@@ -248,13 +252,13 @@ impl Shared {
     }
 
     /// Returns the connection, or the attempt to open one, which it starts if needed.
-    fn lane_or_attempt(
+    fn live_or_attempt(
         self: &Arc<Self>,
     ) -> Result<std::result::Result<Arc<LiveConnection>, Attempt>> {
         let mut state = self.state();
         let (failures, not_before) = match &*state {
-            State::Up(lane) if !lane.is_broken() => return Ok(Ok(Arc::clone(lane))),
-            State::Up(lane) => next_attempt(lane),
+            State::Up(live) if !live.is_broken() => return Ok(Ok(Arc::clone(live))),
+            State::Up(live) => next_attempt(live),
             State::Down {
                 failures,
                 not_before,
@@ -264,16 +268,16 @@ impl Shared {
             State::Connecting(attempt) => return Ok(Err(attempt.clone())),
             State::Closed => return Err(closed()),
         };
-        let (tell, told) = watch::channel(None);
-        *state = State::Connecting(told.clone());
+        let (sender, attempt) = watch::channel(None);
+        *state = State::Connecting(attempt.clone());
         drop(state);
         let shared = Arc::clone(self);
         self.options.spawn(async move {
             sleep_until(not_before).await;
             let outcome = shared.attempt(failures).await;
-            tell.send_replace(Some(outcome));
+            sender.send_replace(Some(outcome));
         });
-        Ok(Err(told))
+        Ok(Err(attempt))
     }
 
     /// Makes one attempt and updates the state.
@@ -287,13 +291,13 @@ impl Shared {
             return Err(ConnectFailed::of(&closed()));
         }
         match outcome {
-            Ok(lane) => {
-                let lane = Arc::new(lane);
-                *state = State::Up(Arc::clone(&lane));
+            Ok(live) => {
+                let live = Arc::new(live);
+                *state = State::Up(Arc::clone(&live));
                 drop(state);
-                self.is_up(&lane);
+                self.is_up(&live);
                 tracing::debug!(target = %self.target, "connected");
-                Ok(lane)
+                Ok(live)
             }
             Err(error) => {
                 let error = self.may_pass(error);
@@ -310,8 +314,8 @@ impl Shared {
     }
 
     /// Notes a new connection, and has it probed.
-    fn is_up(self: &Arc<Self>, lane: &Arc<LiveConnection>) {
-        let probed = probe(Arc::downgrade(self), Arc::downgrade(lane));
+    fn is_up(self: &Arc<Self>, live: &Arc<LiveConnection>) {
+        let probed = probe(Arc::downgrade(self), Arc::downgrade(live));
         self.options.spawn(probed);
         self.made.send_modify(|made| *made += 1);
         self.options.outage.succeeded(&());
@@ -328,11 +332,11 @@ impl Shared {
         }
     }
 
-    /// Drops `lane`, unless another call already has.
-    fn give_up(&self, lane: &Arc<LiveConnection>) {
+    /// Drops `live`, unless another call already has.
+    fn give_up(&self, live: &Arc<LiveConnection>) {
         let mut state = self.state();
-        if matches!(&*state, State::Up(current) if Arc::ptr_eq(current, lane)) {
-            let (failures, not_before) = next_attempt(lane);
+        if matches!(&*state, State::Up(current) if Arc::ptr_eq(current, live)) {
+            let (failures, not_before) = next_attempt(live);
             *state = State::Down {
                 failures,
                 not_before,
@@ -343,32 +347,32 @@ impl Shared {
     }
 }
 
-/// Returns when to reconnect after `lane`, and after how many failures in a row: a connection that
+/// Returns when to reconnect after `live`, and after how many failures in a row: a connection that
 /// ended as soon as it was open, and carried no call, counts as one, which prevents a tight loop.
-fn next_attempt(lane: &LiveConnection) -> (u32, Instant) {
-    if !lane.is_unproven() {
+fn next_attempt(live: &LiveConnection) -> (u32, Instant) {
+    if !live.is_unproven() {
         return (0, Instant::now());
     }
-    let failures = lane.failures.saturating_add(1);
+    let failures = live.failures.saturating_add(1);
     (failures, Instant::now() + RECONNECT.jittered(failures))
 }
 
 /// Probes a connection while nothing uses it, and replaces one that was forgotten on the way, so that
 /// the next call need not find out.
-async fn probe(shared: Weak<Shared>, lane: Weak<LiveConnection>) {
+async fn probe(shared: Weak<Shared>, live: Weak<LiveConnection>) {
     while let Some((every, patience)) = shared.upgrade().map(|shared| {
         let options = &shared.options;
         (options.probe_every, options.connect_timeout)
     }) {
         sleep(every).await;
-        let Some(lane) = lane.upgrade() else {
+        let Some(live) = live.upgrade() else {
             return;
         };
-        lane.probe(patience).await;
-        if lane.is_broken() {
+        live.probe(patience).await;
+        if live.is_broken() {
             if let Some(shared) = shared.upgrade() {
-                shared.give_up(&lane);
-                let _ = shared.lane_or_attempt(); // unless it was closed
+                shared.give_up(&live);
+                let _ = shared.live_or_attempt(); // unless it was closed
             }
             return;
         }

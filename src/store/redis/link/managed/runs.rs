@@ -66,21 +66,21 @@ impl ManagedConnection {
         call: &Cmd,
     ) -> Result<ScriptReply> {
         let deadline = self.deadline();
-        let lane = self.lane(deadline).await?;
+        let live = self.live(deadline).await?;
         let (mut answer, mut is_repeat) = {
-            let asking = pin!(lane.send_noted(call, deadline));
-            self.watched(&lane, asking).await
+            let asking = pin!(live.send_noted(call, deadline));
+            self.watched(&live, asking).await
         };
         if answer.as_ref().is_err_and(CallFailure::lacks_script) {
             // Rare, so boxed: every call would be as large.
             let whole = with_text(text, call);
-            let (again, repeats) = Box::pin(lane.send_noted(&whole, deadline)).await;
+            let (again, repeats) = Box::pin(live.send_noted(&whole, deadline)).await;
             (answer, is_repeat) = (again, is_repeat || repeats);
             if let Some(library) = library.filter(|_| call.args_iter().next() == Some(FCALL)) {
-                Box::pin(self.load(&lane, library, call, deadline)).await;
+                Box::pin(self.load(&live, library, call, deadline)).await;
             }
         }
-        match self.judge(&lane, answer) {
+        match self.judge(&live, answer) {
             Ok(value) => Ok(ScriptReply { value, is_repeat }),
             Err(error) => Err(maybe_applied(error, is_repeat)),
         }
@@ -88,9 +88,9 @@ impl ManagedConnection {
 
     /// Gives the server of a call a library, for its next call. One that does not arrive is given
     /// again then.
-    async fn load(&self, lane: &LiveConnection, library: &str, call: &Cmd, deadline: Instant) {
+    async fn load(&self, live: &LiveConnection, library: &str, call: &Cmd, deadline: Instant) {
         let load = functions::load(library);
-        let (answers, _) = lane.ask_all(&load, self.slot_of(call), deadline).await;
+        let (answers, _) = live.ask_all(&load, self.slot_of(call), deadline).await;
         let answer = answers.ok().and_then(|answers| answers.into_iter().next());
         if let Some(Value::ServerError(error)) = answer
             && !error.details().is_some_and(is_loaded)

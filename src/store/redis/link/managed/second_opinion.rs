@@ -15,38 +15,38 @@ use crate::store::redis::link::health::{DOUBT_AFTER, SILENT_FOR};
 use crate::store::redis::link::live_connection::LiveConnection;
 
 impl ManagedConnection {
-    /// Waits for a reply on `lane` and meanwhile sees to it that the lane is replaced if it was
+    /// Waits for a reply on `live` and meanwhile sees to it that it is replaced if it was
     /// forgotten.
     pub(super) async fn watched<T>(
         &self,
-        lane: &Arc<LiveConnection>,
+        live: &Arc<LiveConnection>,
         mut asking: Pin<&mut impl Future<Output = T>>, // pinned there, or it would be copied
     ) -> T {
-        let Some(heard_us) = lane.health().and_then(|health| health.idle_since()) else {
+        let Some(heard_us) = live.health().and_then(|health| health.idle_since()) else {
             return asking.await;
         };
         if let Ok(answer) = timeout(DOUBT_AFTER, asking.as_mut()).await {
             return answer;
         }
         // A task of its own, as the caller may give up.
-        let (shared, lane) = (Arc::clone(&self.shared), Arc::clone(lane));
+        let (shared, live) = (Arc::clone(&self.shared), Arc::clone(live));
         let until = Instant::now() + (SILENT_FOR - DOUBT_AFTER);
         self.shared
             .options
-            .spawn(async move { shared.replace_forgotten(&lane, heard_us, until).await });
+            .spawn(async move { shared.replace_forgotten(&live, heard_us, until).await });
         asking.await
     }
 }
 
 impl Shared {
-    /// Replaces `lane` if the server replies on another connection and not on this one.
+    /// Replaces `live` if the server replies on another connection and not on this one.
     async fn replace_forgotten(
         self: &Arc<Self>,
-        lane: &Arc<LiveConnection>,
+        live: &Arc<LiveConnection>,
         heard_us: u64,
         until: Instant,
     ) {
-        let Some(health) = lane.health().filter(|health| health.takes_doubt()) else {
+        let Some(health) = live.health().filter(|health| health.takes_doubt()) else {
             return;
         };
         let opened = LiveConnection::open(&self.target, &self.options, &self.made, 0).await;
@@ -55,7 +55,7 @@ impl Shared {
             return health.trusted();
         };
         let mut state = self.state();
-        if matches!(&*state, State::Up(current) if Arc::ptr_eq(current, lane)) {
+        if matches!(&*state, State::Up(current) if Arc::ptr_eq(current, live)) {
             let new = Arc::new(new);
             *state = State::Up(Arc::clone(&new));
             drop(state);

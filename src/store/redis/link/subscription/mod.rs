@@ -1,10 +1,9 @@
 //! A subscription to channels, each on the server that has it.
 //!
 //! The channels are sharded, so that in a cluster a message stays on the nodes that have the key of
-//! its name. Messages are hints: a lost one costs the time until the next poll. So whenever a channel
-//! is subscribed to, again or for the first time, that is [reported](Receiver::subscribed); and
-//! [`Subscription::is_healthy`] returns whether every channel is subscribed, so that polls can be
-//! rare while it is.
+//! its name. Messages are hints: one may be lost while a channel is not subscribed to. So whenever it
+//! is subscribed to, again or for the first time, that is [reported](Receiver::subscribed), for one
+//! poll; all other polls are rare.
 
 mod connection;
 mod task;

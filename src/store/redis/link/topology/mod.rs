@@ -126,8 +126,10 @@ pub(in crate::store::redis) fn accepted(answer: Value) -> RedisResult<Value> {
 pub(in crate::store::redis) struct Pushes(Arc<dyn Fn(PushInfo) + Send + Sync>);
 
 impl Pushes {
-    pub(in crate::store::redis) fn new(told: impl Fn(PushInfo) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(told))
+    pub(in crate::store::redis) fn new(
+        callback: impl Fn(PushInfo) + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(callback))
     }
 
     fn tell(&self, push: PushInfo) {

@@ -75,6 +75,18 @@ impl Slots {
         self.nodes.clone()
     }
 
+    /// Returns a slot of each of these nodes.
+    pub(in crate::store::redis) fn one_of_each(&self) -> Vec<Slot> {
+        let mut firsts = vec![None; self.nodes.len()];
+        for slot in (0..SLOTS).filter_map(Slot::new) {
+            let owner = self.owners.get(&slot).and_then(|it| firsts.get_mut(*it));
+            if let Some(first @ None) = owner {
+                *first = Some(slot);
+            }
+        }
+        firsts.into_iter().flatten().collect()
+    }
+
     /// Returns these nodes and their replicas.
     pub(super) fn everywhere(&self) -> HashSet<Address> {
         self.nodes.iter().chain(&self.replicas).cloned().collect()

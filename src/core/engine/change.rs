@@ -1,8 +1,8 @@
 //! Administrative changes of one event: cancel, reschedule, update and rewrite.
 
-use crate::core::op::{Cancelled, ChangeSink, Changed, Rewriting};
-use crate::core::reference::entry::{Entry, Place, RecordDetails};
-use crate::core::reference::{Bucket, bounded, check_by, check_bytes};
+use crate::core::engine::entry::{Entry, Place, RecordDetails};
+use crate::core::engine::{Bucket, bounded, check_by, check_bytes};
+use crate::core::op::{CancelOutcome, ChangeOutcome, ChangeSink, Rewriting};
 use crate::error::Result;
 use crate::event::{Envelope, EventId, Payload, State};
 use crate::record::Outcome;
@@ -13,20 +13,20 @@ impl<B: Clone> Bucket<B> {
         &mut self,
         id: EventId,
         sink: &mut L,
-    ) -> Cancelled {
+    ) -> CancelOutcome {
         let truth = |maybe_running: bool| {
             if !maybe_running {
-                Cancelled::Cancelled
+                CancelOutcome::Cancelled
             } else {
-                Cancelled::CancelledAfterAttempt
+                CancelOutcome::CancelledAfterAttempt
             }
         };
         self.end_if_expired(id, sink);
         let Some(entry) = self.entries.get(&id) else {
             return match self.dedup.get(id) {
                 Some(dedup) if dedup.state == State::Cancelled => truth(dedup.maybe_running),
-                Some(dedup) => Cancelled::TooLate(dedup.state),
-                None => Cancelled::NotFound,
+                Some(dedup) => CancelOutcome::TooLate(dedup.state),
+                None => CancelOutcome::NotFound,
             };
         };
         match entry.state() {
@@ -35,7 +35,7 @@ impl<B: Clone> Bucket<B> {
                 self.cancel_waiting(id, sink);
                 truth(maybe_running)
             }
-            state => Cancelled::TooLate(state),
+            state => CancelOutcome::TooLate(state),
         }
     }
 
@@ -44,7 +44,7 @@ impl<B: Clone> Bucket<B> {
         id: EventId,
         when: When,
         sink: &mut L,
-    ) -> Result<Changed> {
+    ) -> Result<ChangeOutcome> {
         let due = when.checked(self.now())?.due(self.now_us);
         self.end_if_expired(id, sink);
         let Some(entry) = self.entries.get_mut(&id) else {
@@ -67,7 +67,7 @@ impl<B: Clone> Bucket<B> {
                 }
                 Self::wait(&mut self.waiting, self.now_us, id, due)
             }
-            Place::Leased(_) | Place::Dead(_) => return Ok(Changed::TooLate(entry.state())),
+            Place::Leased(_) | Place::Dead(_) => return Ok(ChangeOutcome::TooLate(entry.state())),
         };
         entry.due = due;
         if !matches!((before, place), (Place::Ready(_), Place::Ready(_))) {
@@ -88,7 +88,7 @@ impl<B: Clone> Bucket<B> {
         by: Option<String>,
         dead_only: bool,
         sink: &mut L,
-    ) -> Result<Changed> {
+    ) -> Result<ChangeOutcome> {
         check_by(by.as_deref())?;
         self.end_if_expired(id, sink);
         let Some(entry) = self.entries.get_mut(&id) else {
@@ -96,7 +96,7 @@ impl<B: Clone> Bucket<B> {
         };
         let state = entry.state();
         if entry.is_leased() || dead_only && state != State::Dead {
-            return Ok(Changed::TooLate(state));
+            return Ok(ChangeOutcome::TooLate(state));
         }
         let envelope = Envelope::new(id, self.key.queue.clone(), payload.clone());
         entry.fingerprint = envelope.fingerprint();
@@ -135,16 +135,18 @@ impl<B: Clone> Bucket<B> {
         Ok(rewritten)
     }
 
-    fn changed_past(&self, id: EventId) -> Changed {
+    fn changed_past(&self, id: EventId) -> ChangeOutcome {
         let dedup = self.dedup.get(id);
-        dedup.map_or(Changed::NotFound, |dedup| Changed::TooLate(dedup.state))
+        dedup.map_or(ChangeOutcome::NotFound, |dedup| {
+            ChangeOutcome::TooLate(dedup.state)
+        })
     }
 }
 
-fn changed<B>(entry: &Entry<B>) -> Changed {
+fn changed<B>(entry: &Entry<B>) -> ChangeOutcome {
     if entry.maybe_running() {
-        Changed::ChangedAfterAttempt(entry.due)
+        ChangeOutcome::ChangedAfterAttempt(entry.due)
     } else {
-        Changed::Changed(entry.due)
+        ChangeOutcome::Changed(entry.due)
     }
 }

@@ -1,7 +1,7 @@
 //! An invariant check of a bucket: each event in exactly one place, every counter right.
 
-use crate::core::reference::Bucket;
-use crate::core::reference::entry::Place;
+use crate::core::engine::Bucket;
+use crate::core::engine::entry::Place;
 use crate::event::State;
 
 impl<B: Clone> Bucket<B> {

@@ -1,10 +1,10 @@
-//! A live event of the reference store.
+//! A live event of the engine.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::core::engine::leases::LeaseIndex;
 use crate::core::op::{BATCH_BYTES, ChangeSink, LastSettlement, UsedAttempts};
-use crate::core::reference::leases::LeaseIndex;
 use crate::event::{EventId, LatePolicy, QueueName, State};
 use crate::record::{Cause, NodeId, Outcome, Record, Stages, cut_error};
 use crate::time::Timestamp;
@@ -67,7 +67,7 @@ struct RareFields {
     interruptions: u8,
 }
 
-/// The options of an envelope that the reference store needs.
+/// The options of an envelope that the engine needs.
 #[derive(Clone, Debug)]
 pub(super) struct EventOptions {
     pub(super) fingerprint: u64,

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::core::op::{ChangeSink, NewEvent, PushOutcome, Pushed, Unique};
-use crate::core::reference::dedup::is_ahead;
-use crate::core::reference::entry::{Entry, EventOptions, Place};
-use crate::core::reference::{Bucket, bounded, check_bytes};
+use crate::core::engine::dedup::is_ahead;
+use crate::core::engine::entry::{Entry, EventOptions, Place};
+use crate::core::engine::{Bucket, bounded, check_bytes};
+use crate::core::op::{ChangeSink, NewEvent, PushOutcome, PushReport, Unique};
 use crate::error::{Error, Result};
 use crate::event::{Envelope, EventId, State};
 use crate::time::Timestamp;
@@ -31,7 +31,7 @@ impl<B: Clone> Bucket<B> {
         &mut self,
         events: &[NewEvent],
         sink: &mut L,
-    ) -> Result<Vec<Pushed>> {
+    ) -> Result<Vec<PushReport>> {
         bounded("events", events.len())?;
         check_bytes(events.iter().map(|event| event.envelope.payload.len()))?;
         for event in events {
@@ -66,7 +66,7 @@ impl<B: Clone> Bucket<B> {
         Ok(())
     }
 
-    fn push_one<L: ChangeSink<Body = B>>(&mut self, event: &NewEvent, sink: &mut L) -> Pushed {
+    fn push_one<L: ChangeSink<Body = B>>(&mut self, event: &NewEvent, sink: &mut L) -> PushReport {
         let (envelope, id) = (&event.envelope, event.envelope.id);
         let due = event.when.due(self.now_us);
         let terms = EventOptions::of(envelope);
@@ -81,7 +81,7 @@ impl<B: Clone> Bucket<B> {
             let waits = entry.is_some_and(|entry| !entry.is_leased());
             match event.on_taken {
                 Unique::Keep => {
-                    return Pushed {
+                    return PushReport {
                         due: entry.map_or(due, |entry| entry.due),
                         verdict: PushOutcome::Duplicate(taken),
                     };
@@ -118,22 +118,22 @@ impl<B: Clone> Bucket<B> {
             self.expiring.add(id, &entry);
         }
         self.entries.insert(id, entry);
-        Pushed { due, verdict }
+        PushReport { due, verdict }
     }
 
     /// Returns the reply for an id that exists, or may have existed.
-    fn known(&self, id: EventId, due: Timestamp, fingerprint: u64) -> Option<Pushed> {
+    fn known(&self, id: EventId, due: Timestamp, fingerprint: u64) -> Option<PushReport> {
         let dedup = self.dedup.get(id);
         let (due, known) = match (self.entries.get(&id), dedup) {
             (Some(entry), _) => (entry.due, Some(entry.fingerprint)),
             (None, Some(dedup)) => (dedup.due, dedup.fingerprint),
             (None, None) if is_ahead(id.created(), self.now_us) => {
                 let verdict = PushOutcome::TooNew;
-                return Some(Pushed { due, verdict });
+                return Some(PushReport { due, verdict });
             }
             (None, None) if id.tells_time() && self.dedup.may_have_forgotten(id) => {
                 let verdict = PushOutcome::TooOld;
-                return Some(Pushed { due, verdict });
+                return Some(PushReport { due, verdict });
             }
             (None, None) => return None,
         };
@@ -141,7 +141,7 @@ impl<B: Clone> Bucket<B> {
             Some(known) if known != fingerprint => PushOutcome::Conflict,
             _ => PushOutcome::Duplicate(id),
         };
-        Some(Pushed { due, verdict })
+        Some(PushReport { due, verdict })
     }
 
     /// Makes unconfirmed events take effect, those due in the given order; others are skipped.

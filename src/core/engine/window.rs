@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::core::engine::Bucket;
 use crate::core::op::ChangeSink;
-use crate::core::reference::Bucket;
 
 /// The default number of tombstones that a bucket keeps beyond [`KEEP_FOR`].
 pub(crate) const FINISHED_MAX: usize = 100_000;

@@ -1,4 +1,4 @@
-//! A bucket of the reference store over a ledger that confirms late, as that of a file does.
+//! A bucket of the engine over a ledger that confirms late, as that of a file does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use duly::__internal::{Bucket, ChangeSink, UsedAttempts};
 use duly::event::{BucketId, BucketKey, Envelope, Payload};
 use duly::records::{NodeId, Record};
 use duly::store::DedupWindow;
-use duly::store::operation::{Delivery, Fetch, Fetched, NewEvent, PushOutcome, Reply, StoreOp};
+use duly::store::operation::{Delivery, Fetch, FetchReport, NewEvent, PushOutcome, Reply, StoreOp};
 use duly::time::{Timestamp, When};
 use duly::{EventId, Unique};
 
@@ -114,7 +114,7 @@ impl Side {
             starts: usize::MAX,
         };
         match self.op(StoreOp::Fetch(fetch)) {
-            Reply::Fetched(Fetched { deliveries, .. }) => deliveries,
+            Reply::Fetched(FetchReport { deliveries, .. }) => deliveries,
             other => panic!("a fetch answered {other:?}"),
         }
     }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::core::engine::Bucket;
+use crate::core::engine::counts::DueKey;
+use crate::core::engine::entry::{Entry, EventOptions, Place};
 use crate::core::op::Tombstone;
-use crate::core::reference::Bucket;
-use crate::core::reference::counts::DueKey;
-use crate::core::reference::entry::{Entry, EventOptions, Place};
 use crate::event::{EventId, LatePolicy};
 use crate::time::Timestamp;
 

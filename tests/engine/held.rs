@@ -5,11 +5,11 @@ use std::sync::Arc;
 use duly::__internal::Head;
 use duly::event::Payload;
 use duly::records::Outcome;
-use duly::store::operation::{PeekBy, Peeked, PushOutcome, Reply, StoreOp};
+use duly::store::operation::{PeekBy, PeekPage, PushOutcome, Reply, StoreOp};
 use duly::time::{Timestamp, When};
-use duly::{Cancelled, Changed, Unique};
+use duly::{CancelOutcome, ChangeOutcome, Unique};
 
-use crate::reference::kit::{FAR, Side, event, id, unique};
+use crate::engine::kit::{FAR, Side, event, id, unique};
 
 #[test]
 fn a_held_event_is_seen_and_leased_by_nobody() {
@@ -24,7 +24,7 @@ fn a_held_event_is_seen_and_leased_by_nobody() {
         let (from, limit) = (None, 9);
         let (events, next) = (Vec::new(), None);
         let peeked = side.op(StoreOp::Peek { by, from, limit });
-        assert_eq!(peeked, Reply::Peeked(Peeked { events, next }));
+        assert_eq!(peeked, Reply::Peeked(PeekPage { events, next }));
     }
     assert_eq!(
         side.bucket.stats(),
@@ -98,11 +98,11 @@ fn a_held_event_can_be_cancelled_rescheduled_and_updated() {
         side.push(event(id(1, entropy), When::After(FAR)));
     }
     let cancelled = side.op(StoreOp::Cancel { id: id(1, 1) });
-    assert_eq!(cancelled, Reply::Cancelled(Cancelled::Cancelled));
+    assert_eq!(cancelled, Reply::Cancelled(CancelOutcome::Cancelled));
     let when = When::At(Timestamp::from_millis(900));
     let changed = side.op(StoreOp::Reschedule { id: id(1, 2), when });
     let past = Timestamp::from_millis(900);
-    assert_eq!(changed, Reply::Rescheduled(Changed::Changed(past)));
+    assert_eq!(changed, Reply::Rescheduled(ChangeOutcome::Changed(past)));
     assert_eq!(side.bucket.head(), Head::default(), "it is still held");
     let payload = Payload::from(b"new".as_slice());
     side.op(StoreOp::Update {

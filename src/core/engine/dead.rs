@@ -1,8 +1,8 @@
 //! Dead letters: revive, edit and drop.
 
-use crate::core::op::{ChangeSink, Changed, DeadLetterEdit};
-use crate::core::reference::entry::{Place, RecordDetails};
-use crate::core::reference::{Bucket, bounded, check_by};
+use crate::core::engine::entry::{Place, RecordDetails};
+use crate::core::engine::{Bucket, bounded, check_by};
+use crate::core::op::{ChangeOutcome, ChangeSink, DeadLetterEdit};
 use crate::error::Result;
 use crate::event::{EventId, State};
 use crate::record::Outcome;
@@ -57,7 +57,7 @@ impl<B: Clone> Bucket<B> {
         &mut self,
         edit: DeadLetterEdit,
         sink: &mut L,
-    ) -> Result<Changed> {
+    ) -> Result<ChangeOutcome> {
         let DeadLetterEdit {
             id,
             was,
@@ -69,13 +69,13 @@ impl<B: Clone> Bucket<B> {
         if let Some(entry) = self.entries.get(&id)
             && entry.fingerprint != was
         {
-            return Ok(Changed::TooLate(entry.state()));
+            return Ok(ChangeOutcome::TooLate(entry.state()));
         }
         let changed = self.update(id, &payload, by.clone(), true, sink)?;
         let ready = match changed {
-            Changed::Changed(_) => Changed::Changed(self.now()),
-            Changed::ChangedAfterAttempt(_) => Changed::ChangedAfterAttempt(self.now()),
-            Changed::TooLate(_) | Changed::NotFound => return Ok(changed),
+            ChangeOutcome::Changed(_) => ChangeOutcome::Changed(self.now()),
+            ChangeOutcome::ChangedAfterAttempt(_) => ChangeOutcome::ChangedAfterAttempt(self.now()),
+            ChangeOutcome::TooLate(_) | ChangeOutcome::NotFound => return Ok(changed),
         };
         self.revive(&[id], by.as_deref(), sink)?;
         Ok(ready)

@@ -7,10 +7,10 @@
 
 use std::ops::Bound;
 
+use crate::core::engine::Bucket;
+use crate::core::engine::dense::DenseMap;
+use crate::core::engine::entry::{Entry, Place, RecordDetails, StaleReason};
 use crate::core::op::ChangeSink;
-use crate::core::reference::Bucket;
-use crate::core::reference::dense::DenseMap;
-use crate::core::reference::entry::{Entry, Place, RecordDetails, StaleReason};
 use crate::event::{EventId, State};
 use crate::record::{Cause, Outcome};
 use crate::time::Timestamp;

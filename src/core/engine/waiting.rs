@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::core::engine::counts::{DueCounts, DueKey, Scheduled};
 use crate::core::op::{CROWD, CROWD_SPAN};
-use crate::core::reference::counts::{DueCounts, DueKey, Scheduled};
 use crate::event::EventId;
 use crate::time::Timestamp;
 

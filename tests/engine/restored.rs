@@ -5,9 +5,9 @@ use duly::event::State;
 use duly::store::DedupWindow;
 use duly::store::operation::{PushOutcome, Reply, StoreOp};
 use duly::time::{Timestamp, When};
-use duly::{Cancelled, EventId, LatePolicy, Unique};
+use duly::{CancelOutcome, EventId, LatePolicy, Unique};
 
-use crate::reference::kit::{Side, event, id, unique};
+use crate::engine::kit::{Side, event, id, unique};
 
 fn restored(id: EventId, due_ms: u64) -> Restored<u64> {
     Restored {
@@ -118,7 +118,10 @@ fn the_memory_of_what_is_over_comes_back_whole() {
         assert_eq!(side.push(event(id, When::Now)), verdict);
     }
     let cancel = side.op(StoreOp::Cancel { id: id(12, 2) });
-    assert_eq!(cancel, Reply::Cancelled(Cancelled::TooLate(State::Done)));
+    assert_eq!(
+        cancel,
+        Reply::Cancelled(CancelOutcome::TooLate(State::Done))
+    );
 }
 
 /// A bucket that was closed by an id from the future, before such ids were refused, heals.

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use crate::core::engine::entry::{Place, RecordDetails};
+use crate::core::engine::leases::Lease;
+use crate::core::engine::{Bucket, bounded};
 use crate::core::op::LastSettlement;
 use crate::core::op::{
     AttemptOutcome, ChangeSink, FREE_INTERRUPTIONS_MAX, FailureReason, Settlement, StartMark,
 };
-use crate::core::reference::entry::{Place, RecordDetails};
-use crate::core::reference::leases::Lease;
-use crate::core::reference::{Bucket, bounded};
 use crate::error::Result;
 use crate::event::{EventId, State};
 use crate::record::{Cause, NodeId, Outcome, Stages};

@@ -1,4 +1,4 @@
-//! The reference store: executable semantics of the store contract, in plain maps.
+//! The engine: the executable semantics of the store contract, in packed form.
 //!
 //! A [`Bucket`] is a value that decides, and sends its changes to a [`ChangeSink`]. The memory store is
 //! this bucket behind a lock, the embedded store is this bucket with a sink that writes a file, and
@@ -54,14 +54,14 @@ use self::waiting::WaitingEvents;
 #[cfg(feature = "redis")]
 pub(crate) use self::window::FORGET_MAX;
 pub use self::window::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};
-use crate::core::op::{Answer, BATCH_MAX, ChangeSink, Moved, Reply, SetAside, StoreOp};
+use crate::core::op::{Answer, BATCH_MAX, ChangeSink, MoveReport, Reply, SetAside, StoreOp};
 pub use crate::core::op::{LastSettlement, Tombstone};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId, State};
 use crate::record::Outcome;
 use crate::time::Timestamp;
 
-/// One bucket of the reference store; `B` is the kept form of an envelope.
+/// One bucket of the engine; `B` is the kept form of an envelope.
 ///
 /// # Examples
 ///
@@ -90,7 +90,7 @@ use crate::time::Timestamp;
 /// let mut bucket = Bucket::new(BucketKey::new("orders".parse()?, BucketId(0)));
 /// let Answer { now_us, reply } = bucket.apply(1_000, StoreOp::Stats, &mut Forgetful)?;
 /// assert_eq!((now_us, reply), (1_000, Reply::Stats(Default::default())));
-// Time does not go back within a bucket.
+/// // Time does not go back within a bucket.
 /// assert_eq!(bucket.apply(999, StoreOp::Stats, &mut Forgetful)?.now_us, 1_000);
 /// # Ok::<(), duly::Error>(())
 /// ```
@@ -288,7 +288,7 @@ impl<B: Clone> Bucket<B> {
             }
             moved += 1;
         }
-        Reply::Moved(Moved {
+        Reply::Moved(MoveReport {
             moved,
             ready: self.waiting.ready_len(),
             next_due: self.waiting.next_due(),

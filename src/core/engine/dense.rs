@@ -12,7 +12,7 @@ const CHUNK: usize = 128;
 /// The least room that a chunk is given when it is full.
 const ROOM_MIN: usize = 4;
 
-/// A map ordered by key, with the operations that the reference store needs.
+/// A map ordered by key, with the operations that the engine needs.
 #[derive(Clone, Debug)]
 pub(super) struct DenseMap<K, V> {
     /// Sorted chunks by a lower bound of their keys, which is below the next bound. None is empty.

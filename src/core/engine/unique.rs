@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::core::engine::Bucket;
+use crate::core::engine::entry::Entry;
 use crate::core::op::{ChangeSink, HOLDS_MAX};
-use crate::core::reference::Bucket;
-use crate::core::reference::entry::Entry;
 use crate::event::EventId;
 use crate::time::Timestamp;
 

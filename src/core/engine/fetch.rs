@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::core::engine::entry::{Budget, Entry, Place};
+use crate::core::engine::leases::Lease;
+use crate::core::engine::{Bucket, bounded};
 use crate::core::op::{
-    BATCH_MAX, ChangeSink, Delivery, Fetch, Fetched, Holding, Kept, Reply, RequestId, StartMark,
+    BATCH_MAX, ChangeSink, Delivery, Fetch, FetchReport, HeartbeatReport, Holding, Reply,
+    RequestId, StartMark,
 };
-use crate::core::reference::entry::{Budget, Entry, Place};
-use crate::core::reference::leases::Lease;
-use crate::core::reference::{Bucket, bounded};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::EventId;
 use crate::record::NodeId;
@@ -46,7 +47,7 @@ impl<B: Clone> Bucket<B> {
             }
             (again, false)
         };
-        Ok(Reply::Fetched(Fetched {
+        Ok(Reply::Fetched(FetchReport {
             deliveries,
             ready: self.waiting.ready_len(),
             next_due: self.waiting.next_due(),
@@ -176,7 +177,7 @@ impl<B: Clone> Bucket<B> {
     /// Renews the leases of a node and raises its start mark.
     pub(super) fn keep(&mut self, node: NodeId, started: StartMark) -> Reply<B> {
         self.nodes.announce(node, started);
-        Reply::Kept(Kept {
+        Reply::Kept(HeartbeatReport {
             stands: self.heartbeat(node),
             holding: self.nodes.holding(node),
         })

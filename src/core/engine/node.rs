@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 
+use crate::core::engine::leases::Lease;
 use crate::core::op::{Holding, RequestId, StartMark};
-use crate::core::reference::leases::Lease;
 use crate::event::EventId;
 use crate::record::NodeId;
 use crate::time::Timestamp;

@@ -1,7 +1,7 @@
 //! The leases that stand, by an index that the entry of each event has.
 
+use crate::core::engine::entry::{Entry, Place};
 use crate::core::op::RequestId;
-use crate::core::reference::entry::{Entry, Place};
 use crate::record::NodeId;
 use crate::time::Timestamp;
 

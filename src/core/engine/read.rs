@@ -4,11 +4,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::core::engine::entry::{Budget, Entry, Place, StaleReason};
+use crate::core::engine::{Bucket, Tombstone, check_spans};
 use crate::core::op::{
-    BATCH_MAX, ChangeSink, DeadPage, PeekBy, PeekCursor, Peeked, Reply, Snapshot, Stats,
+    BATCH_MAX, ChangeSink, DeadPage, PeekBy, PeekCursor, PeekPage, Reply, Snapshot, Stats,
 };
-use crate::core::reference::entry::{Budget, Entry, Place, StaleReason};
-use crate::core::reference::{Bucket, Tombstone, check_spans};
 use crate::error::{Error, Result};
 use crate::event::EventId;
 use crate::time::Timestamp;
@@ -71,10 +71,10 @@ impl<B: Clone> Bucket<B> {
             }
             if at + 1 == limit || budget.is_spent() {
                 let next = Some(PeekCursor::new(id.to_bytes()));
-                return Ok(Reply::Peeked(Peeked { events, next }));
+                return Ok(Reply::Peeked(PeekPage { events, next }));
             }
         }
-        Ok(Reply::Peeked(Peeked { events, next: None }))
+        Ok(Reply::Peeked(PeekPage { events, next: None }))
     }
 
     pub(super) fn read_dead(&self, after: Option<EventId>, limit: usize) -> Reply<B> {

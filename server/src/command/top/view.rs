@@ -67,7 +67,7 @@ impl Order {
 
 /// The state of the screen.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(super) struct View {
     overview: OverviewView,
     read_ms: u64,
     forecast: Option<(String, Vec<ForecastStep>)>,
@@ -78,7 +78,7 @@ pub(super) struct Board {
     pub(super) table: TableState,
 }
 
-impl Board {
+impl View {
     pub(super) fn new(order: Order, interval: Duration) -> Self {
         Self {
             overview: OverviewView::default(),

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use crate::core::op::{self, BATCH_MAX, ChangeSink, Reaped, Reply, RequestId, StartMark};
-use crate::core::reference::entry::RecordDetails;
-use crate::core::reference::leases::Lease;
-use crate::core::reference::{Bucket, bounded};
+use crate::core::engine::entry::RecordDetails;
+use crate::core::engine::leases::Lease;
+use crate::core::engine::{Bucket, bounded};
+use crate::core::op::{self, BATCH_MAX, ChangeSink, ReapReport, Reply, RequestId, StartMark};
 use crate::error::Result;
 use crate::event::EventId;
 use crate::record::{Cause, NodeId, Outcome, Stages};
@@ -21,13 +21,13 @@ impl<B: Clone> Bucket<B> {
         silent: &[(NodeId, u64)],
         limit: usize,
         sink: &mut L,
-    ) -> Result<Reaped> {
+    ) -> Result<ReapReport> {
         bounded("silent nodes", silent.len())?;
         for (node, beat) in silent {
             self.nodes.give_up(*node, *beat);
         }
         let limit = limit.min(BATCH_MAX);
-        let (mut reaped, mut unstarted) = (Reaped::default(), Vec::new());
+        let (mut reaped, mut unstarted) = (ReapReport::default(), Vec::new());
         while reaped.ready + reaped.dead < limit
             && let Some((node, request, id)) = self.nodes.pop_reaping()
         {
@@ -65,7 +65,7 @@ impl<B: Clone> Bucket<B> {
         let held: BTreeSet<_> = pairs.collect();
         self.nodes.announce(node, started);
         let limit = limit.min(BATCH_MAX);
-        let (mut reaped, mut unstarted) = (Reaped::default(), Vec::new());
+        let (mut reaped, mut unstarted) = (ReapReport::default(), Vec::new());
         if requests.is_empty() {
             return Ok(Reply::Reaped(reaped));
         }
@@ -114,7 +114,7 @@ impl<B: Clone> Bucket<B> {
     fn take_back<L: ChangeSink<Body = B>>(
         &mut self,
         id: EventId,
-        reaped: &mut Reaped,
+        reaped: &mut ReapReport,
         unstarted: &mut Vec<(EventId, Lease)>,
         sink: &mut L,
     ) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use crate::core::reference::dense::DenseMap;
+use crate::core::engine::dense::DenseMap;
 use crate::event::EventId;
 use crate::time::Timestamp;
 

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
+use crate::core::engine::dense::DenseMap;
+use crate::core::engine::window::{DedupWindow, FORGET_MAX, ID_AHEAD_MAX, KEPT_MAX};
 use crate::core::op::Tombstone;
-use crate::core::reference::dense::DenseMap;
-use crate::core::reference::window::{DedupWindow, FORGET_MAX, ID_AHEAD_MAX, KEPT_MAX};
 use crate::event::EventId;
 use crate::time::Timestamp;
 

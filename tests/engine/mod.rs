@@ -1,0 +1,6 @@
+//! Tests of functions of the engine that only a persistent store uses.
+
+mod heads;
+mod held;
+mod kit;
+mod restored;
