@@ -93,6 +93,8 @@
 #[doc(hidden)]
 pub mod __internal;
 #[doc(hidden)]
+pub mod __outbox;
+#[doc(hidden)]
 pub mod __private;
 #[doc(hidden)]
 pub mod __server;
