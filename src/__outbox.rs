@@ -1,7 +1,10 @@
 //! What `duly-outbox` of the same version uses: no part of the public face, and outside of semver.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
+use crate::backoff::Backoff;
 use crate::bus::{Bus, EventBuilder, PushItem, PushMany};
 pub use crate::bus::{PlainEvent, StagedEvent, StagedPush};
 use crate::error::{Error, Result};
@@ -80,4 +83,11 @@ impl OutageLog {
     pub fn succeeded(&self) {
         self.0.succeeded(&());
     }
+}
+
+/// Returns how long a relay waits after so many failures in a row: up to five seconds.
+#[must_use]
+pub fn delay_after(failures: u32) -> Duration {
+    const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
+    BACKOFF.jittered(failures)
 }

@@ -87,7 +87,10 @@ async fn push_made(
         match pushed {
             Ok((pushed, _)) => {
                 let judge = |(place, pushed): (usize, crate::core::op::Pushed)| {
-                    (place, of_outcome(handle, events[place].id(), pushed.verdict))
+                    (
+                        place,
+                        of_outcome(handle, events[place].id(), pushed.verdict),
+                    )
                 };
                 results.extend(call.into_iter().zip(pushed).map(judge));
             }
@@ -97,9 +100,7 @@ async fn push_made(
                     let alone = vec![events[place].event.clone()];
                     let pushed = handle.apply_push(bucket, alone, durability).await;
                     let pushed = match pushed.map(|(pushed, _)| pushed.first().copied()) {
-                        Ok(Some(pushed)) => {
-                            of_outcome(handle, events[place].id(), pushed.verdict)
-                        }
+                        Ok(Some(pushed)) => of_outcome(handle, events[place].id(), pushed.verdict),
                         Ok(None) => StagedPush::Failed(crate::store::unexpected()),
                         Err(error) => of_error(handle, error),
                     };
@@ -115,11 +116,7 @@ async fn push_made(
     results
 }
 
-fn of_outcome(
-    handle: &QueueHandle,
-    id: crate::event::EventId,
-    outcome: PushOutcome,
-) -> StagedPush {
+fn of_outcome(handle: &QueueHandle, id: crate::event::EventId, outcome: PushOutcome) -> StagedPush {
     match outcome {
         PushOutcome::Accepted | PushOutcome::Replaced(_) => {
             handle.pushes.accepted(1, 0);

@@ -138,7 +138,9 @@ impl StagedEvent {
                 return Err(Error::corrupt(wrong));
             }
         };
-        let due = head[5..].iter().fold(0, |ms, byte| ms << 8 | u64::from(*byte));
+        let due = head[5..]
+            .iter()
+            .fold(0, |ms, byte| ms << 8 | u64::from(*byte));
         let is = |flag| head[1] & flag > 0;
         Ok(Self {
             event: NewEvent {
