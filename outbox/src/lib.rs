@@ -8,6 +8,7 @@
 //! - [`PushIn::push_in`]: an event exists if and only if your transaction committed, and is never
 //!   seen before.
 //! - [`Relay`]: a task beside your bus that hands committed events to the store.
+//! - [`FinishIn::finish_in`]: an effect in your database and the end of its event commit together.
 //! - [`schema`]: the SQL of the tables, for your own migrations.
 //!
 //! | feature | brings |
@@ -16,6 +17,7 @@
 //! | `sqlx` | PostgreSQL by sqlx 0.8 |
 //! | `rusqlite` | SQLite by rusqlite |
 
+mod finish;
 mod hint;
 #[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
 mod postgres;
@@ -24,6 +26,7 @@ mod relay;
 mod schema;
 mod transaction;
 
+pub use self::finish::{Finish, FinishIn};
 pub use self::push::{PushEventIn, PushIn};
 pub use self::relay::handle::Relay;
 pub use self::relay::meters::CATALOGUE;

@@ -18,7 +18,7 @@ pub trait Transaction {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Done {
-    /// The id of the event.
+    /// The queue and the id of the event, with a slash between them.
     pub event: String,
     /// The number of the attempt.
     pub attempt: i32,
@@ -27,10 +27,6 @@ pub struct Done {
 }
 
 impl Done {
-    #[cfg_attr(
-        not(any(feature = "tokio-postgres", feature = "sqlx", feature = "rusqlite")),
-        allow(dead_code)
-    )]
     pub(crate) fn new(event: String, attempt: u16, lease: String) -> Self {
         Self {
             event,

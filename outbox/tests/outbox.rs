@@ -8,6 +8,7 @@
 #[path = "../../tests/servers/mod.rs"]
 mod servers;
 
+mod finished;
 mod load;
 mod plain;
 mod pushed;

@@ -149,15 +149,25 @@ pub(crate) async fn client(url: &str) -> tokio_postgres::Client {
     client
 }
 
+/// Waits until a condition holds.
+pub(crate) async fn eventually(what: &str, holds: impl AsyncFn() -> bool) {
+    let reached = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let reached = tokio::time::timeout(LATE, reached).await;
+    assert!(reached.is_ok(), "not in time: {what}");
+}
+
 /// A bus with the counting handler.
 pub(crate) async fn bus(store: &str, seen: &Seen) -> Bus {
-    let builder = Bus::builder().only_registered().store_url(store);
-    builder
-        .register(handle {})
-        .state(seen.clone())
-        .start()
-        .await
-        .unwrap()
+    builder(seen).store_url(store).start().await.unwrap()
+}
+
+pub(crate) fn builder(seen: &Seen) -> duly::BusBuilder {
+    let builder = Bus::builder().only_registered();
+    builder.register(handle {}).state(seen.clone())
 }
 
 pub(crate) fn orders(bus: &Bus) -> Queue<Order> {

@@ -81,7 +81,8 @@ create or replace function duly_new_id() returns text language sql volatile as $
     ) as made, generate_series(0, 25) as i
 $$;
 
--- Pushes an event that is due at a time, when this transaction commits; returns its id.
+-- Pushes an event that is due at a time, when this transaction commits. Returns its id; null where
+-- a key decides on the id, and the event is found by that key.
 create or replace function duly_push_at(
     queue text, payload json, due timestamptz, options json default '{}'
 ) returns text language sql volatile as $$
@@ -91,9 +92,10 @@ create or replace function duly_push_at(
         select $1, $2, $3, made.id, coalesce($4, '{}') from made
     )
     select id from made
+    where $4 ->> 'id' is not null or coalesce($4 ->> 'key', $4 ->> 'unique') is null
 $$;
 
--- Pushes an event that is due after a delay, when this transaction commits; returns its id.
+-- Pushes an event that is due after a delay, when this transaction commits; returns the same.
 create or replace function duly_push(
     queue text, payload json, delay interval default '0', options json default '{}'
 ) returns text language sql volatile as $$

@@ -89,15 +89,20 @@ impl Bus {
         let handle = &queue.handle;
         let value = plain_value(&queue, &plain.payload)?;
         let (now, buckets) = (handle.inner.now(), handle.buckets());
-        let (id, is_given) = (options.id.unwrap_or(plain.id), options.id.is_some());
         let unique = options.event.unique.as_ref().map(|(key, _)| key);
-        let bucket = match unique.or(options.event.key.as_ref()) {
-            Some(text) if !is_given => BucketId::of_text(text, buckets),
-            _ => id.place(buckets),
+        let (id, is_given) = match (options.id, unique.or(options.event.key.as_ref())) {
+            (Some(id), _) => (id, true),
+            // Its id names its bucket, by which it is found.
+            (None, Some(text)) => {
+                let (created, bucket) = (plain.id.created(), BucketId::of_text(text, buckets));
+                let id = EventId::from_parts(created, bucket, plain.id.entropy());
+                (id, false)
+            }
+            (None, None) => (plain.id, false),
         };
         let place = EventPlace {
             id,
-            bucket,
+            bucket: id.place(buckets),
             pushed: if id.tells_time() { id.created() } else { now },
         };
         let options = EventOptions {
