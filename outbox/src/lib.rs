@@ -24,6 +24,8 @@ mod postgres;
 mod push;
 mod relay;
 mod schema;
+#[cfg(feature = "rusqlite")]
+mod sqlite;
 mod transaction;
 
 pub use self::finish::{Finish, FinishIn};
@@ -32,4 +34,6 @@ pub use self::relay::handle::Relay;
 pub use self::relay::meters::CATALOGUE;
 pub use self::relay::options::RelayOptions;
 pub use self::schema::{Database, VERSION, schema};
+#[cfg(feature = "rusqlite")]
+pub use self::sqlite::driver::at_once;
 pub use self::transaction::{Done, Transaction};

@@ -20,7 +20,7 @@ use crate::world::{Seen, bus, order, orders};
 const CHILD_DATABASE: &str = "DULY_OUTBOX_CHILD_DATABASE";
 const CHILD_STORE: &str = "DULY_OUTBOX_CHILD_STORE";
 const WRITERS: u64 = 6;
-const ORDERS_OF_WRITER: u64 = 60;
+const ORDERS_OF_WRITER: u64 = 25;
 
 fn number(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |text| text.parse().expect("a number"))
@@ -81,8 +81,13 @@ async fn place(
     number: u64,
     ending: u64,
     wait: u64,
-) -> Result<(), Box<dyn std::error::Error>> {
-    let (mut client, connection) = tokio_postgres::connect(url, NoTls).await?;
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let (mut client, connection) = loop {
+        match tokio_postgres::connect(url, NoTls).await {
+            Ok(connected) => break connected,
+            Err(_) => pause(20).await, // the server starts
+        }
+    };
     let task = tokio::spawn(connection);
     let mut tx = client.transaction().await?;
     tx.execute("insert into orders values ($1)", &[&(number as i64)])
@@ -119,16 +124,17 @@ async fn write(url: String, queue: Queue<crate::world::Order>, first: u64, seed:
             random.u64(..5)
         };
         // Its result is in the table of orders, whatever the error says.
-        if place(&url, &queue, number, ending, wait).await.is_err() {
-            pause(5).await;
-        }
+        place(&url, &queue, number, ending, wait).await.ok();
     }
 }
 
 async fn run(seed: u64) {
     println!("DULY_OUTBOX_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
-    let server = Postgres::start(PostgresOptions::default());
+    let server = Postgres::start(PostgresOptions {
+        more: vec!["fsync=off".to_owned()], // processes are killed, the machine is not
+        ..PostgresOptions::default()
+    });
     server.sql("create table orders (number bigint primary key)");
     server.sql(schema(Database::Postgres));
     let url = server.url();
@@ -155,7 +161,7 @@ async fn run(seed: u64) {
                 relay.kill().expect("it is killed");
                 relay.wait().expect("it has ended");
                 rounds += 1;
-                if rounds.is_multiple_of(3) {
+                if rounds.is_multiple_of(4) {
                     server.lock().restart();
                 }
             }

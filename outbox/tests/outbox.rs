@@ -13,4 +13,5 @@ mod load;
 mod plain;
 mod pushed;
 mod relay;
+mod sqlite;
 mod world;

@@ -95,6 +95,40 @@ impl Relay {
         Self::start(bus, PostgresSource::new(session), options).await
     }
 
+    /// Starts a relay of an outbox in a file of SQLite, on a connection of its own. The file should be
+    /// in WAL mode, or the relay waits for each writer.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) for an option out of its bounds, and for tables that are
+    /// missing or too old, which it names; [`Unavailable`](ErrorKind::Unavailable) when the file cannot
+    /// be opened.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn start(bus: duly::Bus) -> duly::Result<()> {
+    /// use duly_outbox::{Relay, RelayOptions};
+    ///
+    /// let relay = Relay::rusqlite(&bus, "shop.db", RelayOptions::default()).await?;
+    /// # relay.stop().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "rusqlite")]
+    pub async fn rusqlite(
+        bus: &Bus,
+        file: impl Into<std::path::PathBuf>,
+        options: RelayOptions,
+    ) -> Result<Self> {
+        Self::start(
+            bus,
+            crate::sqlite::source::SqliteSource::new(file.into()),
+            options,
+        )
+        .await
+    }
+
     #[cfg_attr(
         not(any(feature = "tokio-postgres", feature = "sqlx", feature = "rusqlite")),
         allow(dead_code)

@@ -18,10 +18,11 @@ create table if not exists duly_outbox (
     check (event is not null or queue is not null and payload is not null)
 ) strict;
 
--- Up to which row a relay may have pushed already.
+-- Up to which row a relay may have pushed already, and how often one has begun.
 create table if not exists duly_outbox_step (
     only_row integer primary key check (only_row = 1),
-    pushed integer not null
+    pushed integer not null,
+    claims integer not null
 ) strict;
 
 -- Events that can never be accepted, each with the reason.
@@ -47,5 +48,5 @@ create table if not exists duly_done (
 ) strict;
 create index if not exists duly_done_by_at on duly_done (at);
 
-insert into duly_outbox_step values (1, 0) on conflict do nothing;
+insert into duly_outbox_step values (1, 0, 0) on conflict do nothing;
 insert into duly_outbox_version values (1) on conflict do nothing;
