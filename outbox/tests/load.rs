@@ -138,7 +138,9 @@ async fn run(seed: u64) {
     server.sql("create table orders (number bigint primary key)");
     server.sql(schema(Database::Postgres));
     let url = server.url();
-    let pool = PgPoolOptions::new().connect_lazy_with(options(&url));
+    let pool = PgPoolOptions::new()
+        .acquire_timeout(Duration::from_secs(2))
+        .connect_lazy_with(options(&url));
     let store = format!("{}?prefix={}", shared().url(), prefix());
     let seen = Seen::checking(pool.clone());
     let bus = bus(&store, &seen).await;

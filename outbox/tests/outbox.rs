@@ -8,8 +8,10 @@
 #[path = "../../tests/servers/mod.rs"]
 mod servers;
 
+mod aged;
 mod finished;
 mod load;
+mod metrics;
 mod plain;
 mod pushed;
 mod relay;

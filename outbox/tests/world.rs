@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::prelude::*;
-use duly_outbox::{Database, Relay, RelayOptions, schema};
+use duly_outbox::{Database, PushIn, Relay, RelayOptions, schema};
 use parking_lot::Mutex;
 use sqlx::{Executor, PgPool};
 use tokio::sync::Notify;
@@ -201,4 +201,19 @@ impl World {
             .await
             .unwrap()
     }
+}
+
+/// Pushes an order in a transaction of its own.
+pub(crate) async fn push(world: &World, number: u64) {
+    push_to(&world.database.pool, &world.orders, number).await;
+}
+
+pub(crate) async fn push_to(pool: &PgPool, orders: &Queue<Order>, number: u64) -> EventId {
+    let mut tx = pool.begin().await.unwrap();
+    let id = orders
+        .push_in(&mut tx, order(number), When::Now)
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    id
 }

@@ -14,7 +14,8 @@ use crate::postgres::{claim, sweep};
 use crate::relay::source::{Closing, Source, Taken, Waiting};
 use crate::schema::VERSION;
 
-/// A look that takes longer makes a step of what is visible, so that the next is short.
+/// A look that takes so much longer than the quickest makes a step of what is visible, so that the
+/// next is short again.
 const LOOK_LONG: Duration = Duration::from_millis(5);
 /// As many rows are counted.
 const COUNTED_MAX: usize = 100_000;
@@ -37,6 +38,8 @@ pub(crate) struct PostgresSource<S> {
     own: String,
     /// The page that is being pushed, and the step that claims it.
     taken: Option<(Step, Page)>,
+    /// How long the quickest look took.
+    quickest: Duration,
     /// When partitions with few rows were truncated.
     swept_all: Option<Instant>,
 }
@@ -47,6 +50,7 @@ impl<S: Session + 'static> PostgresSource<S> {
             session,
             own: format!("{:016x}", fastrand::u64(..)),
             taken: None,
+            quickest: REQUEST_MAX,
             swept_all: None,
         }
     }
@@ -85,10 +89,12 @@ impl<S: Session + 'static> PostgresSource<S> {
         self.taken = None;
         let began = Instant::now();
         let look = self.look().await?;
+        let took = began.elapsed();
+        self.quickest = self.quickest.min(took);
         match look.next(&self.own) {
             NextStep::Held => Ok(Taken::Held),
             NextStep::Idle => {
-                if began.elapsed() > LOOK_LONG {
+                if took > 2 * self.quickest + LOOK_LONG {
                     self.advance(look).await?;
                 }
                 Ok(Taken::Nothing)

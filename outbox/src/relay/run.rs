@@ -35,6 +35,7 @@ pub(crate) struct Run<S> {
     database: OutageLog,
     store: OutageLog,
     failures: u32,
+    is_database_away: bool,
     busy_until: Instant,
     counted: Instant,
     swept: Instant,
@@ -70,6 +71,7 @@ impl<S: Source> Run<S> {
             database: OutageLog::of("the database of an outbox"),
             store: OutageLog::of("the store, for events of an outbox"),
             failures: 0,
+            is_database_away: false,
             busy_until: now,
             counted: now,
             swept: now,
@@ -121,6 +123,7 @@ impl<S: Source> Run<S> {
 
     fn database_failed(&mut self, error: &Error) -> Turn {
         self.database.failed(error);
+        self.is_database_away = true;
         meters::database_failed();
         Turn::Failed
     }
@@ -128,13 +131,14 @@ impl<S: Source> Run<S> {
     /// Takes a page, pushes it and closes it.
     async fn turn(&mut self) -> Result<Turn> {
         let rows = match self.source.take().await? {
-            Taken::Nothing | Taken::Held => {
-                self.database.succeeded();
-                return Ok(Turn::Nothing);
-            }
-            Taken::Rows(rows) => rows,
+            Taken::Nothing | Taken::Held => None,
+            Taken::Rows(rows) => Some(rows),
         };
         self.database.succeeded();
+        self.is_database_away = false;
+        let Some(rows) = rows else {
+            return Ok(Turn::Nothing);
+        };
         let fates = self.push(&rows).await;
         let Some(fates) = fates else {
             return Ok(Turn::Closed);
@@ -197,14 +201,14 @@ impl<S: Source> Run<S> {
     /// Counts what waits and frees room, each now and then.
     async fn housekeep(&mut self) {
         let now = Instant::now();
-        if now >= self.counted + COUNT_EVERY && self.failures == 0 {
+        if now >= self.counted + COUNT_EVERY && !self.is_database_away {
             self.counted = now;
             match self.source.waiting().await {
                 Ok(waiting) => meters::waiting(waiting),
                 Err(error) => drop(self.database_failed(&error)),
             }
         }
-        if now >= self.swept + SWEEP_EVERY && self.failures == 0 {
+        if now >= self.swept + SWEEP_EVERY && !self.is_database_away {
             self.swept = now;
             if let Err(error) = self.source.sweep(self.options.done_kept).await {
                 self.database_failed(&error);
