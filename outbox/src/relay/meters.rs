@@ -11,7 +11,7 @@ const WAITING: &str = "duly_relay_waiting";
 const OLDEST: &str = "duly_relay_oldest_seconds";
 const PUSHED: &str = "duly_relay_pushed_total";
 const REPEATED: &str = "duly_relay_repeated_total";
-const REFUSED: &str = "duly_relay_refused_total";
+const REFUSED_EVENTS: &str = "duly_relay_refused_total";
 const ERRORS: &str = "duly_relay_errors_total";
 
 /// The metrics of relays. All relays of an outbox see the same rows, so of a gauge take the greatest.
@@ -51,7 +51,7 @@ pub const CATALOGUE: &[Metric] = &[
         help: "Events of the outbox that the store had already.",
     },
     Metric {
-        name: REFUSED,
+        name: REFUSED_EVENTS,
         kind: Kind::Counter,
         unit: Unit::Count,
         labels: &[],
@@ -89,7 +89,7 @@ pub(crate) fn register() {
 pub(crate) fn settled(pushed: u64, repeated: u64, refused: u64) {
     counter!(PUSHED).increment(pushed);
     counter!(REPEATED).increment(repeated);
-    counter!(REFUSED).increment(refused);
+    counter!(REFUSED_EVENTS).increment(refused);
 }
 
 /// Counts a failed call of the database.

@@ -19,7 +19,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     InTransaction.bug(
         "outbox-passed-before-accepted",
         "rows are passed whether the store has accepted them or not",
-        &[always("Fate::is_settled", "!matches!(self, Self::Unknown | Self::NotYet)")],
+        &[put("Fate::is_settled", "!matches!(self, Self::Unknown | Self::NotYet)", "true")],
         outbox("an_outbox_grows_while_the_store_is_away"),
     ),
     InTransaction.bug(
