@@ -25,13 +25,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     InTransaction.bug(
         "outbox-done-not-looked-at",
         "an attempt has its effect although an earlier one has committed it",
-        &[always("Context::finish_in", "tx.insert_done($done).await?")],
+        &[always("Context::finish_in", "$tx.insert_done($done).await?")],
         outbox("an_effect_and_the_end_of_its_event_commit_together"),
     ),
     InTransaction.bug(
         "outbox-old-event-doubled",
         "an event whose push may have been accepted goes on under another id when its own is too old",
-        &[always("out_of_time", "!is_repeated")],
+        &[always("out_of_time", "!$is_repeated")],
         outbox("an_old_event_that_may_have_been_pushed_is_not_pushed_again"),
     ),
     InTransaction.bug(
@@ -39,7 +39,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a copy of a database goes on with the transaction ids of the first",
         &[never(
             "Look::next",
-            "step.cluster != self.cluster || step.done.xmax() > self.now.xmax()",
+            "$step.cluster != self.cluster || $step.done.xmax() > self.now.xmax()",
         )],
         outbox("a_copy_of_a_database_loses_nothing"),
     ),
