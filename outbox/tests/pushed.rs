@@ -183,7 +183,7 @@ async fn what_a_push_refuses_an_insert_refuses_too() {
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     let queue = world.bus.queue_named::<String>("mails").unwrap();
-    let large = "x".repeat(64 << 20);
+    let large = "x".repeat(8 << 20);
     let error = queue.push_in(&mut tx, large, When::Now).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     // The transaction is as good as before.
