@@ -17,6 +17,12 @@
 //! | `sqlx` | PostgreSQL by sqlx 0.8 |
 //! | `rusqlite` | SQLite by rusqlite |
 
+// Without a database there is nothing to relay, and the schemas are left.
+#![cfg_attr(
+    not(any(feature = "tokio-postgres", feature = "sqlx", feature = "rusqlite")),
+    allow(dead_code)
+)]
+
 mod finish;
 mod hint;
 #[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]

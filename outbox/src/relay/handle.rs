@@ -129,10 +129,6 @@ impl Relay {
         .await
     }
 
-    #[cfg_attr(
-        not(any(feature = "tokio-postgres", feature = "sqlx", feature = "rusqlite")),
-        allow(dead_code)
-    )]
     async fn start<S: Source>(bus: &Bus, mut source: S, options: RelayOptions) -> Result<Self> {
         let options = options.checked()?;
         source.check().await?;

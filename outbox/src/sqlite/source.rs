@@ -130,7 +130,7 @@ impl SqliteSource {
         }
         let (page, rows) = self.run(claim).await?;
         if rows.is_empty() {
-            return Ok(Taken::Nothing); // another relay was faster
+            return Ok(Taken::Held); // another relay was faster
         }
         self.taken = Some(page);
         Ok(Taken::Rows(rows))
