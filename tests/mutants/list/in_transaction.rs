@@ -31,7 +31,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     InTransaction.bug(
         "outbox-old-event-doubled",
         "an event whose push may have been accepted goes on under another id when its own is too old",
-        &[always("out_of_time", "!$is_repeated")],
+        &[put("relay::run::Run::push", "$rows[$place].is_repeated", "false")],
         outbox("an_old_event_that_may_have_been_pushed_is_not_pushed_again"),
     ),
     InTransaction.bug(
