@@ -14,10 +14,12 @@ use crate::hint;
 use crate::relay::meters;
 use crate::relay::options::RelayOptions;
 use crate::relay::settle::{Fate, closing};
-use crate::relay::source::{Row, RowContent, Source, Taken};
+use crate::relay::source::{PAGE_MAX, Row, RowContent, Source, Taken};
 
 /// For so long after the last event, or the last push of this process, the outbox is read often.
 const BUSY_FOR: Duration = Duration::from_secs(1);
+/// Events that come one by one are pushed together, at most so often.
+const BATCH_EVERY: Duration = Duration::from_millis(5);
 /// How often what waits is counted.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// How often room is freed.
@@ -43,8 +45,10 @@ pub(crate) struct Run<S> {
 
 /// What a turn of the loop came to.
 enum Turn {
-    /// Rows were passed; there may be more.
+    /// Rows were passed, and there are more.
     Passed,
+    /// Rows were passed, and there were no more.
+    PassedAll,
     /// There was nothing to do.
     Nothing,
     /// The store or the database has failed.
@@ -90,6 +94,11 @@ impl<S: Source> Run<S> {
                 Turn::Passed => {
                     self.busy_until = Instant::now() + BUSY_FOR;
                     Duration::ZERO
+                }
+                // Steps are commits: those of one transaction each would load the database.
+                Turn::PassedAll => {
+                    self.busy_until = Instant::now() + BUSY_FOR;
+                    self.options.busy_poll.min(BATCH_EVERY)
                 }
                 Turn::Nothing if Instant::now() < self.busy_until => self.options.busy_poll,
                 Turn::Nothing => self.options.idle_poll,
@@ -151,7 +160,13 @@ impl<S: Source> Run<S> {
             let (pushed, repeated, refused) = counts;
             meters::settled(pushed, repeated, refused);
         }
-        Ok(if is_whole { Turn::Passed } else { Turn::Failed })
+        Ok(if !is_whole {
+            Turn::Failed
+        } else if rows.len() < PAGE_MAX {
+            Turn::PassedAll
+        } else {
+            Turn::Passed
+        })
     }
 
     /// Pushes rows, and returns what became of each; `None` if the bus was shut down.
