@@ -62,6 +62,7 @@
 //!
 //! [The guide](_docs::guide) goes from the first handler to operation. The other pages:
 //! [what is promised](_docs::delivery), [running it](_docs::operations),
+//! [push and finish in your transaction](_docs::transactions),
 //! [codecs, encryption and versions of payloads](_docs::payloads),
 //! [what lies in the file](_docs::storage), [what is kept of every attempt](_docs::journal),
 //! [what `tracing` and the log hear](_docs::tracing),
@@ -92,6 +93,8 @@
 
 #[doc(hidden)]
 pub mod __internal;
+#[doc(hidden)]
+pub mod __outbox;
 #[doc(hidden)]
 pub mod __private;
 #[doc(hidden)]
@@ -249,6 +252,8 @@ pub mod _docs {
     pub mod storage {}
     #[doc = include_str!("docs/tracing.md")]
     pub mod tracing {}
+    #[doc = include_str!("docs/transactions.md")]
+    pub mod transactions {}
 }
 
 #[cfg(doctest)]

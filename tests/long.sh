@@ -4,7 +4,7 @@
 #
 #     tests/long.sh            runs every part
 #     tests/long.sh <part>...  runs these: simulation stress model payloads schedules hostile embedded syscalls
-#                              crash redis server records journal neighbours power benches mutants
+#                              crash redis server outbox records journal neighbours power benches mutants
 #
 # What it sets of the environment, a million seeds of the simulation among it, wins nothing over what
 # is set already. Seeds are printed. tests/run.sh installs what is needed.
@@ -14,7 +14,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CARGO_TERM_COLOR=never NO_COLOR=1
 for bin in /usr/lib/postgresql/*/bin; do PATH=$PATH:$bin; done # Debian keeps it out of the PATH
 parts=("$@")
-[ $# != 0 ] || parts=(simulation stress model payloads schedules hostile embedded syscalls crash redis server
+[ $# != 0 ] || parts=(simulation stress model payloads schedules hostile embedded syscalls crash redis server outbox
     records journal neighbours power benches mutants)
 failed=()
 
@@ -82,6 +82,11 @@ redis() {
 server() {
     default DULY_SERVER_KILLS 12
     cargo test --quiet --locked --package duly-server --all-features --test server -- kills:: \
+        --nocapture --test-threads=1
+}
+outbox() {
+    default DULY_OUTBOX_CASES 30
+    cargo test --quiet --locked --package duly-outbox --all-features --test outbox -- load:: \
         --nocapture --test-threads=1
 }
 records() {

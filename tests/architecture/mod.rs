@@ -81,10 +81,12 @@ fn core_is_pure() {
 #[test]
 fn authors_of_stores_and_programs_need_nothing_hidden() {
     let files = project(&["conformance/src", "examples", "dashboards/web/src"]);
-    let hidden = ["__internal", "__private", "__server"];
+    let hidden = ["__internal", "__private", "__server", "__outbox"];
     expect_none(&rooms::hidden_modules_named(&files, &hidden));
     let server = project(&["server/src"]);
     expect_none(&rooms::hidden_modules_named(&server, &hidden[..2]));
+    let outbox = project(&["outbox/src"]);
+    expect_none(&rooms::hidden_modules_named(&outbox, &hidden[..3]));
 }
 
 #[test]
@@ -94,6 +96,7 @@ fn a_file_is_a_room_with_one_job() {
         "conformance/src",
         "macros/src",
         "options/src",
+        "outbox",
         "server",
         "dashboards/web",
         "tests",
@@ -110,6 +113,7 @@ fn nothing_is_left_lying() {
         "conformance/src",
         "macros/src",
         "options/src",
+        "outbox",
         "server",
         "dashboards/web",
         "tests",
@@ -126,6 +130,7 @@ fn no_rename_has_gone_through_a_sentence() {
         "conformance/src",
         "macros/src",
         "options/src",
+        "outbox/src",
         "server/src",
         "tests",
     ]);

@@ -5,8 +5,8 @@ use super::files::{File, is_name, words};
 /// Rooms from the ground up: each may name those below it, never one beside or above it.
 ///
 /// `error` lies under everything, since everything may fail. `lib.rs` is the front door and stands
-/// on no floor; `__private` is the door for what the macros write, `__server` for the server, and
-/// `__internal` for this repository.
+/// on no floor; `__private` is the door for what the macros write, `__server` for the server,
+/// `__outbox` for outboxes in databases, and `__internal` for this repository.
 const FLOORS: &[&[&str]] = &[
     &["panics"],
     &["error"],
@@ -19,7 +19,7 @@ const FLOORS: &[&[&str]] = &[
     &["flow"],
     &["config"],
     &["bus"],
-    &["testing", "__private", "__server", "__internal"],
+    &["testing", "__private", "__server", "__outbox", "__internal"],
 ];
 
 /// Rooms of `flow` from the ground up. The pool could be a crate: it names none of the others.

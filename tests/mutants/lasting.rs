@@ -29,7 +29,7 @@ fn locals_have_other_names() {
 fn lines_are_broken_elsewhere() {
     every_edit_lasts(|tree| {
         let folder = tempfile::tempdir().expect("a folder");
-        for place in ["src", "server/src", "dashboards/web/src"] {
+        for place in ["src", "outbox/src", "server/src", "dashboards/web/src"] {
             copy(&root().join(place), &folder.path().join(place)).expect("it can be copied");
             let narrow = ["--edition", "2024", "--quiet", "--config", "max_width=60"];
             let roots = ["lib.rs", "main.rs"].map(|name| folder.path().join(place).join(name));

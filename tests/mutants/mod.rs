@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use crate::mutant::{Mutant, Promise};
 use crate::plant::{Tree, planted};
 
-const PROMISES: [Promise; 19] = [
+const PROMISES: [Promise; 20] = [
     Promise::Accepted,
     Promise::NeverEarly,
     Promise::Cancel,
@@ -34,6 +34,7 @@ const PROMISES: [Promise; 19] = [
     Promise::Traced,
     Promise::Metrics,
     Promise::Payloads,
+    Promise::InTransaction,
     Promise::Served,
 ];
 
@@ -89,6 +90,7 @@ fn every_test_that_catches_a_bug_is_there() {
             "lib" => &["src".into()],
             "store_contract" => &["conformance/src/store_contract".into()],
             "server" => &["server/tests".into()],
+            "outbox" => &["outbox/tests".into()],
             "pages" => &["dashboards/web/tests".into()],
             target => &[
                 PathBuf::from("tests").join(target),

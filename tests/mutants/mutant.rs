@@ -61,6 +61,8 @@ pub(crate) enum Promise {
     Traced,
     /// What metrics tell is so.
     Metrics,
+    /// An event of a transaction exists if and only if that commits, and its effect happens once.
+    InTransaction,
     /// A server goes on under strain, and one of its tenants does another no harm.
     Served,
 }
@@ -87,6 +89,7 @@ impl Promise {
             Self::Payloads => return "payloads".to_owned(),
             Self::Traced => return "followed on its way".to_owned(),
             Self::Metrics => return "true metrics".to_owned(),
+            Self::InTransaction => return "in your transaction".to_owned(),
             Self::Served => return "a server under strain".to_owned(),
         };
         format!("{} {name}", self as u8)

@@ -12,6 +12,7 @@ mod event;
 mod forecast;
 mod http;
 mod manual;
+mod outbox;
 mod output;
 mod queue;
 mod records;
@@ -88,6 +89,11 @@ pub(crate) enum OperatorCommand {
         target: Target,
         #[command(subcommand)]
         command: ScheduleCommand,
+    },
+    /// Outboxes in a database of your own: the SQL of their tables
+    Outbox {
+        #[command(subcommand)]
+        command: outbox::OutboxCommand,
     },
     /// Shows all queues live in the terminal: how late, how many, what comes
     Top {
@@ -171,6 +177,7 @@ pub(crate) async fn run(command: OperatorCommand, description: clap::Command) ->
             ScheduleCommand::Next(command) => schedule::next(Output::new(target.json), command),
             command => on(target, Work::Schedule(command)).await,
         },
+        OperatorCommand::Outbox { command } => outbox::run(&command),
         OperatorCommand::Bench(command) => bench::run(command).await,
         OperatorCommand::Completions(arguments) => manual::completions(description, &arguments),
         OperatorCommand::Man(arguments) => manual::man(description, &arguments),

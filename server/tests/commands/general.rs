@@ -127,3 +127,15 @@ fn a_schedule_is_explained_by_its_next_instants() {
         duly(&["schedule", "next", recurrence]).fails(code, why);
     }
 }
+
+#[test]
+fn the_tables_of_an_outbox_are_printed_for_migrations() {
+    for (database, table) in [
+        ("postgres", "create table if not exists duly_outbox ("),
+        ("sqlite", "create table if not exists duly_outbox ("),
+    ] {
+        let shown = duly(&["outbox", "schema", "--database", database]);
+        assert!(shown.text().contains(table), "{database}");
+    }
+    duly(&["outbox", "schema", "--database", "oracle"]).fails(2, "there are postgres and sqlite");
+}

@@ -25,7 +25,7 @@ pub(super) struct Batch {
 }
 
 /// The store's result for each event of a batch, and the store's time.
-type BatchResult = (Vec<PushReport>, u64);
+pub(super) type BatchResult = (Vec<PushReport>, u64);
 
 impl QueueHandle {
     /// Pushes one event, under its own id or a generated one.
@@ -159,7 +159,7 @@ impl QueueHandle {
         wanted.map_or(by_itself, |wanted| wanted.max(by_itself))
     }
 
-    async fn apply_push(
+    pub(super) async fn apply_push(
         &self,
         bucket: BucketId,
         events: Vec<NewEvent>,

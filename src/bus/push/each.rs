@@ -37,7 +37,7 @@ pub(super) struct EncodedItems {
 }
 
 /// A batch, and the place of each of its events in the push.
-type PlacedBatch = (Vec<usize>, Batch);
+pub(super) type PlacedBatch = (Vec<usize>, Batch);
 
 impl QueueHandle {
     /// Pushes each item for itself.
@@ -117,7 +117,7 @@ impl QueueHandle {
     }
 
     /// Distributes items over batches, with the trace context of their push.
-    fn batches(&self, encoded: EncodedItems, span: &Span) -> Result<Vec<PlacedBatch>> {
+    pub(super) fn batches(&self, encoded: EncodedItems, span: &Span) -> Result<Vec<PlacedBatch>> {
         let mut headers = Headers::new();
         span.in_scope(|| trace::stamp(&mut headers));
         let mut batches = self.plain_batches(encoded.plain, encoded.when, &headers)?;

@@ -48,7 +48,7 @@ impl<T> From<EventBuilder<T>> for PushItem<T> {
 /// A push of many items, made by [`Queue::push_many`]; nothing is pushed before it is awaited.
 #[must_use = "nothing is pushed before it is awaited"]
 pub struct PushMany<'q, T, I> {
-    queue: &'q Queue<T>,
+    pub(super) queue: &'q Queue<T>,
     items: I,
     when: When,
 }
@@ -143,7 +143,7 @@ where
     }
 
     /// Encodes the payloads, and builds the events that have options of their own.
-    fn encoded(self) -> Result<EncodedItems> {
+    pub(super) fn encoded(self) -> Result<EncodedItems> {
         let Self { queue, items, when } = self;
         let when = when.checked(queue.handle.inner.now())?;
         let mut encoded = EncodedItems {

@@ -10,3 +10,6 @@ mod placed;
 mod prepare;
 mod queue;
 pub(in crate::bus) mod receipt;
+pub(in crate::bus) mod relay;
+pub(in crate::bus) mod stage;
+pub(in crate::bus) mod staged;

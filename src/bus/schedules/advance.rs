@@ -14,7 +14,7 @@ use crate::bus::queue_handle::QueueHandle;
 use crate::bus::schedules::link::{Link, Pushed, bucket_of, payload_of};
 use crate::bus::schedules::links::Links;
 use crate::codec::Codec;
-use crate::core::op::{Cancelled, StoreOp, Unique};
+use crate::core::op::{CancelOutcome, StoreOp, Unique};
 use crate::error::Result;
 use crate::event::{BucketId, BucketKey, EventId, LatePolicy, Occurrence, State};
 use crate::schedule::plan::plan;
@@ -108,9 +108,9 @@ async fn withdraw(inner: &Inner, link: &mut Link) -> Result<()> {
             // Also by an earlier look.
             matches!(
                 cancelled,
-                Cancelled::Cancelled
-                    | Cancelled::CancelledAfterAttempt
-                    | Cancelled::TooLate(State::Cancelled)
+                CancelOutcome::Cancelled
+                    | CancelOutcome::CancelledAfterAttempt
+                    | CancelOutcome::TooLate(State::Cancelled)
             )
         } else {
             // What is due is under way, unless an earlier look has taken it back in time.

@@ -11,7 +11,7 @@ use crate::bus::push::options::EventOptions;
 use crate::bus::queue_handle::QueueHandle;
 use crate::bus::schedules::link::{Link, VERSION};
 use crate::codec::Codec;
-use crate::core::op::{Changed, PeekBy, Rewriting, Snapshot, StoreOp, Unique};
+use crate::core::op::{ChangeOutcome, PeekBy, Rewriting, Snapshot, StoreOp, Unique};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{EventId, QueueName, State};
 use crate::time::{Timestamp, When};
@@ -212,7 +212,7 @@ impl Links {
     async fn look_at(&self, found: &StoredLink, when: When) -> Result<()> {
         let home = Link::home(&self.queue.name, &found.link.name);
         let look = StoreOp::reschedule(found.id, when);
-        let _: Changed = self.inner().apply(&home, look).await?;
+        let _: ChangeOutcome = self.inner().apply(&home, look).await?;
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use duly::__outbox::{self as outbox, StagedPush};
 use duly::__server::replies;
 use duly::lease::LeaseOutcome;
 use duly::prelude::*;
@@ -82,6 +83,13 @@ calls! {
     };
     Closed stored_replies look_up: |it| async {
         replies::look_up(&it.pulled, it.waiting).await
+    };
+    Closed __outbox push: |it| async {
+        let staged = outbox::stage(it.pulled.event(1).after(day()))?;
+        match outbox::push(&it.bus, &[staged]).await.pop() {
+            Some(StagedPush::Failed(error)) => Err(error),
+            _ => Ok(()),
+        }
     };
     ClosedWithItsRuntime LeaseRequest send: |it| it.pulled.lease(3, secs(60)).send();
     ClosedWithItsRuntime LeaseRequest send: |it| it.pulled.lease(3, secs(60)).wait(ms(20)).send();

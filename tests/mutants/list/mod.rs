@@ -12,6 +12,7 @@ mod doubt_of_files;
 mod explained;
 mod full;
 mod ids;
+mod in_transaction;
 mod journal;
 mod lost_workers;
 mod metrics;
@@ -60,6 +61,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         metrics::MUTANTS,
         coming::MUTANTS,
         users_code::MUTANTS,
+        in_transaction::MUTANTS,
         served::MUTANTS,
     ];
     of_each.into_iter().flatten()
@@ -116,6 +118,6 @@ macro_rules! targets {
 
 targets! {
     coming crash dashboards dead_letters delivery embedded explain journal lib loom metrics names
-    outages pages payloads power records redis_faults redis_store server simulation store_contract
+    outages outbox pages payloads power records redis_faults redis_store server simulation store_contract
     store_model syscalls traces
 }

@@ -10,8 +10,9 @@ use super::tokens::{Language, Token, tokens};
 use super::{lua, rust};
 
 /// Where sources are, and by which name a path may begin that is only there.
-const PLACES: [(&str, &str); 6] = [
+const PLACES: [(&str, &str); 7] = [
     ("src", "duly"),
+    ("outbox/src", "outbox"),
     ("server/src", "server"),
     ("dashboards/web/src", "dashboard"),
     ("macros/src", "macros"),

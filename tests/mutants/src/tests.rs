@@ -123,6 +123,13 @@ impl<'a> Tests<'a> {
             }
             "lib" => cargo.args(of_duly).arg("--lib"),
             "server" => cargo.args(["--package", "duly-server", "--test", "server"]),
+            "outbox" => cargo.args([
+                "--package",
+                "duly-outbox",
+                "--all-features",
+                "--test",
+                "outbox",
+            ]),
             "pages" => cargo.args(["--package", "duly-dashboard", "--test", "pages"]),
             target => {
                 let program = self.program(target);

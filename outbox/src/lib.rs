@@ -1,0 +1,45 @@
+//! Push and finish events of [`duly`] in your own database transaction.
+//!
+//! ```text
+//!   your transaction ──> your rows ┐
+//!        push_in ──────> outbox ───┴─ commit ──> relay ──> store ──> handler
+//! ```
+//!
+//! - [`PushIn::push_in`]: an event exists if and only if your transaction committed, and is never
+//!   seen before.
+//! - [`Relay`]: a task beside your bus that hands committed events to the store.
+//! - [`FinishIn::finish_in`]: an effect in your database and the end of its event commit together.
+//! - [`schema`]: the SQL of the tables, for your own migrations.
+//!
+//! | feature | brings |
+//! |---|---|
+//! | `tokio-postgres` | PostgreSQL by tokio-postgres |
+//! | `sqlx` | PostgreSQL by sqlx 0.8 |
+//! | `rusqlite` | SQLite by rusqlite |
+
+// Without a database there is nothing to relay, and the schemas are left.
+#![cfg_attr(
+    not(any(feature = "tokio-postgres", feature = "sqlx", feature = "rusqlite")),
+    allow(dead_code)
+)]
+
+mod finish;
+mod hint;
+#[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
+mod postgres;
+mod push;
+mod relay;
+mod schema;
+#[cfg(feature = "rusqlite")]
+mod sqlite;
+mod transaction;
+
+pub use self::finish::{Finish, FinishIn};
+pub use self::push::{PushEventIn, PushIn};
+pub use self::relay::handle::Relay;
+pub use self::relay::meters::CATALOGUE;
+pub use self::relay::options::RelayOptions;
+pub use self::schema::{Database, VERSION, schema};
+#[cfg(feature = "rusqlite")]
+pub use self::sqlite::driver::at_once;
+pub use self::transaction::{Done, Transaction};

@@ -1,0 +1,72 @@
+//! The statements of a step: a claim with its page, a close, and a start from nothing.
+
+use crate::postgres::page;
+use crate::postgres::session::{hex, text};
+use crate::postgres::step::Step;
+use crate::relay::source::Closing;
+
+/// Whatever the database's defaults are: the plans are those of the indexes, and each statement sees
+/// what is committed when it begins.
+const BEGIN: &str = "begin isolation level read committed; set local enable_seqscan = off; \
+                     set local enable_bitmapscan = off";
+
+/// Returns the statements that claim rows and read them: the first row of the reply is the number of
+/// the step, unless another relay was faster.
+pub(crate) fn claim(claim: &Step) -> String {
+    format!(
+        "{BEGIN}; {}; {}; commit",
+        claim.insert(),
+        page::select(claim)
+    )
+}
+
+/// Returns the statement that writes a step, and with it what becomes of the rows that it passes. It
+/// returns the number of the step, unless another relay was faster; then it does nothing.
+pub(crate) fn close(step: &Step, places: &[(u64, u64)], closing: &Closing) -> String {
+    let mut sql = format!("with step as ({})", step.insert());
+    let place = |at: usize| places.get(at).copied().unwrap_or_default();
+    if !closing.refused.is_empty() {
+        let rows = closing.refused.iter().map(|(at, reason)| {
+            let (xid, n) = place(*at);
+            format!("('{xid}'::xid8, {n}::bigint, {})", text(reason))
+        });
+        let rows: Vec<_> = rows.collect();
+        sql += &format!(
+            ", refused as (insert into duly_outbox_refused \
+             (n, at, reason, event, queue, payload, due, id, options) \
+             select o.n, o.at, v.reason, o.event, o.queue, o.payload, o.due, o.id, o.options \
+             from step, (values {}) as v (xid, n, reason), duly_outbox o \
+             where o.xid = v.xid and o.n = v.n)",
+            rows.join(",")
+        );
+    }
+    if !closing.instead.is_empty() {
+        let rows = closing.instead.iter().map(|(at, event)| {
+            let (xid, n) = place(*at);
+            format!("('{xid}'::xid8, {n}::bigint, '\\x{}'::bytea)", hex(event))
+        });
+        let rows: Vec<_> = rows.collect();
+        sql += &format!(
+            ", instead as (insert into duly_outbox (at, event) select o.at, v.event \
+             from step, (values {}) as v (xid, n, event), duly_outbox o \
+             where o.xid = v.xid and o.n = v.n)",
+            rows.join(",")
+        );
+    }
+    sql + " select n from step"
+}
+
+/// Returns the statements that start from nothing: every row counts as new and as possibly pushed,
+/// under the transaction ids of this database.
+pub(crate) fn reset(step: &Step) -> String {
+    format!(
+        "begin isolation level read committed; {}; \
+         update duly_outbox set xid = pg_current_xact_id(), repeated = true \
+         where exists (select from duly_outbox_step where n = {n} and holder = '{own}') \
+         and (exists (select from duly_outbox_step where n < {n}) \
+         or xid > pg_current_xact_id()); commit",
+        step.insert(),
+        n = step.n,
+        own = step.holder.as_deref().unwrap_or_default(),
+    )
+}

@@ -1,0 +1,19 @@
+//! PostgreSQL: the tables, the relay's source, and the drivers.
+
+pub(crate) mod claim;
+pub(crate) mod page;
+pub(crate) mod session;
+pub(crate) mod snapshot;
+pub(crate) mod source;
+#[cfg(feature = "sqlx")]
+pub(crate) mod sqlx;
+pub(crate) mod step;
+pub(crate) mod sweep;
+#[cfg(feature = "tokio-postgres")]
+pub(crate) mod tokio_postgres;
+
+/// The statements of a transaction of the user's.
+pub(crate) const INSERT_EVENT: &str = "insert into duly_outbox (event) values ($1)";
+pub(crate) const INSERT_EVENTS: &str = "insert into duly_outbox (event) select unnest($1)";
+pub(crate) const INSERT_DONE: &str = "insert into duly_done (event, attempt, lease) \
+                                      values ($1, $2, $3) on conflict do nothing";

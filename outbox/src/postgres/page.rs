@@ -1,0 +1,109 @@
+//! A page: the rows that one step pushes, in their order.
+
+use duly::__outbox::PlainEvent;
+use duly::time::Timestamp;
+use duly::{EventId, Result};
+
+use crate::postgres::session::{TextRow, unhex, unreadable};
+use crate::postgres::step::Step;
+use crate::relay::source::{PAGE_BYTES, PAGE_MAX, Row, RowContent};
+
+/// Rows that were read, and where they are.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) rows: Vec<Row>,
+    /// The transaction and the number of each row.
+    pub(crate) places: Vec<(u64, u64)>,
+    /// Whether there are no more in what is being read.
+    pub(crate) is_last: bool,
+}
+
+const COLUMNS: &str = "o.xid, o.n, o.repeated, o.event, o.queue, o.payload, o.due, o.id, \
+                       o.options";
+
+/// Returns the statement that reads the rows that `claim` is to push.
+///
+/// They are those whose transactions are visible in `reading` and not in `done`: first those that
+/// ran when `done` was taken and have ended since, then those that have begun since. Each is a range
+/// of the index, so that rows that were passed before are not read again.
+pub(crate) fn select(claim: &Step) -> String {
+    let (xid, n) = claim.passed;
+    let (late, newer) = match &claim.reading {
+        Some(reading) => {
+            let late = claim.done.ended_until(reading);
+            let late = late.iter().filter(|late| **late >= xid);
+            let late: Vec<_> = late.map(|late| format!("'{late}'")).collect();
+            let (from, to) = (claim.done.xmax(), reading.xmax());
+            let newer = format!(
+                "o.xid >= '{from}'::xid8 and o.xid < '{to}'::xid8 \
+                 and pg_visible_in_snapshot(o.xid, '{reading}'::pg_snapshot)"
+            );
+            (late.join(","), newer)
+        }
+        None => (String::new(), "false".to_owned()),
+    };
+    let after = format!("(o.xid, o.n) > ('{xid}'::xid8, {n}::bigint)");
+    format!(
+        "select xid, n, repeated, \
+             encode(event, 'hex'), queue, payload, (extract(epoch from due) * 1000)::bigint, id, \
+             options, m \
+         from (select *, count(*) over () as m, \
+             sum(coalesce(octet_length(event), octet_length(payload::text))) \
+                 over (order by xid, n rows unbounded preceding) \
+                 - coalesce(octet_length(event), octet_length(payload::text)) as bytes_before \
+             from (select * from ( \
+                 (select o.* from unnest(array[{late}]::xid8[]) as late (xid) \
+                     cross join lateral (select {COLUMNS} from duly_outbox o \
+                         where o.xid = late.xid and {after} order by o.xid, o.n limit {PAGE_MAX}) as o) \
+                 union all \
+                 (select {COLUMNS} from duly_outbox o where {newer} and {after} \
+                     order by o.xid, o.n limit {PAGE_MAX}) \
+             ) as found order by xid, n limit {PAGE_MAX}) as page \
+         ) as counted where bytes_before < {PAGE_BYTES} order by xid, n"
+    )
+}
+
+/// Reads the rows of [`select`].
+pub(crate) fn read(texts: &[TextRow], is_repeated: bool) -> Result<Page> {
+    let mut page = Page {
+        rows: Vec::with_capacity(texts.len()),
+        places: Vec::with_capacity(texts.len()),
+        is_last: true,
+    };
+    for texts in texts {
+        let text = |at: usize| texts.get(at).and_then(Option::as_deref);
+        let number = |at: usize| text(at).and_then(|text| text.parse::<u64>().ok());
+        let (Some(xid), Some(n), Some(found)) = (number(0), number(1), number(9)) else {
+            return Err(unreadable("rows"));
+        };
+        page.places.push((xid, n));
+        page.is_last = found < PAGE_MAX as u64;
+        page.rows.push(Row {
+            is_repeated: is_repeated || text(2) == Some("t"),
+            content: content(text),
+        });
+        page.is_last &= found == page.rows.len() as u64;
+    }
+    Ok(page)
+}
+
+fn content<'a>(text: impl Fn(usize) -> Option<&'a str>) -> RowContent {
+    if let Some(event) = text(3) {
+        return match unhex(event) {
+            Some(bytes) => RowContent::Staged(bytes),
+            None => RowContent::Unreadable("the bytes of the event are no bytes".to_owned()),
+        };
+    }
+    let id = match text(7).unwrap_or_default().parse::<EventId>() {
+        Ok(id) => id,
+        Err(error) => return RowContent::Unreadable(error.to_string()),
+    };
+    let due = text(6).and_then(|due| due.parse::<i64>().ok());
+    RowContent::Plain(PlainEvent {
+        queue: text(4).unwrap_or_default().to_owned(),
+        payload: text(5).unwrap_or_default().to_owned(),
+        due: due.map(|ms| Timestamp::from_millis(u64::try_from(ms).unwrap_or(0))),
+        id,
+        options: text(8).unwrap_or("{}").to_owned(),
+    })
+}

@@ -1,0 +1,274 @@
+//! The outbox in PostgreSQL as the source of a relay.
+
+use std::time::Duration;
+
+use duly::{Error, ErrorKind, Result};
+use futures_util::future::BoxFuture;
+use tokio::time::Instant;
+
+use crate::postgres::page::{self, Page};
+use crate::postgres::session::{Session, SqlResult, TextRow, unreadable};
+use crate::postgres::snapshot::Snapshot;
+use crate::postgres::step::{Look, NextStep, Step, look};
+use crate::postgres::{claim, sweep};
+use crate::relay::source::{Closing, Source, Taken, Waiting};
+use crate::schema::VERSION;
+
+/// A look that takes so much longer than the quickest makes a step of what is visible, so that the
+/// next is short again.
+const LOOK_LONG: Duration = Duration::from_millis(5);
+/// As many rows are counted.
+const COUNTED_MAX: usize = 100_000;
+/// How long a request may take.
+const REQUEST_MAX: Duration = Duration::from_secs(30);
+/// The tables and functions that a relay needs.
+const NEEDED: [&str; 6] = [
+    "duly_outbox",
+    "duly_outbox_step",
+    "duly_outbox_refused",
+    "duly_done",
+    "duly_outbox_n",
+    "duly_outbox_version",
+];
+
+/// An outbox in PostgreSQL.
+pub(crate) struct PostgresSource<S> {
+    session: S,
+    /// The name of this relay.
+    own: String,
+    /// The page that is being pushed, and the step that claims it.
+    taken: Option<(Step, Page)>,
+    /// How long the quickest look took.
+    quickest: Duration,
+    /// When partitions with few rows were truncated.
+    swept_all: Option<Instant>,
+}
+
+impl<S: Session + 'static> PostgresSource<S> {
+    pub(crate) fn new(session: S) -> Self {
+        Self {
+            session,
+            own: format!("{:016x}", fastrand::u64(..)),
+            taken: None,
+            quickest: REQUEST_MAX,
+            swept_all: None,
+        }
+    }
+
+    async fn run(&mut self, sql: &str) -> Result<Vec<TextRow>> {
+        Ok(self.request(sql).await??)
+    }
+
+    async fn request(&mut self, sql: &str) -> Result<SqlResult<Vec<TextRow>>> {
+        let request = tokio::time::timeout(REQUEST_MAX, self.session.run(sql)).await;
+        request.map_err(|_| {
+            let late = format!("the database of the outbox has not replied within {REQUEST_MAX:?}");
+            Error::new(ErrorKind::Unavailable, late)
+        })
+    }
+
+    /// Runs the statements of a step; `None` if another relay was faster.
+    async fn step(&mut self, sql: &str, n: u64) -> Result<Option<Vec<TextRow>>> {
+        let reply = match self.request(sql).await? {
+            Err(error) if error.is_unique_violation() => return Ok(None),
+            reply => reply?,
+        };
+        let mut rows = reply.into_iter();
+        let first = rows.next().and_then(|row| row.into_iter().next().flatten());
+        let is_own = first.is_some_and(|first| first == n.to_string());
+        Ok(is_own.then(|| rows.collect()))
+    }
+
+    async fn look(&mut self) -> Result<Look> {
+        let rows = self.run(look()).await?;
+        let look = rows.first().and_then(Look::read);
+        look.ok_or_else(|| unreadable("state of the relays"))
+    }
+
+    async fn take_rows(&mut self) -> Result<Taken> {
+        self.taken = None;
+        let began = Instant::now();
+        let look = self.look().await?;
+        let took = began.elapsed();
+        self.quickest = self.quickest.min(took);
+        match look.next(&self.own) {
+            NextStep::Held => Ok(Taken::Held),
+            NextStep::Idle => {
+                if took > 2 * self.quickest + LOOK_LONG {
+                    self.advance(look).await?;
+                }
+                Ok(Taken::Nothing)
+            }
+            NextStep::Reset => {
+                self.reset(look).await?;
+                Ok(Taken::Nothing)
+            }
+            NextStep::Push { claim, is_repeated } => {
+                let sql = claim::claim(&claim);
+                let Some(rows) = self.step(&sql, claim.n).await? else {
+                    return Ok(Taken::Held);
+                };
+                let page = page::read(&rows, is_repeated)?;
+                let rows = page.rows.clone();
+                self.taken = Some((claim, page));
+                Ok(Taken::Rows(rows))
+            }
+        }
+    }
+
+    /// Counts what is visible as settled, as there is nothing new: rows of transactions that run are
+    /// not looked at again before their end.
+    async fn advance(&mut self, look: Look) -> Result<()> {
+        let Some(mut step) = look.step else {
+            return Ok(());
+        };
+        if step.holder.as_deref().is_some_and(|it| it != self.own) || look.now == step.done {
+            return Ok(());
+        }
+        step.n += 1;
+        step.done = look.now;
+        step.holder = None;
+        self.step(&step.insert(), step.n).await.map(drop)
+    }
+
+    async fn reset(&mut self, look: Look) -> Result<()> {
+        if let Some(step) = &look.step {
+            tracing::warn!(
+                was = step.cluster,
+                is = look.cluster,
+                "the outbox is that of another database or of an earlier time of it; every row of \
+                 it is pushed again, under its own id"
+            );
+        }
+        let step = Step {
+            n: look.step.map_or(1, |step| step.n + 1),
+            cluster: look.cluster,
+            done: Snapshot::nothing(),
+            reading: None,
+            passed: (0, 0),
+            is_repeated: false,
+            holder: Some(self.own.clone()),
+        };
+        self.step(&claim::reset(&step), step.n).await.map(drop)
+    }
+
+    async fn close_page(&mut self, closing: Closing) -> Result<bool> {
+        let Some((claim, page)) = self.taken.take() else {
+            return Ok(false);
+        };
+        let is_whole = closing.passed == page.rows.len();
+        let last = closing.passed.checked_sub(1).map(|at| page.places[at]);
+        let step = claim.passing(last, is_whole && page.is_last, closing.is_repeated);
+        let sql = claim::close(&step, &page.places, &closing);
+        Ok(self.step(&sql, step.n).await?.is_some())
+    }
+
+    async fn count(&mut self) -> Result<Waiting> {
+        let Some(step) = self.look().await?.step else {
+            return Ok(Waiting::default());
+        };
+        let xmax = step.done.xmax();
+        let (xid, n) = step.passed;
+        let limit = COUNTED_MAX;
+        let done = &step.done;
+        let sql = format!(
+            "select count(*), coalesce((extract(epoch from clock_timestamp() - min(at)) \
+             * 1000)::bigint, 0) from ((select at from duly_outbox where xid >= '{xmax}'::xid8 \
+             and (xid, n) > ('{xid}'::xid8, {n}::bigint) order by xid, n limit {limit}) union all \
+             (select o.at from pg_snapshot_xip('{done}'::pg_snapshot) as late (xid), duly_outbox o \
+             where pg_visible_in_snapshot(late.xid, pg_current_snapshot()) and o.xid = late.xid \
+             and (o.xid, o.n) > ('{xid}'::xid8, {n}::bigint) limit {limit})) as waiting"
+        );
+        let rows = self.run(&sql).await?;
+        let number = |at: usize| rows.first()?.get(at)?.as_deref()?.parse::<i64>().ok();
+        let (Some(rows), Some(oldest)) = (number(0), number(1)) else {
+            return Err(unreadable("count"));
+        };
+        Ok(Waiting {
+            rows: u64::try_from(rows).unwrap_or(0),
+            oldest: Duration::from_millis(u64::try_from(oldest).unwrap_or(0)),
+        })
+    }
+
+    async fn sweep_rows(&mut self, done_kept: Duration) -> Result<()> {
+        let is_long_ago = |at: Instant| at.elapsed() > sweep::LEFT_FOR;
+        let room = if self.swept_all.is_none_or(is_long_ago) {
+            self.swept_all = Some(Instant::now());
+            0
+        } else {
+            sweep::ROOM_MIN
+        };
+        for row in self.run(&sweep::candidates(room)).await? {
+            let Some(name) = row.into_iter().next().flatten() else {
+                continue;
+            };
+            match self.request(&sweep::truncate(&name)).await? {
+                Err(error) if error.is_lock_taken() => {}
+                reply => drop(reply?),
+            }
+        }
+        self.run(&sweep::delete_done(done_kept)).await.map(drop)
+    }
+
+    async fn check_tables(&mut self) -> Result<()> {
+        let names = NEEDED.map(|name| format!("to_regclass('{name}')"));
+        let sql = format!(
+            "select {}, to_regprocedure('duly_push(text,json,interval,json)')",
+            names.join(", ")
+        );
+        let rows = self.run(&sql).await?;
+        let row = rows.first().ok_or_else(|| unreadable("list of tables"))?;
+        let names = NEEDED.into_iter().chain(["function duly_push"]);
+        let missing = names.zip(row).filter(|(_, found)| found.is_none());
+        let missing: Vec<_> = missing.map(|(name, _)| name).collect();
+        if !missing.is_empty() {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "the database has no {}; run the SQL of `duly outbox schema --database \
+                     postgres`",
+                    missing.join(", ")
+                ),
+            ));
+        }
+        let rows = self
+            .run("select max(version) from duly_outbox_version")
+            .await?;
+        let version = rows
+            .first()
+            .and_then(|row| row.first()?.as_deref()?.parse().ok());
+        if version.is_none_or(|version: u32| version < VERSION) {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "the tables of the outbox have version {}, this program needs {VERSION}; run \
+                     the SQL of `duly outbox schema --database postgres`",
+                    version.unwrap_or(0)
+                ),
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl<S: Session + 'static> Source for PostgresSource<S> {
+    fn check(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.check_tables())
+    }
+
+    fn take(&mut self) -> BoxFuture<'_, Result<Taken>> {
+        Box::pin(self.take_rows())
+    }
+
+    fn close(&mut self, closing: Closing) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(self.close_page(closing))
+    }
+
+    fn waiting(&mut self) -> BoxFuture<'_, Result<Waiting>> {
+        Box::pin(self.count())
+    }
+
+    fn sweep(&mut self, done_kept: Duration) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.sweep_rows(done_kept))
+    }
+}

@@ -1,0 +1,71 @@
+//! Room: partitions all of whose rows are settled are truncated, and old ends deleted.
+
+use std::time::Duration;
+
+/// The numbers of the partitions of events.
+pub(crate) const PARTS: [u8; 3] = [0, 1, 2];
+/// The numbers of the partitions of steps.
+pub(crate) const STEP_PARTS: [u8; 2] = [0, 1];
+/// A partition with less is left as it is, except for [`LEFT_FOR`].
+pub(crate) const ROOM_MIN: u64 = 1 << 20;
+/// How long a partition with few rows is left as it is.
+pub(crate) const LEFT_FOR: Duration = Duration::from_secs(600);
+/// The most ends that one sweep deletes.
+const DONE_MAX: u32 = 10_000;
+
+/// Returns the statement that lists the partitions that may be truncated: those with more than `room`
+/// bytes into which no new transaction writes.
+pub(crate) fn candidates(room: u64) -> String {
+    let mut parts = Vec::new();
+    for part in PARTS {
+        parts.push(format!(
+            "select 'duly_outbox_{part}' as name, \
+             extract(epoch from now())::bigint / 10 % 3 <> {part} as is_free"
+        ));
+    }
+    for part in STEP_PARTS {
+        parts.push(format!(
+            "select 'duly_outbox_step_{part}', coalesce((select n / {steps} % 2 <> {part} \
+             from duly_outbox_step order by n desc limit 1), false)",
+            steps = crate::postgres::step::STEPS_IN_PART
+        ));
+    }
+    format!(
+        "select name from ({}) as parts where is_free and pg_relation_size(name::regclass) > {room}",
+        parts.join(" union all ")
+    )
+}
+
+/// Returns the statements that truncate a partition if all of its rows are settled.
+///
+/// Under the lock no transaction has rows in it that are not visible yet, and what is seen is as new
+/// as the lock. The lock is not waited for, since all who write would wait behind.
+pub(crate) fn truncate(name: &str) -> String {
+    let kept = if name.starts_with("duly_outbox_step") {
+        format!(
+            "select from {name} where n = (select n from duly_outbox_step order by n desc limit 1)"
+        )
+    } else {
+        format!(
+            "select from {name} o, (select done from duly_outbox_step order by n desc limit 1) as s \
+             where o.xid >= pg_snapshot_xmax(s.done) \
+             or o.xid in (select pg_snapshot_xip(s.done)) limit 1"
+        )
+    };
+    format!(
+        "begin isolation level read committed; \
+         lock table {name} in access exclusive mode nowait; \
+         set local enable_seqscan = off; \
+         do $$ begin if exists (select from duly_outbox_step) and not exists ({kept}) \
+         then truncate {name}; end if; end $$; commit"
+    )
+}
+
+/// Returns the statement that deletes the oldest ends that are older than `kept`.
+pub(crate) fn delete_done(kept: Duration) -> String {
+    let seconds = kept.as_secs();
+    format!(
+        "delete from duly_done where event in (select event from duly_done \
+         where at < clock_timestamp() - {seconds} * interval '1 s' order by at limit {DONE_MAX})"
+    )
+}

@@ -1,0 +1,109 @@
+//! The metrics of a relay.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use duly::metrics::{Kind, Metric};
+use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
+
+use crate::relay::source::Waiting;
+
+const WAITING: &str = "duly_relay_waiting";
+const OLDEST: &str = "duly_relay_oldest_seconds";
+const PUSHED: &str = "duly_relay_pushed_total";
+const REPEATED: &str = "duly_relay_repeated_total";
+const REFUSED_EVENTS: &str = "duly_relay_refused_total";
+const ERRORS: &str = "duly_relay_errors_total";
+
+/// The metrics of relays. All relays of an outbox see the same rows, so of a gauge take the greatest.
+///
+/// # Examples
+///
+/// ```
+/// assert!(duly_outbox::CATALOGUE.iter().any(|metric| metric.name == "duly_relay_waiting"));
+/// ```
+pub const CATALOGUE: &[Metric] = &[
+    Metric {
+        name: WAITING,
+        kind: Kind::Gauge,
+        unit: Unit::Count,
+        labels: &[],
+        help: "Committed events that wait in the outbox for the store, counted up to 100,000.",
+    },
+    Metric {
+        name: OLDEST,
+        kind: Kind::Gauge,
+        unit: Unit::Seconds,
+        labels: &[],
+        help: "The age of the oldest event that waits in the outbox.",
+    },
+    Metric {
+        name: PUSHED,
+        kind: Kind::Counter,
+        unit: Unit::Count,
+        labels: &[],
+        help: "Events of the outbox that the store accepted from this relay.",
+    },
+    Metric {
+        name: REPEATED,
+        kind: Kind::Counter,
+        unit: Unit::Count,
+        labels: &[],
+        help: "Events of the outbox that the store had already.",
+    },
+    Metric {
+        name: REFUSED_EVENTS,
+        kind: Kind::Counter,
+        unit: Unit::Count,
+        labels: &[],
+        help: "Events that can never be accepted; they are in the table of refused ones.",
+    },
+    Metric {
+        name: ERRORS,
+        kind: Kind::Counter,
+        unit: Unit::Count,
+        labels: &["of"],
+        help: "Failed calls of a relay, of the database or the store.",
+    },
+];
+
+static IS_DESCRIBED: AtomicBool = AtomicBool::new(false);
+
+/// Registers the metrics, so that they can be seen to grow.
+pub(crate) fn register() {
+    if !IS_DESCRIBED.swap(true, Ordering::Relaxed) {
+        for metric in CATALOGUE {
+            match metric.kind {
+                Kind::Gauge => describe_gauge!(metric.name, metric.unit, metric.help),
+                _ => describe_counter!(metric.name, metric.unit, metric.help),
+            }
+        }
+    }
+    settled(0, 0, 0);
+    for of in ["database", "store"] {
+        counter!(ERRORS, "of" => of).increment(0);
+    }
+    waiting(Waiting::default());
+}
+
+/// Counts settled events.
+pub(crate) fn settled(pushed: u64, repeated: u64, refused: u64) {
+    counter!(PUSHED).increment(pushed);
+    counter!(REPEATED).increment(repeated);
+    counter!(REFUSED_EVENTS).increment(refused);
+}
+
+/// Counts a failed call of the database.
+pub(crate) fn database_failed() {
+    counter!(ERRORS, "of" => "database").increment(1);
+}
+
+/// Counts a page that the store did not accept as a whole.
+pub(crate) fn store_failed() {
+    counter!(ERRORS, "of" => "store").increment(1);
+}
+
+/// Sets what waits.
+pub(crate) fn waiting(waiting: Waiting) {
+    gauge!(WAITING).set(waiting.rows as f64);
+    gauge!(OLDEST).set(waiting.oldest.as_secs_f64());
+}

@@ -1,0 +1,8 @@
+//! The relay: hands committed events of an outbox to the store.
+
+pub(crate) mod handle;
+pub(crate) mod meters;
+pub(crate) mod options;
+pub(crate) mod run;
+pub(crate) mod settle;
+pub(crate) mod source;

@@ -1,0 +1,86 @@
+//! The interface of a relay to an outbox.
+
+use std::time::Duration;
+
+use duly::__outbox::PlainEvent;
+use duly::Result;
+use futures_util::future::BoxFuture;
+
+/// The most rows of a page.
+pub(crate) const PAGE_MAX: usize = 1_000;
+/// The most bytes of a page of more than one row.
+pub(crate) const PAGE_BYTES: usize = 4 << 20;
+
+/// An outbox, as a relay reads it.
+///
+/// Before a row is returned by [`take`](Self::take) the outbox has stored that it may have been
+/// pushed; it is passed by [`close`](Self::close), and not before.
+pub(crate) trait Source: Send + 'static {
+    /// Checks that the tables are there; the error names what is missing.
+    fn check(&mut self) -> BoxFuture<'_, Result<()>>;
+
+    /// Takes the next rows.
+    fn take(&mut self) -> BoxFuture<'_, Result<Taken>>;
+
+    /// Passes the rows of the page that was taken; returns `false` if another relay has taken it
+    /// meanwhile.
+    fn close(&mut self, closing: Closing) -> BoxFuture<'_, Result<bool>>;
+
+    /// Returns how many rows wait, and since when.
+    fn waiting(&mut self) -> BoxFuture<'_, Result<Waiting>>;
+
+    /// Frees the room of rows that are passed, and of finished events that are older than `done_kept`.
+    fn sweep(&mut self, done_kept: Duration) -> BoxFuture<'_, Result<()>>;
+}
+
+/// The reply of an outbox that is asked for rows.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// There is nothing to do.
+    Nothing,
+    /// Another relay is at work.
+    Held,
+    /// Some rows, in the order in which they are to be pushed.
+    Rows(Vec<Row>),
+}
+
+/// A row of an outbox.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// Whether it may have been pushed before it was taken now.
+    pub(crate) is_repeated: bool,
+    pub(crate) content: RowContent,
+}
+
+/// What a row says.
+#[derive(Clone, Debug)]
+pub(crate) enum RowContent {
+    /// A staged event.
+    Staged(Vec<u8>),
+    /// An event by plain SQL.
+    Plain(PlainEvent),
+    /// Nothing that can be read, for this reason.
+    Unreadable(String),
+}
+
+/// How a page is closed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Closing {
+    /// How many of its rows are passed, from the first on.
+    pub(crate) passed: usize,
+    /// Whether rows behind those may have been accepted nevertheless.
+    pub(crate) is_repeated: bool,
+    /// Rows among the passed that can never be accepted, and the reasons.
+    pub(crate) refused: Vec<(usize, String)>,
+    /// Rows among the passed that go on as another one.
+    pub(crate) instead: Vec<(usize, Vec<u8>)>,
+}
+
+/// What waits in an outbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Waiting {
+    /// The number of rows, as far as they were counted.
+    pub(crate) rows: u64,
+    /// The age of the oldest.
+    pub(crate) oldest: Duration,
+}

@@ -1,0 +1,4 @@
+//! SQLite: the relay's source, and the driver.
+
+pub(crate) mod driver;
+pub(crate) mod source;

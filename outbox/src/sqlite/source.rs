@@ -1,0 +1,297 @@
+//! The outbox in SQLite as the source of a relay.
+//!
+//! One connection writes at a time, so no row with a smaller number commits later, and the rows are
+//! read by their numbers.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use duly::__outbox::PlainEvent;
+use duly::event::BucketId;
+use duly::time::Timestamp;
+use duly::{Error, ErrorKind, EventId, Result};
+use futures_util::future::BoxFuture;
+use rusqlite::{Connection, OpenFlags, Row as SqlRow, TransactionBehavior, params};
+
+use crate::relay::source::{
+    Closing, PAGE_BYTES, PAGE_MAX, Row, RowContent, Source, Taken, Waiting,
+};
+use crate::schema::VERSION;
+use crate::sqlite::driver::failed;
+
+/// How long a call waits for other writers.
+const BUSY_MAX: Duration = Duration::from_secs(10);
+/// As many rows are counted.
+const COUNTED_MAX: u32 = 100_000;
+/// The most ends that one sweep deletes.
+const DONE_MAX: u32 = 10_000;
+/// The time of the database, in milliseconds since 1970.
+const NOW: &str = "cast((julianday('now') - 2440587.5) * 86400000 as integer)";
+
+/// An outbox in a file.
+pub(crate) struct SqliteSource {
+    file: PathBuf,
+    /// Taken out while a call is under way.
+    open: Option<Connection>,
+    taken: Option<Page>,
+}
+
+/// The rows that are being pushed.
+#[derive(Clone)]
+struct Page {
+    numbers: Vec<i64>,
+    /// How often a relay had begun when this one did.
+    claims: i64,
+}
+
+impl SqliteSource {
+    pub(crate) fn new(file: PathBuf) -> Self {
+        Self {
+            file,
+            open: None,
+            taken: None,
+        }
+    }
+
+    /// Runs a call on the connection, on a thread for what blocks.
+    async fn run<T: Send + 'static>(
+        &mut self,
+        call: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (file, open) = (self.file.clone(), self.open.take());
+        let done = tokio::task::spawn_blocking(move || {
+            let mut connection = match open {
+                Some(connection) => connection,
+                None => {
+                    // Never made here: its tables would be missing anyhow.
+                    let flags = OpenFlags::default() & !OpenFlags::SQLITE_OPEN_CREATE;
+                    let connection = Connection::open_with_flags(file, flags)?;
+                    connection.busy_timeout(BUSY_MAX)?;
+                    connection
+                }
+            };
+            let result = call(&mut connection)?;
+            Ok((connection, result))
+        });
+        let done: rusqlite::Result<_> = done.await.map_err(|error| {
+            let text = format!("a call of the outbox has ended early: {error}");
+            Error::new(ErrorKind::Unavailable, text)
+        })?;
+        let (connection, result) = done.map_err(|error| failed(&error))?;
+        self.open = Some(connection);
+        Ok(result)
+    }
+
+    async fn check_tables(&mut self) -> Result<()> {
+        let found = self.run(|connection| {
+            let sql = "select name from sqlite_master where type = 'table'";
+            let mut statement = connection.prepare(sql)?;
+            let names = statement.query_map([], |row| row.get::<_, String>(0))?;
+            names.collect::<rusqlite::Result<Vec<_>>>()
+        });
+        let found = found.await?;
+        let needed = [
+            "duly_outbox",
+            "duly_outbox_step",
+            "duly_outbox_refused",
+            "duly_done",
+            "duly_outbox_version",
+        ];
+        let missing = needed
+            .into_iter()
+            .filter(|name| !found.iter().any(|it| it == name));
+        let missing: Vec<_> = missing.collect();
+        let wrong = if missing.is_empty() {
+            let version = self.run(|connection| {
+                let sql = "select coalesce(max(version), 0) from duly_outbox_version";
+                connection.query_row(sql, [], |row| row.get::<_, u32>(0))
+            });
+            match version.await? {
+                version if version >= VERSION => return Ok(()),
+                version => format!(
+                    "the tables of the outbox have version {version}, this program needs {VERSION}"
+                ),
+            }
+        } else {
+            format!("the file has no {}", missing.join(", "))
+        };
+        let text = format!("{wrong}; run the SQL of `duly outbox schema --database sqlite`");
+        Err(Error::new(ErrorKind::Invalid, text))
+    }
+
+    async fn take_rows(&mut self) -> Result<Taken> {
+        self.taken = None;
+        let is_empty = self.run(|connection| {
+            let sql = "select not exists (select 1 from duly_outbox)";
+            connection.query_row(sql, [], |row| row.get::<_, bool>(0))
+        });
+        if is_empty.await? {
+            return Ok(Taken::Nothing);
+        }
+        let (page, rows) = self.run(claim).await?;
+        if rows.is_empty() {
+            return Ok(Taken::Held); // another relay was faster
+        }
+        self.taken = Some(page);
+        Ok(Taken::Rows(rows))
+    }
+
+    async fn close_page(&mut self, closing: Closing) -> Result<bool> {
+        let Some(page) = self.taken.take() else {
+            return Ok(false);
+        };
+        self.run(move |connection| close(connection, &page, &closing))
+            .await
+    }
+}
+
+/// Stores that the next rows may have been pushed, and returns them.
+fn claim(connection: &mut Connection) -> rusqlite::Result<(Page, Vec<Row>)> {
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let (pushed, claims): (i64, i64) = tx.query_row(
+        "update duly_outbox_step set claims = claims + 1 returning pushed, claims",
+        [],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    let mut page = Page {
+        numbers: Vec::new(),
+        claims,
+    };
+    let mut rows = Vec::new();
+    let mut bytes = 0;
+    {
+        let sql = "select n, repeated, event, queue, payload, due, id, options, at \
+                   from duly_outbox order by n limit ?1";
+        let mut statement = tx.prepare_cached(sql)?;
+        let mut found = statement.query([PAGE_MAX as i64])?;
+        while let Some(row) = found.next()? {
+            let n: i64 = row.get(0)?;
+            let (content, len) = content(row)?;
+            page.numbers.push(n);
+            rows.push(Row {
+                is_repeated: n <= pushed || row.get(1)?,
+                content,
+            });
+            bytes += len;
+            if bytes >= PAGE_BYTES {
+                break;
+            }
+        }
+    }
+    if let Some(last) = page.numbers.last().filter(|last| **last > pushed) {
+        tx.execute("update duly_outbox_step set pushed = ?1", [last])?;
+    }
+    tx.commit()?;
+    Ok((page, rows))
+}
+
+/// Reads what a row says, and how many bytes it has.
+fn content(row: &SqlRow<'_>) -> rusqlite::Result<(RowContent, usize)> {
+    if let Some(event) = row.get::<_, Option<Vec<u8>>>(2)? {
+        let len = event.len();
+        return Ok((RowContent::Staged(event), len));
+    }
+    let payload: String = row.get::<_, Option<_>>(4)?.unwrap_or_default();
+    let millis = |ms: i64| Timestamp::from_millis(u64::try_from(ms).unwrap_or(0));
+    let id = match row.get::<_, Option<String>>(6)? {
+        Some(id) => id.parse::<EventId>(),
+        None => {
+            let bucket = BucketId(fastrand::u16(..));
+            // The highest bit of the last byte is that of ids of runs.
+            let entropy = fastrand::u64(..) & !128;
+            Ok(EventId::from_parts(millis(row.get(8)?), bucket, entropy))
+        }
+    };
+    let len = payload.len();
+    let content = match id {
+        Ok(id) => RowContent::Plain(PlainEvent {
+            queue: row.get::<_, Option<_>>(3)?.unwrap_or_default(),
+            payload,
+            due: row.get::<_, Option<i64>>(5)?.map(millis),
+            id,
+            options: row
+                .get::<_, Option<_>>(7)?
+                .unwrap_or_else(|| "{}".to_owned()),
+        }),
+        Err(error) => RowContent::Unreadable(error.to_string()),
+    };
+    Ok((content, len))
+}
+
+/// Deletes the rows that are settled, with what becomes of them, in one transaction.
+fn close(connection: &mut Connection, page: &Page, closing: &Closing) -> rusqlite::Result<bool> {
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let number = |at: &usize| page.numbers.get(*at).copied().unwrap_or_default();
+    for (at, reason) in &closing.refused {
+        tx.execute(
+            "insert into duly_outbox_refused (n, at, reason, event, queue, payload, due, id, options) \
+             select n, at, ?2, event, queue, payload, due, id, options from duly_outbox where n = ?1",
+            params![number(at), reason],
+        )?;
+    }
+    for (at, event) in &closing.instead {
+        tx.execute(
+            "insert into duly_outbox (at, event) select at, ?2 from duly_outbox where n = ?1",
+            params![number(at), event],
+        )?;
+    }
+    let mut deleted = 0;
+    {
+        let mut statement = tx.prepare_cached("delete from duly_outbox where n = ?1")?;
+        for n in page.numbers.iter().take(closing.passed) {
+            deleted += statement.execute([n])?;
+        }
+    }
+    let is_whole = closing.passed == page.numbers.len();
+    if !is_whole && !closing.is_repeated {
+        // None of the others was pushed, unless by a relay that has begun since.
+        let before = page.numbers.get(closing.passed).map_or(0, |n| n - 1);
+        tx.execute(
+            "update duly_outbox_step set pushed = ?1 where claims = ?2",
+            [before, page.claims],
+        )?;
+    }
+    tx.commit()?;
+    Ok(closing.passed == 0 || deleted > 0)
+}
+
+impl Source for SqliteSource {
+    fn check(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.check_tables())
+    }
+
+    fn take(&mut self) -> BoxFuture<'_, Result<Taken>> {
+        Box::pin(self.take_rows())
+    }
+
+    fn close(&mut self, closing: Closing) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(self.close_page(closing))
+    }
+
+    fn waiting(&mut self) -> BoxFuture<'_, Result<Waiting>> {
+        Box::pin(self.run(|connection| {
+            let sql = format!(
+                "select count(*), coalesce({NOW} - min(at), 0) \
+                 from (select at from duly_outbox order by n limit {COUNTED_MAX})"
+            );
+            connection.query_row(&sql, [], |row| {
+                let oldest: i64 = row.get(1)?;
+                Ok(Waiting {
+                    rows: u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0),
+                    oldest: Duration::from_millis(u64::try_from(oldest).unwrap_or(0)),
+                })
+            })
+        }))
+    }
+
+    fn sweep(&mut self, done_kept: Duration) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.run(move |connection| {
+            let sql = format!(
+                "delete from duly_done where event in (select event from duly_done \
+                 where at < {NOW} - ?1 order by at limit {DONE_MAX})"
+            );
+            let kept = i64::try_from(done_kept.as_millis()).unwrap_or(i64::MAX);
+            connection.execute(&sql, [kept]).map(drop)
+        }))
+    }
+}

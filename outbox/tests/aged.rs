@@ -1,0 +1,127 @@
+//! Rows that have waited for long, and rows of a copy of a database.
+
+use std::time::Duration;
+
+use duly::prelude::*;
+use duly::store::{DedupWindow, MemoryStore};
+use duly_outbox::{PushEventIn, Relay, RelayOptions};
+use sqlx::Executor;
+
+use crate::world::{self, Seen, TestDatabase, World, order, orders, push, push_to};
+
+/// A store that remembers few ends, so that ids from before those are too old.
+async fn forgetful(seen: &Seen) -> Bus {
+    let window = DedupWindow {
+        keep_for: Duration::ZERO,
+        max: 20,
+        ..DedupWindow::default()
+    };
+    let store = MemoryStore::new().with_window(window);
+    world::builder(seen).store(store).start().await.unwrap()
+}
+
+/// It was never pushed, so another id does no harm.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_that_has_waited_for_long_is_handled_once() {
+    let (database, seen) = (TestDatabase::new().await, Seen::default());
+    let bus = forgetful(&seen).await;
+    let queue = orders(&bus);
+    let (early, given) = (push_to(&database.pool, &queue, 1).await, queue.new_id());
+    let mut tx = database.pool.begin().await.unwrap();
+    queue
+        .event(order(2))
+        .id(given)
+        .push_in(&mut tx)
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    for number in 1_000..2_000 {
+        queue.push(order(number), When::Now).await.unwrap();
+    }
+    seen.reach(1_000).await;
+    let relay = Relay::sqlx(&bus, database.pool.clone(), RelayOptions::default())
+        .await
+        .unwrap();
+    seen.reach(1_001).await;
+    assert_eq!(seen.counts()[&1], 1);
+    assert!(
+        bus.records()
+            .id(early)
+            .page()
+            .await
+            .unwrap()
+            .items
+            .is_empty(),
+        "under another id"
+    );
+    // One whose id its caller chose is put aside: another id would be another event.
+    let reason =
+        "select count(*) from duly_outbox_refused where reason like '%older than the tombstones%'";
+    database.until(reason, 1).await;
+    relay.stop().await;
+}
+
+/// It may have been accepted, be over and forgotten: pushing it under another id could double it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_old_event_that_may_have_been_pushed_is_not_pushed_again() {
+    let (database, seen) = (TestDatabase::new().await, Seen::default());
+    let bus = forgetful(&seen).await;
+    let queue = orders(&bus);
+    push_to(&database.pool, &queue, 1).await;
+    push_to(&database.pool, &queue, 2).await;
+    let relay = Relay::sqlx(&bus, database.pool.clone(), RelayOptions::default())
+        .await
+        .unwrap();
+    seen.reach(2).await;
+    relay.stop().await;
+    for number in 1_000..2_000 {
+        queue.push(order(number), When::Now).await.unwrap();
+    }
+    seen.reach(1_002).await;
+    // As after a kill between the push and the step that passes it.
+    let sql = "update duly_outbox_step set reading = done, done = '1:1:', repeated = true \
+               where n = (select max(n) from duly_outbox_step)";
+    database.pool.execute(sql).await.unwrap();
+    let relay = Relay::sqlx(&bus, database.pool.clone(), RelayOptions::default())
+        .await
+        .unwrap();
+    let settled = "select count(*) from (select reading from duly_outbox_step order by n desc \
+                   limit 1) as last where reading is null";
+    database.until(settled, 1).await;
+    relay.stop().await;
+    let counts = seen.counts();
+    assert_eq!((counts[&1], counts[&2]), (1, 1), "doubled");
+    // Its records say that it is over.
+    assert_eq!(
+        database
+            .number("select count(*) from duly_outbox_refused")
+            .await,
+        0
+    );
+}
+
+/// Transaction ids of a copy are others: by them alone rows would count as passed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_of_a_database_loses_nothing() {
+    let world = World::new().await;
+    let relay = world.relay().await;
+    push(&world, 1).await;
+    world.seen.reach(1).await;
+    relay.stop().await;
+    push(&world, 2).await;
+    // As after a restore into another server, whose ids are lower, or higher.
+    for (number, xid) in [(3, "4000000000"), (4, "3")] {
+        let sql = format!(
+            "update duly_outbox set xid = '{xid}'::xid8; update duly_outbox_step set \
+             cluster = 'other', done = '4000000000:4000000000:' \
+             where n = (select max(n) from duly_outbox_step)"
+        );
+        world.database.pool.execute(&*sql).await.unwrap();
+        push(&world, number).await;
+        let relay = world.relay().await;
+        world.seen.reach(usize::try_from(number).unwrap()).await;
+        relay.stop().await;
+    }
+    assert_eq!(world.seen.numbers(), [1, 2, 3, 4]);
+    assert!(world.seen.counts().values().all(|count| *count == 1));
+}

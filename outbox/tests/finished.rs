@@ -1,0 +1,189 @@
+//! Ends in transactions: one effect in the database, however often an event is attempted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use duly::prelude::*;
+use duly::records::Outcome;
+use duly_outbox::{FinishIn, Relay, RelayOptions, Transaction};
+use sqlx::{Executor, PgPool};
+
+use crate::world::{Seen, TestDatabase, bus, client, eventually};
+
+/// What the handler has, and how often it was called.
+#[derive(Clone)]
+struct Shop {
+    pool: PgPool,
+    url: String,
+    calls: Arc<AtomicU32>,
+}
+
+/// How an attempt of the handler ends, by the number of the order.
+const FAILS_BEFORE_COMMIT: i64 = 1;
+const FAILS_AFTER_COMMIT: i64 = 2;
+const BY_TOKIO_POSTGRES: i64 = 3;
+
+#[delay_event(
+    queue = "effects",
+    register = false,
+    attempts = 8,
+    backoff = "fixed(1ms)"
+)]
+async fn effect(event: Event<i64>, cx: &Context, shop: duly::State<Shop>) -> Result<(), Failure> {
+    let call = shop.calls.fetch_add(1, Ordering::Relaxed);
+    let number = event.payload;
+    if number == BY_TOKIO_POSTGRES {
+        let mut client = client(&shop.url).await;
+        let mut tx = client.transaction().await?;
+        if cx.finish_in(&mut tx, &event).await?.is_again() {
+            return Ok(());
+        }
+        tx.execute("insert into effects values ($1)", &[&number])
+            .await?;
+        tx.commit().await?;
+    } else {
+        let mut tx = shop.pool.begin().await?;
+        if cx.finish_in(&mut tx, &event).await?.is_again() {
+            return Ok(());
+        }
+        sqlx::query("insert into effects values ($1)")
+            .bind(number)
+            .execute(&mut *tx)
+            .await?;
+        if number == FAILS_BEFORE_COMMIT && call < 2 {
+            return Err(Failure::retry("before the commit"));
+        }
+        tx.commit().await?;
+    }
+    if call < 2 {
+        return Err(Failure::retry(
+            "after the commit, as if the process had been killed",
+        ));
+    }
+    Ok(())
+}
+
+async fn shop() -> (TestDatabase, Shop, Bus) {
+    let database = TestDatabase::new().await;
+    database
+        .pool
+        .execute("create table effects (number bigint)")
+        .await
+        .unwrap();
+    let shop = Shop {
+        pool: database.pool.clone(),
+        url: database.url.clone(),
+        calls: Arc::default(),
+    };
+    let builder = Bus::builder().only_registered().store_url("memory:");
+    let bus = builder
+        .register(effect {})
+        .state(shop.clone())
+        .start()
+        .await
+        .unwrap();
+    (database, shop, bus)
+}
+
+async fn done(bus: &Bus, id: EventId) {
+    let done = async || {
+        let records = bus
+            .records()
+            .id(id)
+            .outcome(Outcome::Acked)
+            .page()
+            .await
+            .unwrap();
+        !records.items.is_empty()
+    };
+    eventually("the event is done", done).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_effect_and_the_end_of_its_event_commit_together() {
+    for number in [FAILS_BEFORE_COMMIT, FAILS_AFTER_COMMIT, BY_TOKIO_POSTGRES] {
+        let (database, shop, bus) = shop().await;
+        let sent = bus.queue::<effect>().push(number, When::Now).await.unwrap();
+        done(&bus, sent.id()).await;
+        assert_eq!(
+            database.number("select count(*) from effects").await,
+            1,
+            "{number}"
+        );
+        assert_eq!(database.number("select count(*) from duly_done").await, 1);
+        let calls = shop.calls.load(Ordering::Relaxed);
+        let expected = if number == FAILS_BEFORE_COMMIT { 3 } else { 2 };
+        assert_eq!(calls, expected, "{number}");
+    }
+}
+
+/// As after a lost lease: the other attempt is still at work.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_attempt_beside_another_waits_for_its_end() {
+    for commits in [true, false] {
+        let (database, shop, bus) = shop().await;
+        shop.calls.store(2, Ordering::Relaxed);
+        let queue = bus.queue::<effect>();
+        let id = queue.new_id();
+        let mut other = database.pool.begin().await.unwrap();
+        let sql = format!("insert into duly_done values ('effects/{id}', 1, 'other')");
+        other.execute(&*sql).await.unwrap();
+        other
+            .execute("insert into effects values (7)")
+            .await
+            .unwrap();
+        queue.event(7).id(id).push().await.unwrap();
+        let waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' \
+                     and datname = current_database()";
+        database.until(waits, 1).await;
+        if commits {
+            other.commit().await.unwrap();
+        } else {
+            other.rollback().await.unwrap();
+        }
+        done(&bus, id).await;
+        assert_eq!(database.number("select count(*) from effects").await, 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_end_is_known_for_its_time_and_then_deleted() {
+    let database = TestDatabase::new().await;
+    database
+        .pool
+        .execute(
+            "insert into duly_done values ('a', 1, '', now() - interval '2 hours'), \
+             ('b', 1, '', now() - interval '30 minutes')",
+        )
+        .await
+        .unwrap();
+    let bus = bus("memory:", &Seen::default()).await;
+    let mut options = RelayOptions::default();
+    options.done_kept = Duration::from_secs(3_600);
+    let relay = Relay::sqlx(&bus, database.pool.clone(), options)
+        .await
+        .unwrap();
+    database.until("select count(*) from duly_done", 1).await;
+    assert_eq!(
+        database
+            .number("select count(*) from duly_done where event = 'b'")
+            .await,
+        1
+    );
+    relay.stop().await;
+}
+
+/// The trait is what drivers of others would implement.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_detached_context_has_nothing_to_finish() {
+    let database = TestDatabase::new().await;
+    let cx = Context::detached("effects", duly::States::default());
+    let mut tx = database.pool.begin().await.unwrap();
+    let error = cx
+        .finish_in(&mut tx, &Event::published(1))
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    tx.insert_events(vec![vec![1]]).await.unwrap();
+}

@@ -1,0 +1,241 @@
+//! A load whose transactions commit, roll back, hang and are killed, beside kills of the server and of
+//! relays: what is handled is what was committed, once, and not before.
+
+use std::env;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use duly::prelude::*;
+use duly_outbox::{Database, PushIn, Relay, RelayOptions, schema};
+use parking_lot::Mutex;
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tokio_postgres::NoTls;
+
+use crate::servers::{Postgres, PostgresOptions, prefix, shared};
+use crate::world::{Seen, bus, order, orders};
+
+const CHILD_DATABASE: &str = "DULY_OUTBOX_CHILD_DATABASE";
+const CHILD_STORE: &str = "DULY_OUTBOX_CHILD_STORE";
+const WRITERS: u64 = 6;
+const ORDERS_OF_WRITER: u64 = 25;
+
+fn number(name: &str, default: u64) -> u64 {
+    env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}
+
+/// The program of a child: a relay on the database and the store that the environment names.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_in_a_process_of_its_own() {
+    let (Ok(database), Ok(store)) = (env::var(CHILD_DATABASE), env::var(CHILD_STORE)) else {
+        return;
+    };
+    let builder = Bus::builder().only_registered().publish_only();
+    let bus = builder.store_url(&store).start().await.unwrap();
+    let _relay = start_relay(&bus, &database).await;
+    std::future::pending::<()>().await;
+}
+
+/// Starts a relay, as soon as the database lets it.
+async fn start_relay(bus: &Bus, url: &str) -> Relay {
+    loop {
+        let config = url.parse().unwrap();
+        match Relay::tokio_postgres(bus, config, NoTls, RelayOptions::default()).await {
+            Ok(relay) => return relay,
+            Err(error) if error.kind() == ErrorKind::Unavailable => pause(20).await,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn child(database: &str, store: &str) -> Child {
+    Command::new(env::current_exe().expect("the test binary"))
+        .args([
+            "--exact",
+            "load::a_relay_in_a_process_of_its_own",
+            "--nocapture",
+        ])
+        .env(CHILD_DATABASE, database)
+        .env(CHILD_STORE, store)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the child starts")
+}
+
+/// The pace of what kills; nothing is concluded from it.
+async fn pause(ms: u64) {
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+}
+
+fn options(url: &str) -> PgConnectOptions {
+    url.parse::<PgConnectOptions>().unwrap()
+}
+
+/// Inserts an order and its event, and ends the transaction in some way.
+async fn place(
+    url: &str,
+    queue: &Queue<crate::world::Order>,
+    number: u64,
+    ending: u64,
+    wait: u64,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let (mut client, connection) = loop {
+        match tokio_postgres::connect(url, NoTls).await {
+            Ok(connected) => break connected,
+            Err(_) => pause(20).await, // the server starts
+        }
+    };
+    let task = tokio::spawn(connection);
+    let mut tx = client.transaction().await?;
+    tx.execute("insert into orders values ($1)", &[&(number as i64)])
+        .await?;
+    if number.is_multiple_of(3) {
+        let sql = format!("select duly_push('orders', '{{\"number\": {number}}}')");
+        tx.batch_execute(&sql).await?;
+    } else {
+        queue.push_in(&mut tx, order(number), When::Now).await?;
+    }
+    pause(wait).await;
+    match ending {
+        0..=5 => tx.commit().await?,
+        6 => tx.rollback().await?,
+        7 => task.abort(), // the connection breaks
+        _ => {
+            tx.batch_execute("select pg_terminate_backend(pg_backend_pid())")
+                .await
+                .ok();
+            tx.commit().await?;
+        }
+    }
+    Ok(())
+}
+
+async fn write(url: String, queue: Queue<crate::world::Order>, first: u64, seed: u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    for number in first..first + ORDERS_OF_WRITER {
+        let ending = random.u64(..9);
+        // Some are held for long beside the others.
+        let wait = if random.u64(..10) == 0 {
+            random.u64(..500)
+        } else {
+            random.u64(..5)
+        };
+        // Its result is in the table of orders, whatever the error says.
+        place(&url, &queue, number, ending, wait).await.ok();
+    }
+}
+
+async fn run(seed: u64) {
+    println!("DULY_OUTBOX_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let server = Postgres::start(PostgresOptions {
+        more: vec!["fsync=off".to_owned()], // processes are killed, the machine is not
+        ..PostgresOptions::default()
+    });
+    server.sql("create table orders (number bigint primary key)");
+    server.sql(schema(Database::Postgres));
+    let url = server.url();
+    let pool = PgPoolOptions::new()
+        .acquire_timeout(Duration::from_secs(2))
+        .connect_lazy_with(options(&url));
+    let store = format!("{}?prefix={}", shared().url(), prefix());
+    let seen = Seen::checking(pool.clone());
+    let bus = bus(&store, &seen).await;
+    let relays = [start_relay(&bus, &url).await, sqlx_relay(&bus, &pool).await];
+    let (server, is_over) = (
+        Arc::new(Mutex::new(server)),
+        Arc::new(AtomicBool::new(false)),
+    );
+
+    // Kills the server now and then, and the relay of a child again and again.
+    let kills = {
+        let (is_over, server, seed) = (Arc::clone(&is_over), Arc::clone(&server), random.u64(..));
+        let url = url.clone();
+        tokio::task::spawn_blocking(move || {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut rounds = 0_u32;
+            while !is_over.load(Ordering::Relaxed) {
+                let mut relay = child(&url, &store);
+                std::thread::sleep(Duration::from_millis(200 + random.u64(..300)));
+                relay.kill().expect("it is killed");
+                relay.wait().expect("it has ended");
+                rounds += 1;
+                if rounds.is_multiple_of(4) {
+                    server.lock().restart();
+                }
+            }
+        })
+    };
+    let writers = (0..WRITERS).map(|writer| {
+        let first = writer * ORDERS_OF_WRITER;
+        tokio::spawn(write(url.clone(), orders(&bus), first, random.u64(..)))
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
+    }
+    is_over.store(true, Ordering::Relaxed);
+    kills.await.unwrap();
+
+    let committed: Vec<i64> = loop {
+        let rows = sqlx::query_scalar("select number from orders order by number");
+        match rows.fetch_all(&pool).await {
+            Ok(rows) => break rows,
+            Err(_) => pause(10).await, // it has just been started
+        }
+    };
+    seen.reach(committed.len()).await;
+    // Nothing comes any more: what was committed is passed.
+    settled(&pool).await;
+    let counts = seen.counts();
+    let handled: Vec<i64> = counts.keys().map(|number| *number as i64).collect();
+    assert_eq!(handled, committed);
+    assert!(counts.values().all(|count| *count == 1), "{counts:?}");
+    assert_eq!(seen.early(), [0; 0], "handled before the commit");
+    let refused = sqlx::query_scalar("select count(*) from duly_outbox_refused");
+    let refused: i64 = refused.fetch_one(&pool).await.unwrap();
+    assert_eq!(refused, 0);
+    println!(
+        "{} of {} committed",
+        committed.len(),
+        WRITERS * ORDERS_OF_WRITER
+    );
+    for relay in relays {
+        relay.stop().await;
+    }
+    bus.shutdown(Duration::from_secs(10)).await.unwrap();
+}
+
+async fn sqlx_relay(bus: &Bus, pool: &PgPool) -> Relay {
+    Relay::sqlx(bus, pool.clone(), RelayOptions::default())
+        .await
+        .unwrap()
+}
+
+/// Waits until every row is visible in what is done.
+async fn settled(pool: &PgPool) {
+    let open = "select count(*) from duly_outbox o, (select done, reading from duly_outbox_step \
+                order by n desc limit 1) as s \
+                where s.reading is not null or not pg_visible_in_snapshot(o.xid, s.done)";
+    for _ in 0..6_000 {
+        if sqlx::query_scalar(open)
+            .fetch_one(pool)
+            .await
+            .is_ok_and(|open: i64| open == 0)
+        {
+            return;
+        }
+        pause(10).await;
+    }
+    panic!("rows are left in the outbox");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_handled_is_what_was_committed_once_and_not_before() {
+    let seed = number("DULY_OUTBOX_SEED", fastrand::u64(..));
+    for case in 0..number("DULY_OUTBOX_CASES", 1) {
+        run(seed.wrapping_add(case)).await;
+    }
+}

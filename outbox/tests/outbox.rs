@@ -1,0 +1,19 @@
+//! Tests of the outbox: real databases, real kills.
+//!
+//! `DULY_OUTBOX_CASES` and `DULY_OUTBOX_SEED` choose the random loads, and how many there are.
+
+#![allow(clippy::print_stdout)] // seeds that are not printed are of no use
+#![allow(clippy::unwrap_used)] // what several tests share fails as they do
+
+#[path = "../../tests/servers/mod.rs"]
+mod servers;
+
+mod aged;
+mod finished;
+mod load;
+mod metrics;
+mod plain;
+mod pushed;
+mod relay;
+mod sqlite;
+mod world;

@@ -1,0 +1,219 @@
+//! What the tests share: a database of their own, a bus, and a handler that counts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use duly::prelude::*;
+use duly_outbox::{Database, PushIn, Relay, RelayOptions, schema};
+use parking_lot::Mutex;
+use sqlx::{Executor, PgPool};
+use tokio::sync::Notify;
+
+use crate::servers::{schema as name, shared_postgres};
+
+pub(crate) const LATE: Duration = Duration::from_secs(60);
+
+/// A payload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) number: u64,
+}
+
+pub(crate) fn order(number: u64) -> Order {
+    Order { number }
+}
+
+/// How often each order was handled.
+#[derive(Clone, Default)]
+pub(crate) struct Seen(Arc<SeenOrders>);
+
+#[derive(Default)]
+struct SeenOrders {
+    counts: Mutex<BTreeMap<u64, u32>>,
+    /// Where a handled order must be visible already.
+    rows: Option<PgPool>,
+    early: Mutex<Vec<u64>>,
+    changed: Notify,
+}
+
+impl Seen {
+    /// Checks for each handled order that its row is committed.
+    pub(crate) fn checking(rows: PgPool) -> Self {
+        Self(Arc::new(SeenOrders {
+            rows: Some(rows),
+            ..SeenOrders::default()
+        }))
+    }
+
+    pub(crate) fn counts(&self) -> BTreeMap<u64, u32> {
+        self.0.counts.lock().clone()
+    }
+
+    pub(crate) fn numbers(&self) -> Vec<u64> {
+        self.counts().into_keys().collect()
+    }
+
+    /// Orders that were handled before their rows were visible.
+    pub(crate) fn early(&self) -> Vec<u64> {
+        self.0.early.lock().clone()
+    }
+
+    /// Waits until so many different orders were handled.
+    pub(crate) async fn reach(&self, orders: usize) {
+        let reached = async {
+            loop {
+                let changed = self.0.changed.notified();
+                if self.0.counts.lock().len() >= orders {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        let reached = tokio::time::timeout(LATE, reached).await;
+        assert!(reached.is_ok(), "not in time: {:?}", self.counts());
+    }
+}
+
+#[delay_event(queue = "orders", register = false, workers = 16)]
+async fn handle(event: Event<Order>, seen: duly::State<Seen>) -> Result<(), Failure> {
+    let (number, seen) = (event.payload.number, &seen.0.0);
+    if let Some(rows) = &seen.rows {
+        let row = sqlx::query("select 1 from orders where number = $1").bind(number as i64);
+        match row.fetch_optional(rows).await {
+            Ok(Some(_)) => {}
+            Ok(None) => seen.early.lock().push(number),
+            Err(error) => return Err(Failure::retry(error.to_string())), // the server was killed
+        }
+    }
+    *seen.counts.lock().entry(number).or_default() += 1;
+    seen.changed.notify_waiters();
+    Ok(())
+}
+
+/// A database of its own on the shared server, with the tables.
+pub(crate) struct TestDatabase {
+    pub(crate) url: String,
+    pub(crate) pool: PgPool,
+}
+
+impl TestDatabase {
+    pub(crate) async fn new() -> Self {
+        let database = Self::empty().await;
+        database
+            .pool
+            .execute(schema(Database::Postgres))
+            .await
+            .unwrap();
+        database
+    }
+
+    pub(crate) async fn empty() -> Self {
+        let (server, name) = (shared_postgres(), name());
+        server.sql(&format!("create database {name}"));
+        let url = server.url().replace("/postgres", &format!("/{name}"));
+        // The scheme begins as the path of the database does.
+        let url = url.replacen(&format!("/{name}:"), "/postgres:", 1);
+        let pool = PgPool::connect(&url).await.unwrap();
+        Self { url, pool }
+    }
+
+    /// A client of tokio-postgres.
+    pub(crate) async fn client(&self) -> tokio_postgres::Client {
+        client(&self.url).await
+    }
+
+    pub(crate) async fn number(&self, sql: &str) -> i64 {
+        sqlx::query_scalar(sql).fetch_one(&self.pool).await.unwrap()
+    }
+
+    /// Waits until a query returns this number.
+    pub(crate) async fn until(&self, sql: &str, wanted: i64) {
+        let mut last = None;
+        let reached = async {
+            while last != Some(wanted) {
+                last = Some(self.number(sql).await);
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let reached = tokio::time::timeout(LATE, reached).await;
+        assert!(reached.is_ok(), "{sql}: {last:?}, not {wanted}");
+    }
+}
+
+pub(crate) async fn client(url: &str) -> tokio_postgres::Client {
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+/// Waits until a condition holds.
+pub(crate) async fn eventually(what: &str, holds: impl AsyncFn() -> bool) {
+    let reached = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let reached = tokio::time::timeout(LATE, reached).await;
+    assert!(reached.is_ok(), "not in time: {what}");
+}
+
+/// A bus with the counting handler.
+pub(crate) async fn bus(store: &str, seen: &Seen) -> Bus {
+    builder(seen).store_url(store).start().await.unwrap()
+}
+
+pub(crate) fn builder(seen: &Seen) -> duly::BusBuilder {
+    let builder = Bus::builder().only_registered();
+    builder.register(handle {}).state(seen.clone())
+}
+
+pub(crate) fn orders(bus: &Bus) -> Queue<Order> {
+    bus.queue::<handle>()
+}
+
+/// A database, a bus on memory and a relay between them.
+pub(crate) struct World {
+    pub(crate) database: TestDatabase,
+    pub(crate) bus: Bus,
+    pub(crate) orders: Queue<Order>,
+    pub(crate) seen: Seen,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let (database, seen) = (TestDatabase::new().await, Seen::default());
+        let bus = bus("memory:", &seen).await;
+        let orders = orders(&bus);
+        Self {
+            database,
+            bus,
+            orders,
+            seen,
+        }
+    }
+
+    pub(crate) async fn relay(&self) -> Relay {
+        let pool = self.database.pool.clone();
+        Relay::sqlx(&self.bus, pool, RelayOptions::default())
+            .await
+            .unwrap()
+    }
+}
+
+/// Pushes an order in a transaction of its own.
+pub(crate) async fn push(world: &World, number: u64) {
+    push_to(&world.database.pool, &world.orders, number).await;
+}
+
+pub(crate) async fn push_to(pool: &PgPool, orders: &Queue<Order>, number: u64) -> EventId {
+    let mut tx = pool.begin().await.unwrap();
+    let id = orders
+        .push_in(&mut tx, order(number), When::Now)
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    id
+}

@@ -1,0 +1,93 @@
+//! What `duly-outbox` of the same version uses: no part of the public face, and outside of semver.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::backoff::Backoff;
+use crate::bus::{Bus, EventBuilder, PushItem, PushMany};
+pub use crate::bus::{PlainEvent, StagedEvent, StagedPush};
+use crate::error::{Error, Result};
+use crate::outage::Outage;
+use crate::time::Timestamp;
+
+/// Prepares an event as a push does, and returns it instead of pushing it.
+///
+/// # Errors
+///
+/// As [`EventBuilder::push`], as far as the store is not asked.
+pub fn stage<T: Serialize + Send + Sync + 'static>(event: EventBuilder<T>) -> Result<StagedEvent> {
+    event.stage()
+}
+
+/// Prepares many events as a push does, and returns them in their order instead of pushing them.
+///
+/// # Errors
+///
+/// As [`PushMany::each`], as far as the store is not asked.
+pub fn stage_many<T, I>(push: PushMany<'_, T, I>) -> Result<Vec<StagedEvent>>
+where
+    T: Serialize + Send + Sync + 'static,
+    I: IntoIterator,
+    I::Item: Into<PushItem<T>>,
+{
+    push.stage()
+}
+
+/// Prepares an event that was written by plain SQL, by the options of its queue.
+///
+/// # Errors
+///
+/// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid), naming what is wrong.
+pub fn stage_plain(bus: &Bus, plain: &PlainEvent) -> Result<StagedEvent> {
+    bus.stage_plain(plain)
+}
+
+/// Gives a staged event that was surely not accepted an id of the store's time now.
+///
+/// # Errors
+///
+/// When its payload is encrypted under a key that the bus does not have.
+pub fn renew(bus: &Bus, staged: &StagedEvent) -> Result<StagedEvent> {
+    bus.renew_staged(staged)
+}
+
+/// Pushes staged events, and returns a result for each in their order.
+pub async fn push(bus: &Bus, events: &[StagedEvent]) -> Vec<StagedPush> {
+    bus.push_staged(events).await
+}
+
+/// Returns the store's time.
+#[must_use]
+pub fn now(bus: &Bus) -> Timestamp {
+    bus.store_time()
+}
+
+/// A log of outages with a bounded number of lines.
+#[derive(Debug)]
+pub struct OutageLog(Outage);
+
+impl OutageLog {
+    /// Creates the log of `what`, which every line names.
+    #[must_use]
+    pub const fn of(what: &'static str) -> Self {
+        Self(Outage::of(what))
+    }
+
+    /// Notes a failure.
+    pub fn failed(&self, error: &Error) {
+        self.0.failed((), error);
+    }
+
+    /// Notes a success.
+    pub fn succeeded(&self) {
+        self.0.succeeded(&());
+    }
+}
+
+/// Returns how long a relay waits after so many failures in a row: up to five seconds.
+#[must_use]
+pub fn delay_after(failures: u32) -> Duration {
+    const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
+    BACKOFF.jittered(failures)
+}

@@ -1,0 +1,200 @@
+//! Pushing staged events, with a result for each.
+
+use std::collections::BTreeMap;
+
+use futures_util::{StreamExt, stream};
+
+use crate::bus::handle::Bus;
+use crate::bus::payloads::EncodedValue;
+use crate::bus::push::batch::Batch;
+use crate::bus::push::prepare::PreparedEvent;
+use crate::bus::push::receipt::Receipt;
+use crate::bus::push::staged::StagedEvent;
+use crate::bus::queue_handle::QueueHandle;
+use crate::core::op::{PushOutcome, fitting};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{BucketId, QueueName};
+use crate::store::Durability;
+
+/// The concurrent calls of one push of staged events.
+const CALLS_AT_ONCE: usize = 8;
+
+/// The result of pushing one staged event.
+#[derive(Debug)]
+pub enum StagedPush {
+    /// The store has it, or has had it: by this push or by an earlier one.
+    Accepted {
+        /// Whether this push made it.
+        is_new: bool,
+    },
+    /// Its id, which the bus made, is not within the time that the store accepts. It was not accepted
+    /// now; whether it was by an earlier push is not known.
+    OutOfTime,
+    /// It can never be accepted.
+    Refused(Error),
+    /// It was not accepted, and may be later; after [`ErrorKind::Unknown`] it may have been.
+    Failed(Error),
+}
+
+/// What events have in common that go to the store together.
+type Group = (QueueName, BucketId, bool, Option<Durability>);
+
+impl Bus {
+    /// Pushes staged events, each for itself, and returns a result for each in their order.
+    ///
+    /// Events of one bucket keep their order.
+    pub(crate) async fn push_staged(&self, events: &[StagedEvent]) -> Vec<StagedPush> {
+        let mut groups = BTreeMap::<Group, Vec<usize>>::new();
+        for (place, staged) in events.iter().enumerate() {
+            let envelope = &staged.event.envelope;
+            let (queue, bucket) = (envelope.queue.clone(), envelope.bucket());
+            let group = (queue, bucket, staged.is_given, staged.durability);
+            groups.entry(group).or_default().push(place);
+        }
+        let push = |((queue, bucket, is_given, durability), places): (Group, Vec<usize>)| {
+            let handle = QueueHandle::new(self.inner.clone(), queue);
+            async move {
+                if is_given {
+                    push_given(&handle, events, places).await
+                } else {
+                    let call = (bucket, durability);
+                    push_made(&handle, call, events, places).await
+                }
+            }
+        };
+        let pushes: Vec<_> = groups.into_iter().map(push).collect();
+        let pushed = stream::iter(pushes).buffer_unordered(CALLS_AT_ONCE);
+        let mut pushed: Vec<(usize, StagedPush)> = pushed.concat().await;
+        pushed.sort_unstable_by_key(|(place, _)| *place);
+        pushed.into_iter().map(|(_, pushed)| pushed).collect()
+    }
+}
+
+/// Pushes events of one bucket under ids that the bus has made.
+async fn push_made(
+    handle: &QueueHandle,
+    (bucket, durability): (BucketId, Option<Durability>),
+    events: &[StagedEvent],
+    mut places: Vec<usize>,
+) -> Vec<(usize, StagedPush)> {
+    let mut results = Vec::with_capacity(places.len());
+    while !places.is_empty() {
+        let bytes = |place: &usize| events[*place].event.envelope.payload.len();
+        let rest = places.split_off(fitting(&places, bytes).min(places.len()));
+        let call = std::mem::replace(&mut places, rest);
+        let batch = call.iter().map(|place| events[*place].event.clone());
+        let pushed = handle.apply_push(bucket, batch.collect(), durability).await;
+        match pushed {
+            Ok((pushed, _)) => {
+                let judge = |(place, pushed): (usize, crate::core::op::PushReport)| {
+                    (
+                        place,
+                        of_outcome(handle, events[place].id(), pushed.verdict),
+                    )
+                };
+                results.extend(call.into_iter().zip(pushed).map(judge));
+            }
+            // One of them is to blame, and nothing was accepted: each by itself.
+            Err(error) if error.kind() == ErrorKind::Invalid && call.len() > 1 => {
+                for place in call {
+                    let alone = vec![events[place].event.clone()];
+                    let pushed = handle.apply_push(bucket, alone, durability).await;
+                    let pushed = match pushed.map(|(pushed, _)| pushed.first().copied()) {
+                        Ok(Some(pushed)) => of_outcome(handle, events[place].id(), pushed.verdict),
+                        Ok(None) => StagedPush::Failed(crate::store::unexpected()),
+                        Err(error) => of_error(handle, error),
+                    };
+                    results.push((place, pushed));
+                }
+            }
+            Err(error) => {
+                let each = |place| (place, of_error(handle, again(&error)));
+                results.extend(call.into_iter().map(each));
+            }
+        }
+    }
+    results
+}
+
+fn of_outcome(handle: &QueueHandle, id: crate::event::EventId, outcome: PushOutcome) -> StagedPush {
+    match outcome {
+        PushOutcome::Accepted | PushOutcome::Replaced(_) => {
+            handle.pushes.accepted(1, 0);
+            StagedPush::Accepted { is_new: true }
+        }
+        // A conflict of an id that no other event has: an update has changed its payload since.
+        PushOutcome::Duplicate(_) | PushOutcome::Conflict => {
+            handle.pushes.accepted(0, 1);
+            StagedPush::Accepted { is_new: false }
+        }
+        PushOutcome::TooOld | PushOutcome::TooNew => StagedPush::OutOfTime,
+        PushOutcome::Unknown => StagedPush::Failed(Error::new(
+            ErrorKind::Unknown,
+            format!("the event {id} may have been accepted: a call of this push got no response"),
+        )),
+    }
+}
+
+fn of_error(handle: &QueueHandle, error: Error) -> StagedPush {
+    match error.kind() {
+        ErrorKind::Invalid | ErrorKind::Conflict => {
+            handle.pushes.rejected(error.kind(), 1);
+            StagedPush::Refused(error)
+        }
+        _ => StagedPush::Failed(error),
+    }
+}
+
+/// Pushes events under ids of their callers.
+async fn push_given(
+    handle: &QueueHandle,
+    events: &[StagedEvent],
+    places: Vec<usize>,
+) -> Vec<(usize, StagedPush)> {
+    let mut results = Vec::with_capacity(places.len());
+    for place in places {
+        let pushed = match push_one_given(handle, &events[place]).await {
+            Ok(receipt) => {
+                let is_new = receipt.is_accepted();
+                handle.pushes.accepted(is_new.into(), (!is_new).into());
+                StagedPush::Accepted { is_new }
+            }
+            Err(error) => of_error(handle, error),
+        };
+        results.push((place, pushed));
+    }
+    results
+}
+
+async fn push_one_given(handle: &QueueHandle, staged: &StagedEvent) -> Result<Receipt> {
+    let envelope = &staged.event.envelope;
+    let opened = handle
+        .inner
+        .keys
+        .open(envelope.id, &handle.name, &envelope.payload);
+    // With its value a repeat is recognised that was encrypted under another key.
+    let value = opened.ok().map(|opened| EncodedValue {
+        codec: opened.codec,
+        bytes: opened.value.into_owned(),
+    });
+    let mut prepared = PreparedEvent {
+        event: staged.event.clone(),
+        given: value,
+        durability: staged.durability,
+    };
+    handle.follow_earlier_push(&mut prepared).await?;
+    let batch = Batch {
+        bucket: prepared.event.envelope.bucket(),
+        durability: prepared.durability,
+        events: vec![prepared.event],
+        given: prepared.given.into_iter().collect(),
+    };
+    let mut receipts = handle.push_batch(batch).await?;
+    let lost = || Err(crate::bus::push::receipt::lost());
+    receipts.pop().unwrap_or_else(lost)
+}
+
+/// Returns an error for each event of a call that failed.
+fn again(error: &Error) -> Error {
+    Error::new(error.kind(), error.to_string())
+}

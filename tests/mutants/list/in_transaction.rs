@@ -1,0 +1,58 @@
+use super::{always, drop, never, outbox, put, put_in_text};
+use crate::mutant::{Mutant, Promise::InTransaction};
+
+pub(crate) const MUTANTS: &[Mutant] = &[
+    InTransaction.bug(
+        "outbox-cursor-by-number",
+        "a relay goes on behind the newest transaction that it has seen, and asks for none that ran \
+         then",
+        &[
+            put("postgres::page::select", "$claim.done.ended_until($reading)", "Vec::<u64>::new()"),
+            put_in_text(
+                "postgres::step::look",
+                "where pg_visible_in_snapshot(late.xid, pg_current_snapshot())",
+                "where false",
+            ),
+        ],
+        outbox("what_commits_late_is_not_passed_over"),
+    ),
+    InTransaction.bug(
+        "outbox-passed-before-accepted",
+        "rows are passed whether the store has accepted them or not",
+        &[put("Fate::is_settled", "!matches!(self, Self::Unknown | Self::NotYet)", "true")],
+        outbox("an_outbox_grows_while_the_store_is_away"),
+    ),
+    InTransaction.bug(
+        "outbox-done-not-looked-at",
+        "an attempt has its effect although an earlier one has committed it",
+        &[always("Context::finish_in", "$tx.insert_done($done).await?")],
+        outbox("an_effect_and_the_end_of_its_event_commit_together"),
+    ),
+    InTransaction.bug(
+        "outbox-old-event-doubled",
+        "an event whose push may have been accepted goes on under another id when its own is too old",
+        &[put("relay::run::Run::push", "$rows[$place].is_repeated", "false")],
+        outbox("an_old_event_that_may_have_been_pushed_is_not_pushed_again"),
+    ),
+    InTransaction.bug(
+        "outbox-copy-not-noticed",
+        "a copy of a database goes on with the transaction ids of the first",
+        &[never(
+            "Look::next",
+            "$step.cluster != self.cluster || $step.done.xmax() > self.now.xmax()",
+        )],
+        outbox("a_copy_of_a_database_loses_nothing"),
+    ),
+    InTransaction.bug(
+        "outbox-refused-blocks",
+        "an event that can never be accepted is tried for ever",
+        &[put("Fate::of", "Some(Self::Refused($error.to_string()))", "Some(Self::NotYet)")],
+        outbox("an_event_that_has_waited_for_long_is_handled_once"),
+    ),
+    InTransaction.bug(
+        "outbox-never-emptied",
+        "partitions whose rows are settled stay as they are",
+        &[drop("PostgresSource::sweep_rows", "for $row in $..")],
+        outbox("no_dead_rows_and_no_room_are_left_behind"),
+    ),
+];
