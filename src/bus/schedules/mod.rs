@@ -106,7 +106,8 @@ impl Schedules {
     }
 
     /// Returns a page of all schedules, in an order that stays, after the place where the page
-    /// before ended; about `limit` of them, at most 1,000.
+    /// before ended; about `limit` of them, at most 1,000. One that a bus works on meanwhile may be
+    /// left out.
     ///
     /// # Errors
     ///

@@ -12,6 +12,7 @@ use crate::bus::fan_out::as_they_come;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::lease::{EncodedPayload, LEASE_WAIT_MAX, Leased};
+use crate::bus::own_queues::SCHEDULES;
 use crate::bus::schedules::advance::advance;
 use crate::bus::schedules::link::{Link, VERSION};
 use crate::bus::schedules::links::Links;
@@ -59,17 +60,14 @@ impl Worker {
             let Some(inner) = self.inner.upgrade().filter(|inner| inner.open().is_ok()) else {
                 return;
             };
-            let Ok(links) = Links::new(&inner) else {
-                return; // the name of the queue is right
-            };
-            match self.lease(&inner, links.name()).await {
+            match self.lease(&inner).await {
                 Ok(None) => {
                     let woken = Arc::clone(&inner.schedules_woken);
                     let every = inner.real_pause(ANY_EVERY);
                     drop(inner); // the bus may end meanwhile
                     let _ = tokio::time::timeout(every, woken.notified()).await;
                 }
-                Ok(Some(leased)) => {
+                Ok(Some((links, leased))) => {
                     failures = 0;
                     let looks = leased.into_iter().map(|one| self.look(&links, &inner, one));
                     as_they_come(looks).collect::<()>().await;
@@ -89,15 +87,16 @@ impl Worker {
     async fn lease(
         &self,
         inner: &Arc<Inner>,
-        queue: &QueueName,
-    ) -> Result<Option<Vec<Leased<EncodedPayload>>>> {
-        let known = inner.open()?.buckets_of(queue).await?;
+    ) -> Result<Option<(Links, Vec<Leased<EncodedPayload>>)>> {
+        let queue = QueueName::new(SCHEDULES)?;
+        let known = inner.open()?.buckets_of(&queue).await?;
         if known.buckets.is_empty() {
             return Ok(None);
         }
         let bus = Bus::from_inside(Arc::clone(inner));
-        let request = bus.lease_from(std::slice::from_ref(queue), BATCH, TTR);
-        Ok(Some(request.wait(LEASE_WAIT_MAX).send().await?))
+        let request = bus.lease_from(&[queue], BATCH, TTR);
+        let leased = request.wait(LEASE_WAIT_MAX).send().await?;
+        Ok(Some((Links::new(inner)?, leased)))
     }
 
     /// Looks at one schedule, and settles its link.
