@@ -62,7 +62,7 @@
 //!
 //! [The guide](_docs::guide) goes from the first handler to operation. The other pages:
 //! [what is promised](_docs::delivery), [running it](_docs::operations),
-//! [push and finish in your transaction](_docs::transactions),
+//! [what recurs](_docs::schedules), [push and finish in your transaction](_docs::transactions),
 //! [codecs, encryption and versions of payloads](_docs::payloads),
 //! [what lies in the file](_docs::storage), [what is kept of every attempt](_docs::journal),
 //! [what `tracing` and the log hear](_docs::tracing),
@@ -248,6 +248,8 @@ pub mod _docs {
     pub mod performance {}
     #[doc = include_str!("docs/proof.md")]
     pub mod proof {}
+    #[doc = include_str!("docs/schedules.md")]
+    pub mod schedules {}
     #[doc = include_str!("docs/storage.md")]
     pub mod storage {}
     #[doc = include_str!("docs/tracing.md")]

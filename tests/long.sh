@@ -55,9 +55,13 @@ payloads() {
     default DULY_SHAPES_CASES 2000
     duly --release --test bus -- payloads::round_trips
 }
-schedules() { # all changes of all clocks, beside a walk through their minutes
+schedules() { # all changes of all clocks, beside a walk through their minutes; stops, and kills
     default DULY_SCHEDULE_CASES 1000000
     duly --release --test bus -- schedule::clocks
+    default DULY_SCHEDULE_STOPS all
+    duly --test bus -- schedule::stops
+    default DULY_OCCURRENCE_KILLS 300
+    duly --test faults -- occurrences::
 }
 embedded() {
     default DULY_FLIPS bytes

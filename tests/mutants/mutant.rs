@@ -65,6 +65,8 @@ pub(crate) enum Promise {
     InTransaction,
     /// A server goes on under strain, and one of its tenants does another no harm.
     Served,
+    /// Each instant of a schedule is one event.
+    Occurrences,
 }
 
 impl Promise {
@@ -91,6 +93,7 @@ impl Promise {
             Self::Metrics => return "true metrics".to_owned(),
             Self::InTransaction => return "in your transaction".to_owned(),
             Self::Served => return "a server under strain".to_owned(),
+            Self::Occurrences => return "schedules".to_owned(),
         };
         format!("{} {name}", self as u8)
     }

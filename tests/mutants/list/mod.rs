@@ -18,6 +18,7 @@ mod lost_workers;
 mod metrics;
 mod names;
 mod never_early;
+mod occurrences;
 mod payloads;
 mod pulled;
 mod punctual;
@@ -63,6 +64,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         users_code::MUTANTS,
         in_transaction::MUTANTS,
         served::MUTANTS,
+        occurrences::MUTANTS,
     ];
     of_each.into_iter().flatten()
 }
@@ -118,6 +120,6 @@ macro_rules! targets {
 
 targets! {
     coming crash dashboards dead_letters delivery embedded explain journal lib loom metrics names
-    outages outbox pages payloads power records redis_faults redis_store server simulation store_contract
+    outages outbox pages payloads power records redis_faults redis_store schedule server simulation store_contract
     store_model syscalls traces
 }
