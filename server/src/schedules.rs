@@ -98,7 +98,7 @@ impl NewSchedule {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](duly::ErrorKind::Invalid) for a text that does not mean what it should,
+    /// [`ErrorKind::Invalid`] for a text that does not mean what it should,
     /// and for a payload that is too large.
     pub fn options(self) -> Result<ScheduleOptions> {
         let mut options = ScheduleOptions::new(&self.queue, &self.when)?;
