@@ -169,6 +169,13 @@ async fn ends(bus: &Bus) -> Ends {
     }
 }
 
+/// Whether an instant has its event, apart from those that were taken back.
+fn is_over(ends: &Ends, key: &(String, Timestamp)) -> bool {
+    let all = ends.get(key).map_or(&[][..], Vec::as_slice);
+    all.iter()
+        .any(|(_, outcome)| *outcome != Outcome::Cancelled)
+}
+
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
@@ -199,6 +206,13 @@ async fn killed(url: &str, clocks: &[i64], is_shared: bool) {
     for kill in 0..kills {
         // While it opens the store, pushes what follows, or handles.
         std::thread::sleep(Duration::from_micros(random.u64(100_000..2_000_000)));
+        if let Some(bus) = &bus {
+            // Beside it, a schedule is paused and resumed: what that takes back is made up for.
+            let name = format!("plain-{}", random.u64(..10));
+            bus.schedules().pause(&name).await.unwrap();
+            std::thread::sleep(Duration::from_micros(random.u64(..300_000)));
+            bus.schedules().resume(&name).await.unwrap();
+        }
         let victim = random.usize(..nodes.len());
         drop(nodes.swap_remove(victim));
         nodes.push(start(kill as usize));
@@ -229,15 +243,12 @@ async fn killed(url: &str, clocks: &[i64], is_shared: bool) {
         if bus.is_none() {
             reading.shutdown(Duration::from_secs(5)).await.unwrap();
         }
-        let missing = expected
-            .iter()
-            .filter(|key| !ends.contains_key(key))
-            .count();
+        let missing = expected.iter().filter(|key| !is_over(&ends, key)).count();
         if missing == 0 {
             break ends;
         }
         let said = std::fs::read_to_string(folder.path().join("err")).unwrap_or_default();
-        let first = expected.iter().find(|key| !ends.contains_key(key));
+        let first = expected.iter().find(|key| !is_over(&ends, key));
         assert!(
             waits.elapsed() < PATIENCE,
             "{missing} have no record, such as {first:?}: {said}"
@@ -250,7 +261,8 @@ async fn killed(url: &str, clocks: &[i64], is_shared: bool) {
     drop(nodes);
     // Each instant is one event, and none is outside of the calendar.
     for ((name, instant), all) in &ends {
-        assert_eq!(all.len(), 1, "{name} at {instant}: {all:?}");
+        let run = all.iter().filter(|(_, it)| *it != Outcome::Cancelled);
+        assert!(run.count() <= 1, "{name} at {instant}: {all:?}");
         let just_before = Timestamp::from_millis(instant.as_millis() - 1);
         let next = schedules[name].instants(just_before).next();
         assert_eq!(next, Some(*instant), "{name}");
@@ -267,10 +279,9 @@ async fn killed(url: &str, clocks: &[i64], is_shared: bool) {
     for (key, ids) in &started {
         assert_eq!(ids.len(), 1, "{key:?} was two events: {ids:?}");
     }
-    let acked = ends
-        .values()
-        .filter(|all| all[0].1 == Outcome::Acked)
-        .count();
+    let acked = ends.values();
+    let acked = acked.filter(|all| all.iter().any(|(_, it)| *it == Outcome::Acked));
+    let acked = acked.count();
     println!(
         "{} instants, {acked} acked, {} started",
         ends.len(),

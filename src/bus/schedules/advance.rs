@@ -1,5 +1,6 @@
 //! One look at a schedule: what its link decides is pushed, then the next link.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,20 +20,22 @@ use crate::error::Result;
 use crate::event::{BucketId, BucketKey, EventId, LatePolicy, Occurrence, State};
 use crate::schedule::plan::plan;
 use crate::schedule::{MissedPolicy, OverlapPolicy};
-use crate::store::KEEP_FOR;
 use crate::time::{Timestamp, When};
 
 /// An occurrence that waits is given up no earlier than this, whatever its schedule says.
 const LATE_MIN: Duration = Duration::from_secs(60);
+/// How many records of a schedule are read where a look may repeat an old one.
+const RECORDS_READ: u32 = 1_000;
 /// Schedules with the same next instant are looked at within this time, not at once.
 const SPREAD: Duration = Duration::from_secs(15);
 
 /// Looks at the schedule of a link that is leased, and returns what was pushed. Another look at the
-/// link may have done so before, in part or wholly.
+/// link may have done so before, in part or wholly; `is_old`: so long ago that it may be forgotten.
 pub(super) async fn advance(
     links: &Links,
     inner: &Arc<Inner>,
     link: &Link,
+    is_old: bool,
 ) -> Result<Vec<Occurrence>> {
     let newest = links.find(&link.name).await?.map(|newest| newest.link);
     let is_over = |newest: Link| newest.number > link.number || newest.life != link.life;
@@ -66,7 +69,13 @@ pub(super) async fn advance(
         let planned = plan(of, link.progress, now, is_busy);
         occurrences = planned.occurrences;
         let pushed = pushed_of(inner, &link, &occurrences, now);
-        let pushes = occurrences.iter();
+        let ended = if is_old {
+            ended(inner, &link, &pushed).await?
+        } else {
+            BTreeSet::new()
+        };
+        let is_open = |one: &&Occurrence| !ended.contains(&link.id_of(&pushed, one.instant));
+        let pushes = occurrences.iter().filter(is_open);
         let pushes = pushes.map(|one| push(inner, &link, &pushed, one));
         as_they_come(pushes).try_collect::<()>().await?;
         link.progress = planned.progress;
@@ -183,9 +192,6 @@ async fn push(
 ) -> Result<()> {
     let (instant, options) = (occurrence.instant, &link.options);
     let id = link.id_of(pushed, instant);
-    if inner.now().since(instant) > KEEP_FOR && has_record(inner, pushed, id).await? {
-        return Ok(()); // its id may be forgotten, so that the store would take it for new
-    }
     let is_skipped = occurrence.skipped.is_some();
     let payload = options.payload_text().filter(|_| !is_skipped);
     let late = match options.missed_policy() {
@@ -220,10 +226,13 @@ async fn push(
     Ok(())
 }
 
-async fn has_record(inner: &Arc<Inner>, pushed: &Pushed, id: EventId) -> Result<bool> {
+/// The events of the schedule that have ended, by its latest records: where their ids may be
+/// forgotten, the store would take them for new.
+async fn ended(inner: &Arc<Inner>, link: &Link, pushed: &Pushed) -> Result<BTreeSet<EventId>> {
     let records = Bus::from_inside(Arc::clone(inner)).records();
-    let page = records.queue(&pushed.queue).id(id).limit(1).page().await?;
-    Ok(!page.items.is_empty())
+    let records = records.queue(&pushed.queue).key(&link.name);
+    let latest = records.newest_first().limit(RECORDS_READ).page().await?;
+    Ok(latest.items.into_iter().map(|record| record.id).collect())
 }
 
 /// When the schedule is looked at, if it need not be at that very time.

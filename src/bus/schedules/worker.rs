@@ -20,6 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Occurrence, QueueName, SkipReason};
 use crate::metrics::ScheduleMeters;
 use crate::outage::Outage;
+use crate::store::KEEP_FOR;
 
 /// How many schedules are looked at with one lease.
 const BATCH: usize = 256;
@@ -102,8 +103,11 @@ impl Worker {
     /// Looks at one schedule, and settles its link.
     async fn look(&self, links: &Links, inner: &Arc<Inner>, leased: Leased<EncodedPayload>) {
         let name = leased.event().key().unwrap_or_default().to_owned();
+        let due = leased.event().due().unwrap_or_default();
+        // An earlier look may have been so long ago that what it pushed is forgotten.
+        let is_old = leased.attempt() > 1 || inner.now().since(due) > KEEP_FOR;
         let settled = match read(&leased.event().payload.bytes) {
-            Ok(link) => match advance(links, inner, &link).await {
+            Ok(link) => match advance(links, inner, &link, is_old).await {
                 Ok(occurrences) => {
                     self.outage.succeeded(&name);
                     self.tell(&link, &occurrences);
