@@ -29,6 +29,7 @@ impl BusBuilder {
     /// # async fn main() -> duly::Result<()> {
     /// let workdays = ScheduleOptions::new("report", "0 9 * * MON-FRI Europe/Berlin")?;
     /// let bus = Bus::builder()
+    ///     # .only_registered()
     ///     # .store_url("memory:")
     ///     .register(report {})
     ///     .schedule("daily-report", workdays)

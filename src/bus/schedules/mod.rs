@@ -155,34 +155,32 @@ impl Schedules {
     /// for a name of another form than 1 to 200 letters, digits, `.`, `_` or `-`.
     pub async fn set(&self, name: &str, options: ScheduleOptions) -> Result<()> {
         check_name(name)?;
-        let (inner, name) = (Arc::clone(&self.inner), name.to_owned());
-        self.whole(async move {
-            let links = Links::new(&inner)?;
-            loop {
-                let none = Declarations::default();
-                if links.find(&name).await?.is_none()
-                    && create(&inner, &links, (&name, &options), none).await?
-                {
-                    return Ok(());
-                }
-                let now = inner.now();
-                let edit = |link: &mut Link| {
-                    let is_other = link.options != options || link.removed;
-                    if is_other {
-                        link.options = options.clone();
-                        link.removed = false;
-                        link.since = now;
-                        link.change += 1;
-                    }
-                    Ok(is_other)
-                };
-                if links.change(&name, edit).await?.is_some() {
-                    return Ok(());
-                }
-                // It was removed meanwhile.
+        let links = Links::new(&self.inner)?;
+        loop {
+            let none = Declarations::default();
+            if links.find(name).await?.is_none()
+                && create(&self.inner, &links, (name, &options), none).await?
+            {
+                return Ok(());
             }
-        })
-        .await
+            let now = self.inner.now();
+            let edit = |link: &mut Link| {
+                let is_other = link.options != options || link.removed;
+                if is_other {
+                    link.options = options.clone();
+                    link.since = now;
+                    link.change += 1;
+                }
+                if std::mem::take(&mut link.removed) {
+                    link.paused = None; // it is another schedule
+                }
+                Ok(is_other)
+            };
+            if links.change(name, edit).await?.is_some() {
+                return Ok(());
+            }
+            // It was removed meanwhile.
+        }
     }
 
     /// Pauses a schedule: it pushes nothing until it is resumed. Occurrences that are due already are
@@ -272,36 +270,19 @@ impl Schedules {
     async fn change(
         &self,
         name: &str,
-        edit: impl Fn(&mut Link) -> bool + Send + Sync + 'static,
+        edit: impl Fn(&mut Link) -> bool + Send + Sync,
     ) -> Result<()> {
         check_name(name)?;
-        let (inner, name) = (Arc::clone(&self.inner), name.to_owned());
-        self.whole(async move {
-            let links = Links::new(&inner)?;
-            let edit = |link: &mut Link| {
-                if link.removed {
-                    return Err(unknown(&link.name));
-                }
-                let is_other = edit(link);
-                link.change += u64::from(is_other);
-                Ok(is_other)
-            };
-            let changed = links.change(&name, edit).await?;
-            changed.map(|_| ()).ok_or_else(|| unknown(&name))
-        })
-        .await
-    }
-
-    /// Does what takes several steps, whatever becomes of the caller.
-    async fn whole(&self, steps: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
-        self.inner.open()?;
-        let done = self.inner.runtime.spawn(steps).await;
-        done.unwrap_or_else(|_stopped| {
-            Err(Error::new(
-                ErrorKind::Unknown,
-                "the runtime of the bus stopped meanwhile; the schedule may have been changed",
-            ))
-        })
+        let edit = |link: &mut Link| {
+            if link.removed {
+                return Err(unknown(&link.name));
+            }
+            let is_other = edit(link);
+            link.change += u64::from(is_other);
+            Ok(is_other)
+        };
+        let changed = Links::new(&self.inner)?.change(name, edit).await?;
+        changed.map(|_| ()).ok_or_else(|| unknown(name))
     }
 }
 

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use duly::__outbox::{self as outbox, StagedPush};
 use duly::__server::replies;
+use duly::admin::Schedules;
 use duly::lease::LeaseOutcome;
 use duly::prelude::*;
 use duly::records::Format;
+use duly::schedule::ScheduleOptions;
 use futures_util::future::BoxFuture;
 
 use super::stage::{PULLED, Stage};
@@ -51,6 +53,16 @@ async fn finished(
     result: impl Future<Output = duly::Result<duly::dead_letters::BulkResult>>,
 ) -> duly::Result<()> {
     result.await?.finished().map(drop)
+}
+
+/// Does something with a schedule that is made for it.
+async fn of_nightly<F: Future<Output = duly::Result<()>>>(
+    it: Stage,
+    then: impl FnOnce(Schedules) -> F,
+) -> duly::Result<()> {
+    let nightly = ScheduleOptions::new(PULLED, "0 2 * * *")?;
+    it.bus.schedules().set("nightly", nightly).await?;
+    then(it.bus.schedules()).await
 }
 
 calls! {
@@ -161,6 +173,18 @@ calls! {
     Closed Events reschedule: |it| it.pulled.events().key("key").reschedule(day());
     Closed Reencrypt run: |it| async { it.bus.reencrypt(PULLED).run().await?.finished() };
     Closed Reencrypt count: |it| it.bus.reencrypt(PULLED).count();
+    Closed Schedules get: |it| it.bus.schedules().get("nightly");
+    Closed Schedules page: |it| it.bus.schedules().page(None, 10);
+    Closed Schedules set: |it| async {
+        let nightly = ScheduleOptions::new(PULLED, "0 2 * * *")?;
+        it.bus.schedules().set("nightly", nightly).await
+    };
+    Closed Schedules pause: |it| of_nightly(it, |all| async move { all.pause("nightly").await });
+    Closed Schedules resume: |it| of_nightly(it, |all| async move { all.resume("nightly").await });
+    Closed Schedules run_now: |it| of_nightly(it, |all| async move {
+        all.run_now("nightly").await.map(drop)
+    });
+    Closed Schedules remove: |it| it.bus.schedules().remove("nightly");
     Closed Bus forecast: |it| it.bus.forecast(PULLED, secs(60), secs(10));
     Closed Bus nodes: |it| it.bus.nodes();
     Closed Bus stats_page: |it| it.bus.stats_page(None, 10);
