@@ -1,26 +1,7 @@
-use super::{drop, never, put, schedule};
+use super::{never, put, schedule};
 use crate::mutant::{Mutant, Promise::Occurrences};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
-    Occurrences.bug(
-        "own-cancel-taken-for-anothers",
-        "what a bus took back before it died counts as under way when its time has passed",
-        &[put(
-            "advance::withdraw",
-            "«$found.is_some_and(|$found| $found.state == State::Cancelled)»",
-            "{ drop($found); false }",
-        )],
-        schedule("whatever_a_bus_was_at_when_it_died_each_instant_is_one_event"),
-    ),
-    Occurrences.bug(
-        "change-not-announced",
-        "a change whose maker dies is carried out some day",
-        &[drop(
-            "Links::change",
-            "self.look_at(&$found, When::After(SOON))",
-        )],
-        schedule("whatever_a_bus_was_at_when_it_died_each_instant_is_one_event"),
-    ),
     Occurrences.bug(
         "occurrence-has-any-id",
         "a look that is repeated pushes its occurrences under other ids",
@@ -29,12 +10,6 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "«EventId::for_name(&$pushed.queue, &$words)»",
             "EventId::for_name(&$pushed.queue, &format!(\"{}{}\", $words, fastrand::u64(..)))",
         )],
-        schedule("whatever_a_bus_was_at_when_it_died_each_instant_is_one_event"),
-    ),
-    Occurrences.bug(
-        "newer-link-not-looked-for",
-        "a link whose ack was lost is carried out again, also after the next one",
-        &[never("advance", "$newest.is_some_and($is_over)")],
         schedule("whatever_a_bus_was_at_when_it_died_each_instant_is_one_event"),
     ),
     Occurrences.bug(
@@ -84,16 +59,5 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "",
         )],
         schedule("days_of_a_calendar_are_left_out_and_are_not_missed"),
-    ),
-    Occurrences.bug(
-        "next-link-before-what-it-pushes",
-        "how far a schedule has come is noted before its occurrences are pushed",
-        &[put(
-            "advance",
-            "«as_they_come($pushes).try_collect::<()>().await?;»",
-            "links.push(&link, Some(now), Unique::Replace).await?; \
-             as_they_come($pushes).try_collect::<()>().await?;",
-        )],
-        schedule("whatever_a_bus_was_at_when_it_died_each_instant_is_one_event"),
     ),
 ];
