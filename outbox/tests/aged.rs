@@ -5,7 +5,7 @@ use std::time::Duration;
 use duly::prelude::*;
 use duly::store::{DedupWindow, MemoryStore};
 use duly_outbox::{PushEventIn, Relay, RelayOptions};
-use sqlx::Executor;
+use sqlx_0_8::Executor;
 
 use crate::world::{self, Seen, TestDatabase, World, order, orders, push, push_to};
 
@@ -39,7 +39,7 @@ async fn an_event_that_has_waited_for_long_is_handled_once() {
         queue.push(order(number), When::Now).await.unwrap();
     }
     seen.reach(1_000).await;
-    let relay = Relay::sqlx(&bus, database.pool.clone(), RelayOptions::default())
+    let relay = Relay::sqlx_0_8(&bus, database.pool.clone(), RelayOptions::default())
         .await
         .unwrap();
     seen.reach(1_001).await;
@@ -69,7 +69,7 @@ async fn an_old_event_that_may_have_been_pushed_is_not_pushed_again() {
     let queue = orders(&bus);
     push_to(&database.pool, &queue, 1).await;
     push_to(&database.pool, &queue, 2).await;
-    let relay = Relay::sqlx(&bus, database.pool.clone(), RelayOptions::default())
+    let relay = Relay::sqlx_0_8(&bus, database.pool.clone(), RelayOptions::default())
         .await
         .unwrap();
     seen.reach(2).await;
@@ -82,7 +82,7 @@ async fn an_old_event_that_may_have_been_pushed_is_not_pushed_again() {
     let sql = "update duly_outbox_step set reading = done, done = '1:1:', repeated = true \
                where n = (select max(n) from duly_outbox_step)";
     database.pool.execute(sql).await.unwrap();
-    let relay = Relay::sqlx(&bus, database.pool.clone(), RelayOptions::default())
+    let relay = Relay::sqlx_0_8(&bus, database.pool.clone(), RelayOptions::default())
         .await
         .unwrap();
     let settled = "select count(*) from (select reading from duly_outbox_step order by n desc \

@@ -10,10 +10,11 @@ use std::time::Duration;
 use duly::prelude::*;
 use duly_outbox::{Database, PushIn, Relay, RelayOptions, schema};
 use parking_lot::Mutex;
-use sqlx::PgPool;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx_0_8::PgPool;
+use sqlx_0_8::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio_postgres::NoTls;
 
+use crate::drivers::Driver;
 use crate::servers::{Postgres, PostgresOptions, prefix, shared};
 use crate::world::{Seen, bus, order, orders};
 
@@ -144,7 +145,10 @@ async fn run(seed: u64) {
     let store = format!("{}?prefix={}", shared().url(), prefix());
     let seen = Seen::checking(pool.clone());
     let bus = bus(&store, &seen).await;
-    let relays = [start_relay(&bus, &url).await, sqlx_relay(&bus, &pool).await];
+    let mut relays = vec![start_relay(&bus, &url).await];
+    for driver in [Driver::Sqlx08, Driver::Sqlx09] {
+        relays.push(driver.relay(&bus, &url).await.unwrap());
+    }
     let (server, is_over) = (
         Arc::new(Mutex::new(server)),
         Arc::new(AtomicBool::new(false)),
@@ -180,7 +184,7 @@ async fn run(seed: u64) {
     kills.await.unwrap();
 
     let committed: Vec<i64> = loop {
-        let rows = sqlx::query_scalar("select number from orders order by number");
+        let rows = sqlx_0_8::query_scalar("select number from orders order by number");
         match rows.fetch_all(&pool).await {
             Ok(rows) => break rows,
             Err(_) => pause(10).await, // it has just been started
@@ -194,7 +198,7 @@ async fn run(seed: u64) {
     assert_eq!(handled, committed);
     assert!(counts.values().all(|count| *count == 1), "{counts:?}");
     assert_eq!(seen.early(), [0; 0], "handled before the commit");
-    let refused = sqlx::query_scalar("select count(*) from duly_outbox_refused");
+    let refused = sqlx_0_8::query_scalar("select count(*) from duly_outbox_refused");
     let refused: i64 = refused.fetch_one(&pool).await.unwrap();
     assert_eq!(refused, 0);
     println!(
@@ -208,19 +212,13 @@ async fn run(seed: u64) {
     bus.shutdown(Duration::from_secs(10)).await.unwrap();
 }
 
-async fn sqlx_relay(bus: &Bus, pool: &PgPool) -> Relay {
-    Relay::sqlx(bus, pool.clone(), RelayOptions::default())
-        .await
-        .unwrap()
-}
-
 /// Waits until every row is visible in what is done.
 async fn settled(pool: &PgPool) {
     let open = "select count(*) from duly_outbox o, (select done, reading from duly_outbox_step \
                 order by n desc limit 1) as s \
                 where s.reading is not null or not pg_visible_in_snapshot(o.xid, s.done)";
     for _ in 0..6_000 {
-        if sqlx::query_scalar(open)
+        if sqlx_0_8::query_scalar(open)
             .fetch_one(pool)
             .await
             .is_ok_and(|open: i64| open == 0)

@@ -25,7 +25,7 @@ async fn what_waits_is_counted_while_the_store_is_away() {
         .unwrap();
     tx.commit().await.unwrap();
     let options = RelayOptions::default();
-    let relay = Relay::sqlx(&bus, database.pool.clone(), options)
+    let relay = Relay::sqlx_0_8(&bus, database.pool.clone(), options)
         .await
         .unwrap();
     let says = |line: &str| metrics.render().lines().any(|it| it == line);

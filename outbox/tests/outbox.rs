@@ -9,6 +9,7 @@
 mod servers;
 
 mod aged;
+mod drivers;
 mod finished;
 mod load;
 mod metrics;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use duly::prelude::*;
 use duly_outbox::{Database, PushIn, Relay, RelayOptions, schema};
 use parking_lot::Mutex;
-use sqlx::{Executor, PgPool};
+use sqlx_0_8::{Executor, PgPool};
 use tokio::sync::Notify;
 
 use crate::servers::{schema as name, shared_postgres};
@@ -79,7 +79,7 @@ impl Seen {
 async fn handle(event: Event<Order>, seen: duly::State<Seen>) -> Result<(), Failure> {
     let (number, seen) = (event.payload.number, &seen.0.0);
     if let Some(rows) = &seen.rows {
-        let row = sqlx::query("select 1 from orders where number = $1").bind(number as i64);
+        let row = sqlx_0_8::query("select 1 from orders where number = $1").bind(number as i64);
         match row.fetch_optional(rows).await {
             Ok(Some(_)) => {}
             Ok(None) => seen.early.lock().push(number),
@@ -124,7 +124,10 @@ impl TestDatabase {
     }
 
     pub(crate) async fn number(&self, sql: &str) -> i64 {
-        sqlx::query_scalar(sql).fetch_one(&self.pool).await.unwrap()
+        sqlx_0_8::query_scalar(sql)
+            .fetch_one(&self.pool)
+            .await
+            .unwrap()
     }
 
     /// Waits until a query returns this number.
@@ -197,7 +200,7 @@ impl World {
 
     pub(crate) async fn relay(&self) -> Relay {
         let pool = self.database.pool.clone();
-        Relay::sqlx(&self.bus, pool, RelayOptions::default())
+        Relay::sqlx_0_8(&self.bus, pool, RelayOptions::default())
             .await
             .unwrap()
     }
