@@ -254,7 +254,8 @@ pub mod _docs {
     pub mod storage {}
     #[doc = include_str!("docs/tracing.md")]
     pub mod tracing {}
-    #[doc = include_str!("docs/transactions.md")]
+    // Its examples are tests of `duly-outbox`.
+    #[cfg_attr(not(doctest), doc = include_str!("docs/transactions.md"))]
     pub mod transactions {}
 }
 

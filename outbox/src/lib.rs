@@ -49,3 +49,8 @@ pub use self::schema::{Database, VERSION, schema};
 #[cfg(feature = "rusqlite")]
 pub use self::sqlite::driver::at_once;
 pub use self::transaction::{Done, Transaction};
+
+/// The page of this crate, whose examples are tests of it.
+#[cfg(all(doctest, feature = "sqlx"))]
+#[doc = include_str!("../../src/docs/transactions.md")]
+mod page {}
