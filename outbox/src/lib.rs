@@ -17,6 +17,8 @@
 //! | `sqlx` | PostgreSQL by sqlx 0.9, and pushes in its transactions of SQLite |
 //! | `sqlx-0-8` | PostgreSQL by sqlx 0.8 |
 //! | `rusqlite` | SQLite by rusqlite |
+//!
+//! A file of SQLite is relayed by `rusqlite`, which is then needed beside `sqlx`.
 
 // Without a database there is nothing to relay, and the schemas are left.
 #![cfg_attr(

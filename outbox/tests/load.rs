@@ -23,7 +23,7 @@ const CHILD_STORE: &str = "DULY_OUTBOX_CHILD_STORE";
 const WRITERS: u64 = 6;
 const ORDERS_OF_WRITER: u64 = 25;
 
-fn number(name: &str, default: u64) -> u64 {
+pub(crate) fn number(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
@@ -216,7 +216,8 @@ async fn run(seed: u64) {
 async fn settled(pool: &PgPool) {
     let open = "select count(*) from duly_outbox o, (select done, reading from duly_outbox_step \
                 order by n desc limit 1) as s \
-                where s.reading is not null or not pg_visible_in_snapshot(o.xid, s.done)";
+                where s.reading is not null or not pg_visible_in_snapshot(o.xid, s.done) \
+                or exists (select from duly_outbox_deferred)";
     for _ in 0..6_000 {
         if sqlx_0_8::query_scalar(open)
             .fetch_one(pool)

@@ -1,6 +1,7 @@
 //! PostgreSQL: the tables, the relay's source, and the drivers.
 
 pub(crate) mod claim;
+pub(crate) mod deferred;
 pub(crate) mod page;
 pub(crate) mod session;
 pub(crate) mod snapshot;
