@@ -167,7 +167,10 @@ fn every_example_and_benchmark_is_known_to_ci() {
     ));
     let readme = File::read("README.md").text;
     for example in listed.lines().filter(|path| path.starts_with("examples/")) {
-        assert!(readme.contains(&format!("]({example})")), "the README lacks {example}");
+        assert!(
+            readme.contains(&format!("]({example})")),
+            "the README lacks {example}"
+        );
     }
 }
 
