@@ -16,6 +16,7 @@ mod aged;
 mod drivers;
 mod finished;
 mod held;
+mod languages;
 mod load;
 mod metrics;
 mod partly;

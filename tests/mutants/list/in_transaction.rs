@@ -58,16 +58,20 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     InTransaction.bug(
         "outbox-one-delays-all",
         "a page is passed up to the first row that the store does not take, and the others wait",
-        &[put("relay::settle::closing", "«may_defer» && $row.group.is_some()", "false && may_defer")],
+        &[put(
+            "relay::settle::closing",
+            "$row.fate.is_settled() || «$may» && $row.group.is_some()",
+            "$may && false",
+        )],
         outbox("a_queue_that_the_store_does_not_take_delays_no_other"),
     ),
     InTransaction.bug(
         "outbox-deferred-forgets",
         "of a deferred event it is forgotten that it may have been accepted",
         &[
-            put("relay::settle::closing", "is_repeated: «is_unknown || row.is_repeated»", "false"),
-            put("relay::settle::settling", "Fate::NotYet if «!is_repeated»", "!is_repeated || true"),
-            put("relay::settle::settling", "«$settling.maybe.push($key)»", "settling.never.push(key)"),
+            put("relay::settle::closing", "is_repeated: «$is_unknown || $row.is_repeated»", "false && $is_unknown"),
+            put("relay::settle::settling", "Fate::NotYet if «!$is_repeated»", "!$is_repeated || true"),
+            put("relay::settle::settling", "«$settling.maybe.push($key)»", "$settling.never.push($key)"),
         ],
         outbox("what_is_deferred_for_long_is_neither_lost_nor_doubled"),
     ),
