@@ -1,6 +1,6 @@
 //! What the tests share: a database of their own, a bus, and a handler that counts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +31,7 @@ pub(crate) struct Seen(Arc<SeenOrders>);
 #[derive(Default)]
 struct SeenOrders {
     counts: Mutex<BTreeMap<u64, u32>>,
+    ids: Mutex<BTreeMap<u64, BTreeSet<EventId>>>,
     /// Where a handled order must be visible already.
     rows: Option<PgPool>,
     early: Mutex<Vec<u64>>,
@@ -52,6 +53,11 @@ impl Seen {
 
     pub(crate) fn numbers(&self) -> Vec<u64> {
         self.counts().into_keys().collect()
+    }
+
+    /// The events of each order.
+    pub(crate) fn ids(&self) -> BTreeMap<u64, BTreeSet<EventId>> {
+        self.0.ids.lock().clone()
     }
 
     /// Orders that were handled before their rows were visible.
@@ -86,6 +92,11 @@ async fn handle(event: Event<Order>, seen: duly::State<Seen>) -> Result<(), Fail
             Err(error) => return Err(Failure::retry(error.to_string())), // the server was killed
         }
     }
+    seen.ids
+        .lock()
+        .entry(number)
+        .or_default()
+        .insert(event.id());
     *seen.counts.lock().entry(number).or_default() += 1;
     seen.changed.notify_waiters();
     Ok(())
