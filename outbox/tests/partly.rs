@@ -78,6 +78,20 @@ impl Outbox {
         }
     }
 
+    /// Waits until the store has every row.
+    async fn settled(&self) {
+        let open = match self {
+            Self::Postgres(_) => {
+                "select count(*) from duly_outbox o, (select done, reading from duly_outbox_step \
+                 order by n desc limit 1) as s \
+                 where s.reading is not null or not pg_visible_in_snapshot(o.xid, s.done)"
+            }
+            Self::Sqlite(_) => "select count(*) from duly_outbox",
+        };
+        self.until(DEFERRED, 0).await;
+        self.until(open, 0).await;
+    }
+
     async fn until(&self, sql: &str, wanted: i64) {
         let reached = async || self.number(sql).await == wanted;
         eventually(&format!("{sql} is {wanted}"), reached).await;
@@ -208,7 +222,12 @@ async fn what_is_deferred_for_long_is_neither_lost_nor_doubled() {
             }
             let relay = outbox.relay(&bus).await;
             seen.reach(1_001).await;
-            outbox.until(DEFERRED, 0).await;
+            outbox.settled().await;
+            let is_idle = async || {
+                let stats = bus.stats("orders").await.unwrap();
+                stats.scheduled + stats.ready + stats.leased == 0
+            };
+            eventually("nothing is left to handle", is_idle).await;
             assert_eq!(seen.counts()[&7], 1, "{fault:?}");
             let refused = "select count(*) from duly_outbox_refused";
             assert_eq!(outbox.number(refused).await, 0, "its records know it");
