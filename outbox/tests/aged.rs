@@ -125,3 +125,30 @@ async fn a_copy_of_a_database_loses_nothing() {
     assert_eq!(world.seen.numbers(), [1, 2, 3, 4]);
     assert!(world.seen.counts().values().all(|count| *count == 1));
 }
+
+/// What was pushed since the copy was made is not known in it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deferred_events_of_a_copy_may_have_been_pushed() {
+    let world = World::new().await;
+    world.relay().await.stop().await;
+    let sql = "insert into duly_outbox_deferred (at, repeated, event, bucket, holder, until) \
+               values (now(), false, '\\x01', 'orders/1', 'other', now() + interval '30 s')";
+    world.database.pool.execute(sql).await.unwrap();
+    let sql = "update duly_outbox_step set cluster = 'other' \
+               where n = (select max(n) from duly_outbox_step)";
+    world.database.pool.execute(sql).await.unwrap();
+    let changed = "create table seen as select repeated, holder from duly_outbox_deferred limit 0; \
+                   create function note() returns trigger language plpgsql as $$ begin \
+                   insert into seen values (new.repeated, new.holder); return new; end $$; \
+                   create trigger note after update on duly_outbox_deferred for each row \
+                   execute function note()";
+    world.database.pool.execute(changed).await.unwrap();
+    let relay = world.relay().await;
+    let first = "select count(*) from (select * from seen limit 1) as first \
+                 where repeated and holder = ''";
+    world.database.until(first, 1).await;
+    // Its bytes are none, so it is put aside once it is taken.
+    let refused = "select count(*) from duly_outbox_refused";
+    world.database.until(refused, 1).await;
+    relay.stop().await;
+}

@@ -132,14 +132,17 @@ impl<S: Source> Run<S> {
                 self.failures = 0;
             }
             self.housekeep().await;
-            self.retry().await;
+            if !self.is_database_away {
+                self.retry().await;
+            }
             if self.is_closed {
                 return;
             }
             if wait.is_zero() {
                 continue;
             }
-            let retry_at = self.groups.next_retry().filter(|_| self.pushes.has_room());
+            let may_retry = self.pushes.has_room() && !self.is_database_away;
+            let retry_at = self.groups.next_retry().filter(|_| may_retry);
             let soonest = began + self.options.busy_poll.min(wait);
             tokio::select! {
                 () = self.stop.cancelled() => {}
