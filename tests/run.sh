@@ -126,6 +126,9 @@ need postgres postgresql
 need pgbouncer pgbouncer
 need prometheus prometheus # with promtool: reads the metrics, the board and the alerts
 need systemd-analyze systemd # checks the unit file
+need pip3 python3-pip # with the next two: examples in other languages
+need node nodejs
+need npm npm
 need strace strace # stops a child at each of its system calls
 need valgrind valgrind # counts instructions, in .ci/run
 if ! command -v chromedriver >/dev/null && grep -qs '^ID=ubuntu' /etc/os-release; then
