@@ -1,7 +1,8 @@
 //! Requests of this process that wait for what another request does: a reply, or a settled lease.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use duly::EventId;
@@ -12,6 +13,8 @@ use tokio::time::Instant;
 /// The waiting requests. Each belongs to a connection, so their number is bounded.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
+    /// How many streams each queue of each pool has.
+    streams: Mutex<HashMap<(String, String), usize>>,
     replies: Mutex<HashMap<EventId, Waiting>>,
     leases: Mutex<HashMap<String, Arc<InFlight>>>,
 }
@@ -35,6 +38,8 @@ pub(super) struct Waiter<'a> {
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
     leases: Mutex<HashMap<String, Instant>>,
+    /// Whether its consumer stops: nothing more is sent.
+    is_draining: AtomicBool,
     /// Notified when there is room for another.
     pub(super) freed: Notify,
 }
@@ -56,14 +61,17 @@ impl Waiters {
         }
     }
 
-    /// Reports that a lease was settled.
-    pub(super) fn settled(&self, id: EventId, token: &str) {
+    /// Reports that a lease was settled, and whether its stream may send others.
+    pub(super) fn settled(&self, id: EventId, token: &str, more: bool) {
         if let Some(waiting) = lock(&self.replies).get(&id) {
             waiting.ended.notify_waiters();
         }
         let stream = lock(&self.leases).remove(token);
         if let Some(stream) = stream {
-            lock(&stream.leases).remove(token);
+            let was_there = lock(&stream.leases).remove(token).is_some();
+            if was_there && !more {
+                stream.is_draining.store(true, Ordering::Relaxed);
+            }
             stream.freed.notify_one();
         }
     }
@@ -76,6 +84,49 @@ impl Waiters {
         {
             *deadline = Instant::now() + ttr;
         }
+    }
+
+    /// Moves all deadlines, as a clock was moved by hand.
+    pub(crate) fn advance(&self, span: Duration) {
+        let streams: Vec<_> = lock(&self.leases).values().cloned().collect();
+        let now = Instant::now();
+        // A stream has an entry for each of its leases.
+        let mut seen = HashSet::new();
+        for stream in streams {
+            if !seen.insert(Arc::as_ptr(&stream)) {
+                continue;
+            }
+            for deadline in lock(&stream.leases).values_mut() {
+                *deadline = deadline.checked_sub(span).unwrap_or(now).max(now);
+            }
+            stream.freed.notify_one();
+        }
+    }
+
+    /// Returns the pools and queues that have streams.
+    pub(crate) fn streamed(&self) -> Vec<(String, String)> {
+        lock(&self.streams).keys().cloned().collect()
+    }
+
+    /// Notes that a queue of a pool has one more stream.
+    pub(super) fn stream_began(&self, place: (String, String)) {
+        *lock(&self.streams).entry(place).or_default() += 1;
+    }
+
+    /// Notes that a queue of a pool has one stream less.
+    pub(super) fn stream_ended(&self, place: &(String, String)) {
+        let mut streams = lock(&self.streams);
+        if let Some(count) = streams.get_mut(place) {
+            *count -= 1;
+            if *count == 0 {
+                streams.remove(place);
+            }
+        }
+    }
+
+    /// Returns whether the consumer of a stream stops.
+    pub(super) fn is_draining(stream: &InFlight) -> bool {
+        stream.is_draining.load(Ordering::Relaxed)
     }
 
     /// Adds a lease to those of a stream.
