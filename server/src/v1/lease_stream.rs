@@ -20,7 +20,7 @@ use super::access::{CallGrant, granted_call, refused};
 use super::input::{InPath, QueuePath};
 use super::leases::{LeaseView, ttr};
 use super::problem::{Problem, Problems, Result};
-use super::waiters::{InFlight, Waiters};
+use super::waiters::InFlight;
 use crate::auth::{Action, Taken};
 use crate::bus::Pool;
 use crate::http::reply;
@@ -76,7 +76,7 @@ impl LeaseStream {
                 return Some(Bytes::from_static(b": no event\n\n"));
             }
             let (count, next_end) = self.app.waiters.in_flight(&self.in_flight);
-            let is_draining = Waiters::is_draining(&self.in_flight);
+            let is_draining = self.in_flight.draining.is_cancelled();
             if is_draining && count == 0 {
                 return None;
             }
@@ -119,6 +119,7 @@ impl LeaseStream {
             }
             problem = self.grant.ended(&self.app) => return Err(problem),
             why = place.evicted() => return Err(Problem::evicted(why, POLLS)),
+            () = self.in_flight.draining.cancelled() => Undelivered::default(),
             () = self.app.closing.cancelled() => Undelivered::default(),
         };
         let leased = leased.allowed(&self.grant, &self.app.tokens).await;

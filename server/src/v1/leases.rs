@@ -238,9 +238,11 @@ pub(super) async fn settle(
         let reply = reply.get().as_bytes();
         replies::store(pool.bus(), token.queue(), token.id(), reply).await?;
     }
+    if more == Some(false) {
+        app.waiters.drain(&path.token);
+    }
     let status = pool.bus().settle_lease(&token, outcome).await?;
-    app.waiters
-        .settled(token.id(), &path.token, more.unwrap_or(true));
+    app.waiters.settled(token.id(), &path.token);
     held(status)
 }
 

@@ -2,13 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use duly::EventId;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 /// The waiting requests. Each belongs to a connection, so their number is bounded.
 #[derive(Debug, Default)]
@@ -38,8 +38,8 @@ pub(super) struct Waiter<'a> {
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
     leases: Mutex<HashMap<String, Instant>>,
-    /// Whether its consumer stops: nothing more is sent.
-    is_draining: AtomicBool,
+    /// Cancelled when its consumer stops: nothing more is sent.
+    pub(super) draining: CancellationToken,
     /// Notified when there is room for another.
     pub(super) freed: Notify,
 }
@@ -61,17 +61,22 @@ impl Waiters {
         }
     }
 
-    /// Reports that a lease was settled, and whether its stream may send others.
-    pub(super) fn settled(&self, id: EventId, token: &str, more: bool) {
+    /// Ends the sending of the stream of a lease, before what is settled could be sent again.
+    pub(super) fn drain(&self, token: &str) {
+        let stream = lock(&self.leases).get(token).cloned();
+        if let Some(stream) = stream {
+            stream.draining.cancel();
+        }
+    }
+
+    /// Reports that a lease was settled.
+    pub(super) fn settled(&self, id: EventId, token: &str) {
         if let Some(waiting) = lock(&self.replies).get(&id) {
             waiting.ended.notify_waiters();
         }
         let stream = lock(&self.leases).remove(token);
         if let Some(stream) = stream {
-            let was_there = lock(&stream.leases).remove(token).is_some();
-            if was_there && !more {
-                stream.is_draining.store(true, Ordering::Relaxed);
-            }
+            lock(&stream.leases).remove(token);
             stream.freed.notify_one();
         }
     }
@@ -122,11 +127,6 @@ impl Waiters {
                 streams.remove(place);
             }
         }
-    }
-
-    /// Returns whether the consumer of a stream stops.
-    pub(super) fn is_draining(stream: &InFlight) -> bool {
-        stream.is_draining.load(Ordering::Relaxed)
     }
 
     /// Adds a lease to those of a stream.
