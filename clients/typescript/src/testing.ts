@@ -152,13 +152,12 @@ export class TestServer implements AsyncDisposable {
 }
 
 function listenerOf(line: string): [string, string] | undefined {
-  let entry: { fields?: Record<string, string> } & Record<string, unknown>;
+  let entry: Record<string, string>;
   try {
-    entry = JSON.parse(line) as typeof entry;
+    entry = JSON.parse(line) as Record<string, string>;
   } catch {
     return undefined;
   }
-  const fields = entry.fields ?? (entry as Record<string, string>);
-  const { message, listener, address } = fields;
+  const { message, listener, address } = entry;
   return message === "listening" && listener && address ? [listener, `http://${address}`] : undefined;
 }

@@ -14,18 +14,17 @@ export interface DulyFixtures {
   readonly client: Client;
 }
 
-let started: Promise<TestServer> | undefined;
-
 /** As `test` of vitest, with `server` and `client`. */
 export const test = base.extend<DulyFixtures>({
-  // eslint-disable-next-line no-empty-pattern -- vitest reads the pattern
-  server: async ({}, use) => {
-    started ??= TestServer.start().then((server) => {
-      process.once("exit", () => void server.kill());
-      return server;
-    });
-    await use(await started);
-  },
+  server: [
+    // eslint-disable-next-line no-empty-pattern -- vitest reads the pattern
+    async ({}, use) => {
+      const server = await TestServer.start();
+      await use(server);
+      await server.stop();
+    },
+    { scope: "file" },
+  ],
   client: async ({ server }, use) => {
     await use(await server.client(`test-${randomUUID()}`));
   },

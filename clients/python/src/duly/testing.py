@@ -183,7 +183,6 @@ def _address(line: str) -> dict[str, str]:
         entry = json.loads(line)
     except ValueError:
         return {}
-    fields = entry.get("fields", entry)
-    if fields.get("message") != "listening":
+    if entry.get("message") != "listening":
         return {}
-    return {fields["listener"]: f"http://{fields['address']}"}
+    return {entry["listener"]: f"http://{entry['address']}"}
