@@ -23,6 +23,8 @@ log = logging.getLogger("duly")
 STREAM_LASTED = 5.0
 """A stream that lasted so long is no failure: the next one begins after the shortest pause."""
 TTR_MIN = 1.0
+DRAIN_MAX = 5.0
+"""How long a stop waits for the server to end a stream that drains."""
 
 
 class Worker:
@@ -58,6 +60,7 @@ class Worker:
         self._grace = grace
         self._backoff = backoff or Backoff()
         self._stopping = asyncio.Event()
+        self._drains = False
         self._slots = asyncio.Semaphore(concurrency)
         self._running: dict[asyncio.Task[None], Attempt] = {}
 
@@ -91,6 +94,8 @@ class Worker:
             await asyncio.wait({streaming, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if self._stopping.is_set():
                 await self._drain()
+                if self._drains:  # what is still on its way is handed back
+                    await asyncio.wait({streaming}, timeout=DRAIN_MAX)
             stopped.cancel()
             streaming.cancel()
             try:
@@ -143,6 +148,7 @@ class Worker:
         more = not self._stopping.is_set()
         try:
             await self.client.settle(lease, settlement, more=more)
+            self._drains = self._drains or not more
         except LeaseLostError:
             log.warning("%s of %s came too late: the lease was lost", settlement.outcome, lease.id)
         except (ProblemError, ConnectionFailed) as error:
