@@ -15,6 +15,7 @@ mod examples;
 mod faults;
 mod hostile;
 mod kills;
+mod kubernetes;
 mod lasting;
 mod lmstfy;
 mod places;
