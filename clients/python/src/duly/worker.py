@@ -13,7 +13,14 @@ from typing import Any
 from .attempt import Attempt, Handler
 from .backoff import Backoff
 from .client import AsyncClient
-from .errors import ConnectionFailed, DeniedError, InvalidError, LeaseLostError, ProblemError
+from .errors import (
+    ConnectionFailed,
+    DeniedError,
+    InvalidError,
+    LeaseLostError,
+    ProblemError,
+    UsageError,
+)
 from .messages import Lease
 from .protocol import IN_FLIGHT_MAX
 from .settlements import Settlement, release
@@ -48,9 +55,9 @@ class Worker:
         backoff: Backoff | None = None,
     ) -> None:
         if not 1 <= concurrency <= IN_FLIGHT_MAX:
-            raise InvalidWorker(f"concurrency is {concurrency}; it must be 1 to {IN_FLIGHT_MAX}")
+            raise UsageError(f"concurrency is {concurrency}; it must be 1 to {IN_FLIGHT_MAX}")
         if ttr < TTR_MIN:
-            raise InvalidWorker(f"ttr is {ttr} s; it must be at least {TTR_MIN:.0f} s")
+            raise UsageError(f"ttr is {ttr} s; it must be at least {TTR_MIN:.0f} s")
         self.client = client
         self.queue = queue
         self._handler = Handler.of(handler)
@@ -167,7 +174,3 @@ class Worker:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-
-
-class InvalidWorker(ValueError):  # noqa: N818 - it is one
-    """An option of a worker is out of bounds."""
