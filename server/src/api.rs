@@ -1,6 +1,7 @@
 //! What `/v1` returns of queues, events, dead letters and records, and commands show, whatever source
 //! it is from.
 
+mod listed;
 mod schedule;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use duly::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub use self::listed::ListedEvent;
 pub use self::schedule::{Instant, ScheduleView};
 
 /// The events of a queue by state, and its settings.

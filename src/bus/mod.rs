@@ -41,7 +41,7 @@ pub use self::checks::{PayloadCheck, PayloadReport, StoreCheck, StoreReport, Und
 pub use self::dead_letters::{
     BulkResult, DeadLetter, DeadLetterCursor, DeadLetters, Edited, LastRecord,
 };
-pub use self::events::{EVENTS_MAX, Events, StoredEvent};
+pub use self::events::{EVENTS_MAX, EventList, EventListCursor, Events, StoredEvent};
 pub use self::explain::{Attempts, Explanation, HolderStatus, Reason, Spread};
 pub use self::forecast::{FORECAST_STEPS_MAX, ForecastStep};
 pub use self::handle::Bus;

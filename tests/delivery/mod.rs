@@ -24,6 +24,7 @@ mod ids;
 mod kit;
 mod late;
 mod lease;
+mod listing;
 mod names;
 mod nodes;
 mod outside;

@@ -75,6 +75,7 @@ impl Frame {
     /// The path of the page that another store has as well: where a visitor goes who chooses one.
     pub(crate) fn place(&self) -> &'static str {
         match self.page {
+            "find" => "/find",
             "queues" => "/queues",
             "dead" => "/dead",
             "records" => "/records",

@@ -1,4 +1,4 @@
-//! `duly event`: show, explain, cancel, reschedule, run-now, update.
+//! `duly event`: list, show, explain, cancel, reschedule, run-now, update.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -11,6 +11,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::error::{CommandError, Result};
+use super::event_list::{self, ListArguments};
 use super::output::{Output, confirm, payload, plain, time};
 use super::source::Source;
 use super::values;
@@ -21,6 +22,8 @@ const PAYLOAD_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum EventCommand {
+    /// Lists events that are not over, the first due first
+    List(ListArguments),
     /// Shows an event, with its payload
     Show(EventArguments),
     /// Explains where an event is, what it waits for, and what to do
@@ -86,6 +89,7 @@ pub(crate) async fn run<S: Source>(
     command: EventCommand,
 ) -> Result<()> {
     match command {
+        EventCommand::List(arguments) => event_list::list(source, output, arguments).await,
         EventCommand::Show(event) => show(output, &source.event(event.path()).await?),
         EventCommand::Explain(event) => {
             let explained = source.explain(event.path()).await?;

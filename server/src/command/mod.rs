@@ -9,6 +9,7 @@ mod doctor;
 mod empty;
 mod error;
 mod event;
+mod event_list;
 mod forecast;
 mod http;
 mod manual;
@@ -48,7 +49,7 @@ pub(crate) enum OperatorCommand {
         #[command(subcommand)]
         command: queue::QueueCommand,
     },
-    /// Events: show, explain, cancel, reschedule, run now, update
+    /// Events: list, show, explain, cancel, reschedule, run now, update
     Event {
         #[command(flatten)]
         target: Target,

@@ -14,8 +14,8 @@ use super::error::{CommandError, Failure, Result, no_event, no_queue};
 use super::http::HttpClient;
 use super::source::{PAGE, Source};
 use super::view::{
-    DeadAction, DeadFilter, DeadView, EventChange, EventPath, EventView, OverviewView, PageView,
-    QueueChange, QueueView, RecordFilter, RecordView,
+    DeadAction, DeadFilter, DeadView, EventChange, EventFilter, EventListView, EventPath,
+    EventView, OverviewView, PageView, QueueChange, QueueView, RecordFilter, RecordView,
 };
 
 /// A server, with a token of one of its namespaces.
@@ -191,6 +191,39 @@ impl Source for Server {
         ];
         let path = ["v1", namespace, "queues", name, "forecast"];
         self.get(&path, &query).await
+    }
+
+    async fn events(
+        &self,
+        filter: &EventFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<EventListView> {
+        let (namespace, name) = match (&filter.queue, &self.namespace) {
+            (Some(queue), _) => split(queue).map(|(namespace, name)| (namespace, Some(name)))?,
+            (None, Some(namespace)) => (namespace.as_str(), None),
+            (None, None) => {
+                let text = "with --server, events are those of a queue or of a namespace; add \
+                            --queue namespace.queue, or --namespace";
+                return Err(CommandError::usage(text));
+            }
+        };
+        let query = set_fields([
+            ("queue", name.map(str::to_owned)),
+            ("key", filter.key.clone()),
+            ("unique", filter.unique.clone()),
+            ("contains", filter.contains.clone()),
+            ("state", filter.state.map(|it| it.as_str().to_owned())),
+            ("since_ms", filter.since.map(millis_text)),
+            ("until_ms", filter.until.map(millis_text)),
+            ("after", after.map(str::to_owned)),
+            ("limit", Some(limit.to_string())),
+        ]);
+        let mut list: EventListView = self.get(&["v1", namespace, "events"], &query).await?;
+        for event in &mut list.items {
+            event.queue = format!("{namespace}.{}", event.queue);
+        }
+        Ok(list)
     }
 
     async fn event(&self, path: EventPath<'_>) -> Result<EventView> {

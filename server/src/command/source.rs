@@ -7,8 +7,8 @@ use duly_server::api::{Explanation, ForecastStep};
 
 use super::error::Result;
 use super::view::{
-    DeadAction, DeadFilter, DeadView, EventChange, EventPath, EventView, OverviewView, PageView,
-    QueueChange, QueueView, RecordFilter, RecordView,
+    DeadAction, DeadFilter, DeadView, EventChange, EventFilter, EventListView, EventPath,
+    EventView, OverviewView, PageView, QueueChange, QueueView, RecordFilter, RecordView,
 };
 
 /// The most items of a page.
@@ -29,6 +29,13 @@ pub(crate) trait Source {
         horizon: Duration,
         step: Duration,
     ) -> Result<Vec<ForecastStep>>;
+    /// Lists events that are not over, the first due first.
+    async fn events(
+        &self,
+        filter: &EventFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<EventListView>;
     async fn event(&self, path: EventPath<'_>) -> Result<EventView>;
     async fn explain(&self, path: EventPath<'_>) -> Result<Explanation>;
     async fn cancel(&self, path: EventPath<'_>) -> Result<()>;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use duly::admin::StoredEvent;
+use duly::admin::{EventListCursor, StoredEvent};
 use duly::codec::Codec;
 use duly::config::Settings;
 use duly::dead_letters::DeadLetterCursor;
@@ -22,8 +22,8 @@ use super::empty;
 use super::error::{CommandError, Failure, Result, no_event, no_queue};
 use super::source::Source;
 use super::view::{
-    DeadAction, DeadFilter, DeadView, EventChange, EventPath, EventView, OverviewView, PageView,
-    QueueChange, QueueView, RecordFilter, RecordView,
+    DeadAction, DeadFilter, DeadView, EventChange, EventFilter, EventListView, EventPath,
+    EventView, OverviewView, PageView, QueueChange, QueueView, RecordFilter, RecordView,
 };
 
 /// How long the store may take to end what is under way.
@@ -188,6 +188,47 @@ impl Source for Store {
         let name = self.check_known(queue).await?;
         let steps = self.bus.forecast(&name, horizon, step).await?;
         Ok(steps.iter().map(ForecastStep::from).collect())
+    }
+
+    async fn events(
+        &self,
+        filter: &EventFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<EventListView> {
+        let mut events = self.bus.events().limit(limit);
+        if let Some(queue) = &filter.queue {
+            events = events.queue(&*self.check_known(queue).await?);
+        }
+        if let Some(key) = &filter.key {
+            events = events.key(key);
+        }
+        if let Some(unique) = &filter.unique {
+            events = events.unique(unique);
+        }
+        if let Some(contains) = &filter.contains {
+            events = events.contains(contains);
+        }
+        if let Some(state) = filter.state {
+            events = events.state(state);
+        }
+        if let Some(since) = filter.since {
+            events = events.since(since);
+        }
+        if let Some(until) = filter.until {
+            events = events.until(until);
+        }
+        let after = after.map(str::parse::<EventListCursor>).transpose()?;
+        let list = events.list(after).await?;
+        let items = list.items.iter();
+        Ok(EventListView {
+            items: items
+                .map(|it| api::ListedEvent::new(&it.queue, it))
+                .collect(),
+            scanned: list.scanned,
+            partial: list.is_partial,
+            next: list.next.map(|next| next.to_string()),
+        })
     }
 
     async fn event(&self, path: EventPath<'_>) -> Result<EventView> {

@@ -9,6 +9,7 @@ mod calls;
 mod dead;
 mod description;
 mod event;
+mod event_list;
 mod events;
 mod input;
 mod lease_stream;
@@ -61,6 +62,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/{namespace}/queues/{queue}/records", get(records::list))
         .route("/{namespace}/leases/{token}/settle", post(leases::settle))
         .route("/{namespace}/leases/{token}/extend", post(leases::extend))
+        .route("/{namespace}/events", get(event_list::list))
         .route("/{namespace}/queues", get(queue_list::list))
         .route("/{namespace}/overview", get(queue_list::overview))
         .route(

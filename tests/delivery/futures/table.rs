@@ -154,6 +154,7 @@ calls! {
     Closed Bus explain: |it| it.bus.explain(it.waiting);
     Closed Bus explain_in: |it| it.bus.explain_in(PULLED, it.waiting);
     Closed Events page: |it| it.bus.events().page();
+    Closed Events list: |it| it.bus.events().list(None);
     Closed StoredEvent cancel: |it| async {
         match it.bus.event(it.waiting).await? {
             Some(event) => event.cancel().await.map(drop),

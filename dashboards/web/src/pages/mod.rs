@@ -3,7 +3,9 @@
 pub(crate) mod dead;
 pub(crate) mod edit;
 pub(crate) mod event;
+pub(crate) mod event_rows;
 pub(crate) mod find;
+pub(crate) mod locate;
 pub(crate) mod nodes;
 pub(crate) mod now;
 pub(crate) mod queue;

@@ -15,6 +15,7 @@ use crate::app::{App, Frame};
 use crate::chart::Chart;
 use crate::error::{PageError, Result, html};
 use crate::guard::Visit;
+use crate::pages::event_rows::{EventRow, rows};
 use crate::pages::now::by_minute;
 use crate::problems::why_late;
 use crate::sample::{HOUR, in_time};
@@ -47,15 +48,10 @@ struct QueuePage {
     coming: Option<Chart>,
     here: Option<(usize, usize, usize)>,
     nodes: Vec<(String, bool)>,
-    events: Vec<Row>,
-}
-
-struct Row {
-    id: String,
-    state: &'static str,
-    due: Moment,
-    tries: u16,
-    key: String,
+    /// The first due of its events, and whether there are others.
+    rows: Vec<EventRow>,
+    has_more: bool,
+    is_partial: bool,
 }
 
 /// Returns the name of a queue that the user may see.
@@ -86,7 +82,7 @@ pub(crate) async fn page(
     let (minutes, forecast, events, controls, attempts) = tokio::join!(
         in_time(minutes.limit(MINUTES as u32 + 1).page()),
         in_time(app.bus.forecast(&name, HOUR, STEP)),
-        in_time(app.bus.events().queue(&name).limit(EVENTS).page()),
+        in_time(app.bus.events().queue(&name).limit(EVENTS).list(None)),
         in_time(app.bus.controls()),
         in_time(attempts.limit(STAGE_RECORDS).page()),
     );
@@ -103,7 +99,7 @@ pub(crate) async fn page(
     let here = load.iter().find(|load| load.queue == name);
     let serves = |node: &&crate::sample::NodeNow| node.node.queues.contains(&name);
     let nodes = picture.nodes.iter().filter(serves);
-    let events = events.map(|page| page.items).unwrap_or_default();
+    let events = events.ok();
     html(&QueuePage {
         states: vec![
             ("Scheduled", number(stats.scheduled as u64), "scheduled"),
@@ -126,20 +122,9 @@ pub(crate) async fn page(
         nodes: nodes
             .map(|node| (node.node.id.to_string(), node.is_alive))
             .collect(),
-        events: events
-            .into_iter()
-            .map(|event| Row {
-                id: event.id.to_string(),
-                state: event.state.as_str(),
-                due: Moment::new(event.due, now),
-                tries: event.tries,
-                key: event
-                    .key
-                    .as_deref()
-                    .map(|key| text::cut(key, 40))
-                    .unwrap_or_default(),
-            })
-            .collect(),
+        rows: rows(events.as_ref().map_or(&[][..], |list| &list.items)),
+        has_more: events.as_ref().is_some_and(|list| list.next.is_some()),
+        is_partial: events.as_ref().is_some_and(|list| list.is_partial),
         frame: app.frame(&visit, "queues", name.as_str()),
         name: name.to_string(),
     })
