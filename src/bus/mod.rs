@@ -1,6 +1,7 @@
 //! The bus: the API of the crate.
 
 mod admin;
+mod audit;
 mod builder;
 pub(crate) mod call;
 mod checks;
@@ -36,6 +37,7 @@ mod state;
 mod stop;
 
 pub use self::admin::{NodeInfo, QueueLoad, QueueStats};
+pub use self::audit::{AuditCursor, AuditLine};
 pub use self::builder::options::BusBuilder;
 pub use self::checks::{PayloadCheck, PayloadReport, StoreCheck, StoreReport, UndecodablePayload};
 pub use self::dead_letters::{

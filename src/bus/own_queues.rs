@@ -1,6 +1,6 @@
 //! The queues that the bus keeps for itself.
 
-use crate::event::QueueName;
+use crate::event::{AUDIT, QueueName};
 
 /// The number of buckets of each of them, whatever the settings of a process say: each process looks
 /// for an event where another one has put it.
@@ -13,6 +13,9 @@ pub(super) const SCHEDULES: &str = "duly.schedules";
 
 /// Returns whether a queue is one of the bus's own.
 pub(super) fn is_own(queue: &QueueName) -> bool {
+    if queue.as_str() == AUDIT {
+        return true;
+    }
     let namespace = queue.strip_suffix(REPLIES);
     #[cfg(feature = "schedules")]
     if queue.as_str() == SCHEDULES {

@@ -7,6 +7,7 @@
 mod accepted;
 mod apart;
 mod asking;
+mod audit;
 mod blocking;
 mod call;
 mod cancel;

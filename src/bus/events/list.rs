@@ -163,7 +163,7 @@ impl Events {
         start: Option<EventCursor>,
         earliest: &mut Earliest,
     ) -> Result<(usize, Option<EventCursor>)> {
-        let selected = |queue: &_| self.queues.is_empty() || self.queues.contains(queue);
+        let selected = |queue: &_| self.selects(queue);
         let mut scan = Scan::unfinished(&self.inner, selected, start).await?;
         let (mut scanned, mut calls) = (0, 0);
         while scanned < SCANNED_MAX && calls < CALLS_MAX {

@@ -26,7 +26,7 @@ use crate::bus::queue::Queue;
 use crate::bus::scan::EventCursor;
 use crate::core::op::{CancelOutcome, ChangeOutcome, PeekBy, Snapshot, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{EventId, QueueName, State};
+use crate::event::{AUDIT, EventId, QueueName, State};
 use crate::time::{Timestamp, When};
 
 /// The most events that one [`Events::cancel`] or [`Events::reschedule`] covers; its results are in
@@ -229,6 +229,14 @@ impl Events {
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = Some(limit);
         self
+    }
+
+    /// Whether it is a queue that was chosen; without a choice every one but that of the audit.
+    fn selects(&self, queue: &QueueName) -> bool {
+        match self.queues.is_empty() {
+            true => queue.as_str() != AUDIT,
+            false => self.queues.contains(queue),
+        }
     }
 
     fn matches(&self, event: &Snapshot) -> bool {

@@ -59,7 +59,7 @@ impl Events {
     }
 
     async fn page_of_all(&self, limit: usize) -> Result<Page<StoredEvent, EventCursor>> {
-        let selected = |queue: &_| self.queues.is_empty() || self.queues.contains(queue);
+        let selected = |queue: &_| self.selects(queue);
         let mut scan = Scan::unfinished(&self.inner, selected, self.after.clone()).await?;
         let (mut items, mut looked) = (Vec::new(), 0);
         while items.len() < limit && looked < LOOKED_MAX {
@@ -80,7 +80,7 @@ impl Events {
         limit: usize,
     ) -> Result<(Page<StoredEvent, EventCursor>, usize)> {
         let mut buckets = self.inner.open()?.buckets().await?;
-        buckets.retain(|key| self.queues.is_empty() || self.queues.contains(&key.queue));
+        buckets.retain(|key| self.selects(&key.queue));
         buckets.retain(|key| self.after.as_ref().is_none_or(|it| *key >= it.bucket));
         buckets.sort_unstable();
         let selected = buckets.iter().map(|bucket| {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use duly::__internal::duration;
-use duly::admin::EventListCursor;
+use duly::admin::{AuditCursor, EventListCursor};
 use duly::dead_letters::DeadLetterCursor;
 use duly::records::{Cause, NodeId, Outcome, Record};
 use duly::store::Durability;
@@ -65,6 +65,7 @@ pub(crate) fn words(data: &[u8]) {
     word::<Cause>(&text);
     word::<DeadLetterCursor>(&text);
     word::<EventListCursor>(&text);
+    word::<AuditCursor>(&text);
 }
 
 fn word<T: Display + FromStr<Err = Error> + PartialEq + Debug>(text: &str) {

@@ -7,12 +7,13 @@ use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use duly::admin::{EventListCursor, Events};
 use duly::event::State as EventState;
-use duly::{EventId, QueueName};
+use duly::{Bus, EventId, QueueName};
 
 use crate::access::User;
 use crate::app::{App, Frame};
 use crate::error::{PageError, Result, html};
 use crate::guard::Visit;
+use crate::pages::dead::{SweepRow, sweep_rows};
 use crate::pages::event_rows::{EventRow, rows};
 use crate::pages::locate::{self, Location};
 use crate::pages::queue::name_of;
@@ -95,13 +96,42 @@ impl EventFilter {
     }
 
     /// Whether nothing is looked for in particular.
-    fn is_empty(&self) -> bool {
-        self.queue.is_none() && self.is_whole_queue()
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_none()
+            && self.text.is_none()
+            && self.state.is_none()
+            && self.since.is_none()
+            && self.until.is_none()
     }
 
-    /// Whether it selects no more than a queue.
-    pub(crate) fn is_whole_queue(&self) -> bool {
-        self.text.is_none() && self.state.is_none() && self.since.is_none() && self.until.is_none()
+    /// Returns the one place where a text is looked for.
+    pub(crate) fn exact_place(&self) -> Result<Place> {
+        match (&self.text, self.place) {
+            (Some(_), Place::Any) => Err(PageError::invalid(
+                "say where the text is looked for: a key, a unique key, or any text",
+            )),
+            (_, place) => Ok(place),
+        }
+    }
+
+    /// The filter in words.
+    pub(crate) fn words(&self) -> String {
+        let mut words = vec![match &self.queue {
+            Some(queue) => format!("of queue {queue}"),
+            None => "of every queue".to_owned(),
+        }];
+        words.extend(self.text.as_ref().map(|text| {
+            let text = text::cut(text, 80);
+            match self.place {
+                Place::Key => format!("with key {text}"),
+                Place::Unique => format!("with unique key {text}"),
+                Place::Any | Place::Text => format!("that contain “{text}”"),
+            }
+        }));
+        words.extend(self.state.map(|state| format!("that are {state}")));
+        words.extend(self.since.map(|at| format!("due since {at}")));
+        words.extend(self.until.map(|at| format!("due before {at}")));
+        words.join(", ")
     }
 
     /// Returns the queries that are tried one after the other, until one finds something.
@@ -118,11 +148,11 @@ impl EventFilter {
     /// Returns the query of a place; `queues` are those that may have such events.
     pub(crate) fn events<'a>(
         &self,
-        app: &App,
+        bus: &Bus,
         place: Place,
         queues: impl IntoIterator<Item = &'a QueueName>,
     ) -> Events {
-        let mut events = app.bus.events();
+        let mut events = bus.events();
         for queue in queues {
             events = events.queue(queue);
         }
@@ -145,7 +175,7 @@ impl EventFilter {
 
     /// Returns the queues that may have such events: the one that is chosen, or those that the user
     /// sees, of very many those that had events when they were counted.
-    pub(crate) async fn queues(&self, app: &Arc<App>, user: &User) -> Result<Vec<QueueName>> {
+    pub(crate) async fn queues(&self, app: &App, user: &User) -> Result<Vec<QueueName>> {
         if let Some(queue) = &self.queue {
             return Ok(vec![QueueName::new(queue)?]);
         }
@@ -196,6 +226,7 @@ struct FindPage {
     records: String,
     /// The filter, for actions on what it finds.
     query: String,
+    sweeps: Vec<SweepRow>,
 }
 
 /// Goes to the page of an event whose id is given, or lists those that match.
@@ -249,7 +280,7 @@ async fn list(
             if queues.is_empty() {
                 break;
             }
-            let events = filter.events(app, *tried, &queues).limit(ROWS);
+            let events = filter.events(&app.bus, *tried, &queues).limit(ROWS);
             let list = in_time(events.list(after.clone())).await?;
             let is_found = !list.items.is_empty() || list.next.is_some();
             let named = Place::ALL.into_iter().find(|(_, it, _)| it == tried);
@@ -297,7 +328,8 @@ async fn list(
             ("key", &key),
         ]),
         query: fields.with(&[("in", place), ("after", "")]),
-        frame: app.frame(visit, "find", "Find events"),
+        sweeps: sweep_rows(app, visit),
+        frame: app.frame(visit, "find", "Events"),
     })
 }
 

@@ -1,5 +1,6 @@
 //! The pages, one a file.
 
+pub(crate) mod audit;
 pub(crate) mod dead;
 pub(crate) mod edit;
 pub(crate) mod event;

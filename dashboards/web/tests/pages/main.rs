@@ -2,9 +2,13 @@
 
 #![allow(clippy::unwrap_used)] // these are tests
 
+mod at_once;
+mod audit;
 mod bounds;
+mod bulk;
 mod crowd;
 mod edit;
+mod find;
 mod forms;
 mod lasting;
 mod redis;
