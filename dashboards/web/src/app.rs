@@ -77,6 +77,7 @@ impl Frame {
         match self.page {
             "find" => "/find",
             "audit" => "/audit",
+            "history" => "/history",
             "queues" => "/queues",
             "dead" => "/dead",
             "records" => "/records",

@@ -100,6 +100,8 @@ pub(crate) async fn run<S: Source>(
             let found = source.event(event.path()).await?;
             confirm(yes, &format!("Cancel event {} for good?", found.id))?;
             source.cancel(event.path()).await?;
+            let target = format!("{}/{}", found.queue, event.id);
+            source.audit("event cancelled", &target).await?;
             let id = event.id;
             let value = json!({"id": id.to_string(), "cancelled": true});
             output.value(&value, &format!("event {id} is cancelled"))
@@ -142,8 +144,17 @@ async fn changed<S: Source>(
     event: &EventArguments,
     change: EventChange,
 ) -> Result<()> {
+    let action = match &change {
+        EventChange::Payload(_) => "payload of event replaced",
+        EventChange::After(_) | EventChange::At(_) => "event rescheduled",
+    };
     let due_ms = source.change(event.path(), change).await?;
     let id = event.id;
+    let target = match &event.queue {
+        Some(queue) => format!("{queue}/{id}"),
+        None => format!("{}/{id}", source.event(event.path()).await?.queue),
+    };
+    source.audit(action, &target).await?;
     let value = json!({"id": id.to_string(), "due_ms": due_ms});
     output.value(
         &value,

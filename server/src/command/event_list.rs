@@ -1,9 +1,10 @@
 //! `duly event list`: events that are not over, found by key, queue, state, text and due time.
 
 use clap::Args;
-use duly::QueueName;
+use duly::admin::Events;
 use duly::event::State;
 use duly::time::Timestamp;
+use duly::{Bus, QueueName};
 use duly_server::api::ListedEvent;
 use serde_json::json;
 
@@ -46,6 +47,35 @@ pub(crate) struct ListArguments {
     /// Goes on where a list ended
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
+}
+
+impl EventFilter {
+    /// Returns the query of a store.
+    pub(super) fn events(&self, bus: &Bus) -> Events {
+        let mut events = bus.events();
+        if let Some(queue) = &self.queue {
+            events = events.queue(queue);
+        }
+        if let Some(key) = &self.key {
+            events = events.key(key);
+        }
+        if let Some(unique) = &self.unique {
+            events = events.unique(unique);
+        }
+        if let Some(contains) = &self.contains {
+            events = events.contains(contains);
+        }
+        if let Some(state) = self.state {
+            events = events.state(state);
+        }
+        if let Some(since) = self.since {
+            events = events.since(since);
+        }
+        if let Some(until) = self.until {
+            events = events.until(until);
+        }
+        events
+    }
 }
 
 fn state(word: &str) -> std::result::Result<State, String> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use duly::EventId;
 use duly::time::Timestamp;
-use duly_server::api::{self, Explanation, ForecastStep};
+use duly_server::api::{self, AuditView, Explanation, ForecastStep};
 use reqwest::Method;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -321,6 +321,22 @@ impl Source for Server {
         let path = ["v1", namespace, "queues", name, "records"];
         let page: PageView<api::RecordView> = self.get(&path, &query).await?;
         Ok(page.in_queue(&format!("{namespace}.{name}")))
+    }
+
+    async fn audit(&self, _: &str, _: &str) -> Result<()> {
+        Ok(())
+    }
+
+    async fn audit_lines(&self, before: Option<&str>, limit: usize) -> Result<PageView<AuditView>> {
+        let namespace = self.namespace.as_deref().ok_or_else(|| {
+            let text = "with --server the audit is that of a namespace; add --namespace";
+            CommandError::usage(text)
+        })?;
+        let query = set_fields([
+            ("before", before.map(str::to_owned)),
+            ("limit", Some(limit.to_string())),
+        ]);
+        self.get(&["v1", namespace, "audit"], &query).await
     }
 
     async fn close(self) -> Result<()> {

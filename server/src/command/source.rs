@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use duly::EventId;
-use duly_server::api::{Explanation, ForecastStep};
+use duly_server::api::{AuditView, Explanation, ForecastStep};
 
 use super::error::Result;
 use super::view::{
@@ -55,5 +55,9 @@ pub(crate) trait Source {
         after: Option<&str>,
         limit: usize,
     ) -> Result<PageView<RecordView>>;
+    /// Adds to the audit what a command has done; a server does so itself.
+    async fn audit(&self, action: &str, target: &str) -> Result<()>;
+    /// Returns lines of the audit, the newest first.
+    async fn audit_lines(&self, before: Option<&str>, limit: usize) -> Result<PageView<AuditView>>;
     async fn close(self) -> Result<()>;
 }

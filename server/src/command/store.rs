@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use duly::admin::{EventListCursor, StoredEvent};
+use duly::admin::{AuditCursor, EventListCursor, StoredEvent};
 use duly::codec::Codec;
 use duly::config::Settings;
 use duly::dead_letters::DeadLetterCursor;
@@ -13,7 +13,7 @@ use duly::event::{Payload, State};
 use duly::records::Cursor;
 use duly::time::Timestamp;
 use duly::{Bus, CancelOutcome, ChangeOutcome, EventId, Queue, QueueName};
-use duly_server::api::{self, Explanation, ForecastStep};
+use duly_server::api::{self, AuditView, Explanation, ForecastStep};
 use duly_server::overview::{self, EndedCounter, QueueSummary};
 use duly_server::purge;
 use serde_json::value::RawValue;
@@ -196,28 +196,10 @@ impl Source for Store {
         after: Option<&str>,
         limit: usize,
     ) -> Result<EventListView> {
-        let mut events = self.bus.events().limit(limit);
         if let Some(queue) = &filter.queue {
-            events = events.queue(&*self.check_known(queue).await?);
+            self.check_known(queue).await?;
         }
-        if let Some(key) = &filter.key {
-            events = events.key(key);
-        }
-        if let Some(unique) = &filter.unique {
-            events = events.unique(unique);
-        }
-        if let Some(contains) = &filter.contains {
-            events = events.contains(contains);
-        }
-        if let Some(state) = filter.state {
-            events = events.state(state);
-        }
-        if let Some(since) = filter.since {
-            events = events.since(since);
-        }
-        if let Some(until) = filter.until {
-            events = events.until(until);
-        }
+        let events = filter.events(&self.bus).limit(limit);
         let after = after.map(str::parse::<EventListCursor>).transpose()?;
         let list = events.list(after).await?;
         let items = list.items.iter();
@@ -374,6 +356,19 @@ impl Source for Store {
             items: items
                 .map(|it| RecordView::new(it.queue.to_string(), it.into()))
                 .collect(),
+            next: page.next.map(|next| next.to_string()),
+        })
+    }
+
+    async fn audit(&self, action: &str, target: &str) -> Result<()> {
+        Ok(self.bus.add_to_audit(&self.actor, action, target).await?)
+    }
+
+    async fn audit_lines(&self, before: Option<&str>, limit: usize) -> Result<PageView<AuditView>> {
+        let before = before.map(str::parse::<AuditCursor>).transpose()?;
+        let page = self.bus.audit(before, limit).await?;
+        Ok(PageView {
+            items: page.items.iter().map(AuditView::from).collect(),
             next: page.next.map(|next| next.to_string()),
         })
     }

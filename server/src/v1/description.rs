@@ -5,8 +5,8 @@ use utoipa::OpenApi;
 
 use super::event::latest_due_ms;
 use super::{
-    calls, dead, event_list, events, leases, problem, queue_list, queues, records, schedules,
-    webhook_schema, webhooks,
+    audit, calls, dead, event_list, events, leases, problem, queue_list, queues, records,
+    schedules, webhook_schema, webhooks,
 };
 
 /// What the operations do not say. A stream has no end, so it is no operation that a client
@@ -33,7 +33,7 @@ const ABOUT: &str = "Delayed jobs over HTTP. Leased events also come as server-s
     components(schemas(problem::Problem)),
     paths(
         events::push, events::get, events::cancel, events::change, events::explain,
-        event_list::list,
+        event_list::list, audit::list,
         calls::call, calls::get_reply,
         leases::lease, leases::settle, leases::extend,
         records::list,

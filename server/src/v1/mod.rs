@@ -5,6 +5,7 @@
 //! [`webhooks`] are its resources, [`schedule_forms`] what is said of a schedule, and [`description`] is what OpenAPI says of them.
 
 mod access;
+mod audit;
 mod calls;
 mod dead;
 mod description;
@@ -63,6 +64,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/{namespace}/leases/{token}/settle", post(leases::settle))
         .route("/{namespace}/leases/{token}/extend", post(leases::extend))
         .route("/{namespace}/events", get(event_list::list))
+        .route("/{namespace}/audit", get(audit::list))
         .route("/{namespace}/queues", get(queue_list::list))
         .route("/{namespace}/overview", get(queue_list::overview))
         .route(

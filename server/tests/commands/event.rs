@@ -35,6 +35,13 @@ async fn an_event_is_shown_and_explained(shop: &Shop) {
     assert_eq!(explained["state"], "scheduled");
     let text = shop.run(&with(&["event", "explain", &id]));
     assert!(text.text().contains("scheduled"), "{text:?}");
+    let command = format!("duly event run-now {id} --queue ns.mail");
+    assert!(text.text().contains(&command), "{text:?}");
+    let dead = shop.dead[0].to_string();
+    let text = shop.run(&with(&["event", "explain", &dead]));
+    let command = format!("duly dead revive {dead} --queue ns.mail");
+    assert!(text.text().contains(&command), "{text:?}");
+    assert!(!text.text().contains("bus."), "{text:?}");
     if shop.is_server() {
         shop.run(&["event", "show", &id]).fails(2, "add --queue");
     } else {

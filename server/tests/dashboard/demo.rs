@@ -94,6 +94,12 @@ async fn a_newcomer_finds_what_is_wrong_and_mends_it() {
         "/records",
         "/schedules",
         "/schedules/stock-sync",
+        "/find",
+        "/find?queue=invoices",
+        "/find?q=customer",
+        "/act/pause?queue=invoices",
+        "/act/reschedule-all?queue=invoices",
+        "/audit",
         "/nodes",
     ] {
         browser.goto(&format!("{url}{page}")).await;
@@ -158,6 +164,24 @@ async fn pictures(browser: &Browser, url: &str) {
         ("nodes", "/nodes", "light", 1280, 760),
         ("phone", "/", "light", 390, 844),
         ("phone-dead", "/dead", "dark", 390, 844),
+        ("find", "/find?queue=cart-reminders", "light", 1440, 900),
+        (
+            "phone-find",
+            "/find?queue=cart-reminders",
+            "light",
+            390,
+            844,
+        ),
+        ("phone-queues", "/queues", "light", 390, 844),
+        ("phone-nodes", "/nodes", "light", 390, 844),
+        ("audit", "/audit", "light", 1440, 900),
+        (
+            "ask",
+            "/act/reschedule-all?queue=invoices",
+            "light",
+            1440,
+            900,
+        ),
     ] {
         browser.looks(scheme, width, height).await;
         browser.goto(&format!("{url}{page}")).await;

@@ -6,6 +6,7 @@ pub(crate) mod edit;
 pub(crate) mod event;
 pub(crate) mod event_rows;
 pub(crate) mod find;
+pub(crate) mod history;
 pub(crate) mod locate;
 pub(crate) mod nodes;
 pub(crate) mod now;

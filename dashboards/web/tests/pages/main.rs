@@ -10,6 +10,7 @@ mod crowd;
 mod edit;
 mod find;
 mod forms;
+mod history;
 mod lasting;
 mod redis;
 mod schedules;
