@@ -104,6 +104,10 @@ pub(super) async fn list<S: Source>(
     arguments: ListArguments,
 ) -> Result<()> {
     let (filter, limit) = (arguments.filter(), arguments.limit);
+    if let Some(queue) = &filter.queue {
+        // One that does not exist is a mistake, and no empty list.
+        source.queue(queue).await?;
+    }
     let (mut events, mut next) = (Vec::new(), arguments.after);
     let mut scanned = 0;
     for _ in 0..STEPS_MAX {

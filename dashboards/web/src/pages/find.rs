@@ -217,6 +217,8 @@ struct FindPage {
     states: Vec<&'static str>,
     /// Whether something was looked for.
     is_asked: bool,
+    /// Whether the page does not keep itself current: each time it would scan anew.
+    is_still: bool,
     rows: Vec<EventRow>,
     /// What the scan covered, if it is worth a word.
     scanned: Option<String>,
@@ -304,6 +306,7 @@ async fn list(
         )
     });
     let key = filter.text.clone().unwrap_or_default();
+    let sweeps = sweep_rows(app, visit);
     html(&FindPage {
         q: fields.text("q"),
         place: fields.text("in"),
@@ -315,6 +318,7 @@ async fn list(
         until: fields.text("until"),
         places: Place::ALL.map(|(name, _, words)| (name, words)).to_vec(),
         states: STATES.map(EventState::as_str).to_vec(),
+        is_still: is_asked && sweeps.iter().all(|sweep| sweep.is_over),
         is_asked,
         rows: rows(found.map_or(&[][..], |list| &list.items)),
         scanned: scanned.map(|list| number(list.scanned as u64)),
@@ -328,7 +332,7 @@ async fn list(
             ("key", &key),
         ]),
         query: fields.with(&[("in", place), ("after", "")]),
-        sweeps: sweep_rows(app, visit),
+        sweeps,
         frame: app.frame(visit, "find", "Events"),
     })
 }
