@@ -26,7 +26,7 @@ struct Bank {
 async fn close(_order: Event<u64>, State(bank): State<Bank>) -> Result<(), Failure> {
     let refused = bank
         .refusals
-        .try_update(SeqCst, SeqCst, |left| left.checked_sub(1));
+        .fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
     match refused {
         Ok(_) => Err(Failure::retry("the bank is away")),
         Err(_) => Ok(()),

@@ -11,6 +11,13 @@ use crate::error::{Error, Result};
 use crate::outage::Outage;
 use crate::time::Timestamp;
 
+/// The metrics of relays.
+pub mod relay_metrics {
+    pub use crate::metrics::relay::{
+        DEFERRED, ERRORS, OLDEST, PUSHED, REFUSED_EVENTS, RELAY_CATALOGUE, REPEATED, WAITING,
+    };
+}
+
 /// Prepares an event as a push does, and returns it instead of pushing it.
 ///
 /// # Errors

@@ -138,7 +138,9 @@ impl RetryPolicy {
                 first.as_nanos().saturating_mul(factor).min(max.as_nanos())
             }
         };
-        Duration::from_nanos_u128(nanos - nanos * self.cut(random) / BILLION)
+        let nanos = nanos - nanos * self.cut(random) / BILLION;
+        let below = u32::try_from(nanos % BILLION).unwrap_or_default(); // less than a second
+        u64::try_from(nanos / BILLION).map_or(Duration::MAX, |secs| Duration::new(secs, below))
     }
 
     /// The part that jitter cuts off, in billionths.

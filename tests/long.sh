@@ -4,7 +4,7 @@
 #
 #     tests/long.sh            runs every part
 #     tests/long.sh <part>...  runs these: simulation stress model payloads schedules hostile embedded syscalls
-#                              crash redis server outbox records journal neighbours power benches mutants
+#                              crash redis server outbox held records journal neighbours power benches mutants
 #
 # What it sets of the environment, a million seeds of the simulation among it, wins nothing over what
 # is set already. Seeds are printed. tests/run.sh installs what is needed.
@@ -15,7 +15,7 @@ export CARGO_TERM_COLOR=never NO_COLOR=1
 for bin in /usr/lib/postgresql/*/bin; do PATH=$PATH:$bin; done # Debian keeps it out of the PATH
 parts=("$@")
 [ $# != 0 ] || parts=(simulation stress model payloads schedules hostile embedded syscalls crash redis server outbox
-    records journal neighbours power benches mutants)
+    held records journal neighbours power benches mutants)
 failed=()
 
 # default <name> <value>: sets a variable that nobody has set.
@@ -91,6 +91,12 @@ server() {
 outbox() {
     default DULY_OUTBOX_CASES 30
     cargo test --quiet --locked --package duly-outbox --all-features --test outbox -- load:: \
+        --nocapture --test-threads=1
+}
+held() { # a transaction that is held open for five minutes beside 2,000 pushes a second
+    default DULY_OUTBOX_HELD_SECONDS 300
+    default DULY_OUTBOX_RATE 2000
+    cargo test --quiet --locked --release --package duly-outbox --all-features --test outbox -- held:: \
         --nocapture --test-threads=1
 }
 records() {

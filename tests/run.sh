@@ -29,9 +29,13 @@ step() {
 
 # need <program> <package>...: installs the packages unless there is such a program.
 need() {
+    command -v "$1" >/dev/null || install_for "$@"
+}
+
+# install_for <what> <package>...: installs the packages, as root or through sudo.
+install_for() {
     local program=$1
     shift
-    ! command -v "$program" >/dev/null || return 0
     step "installing $* for $program"
     local as_root=()
     if [ "$(id -u)" != 0 ]; then
@@ -87,7 +91,7 @@ logged() {
 # sum <word>: adds up the numbers before a word in the lines that sum up a run of tests.
 # What a failed test printed is indented, so that a sum in there is not counted again.
 sum() {
-    grep -E '^(test result:| +Summary \[)' "$log" |
+    grep -E '^(test result:| +Summary \[|[0-9]+ passed, )' "$log" |
         grep -oE "[0-9]+ $1" | awk '{ sum += $1 } END { print sum + 0 }' || true
 }
 
@@ -122,6 +126,9 @@ need postgres postgresql
 need pgbouncer pgbouncer
 need prometheus prometheus # with promtool: reads the metrics, the board and the alerts
 need systemd-analyze systemd # checks the unit file
+need pip3 python3-pip # with the next two: examples in other languages
+need node nodejs
+need npm npm
 need strace strace # stops a child at each of its system calls
 need valgrind valgrind # counts instructions, in .ci/run
 if ! command -v chromedriver >/dev/null && grep -qs '^ID=ubuntu' /etc/os-release; then
@@ -131,6 +138,8 @@ if ! command -v chromedriver >/dev/null && grep -qs '^ID=ubuntu' /etc/os-release
     exit 1
 fi
 need chromedriver chromium chromium-driver # visits the dashboard
+need python3 python3
+python3 -c "import ensurepip" 2>/dev/null || install_for venv python3-venv # for .ci/release check
 # The newest server beside Debian's, which is the oldest that duly takes: a wheel has it compiled.
 export DULY_NEWEST_REDIS=${DULY_NEWEST_REDIS:-$(realpath -m "$target")/newest-redis}
 if [ ! -x "$DULY_NEWEST_REDIS" ]; then
@@ -162,6 +171,7 @@ else
     tests "unit and integration tests" \
         cargo test --workspace --all-features --no-fail-fast --lib --bins --tests
 fi
+DULY_PROGRAM=$(realpath -m "$target")/debug/duly tests "clients in other languages" tests/clients.sh
 tests "documentation tests" cargo test --workspace --all-features --no-fail-fast --doc
 
 # In the same folder: packages that need no feature here that the others lack are not built again.

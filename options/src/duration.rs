@@ -12,12 +12,15 @@
 
 use std::{error, fmt, time::Duration};
 
+/// In nanoseconds.
+const SECOND: u128 = 1_000_000_000;
+
 /// The units, largest first, each with its nanoseconds.
 const UNITS: [(&str, u128); 7] = [
     ("d", 86_400_000_000_000),
     ("h", 3_600_000_000_000),
     ("m", 60_000_000_000),
-    ("s", 1_000_000_000),
+    ("s", SECOND),
     ("ms", 1_000_000),
     ("us", 1_000),
     ("ns", 1),
@@ -133,10 +136,9 @@ fn read(text: &str) -> Result<Duration, String> {
         units = &units[at + 1..];
         rest = after;
     }
-    if total > Duration::MAX.as_nanos() {
-        return Err(too_long());
-    }
-    Ok(Duration::from_nanos_u128(total))
+    let below = u32::try_from(total % SECOND).unwrap_or_default(); // less than a second
+    u64::try_from(total / SECOND)
+        .map_or_else(|_| Err(too_long()), |secs| Ok(Duration::new(secs, below)))
 }
 
 /// Splits off the longest prefix whose characters all satisfy `belongs`.

@@ -14,18 +14,26 @@
 //! | feature | brings |
 //! |---|---|
 //! | `tokio-postgres` | PostgreSQL by tokio-postgres |
-//! | `sqlx` | PostgreSQL by sqlx 0.8 |
+//! | `sqlx` | PostgreSQL by sqlx 0.9, and pushes in its transactions of SQLite |
+//! | `sqlx-0-8` | PostgreSQL by sqlx 0.8 |
 //! | `rusqlite` | SQLite by rusqlite |
+//!
+//! A file of SQLite is relayed by `rusqlite`, which is then needed beside `sqlx`.
 
 // Without a database there is nothing to relay, and the schemas are left.
 #![cfg_attr(
-    not(any(feature = "tokio-postgres", feature = "sqlx", feature = "rusqlite")),
+    not(any(
+        feature = "tokio-postgres",
+        feature = "sqlx",
+        feature = "sqlx-0-8",
+        feature = "rusqlite"
+    )),
     allow(dead_code)
 )]
 
 mod finish;
 mod hint;
-#[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
+#[cfg(any(feature = "tokio-postgres", feature = "sqlx", feature = "sqlx-0-8"))]
 mod postgres;
 mod push;
 mod relay;
@@ -43,3 +51,8 @@ pub use self::schema::{Database, VERSION, schema};
 #[cfg(feature = "rusqlite")]
 pub use self::sqlite::driver::at_once;
 pub use self::transaction::{Done, Transaction};
+
+/// The page of this crate, whose examples are tests of it.
+#[cfg(all(doctest, feature = "sqlx"))]
+#[doc = include_str!("../../src/docs/transactions.md")]
+mod page {}

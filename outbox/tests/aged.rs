@@ -5,7 +5,7 @@ use std::time::Duration;
 use duly::prelude::*;
 use duly::store::{DedupWindow, MemoryStore};
 use duly_outbox::{PushEventIn, Relay, RelayOptions};
-use sqlx::Executor;
+use sqlx_0_8::Executor;
 
 use crate::world::{self, Seen, TestDatabase, World, order, orders, push, push_to};
 
@@ -39,7 +39,7 @@ async fn an_event_that_has_waited_for_long_is_handled_once() {
         queue.push(order(number), When::Now).await.unwrap();
     }
     seen.reach(1_000).await;
-    let relay = Relay::sqlx(&bus, database.pool.clone(), RelayOptions::default())
+    let relay = Relay::sqlx_0_8(&bus, database.pool.clone(), RelayOptions::default())
         .await
         .unwrap();
     seen.reach(1_001).await;
@@ -69,7 +69,7 @@ async fn an_old_event_that_may_have_been_pushed_is_not_pushed_again() {
     let queue = orders(&bus);
     push_to(&database.pool, &queue, 1).await;
     push_to(&database.pool, &queue, 2).await;
-    let relay = Relay::sqlx(&bus, database.pool.clone(), RelayOptions::default())
+    let relay = Relay::sqlx_0_8(&bus, database.pool.clone(), RelayOptions::default())
         .await
         .unwrap();
     seen.reach(2).await;
@@ -82,7 +82,7 @@ async fn an_old_event_that_may_have_been_pushed_is_not_pushed_again() {
     let sql = "update duly_outbox_step set reading = done, done = '1:1:', repeated = true \
                where n = (select max(n) from duly_outbox_step)";
     database.pool.execute(sql).await.unwrap();
-    let relay = Relay::sqlx(&bus, database.pool.clone(), RelayOptions::default())
+    let relay = Relay::sqlx_0_8(&bus, database.pool.clone(), RelayOptions::default())
         .await
         .unwrap();
     let settled = "select count(*) from (select reading from duly_outbox_step order by n desc \
@@ -124,4 +124,31 @@ async fn a_copy_of_a_database_loses_nothing() {
     }
     assert_eq!(world.seen.numbers(), [1, 2, 3, 4]);
     assert!(world.seen.counts().values().all(|count| *count == 1));
+}
+
+/// What was pushed since the copy was made is not known in it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deferred_events_of_a_copy_may_have_been_pushed() {
+    let world = World::new().await;
+    world.relay().await.stop().await;
+    let sql = "insert into duly_outbox_deferred (at, repeated, event, bucket, holder, until) \
+               values (now(), false, '\\x01', 'orders/1', 'other', now() + interval '30 s')";
+    world.database.pool.execute(sql).await.unwrap();
+    let sql = "update duly_outbox_step set cluster = 'other' \
+               where n = (select max(n) from duly_outbox_step)";
+    world.database.pool.execute(sql).await.unwrap();
+    let changed = "create table seen as select repeated, holder from duly_outbox_deferred limit 0; \
+                   create function note() returns trigger language plpgsql as $$ begin \
+                   insert into seen values (new.repeated, new.holder); return new; end $$; \
+                   create trigger note after update on duly_outbox_deferred for each row \
+                   execute function note()";
+    world.database.pool.execute(changed).await.unwrap();
+    let relay = world.relay().await;
+    let first = "select count(*) from (select * from seen limit 1) as first \
+                 where repeated and holder = ''";
+    world.database.until(first, 1).await;
+    // Its bytes are none, so it is put aside once it is taken.
+    let refused = "select count(*) from duly_outbox_refused";
+    world.database.until(refused, 1).await;
+    relay.stop().await;
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use duly::prelude::*;
 use duly::records::Outcome;
 use duly_outbox::{FinishIn, Relay, RelayOptions, Transaction};
-use sqlx::{Executor, PgPool};
+use sqlx::Connection;
+use sqlx_0_8::{Executor, PgPool};
 
 use crate::world::{Seen, TestDatabase, bus, client, eventually};
 
@@ -23,6 +24,7 @@ struct Shop {
 const FAILS_BEFORE_COMMIT: i64 = 1;
 const FAILS_AFTER_COMMIT: i64 = 2;
 const BY_TOKIO_POSTGRES: i64 = 3;
+const BY_SQLX_0_9: i64 = 4;
 
 #[delay_event(
     queue = "effects",
@@ -42,12 +44,23 @@ async fn effect(event: Event<i64>, cx: &Context, shop: duly::State<Shop>) -> Res
         tx.execute("insert into effects values ($1)", &[&number])
             .await?;
         tx.commit().await?;
+    } else if number == BY_SQLX_0_9 {
+        let mut connection = sqlx::PgConnection::connect(&shop.url).await?;
+        let mut tx = connection.begin().await?;
+        if cx.finish_in(&mut tx, &event).await?.is_again() {
+            return Ok(());
+        }
+        sqlx::query("insert into effects values ($1)")
+            .bind(number)
+            .execute(&mut *tx)
+            .await?;
+        tx.commit().await?;
     } else {
         let mut tx = shop.pool.begin().await?;
         if cx.finish_in(&mut tx, &event).await?.is_again() {
             return Ok(());
         }
-        sqlx::query("insert into effects values ($1)")
+        sqlx_0_8::query("insert into effects values ($1)")
             .bind(number)
             .execute(&mut *tx)
             .await?;
@@ -102,7 +115,13 @@ async fn done(bus: &Bus, id: EventId) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_effect_and_the_end_of_its_event_commit_together() {
-    for number in [FAILS_BEFORE_COMMIT, FAILS_AFTER_COMMIT, BY_TOKIO_POSTGRES] {
+    let all = [
+        FAILS_BEFORE_COMMIT,
+        FAILS_AFTER_COMMIT,
+        BY_TOKIO_POSTGRES,
+        BY_SQLX_0_9,
+    ];
+    for number in all {
         let (database, shop, bus) = shop().await;
         let sent = bus.queue::<effect>().push(number, When::Now).await.unwrap();
         done(&bus, sent.id()).await;
@@ -161,7 +180,7 @@ async fn an_end_is_known_for_its_time_and_then_deleted() {
     let bus = bus("memory:", &Seen::default()).await;
     let mut options = RelayOptions::default();
     options.done_kept = Duration::from_secs(3_600);
-    let relay = Relay::sqlx(&bus, database.pool.clone(), options)
+    let relay = Relay::sqlx_0_8(&bus, database.pool.clone(), options)
         .await
         .unwrap();
     database.until("select count(*) from duly_done", 1).await;

@@ -8,10 +8,18 @@
 #[path = "../../tests/servers/mod.rs"]
 mod servers;
 
+#[path = "../../tests/delivery/faulty.rs"]
+#[allow(dead_code)] // its other users need it
+mod faulty;
+
 mod aged;
+mod drivers;
 mod finished;
+mod held;
+mod languages;
 mod load;
 mod metrics;
+mod partly;
 mod plain;
 mod pushed;
 mod relay;

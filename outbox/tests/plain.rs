@@ -5,7 +5,7 @@ use std::time::Duration;
 use duly::config::QueueChoices;
 use duly::prelude::*;
 use duly_outbox::{PushIn, Relay, RelayOptions};
-use sqlx::Executor;
+use sqlx_0_8::Executor;
 
 use crate::world::{TestDatabase, World, eventually, order};
 
@@ -19,7 +19,7 @@ async fn plain_sql_pushes_when_its_transaction_commits() {
     tx.execute(undone).await.unwrap();
     tx.rollback().await.unwrap();
     let sql = r#"select duly_push('orders', '{"number": 2}')"#;
-    let id: String = sqlx::query_scalar(sql).fetch_one(pool).await.unwrap();
+    let id: String = sqlx_0_8::query_scalar(sql).fetch_one(pool).await.unwrap();
     world.seen.reach(1).await;
     assert_eq!(world.seen.numbers(), [2]);
     let id = id.parse().unwrap();
@@ -40,7 +40,7 @@ async fn plain_sql_pushes_when_its_transaction_commits() {
     let sql = r#"select duly_push('mails', '"Ada"', '30 minutes', '{"key": "customer:7",
         "unique": "welcome", "attempts": 3, "headers": {"from": "trigger"}}')"#;
     for _ in 0..2 {
-        let id: Option<String> = sqlx::query_scalar(sql).fetch_one(pool).await.unwrap();
+        let id: Option<String> = sqlx_0_8::query_scalar(sql).fetch_one(pool).await.unwrap();
         assert_eq!(id, None, "its key decides");
     }
     let settled = "select count(*) from duly_outbox where queue is null";
@@ -125,7 +125,7 @@ async fn what_can_never_be_accepted_is_put_aside_and_blocks_nothing() {
     let refused = "select count(*) from duly_outbox_refused";
     world.database.until(refused, wrong.len() as i64 + 2).await;
     let reasons: Vec<String> =
-        sqlx::query_scalar("select reason from duly_outbox_refused order by n")
+        sqlx_0_8::query_scalar("select reason from duly_outbox_refused order by n")
             .fetch_all(pool)
             .await
             .unwrap();
@@ -136,7 +136,7 @@ async fn what_can_never_be_accepted_is_put_aside_and_blocks_nothing() {
     // Once it is right, it goes on.
     let sql = "update duly_outbox_refused set options = '{\"attempts\": 3}', due = null, \
                payload = '{\"number\": 2}' where options::text like '%atempts%' returning n";
-    let n: i64 = sqlx::query_scalar(sql).fetch_one(pool).await.unwrap();
+    let n: i64 = sqlx_0_8::query_scalar(sql).fetch_one(pool).await.unwrap();
     pool.execute(&*format!("select duly_outbox_retry({n})"))
         .await
         .unwrap();
@@ -171,7 +171,7 @@ async fn the_payload_of_an_encrypted_queue_is_in_no_row_in_the_clear() {
     let dawn = "select count(*) from duly_outbox where position('dawn' in event) > 0";
     assert_eq!(database.number(dawn).await, 0);
     let options = RelayOptions::default();
-    let relay = Relay::sqlx(&bus, database.pool.clone(), options)
+    let relay = Relay::sqlx_0_8(&bus, database.pool.clone(), options)
         .await
         .unwrap();
     let is_there = async || bus.secret(id).await.as_deref() == Some("attack at dawn");

@@ -5,8 +5,8 @@ use std::time::Duration;
 use duly::prelude::*;
 use duly_outbox::{PushIn, Relay, RelayOptions};
 use futures_util::future::join_all;
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{Executor, PgPool};
+use sqlx_0_8::postgres::PgConnectOptions;
+use sqlx_0_8::{Executor, PgPool};
 
 use crate::servers::{Pooler, Postgres, PostgresOptions, Redis, prefix, shared_postgres};
 use crate::world::{
@@ -17,7 +17,7 @@ use crate::world::{
 async fn a_start_names_what_the_database_lacks() {
     let database = TestDatabase::empty().await;
     let bus = bus("memory:", &Seen::default()).await;
-    let start = || Relay::sqlx(&bus, database.pool.clone(), RelayOptions::default());
+    let start = || Relay::sqlx_0_8(&bus, database.pool.clone(), RelayOptions::default());
     let error = start().await.unwrap_err().to_string();
     for name in [
         "duly_outbox,",
@@ -46,7 +46,7 @@ async fn a_start_names_what_the_database_lacks() {
     );
     let mut options = RelayOptions::default();
     options.idle_poll = Duration::ZERO;
-    let error = Relay::sqlx(&bus, database.pool.clone(), options)
+    let error = Relay::sqlx_0_8(&bus, database.pool.clone(), options)
         .await
         .unwrap_err();
     assert!(error.to_string().contains("idle_poll is 0ns"), "{error}");
@@ -102,7 +102,7 @@ async fn a_pooler_that_lends_sessions_by_the_transaction_is_enough() {
     let pool = PgPool::connect_with(url.extra_float_digits(None))
         .await
         .unwrap();
-    let second = Relay::sqlx(&bus, pool, options).await.unwrap();
+    let second = Relay::sqlx_0_8(&bus, pool, options).await.unwrap();
     let mut client = client(&pooler.url()).await;
     for number in 0..50 {
         let mut tx = client.transaction().await.unwrap();
@@ -126,7 +126,7 @@ async fn an_outbox_grows_while_the_store_is_away() {
     let store = format!("{}?prefix={}&timeout=500ms", redis.url(), prefix());
     let bus = bus(&store, &seen).await;
     let (relay, queue) = (
-        Relay::sqlx(&bus, database.pool.clone(), RelayOptions::default())
+        Relay::sqlx_0_8(&bus, database.pool.clone(), RelayOptions::default())
             .await
             .unwrap(),
         orders(&bus),
@@ -137,10 +137,11 @@ async fn an_outbox_grows_while_the_store_is_away() {
     for number in 1..=20 {
         push_to(&database.pool, &queue, number).await;
     }
-    // It tries, and it says that none of them was pushed.
-    let tried = "select count(*) from duly_outbox_step where reading is not null";
-    let before = database.number(tried).await;
-    let is_trying = async || database.number(tried).await >= before + 4;
+    // It tries again and again.
+    let waiting = "select count(*) from duly_outbox_deferred";
+    database.until(waiting, 20).await;
+    let tried = "select coalesce(sum(tries), 0)::bigint from duly_outbox_deferred";
+    let is_trying = async || database.number(tried).await >= 4;
     eventually("it tries again and again", is_trying).await;
     assert_eq!(seen.numbers(), [0]);
     redis.restart();
@@ -242,7 +243,7 @@ async fn the_least_rights_are_enough() {
     let mut client = client(&of(&writer)).await;
     let relay_pool = PgPool::connect(&of(&relay)).await.unwrap();
     let options = RelayOptions::default();
-    let relay = Relay::sqlx(&world.bus, relay_pool.clone(), options)
+    let relay = Relay::sqlx_0_8(&world.bus, relay_pool.clone(), options)
         .await
         .unwrap();
     let mut tx = client.transaction().await.unwrap();

@@ -1,13 +1,13 @@
 //! What the tests share: a database of their own, a bus, and a handler that counts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use duly::prelude::*;
 use duly_outbox::{Database, PushIn, Relay, RelayOptions, schema};
 use parking_lot::Mutex;
-use sqlx::{Executor, PgPool};
+use sqlx_0_8::{Executor, PgPool};
 use tokio::sync::Notify;
 
 use crate::servers::{schema as name, shared_postgres};
@@ -31,6 +31,7 @@ pub(crate) struct Seen(Arc<SeenOrders>);
 #[derive(Default)]
 struct SeenOrders {
     counts: Mutex<BTreeMap<u64, u32>>,
+    ids: Mutex<BTreeMap<u64, BTreeSet<EventId>>>,
     /// Where a handled order must be visible already.
     rows: Option<PgPool>,
     early: Mutex<Vec<u64>>,
@@ -52,6 +53,11 @@ impl Seen {
 
     pub(crate) fn numbers(&self) -> Vec<u64> {
         self.counts().into_keys().collect()
+    }
+
+    /// The events of each order.
+    pub(crate) fn ids(&self) -> BTreeMap<u64, BTreeSet<EventId>> {
+        self.0.ids.lock().clone()
     }
 
     /// Orders that were handled before their rows were visible.
@@ -79,13 +85,18 @@ impl Seen {
 async fn handle(event: Event<Order>, seen: duly::State<Seen>) -> Result<(), Failure> {
     let (number, seen) = (event.payload.number, &seen.0.0);
     if let Some(rows) = &seen.rows {
-        let row = sqlx::query("select 1 from orders where number = $1").bind(number as i64);
+        let row = sqlx_0_8::query("select 1 from orders where number = $1").bind(number as i64);
         match row.fetch_optional(rows).await {
             Ok(Some(_)) => {}
             Ok(None) => seen.early.lock().push(number),
             Err(error) => return Err(Failure::retry(error.to_string())), // the server was killed
         }
     }
+    seen.ids
+        .lock()
+        .entry(number)
+        .or_default()
+        .insert(event.id());
     *seen.counts.lock().entry(number).or_default() += 1;
     seen.changed.notify_waiters();
     Ok(())
@@ -124,7 +135,10 @@ impl TestDatabase {
     }
 
     pub(crate) async fn number(&self, sql: &str) -> i64 {
-        sqlx::query_scalar(sql).fetch_one(&self.pool).await.unwrap()
+        sqlx_0_8::query_scalar(sql)
+            .fetch_one(&self.pool)
+            .await
+            .unwrap()
     }
 
     /// Waits until a query returns this number.
@@ -197,7 +211,7 @@ impl World {
 
     pub(crate) async fn relay(&self) -> Relay {
         let pool = self.database.pool.clone();
-        Relay::sqlx(&self.bus, pool, RelayOptions::default())
+        Relay::sqlx_0_8(&self.bus, pool, RelayOptions::default())
             .await
             .unwrap()
     }

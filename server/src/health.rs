@@ -21,6 +21,9 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Serialize)]
 struct Readiness {
     ready: bool,
+    /// Those that are not ready, in words.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    detail: String,
     parts: BTreeMap<String, String>,
 }
 
@@ -54,7 +57,11 @@ pub(crate) async fn ready(State(app): State<Arc<App>>) -> Response {
     if app.closing.is_cancelled() {
         parts.insert("server".to_owned(), Some("it stops".to_owned()));
     }
-    let ready = parts.values().all(Option::is_none);
+    let faults = parts
+        .iter()
+        .filter_map(|(part, said)| said.as_ref().map(|said| format!("{part}: {said}")));
+    let detail = faults.collect::<Vec<_>>().join("; ");
+    let ready = detail.is_empty();
     let status = if ready {
         StatusCode::OK
     } else {
@@ -67,6 +74,7 @@ pub(crate) async fn ready(State(app): State<Arc<App>>) -> Response {
         status,
         &Readiness {
             ready,
+            detail,
             parts: parts.collect(),
         },
     )

@@ -32,6 +32,8 @@ struct Image {
     variables: BTreeMap<String, String>,
     folder: String,
     command: Vec<String>,
+    /// The command of its health check.
+    health: Vec<String>,
 }
 
 impl Image {
@@ -46,6 +48,7 @@ impl Image {
             variables: BTreeMap::new(),
             folder: String::new(),
             command: Vec::new(),
+            health: Vec::new(),
         };
         BASE.into_iter().for_each(|package| image.install(package));
         for line in stage.lines() {
@@ -62,6 +65,10 @@ impl Image {
                 }
                 "WORKDIR" => rest.clone_into(&mut image.folder),
                 "CMD" => image.command = serde_json::from_str(rest).unwrap(),
+                "HEALTHCHECK" => {
+                    let (_, command) = rest.split_once(" CMD ").unwrap();
+                    image.health = serde_json::from_str(command).unwrap();
+                }
                 "" | "#" | "USER" | "VOLUME" | "EXPOSE" => {}
                 other => panic!("{other} of the container file is not known here"),
             }
@@ -244,6 +251,16 @@ async fn the_container_serves_makes_tokens_and_delivers_webhooks() {
         })
         .await;
         assert!(image.at(Path::new(&image.folder)).join("duly.db").exists());
+
+        assert_eq!(image.health, ["duly", "health"]);
+        let health = ["health", "--ready", "--server", &program.api];
+        let healthy = image.duly(&health);
+        assert!(healthy.status.success(), "{healthy:?}");
+        program.signal("KILL");
+        until("the check fails without a server", async || {
+            image.duly(&health).status.code() == Some(5)
+        })
+        .await;
     }
     receiver.stop().await;
 }
@@ -258,10 +275,11 @@ fn open(folder: &Path) {
 fn the_unit_is_one_that_systemd_takes() {
     let folder = tempfile::tempdir().unwrap();
     let unit = deploy("duly.service");
-    let installed = "/usr/local/bin/duly";
+    let installed = "ExecStart=duly";
+    let program = format!("ExecStart={}", env!("CARGO_BIN_EXE_duly"));
     assert!(unit.contains(installed));
     let file = folder.path().join("duly.service");
-    fs::write(&file, unit.replace(installed, env!("CARGO_BIN_EXE_duly"))).unwrap();
+    fs::write(&file, unit.replace(installed, &program)).unwrap();
     let verified = Command::new("systemd-analyze")
         .arg("verify")
         .arg(&file)
@@ -273,7 +291,7 @@ fn the_unit_is_one_that_systemd_takes() {
     assert!(verified.status.success() && ours.is_empty(), "{words}");
     // A control: what is wrong is found.
     let wrong = unit.replace("Restart=on-failure", "Restart=sometimes");
-    fs::write(&file, wrong.replace(installed, env!("CARGO_BIN_EXE_duly"))).unwrap();
+    fs::write(&file, wrong.replace(installed, &program)).unwrap();
     let verified = Command::new("systemd-analyze")
         .arg("verify")
         .arg(&file)

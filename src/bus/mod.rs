@@ -17,6 +17,7 @@ mod inner;
 mod journal;
 pub(crate) mod lease;
 mod locate;
+pub(crate) mod moved_clock;
 mod names;
 mod open;
 mod own_queues;

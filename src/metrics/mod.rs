@@ -13,6 +13,7 @@ mod options;
 #[cfg(feature = "prometheus")]
 mod prometheus;
 mod queues;
+pub(crate) mod relay;
 #[cfg(feature = "schedules")]
 mod schedules;
 mod stages;

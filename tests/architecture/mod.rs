@@ -7,6 +7,7 @@
 mod circles;
 mod documents;
 pub(crate) mod files;
+mod links;
 mod manners;
 mod rooms;
 mod scripts;
@@ -164,6 +165,13 @@ fn every_example_and_benchmark_is_known_to_ci() {
         &project(&["examples", "benches"]),
         &listed,
     ));
+    let readme = File::read("README.md").text;
+    for example in listed.lines().filter(|path| path.starts_with("examples/")) {
+        assert!(
+            readme.contains(&format!("]({example})")),
+            "the README lacks {example}"
+        );
+    }
 }
 
 #[test]
@@ -182,6 +190,34 @@ fn documents_name_files_that_exist() {
     }
     let exists = |path: &str| root().join(path).exists();
     expect_none(&manners::dead_paths(&documents, exists));
+}
+
+#[test]
+fn links_of_documents_lead_somewhere_in_the_repository_and_in_the_documentation() {
+    let guides = documents_in(&["src/docs"]);
+    let definitions = File::read("src/docs/links.md").text;
+    expect_none(&links::broken_in_rust(&guides, &definitions));
+
+    let mut documents = documents_in(&["server", "outbox", "clients", "dashboards", "conformance"]);
+    documents.extend(guides);
+    let others = [
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "SECURITY.md",
+    ];
+    documents.extend(others.map(File::read));
+    let read = |path: &str| std::fs::read(root().join(path)).ok();
+    let text = |path: &str| read(path).map(|file| String::from_utf8_lossy(&file).into_owned());
+    expect_none(&links::dead_links(&documents, text));
+}
+
+/// Every document in some folders, but the definitions of links.
+fn documents_in(folders: &[&str]) -> Vec<File> {
+    let mut documents = project(folders);
+    let is_one = |path: &str| path.ends_with(".md") && !path.ends_with("/links.md");
+    documents.retain(|file| is_one(&file.path) && !file.path.contains("/node_modules/"));
+    documents
 }
 
 #[test]
@@ -231,15 +267,19 @@ fn the_formats_that_storage_describes_are_those_of_the_code() {
 
 #[test]
 fn the_readme_counts_the_promises_as_they_are() {
-    let delivery = File::read("src/docs/delivery.md").text;
-    let numbers = delivery.lines().filter_map(|line| {
-        let number = line.strip_prefix("### ")?.split_once(". ")?.0;
-        number.parse::<usize>().ok()
-    });
-    let promises = numbers.count();
+    let numbered = |page: &str, mark: &str| {
+        let page = File::read(page).text;
+        let numbers = page.lines().filter_map(|line| {
+            let number = line.strip_prefix(mark)?.split_once(". ")?.0;
+            number.parse::<usize>().ok()
+        });
+        numbers.count()
+    };
+    let promises = numbered("src/docs/delivery.md", "");
+    assert_eq!(promises, numbered("src/docs/mechanisms.md", "### "));
     let words = ["ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen"];
     let word = words[promises.checked_sub(10).expect("ten at least")];
-    let sentence = format!("All {word} promises, each with its mechanism and its test");
+    let sentence = format!("All {word} promises");
     assert!(
         File::read("README.md").text.contains(&sentence),
         "{sentence}"

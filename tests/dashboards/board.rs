@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use duly::metrics::CATALOGUE;
 use serde_json::Value;
 
-use crate::dashboards::expressions::{metric, unknown_names};
+use crate::dashboards::expressions::{all, metric, unknown_names};
 
 const BOARD: &str = include_str!("../../dashboards/duly.json");
 
@@ -46,7 +45,7 @@ fn the_board_shows_every_metric_of_the_catalogue() {
         let words = expression.split(|it: char| !it.is_ascii_alphanumeric() && it != '_');
         shown.extend(words.filter_map(metric).map(|metric| metric.name));
     }
-    let known: BTreeSet<_> = CATALOGUE.iter().map(|metric| metric.name).collect();
+    let known: BTreeSet<_> = all().map(|metric| metric.name).collect();
     let missing: Vec<_> = known.difference(&shown).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
@@ -59,6 +58,9 @@ fn what_every_node_knows_of_all_is_never_added() {
         "duly_live_nodes",
         "duly_queue_oldest_ready_seconds",
         "duly_outbox_waiting",
+        "duly_relay_waiting",
+        "duly_relay_deferred",
+        "duly_relay_oldest_seconds",
     ] {
         for (panel, expression) in expressions() {
             let is_added = expression.starts_with("sum") && expression.contains(name);
@@ -88,6 +90,7 @@ fn the_board_is_one_that_grafana_10_takes() {
         "Store: Redis",
         "Journal",
         "Schedules",
+        "Outboxes",
     ];
     assert_eq!(rows.len(), begin.len());
     assert!(

@@ -2,11 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use duly::__outbox::relay_metrics::RELAY_CATALOGUE;
 use duly::metrics::{CATALOGUE, Kind, Metric};
+
+/// Those of the library, and of relays.
+pub(crate) fn all() -> impl Iterator<Item = &'static Metric> {
+    CATALOGUE.iter().chain(RELAY_CATALOGUE)
+}
 
 /// The metric of the catalogue that a name in an expression means.
 pub(crate) fn metric(name: &str) -> Option<&'static Metric> {
-    let named = |name: &str| CATALOGUE.iter().find(|metric| metric.name == name);
+    let named = |name: &str| all().find(|metric| metric.name == name);
     let parts = ["_bucket", "_sum", "_count"];
     let whole = parts.iter().find_map(|part| name.strip_suffix(part));
     let histogram = whole.and_then(named);

@@ -5,6 +5,7 @@ use yaml_rust2::{Yaml, YamlLoader};
 use crate::dashboards::expressions::unknown_names;
 use crate::servers::promtool;
 
+const SCALING: &str = include_str!("../../server/deploy/kubernetes/scaling.yaml");
 const ALERTS: &str = include_str!("../../dashboards/alerts.yml");
 const PLAYED: &str = include_str!("alerts_test.yml");
 const PAGE: &str = include_str!("../../src/docs/dashboards.md");
@@ -26,6 +27,17 @@ pub(crate) fn alerts() -> Vec<(String, String)> {
 fn the_alerts_name_only_metrics_and_labels_that_there_are() {
     for (alert, expression) in alerts() {
         assert_eq!(unknown_names(&expression), [""; 0], "{alert}");
+    }
+}
+
+#[test]
+fn what_scales_workers_names_only_metrics_and_labels_that_there_are() {
+    let file = YamlLoader::load_from_str(SCALING).expect("it is YAML");
+    let triggers = file[0]["spec"]["triggers"].as_vec().expect("triggers");
+    assert!(!triggers.is_empty());
+    for trigger in triggers {
+        let query = trigger["metadata"]["query"].as_str().expect("a query");
+        assert_eq!(unknown_names(query), [""; 0]);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The promises of the bus, one by one, over every store and on virtual time.
 //!
-//! `src/docs/delivery.md` names the file of this folder that tests each promise.
+//! `src/docs/mechanisms.md` names the file of this folder that tests each promise.
 
 #![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
 

@@ -2,8 +2,8 @@
 
 use duly_conformance::history::Promise;
 
-/// The guide to delivery, by sections.
-const GUIDE: &str = include_str!("../../src/docs/delivery.md");
+/// The guide to the mechanisms, by sections.
+const GUIDE: &str = include_str!("../../src/docs/mechanisms.md");
 
 #[test]
 fn the_guide_says_each_promise_in_bold_and_names_a_test_that_holds_it() {

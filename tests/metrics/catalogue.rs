@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use duly::__outbox::relay_metrics::RELAY_CATALOGUE;
 use duly::journal::MemoryJournal;
 use duly::metrics::{CATALOGUE, Kind, MetricsChoices};
 use duly::prelude::*;
@@ -27,7 +28,7 @@ fn the_page_has_each_metric_as_the_catalogue_has_it_and_no_other() {
         Kind::Gauge => "gauge",
         Kind::Histogram(_) => "histogram",
     };
-    let known = CATALOGUE.iter().map(|metric| {
+    let known = CATALOGUE.iter().chain(RELAY_CATALOGUE).map(|metric| {
         let labels: Vec<_> = metric
             .labels
             .iter()

@@ -54,6 +54,7 @@ impl Program {
              tokio = {{ version = \"1\", features = [\"full\"] }}\n{}\n",
             root(),
             self.dependencies
+                .replace("{root}", &root().display().to_string())
         );
         let main = format!(
             "#[tokio::main]\nasync fn main() {{\n    \
@@ -146,6 +147,46 @@ fn sqlx_0_8_with_postgres() {
 #[test]
 fn sqlx_0_9_with_postgres() {
     program("sqlx = { version = \"0.9\", features = [\"runtime-tokio\", \"postgres\"] }").check();
+}
+
+/// The outbox of a program whose SQLite is that of sqlx: it pushes by sqlx, and relays by rusqlite.
+const OUTBOX: &str = "let options = sqlx::sqlite::SqliteConnectOptions::new()\
+    .filename(\"shop.db\").create_if_missing(true)\
+    .journal_mode(sqlx::sqlite::SqliteJournalMode::Wal); \
+    let pool = sqlx::SqlitePool::connect_with(options).await.unwrap(); \
+    let schema = duly_outbox::schema(duly_outbox::Database::Sqlite); \
+    sqlx::raw_sql(schema).execute(&pool).await.unwrap(); \
+    let options = duly_outbox::RelayOptions::default(); \
+    let relay = duly_outbox::Relay::rusqlite(&bus, \"shop.db\", options).await.unwrap(); \
+    let queue = bus.queue_named::<u64>(\"orders\").unwrap(); \
+    let hour = std::time::Duration::from_secs(3_600); \
+    for is_kept in [false, true] { \
+        let mut tx = pool.begin().await.unwrap(); \
+        duly_outbox::PushIn::push_in(&queue, &mut tx, 7, hour).await.unwrap(); \
+        duly_outbox::PushIn::push_many_in(&queue, &mut tx, 0..1_500, hour).await.unwrap(); \
+        if is_kept { tx.commit().await.unwrap() } else { tx.rollback().await.unwrap() } \
+    } \
+    while bus.stats(\"orders\").await.unwrap().scheduled < 1_501 { tokio::task::yield_now().await } \
+    assert_eq!(bus.stats(\"orders\").await.unwrap().scheduled, 1_501); \
+    relay.stop().await;";
+
+#[test]
+fn the_outbox_beside_sqlx_0_9_with_sqlite() {
+    program(
+        "duly-outbox = { path = \"{root}/outbox\", features = [\"rusqlite\", \"sqlx\"] }\n\
+         sqlx = { version = \"0.9\", features = [\"runtime-tokio\", \"postgres\", \"sqlite\"] }",
+    )
+    .that(OUTBOX)
+    .check();
+}
+
+#[test]
+fn the_outbox_beside_sqlx_0_8_with_sqlite() {
+    program(
+        "duly-outbox = { path = \"{root}/outbox\", features = [\"rusqlite\", \"sqlx-0-8\"] }\n\
+         sqlx = { version = \"0.8\", features = [\"runtime-tokio\", \"postgres\", \"sqlite\"] }",
+    )
+    .check();
 }
 
 #[test]

@@ -53,6 +53,21 @@ pub(crate) fn close(step: &Step, places: &[(u64, u64)], closing: &Closing) -> St
             rows.join(",")
         );
     }
+    if !closing.deferred.is_empty() {
+        let rows = closing.deferred.iter().map(|row| {
+            let (xid, n) = place(row.place);
+            let (group, repeated) = (text(&row.group), row.is_repeated);
+            format!("('{xid}'::xid8, {n}::bigint, {group}, {repeated})")
+        });
+        let rows: Vec<_> = rows.collect();
+        sql += &format!(
+            ", deferred as (insert into duly_outbox_deferred (at, repeated, event, bucket) \
+             select o.at, v.repeated, o.event, v.bucket \
+             from step, (values {}) as v (xid, n, bucket, repeated), duly_outbox o \
+             where o.xid = v.xid and o.n = v.n)",
+            rows.join(",")
+        );
+    }
     sql + " select n from step"
 }
 
@@ -64,7 +79,9 @@ pub(crate) fn reset(step: &Step) -> String {
          update duly_outbox set xid = pg_current_xact_id(), repeated = true \
          where exists (select from duly_outbox_step where n = {n} and holder = '{own}') \
          and (exists (select from duly_outbox_step where n < {n}) \
-         or xid > pg_current_xact_id()); commit",
+         or xid > pg_current_xact_id()); \
+         update duly_outbox_deferred set repeated = true, holder = '' \
+         where exists (select from duly_outbox_step where n = {n} and holder = '{own}'); commit",
         step.insert(),
         n = step.n,
         own = step.holder.as_deref().unwrap_or_default(),

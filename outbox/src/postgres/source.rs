@@ -10,8 +10,8 @@ use crate::postgres::page::{self, Page};
 use crate::postgres::session::{Session, SqlResult, TextRow, unreadable};
 use crate::postgres::snapshot::Snapshot;
 use crate::postgres::step::{Look, NextStep, Step, look};
-use crate::postgres::{claim, sweep};
-use crate::relay::source::{Closing, Source, Taken, Waiting};
+use crate::postgres::{claim, deferred, sweep};
+use crate::relay::source::{Closing, DeferredRow, Settling, Source, Taken, Waiting};
 use crate::schema::VERSION;
 
 /// A look that takes so much longer than the quickest makes a step of what is visible, so that the
@@ -22,9 +22,10 @@ const COUNTED_MAX: usize = 100_000;
 /// How long a request may take.
 const REQUEST_MAX: Duration = Duration::from_secs(30);
 /// The tables and functions that a relay needs.
-const NEEDED: [&str; 6] = [
+const NEEDED: [&str; 7] = [
     "duly_outbox",
     "duly_outbox_step",
+    "duly_outbox_deferred",
     "duly_outbox_refused",
     "duly_done",
     "duly_outbox_n",
@@ -177,16 +178,21 @@ impl<S: Session + 'static> PostgresSource<S> {
              and (xid, n) > ('{xid}'::xid8, {n}::bigint) order by xid, n limit {limit}) union all \
              (select o.at from pg_snapshot_xip('{done}'::pg_snapshot) as late (xid), duly_outbox o \
              where pg_visible_in_snapshot(late.xid, pg_current_snapshot()) and o.xid = late.xid \
-             and (o.xid, o.n) > ('{xid}'::xid8, {n}::bigint) limit {limit})) as waiting"
+             and (o.xid, o.n) > ('{xid}'::xid8, {n}::bigint) limit {limit}) union all \
+             (select at from duly_outbox_deferred limit {limit})) as waiting; \
+             select count(*) from (select from duly_outbox_deferred limit {limit}) as deferred"
         );
         let rows = self.run(&sql).await?;
-        let number = |at: usize| rows.first()?.get(at)?.as_deref()?.parse::<i64>().ok();
-        let (Some(rows), Some(oldest)) = (number(0), number(1)) else {
+        let number =
+            |row: usize, at: usize| rows.get(row)?.get(at)?.as_deref()?.parse::<i64>().ok();
+        let counts = (number(0, 0), number(0, 1), number(1, 0));
+        let (Some(rows), Some(oldest), Some(deferred)) = counts else {
             return Err(unreadable("count"));
         };
         Ok(Waiting {
             rows: u64::try_from(rows).unwrap_or(0),
             oldest: Duration::from_millis(u64::try_from(oldest).unwrap_or(0)),
+            deferred: u64::try_from(deferred).unwrap_or(0),
         })
     }
 
@@ -262,6 +268,32 @@ impl<S: Session + 'static> Source for PostgresSource<S> {
 
     fn close(&mut self, closing: Closing) -> BoxFuture<'_, Result<bool>> {
         Box::pin(self.close_page(closing))
+    }
+
+    fn groups(&mut self) -> BoxFuture<'_, Result<Vec<String>>> {
+        Box::pin(async move { deferred::read_groups(&self.run(&deferred::groups()).await?) })
+    }
+
+    fn take_deferred(
+        &mut self,
+        group: String,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<DeferredRow>>> {
+        Box::pin(async move {
+            let sql = deferred::take(&self.own, &group, limit);
+            deferred::read(&self.run(&sql).await?)
+        })
+    }
+
+    fn release_deferred(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { self.run(&deferred::release(&self.own)).await.map(drop) })
+    }
+
+    fn settle_deferred(&mut self, settling: Settling) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let sql = deferred::settle(&self.own, &settling);
+            self.run(&sql).await.map(drop)
+        })
     }
 
     fn waiting(&mut self) -> BoxFuture<'_, Result<Waiting>> {

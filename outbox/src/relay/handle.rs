@@ -40,7 +40,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Starts a relay of an outbox in PostgreSQL on connections of a pool of sqlx.
+    /// Starts a relay of an outbox in PostgreSQL on connections of a pool of sqlx 0.9.
     ///
     /// # Errors
     ///
@@ -50,7 +50,39 @@ impl Relay {
     #[cfg(feature = "sqlx")]
     pub async fn sqlx(bus: &Bus, pool: sqlx::PgPool, options: RelayOptions) -> Result<Self> {
         use crate::postgres::source::PostgresSource;
-        use crate::postgres::sqlx::SqlxSession;
+        use crate::postgres::sqlx_0_9::SqlxSession;
+
+        Self::start(bus, PostgresSource::new(SqlxSession(pool)), options).await
+    }
+
+    /// Starts a relay of an outbox in PostgreSQL on connections of a pool of sqlx 0.8.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) for an option out of its bounds, and for tables that are
+    /// missing or too old, which it names; [`Unavailable`](ErrorKind::Unavailable) when the database
+    /// cannot be reached.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use sqlx_0_8 as sqlx;
+    /// # async fn start(bus: duly::Bus, pool: sqlx::PgPool) -> duly::Result<()> {
+    /// use duly_outbox::{Relay, RelayOptions};
+    ///
+    /// let relay = Relay::sqlx_0_8(&bus, pool, RelayOptions::default()).await?;
+    /// # relay.stop().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "sqlx-0-8")]
+    pub async fn sqlx_0_8(
+        bus: &Bus,
+        pool: sqlx_0_8::PgPool,
+        options: RelayOptions,
+    ) -> Result<Self> {
+        use crate::postgres::source::PostgresSource;
+        use crate::postgres::sqlx_0_8::SqlxSession;
 
         Self::start(bus, PostgresSource::new(SqlxSession(pool)), options).await
     }
@@ -59,7 +91,9 @@ impl Relay {
     ///
     /// # Errors
     ///
-    /// As [`sqlx`](Self::sqlx).
+    /// [`Invalid`](ErrorKind::Invalid) for an option out of its bounds, and for tables that are
+    /// missing or too old, which it names; [`Unavailable`](ErrorKind::Unavailable) when the database
+    /// cannot be reached.
     ///
     /// # Examples
     ///

@@ -2,17 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use duly::__outbox::relay_metrics::{
+    self, DEFERRED, ERRORS, OLDEST, PUSHED, REFUSED_EVENTS, REPEATED, WAITING,
+};
 use duly::metrics::{Kind, Metric};
-use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
+use metrics::{counter, describe_counter, describe_gauge, gauge};
 
 use crate::relay::source::Waiting;
-
-const WAITING: &str = "duly_relay_waiting";
-const OLDEST: &str = "duly_relay_oldest_seconds";
-const PUSHED: &str = "duly_relay_pushed_total";
-const REPEATED: &str = "duly_relay_repeated_total";
-const REFUSED_EVENTS: &str = "duly_relay_refused_total";
-const ERRORS: &str = "duly_relay_errors_total";
 
 /// The metrics of relays. All relays of an outbox see the same rows, so of a gauge take the greatest.
 ///
@@ -21,50 +17,7 @@ const ERRORS: &str = "duly_relay_errors_total";
 /// ```
 /// assert!(duly_outbox::CATALOGUE.iter().any(|metric| metric.name == "duly_relay_waiting"));
 /// ```
-pub const CATALOGUE: &[Metric] = &[
-    Metric {
-        name: WAITING,
-        kind: Kind::Gauge,
-        unit: Unit::Count,
-        labels: &[],
-        help: "Committed events that wait in the outbox for the store, counted up to 100,000.",
-    },
-    Metric {
-        name: OLDEST,
-        kind: Kind::Gauge,
-        unit: Unit::Seconds,
-        labels: &[],
-        help: "The age of the oldest event that waits in the outbox.",
-    },
-    Metric {
-        name: PUSHED,
-        kind: Kind::Counter,
-        unit: Unit::Count,
-        labels: &[],
-        help: "Events of the outbox that the store accepted from this relay.",
-    },
-    Metric {
-        name: REPEATED,
-        kind: Kind::Counter,
-        unit: Unit::Count,
-        labels: &[],
-        help: "Events of the outbox that the store had already.",
-    },
-    Metric {
-        name: REFUSED_EVENTS,
-        kind: Kind::Counter,
-        unit: Unit::Count,
-        labels: &[],
-        help: "Events that can never be accepted; they are in the table of refused ones.",
-    },
-    Metric {
-        name: ERRORS,
-        kind: Kind::Counter,
-        unit: Unit::Count,
-        labels: &["of"],
-        help: "Failed calls of a relay, of the database or the store.",
-    },
-];
+pub const CATALOGUE: &[Metric] = relay_metrics::RELAY_CATALOGUE;
 
 static IS_DESCRIBED: AtomicBool = AtomicBool::new(false);
 
@@ -106,4 +59,5 @@ pub(crate) fn store_failed() {
 pub(crate) fn waiting(waiting: Waiting) {
     gauge!(WAITING).set(waiting.rows as f64);
     gauge!(OLDEST).set(waiting.oldest.as_secs_f64());
+    gauge!(DEFERRED).set(waiting.deferred as f64);
 }

@@ -1,8 +1,11 @@
 //! The relay: hands committed events of an outbox to the store.
 
+pub(crate) mod groups;
 pub(crate) mod handle;
 pub(crate) mod meters;
 pub(crate) mod options;
+pub(crate) mod push;
+pub(crate) mod pushes;
 pub(crate) mod run;
 pub(crate) mod settle;
 pub(crate) mod source;

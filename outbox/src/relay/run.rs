@@ -1,20 +1,21 @@
 //! The loop of a relay.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use duly::__outbox::{
-    self, OutageLog, PlainEvent, StagedEvent, StagedPush, delay_after, renew, stage_plain,
-};
-use duly::{Bus, Error, ErrorKind, Result};
+use duly::__outbox::{OutageLog, delay_after};
+use duly::{Bus, Error, Result};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::hint;
+use crate::relay::groups::Groups;
 use crate::relay::meters;
 use crate::relay::options::RelayOptions;
+use crate::relay::pushes::Pushes;
 use crate::relay::settle::{Fate, closing};
-use crate::relay::source::{PAGE_MAX, Row, RowContent, Source, Taken};
+use crate::relay::source::{PAGE_MAX, Source, Taken};
 
 /// For so long after the last event, or the last push of this process, the outbox is read often.
 const BUSY_FOR: Duration = Duration::from_secs(1);
@@ -24,6 +25,12 @@ const BATCH_EVERY: Duration = Duration::from_millis(5);
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// How often room is freed.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
+/// How often the groups of deferred rows are asked for.
+const GROUPS_EVERY: Duration = Duration::from_secs(1);
+/// While the store is away as a whole, no more rows than these are deferred.
+const DEFERRED_MAX: u64 = 10_000;
+/// How long a reply of a store that may be away is waited for.
+const REPLY_MAX: Duration = Duration::from_secs(1);
 /// The most refused events that one page logs.
 const REFUSED_LOGGED: usize = 5;
 
@@ -35,12 +42,18 @@ pub(crate) struct Run<S> {
     pub(crate) wake: watch::Receiver<u64>,
     pub(crate) stop: CancellationToken,
     database: OutageLog,
-    store: OutageLog,
+    pub(crate) store: OutageLog,
     failures: u32,
     is_database_away: bool,
     busy_until: Instant,
     counted: Instant,
     swept: Instant,
+    asked: Instant,
+    pub(crate) groups: Groups,
+    pub(crate) pushes: Pushes,
+    /// How many rows are deferred, as far as they were counted.
+    deferred: u64,
+    pub(crate) is_closed: bool,
 }
 
 /// What a turn of the loop came to.
@@ -79,6 +92,11 @@ impl<S: Source> Run<S> {
             busy_until: now,
             counted: now,
             swept: now,
+            asked: now - GROUPS_EVERY, // those of a relay before are tried at once
+            groups: Groups::default(),
+            pushes: Pushes::default(),
+            deferred: 0,
+            is_closed: false,
         }
     }
 
@@ -88,7 +106,10 @@ impl<S: Source> Run<S> {
         while !self.stop.is_cancelled() {
             let began = Instant::now();
             let turn = self.turn().await;
-            let turn = turn.unwrap_or_else(|error| self.database_failed(&error));
+            let turn = turn.unwrap_or_else(|error| {
+                self.database_failed(&error);
+                Turn::Failed
+            });
             let wait = match turn {
                 Turn::Closed => return,
                 Turn::Passed => {
@@ -111,13 +132,23 @@ impl<S: Source> Run<S> {
                 self.failures = 0;
             }
             self.housekeep().await;
+            if !self.is_database_away {
+                self.retry().await;
+            }
+            if self.is_closed {
+                return;
+            }
             if wait.is_zero() {
                 continue;
             }
+            let may_retry = self.pushes.has_room() && !self.is_database_away;
+            let retry_at = self.groups.next_retry().filter(|_| may_retry);
             let soonest = began + self.options.busy_poll.min(wait);
             tokio::select! {
                 () = self.stop.cancelled() => {}
                 () = sleep_until(began + wait) => {}
+                () = sleep_until(retry_at.unwrap_or(began)), if retry_at.is_some() => {}
+                Some(done) = self.pushes.next() => self.pushed(done).await,
                 // A hint, often before the commit: then it is read often for a while.
                 Ok(()) = pushes.changed(), if self.failures == 0 => {
                     self.busy_until = Instant::now() + BUSY_FOR;
@@ -128,13 +159,13 @@ impl<S: Source> Run<S> {
                 }
             }
         }
+        self.finish().await;
     }
 
-    fn database_failed(&mut self, error: &Error) -> Turn {
+    pub(crate) fn database_failed(&mut self, error: &Error) {
         self.database.failed(error);
         self.is_database_away = true;
         meters::database_failed();
-        Turn::Failed
     }
 
     /// Takes a page, pushes it and closes it.
@@ -148,17 +179,25 @@ impl<S: Source> Run<S> {
         let Some(rows) = rows else {
             return Ok(Turn::Nothing);
         };
-        let fates = self.push(&rows).await;
-        let Some(fates) = fates else {
+        let fates = self.push_page(&rows).await?;
+        if self.is_closed {
             return Ok(Turn::Closed);
-        };
-        let counts = counts(&fates);
-        log_refused(&fates);
-        let closing = closing(fates);
+        }
+        let counts = counts(fates.iter().map(|row| &row.fate));
+        log_refused(fates.iter().map(|row| &row.fate));
+        let may_defer = self.deferred < DEFERRED_MAX || !self.is_store_away().await;
+        let closing = closing(fates, may_defer);
         let is_whole = closing.passed == rows.len();
+        let groups: BTreeSet<_> = closing.deferred.iter().map(|it| it.group.clone()).collect();
+        let deferred = closing.deferred.len() as u64;
         if self.source.close(closing).await? {
             let (pushed, repeated, refused) = counts;
             meters::settled(pushed, repeated, refused);
+            self.deferred += deferred;
+            let now = Instant::now();
+            groups
+                .iter()
+                .for_each(|name| self.groups.deferred(name, now));
         }
         Ok(if !is_whole {
             Turn::Failed
@@ -169,48 +208,18 @@ impl<S: Source> Run<S> {
         })
     }
 
-    /// Pushes rows, and returns what became of each; `None` if the bus was shut down.
-    async fn push(&mut self, rows: &[Row]) -> Option<Vec<Fate>> {
-        let mut fates: Vec<Option<Fate>> = Vec::with_capacity(rows.len());
-        let (mut places, mut events) = (Vec::new(), Vec::new());
-        for (place, row) in rows.iter().enumerate() {
-            let fate = match &row.content {
-                RowContent::Staged(bytes) => match StagedEvent::decode(bytes) {
-                    Ok(event) => {
-                        places.push(place);
-                        events.push(event);
-                        None
-                    }
-                    Err(error) => Some(Fate::Refused(with_causes(&error))),
-                },
-                RowContent::Plain(plain) => Some(encode(&self.bus, plain)),
-                RowContent::Unreadable(why) => Some(Fate::Refused(why.clone())),
-            };
-            fates.push(fate);
+    /// Returns whether the store replies to nothing: then rows stay where they are, since deferring all
+    /// of them would only write them again.
+    async fn is_store_away(&mut self) -> bool {
+        if !self.groups.may_store_be_away(Instant::now()) {
+            return false;
         }
-        let pushed = __outbox::push(&self.bus, &events).await;
-        let mut failure = None;
-        for ((place, event), pushed) in places.into_iter().zip(&events).zip(pushed) {
-            let fate = match Fate::of(&pushed) {
-                Some(fate) => fate,
-                None => out_of_time(&self.bus, event, rows[place].is_repeated).await,
-            };
-            fates[place] = Some(fate);
-            if let StagedPush::Failed(error) = pushed {
-                failure.get_or_insert(error);
-            }
+        let reply = tokio::time::timeout(REPLY_MAX, self.bus.controls()).await;
+        let is_away = !matches!(reply, Ok(Ok(_)));
+        if !is_away {
+            self.groups.store_replied(Instant::now());
         }
-        match failure {
-            Some(error) if error.kind() == ErrorKind::Closed => return None,
-            Some(error) => {
-                self.store.failed(&error);
-                meters::store_failed();
-            }
-            None => self.store.succeeded(),
-        }
-        // Each has one, as a push has a result for each event; a row without one is pushed again.
-        let fates = fates.into_iter().map(|fate| fate.unwrap_or(Fate::Unknown));
-        Some(fates.collect())
+        is_away
     }
 
     /// Counts what waits and frees room, each now and then.
@@ -219,8 +228,11 @@ impl<S: Source> Run<S> {
         if now >= self.counted + COUNT_EVERY && !self.is_database_away {
             self.counted = now;
             match self.source.waiting().await {
-                Ok(waiting) => meters::waiting(waiting),
-                Err(error) => drop(self.database_failed(&error)),
+                Ok(waiting) => {
+                    self.deferred = waiting.deferred;
+                    meters::waiting(waiting);
+                }
+                Err(error) => self.database_failed(&error),
             }
         }
         if now >= self.swept + SWEEP_EVERY && !self.is_database_away {
@@ -229,10 +241,18 @@ impl<S: Source> Run<S> {
                 self.database_failed(&error);
             }
         }
+        if now >= self.asked + GROUPS_EVERY && !self.is_database_away {
+            self.asked = now;
+            match self.source.groups().await {
+                Ok(names) => self.groups.found(names, now),
+                Err(error) => self.database_failed(&error),
+            }
+        }
     }
 }
 
-fn counts(fates: &[Fate]) -> (u64, u64, u64) {
+/// Returns how many were pushed, repeated and refused.
+pub(crate) fn counts<'a>(fates: impl Iterator<Item = &'a Fate>) -> (u64, u64, u64) {
     let (mut pushed, mut repeated, mut refused) = (0, 0, 0);
     for fate in fates {
         match fate {
@@ -245,8 +265,8 @@ fn counts(fates: &[Fate]) -> (u64, u64, u64) {
     (pushed, repeated, refused)
 }
 
-fn log_refused(fates: &[Fate]) {
-    let reasons = fates.iter().filter_map(|fate| match fate {
+pub(crate) fn log_refused<'a>(fates: impl Iterator<Item = &'a Fate>) {
+    let reasons = fates.filter_map(|fate| match fate {
         Fate::Refused(reason) => Some(reason),
         _ => None,
     });
@@ -255,53 +275,5 @@ fn log_refused(fates: &[Fate]) {
             reason,
             "an event of the outbox can never be accepted; it is in the table of refused ones"
         );
-    }
-}
-
-fn with_causes(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text += &format!(": {error}");
-        cause = error.source();
-    }
-    text
-}
-
-/// An event of plain SQL goes on as a staged one: its bucket and its bytes are fixed before it is
-/// pushed for the first time, and so are the same each time.
-fn encode(bus: &Bus, plain: &PlainEvent) -> Fate {
-    match stage_plain(bus, plain) {
-        Ok(staged) => Fate::Instead(staged.encode()),
-        Err(error) => Fate::Refused(with_causes(&error)),
-    }
-}
-
-/// The id of an event is not within the time that the store accepts: it has waited for long, or
-/// was made by a clock that was wrong.
-///
-/// One that was never pushed goes on under a new id. One that may have been accepted, and be
-/// over and forgotten, does not: its records say so, or it is put aside.
-async fn out_of_time(bus: &Bus, event: &StagedEvent, is_repeated: bool) -> Fate {
-    if !is_repeated {
-        return match renew(bus, event) {
-            Ok(renewed) => {
-                tracing::debug!(first = %event.id(), id = %renewed.id(), "an event of the outbox \
-                    has a new id, as the store does not accept one of that age");
-                Fate::Instead(renewed.encode())
-            }
-            Err(error) => Fate::Refused(with_causes(&error)),
-        };
-    }
-    let records = bus.records().queue(event.queue()).id(event.id());
-    match records.limit(1).page().await {
-        Ok(page) if !page.items.is_empty() => Fate::Accepted { is_new: false },
-        Ok(_) => Fate::Refused(format!(
-            "the event {} may have been accepted by an earlier push whose result was lost, and \
-             its id is now older than the tombstones of the store; there is no record of it. \
-             Push it again under a new id if handling it twice does no harm",
-            event.id()
-        )),
-        Err(_) => Fate::Unknown,
     }
 }

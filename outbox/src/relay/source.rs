@@ -11,6 +11,11 @@ pub(crate) const PAGE_MAX: usize = 1_000;
 /// The most bytes of a page of more than one row.
 pub(crate) const PAGE_BYTES: usize = 4 << 20;
 
+/// The most groups of deferred rows that a relay knows.
+pub(crate) const GROUPS_MAX: usize = 10_000;
+/// How long other relays leave deferred rows alone that one has taken.
+pub(crate) const CLAIM: Duration = Duration::from_secs(30);
+
 /// An outbox, as a relay reads it.
 ///
 /// Before a row is returned by [`take`](Self::take) the outbox has stored that it may have been
@@ -25,6 +30,23 @@ pub(crate) trait Source: Send + 'static {
     /// Passes the rows of the page that was taken; returns `false` if another relay has taken it
     /// meanwhile.
     fn close(&mut self, closing: Closing) -> BoxFuture<'_, Result<bool>>;
+
+    /// Returns the groups that have deferred rows, at most [`GROUPS_MAX`].
+    fn groups(&mut self) -> BoxFuture<'_, Result<Vec<String>>>;
+
+    /// Takes deferred rows of a group, at most `limit`: those first that failed least often. It has
+    /// then stored that they may have been pushed, and no other relay takes them for a while.
+    fn take_deferred(
+        &mut self,
+        group: String,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<DeferredRow>>>;
+
+    /// Gives back the deferred rows that were taken and not settled; they may have been pushed.
+    fn release_deferred(&mut self) -> BoxFuture<'_, Result<()>>;
+
+    /// Settles deferred rows that were taken.
+    fn settle_deferred(&mut self, settling: Settling) -> BoxFuture<'_, Result<()>>;
 
     /// Returns how many rows wait, and since when.
     fn waiting(&mut self) -> BoxFuture<'_, Result<Waiting>>;
@@ -74,6 +96,40 @@ pub(crate) struct Closing {
     pub(crate) refused: Vec<(usize, String)>,
     /// Rows among the passed that go on as another one.
     pub(crate) instead: Vec<(usize, Vec<u8>)>,
+    /// Rows among the passed that are pushed later.
+    pub(crate) deferred: Vec<Deferred>,
+}
+
+/// A row among the passed that is pushed later.
+#[derive(Clone, Debug)]
+pub(crate) struct Deferred {
+    pub(crate) place: usize,
+    /// The group of its event.
+    pub(crate) group: String,
+    /// Whether it may have been pushed already.
+    pub(crate) is_repeated: bool,
+}
+
+/// A deferred row that was taken.
+#[derive(Clone, Debug)]
+pub(crate) struct DeferredRow {
+    pub(crate) key: i64,
+    /// Whether it may have been pushed before it was taken now.
+    pub(crate) is_repeated: bool,
+    pub(crate) event: Vec<u8>,
+}
+
+/// How deferred rows are settled, by their keys.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settling {
+    /// The store has them.
+    pub(crate) gone: Vec<i64>,
+    pub(crate) refused: Vec<(i64, String)>,
+    pub(crate) instead: Vec<(i64, Vec<u8>)>,
+    /// They stay, and may have been pushed.
+    pub(crate) maybe: Vec<i64>,
+    /// They stay, and were never accepted.
+    pub(crate) never: Vec<i64>,
 }
 
 /// What waits in an outbox.
@@ -83,4 +139,6 @@ pub(crate) struct Waiting {
     pub(crate) rows: u64,
     /// The age of the oldest.
     pub(crate) oldest: Duration,
+    /// How many of the rows are deferred.
+    pub(crate) deferred: u64,
 }

@@ -45,6 +45,20 @@ create table if not exists duly_outbox_step (
 create table if not exists duly_outbox_step_0 partition of duly_outbox_step for values in (0);
 create table if not exists duly_outbox_step_1 partition of duly_outbox_step for values in (1);
 
+-- Events that the store did not take when their turn came, by queue and bucket: they are tried again
+-- while the others go on.
+create table if not exists duly_outbox_deferred (
+    key bigint generated always as identity primary key,
+    at timestamptz not null,
+    repeated boolean not null, -- it may have been accepted already
+    event bytea not null,
+    bucket text not null,
+    tries integer not null default 0,
+    holder text not null default '', -- the relay that pushes it
+    until timestamptz not null default 'epoch' -- and how long others leave it alone
+);
+create index if not exists duly_outbox_deferred_by_bucket on duly_outbox_deferred (bucket, tries, key);
+
 -- Events that can never be accepted, each with the reason.
 create table if not exists duly_outbox_refused (
     n bigint not null,

@@ -25,6 +25,20 @@ create table if not exists duly_outbox_step (
     claims integer not null
 ) strict;
 
+-- Events that the store did not take when their turn came, by queue and bucket: they are tried again
+-- while the others go on.
+create table if not exists duly_outbox_deferred (
+    key integer primary key autoincrement,
+    at integer not null,
+    repeated integer not null, -- it may have been accepted already
+    event blob not null,
+    bucket text not null,
+    tries integer not null default 0,
+    holder text not null default '', -- the relay that pushes it
+    until integer not null default 0 -- and how long others leave it alone
+) strict;
+create index if not exists duly_outbox_deferred_by_bucket on duly_outbox_deferred (bucket, tries, key);
+
 -- Events that can never be accepted, each with the reason.
 create table if not exists duly_outbox_refused (
     n integer not null,

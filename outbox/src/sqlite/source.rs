@@ -14,9 +14,10 @@ use futures_util::future::BoxFuture;
 use rusqlite::{Connection, OpenFlags, Row as SqlRow, TransactionBehavior, params};
 
 use crate::relay::source::{
-    Closing, PAGE_BYTES, PAGE_MAX, Row, RowContent, Source, Taken, Waiting,
+    Closing, DeferredRow, PAGE_BYTES, PAGE_MAX, Row, RowContent, Settling, Source, Taken, Waiting,
 };
 use crate::schema::VERSION;
+use crate::sqlite::deferred;
 use crate::sqlite::driver::failed;
 
 /// How long a call waits for other writers.
@@ -26,11 +27,13 @@ const COUNTED_MAX: u32 = 100_000;
 /// The most ends that one sweep deletes.
 const DONE_MAX: u32 = 10_000;
 /// The time of the database, in milliseconds since 1970.
-const NOW: &str = "cast((julianday('now') - 2440587.5) * 86400000 as integer)";
+pub(crate) const NOW: &str = "cast((julianday('now') - 2440587.5) * 86400000 as integer)";
 
 /// An outbox in a file.
 pub(crate) struct SqliteSource {
     file: PathBuf,
+    /// The name of this relay.
+    own: String,
     /// Taken out while a call is under way.
     open: Option<Connection>,
     taken: Option<Page>,
@@ -48,6 +51,7 @@ impl SqliteSource {
     pub(crate) fn new(file: PathBuf) -> Self {
         Self {
             file,
+            own: format!("{:016x}", fastrand::u64(..)),
             open: None,
             taken: None,
         }
@@ -93,6 +97,7 @@ impl SqliteSource {
         let needed = [
             "duly_outbox",
             "duly_outbox_step",
+            "duly_outbox_deferred",
             "duly_outbox_refused",
             "duly_done",
             "duly_outbox_version",
@@ -235,6 +240,13 @@ fn close(connection: &mut Connection, page: &Page, closing: &Closing) -> rusqlit
             params![number(at), event],
         )?;
     }
+    for row in &closing.deferred {
+        tx.execute(
+            "insert into duly_outbox_deferred (at, repeated, event, bucket) \
+             select at, ?2, event, ?3 from duly_outbox where n = ?1",
+            params![number(&row.place), row.is_repeated, row.group],
+        )?;
+    }
     let mut deleted = 0;
     {
         let mut statement = tx.prepare_cached("delete from duly_outbox where n = ?1")?;
@@ -268,17 +280,46 @@ impl Source for SqliteSource {
         Box::pin(self.close_page(closing))
     }
 
+    fn groups(&mut self) -> BoxFuture<'_, Result<Vec<String>>> {
+        Box::pin(self.run(|connection| deferred::groups(connection)))
+    }
+
+    fn take_deferred(
+        &mut self,
+        group: String,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<DeferredRow>>> {
+        let own = self.own.clone();
+        Box::pin(self.run(move |connection| deferred::take(connection, &own, &group, limit)))
+    }
+
+    fn release_deferred(&mut self) -> BoxFuture<'_, Result<()>> {
+        let own = self.own.clone();
+        Box::pin(self.run(move |connection| {
+            let sql = "update duly_outbox_deferred set holder = '' where holder = ?1";
+            connection.execute(sql, [own]).map(drop)
+        }))
+    }
+
+    fn settle_deferred(&mut self, settling: Settling) -> BoxFuture<'_, Result<()>> {
+        let own = self.own.clone();
+        Box::pin(self.run(move |connection| deferred::settle(connection, &own, &settling)))
+    }
+
     fn waiting(&mut self) -> BoxFuture<'_, Result<Waiting>> {
         Box::pin(self.run(|connection| {
             let sql = format!(
-                "select count(*), coalesce({NOW} - min(at), 0) \
-                 from (select at from duly_outbox order by n limit {COUNTED_MAX})"
+                "select count(*), coalesce({NOW} - min(at), 0), count(*) filter (where is_deferred) \
+                 from (select * from (select at, false as is_deferred from duly_outbox \
+                 order by n limit {COUNTED_MAX}) union all \
+                 select * from (select at, true from duly_outbox_deferred limit {COUNTED_MAX}))"
             );
             connection.query_row(&sql, [], |row| {
                 let oldest: i64 = row.get(1)?;
                 Ok(Waiting {
                     rows: u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0),
                     oldest: Duration::from_millis(u64::try_from(oldest).unwrap_or(0)),
+                    deferred: u64::try_from(row.get::<_, i64>(2)?).unwrap_or(0),
                 })
             })
         }))

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use duly::__server::moved_clock;
 use duly::admin::{EventCursor, QueueStats, StoredEvent};
 use duly::config::Settings;
 use duly::event::State;
@@ -18,6 +19,7 @@ use duly::time::Timestamp;
 use duly::{Bus, Error, ErrorKind, EventBuilder, EventId, Queue, QueueName, Result};
 
 pub(crate) use self::body::Body;
+use crate::clock::ManualClock;
 use crate::metrics;
 use crate::overview::EndedCounter;
 
@@ -71,13 +73,22 @@ impl Pool {
         }
     }
 
-    /// Opens the store of a URL.
-    pub(crate) async fn open(name: &str, url: &str, mut settings: Settings) -> Result<Self> {
+    /// Opens the store of a URL, on a clock of its own if one is given.
+    pub(crate) async fn open(
+        name: &str,
+        url: &str,
+        mut settings: Settings,
+        clock: Option<&Arc<ManualClock>>,
+    ) -> Result<Self> {
         // One bucket keeps the order of a queue, which clients of lmstfy expect.
         settings.queue_defaults.buckets.get_or_insert(1);
         settings.payload_bytes_max.get_or_insert(PAYLOAD_BYTES_MAX);
         settings.metrics.queues_max.get_or_insert(LABELS_MAX);
-        let bus = Bus::builder()
+        let builder = match clock {
+            Some(clock) => moved_clock::on(Bus::builder(), Arc::clone(clock) as _),
+            None => Bus::builder(),
+        };
+        let bus = builder
             .settings(settings)
             .store_url(url)
             .only_registered()

@@ -12,6 +12,7 @@ mod error;
 mod event;
 mod event_list;
 mod forecast;
+mod health;
 mod http;
 mod manual;
 mod outbox;
@@ -119,6 +120,8 @@ pub(crate) enum OperatorCommand {
         #[command(flatten)]
         arguments: token::TokenArguments,
     },
+    /// Says whether a server runs: exit code 0, or 5 if it does not
+    Health(health::HealthCommand),
     /// Measures a store: pushes, drains, lateness, a herd, and the raw ceiling of the same store
     Bench(bench::BenchCommand),
     /// Writes the completions of a shell to the standard output
@@ -187,6 +190,7 @@ pub(crate) async fn run(command: OperatorCommand, description: clap::Command) ->
             command => on(target, Work::Schedule(command)).await,
         },
         OperatorCommand::Outbox { command } => outbox::run(&command),
+        OperatorCommand::Health(command) => health::run(command).await,
         OperatorCommand::Bench(command) => bench::run(command).await,
         OperatorCommand::Completions(arguments) => manual::completions(description, &arguments),
         OperatorCommand::Man(arguments) => manual::man(description, &arguments),

@@ -47,6 +47,10 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/openapi.json", get(openapi))
         .route("/{namespace}/queues/{queue}/events", post(events::push))
+        .route(
+            "/{namespace}/queues/{queue}/events/lines",
+            post(push_lines::push_lines),
+        )
         .route("/{namespace}/queues/{queue}/events/{id}", event)
         .route(
             "/{namespace}/queues/{queue}/explanations/{id}",

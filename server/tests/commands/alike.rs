@@ -12,6 +12,7 @@ const UNKNOWN: &str = "01KBKSY8Q3X4H1W9V0T5RZ7M2C";
 const OTHERS: [&str; 13] = [
     "serve",
     "demo",
+    "health",
     "doctor",
     "bench",
     "completions",

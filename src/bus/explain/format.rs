@@ -13,7 +13,6 @@ use crate::time::Timestamp;
 
 /// Formats a duration for people, with at most two units.
 pub(super) fn format_span(span: Duration) -> String {
-    let nanos = span.as_nanos();
     let finest: u128 = match span {
         _ if span >= Duration::from_secs(86_400) => 3_600_000_000_000,
         _ if span >= Duration::from_secs(3_600) => 60_000_000_000,
@@ -22,7 +21,8 @@ pub(super) fn format_span(span: Duration) -> String {
         _ if span >= Duration::from_millis(1) => 1_000_000,
         _ => 1_000,
     };
-    format(Duration::from_nanos_u128(nanos - nanos % finest))
+    let rest = u64::try_from(span.as_nanos() % finest).unwrap_or_default(); // less than an hour
+    format(span.saturating_sub(Duration::from_nanos(rest)))
 }
 
 /// Formats a number with its noun.

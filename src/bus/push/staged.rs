@@ -18,7 +18,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::codec::wire;
 use crate::core::op::{NewEvent, Unique};
 use crate::error::{Error, Result};
-use crate::event::EventId;
+use crate::event::{BucketId, EventId};
 use crate::store::Durability;
 use crate::time::{Timestamp, When};
 
@@ -65,6 +65,12 @@ impl StagedEvent {
     #[must_use]
     pub fn queue(&self) -> &str {
         &self.event.envelope.queue
+    }
+
+    /// Returns its bucket.
+    #[must_use]
+    pub fn bucket(&self) -> BucketId {
+        self.event.envelope.bucket()
     }
 
     /// Returns whether the caller chose its id, so that no other may take its place.
@@ -170,7 +176,7 @@ fn checksum(head: &[u8]) -> [u8; 4] {
 mod tests {
     use super::*;
     use crate::ErrorKind;
-    use crate::event::{BucketId, Envelope, Payload, QueueName};
+    use crate::event::{Envelope, Payload, QueueName};
 
     fn staged(when: When, on_taken: Unique, durability: Option<Durability>) -> StagedEvent {
         let id = EventId::from_parts(Timestamp::from_millis(77), BucketId(3), 9);

@@ -31,7 +31,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     InTransaction.bug(
         "outbox-old-event-doubled",
         "an event whose push may have been accepted goes on under another id when its own is too old",
-        &[put("relay::run::Run::push", "$rows[$place].is_repeated", "false")],
+        &[put("relay::push::push_group", "$row.is_repeated", "false")],
         outbox("an_old_event_that_may_have_been_pushed_is_not_pushed_again"),
     ),
     InTransaction.bug(
@@ -54,5 +54,25 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "partitions whose rows are settled stay as they are",
         &[drop("PostgresSource::sweep_rows", "for $row in $..")],
         outbox("no_dead_rows_and_no_room_are_left_behind"),
+    ),
+    InTransaction.bug(
+        "outbox-one-delays-all",
+        "a page is passed up to the first row that the store does not take, and the others wait",
+        &[put(
+            "relay::settle::closing",
+            "$row.fate.is_settled() || «$may» && $row.group.is_some()",
+            "$may && false",
+        )],
+        outbox("a_queue_that_the_store_does_not_take_delays_no_other"),
+    ),
+    InTransaction.bug(
+        "outbox-deferred-forgets",
+        "of a deferred event it is forgotten that it may have been accepted",
+        &[
+            put("relay::settle::closing", "is_repeated: «$is_unknown || $row.is_repeated»", "false && $is_unknown"),
+            put("relay::settle::settling", "Fate::NotYet if «!$is_repeated»", "!$is_repeated || true"),
+            put("relay::settle::settling", "«$settling.maybe.push($key)»", "$settling.never.push($key)"),
+        ],
+        outbox("what_is_deferred_for_long_is_neither_lost_nor_doubled"),
     ),
 ];

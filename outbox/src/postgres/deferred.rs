@@ -1,0 +1,113 @@
+//! The statements of deferred rows.
+
+use duly::Result;
+
+use crate::postgres::session::{TextRow, hex, text, unhex, unreadable};
+use crate::relay::source::{CLAIM, DeferredRow, GROUPS_MAX, PAGE_BYTES, Settling};
+
+const BEGIN: &str = "begin isolation level read committed; set local enable_seqscan = off";
+
+/// Returns the statement that lists the groups: each is one step through the index.
+pub(crate) fn groups() -> String {
+    format!(
+        "with recursive found as ( \
+             (select bucket from duly_outbox_deferred order by bucket limit 1) union all \
+             select (select d.bucket from duly_outbox_deferred d where d.bucket > found.bucket \
+                 order by d.bucket limit 1) from found where found.bucket is not null) \
+         select bucket from found where bucket is not null limit {GROUPS_MAX}"
+    )
+}
+
+/// Reads the rows of [`groups`].
+pub(crate) fn read_groups(texts: &[TextRow]) -> Result<Vec<String>> {
+    let name = |row: &TextRow| row.first().cloned().flatten();
+    let names: Option<Vec<_>> = texts.iter().map(name).collect();
+    names.ok_or_else(|| unreadable("groups of deferred rows"))
+}
+
+/// Returns the statements that claim rows of a group for the relay `own`, and read them.
+pub(crate) fn take(own: &str, group: &str, limit: usize) -> String {
+    let (group, seconds) = (text(group), CLAIM.as_secs());
+    format!(
+        "{BEGIN}; with free as materialized (select key, repeated, octet_length(event) as bytes, tries \
+             from duly_outbox_deferred where bucket = {group} and (holder in ('', '{own}') \
+             or until <= clock_timestamp() or until > clock_timestamp() + interval '1 minute') \
+             order by tries, key limit {limit} for update skip locked), \
+         taken as (select key, repeated from (select *, sum(bytes) over \
+             (order by tries, key rows unbounded preceding) - bytes as bytes_before from free) as free \
+             where bytes_before < {PAGE_BYTES}) \
+         update duly_outbox_deferred d set repeated = true, holder = '{own}', \
+             until = clock_timestamp() + interval '{seconds} s' \
+             from taken where d.key = taken.key \
+             returning d.key, taken.repeated, encode(d.event, 'hex'); commit"
+    )
+}
+
+/// Reads the rows of [`take`].
+pub(crate) fn read(texts: &[TextRow]) -> Result<Vec<DeferredRow>> {
+    let row = |texts: &TextRow| {
+        let text = |at: usize| texts.get(at).and_then(Option::as_deref);
+        Some(DeferredRow {
+            key: text(0)?.parse().ok()?,
+            is_repeated: text(1)? == "t",
+            event: unhex(text(2)?)?,
+        })
+    };
+    let rows: Option<Vec<_>> = texts.iter().map(row).collect();
+    rows.ok_or_else(|| unreadable("deferred rows"))
+}
+
+/// Returns the statement that gives back what the relay `own` has claimed.
+pub(crate) fn release(own: &str) -> String {
+    format!("update duly_outbox_deferred set holder = '' where holder = '{own}'")
+}
+
+/// Returns the statements that settle rows which the relay `own` has claimed. A row that another one
+/// has settled meanwhile is not settled again.
+pub(crate) fn settle(own: &str, settling: &Settling) -> String {
+    let mut sql = BEGIN.to_owned();
+    if !settling.gone.is_empty() {
+        let keys = list(&settling.gone);
+        sql += &format!("; delete from duly_outbox_deferred where key in ({keys})");
+    }
+    if !settling.refused.is_empty() {
+        let rows = settling.refused.iter();
+        let rows: Vec<_> = rows
+            .map(|(key, reason)| format!("({key}::bigint, {})", text(reason)))
+            .collect();
+        sql += &format!(
+            "; with gone as (delete from duly_outbox_deferred d using (values {}) as v (key, reason) \
+             where d.key = v.key returning d.*, v.reason) \
+             insert into duly_outbox_refused (n, at, reason, event) \
+             select nextval('duly_outbox_n'), at, reason, event from gone",
+            rows.join(",")
+        );
+    }
+    if !settling.instead.is_empty() {
+        let rows = settling.instead.iter();
+        let rows: Vec<_> = rows
+            .map(|(key, event)| format!("({key}::bigint, '\\x{}'::bytea)", hex(event)))
+            .collect();
+        sql += &format!(
+            "; with gone as (delete from duly_outbox_deferred d using (values {}) as v (key, instead) \
+             where d.key = v.key returning d.at, v.instead) \
+             insert into duly_outbox (at, event) select at, instead from gone",
+            rows.join(",")
+        );
+    }
+    for (keys, repeated) in [(&settling.maybe, true), (&settling.never, false)] {
+        if !keys.is_empty() {
+            sql += &format!(
+                "; update duly_outbox_deferred set repeated = {repeated}, holder = '', \
+                 tries = least(tries, 1000000) + 1 where key in ({}) and holder = '{own}'",
+                list(keys)
+            );
+        }
+    }
+    sql + "; commit"
+}
+
+fn list(keys: &[i64]) -> String {
+    let keys: Vec<_> = keys.iter().map(i64::to_string).collect();
+    keys.join(",")
+}

@@ -1,0 +1,202 @@
+//! Groups: the events of one bucket of a queue, which the store takes or refuses together. One that it
+//! does not take now has a retry time of its own.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use duly::__outbox::delay_after;
+use tokio::time::Instant;
+
+/// A store that has taken nothing for so long may be away as a whole.
+const AWAY_AFTER: Duration = Duration::from_secs(10);
+
+/// The groups of which a relay knows something.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    known: HashMap<String, Group>,
+    /// When the store took anything last.
+    accepted: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Group {
+    /// Its pushes in a row of which nothing was accepted.
+    failures: u32,
+    retry_at: Instant,
+    /// Whether a push of it is under way.
+    is_pushing: bool,
+    /// Whether rows of it wait among the deferred ones.
+    has_rows: bool,
+}
+
+impl Group {
+    fn new(now: Instant) -> Self {
+        Self {
+            failures: 0,
+            retry_at: now,
+            is_pushing: false,
+            has_rows: false,
+        }
+    }
+}
+
+impl Groups {
+    /// Returns whether its events are not to be pushed now: the last push has failed or is under way.
+    pub(crate) fn is_blocked(&self, name: &str) -> bool {
+        let group = self.known.get(name);
+        group.is_some_and(|group| group.is_pushing || group.failures > 0)
+    }
+
+    /// Returns whether a group has failed and nothing was accepted for a while.
+    pub(crate) fn may_store_be_away(&self, now: Instant) -> bool {
+        let is_long_ago = |at: Instant| at + AWAY_AFTER < now;
+        !self.is_well() && self.accepted.is_none_or(is_long_ago)
+    }
+
+    /// Notes that the store has replied.
+    pub(crate) fn store_replied(&mut self, now: Instant) {
+        self.accepted = Some(now);
+    }
+
+    /// Returns whether no group has failed.
+    pub(crate) fn is_well(&self) -> bool {
+        self.known.values().all(|group| group.failures == 0)
+    }
+
+    /// Notes that a push of it is under way.
+    pub(crate) fn begin(&mut self, name: &str, now: Instant) {
+        self.of(name, now).is_pushing = true;
+    }
+
+    /// Notes the result of a push: whether any event was accepted, or all were settled.
+    pub(crate) fn end(&mut self, name: &str, is_accepted: bool, now: Instant) {
+        if is_accepted {
+            self.accepted = Some(now);
+        }
+        let group = self.of(name, now);
+        group.is_pushing = false;
+        if is_accepted {
+            (group.failures, group.retry_at) = (0, now);
+        } else {
+            group.failures = group.failures.saturating_add(1);
+            group.retry_at = now + delay_after(group.failures);
+        }
+    }
+
+    /// Notes that rows of it were deferred.
+    pub(crate) fn deferred(&mut self, name: &str, now: Instant) {
+        self.of(name, now).has_rows = true;
+    }
+
+    /// Notes that no rows of it are left to take.
+    pub(crate) fn emptied(&mut self, name: &str) {
+        if let Some(group) = self.known.get_mut(name) {
+            group.has_rows = false;
+        }
+    }
+
+    /// Takes the names of the groups that have deferred rows: those of other relays, and of this one
+    /// before it started, are tried at once. Groups without rows that are not being pushed are
+    /// forgotten, so that there are no more than were found.
+    pub(crate) fn found(&mut self, names: Vec<String>, now: Instant) {
+        for group in self.known.values_mut() {
+            group.has_rows = false;
+        }
+        for name in names {
+            let group = self.known.entry(name).or_insert_with(|| Group {
+                failures: 1, // as its rows would not be there otherwise
+                ..Group::new(now)
+            });
+            group.has_rows = true;
+        }
+        self.known
+            .retain(|_, group| group.has_rows || group.is_pushing);
+    }
+
+    /// Returns groups with deferred rows that are to be tried now, each with whether its last push has
+    /// failed.
+    pub(crate) fn due(&self, now: Instant, limit: usize) -> Vec<(String, bool)> {
+        let due = self
+            .known
+            .iter()
+            .filter(|(_, group)| group.has_rows && !group.is_pushing && group.retry_at <= now);
+        let mut due: Vec<_> = due.collect();
+        due.sort_unstable_by_key(|(_, group)| group.retry_at);
+        let due = due.into_iter().take(limit);
+        due.map(|(name, group)| (name.clone(), group.failures > 0))
+            .collect()
+    }
+
+    /// Returns when a group is to be tried next.
+    pub(crate) fn next_retry(&self) -> Option<Instant> {
+        let waiting = self.known.values();
+        let waiting = waiting.filter(|group| group.has_rows && !group.is_pushing);
+        waiting.map(|group| group.retry_at).min()
+    }
+
+    fn of(&mut self, name: &str, now: Instant) -> &mut Group {
+        // Not by `entry`, which would copy the name each time.
+        if !self.known.contains_key(name) {
+            self.known.insert(name.to_owned(), Group::new(now));
+        }
+        self.known
+            .get_mut(name)
+            .unwrap_or_else(|| unreachable!("it was put there"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_that_has_failed_waits_and_no_other_does() {
+        let (mut groups, now) = (Groups::default(), Instant::now());
+        groups.begin("orders/1", now);
+        assert!(groups.is_blocked("orders/1") && !groups.is_blocked("orders/2"));
+        groups.end("orders/1", false, now);
+        assert!(groups.is_blocked("orders/1") && groups.may_store_be_away(now));
+        assert!(groups.due(now, 9).is_empty() && groups.next_retry().is_none());
+        groups.deferred("orders/1", now);
+        assert!(groups.due(now, 9).is_empty());
+        let retry_at = groups.next_retry().unwrap();
+        assert!(retry_at > now && retry_at <= now + Duration::from_millis(100));
+        assert_eq!(
+            groups.due(retry_at, 9),
+            [("orders/1".to_owned(), true)],
+            "one row, to see"
+        );
+        groups.end("orders/2", true, now);
+        assert!(!groups.may_store_be_away(now + AWAY_AFTER) && !groups.is_well());
+        assert!(groups.may_store_be_away(now + 2 * AWAY_AFTER));
+        groups.end("orders/1", true, now);
+        assert!(groups.is_well() && !groups.is_blocked("orders/1"));
+        assert_eq!(groups.due(now, 9), [("orders/1".to_owned(), false)]);
+    }
+
+    #[test]
+    fn a_retry_time_is_bounded() {
+        let (mut groups, now) = (Groups::default(), Instant::now());
+        groups.deferred("orders/1", now);
+        for _ in 0..200 {
+            groups.end("orders/1", false, now);
+        }
+        assert!(groups.next_retry().unwrap() <= now + Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_group_without_rows_is_forgotten_and_one_that_is_found_is_tried() {
+        let (mut groups, now) = (Groups::default(), Instant::now());
+        groups.end("orders/1", false, now);
+        groups.deferred("orders/1", now);
+        groups.found(vec!["mails/2".to_owned()], now);
+        assert!(!groups.is_blocked("orders/1") && groups.is_blocked("mails/2"));
+        assert_eq!(groups.due(now, 9), [("mails/2".to_owned(), true)]);
+        groups.begin("mails/2", now);
+        groups.found(Vec::new(), now);
+        assert!(groups.is_blocked("mails/2"), "it is being pushed");
+        groups.end("mails/2", true, now);
+        groups.found(Vec::new(), now);
+        assert!(groups.known.is_empty());
+    }
+}

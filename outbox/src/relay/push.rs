@@ -1,0 +1,164 @@
+//! Pushing the events of one group, and what becomes of each.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use duly::__outbox::{self, PlainEvent, StagedEvent, StagedPush, renew, stage_plain};
+use duly::{Bus, Error, ErrorKind};
+
+use crate::relay::settle::Fate;
+use crate::relay::source::{Row, RowContent};
+
+/// How long a push may take; what it came to is then unknown. Less than a claim of deferred rows.
+const PUSH_MAX: Duration = Duration::from_secs(20);
+
+/// An event of a page, or of deferred rows.
+#[derive(Debug)]
+pub(crate) struct RowEvent {
+    /// Its place there.
+    pub(crate) place: usize,
+    pub(crate) event: StagedEvent,
+    /// Whether it may have been pushed before.
+    pub(crate) is_repeated: bool,
+}
+
+/// What became of the events of a group.
+#[derive(Debug)]
+pub(crate) struct GroupResult {
+    pub(crate) fates: Vec<(usize, Fate)>,
+    pub(crate) failure: Option<Error>,
+}
+
+impl GroupResult {
+    /// Returns whether any of them is settled, if there were any.
+    pub(crate) fn is_accepted(&self) -> bool {
+        let mut fates = self.fates.iter().map(|(_, fate)| fate);
+        self.fates.is_empty() || fates.any(Fate::is_settled)
+    }
+
+    /// Returns the result of a push that has panicked.
+    pub(crate) fn panicked(places: Vec<usize>) -> Self {
+        let error = Error::new(ErrorKind::Corrupt, "a push of the outbox has panicked");
+        Self::unknown(places.into_iter(), error)
+    }
+
+    fn unknown(places: impl Iterator<Item = usize>, failure: Error) -> Self {
+        Self {
+            fates: places.map(|place| (place, Fate::Unknown)).collect(),
+            failure: Some(failure),
+        }
+    }
+}
+
+/// A page, taken apart.
+#[derive(Debug, Default)]
+pub(crate) struct PageEvents {
+    /// By row: what became of one that is not pushed.
+    pub(crate) fates: Vec<Option<Fate>>,
+    /// The name of the group of each row that is.
+    pub(crate) names: Vec<Option<String>>,
+    pub(crate) groups: BTreeMap<String, Vec<RowEvent>>,
+}
+
+/// Takes rows apart.
+pub(crate) fn page_events(bus: &Bus, rows: &[Row]) -> PageEvents {
+    let mut page = PageEvents::default();
+    for (place, row) in rows.iter().enumerate() {
+        let (mut fate, mut name) = (None, None);
+        match &row.content {
+            RowContent::Staged(bytes) => match StagedEvent::decode(bytes) {
+                Ok(event) => {
+                    let group = format!("{}/{}", event.queue(), event.bucket());
+                    let is_repeated = row.is_repeated;
+                    let event = RowEvent {
+                        place,
+                        event,
+                        is_repeated,
+                    };
+                    page.groups.entry(group.clone()).or_default().push(event);
+                    name = Some(group);
+                }
+                Err(error) => fate = Some(Fate::Refused(with_causes(&error))),
+            },
+            RowContent::Plain(plain) => fate = Some(encode(bus, plain)),
+            RowContent::Unreadable(why) => fate = Some(Fate::Refused(why.clone())),
+        }
+        page.fates.push(fate);
+        page.names.push(name);
+    }
+    page
+}
+
+/// Pushes the events of a group.
+pub(crate) async fn push_group(bus: &Bus, events: Vec<RowEvent>) -> GroupResult {
+    let staged: Vec<_> = events.iter().map(|it| it.event.clone()).collect();
+    let push = async {
+        let pushed = __outbox::push(bus, &staged).await;
+        let (mut fates, mut failure) = (Vec::with_capacity(events.len()), None);
+        for (row, pushed) in events.iter().zip(pushed) {
+            let fate = match Fate::of(&pushed) {
+                Some(fate) => fate,
+                None => out_of_time(bus, &row.event, row.is_repeated).await,
+            };
+            fates.push((row.place, fate));
+            if let StagedPush::Failed(error) = pushed {
+                failure.get_or_insert(error);
+            }
+        }
+        GroupResult { fates, failure }
+    };
+    let pushed = tokio::time::timeout(PUSH_MAX, push).await;
+    pushed.unwrap_or_else(|_| {
+        let late = format!("the store has not replied to a push within {PUSH_MAX:?}");
+        let late = Error::new(ErrorKind::Unknown, late);
+        GroupResult::unknown(events.iter().map(|row| row.place), late)
+    })
+}
+
+fn with_causes(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text += &format!(": {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// An event of plain SQL goes on as a staged one: its bucket and its bytes are fixed before it is
+/// pushed for the first time, and so are the same each time.
+fn encode(bus: &Bus, plain: &PlainEvent) -> Fate {
+    match stage_plain(bus, plain) {
+        Ok(staged) => Fate::Instead(staged.encode()),
+        Err(error) => Fate::Refused(with_causes(&error)),
+    }
+}
+
+/// The id of an event is not within the time that the store accepts: it has waited for long, or
+/// was made by a clock that was wrong.
+///
+/// One that was never pushed goes on under a new id. One that may have been accepted, and be
+/// over and forgotten, does not: its records say so, or it is put aside.
+async fn out_of_time(bus: &Bus, event: &StagedEvent, is_repeated: bool) -> Fate {
+    if !is_repeated {
+        return match renew(bus, event) {
+            Ok(renewed) => {
+                tracing::debug!(first = %event.id(), id = %renewed.id(), "an event of the outbox \
+                    has a new id, as the store does not accept one of that age");
+                Fate::Instead(renewed.encode())
+            }
+            Err(error) => Fate::Refused(with_causes(&error)),
+        };
+    }
+    let records = bus.records().queue(event.queue()).id(event.id());
+    match records.limit(1).page().await {
+        Ok(page) if !page.items.is_empty() => Fate::Accepted { is_new: false },
+        Ok(_) => Fate::Refused(format!(
+            "the event {} may have been accepted by an earlier push whose result was lost, and \
+             its id is now older than the tombstones of the store; there is no record of it. \
+             Push it again under a new id if handling it twice does no harm",
+            event.id()
+        )),
+        Err(_) => Fate::Unknown,
+    }
+}

@@ -1,0 +1,241 @@
+//! The pushes under way: those of the page at hand, and those that go on beside the pages.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use duly::__outbox::StagedEvent;
+use duly::{ErrorKind, Result};
+use futures_util::FutureExt;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use crate::relay::meters;
+use crate::relay::push::{GroupResult, PageEvents, RowEvent, page_events, push_group};
+use crate::relay::run::{Run, counts, log_refused};
+use crate::relay::settle::{Fate, RowFate, settling};
+use crate::relay::source::{PAGE_MAX, Row, Source};
+
+/// A page waits no longer for its pushes; what they come to is then unknown, and its rows are deferred.
+/// Less than the time for which a page is held.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The pushes of pages that call the store at once.
+const PUSHES_AT_ONCE: usize = 32;
+/// The groups of deferred rows that are pushed at once.
+const RETRIES_AT_ONCE: usize = 8;
+
+/// A push that has ended.
+#[derive(Debug)]
+pub(crate) struct PushDone {
+    group: String,
+    of: PushOf,
+    result: GroupResult,
+}
+
+/// Where its rows are.
+#[derive(Debug)]
+enum PushOf {
+    /// In the page of this number.
+    Page(u64),
+    /// Among the deferred, under these keys, each with whether it may have been pushed before.
+    Deferred(Vec<(i64, bool)>),
+}
+
+/// The pushes under way; a group has one at most.
+pub(crate) struct Pushes {
+    tasks: JoinSet<PushDone>,
+    permits: Arc<Semaphore>,
+    page: u64,
+    /// Of the tasks, those of deferred rows.
+    retries: usize,
+}
+
+impl Default for Pushes {
+    fn default() -> Self {
+        Self {
+            tasks: JoinSet::new(),
+            permits: Arc::new(Semaphore::new(PUSHES_AT_ONCE)),
+            page: 0,
+            retries: 0,
+        }
+    }
+}
+
+impl Pushes {
+    /// Returns whether more deferred rows may be pushed now.
+    pub(crate) fn has_room(&self) -> bool {
+        self.retries < RETRIES_AT_ONCE
+    }
+
+    /// Waits for the next to end; `None` if there is none.
+    pub(crate) async fn next(&mut self) -> Option<PushDone> {
+        loop {
+            match self.tasks.join_next().await? {
+                Ok(done) => return Some(done),
+                // Its panics are results, and nobody else ends it.
+                Err(error) => tracing::error!(%error, "a push of the outbox has ended early"),
+            }
+        }
+    }
+}
+
+impl<S: Source> Run<S> {
+    /// Pushes rows, and returns what became of each.
+    pub(crate) async fn push_page(&mut self, rows: &[Row]) -> Result<Vec<RowFate>> {
+        let PageEvents {
+            mut fates,
+            names,
+            groups,
+        } = page_events(&self.bus, rows);
+        self.pushes.page += 1;
+        let (page, now) = (self.pushes.page, Instant::now());
+        let (mut open, mut is_failed) = (0, false);
+        for (group, events) in groups {
+            let places: Vec<_> = events.iter().map(|it| it.place).collect();
+            let fate = if self.groups.is_blocked(&group) {
+                is_failed = true;
+                || Fate::NotYet
+            } else {
+                self.spawn(group, PushOf::Page(page), events, now);
+                open += 1;
+                || Fate::Unknown // until it is known
+            };
+            places
+                .into_iter()
+                .for_each(|place| fates[place] = Some(fate()));
+        }
+        let deadline = now + PATIENCE;
+        while open > 0 {
+            let Ok(Some(done)) = timeout_at(deadline, self.pushes.next()).await else {
+                break;
+            };
+            if !matches!(done.of, PushOf::Page(of) if of == page) {
+                self.pushed(done).await;
+                continue;
+            }
+            open -= 1;
+            is_failed |= done.result.failure.is_some();
+            for (place, fate) in self.ended(&done.group, done.result) {
+                fates[place] = Some(fate);
+            }
+        }
+        if open == 0 && !is_failed && self.groups.is_well() {
+            self.store.succeeded();
+        }
+        let rows = fates.into_iter().zip(names).zip(rows);
+        let row = |((fate, group), row): ((Option<Fate>, Option<String>), &Row)| RowFate {
+            fate: fate.unwrap_or(Fate::Unknown), // each has one
+            group,
+            is_repeated: row.is_repeated,
+        };
+        Ok(rows.map(row).collect())
+    }
+
+    /// Begins to push the deferred rows of groups whose time has come.
+    pub(crate) async fn retry(&mut self) {
+        let room = RETRIES_AT_ONCE.saturating_sub(self.pushes.retries);
+        let now = Instant::now();
+        for (group, has_failed) in self.groups.due(now, room) {
+            // Of a group that has failed one row, to see whether it goes on.
+            let limit = if has_failed { 1 } else { PAGE_MAX };
+            let rows = match self.source.take_deferred(group.clone(), limit).await {
+                Ok(rows) => rows,
+                Err(error) => {
+                    self.database_failed(&error);
+                    return;
+                }
+            };
+            if rows.is_empty() {
+                self.groups.emptied(&group);
+                continue;
+            }
+            let (mut keys, mut events) = (Vec::new(), Vec::new());
+            let mut fates = Vec::new();
+            for (place, row) in rows.into_iter().enumerate() {
+                keys.push((row.key, row.is_repeated));
+                match StagedEvent::decode(&row.event) {
+                    Ok(event) => events.push(RowEvent {
+                        place,
+                        event,
+                        is_repeated: row.is_repeated,
+                    }),
+                    Err(error) => fates.push((place, Fate::Refused(error.to_string()))),
+                }
+            }
+            if !fates.is_empty() {
+                self.settle(&keys, fates).await;
+            }
+            self.pushes.retries += 1;
+            self.spawn(group, PushOf::Deferred(keys), events, now);
+        }
+    }
+
+    /// Waits a moment for the pushes under way, and gives back the deferred rows of the others, so that
+    /// the next relay need not wait for their claims to end.
+    pub(crate) async fn finish(&mut self) {
+        let deadline = Instant::now() + PATIENCE;
+        while let Ok(Some(done)) = timeout_at(deadline, self.pushes.next()).await {
+            self.pushed(done).await;
+        }
+        self.pushes.tasks.shutdown().await;
+        if self.pushes.retries > 0
+            && let Err(error) = self.source.release_deferred().await
+        {
+            self.database_failed(&error);
+        }
+    }
+
+    /// Takes note of a push that has gone on beside the pages.
+    pub(crate) async fn pushed(&mut self, done: PushDone) {
+        let fates = self.ended(&done.group, done.result);
+        // The rows of a page of before were deferred, and are pushed again.
+        if let PushOf::Deferred(keys) = done.of {
+            self.pushes.retries = self.pushes.retries.saturating_sub(1);
+            self.settle(&keys, fates).await;
+        }
+        if self.groups.is_well() {
+            self.store.succeeded();
+        }
+    }
+
+    async fn settle(&mut self, keys: &[(i64, bool)], fates: Vec<(usize, Fate)>) {
+        let (pushed, repeated, refused) = counts(fates.iter().map(|(_, fate)| fate));
+        log_refused(fates.iter().map(|(_, fate)| fate));
+        let settled = self.source.settle_deferred(settling(keys, fates)).await;
+        match settled {
+            Ok(()) => meters::settled(pushed, repeated, refused),
+            Err(error) => self.database_failed(&error),
+        }
+    }
+
+    fn ended(&mut self, group: &str, result: GroupResult) -> Vec<(usize, Fate)> {
+        self.groups.end(group, result.is_accepted(), Instant::now());
+        if let Some(error) = &result.failure {
+            if error.kind() == ErrorKind::Closed {
+                self.is_closed = true;
+            } else {
+                self.store.failed(error);
+                meters::store_failed();
+            }
+        }
+        result.fates
+    }
+
+    fn spawn(&mut self, group: String, of: PushOf, events: Vec<RowEvent>, now: Instant) {
+        self.groups.begin(&group, now);
+        let bus = self.bus.clone();
+        let permits = Arc::clone(&self.pushes.permits);
+        self.pushes.tasks.spawn(async move {
+            let _permit = match of {
+                PushOf::Page(_) => permits.acquire_owned().await.ok(),
+                PushOf::Deferred(_) => None, // those have a limit of their own
+            };
+            let places: Vec<_> = events.iter().map(|it| it.place).collect();
+            let push = AssertUnwindSafe(push_group(&bus, events)).catch_unwind();
+            // A codec of the user's may have panicked.
+            let result = push.await.unwrap_or_else(|_| GroupResult::panicked(places));
+            PushDone { group, of, result }
+        });
+    }
+}

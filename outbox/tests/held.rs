@@ -1,0 +1,179 @@
+//! A transaction that stays open beside a steady load of pushes: none is passed over, and neither
+//! latency nor dead rows grow.
+//!
+//! `DULY_OUTBOX_HELD_SECONDS` and `DULY_OUTBOX_RATE` say for how long and how many events a second;
+//! `tests/long.sh held` runs five minutes of 2,000.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use duly::prelude::*;
+use duly_outbox::{Database, PushIn, Relay, RelayOptions, schema};
+use parking_lot::Mutex;
+use tokio_postgres::NoTls;
+
+use crate::load::number;
+use crate::servers::{Postgres, PostgresOptions};
+use crate::world::{client, eventually};
+
+/// Events of a transaction.
+const EVENTS: u64 = 20;
+/// The number of the event that the held transaction pushes.
+const HELD: u64 = u64::MAX;
+
+/// When events were handled, and how often.
+#[derive(Clone, Default)]
+struct Handled(Arc<Mutex<HashMap<u64, (Instant, u32)>>>);
+
+#[delay_event(queue = "steady", register = false, workers = 16)]
+async fn steady(event: Event<u64>, handled: duly::State<Handled>) -> Result<(), Failure> {
+    let mut handled = handled.0.0.lock();
+    handled
+        .entry(event.payload)
+        .or_insert((Instant::now(), 0))
+        .1 += 1;
+    Ok(())
+}
+
+/// Pushes at a steady rate until it is told to end; returns when each transaction was committed, by
+/// the number of its first event.
+async fn push(
+    url: String,
+    queue: Queue<u64>,
+    rate: u64,
+    next: Arc<AtomicU64>,
+    is_over: Arc<AtomicBool>,
+) -> Vec<(u64, Instant)> {
+    let mut client = client(&url).await;
+    let pace = Duration::from_secs_f64(EVENTS as f64 / rate as f64);
+    let mut pace = tokio::time::interval(pace);
+    let mut committed = Vec::new();
+    while !is_over.load(Ordering::Relaxed) {
+        pace.tick().await;
+        let first = next.fetch_add(EVENTS, Ordering::Relaxed);
+        let mut tx = client.transaction().await.unwrap();
+        let many = first..first + EVENTS;
+        queue.push_many_in(&mut tx, many, When::Now).await.unwrap();
+        tx.commit().await.unwrap();
+        committed.push((first, Instant::now()));
+    }
+    committed
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_held_transaction_passes_nothing_over_and_slows_nothing_down() {
+    let seconds = number("DULY_OUTBOX_HELD_SECONDS", 3);
+    let rate = number("DULY_OUTBOX_RATE", 300);
+    let server = Postgres::start(PostgresOptions::default());
+    server.sql(schema(Database::Postgres));
+    let handled = Handled::default();
+    let builder = Bus::builder().only_registered().store_url("memory:");
+    let bus = builder
+        .register(steady {})
+        .state(handled.clone())
+        .start()
+        .await
+        .unwrap();
+    let queue = bus.queue::<steady>();
+    let config = server.url().parse().unwrap();
+    let relay = Relay::tokio_postgres(&bus, config, NoTls, RelayOptions::default())
+        .await
+        .unwrap();
+    let mut watch = client(&server.url()).await;
+    let (next, is_over) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+    let pushes = push(
+        server.url(),
+        queue.clone(),
+        rate,
+        Arc::clone(&next),
+        Arc::clone(&is_over),
+    );
+    let pushes = tokio::spawn(pushes);
+
+    // The pace of the phases; nothing is concluded from it.
+    let around = Duration::from_secs(seconds.min(30));
+    tokio::time::sleep(around).await;
+    let mut held = client(&server.url()).await;
+    let held = {
+        let mut tx = held.transaction().await.unwrap();
+        queue.push_in(&mut tx, HELD, When::Now).await.unwrap();
+        // And a snapshot, under which no dead row may be taken away.
+        let mut old = client(&server.url()).await;
+        let isolation = tokio_postgres::IsolationLevel::RepeatableRead;
+        let old = old.build_transaction().isolation_level(isolation).start();
+        let old = old.await.unwrap();
+        old.query("select count(*) from pg_class", &[])
+            .await
+            .unwrap();
+        let began = Instant::now();
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        let is_early = handled.0.lock().contains_key(&HELD);
+        assert!(!is_early, "handled before its commit");
+        let dead = dead_rows(&mut watch).await;
+        old.rollback().await.unwrap();
+        tx.commit().await.unwrap();
+        println!("dead rows at the end of the held transaction: {dead}");
+        // Those of the sequence of steps and of refused ones aside, nothing is updated or deleted.
+        assert!(dead < 10_000, "{dead} dead rows");
+        (began, Instant::now())
+    };
+    tokio::time::sleep(around).await;
+    is_over.store(true, Ordering::Relaxed);
+    let committed = pushes.await.unwrap();
+    let pushed = usize::try_from(next.load(Ordering::Relaxed)).unwrap() + 1;
+    let all = async || handled.0.lock().len() == pushed;
+    eventually("every committed event is handled", all).await;
+    let handled = handled.0.lock();
+    assert!(handled.values().all(|(_, times)| *times == 1), "doubled");
+    report("before", &committed, &handled, |at| at < held.0);
+    report("during", &committed, &handled, |at| {
+        (held.0..held.1).contains(&at)
+    });
+    // By its tenths, which would show a growth.
+    let tenth = (held.1 - held.0) / 10;
+    for part in 0..10 {
+        let (from, to) = (held.0 + tenth * part, held.0 + tenth * (part + 1));
+        let what = format!("during, part {part}");
+        report(&what, &committed, &handled, |at| (from..to).contains(&at));
+    }
+    report("after", &committed, &handled, |at| at >= held.1);
+    drop(handled);
+    relay.stop().await;
+    bus.shutdown(Duration::from_secs(10)).await.unwrap();
+}
+
+async fn dead_rows(client: &mut tokio_postgres::Client) -> i64 {
+    let sql = "select coalesce(sum(n_dead_tup), 0)::bigint from pg_stat_user_tables \
+               where relname like 'duly%'";
+    client.query_one(sql, &[]).await.unwrap().get(0)
+}
+
+/// Prints how long events took from their commit to their handler.
+fn report(
+    what: &str,
+    committed: &[(u64, Instant)],
+    handled: &HashMap<u64, (Instant, u32)>,
+    is_meant: impl Fn(Instant) -> bool,
+) {
+    let mut took = Vec::new();
+    for (first, at) in committed.iter().filter(|(_, at)| is_meant(*at)) {
+        for event in *first..first + EVENTS {
+            took.push(handled[&event].0.saturating_duration_since(*at));
+        }
+    }
+    took.sort_unstable();
+    let Some(last) = took.len().checked_sub(1) else {
+        return;
+    };
+    let part = |part: usize| took[last * part / 1_000].as_secs_f64() * 1e3;
+    println!(
+        "{what}: {} events, p50 {:.1} ms, p99 {:.1} ms, p99.9 {:.1} ms, most {:.1} ms",
+        took.len(),
+        part(500),
+        part(990),
+        part(999),
+        part(1_000)
+    );
+}

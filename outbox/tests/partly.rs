@@ -1,0 +1,263 @@
+//! A store that takes some events and not others: of one queue, or of one bucket. The others go on.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use duly::prelude::*;
+use duly::store::{DedupWindow, MemoryStore, Store, operation::StoreOp};
+use duly_outbox::{Database, PushIn, Relay, RelayOptions, schema};
+use rusqlite::Connection;
+
+use crate::drivers::Driver;
+use crate::faulty::{Fault, Faulty};
+use crate::world::{Order, Seen, TestDatabase, builder, eventually, order, orders, push_to};
+
+/// Where the outbox is.
+enum Outbox {
+    Postgres(TestDatabase),
+    Sqlite(tempfile::TempDir),
+}
+
+impl Outbox {
+    async fn both() -> [Self; 2] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = Connection::open(folder.path().join("shop.db")).unwrap();
+        file.pragma_update(None, "journal_mode", "wal").unwrap();
+        file.execute_batch(schema(Database::Sqlite)).unwrap();
+        [
+            Self::Postgres(TestDatabase::new().await),
+            Self::Sqlite(folder),
+        ]
+    }
+
+    fn file(folder: &tempfile::TempDir) -> PathBuf {
+        folder.path().join("shop.db")
+    }
+
+    fn open(folder: &tempfile::TempDir) -> Connection {
+        let file = Connection::open(Self::file(folder)).unwrap();
+        file.busy_timeout(Duration::from_secs(30)).unwrap();
+        file
+    }
+
+    async fn relay(&self, bus: &Bus) -> Relay {
+        match self {
+            Self::Postgres(database) => Driver::Sqlx09.relay(bus, &database.url).await,
+            Self::Sqlite(folder) => {
+                Relay::rusqlite(bus, Self::file(folder), RelayOptions::default()).await
+            }
+        }
+        .unwrap()
+    }
+
+    async fn push(&self, queue: &Queue<Order>, numbers: std::ops::Range<u64>, when: When) {
+        let many = numbers.map(order);
+        match self {
+            Self::Postgres(database) => {
+                let mut tx = database.pool.begin().await.unwrap();
+                queue.push_many_in(&mut tx, many, when).await.unwrap();
+                tx.commit().await.unwrap();
+            }
+            Self::Sqlite(folder) => {
+                let mut file = Self::open(folder);
+                let mut tx = file.transaction().unwrap();
+                queue.push_many_in(&mut tx, many, when).await.unwrap();
+                tx.commit().unwrap();
+            }
+        }
+    }
+
+    async fn number(&self, sql: &str) -> i64 {
+        match self {
+            Self::Postgres(database) => database.number(sql).await,
+            Self::Sqlite(folder) => {
+                let file = Self::open(folder);
+                file.query_row(sql, [], |row| row.get(0)).unwrap()
+            }
+        }
+    }
+
+    /// Waits until the store has every row.
+    async fn settled(&self) {
+        let open = match self {
+            Self::Postgres(_) => {
+                "select count(*) from duly_outbox o, (select done, reading from duly_outbox_step \
+                 order by n desc limit 1) as s \
+                 where s.reading is not null or not pg_visible_in_snapshot(o.xid, s.done)"
+            }
+            Self::Sqlite(_) => "select count(*) from duly_outbox",
+        };
+        self.until(DEFERRED, 0).await;
+        self.until(open, 0).await;
+    }
+
+    async fn until(&self, sql: &str, wanted: i64) {
+        let reached = async || self.number(sql).await == wanted;
+        eventually(&format!("{sql} is {wanted}"), reached).await;
+    }
+}
+
+/// A bus on a store in memory that has faults.
+async fn faulty(seen: &Seen, store: MemoryStore) -> (Arc<Faulty>, Bus) {
+    let near: Arc<dyn Store> = Arc::new(store);
+    let faulty = Faulty::to(&near);
+    let store: Arc<dyn Store> = faulty.clone();
+    let bus = builder(seen).shared_store(store).start().await.unwrap();
+    (faulty, bus)
+}
+
+fn away(
+    queue: &'static str,
+    bucket: Option<u16>,
+    fault: Fault,
+) -> impl FnMut(&duly::event::BucketKey, &StoreOp) -> Fault + Send {
+    move |key, op| {
+        let is_meant = key.queue.as_str() == queue && bucket.is_none_or(|it| it == key.bucket.0);
+        if is_meant && matches!(op, StoreOp::Push(_)) {
+            fault
+        } else {
+            Fault::None
+        }
+    }
+}
+
+const DEFERRED: &str = "select count(*) from duly_outbox_deferred";
+
+/// More than a page of each, and of each several transactions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_the_store_does_not_take_delays_no_other() {
+    let hour = When::After(Duration::from_secs(3_600));
+    for fault in [
+        Fault::Refused(ErrorKind::Unavailable),
+        Fault::Refused(ErrorKind::Full),
+        Fault::Lost,
+        Fault::Hung,
+    ] {
+        for outbox in Outbox::both().await {
+            let seen = Seen::default();
+            let (store, bus) = faulty(&seen, MemoryStore::new()).await;
+            store.meets(away("mails", None, fault));
+            let (mails, orders) = (bus.queue_named::<Order>("mails").unwrap(), orders(&bus));
+            outbox.push(&mails, 0..1_300, hour).await;
+            outbox.push(&orders, 0..1, When::Now).await;
+            let relay = outbox.relay(&bus).await;
+            seen.reach(1).await;
+            for number in 1..20 {
+                outbox
+                    .push(&mails, 2_000 + number..2_001 + number, hour)
+                    .await;
+                outbox.push(&orders, number..number + 1, When::Now).await;
+                seen.reach(usize::try_from(number + 1).unwrap()).await;
+            }
+            outbox.until(DEFERRED, 1_319).await;
+            relay.stop().await;
+            // Another one goes on where the first was.
+            let relay = outbox.relay(&bus).await;
+            store.meets(|_, _| Fault::None);
+            outbox.until(DEFERRED, 0).await;
+            let stats = bus.stats("mails").await.unwrap();
+            assert_eq!(stats.scheduled, 1_319, "{fault:?}");
+            assert!(seen.counts().values().all(|count| *count == 1));
+            relay.stop().await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_that_is_away_delays_no_other_bucket_of_its_queue() {
+    for outbox in Outbox::both().await {
+        let seen = Seen::default();
+        let (store, bus) = faulty(&seen, MemoryStore::new()).await;
+        let queue = orders(&bus);
+        let mut buckets = std::collections::BTreeSet::new();
+        while buckets.len() < 2 {
+            buckets.insert(queue.new_id().bucket());
+        }
+        let gone = buckets.into_iter().next().unwrap();
+        let fault = Fault::Refused(ErrorKind::Unavailable);
+        store.meets(away("orders", Some(gone.0), fault));
+        // Ones of that bucket stand before the others.
+        let relay = outbox.relay(&bus).await;
+        for number in 0..60 {
+            outbox.push(&queue, number..number + 1, When::Now).await;
+        }
+        let both = async || {
+            let deferred = usize::try_from(outbox.number(DEFERRED).await).unwrap();
+            deferred > 0 && deferred + seen.numbers().len() == 60
+        };
+        eventually("the others are handled", both).await;
+        store.meets(|_, _| Fault::None);
+        seen.reach(60).await;
+        assert!(seen.counts().values().all(|count| *count == 1));
+        outbox.until(DEFERRED, 0).await;
+        relay.stop().await;
+    }
+}
+
+/// Its id is then older than the store accepts. Whether it may have been accepted is remembered: one
+/// that was not goes on under a new id, and one that was is not doubled.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_deferred_for_long_is_neither_lost_nor_doubled() {
+    let window = || DedupWindow {
+        keep_for: Duration::ZERO,
+        max: 20,
+        ..DedupWindow::default()
+    };
+    for fault in [Fault::Refused(ErrorKind::Unavailable), Fault::Lost] {
+        for outbox in Outbox::both().await {
+            let seen = Seen::default();
+            let memory = MemoryStore::new().with_window(window());
+            let (store, bus) = faulty(&seen, memory).await;
+            let queue = orders(&bus);
+            store.meets(away("orders", None, fault));
+            let relay = outbox.relay(&bus).await;
+            outbox.push(&queue, 7..8, When::Now).await;
+            let tried = "select count(*) from duly_outbox_deferred where tries > 1";
+            outbox.until(tried, 1).await;
+            relay.stop().await;
+            store.meets(|_, _| Fault::None);
+            for number in 1_000..2_000 {
+                queue.push(order(number), When::Now).await.unwrap();
+            }
+            let relay = outbox.relay(&bus).await;
+            seen.reach(1_001).await;
+            outbox.settled().await;
+            let is_idle = async || {
+                let stats = bus.stats("orders").await.unwrap();
+                stats.scheduled + stats.ready + stats.leased == 0
+            };
+            eventually("nothing is left to handle", is_idle).await;
+            assert_eq!(seen.counts()[&7], 1, "{fault:?}");
+            let refused = "select count(*) from duly_outbox_refused";
+            assert_eq!(outbox.number(refused).await, 0, "its records know it");
+            relay.stop().await;
+        }
+    }
+}
+
+/// Each has what the other has not, and a claim of deferred rows is of one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_relays_push_what_is_deferred_once() {
+    let (database, seen) = (TestDatabase::new().await, Seen::default());
+    let (store, bus) = faulty(&seen, MemoryStore::new()).await;
+    store.meets(away("orders", None, Fault::Refused(ErrorKind::Unavailable)));
+    let relays = [
+        Driver::Sqlx08.relay(&bus, &database.url).await.unwrap(),
+        Driver::TokioPostgres
+            .relay(&bus, &database.url)
+            .await
+            .unwrap(),
+    ];
+    for number in 0..200 {
+        push_to(&database.pool, &orders(&bus), number).await;
+    }
+    database.until(DEFERRED, 200).await;
+    store.meets(|_, _| Fault::None);
+    seen.reach(200).await;
+    database.until(DEFERRED, 0).await;
+    assert!(seen.counts().values().all(|count| *count == 1));
+    for relay in relays {
+        relay.stop().await;
+    }
+}

@@ -1,0 +1,161 @@
+//! The manifests of `deploy/kubernetes`: what they ask of the server it has, and it starts as they
+//! say. Their schemas are checked by `.ci/release check`.
+
+use std::path::Path;
+use std::process::Command;
+
+use duly_server::Settings;
+use yaml_rust2::{Yaml, YamlLoader};
+
+use crate::kills::Program;
+use crate::world::client;
+
+fn manifest(name: &str) -> Vec<Yaml> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/kubernetes");
+    let text = std::fs::read_to_string(folder.join(name)).unwrap();
+    YamlLoader::load_from_str(&text).unwrap()
+}
+
+/// The seconds between the end of a pod's wait for traffic to stop and its kill.
+fn stop_s(pod: &Yaml) -> u64 {
+    let lifecycle = &pod["containers"][0]["lifecycle"];
+    let pause = lifecycle["preStop"]["sleep"]["seconds"].as_i64().unwrap();
+    let grace = pod["terminationGracePeriodSeconds"].as_i64().unwrap();
+    u64::try_from(grace - pause).unwrap()
+}
+
+/// The variables of the container, and those of the secret that the comment has one make.
+fn variables(container: &Yaml) -> Vec<(String, String)> {
+    let listed = container["env"].as_vec().unwrap().iter();
+    let text = |value: &Yaml| value.as_str().unwrap().to_owned();
+    let mut variables: Vec<_> = listed
+        .map(|one| (text(&one["name"]), text(&one["value"])))
+        .collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/kubernetes");
+    let comment = std::fs::read_to_string(folder.join("kustomization.yaml")).unwrap();
+    for literal in comment.split("--from-literal=").skip(1) {
+        let literal = literal.lines().next().unwrap().trim_end_matches(" \\");
+        let (name, value) = literal.split_once('=').unwrap();
+        variables.push((name.to_owned(), value.trim_matches('\'').to_owned()));
+    }
+    variables
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_starts_by_its_variables_and_its_probes_respond() {
+    let deployment = &manifest("deployment.yaml")[0];
+    let pod = &deployment["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    let mut variables = variables(container);
+    let mut seen = Vec::new();
+    for (name, value) in &mut variables {
+        seen.push(name.clone());
+        match name.as_str() {
+            "DULY_SERVER__POOLS__DEFAULT__URL" => *value = "sqlite:duly.db".to_owned(),
+            name if name.ends_with("__LISTEN") => {
+                let address: std::net::SocketAddr = value.parse().unwrap();
+                assert!(
+                    address.ip().is_unspecified(),
+                    "{name} is reached from outside"
+                );
+                let ports = container["ports"].as_vec().unwrap();
+                let port = i64::from(address.port());
+                assert!(
+                    ports
+                        .iter()
+                        .any(|one| one["containerPort"].as_i64() == Some(port))
+                );
+                *value = "127.0.0.1:0".to_owned();
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(
+        seen,
+        [
+            "DULY_SERVER__API__LISTEN",
+            "DULY_SERVER__ADMIN__LISTEN",
+            "DULY_SERVER__POOLS__DEFAULT__URL",
+            "DULY_SERVER__ADMIN__ACCOUNTS__ANN",
+        ]
+    );
+
+    let folder = tempfile::tempdir().unwrap();
+    let set: Vec<(&str, &str)> = variables.iter().map(|(n, v)| (&**n, &**v)).collect();
+    let program = Program::start_with(folder.path(), "sqlite:duly.db", &set);
+    for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+        let get = &container[probe]["httpGet"];
+        assert_eq!(get["port"].as_str(), Some("api"), "{probe}");
+        let path = get["path"].as_str().unwrap();
+        let said = client().get(format!("{}{path}", program.api)).send().await;
+        assert_eq!(said.unwrap().status(), 200, "{probe}");
+    }
+    let tokens = format!("{}/token/shop", program.admin);
+    let refused = client().get(&tokens).send().await.unwrap();
+    assert_eq!(refused.status(), 401, "the admin interface has accounts");
+    let password = &variables[3].1;
+    let known = client().get(&tokens).basic_auth("ann", Some(password));
+    assert_eq!(known.send().await.unwrap().status(), 200);
+}
+
+#[test]
+fn a_pod_has_the_time_for_a_whole_stop() {
+    let deployment = &manifest("deployment.yaml")[0];
+    let pod = &deployment["spec"]["template"]["spec"];
+    let grace = Settings::default().limits.grace_s;
+    assert!(
+        stop_s(pod) > 2 * grace,
+        "requests, and then stores, may take the grace period"
+    );
+    let unit = include_str!("../deploy/duly.service");
+    let (_, rest) = unit.split_once("TimeoutStopSec=").unwrap();
+    let unit: u64 = rest.lines().next().unwrap().parse().unwrap();
+    assert_eq!(stop_s(pod), unit, "the unit has as much");
+}
+
+#[test]
+fn every_manifest_is_of_the_same_pods_and_listed() {
+    let kustomization = &manifest("kustomization.yaml")[0];
+    let resources = kustomization["resources"].as_vec().unwrap();
+    let mut selectors = Vec::new();
+    for resource in resources {
+        for one in manifest(resource.as_str().unwrap()) {
+            let selector = &one["spec"]["selector"];
+            let labels = &selector["matchLabels"];
+            let labels = if labels.is_badvalue() {
+                selector
+            } else {
+                labels
+            };
+            selectors.push(
+                labels["app.kubernetes.io/name"]
+                    .as_str()
+                    .unwrap()
+                    .to_owned(),
+            );
+        }
+    }
+    assert_eq!(selectors, ["duly"; 4]);
+    let unlisted = ["kustomization.yaml", "scaling.yaml"];
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/kubernetes");
+    let files = std::fs::read_dir(folder).unwrap().count();
+    assert_eq!(files, resources.len() + unlisted.len());
+}
+
+#[test]
+fn health_is_a_matter_of_the_exit_code() {
+    // Nothing listens on this port of the loopback network.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let ran = Command::new(env!("CARGO_BIN_EXE_duly"))
+        .args(["health", "--server", &url])
+        .output()
+        .unwrap();
+    assert_eq!(ran.status.code(), Some(5));
+    let words = String::from_utf8(ran.stderr).unwrap();
+    assert!(
+        words.contains(&format!("{url}/ does not respond")),
+        "{words}"
+    );
+}
