@@ -1,5 +1,7 @@
 //! `duly audit`: who did what to what.
 
+use std::num::NonZeroUsize;
+
 use clap::Args;
 use serde_json::json;
 
@@ -10,8 +12,8 @@ use super::source::{PAGE, Source};
 #[derive(Args, Debug)]
 pub(crate) struct AuditCommand {
     /// The most lines
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    limit: usize,
+    #[arg(long, value_name = "N", default_value = "100")]
+    limit: NonZeroUsize,
     /// Goes on where a list ended
     #[arg(long, value_name = "CURSOR")]
     before: Option<String>,
@@ -23,6 +25,7 @@ pub(super) async fn run<S: Source>(
     command: AuditCommand,
 ) -> Result<()> {
     let AuditCommand { limit, before } = command;
+    let limit = limit.get();
     let (mut lines, mut next) = (Vec::new(), before);
     loop {
         let left = limit.saturating_sub(lines.len()).clamp(1, PAGE);

@@ -1,5 +1,7 @@
 //! `duly event list`: events that are not over, found by key, queue, state, text and due time.
 
+use std::num::NonZeroUsize;
+
 use clap::Args;
 use duly::admin::Events;
 use duly::event::State;
@@ -42,8 +44,8 @@ pub(crate) struct ListArguments {
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     to: Option<Timestamp>,
     /// The most events
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    limit: usize,
+    #[arg(long, value_name = "N", default_value = "100")]
+    limit: NonZeroUsize,
     /// Goes on where a list ended
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
@@ -103,7 +105,7 @@ pub(super) async fn list<S: Source>(
     output: Output,
     arguments: ListArguments,
 ) -> Result<()> {
-    let (filter, limit) = (arguments.filter(), arguments.limit);
+    let (filter, limit) = (arguments.filter(), arguments.limit.get());
     if let Some(queue) = &filter.queue {
         // One that does not exist is a mistake, and no empty list.
         source.queue(queue).await?;
