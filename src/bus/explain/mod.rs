@@ -4,6 +4,7 @@
 //! reads the records, and [`format`] formats the result.
 
 mod collect;
+mod command;
 mod diagnose;
 mod format;
 mod history;
@@ -54,12 +55,22 @@ impl Explanation {
     /// Returns advice for each reason that can be acted upon.
     #[must_use]
     pub fn advice(&self) -> Vec<String> {
+        self.advice_by(Reason::advice)
+    }
+
+    /// Returns the advice with commands of the program `duly`, for whoever types in a shell.
+    #[must_use]
+    pub fn commands(&self) -> Vec<String> {
+        self.advice_by(Reason::command)
+    }
+
+    fn advice_by(&self, advice: fn(&Reason, EventId, &str) -> Option<String>) -> Vec<String> {
         let queue = self.queue.as_ref().map_or("..", QueueName::as_str);
         let is_leased = self.state == Some(State::Leased);
         // A leased event can be neither rescheduled nor cancelled.
         let is_of_use = |it: &&Reason| !(is_leased && matches!(it, Reason::NotDue { .. }));
         let reasons = self.reasons.iter().filter(is_of_use);
-        let advice = reasons.map(|it| it.advice(self.id, queue));
+        let advice = reasons.map(|it| advice(it, self.id, queue));
         advice.flatten().collect()
     }
 }
