@@ -65,6 +65,8 @@ once() {
 
 need python3 python3 python3-venv
 need go golang-go
+for bin in /usr/lib/postgresql/*/bin; do PATH=$PATH:$bin; done # Debian keeps it out of the PATH
+need postgres postgresql
 if ! node -e 'process.exit(+(+process.versions.node.split(".")[0] < 20))' 2>/dev/null; then
     echo "node is missing or older than 20: install it, for example from https://nodejs.org" >&2
     echo "0 passed, 1 failed"

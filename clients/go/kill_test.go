@@ -2,6 +2,7 @@ package duly_test
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -38,11 +39,13 @@ func TestNothingIsLostWhenTheServerIsKilled(t *testing.T) {
 		for begin := 0; begin < count; begin += 20 {
 			events := make([]duly.Event, 20)
 			for n := range events {
-				events[n] = duly.Event{Payload: begin + n, Attempts: 99}
+				key := strconv.Itoa(begin + n)
+				events[n] = duly.Event{Payload: begin + n, Attempts: 99, IdempotencyKey: key}
 			}
 			pushed, err := client.Push(ctx, "q", events...)
-			if err != nil {
-				t.Error(err)
+			for err != nil { // a start may take longer than the client repeats a push
+				t.Log(err)
+				pushed, err = client.Push(ctx, "q", events...)
 			}
 			for _, event := range pushed {
 				all = append(all, event.ID)

@@ -9,8 +9,12 @@ import (
 	"time"
 )
 
-// streamLasted: a stream that lasted so long is no failure.
-const streamLasted = 5 * time.Second
+const (
+	// streamLasted: a stream that lasted so long is no failure.
+	streamLasted = 5 * time.Second
+	// drainMax is how long a stop waits for the server to end a stream that drains.
+	drainMax = 5 * time.Second
+)
 
 // Handler handles a leased event. Its context ends when the lease is lost, as another worker may
 // have the event, when the attempt has timed out, and when a stop has waited for the grace period.
@@ -47,7 +51,9 @@ type Worker struct {
 	mutex    sync.Mutex
 	running  map[*attempt]struct{}
 	stopping bool
-	work     sync.WaitGroup
+	// drains is whether the server was told that its stream may end.
+	drains bool
+	work   sync.WaitGroup
 }
 
 // NewWorker returns a worker; Run runs it.
@@ -97,8 +103,8 @@ func (w *Worker) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			w.stop()
+			w.drain(ended)
 			endStream()
-			<-ended
 			return nil
 		case err := <-ended:
 			endStream()
@@ -174,6 +180,28 @@ func (w *Worker) settle(lease *Lease, settlement *Settlement) {
 	// It came too late, or the event comes back when its lease ends.
 	if err := w.client.settle(context.Background(), lease, settlement, query); err != nil {
 		w.onError(fmt.Errorf("%s of %s failed: %w", settlement.Outcome, lease.ID, err))
+		return
+	}
+	if query != "" {
+		w.mutex.Lock()
+		w.drains = true
+		w.mutex.Unlock()
+	}
+}
+
+// drain waits for the end of a stream that drains: what is still on its way is handed back.
+func (w *Worker) drain(ended <-chan error) {
+	w.mutex.Lock()
+	drains := w.drains
+	w.mutex.Unlock()
+	if !drains {
+		return
+	}
+	timer := time.NewTimer(drainMax)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
 	}
 }
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 from collections import Counter
 
-from duly import AsyncClient, Backoff, NewEvent, Worker
+from duly import (
+    AsyncClient,
+    Backoff,
+    ConnectionFailed,
+    NewEvent,
+    Pushed,
+    UnavailableError,
+    Worker,
+)
 from duly.testing import TestServer
 
 from .conftest import client_of, running, until
@@ -35,8 +44,13 @@ def test_nothing_is_lost_when_the_server_is_killed(lasting_server: TestServer) -
         ids = []
         async with client_of(lasting_server) as client:
             for begin in range(0, COUNT, 20):
-                events = [NewEvent(number, attempts=99) for number in range(begin, begin + 20)]
-                ids += [event.id for event in await client.push_many("q", events)]
+                numbers = range(begin, begin + 20)
+                events = [NewEvent(n, attempts=99, idempotency_key=f"n{n}") for n in numbers]
+                pushed: list[Pushed] = []
+                while not pushed:  # a start may take longer than the client repeats a push
+                    with contextlib.suppress(ConnectionFailed, UnavailableError):
+                        pushed = await client.push_many("q", events)
+                ids += [event.id for event in pushed]
                 await asyncio.sleep(0.01)
         return ids
 

@@ -30,6 +30,8 @@ export interface WorkerOptions {
 
 const CONCURRENCY_MAX = 1_000;
 const TTR_MIN = 1_000;
+/** How long a stop waits for the server to end a stream that drains. */
+const DRAIN_MAX = 5_000;
 /** A stream that lasted so long is no failure: the next one begins after the shortest pause. */
 const STREAM_LASTED = 5_000;
 /** Statuses of refusals that another try would meet as well. */
@@ -56,6 +58,8 @@ export class Worker<T = unknown> {
   /** More leases than there are slots come after a reconnection; they wait here. */
   readonly #waiting: (() => void)[] = [];
   #free: number;
+  /** Whether the server was told that its stream may end. */
+  #drains = false;
 
   constructor(
     readonly queue: string,
@@ -107,7 +111,10 @@ export class Worker<T = unknown> {
       });
       try {
         await Promise.race([streaming, stopped]);
-        if (stopping.aborted) await this.#drain(this.#grace);
+        if (stopping.aborted) {
+          await this.#drain(this.#grace);
+          if (this.#drains) await ended(streaming); // what is still on its way is handed back
+        }
       } catch (error) {
         const isLasting = error instanceof ProblemError && LASTING.has(error.problem.status);
         if (isLasting || error instanceof UsageError) throw error;
@@ -156,8 +163,10 @@ export class Worker<T = unknown> {
   }
 
   async #settle(lease: Lease, settlement: Settlement): Promise<void> {
+    const more = !this.#stopping.signal.aborted;
     try {
-      await this.#client.settle(lease, settlement, { more: !this.#stopping.signal.aborted });
+      await this.#client.settle(lease, settlement, { more });
+      this.#drains ||= !more;
     } catch (error) {
       // It came too late, or the event comes back when its lease ends.
       const what = error instanceof LeaseLostError ? "came too late" : "failed";
@@ -175,4 +184,12 @@ export class Worker<T = unknown> {
     for (const attempt of this.#running.values()) attempt.abort(new Error("the worker stops"));
     await all();
   }
+}
+
+/** Waits for the end of a stream, but not for ever. */
+async function ended(streaming: Promise<void>): Promise<void> {
+  const over = new AbortController();
+  const end = streaming.catch(() => undefined); // it is told by the worker, if it matters
+  await Promise.race([end, pause(DRAIN_MAX, over.signal)]);
+  over.abort();
 }

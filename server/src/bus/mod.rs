@@ -22,6 +22,7 @@ pub(crate) use self::body::Body;
 use crate::clock::ManualClock;
 use crate::metrics;
 use crate::overview::EndedCounter;
+use crate::schedules::SCHEDULES_MAX;
 
 /// The most events that a scan of a queue reads.
 const SCAN_MAX: usize = 10_000;
@@ -95,6 +96,7 @@ impl Pool {
             .dynamic_queues()
             .publish_only()
             .run_schedules(true)
+            .schedules_max(SCHEDULES_MAX)
             .start()
             .await?;
         Ok(Self {

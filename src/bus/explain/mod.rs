@@ -14,7 +14,7 @@ mod tests;
 
 use crate::bus::handle::Bus;
 use crate::error::Result;
-use crate::event::{EventId, QueueName, State};
+use crate::event::{EventId, Occurrence, QueueName, State};
 use crate::time::Timestamp;
 
 pub use self::history::Attempts;
@@ -43,6 +43,8 @@ pub struct Explanation {
     pub tries_max: Option<u16>,
     /// Its key, if it has one.
     pub key: Option<String>,
+    /// The occurrence of a schedule that it stands for, while it is not over.
+    pub occurrence: Option<Occurrence>,
     /// Why it is where it is, the most important reason first; never empty.
     pub reasons: Vec<Reason>,
     /// Its history so far.

@@ -178,6 +178,7 @@ calls! {
     Closed Reencrypt count: |it| it.bus.reencrypt(PULLED).count();
     Closed Schedules get: |it| it.bus.schedules().get("nightly");
     Closed Schedules page: |it| it.bus.schedules().page(None, 10);
+    Closed Schedules page_of: |it| it.bus.schedules().page_of("shop", None, 10);
     Closed Schedules set: |it| async {
         let nightly = ScheduleOptions::new(PULLED, "0 2 * * *")?;
         it.bus.schedules().set("nightly", nightly).await

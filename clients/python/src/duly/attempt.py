@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .client import AsyncClient
-from .errors import ConnectionFailed, LeaseLostError, NotFoundError, ProblemError
+from .errors import ConnectionFailed, LeaseLostError, NotFoundError, ProblemError, UsageError
 from .messages import Lease
 from .payloads import PayloadError
 from .settlements import Outcome, Settlement, ack, bury, retry
@@ -53,12 +53,19 @@ class Handler:
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Handler:
         """Reads the signature: a payload, and a `Context` if it wants one."""
-        signature = inspect.signature(function, eval_str=True)
+        name = getattr(function, "__name__", "the handler")
+        try:
+            signature = inspect.signature(function, eval_str=True)
+        except NameError as error:
+            raise UsageError(
+                f"an annotation of {name} is unknown: {error}; its type must be one of the module"
+            ) from error
         parameters = list(signature.parameters.values())
         if not 1 <= len(parameters) <= 2:
-            name = getattr(function, "__name__", "the handler")
-            raise TypeError(f"{name} takes {len(parameters)} arguments; a handler takes a payload, "
-                            "and a duly.Context if it wants one")  # fmt: skip
+            raise UsageError(
+                f"{name} takes {len(parameters)} arguments; a handler takes a payload, and a "
+                "duly.Context if it wants one"
+            )
         annotation = parameters[0].annotation
         payload_type = None if annotation is inspect.Parameter.empty else annotation
         is_async = inspect.iscoroutinefunction(function)

@@ -13,7 +13,14 @@ from typing import Any
 from .attempt import Attempt, Handler
 from .backoff import Backoff
 from .client import AsyncClient
-from .errors import ConnectionFailed, DeniedError, InvalidError, LeaseLostError, ProblemError
+from .errors import (
+    ConnectionFailed,
+    DeniedError,
+    InvalidError,
+    LeaseLostError,
+    ProblemError,
+    UsageError,
+)
 from .messages import Lease
 from .protocol import IN_FLIGHT_MAX
 from .settlements import Settlement, release
@@ -23,6 +30,8 @@ log = logging.getLogger("duly")
 STREAM_LASTED = 5.0
 """A stream that lasted so long is no failure: the next one begins after the shortest pause."""
 TTR_MIN = 1.0
+DRAIN_MAX = 5.0
+"""How long a stop waits for the server to end a stream that drains."""
 
 
 class Worker:
@@ -46,9 +55,9 @@ class Worker:
         backoff: Backoff | None = None,
     ) -> None:
         if not 1 <= concurrency <= IN_FLIGHT_MAX:
-            raise InvalidWorker(f"concurrency is {concurrency}; it must be 1 to {IN_FLIGHT_MAX}")
+            raise UsageError(f"concurrency is {concurrency}; it must be 1 to {IN_FLIGHT_MAX}")
         if ttr < TTR_MIN:
-            raise InvalidWorker(f"ttr is {ttr} s; it must be at least {TTR_MIN:.0f} s")
+            raise UsageError(f"ttr is {ttr} s; it must be at least {TTR_MIN:.0f} s")
         self.client = client
         self.queue = queue
         self._handler = Handler.of(handler)
@@ -58,6 +67,7 @@ class Worker:
         self._grace = grace
         self._backoff = backoff or Backoff()
         self._stopping = asyncio.Event()
+        self._drains = False
         self._slots = asyncio.Semaphore(concurrency)
         self._running: dict[asyncio.Task[None], Attempt] = {}
 
@@ -91,6 +101,8 @@ class Worker:
             await asyncio.wait({streaming, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if self._stopping.is_set():
                 await self._drain()
+                if self._drains:  # what is still on its way is handed back
+                    await asyncio.wait({streaming}, timeout=DRAIN_MAX)
             stopped.cancel()
             streaming.cancel()
             try:
@@ -143,6 +155,7 @@ class Worker:
         more = not self._stopping.is_set()
         try:
             await self.client.settle(lease, settlement, more=more)
+            self._drains = self._drains or not more
         except LeaseLostError:
             log.warning("%s of %s came too late: the lease was lost", settlement.outcome, lease.id)
         except (ProblemError, ConnectionFailed) as error:
@@ -161,7 +174,3 @@ class Worker:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-
-
-class InvalidWorker(ValueError):  # noqa: N818 - it is one
-    """An option of a worker is out of bounds."""

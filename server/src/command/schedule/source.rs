@@ -50,7 +50,7 @@ impl ScheduleSource for Store {
             if left == 0 {
                 return Ok((views, true));
             }
-            let page = schedules::page(self.bus(), |_| true, after.as_deref(), left).await?;
+            let page = schedules::page(self.bus(), None, |_| true, after.as_deref(), left).await?;
             let items = page.items.iter();
             views.extend(items.map(|it| ScheduleView::new(&it.name, it.options.queue(), it)));
             after = page.next;
