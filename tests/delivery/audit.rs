@@ -1,8 +1,8 @@
 //! The audit is in the store, bounded, and no queue of anybody.
 
-use duly::Bus;
 use duly::admin::AuditLine;
 use duly::prelude::*;
+use duly::{Bus, QueueName};
 
 use crate::world::{World, secs};
 

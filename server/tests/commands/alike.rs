@@ -9,7 +9,7 @@ use super::{Ran, Shop, Target, duly};
 const UNKNOWN: &str = "01KBKSY8Q3X4H1W9V0T5RZ7M2C";
 
 /// Commands that do not work on either a store or a server.
-const OTHERS: [&str; 13] = [
+const OTHERS: [&str; 14] = [
     "serve",
     "demo",
     "health",

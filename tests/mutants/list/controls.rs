@@ -184,11 +184,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Controls.bug(
         "list-of-a-part-is-whole",
         "a list whose scan ended early is taken for the whole one",
-        &[put(
-            "Events::list",
-            "is_partial = «$rest.is_some()»",
-            "false",
-        )],
+        &[put("Events::list", "= «$rest.is_some()»", "false")],
         delivery("a_scan_that_ends_early_says_so_and_goes_on"),
     ),
     Controls.bug(

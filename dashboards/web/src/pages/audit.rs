@@ -47,7 +47,7 @@ fn is_seen(user: &User, line: &AuditLine) -> bool {
     user.sees_all() || user.sees(queue_of(&line.target))
 }
 
-fn link(target: &str) -> Option<String> {
+fn page_of(target: &str) -> Option<String> {
     let queue: duly::QueueName = queue_of(target).parse().ok()?;
     match target.split_once('/') {
         None => Some(format!("/queues/{queue}")),
@@ -76,7 +76,7 @@ pub(crate) async fn page(
                 actor: line.actor.clone(),
                 action: line.action.clone(),
                 target: text::cut(&line.target, TARGET_MAX),
-                link: link(&line.target),
+                link: page_of(&line.target),
             })
             .collect(),
         next: page.next.map(|next| format!("?before={next}")),

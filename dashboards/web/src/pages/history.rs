@@ -126,7 +126,7 @@ fn at_minute(minute: u64) -> Timestamp {
 }
 
 /// Reads the minutes from the newest part to the oldest, so that what a bound cuts off is the oldest.
-async fn read(
+async fn read_minutes(
     app: &App,
     visit: &Visit,
     queue: Option<&QueueName>,
@@ -199,7 +199,7 @@ pub(crate) async fn page(
             steps: Vec::new(),
             read_from: None,
         },
-        None => read(&app, &visit, queue.as_ref(), (extent, end)).await?,
+        None => read_minutes(&app, &visit, queue.as_ref(), (extent, end)).await?,
     };
     let to = |changes: &[(&str, &str)]| format!("?{}", fields.with(changes));
     let at_end = |end: u64| (end * MINUTE).to_string();
