@@ -44,14 +44,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Occurrences.bug(
         "newer-link-not-looked-for",
         "a link whose ack was lost is carried out again, also after the next one",
-        &[never("advance", "$newest.is_some_and($is_over)")],
+        &[never("advance::advance", "$newest.is_some_and($is_over)")],
         schedule("a_link_whose_ack_was_lost_does_nothing_after_a_change"),
     ),
     Occurrences.bug(
         "next-link-before-what-it-pushes",
         "how far a schedule has come is noted before its occurrences are pushed",
         &[put(
-            "advance",
+            "advance::advance",
             "«as_they_come($pushes).try_collect::<()>().await?;»",
             "let mut next = link.clone(); \
              (next.progress, next.pushed) = (planned.progress, pushed.clone()); \
@@ -85,14 +85,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Occurrences.bug(
         "slow-clock-spins",
         "a node whose clock is behind looks at a schedule that is due again and again",
-        &[put("advance", "«$due.max($inner.now())»", "$inner.now()")],
+        &[put("advance::advance", "«$due.max($inner.now())»", "$inner.now()")],
         schedule("a_node_whose_clock_is_behind_looks_at_what_is_due_once"),
     ),
     Occurrences.bug(
         "bucket-of-occurrences-changes",
         "occurrences that are pushed again go to another bucket, if the number of buckets has changed",
         &[put(
-            "advance",
+            "advance::advance",
             "«$link.pushed.queue != *$queue»",
             "$link.pushed.queue != *$queue || $link.pushed.bucket >= \
              inner.buckets($queue, &inner.options($queue))",
