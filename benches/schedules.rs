@@ -48,7 +48,7 @@ fn main() -> Outcome {
     };
     let parts = ["embedded", "redis"];
     let is_named = |part: &&str| asked.iter().any(|arg| arg == part);
-    let is_all = !parts.iter().any(|part| is_named(&part));
+    let is_all = !parts.iter().any(is_named);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

@@ -54,9 +54,10 @@ impl Site {
             if known.is_dead.load(Ordering::Relaxed) {
                 return Fault::Hung;
             }
-            let fault = match known.is_near.load(Ordering::Relaxed) {
-                true => at(bucket, op),
-                false => Fault::None,
+            let fault = if known.is_near.load(Ordering::Relaxed) {
+                at(bucket, op)
+            } else {
+                Fault::None
             };
             if fault != Fault::None {
                 known.is_dead.store(true, Ordering::Relaxed);
