@@ -152,7 +152,10 @@ async fn a_queue_that_the_store_does_not_take_delays_no_other() {
             }
             outbox.until(DEFERRED, 1_319).await;
             relay.stop().await;
-            // Another one goes on where the first was.
+            // Another one goes on where the first was. A push that hangs would be waited for.
+            if fault == Fault::Hung {
+                store.meets(|_, _| Fault::None);
+            }
             let relay = outbox.relay(&bus).await;
             store.meets(|_, _| Fault::None);
             outbox.until(DEFERRED, 0).await;

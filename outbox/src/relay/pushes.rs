@@ -20,6 +20,9 @@ use crate::relay::source::{PAGE_MAX, Row, Source};
 /// A page waits no longer for its pushes; what they come to is then unknown, and its rows are deferred.
 /// Less than the time for which a page is held.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// And no longer than this beside pushes that have failed or got no reply, so that each further bucket
+/// of a shard that is away costs little.
+const PATIENCE_BESIDE: Duration = Duration::from_millis(100);
 /// The pushes of pages that call the store at once.
 const PUSHES_AT_ONCE: usize = 32;
 /// The groups of deferred rows that are pushed at once.
@@ -88,6 +91,12 @@ impl<S: Source> Run<S> {
             names,
             groups,
         } = page_events(&self.bus, rows);
+        let is_late = self.pushes.tasks.len() > self.pushes.retries; // of a page before
+        let patience = if is_late || !self.groups.is_well() {
+            PATIENCE_BESIDE
+        } else {
+            PATIENCE
+        };
         self.pushes.page += 1;
         let (page, now) = (self.pushes.page, Instant::now());
         let (mut open, mut is_failed) = (0, false);
@@ -105,7 +114,7 @@ impl<S: Source> Run<S> {
                 .into_iter()
                 .for_each(|place| fates[place] = Some(fate()));
         }
-        let deadline = now + PATIENCE;
+        let deadline = now + patience;
         while open > 0 {
             let Ok(Some(done)) = timeout_at(deadline, self.pushes.next()).await else {
                 break;
