@@ -221,7 +221,10 @@ async fn what_is_deferred_for_long_is_neither_lost_nor_doubled() {
             relay.stop().await;
             store.meets(|_, _| Fault::None);
             for number in 1_000..2_000 {
-                queue.push(order(number), When::Now).await.unwrap();
+                // A store that forgets so soon refuses one now and then.
+                while let Err(error) = queue.push(order(number), When::Now).await {
+                    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+                }
             }
             let relay = outbox.relay(&bus).await;
             seen.reach(1_001).await;
