@@ -10,6 +10,11 @@ pub mod names {
     }
 }
 
+/// A bus whose clock is moved by hand, for programs that are tested against a server.
+pub mod moved_clock {
+    pub use crate::bus::moved_clock::{QueueWork, on, settled, work};
+}
+
 /// Replies to calls, which reach callers in every process.
 pub mod replies {
     pub use crate::bus::call::stored_replies::{REPLY_KEPT, ReplyStatus, look_up, store};

@@ -8,7 +8,7 @@ use crate::command::OperatorCommand;
 use crate::demo::Demo;
 use clap::{Args, Parser, Subcommand};
 use duly_server::Settings;
-use duly_server::settings::{Overrides, SettingsError};
+use duly_server::settings::{ClockKind, Overrides, SettingsError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// A delayed job queue over HTTP, and the commands of its operator.
@@ -48,6 +48,10 @@ pub(crate) struct Serve {
     /// [default: sqlite:duly.db]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
+    /// The clock: system, or manual for tests of programs, with --store memory: alone; `POST
+    /// /clock/advance` on the admin interface moves it [default: system]
+    #[arg(long, value_name = "CLOCK")]
+    clock: Option<ClockKind>,
     /// The log level: error, warn, info, debug or trace [default: info]
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
@@ -61,6 +65,7 @@ impl Serve {
                 listen: self.listen,
                 admin_listen: self.admin_listen,
                 store: self.store,
+                clock: self.clock,
                 log_level: self.log_level,
             },
         )

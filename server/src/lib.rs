@@ -33,6 +33,7 @@ pub mod settings;
 mod shared;
 mod shares;
 mod state;
+mod test_clock;
 mod v1;
 mod webhook;
 

@@ -1,12 +1,14 @@
 //! The pools of a server, by name.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use duly::config::Settings;
 use duly::{Error, Result};
 
 use crate::bus::Pool;
+use crate::clock::ManualClock;
 
 /// The pools.
 #[derive(Clone, Debug)]
@@ -14,10 +16,14 @@ pub(crate) struct Pools(BTreeMap<String, Pool>);
 
 impl Pools {
     /// Opens every pool.
-    pub(crate) async fn open(urls: BTreeMap<String, String>, settings: &Settings) -> Result<Self> {
+    pub(crate) async fn open(
+        urls: BTreeMap<String, String>,
+        settings: &Settings,
+        clock: Option<&Arc<ManualClock>>,
+    ) -> Result<Self> {
         let mut pools = BTreeMap::new();
         for (name, url) in urls {
-            let opened = Pool::open(&name, &url, settings.clone()).await;
+            let opened = Pool::open(&name, &url, settings.clone(), clock).await;
             let pool = opened.map_err(|error| {
                 Error::new(
                     error.kind(),

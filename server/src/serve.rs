@@ -8,16 +8,18 @@ use axum::routing::{any, get};
 use axum::{Router, middleware};
 use tower_http::catch_panic::CatchPanicLayer;
 
+use crate::clock::ManualClock;
 use crate::http::access_log::{self, AccessLog};
 use crate::http::listener::Listener;
 use crate::http::tls::Certificates;
 use crate::http::{defaults, origin, unread, whole};
 use crate::lmstfy::JobIds;
 use crate::pools::Pools;
-use crate::settings::{LimitSettings, Settings};
+use crate::settings::{ClockKind, LimitSettings, Settings};
 use crate::shared::SharedState;
 use crate::state::App;
-use crate::{dashboard, health, lmstfy, metrics, v1};
+use crate::test_clock::TestClock;
+use crate::{dashboard, health, lmstfy, metrics, test_clock, v1};
 
 /// File descriptors beside those of connections, of a limit that is high enough.
 const FILES_MARGIN: u64 = 1_024;
@@ -116,16 +118,29 @@ impl Server {
         let default_url = settings.default_store_url(&library);
         urls.insert(crate::settings::DEFAULT_POOL.to_owned(), default_url);
         let state_url = settings.state_url(&urls);
+        if let Some(why) = settings.clock_refusal(&urls, &state_url, &library) {
+            return Err(StartError {
+                what: why,
+                source: None,
+            });
+        }
+        let clock = (settings.clock == ClockKind::Manual).then(|| Arc::new(ManualClock::new()));
         let shared = SharedState::open(&state_url)
             .await
             .map_err(|error| StartError::new("the shared state cannot be opened", error))?;
         let job_ids = JobIds::take(&shared)
             .await
             .map_err(|error| StartError::new("the shared state cannot be used", error))?;
-        let pools = Pools::open(urls, &library)
+        let pools = Pools::open(urls, &library, clock.as_ref())
             .await
             .map_err(|error| StartError::new(error.to_string(), error))?;
-        let app = Arc::new(App::new(settings, pools, shared, job_ids));
+        let app = Arc::new(App::new(
+            settings,
+            pools,
+            shared,
+            job_ids,
+            clock.map(TestClock::new).map(Arc::new),
+        ));
         match Self::listen(&app, places) {
             Ok((api, admin, certificates)) => {
                 if let Some(certificates) = &certificates {
@@ -173,6 +188,10 @@ impl Server {
             admin.merge(dashboard::router(app))
         } else {
             admin
+        };
+        let admin = match &app.test_clock {
+            Some(clock) => admin.merge(test_clock::router(app, clock)),
+            None => admin,
         };
         // Probes and scrapers name this host in ways of their own, and learn nothing of value.
         let known_host = middleware::from_fn_with_state(Arc::clone(app), origin::known_host);

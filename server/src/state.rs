@@ -19,6 +19,7 @@ use crate::pools::Pools;
 use crate::settings::Settings;
 use crate::shared::{Result, SharedState, Table};
 use crate::shares::{Bounds, Share, Shares};
+use crate::test_clock::TestClock;
 use crate::v1::Waiters;
 use crate::webhook::Webhooks;
 
@@ -70,6 +71,8 @@ pub(crate) struct App {
     pub(crate) responses: Arc<Shares>,
     /// The leases and calls of `/v1` that a request of this process waits for.
     pub(crate) waiters: Waiters,
+    /// The clock, if it is moved by hand.
+    pub(crate) test_clock: Option<Arc<TestClock>>,
     /// Sizes of queues, for the page of metrics.
     pub(crate) gauges: Gauges,
     /// Cancelled when the server stops: parked polls end.
@@ -101,6 +104,7 @@ impl App {
         pools: Pools,
         shared: SharedState,
         job_ids: JobIds,
+        test_clock: Option<Arc<TestClock>>,
     ) -> Self {
         let closing = CancellationToken::new();
         Self {
@@ -117,6 +121,7 @@ impl App {
             polls: Shares::new(POLLS),
             responses: Shares::new(RESPONSES),
             waiters: Waiters::default(),
+            test_clock,
             gauges: Gauges::default(),
             closing,
             known: Mutex::default(),

@@ -25,6 +25,7 @@ mod rights;
 mod shared_redis;
 mod strain;
 mod tenants;
+mod test_clock;
 mod v1;
 mod webhooks;
 mod whole;

@@ -50,6 +50,11 @@ impl Reply {
         }
     }
 
+    /// Asserts that there is no such path.
+    pub(crate) fn is_missing(&self) {
+        assert_eq!(self.status, StatusCode::NOT_FOUND, "{self:?}");
+    }
+
     /// Asserts an error of the contract.
     pub(crate) fn fails(&self, status: u16, text: &str) {
         let expected = serde_json::json!({ "error": text });
@@ -87,6 +92,23 @@ impl World {
         let server = Server::start(settings).await.expect("a server");
         let mut world = Self {
             server,
+            client: client(),
+            token: String::new(),
+            url,
+            _folder: folder,
+        };
+        world.token = world.new_token("ns", "").await;
+        world
+    }
+
+    /// Starts a server in memory, on a clock that is moved by hand.
+    pub(crate) async fn start_manual() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let url = "memory:".to_owned();
+        let text = format!("clock = 'manual'\n{}", settings_text(&url, ""));
+        let settings = Settings::from_toml(&text).expect("settings");
+        let mut world = Self {
+            server: Server::start(settings).await.expect("a server"),
             client: client(),
             token: String::new(),
             url,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use duly::__server::moved_clock;
 use duly::admin::{EventCursor, QueueStats, StoredEvent};
 use duly::config::Settings;
 use duly::event::State;
@@ -18,8 +19,10 @@ use duly::time::Timestamp;
 use duly::{Bus, Error, ErrorKind, EventBuilder, EventId, Queue, QueueName, Result};
 
 pub(crate) use self::body::Body;
+use crate::clock::ManualClock;
 use crate::metrics;
 use crate::overview::EndedCounter;
+use crate::schedules::SCHEDULES_MAX;
 
 /// The most events that a scan of a queue reads.
 const SCAN_MAX: usize = 10_000;
@@ -64,19 +67,36 @@ pub(crate) struct FoundJob {
 }
 
 impl Pool {
-    /// Opens the store of a URL.
-    pub(crate) async fn open(name: &str, url: &str, mut settings: Settings) -> Result<Self> {
+    /// Adds a line to the audit of the store, where commands and programs without this server add theirs.
+    pub(crate) async fn audit(&self, actor: &str, action: &str, target: &str) {
+        if let Err(error) = self.bus().add_to_audit(actor, action, target).await {
+            tracing::error!(%error, actor, action, target, "audit of the store failed");
+        }
+    }
+
+    /// Opens the store of a URL, on a clock of its own if one is given.
+    pub(crate) async fn open(
+        name: &str,
+        url: &str,
+        mut settings: Settings,
+        clock: Option<&Arc<ManualClock>>,
+    ) -> Result<Self> {
         // One bucket keeps the order of a queue, which clients of lmstfy expect.
         settings.queue_defaults.buckets.get_or_insert(1);
         settings.payload_bytes_max.get_or_insert(PAYLOAD_BYTES_MAX);
         settings.metrics.queues_max.get_or_insert(LABELS_MAX);
-        let bus = Bus::builder()
+        let builder = match clock {
+            Some(clock) => moved_clock::on(Bus::builder(), Arc::clone(clock) as _),
+            None => Bus::builder(),
+        };
+        let bus = builder
             .settings(settings)
             .store_url(url)
             .only_registered()
             .dynamic_queues()
             .publish_only()
             .run_schedules(true)
+            .schedules_max(SCHEDULES_MAX)
             .start()
             .await?;
         Ok(Self {

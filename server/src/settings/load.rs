@@ -6,7 +6,7 @@ use std::path::Path;
 
 use config::{Config, ConfigError, Environment, File, FileFormat};
 
-use super::{DEFAULT_POOL, PoolSettings, Settings};
+use super::{ClockKind, DEFAULT_POOL, PoolSettings, Settings};
 
 /// The settings file that is read when none is named.
 const FILE: &str = "duly-server.toml";
@@ -22,6 +22,8 @@ pub struct Overrides {
     pub admin_listen: Option<SocketAddr>,
     /// The store of the pool `default`.
     pub store: Option<String>,
+    /// The clock.
+    pub clock: Option<ClockKind>,
     /// The log level.
     pub log_level: Option<String>,
 }
@@ -102,6 +104,9 @@ impl Settings {
             settings
                 .pools
                 .insert(DEFAULT_POOL.to_owned(), PoolSettings { url });
+        }
+        if let Some(clock) = overrides.clock {
+            settings.clock = clock;
         }
         if let Some(level) = overrides.log_level {
             settings.log.level = level;

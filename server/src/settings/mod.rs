@@ -20,6 +20,8 @@ pub use self::webhooks::WebhookSettings;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
+    /// The clock of stores in memory, for tests of programs. Default: `system`.
+    pub clock: ClockKind,
     /// `[api]`: the listener of the API.
     pub api: ApiSettings,
     /// `[admin]`: the listener for administration, its accounts, and the shared state.
@@ -34,6 +36,29 @@ pub struct Settings {
     pub pools: BTreeMap<String, PoolSettings>,
     /// `[webhooks]`: the delivery of queues to URLs.
     pub webhooks: WebhookSettings,
+}
+
+/// A clock.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum ClockKind {
+    /// That of the machine.
+    #[default]
+    System,
+    /// One that stands still, and that requests move.
+    Manual,
+}
+
+impl std::str::FromStr for ClockKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "system" => Ok(Self::System),
+            "manual" => Ok(Self::Manual),
+            _ => Err("it must be system or manual".to_owned()),
+        }
+    }
 }
 
 /// The listener of the API.
@@ -228,6 +253,39 @@ pub(crate) const DEFAULT_POOL: &str = "default";
 const DEFAULT_STORE: &str = "sqlite:duly.db";
 
 impl Settings {
+    /// Returns why a manual clock may not be used with these stores, if so: what it makes of time
+    /// must not outlive it.
+    pub(crate) fn clock_refusal(
+        &self,
+        pools: &BTreeMap<String, String>,
+        state_url: &str,
+        library: &duly::config::Settings,
+    ) -> Option<String> {
+        if self.clock == ClockKind::System {
+            return None;
+        }
+        let lasts = |url: &str| url != "memory:";
+        let right = "use `--store memory:`, or leave `--clock manual` out";
+        if let Some((name, url)) = pools.iter().find(|(_, url)| lasts(url)) {
+            let scheme = url.split(':').next().unwrap_or_default();
+            return Some(format!(
+                "the clock is manual, and the store of the pool {name} (`{scheme}:`) is not in \
+                 memory; {right}"
+            ));
+        }
+        if lasts(state_url) {
+            return Some(format!(
+                "the clock is manual, and `admin.state` is not in memory; {right}"
+            ));
+        }
+        let journal = library.records.journal.as_deref();
+        journal.filter(|url| *url != "off").map(|_| {
+            format!(
+                "the clock is manual, and `records.journal` keeps records; turn it off, {right}"
+            )
+        })
+    }
+
     /// Returns the URL of each pool.
     pub(crate) fn pool_urls(&self) -> BTreeMap<String, String> {
         let pools = self.pools.iter();

@@ -5,17 +5,13 @@ use utoipa::OpenApi;
 
 use super::event::latest_due_ms;
 use super::{
-    calls, dead, events, leases, problem, queue_list, queues, records, schedules, webhook_schema,
-    webhooks,
+    audit, calls, dead, event_list, events, lease_stream, leases, problem, push_lines, queue_list,
+    queues, records, schedules, webhook_schema, webhooks,
 };
 
-/// What the operations do not say. A stream has no end, so it is no operation that a client
-/// generated from the description could call.
-const ABOUT: &str = "Delayed jobs over HTTP. Leased events also come as server-sent events, from \
-    `GET /v1/{namespace}/queues/{queue}/leases/stream?max_in_flight=10&ttr_ms=30000`: each event \
-    `lease` has what `leaseEvents` returns as its data; settle it by its token on the same server, \
-    and the next one follows. What a client that goes away has not settled comes back at once, and \
-    the attempt counts.";
+/// What the operations do not say.
+const ABOUT: &str = "Delayed jobs over HTTP. Times are in milliseconds, errors are problem details. \
+    `streamLeases` and `pushEventLines` are streams: read their responses while they come.";
 
 #[derive(OpenApi)]
 #[openapi(
@@ -32,9 +28,10 @@ const ABOUT: &str = "Delayed jobs over HTTP. Leased events also come as server-s
     ),
     components(schemas(problem::Problem)),
     paths(
-        events::push, events::get, events::cancel, events::change, events::explain,
+        events::push, push_lines::push_lines, events::get, events::cancel, events::change, events::explain,
+        event_list::list, audit::list,
         calls::call, calls::get_reply,
-        leases::lease, leases::settle, leases::extend,
+        leases::lease, lease_stream::stream_leases, leases::settle, leases::extend,
         records::list,
         queue_list::list, queue_list::overview, queues::stats, queues::set, queues::forecast, queues::purge,
         dead::list, dead::revive, dead::drop_letters,

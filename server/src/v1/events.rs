@@ -38,21 +38,15 @@ pub(super) struct PushRequest {
 
 /// Pushes events
 ///
-/// A body of `application/x-ndjson` has an event on each line, and any number of lines: they are
-/// pushed as they arrive, and each has a line in the response, in their order. Read the response
-/// while you send: a server that cannot write its response reads no more. Where the server takes no
-/// more lines, as the token has ended or too many push, the last line is a problem that says why.
+/// A body of `application/x-ndjson` is that of `pushEventLines`.
 #[utoipa::path(
     post, path = "/v1/{namespace}/queues/{queue}/events", operation_id = "pushEvents",
     tag = "events", params(QueuePath),
-    request_body(description = "The events", content(
-        (PushRequest = "application/json"), (String = "application/x-ndjson"))),
+    request_body(description = "The events", content = PushRequest),
     responses(
         (status = 201, description = "Every event is stored", body = [PushedEvent]),
         (status = 207, description = "Not every event is stored: a result for each, in their order",
             body = [PushResult]),
-        (status = 200, description = "A line for each line: a pushed event, or a problem",
-            body = String, content_type = "application/x-ndjson"),
         Problems)
 )]
 pub(super) async fn push(
@@ -62,11 +56,10 @@ pub(super) async fn push(
     body: HttpBody,
 ) -> Result<Response> {
     let (pool, grant) = granted_call(&app, &headers, &namespace, &queue, Action::Produce).await?;
-    let handle = pool.queue(&namespace, &queue)?;
     if input::media_type(&headers) == push_lines::MEDIA_TYPE {
-        app.note_queue(pool.name(), &namespace, &queue).await?;
-        return Ok(push_lines::push(&app, handle, &grant, body).await);
+        return push_lines::begin(&app, pool, &grant, (&namespace, &queue), body).await;
     }
+    let handle = pool.queue(&namespace, &queue)?;
     let PushRequest { events } = input::json(&app, &grant, &headers, body).await?;
     if !(1..=PUSH_MAX).contains(&events.len()) {
         let count = events.len();

@@ -14,11 +14,12 @@ use duly::lease::{LeaseOutcome, LeaseToken};
 use futures_util::stream;
 use serde::Deserialize;
 use tokio::time::Instant;
+use utoipa::IntoParams;
 
 use super::access::{CallGrant, granted_call, refused};
 use super::input::{InPath, QueuePath};
 use super::leases::{LeaseView, ttr};
-use super::problem::{Problem, Result};
+use super::problem::{Problem, Problems, Result};
 use super::waiters::InFlight;
 use crate::auth::{Action, Taken};
 use crate::bus::Pool;
@@ -36,12 +37,15 @@ const AT_ONCE_MAX: usize = 16;
 const COMMENT_EVERY: Duration = Duration::from_secs(10);
 
 /// The options of a stream of leases.
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StreamOptions {
     /// The most events in flight: sent, and not settled. Default: 1.
+    #[param(minimum = 1, maximum = 1000, example = 10)]
     max_in_flight: Option<usize>,
     /// The time to run, in milliseconds; an event that is not settled by then comes back.
+    #[param(minimum = 0, maximum = 4294967295000u64, example = 30000)]
     ttr_ms: u64,
 }
 
@@ -54,6 +58,8 @@ struct LeaseStream {
     max: usize,
     ttr: Duration,
     in_flight: Arc<InFlight>,
+    /// Its pool and its queue.
+    place: (String, String),
     is_over: bool,
 }
 
@@ -70,7 +76,12 @@ impl LeaseStream {
                 return Some(Bytes::from_static(b": no event\n\n"));
             }
             let (count, next_end) = self.app.waiters.in_flight(&self.in_flight);
-            let room = self.max.saturating_sub(count).min(AT_ONCE_MAX);
+            let is_draining = self.in_flight.draining.is_cancelled();
+            if is_draining && count == 0 {
+                return None;
+            }
+            let max = if is_draining { 0 } else { self.max };
+            let room = max.saturating_sub(count).min(AT_ONCE_MAX);
             if room == 0 {
                 tokio::select! {
                     () = self.in_flight.freed.notified() => {}
@@ -108,6 +119,7 @@ impl LeaseStream {
             }
             problem = self.grant.ended(&self.app) => return Err(problem),
             why = place.evicted() => return Err(Problem::evicted(why, POLLS)),
+            () = self.in_flight.draining.cancelled() => Undelivered::default(),
             () = self.app.closing.cancelled() => Undelivered::default(),
         };
         let leased = leased.allowed(&self.grant, &self.app.tokens).await;
@@ -150,6 +162,7 @@ fn message(name: &str, id: Option<&str>, data: &impl serde::Serialize) -> String
 /// worked on. When the server stops it stays leased, as the client may settle it elsewhere.
 impl Drop for LeaseStream {
     fn drop(&mut self) {
+        self.app.waiters.stream_ended(&self.place);
         let tokens = self.app.waiters.take(&self.in_flight);
         if tokens.is_empty() || self.app.closing.is_cancelled() {
             return;
@@ -181,7 +194,16 @@ impl Drop for LeaseStream {
 /// Each event `lease` has a leased event as its data and the id of the event as its id; settle it by
 /// its token on the same server, and the next one follows. An event `problem` is
 /// the last one. What a client that goes away has not settled comes back at once, and the attempt
-/// counts.
+/// counts. A consumer that stops settles with `more=false`: then nothing more is sent, and the stream
+/// ends when all is settled.
+#[utoipa::path(
+    get, path = "/v1/{namespace}/queues/{queue}/leases/stream", operation_id = "streamLeases",
+    tag = "leases", params(QueuePath, StreamOptions),
+    responses(
+        (status = 200, description = "Events `lease`, each with what `leaseEvents` returns of one, \
+            and at the end an event `problem`", body = String, content_type = "text/event-stream"),
+        Problems)
+)]
 pub(super) async fn stream_leases(
     State(app): State<Arc<App>>,
     InPath(QueuePath { namespace, queue }): InPath<QueuePath>,
@@ -196,13 +218,20 @@ pub(super) async fn stream_leases(
             "max_in_flight is {max}; it must be 1 to {IN_FLIGHT_MAX}"
         )));
     }
+    let (queue, ttr) = (
+        pool.queue(&namespace, &queue)?.name().clone(),
+        ttr(options.ttr_ms)?,
+    );
+    let place = (pool.name().to_owned(), queue.to_string());
+    app.waiters.stream_began(place.clone());
     let leases = LeaseStream {
         pool: pool.clone(),
-        queues: [pool.queue(&namespace, &queue)?.name().clone()],
+        queues: [queue],
         grant,
         max,
-        ttr: ttr(options.ttr_ms)?,
+        ttr,
         in_flight: Arc::default(),
+        place,
         is_over: false,
         app: Arc::clone(&app),
     };

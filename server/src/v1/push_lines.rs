@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body as HttpBody, BodyDataStream};
-use axum::http::{HeaderValue, StatusCode};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use duly::Queue;
@@ -13,12 +14,12 @@ use futures_util::{FutureExt, Stream, StreamExt, stream};
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
-use super::access::CallGrant;
+use super::access::{CallGrant, granted_call};
 use super::event::{NewEvent, PushedEvent, not_pushed};
-use super::input::decode;
-use super::problem::{Problem, Result};
-use crate::auth::Taken;
-use crate::bus::Body;
+use super::input::{self, InPath, QueuePath, decode};
+use super::problem::{Problem, Problems, Result};
+use crate::auth::{Action, Taken};
+use crate::bus::{Body, Pool};
 use crate::http::reply;
 use crate::shares::Share;
 use crate::state::App;
@@ -168,17 +169,54 @@ fn lines(lines: Lines) -> impl Stream<Item = Result<Line>> {
     })
 }
 
+/// Pushes events as lines
+///
+/// The body has an event on each line, and any number of lines: they are
+/// pushed as they arrive, and each has a line in the response, in their order. Read the response
+/// while you send: a server that cannot write its response reads no more. Where the server takes no
+/// more lines, as the token has ended or too many push, the last line is a problem that says why.
+#[utoipa::path(
+    post, path = "/v1/{namespace}/queues/{queue}/events/lines", operation_id = "pushEventLines",
+    tag = "events", params(QueuePath),
+    request_body(description = "An event on each line", content = String,
+        content_type = "application/x-ndjson"),
+    responses(
+        (status = 200, description = "A line for each line: a pushed event, or a problem",
+            body = String, content_type = "application/x-ndjson"),
+        Problems)
+)]
+pub(super) async fn push_lines(
+    State(app): State<Arc<App>>,
+    InPath(QueuePath { namespace, queue }): InPath<QueuePath>,
+    headers: HeaderMap,
+    body: HttpBody,
+) -> Result<Response> {
+    let (pool, grant) = granted_call(&app, &headers, &namespace, &queue, Action::Produce).await?;
+    if input::media_type(&headers) != MEDIA_TYPE {
+        return Err(input::unsupported(MEDIA_TYPE));
+    }
+    begin(&app, pool, &grant, (&namespace, &queue), body).await
+}
+
+/// Begins a push of lines to a queue of a namespace.
+pub(super) async fn begin(
+    app: &Arc<App>,
+    pool: &Pool,
+    grant: &CallGrant,
+    (namespace, queue): (&str, &str),
+    body: HttpBody,
+) -> Result<Response> {
+    let handle = pool.queue(namespace, queue)?;
+    app.note_queue(pool.name(), namespace, queue).await?;
+    Ok(push(app, handle, grant, body).await)
+}
+
 /// Pushes the lines of a body, some at a time, and returns their results in order.
 ///
 /// Where too many clients push lines, the one ends whose last line is the oldest. A push that ends
 /// before its body has a problem as its last line, with the number of the first line that was not
 /// pushed.
-pub(super) async fn push(
-    app: &Arc<App>,
-    queue: Queue<Body>,
-    grant: &CallGrant,
-    body: HttpBody,
-) -> Response {
+async fn push(app: &Arc<App>, queue: Queue<Body>, grant: &CallGrant, body: HttpBody) -> Response {
     let room = app.line_pushes.take(grant.owner(), IDLE_BYTES).await;
     let room = Arc::new(room);
     let body = Lines {

@@ -1,6 +1,6 @@
 //! Requests of this process that wait for what another request does: a reply, or a settled lease.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,10 +8,13 @@ use duly::EventId;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 /// The waiting requests. Each belongs to a connection, so their number is bounded.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
+    /// How many streams each queue of each pool has.
+    streams: Mutex<HashMap<(String, String), usize>>,
     replies: Mutex<HashMap<EventId, Waiting>>,
     leases: Mutex<HashMap<String, Arc<InFlight>>>,
 }
@@ -35,6 +38,8 @@ pub(super) struct Waiter<'a> {
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
     leases: Mutex<HashMap<String, Instant>>,
+    /// Cancelled when its consumer stops: nothing more is sent.
+    pub(super) draining: CancellationToken,
     /// Notified when there is room for another.
     pub(super) freed: Notify,
 }
@@ -53,6 +58,14 @@ impl Waiters {
             waiters: self,
             id,
             ended: Arc::clone(&waiting.ended),
+        }
+    }
+
+    /// Ends the sending of the stream of a lease, before what is settled could be sent again.
+    pub(super) fn drain(&self, token: &str) {
+        let stream = lock(&self.leases).get(token).cloned();
+        if let Some(stream) = stream {
+            stream.draining.cancel();
         }
     }
 
@@ -75,6 +88,44 @@ impl Waiters {
             && let Some(deadline) = lock(&stream.leases).get_mut(token)
         {
             *deadline = Instant::now() + ttr;
+        }
+    }
+
+    /// Moves all deadlines, as a clock was moved by hand.
+    pub(crate) fn advance(&self, span: Duration) {
+        let streams: Vec<_> = lock(&self.leases).values().cloned().collect();
+        let now = Instant::now();
+        // A stream has an entry for each of its leases.
+        let mut seen = HashSet::new();
+        for stream in streams {
+            if !seen.insert(Arc::as_ptr(&stream)) {
+                continue;
+            }
+            for deadline in lock(&stream.leases).values_mut() {
+                *deadline = deadline.checked_sub(span).unwrap_or(now).max(now);
+            }
+            stream.freed.notify_one();
+        }
+    }
+
+    /// Returns the pools and queues that have streams.
+    pub(crate) fn streamed(&self) -> Vec<(String, String)> {
+        lock(&self.streams).keys().cloned().collect()
+    }
+
+    /// Notes that a queue of a pool has one more stream.
+    pub(super) fn stream_began(&self, place: (String, String)) {
+        *lock(&self.streams).entry(place).or_default() += 1;
+    }
+
+    /// Notes that a queue of a pool has one stream less.
+    pub(super) fn stream_ended(&self, place: &(String, String)) {
+        let mut streams = lock(&self.streams);
+        if let Some(count) = streams.get_mut(place) {
+            *count -= 1;
+            if *count == 0 {
+                streams.remove(place);
+            }
         }
     }
 

@@ -46,7 +46,7 @@ async fn what_a_stop_ends_says_so() {
     let stream = tenant.request(Method::GET, path).send();
     let (sender, lines) = mpsc::channel(1);
     let pushing = tenant
-        .request(Method::POST, "/v1/ns/queues/lines/events")
+        .request(Method::POST, "/v1/ns/queues/lines/events/lines")
         .header("Content-Type", "application/x-ndjson")
         .body(reqwest::Body::wrap(Lines(lines)))
         .send();
@@ -87,7 +87,7 @@ pub(super) async fn what_waits_for_an_event_ends_with_its_token_everywhere(
         let lease_one = tenant.send(Method::POST, "/v1/ns/queues/q/leases", &body);
         let (sender, lines) = mpsc::channel(1);
         let pushing = tenant
-            .request(Method::POST, "/v1/ns/queues/lines/events")
+            .request(Method::POST, "/v1/ns/queues/lines/events/lines")
             .header("Content-Type", "application/x-ndjson")
             .body(reqwest::Body::wrap(Lines(lines)))
             .send();

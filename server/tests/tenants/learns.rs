@@ -110,6 +110,9 @@ fn bodies(operation: &str, secrets: &Secrets) -> Vec<Option<Value>> {
                 one(json!({"payload": 3, "key": "k", "delay_ms": 3_600_000})),
             ]
         }
+        "pushEventLines" => vec![Some(
+            json!({"payload": 4, "id": secrets.ids[4], "delay_ms": 3_600_000}),
+        )],
         "call" => vec![Some(
             json!({"event": {"payload": 1, "delay_ms": 3_600_000}, "wait_ms": 0}),
         )],
@@ -169,7 +172,11 @@ fn of_description(description: &Value, secrets: &Secrets) -> Vec<Tried> {
             for path in filled(path, secrets) {
                 for query in queries(operation, secrets) {
                     for body in bodies(operation, secrets) {
-                        let body = body.map(|body| ("application/json", body.to_string()));
+                        let kind = match operation {
+                            "pushEventLines" => "application/x-ndjson",
+                            _ => "application/json",
+                        };
+                        let body = body.map(|body| (kind, body.to_string()));
                         tried.push(Tried {
                             method: method.clone(),
                             path: format!("{path}{query}"),

@@ -11,6 +11,7 @@ use crate::world::{World, on_every_store, reply, until};
 on_every_store! {
     lines_are_pushed_in_order_and_a_broken_one_is_named
     a_stream_has_only_so_many_in_flight
+    a_consumer_that_stops_is_sent_nothing_more
     what_a_stream_did_not_settle_comes_back
 }
 
@@ -104,6 +105,32 @@ async fn a_stream_has_only_so_many_in_flight(world: World) {
     }
     push(&world, json!({"payload": 4})).await;
     assert_eq!(stream.next(long).await.unwrap()["attempt"], 1);
+}
+
+async fn a_consumer_that_stops_is_sent_nothing_more(world: World) {
+    for number in 0..3 {
+        push(&world, json!({"payload": number, "attempts": 5})).await;
+    }
+    // It has room for more all the time, also for what is released.
+    let mut stream = Stream::open(&world, "max_in_flight=9&ttr_ms=60000").await;
+    let mut sent = Vec::new();
+    for _ in 0..3 {
+        sent.push(stream.next(Duration::from_secs(20)).await.unwrap());
+    }
+    for (leased, outcome) in sent.iter().zip(["release", "ack", "ack"]) {
+        let token = super::of(leased, "token");
+        let path = format!("/v1/ns/leases/{token}/settle?more=false");
+        let body = json!({"outcome": outcome});
+        let settled = super::send(&world, Method::POST, &path, &body).await;
+        settled.is(204);
+    }
+    while let Some(part) = stream.0.chunk().await.unwrap() {
+        let text = String::from_utf8(part.to_vec()).unwrap();
+        assert!(!text.contains("event:"), "{text}");
+    }
+    let left = lease(&world, json!({"ttr_ms": 30_000, "max": 10})).await;
+    let attempts: Vec<&Value> = left.iter().map(|it| &it["attempt"]).collect();
+    assert_eq!(attempts, [&json!(1)], "the attempt does not count");
 }
 
 async fn what_a_stream_did_not_settle_comes_back(world: World) {

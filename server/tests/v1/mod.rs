@@ -2,6 +2,7 @@
 
 mod described;
 mod lines;
+mod openapi;
 mod operator;
 mod options;
 mod replies;

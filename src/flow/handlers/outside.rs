@@ -6,8 +6,9 @@
 //! the time. As nothing tells a handler that waits for a socket from one that sleeps, the hold ends
 //! after some seconds in which the attempt was not polled.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -138,23 +139,23 @@ fn has_connections() -> bool {
     let sockets = files.flatten().filter_map(|file| {
         let target = fs::read_link(file.path()).ok()?;
         let name = target.to_str()?.strip_prefix("socket:")?;
-        Some(name.to_owned())
+        Some((name.to_owned(), file.path()))
     });
-    let sockets: BTreeSet<String> = sockets.collect();
-    if sockets.len() > OWN_SOCKETS {
-        return true;
-    }
-    let inodes = sockets.iter().map(|name| name.trim_matches(['[', ']']));
-    let inodes: Vec<&str> = inodes.collect();
-    ["/proc/self/net/tcp", "/proc/self/net/tcp6"]
-        .into_iter()
-        .any(|table| {
-            let table = fs::read_to_string(table).unwrap_or_default();
-            let mut lines = table.lines();
-            !inodes.is_empty()
-                && lines.any(|line| {
-                    let inode = line.split_whitespace().nth(9);
-                    inode.is_some_and(|inode| inodes.contains(&inode))
-                })
-        })
+    // By name, as two files may be of one socket.
+    let sockets: BTreeMap<String, PathBuf> = sockets.collect();
+    sockets.len() > OWN_SOCKETS || !sockets.values().all(|socket| is_of_this_machine(socket))
+}
+
+/// Returns whether a socket is known to be one of Unix. Tables of all sockets of the machine would
+/// tell as well, and take milliseconds where it has thousands.
+#[cfg(target_os = "linux")]
+fn is_of_this_machine(socket: &Path) -> bool {
+    let mut protocol = [0; 32];
+    let read = rustix::fs::getxattr(socket, "system.sockprotoname", protocol.as_mut_slice());
+    read.is_ok() && protocol.starts_with(b"UNIX")
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_of_this_machine(_socket: &Path) -> bool {
+    false
 }

@@ -24,7 +24,7 @@ use crate::flow::runtime_settings::RuntimeSettings;
 use crate::metrics::PullMeters;
 use crate::record::NodeId;
 use crate::store::{Store, Watcher};
-use crate::time::Clock;
+use crate::time::{Clock, Mono};
 
 /// How long the first caller of a queue waits for the list of its buckets; those of the settings are
 /// known.
@@ -40,6 +40,8 @@ enum PullMessage {
     Lease(LeaseOrder, Vec<u16>, oneshot::Sender<Result<HandOff>>),
     /// These buckets exist.
     Found(Vec<BucketKey>),
+    /// Somebody waits until nothing is to be done now; the reply is when there is.
+    Settle(oneshot::Sender<Mono>),
 }
 
 /// What a caller asks for.
@@ -224,6 +226,18 @@ impl Pulls {
             messages.push(message);
         }
         self.notify.notify_one();
+    }
+
+    /// Waits until nothing is to be done at this time of the clock, which stands still; returns when
+    /// there is; `None` is never.
+    pub(crate) async fn settled(&self) -> Option<Mono> {
+        if !self.is_running.load(Ordering::Acquire) {
+            return None;
+        }
+        let (sender, receiver) = oneshot::channel();
+        self.add(PullMessage::Settle(sender));
+        let wakes = receiver.await.ok()?; // dropped: the task has ended
+        (wakes != Mono::MAX).then_some(wakes)
     }
 
     /// Takes all messages.

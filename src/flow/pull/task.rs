@@ -38,6 +38,8 @@ pub(super) struct PullTask {
     calls: FuturesUnordered<CallInFlight>,
     /// Their replies that are still to be handled.
     ready: Vec<CallReply>,
+    /// Those that wait until nothing is to be done.
+    settling: Vec<oneshot::Sender<Mono>>,
     outage: Outage,
 }
 
@@ -58,6 +60,7 @@ impl PullTask {
             settings: BTreeMap::new(),
             calls: FuturesUnordered::new(),
             ready: Vec::new(),
+            settling: Vec::new(),
             outage: Outage::of("calls of consumers that pull"),
         }
     }
@@ -75,6 +78,11 @@ impl PullTask {
                     tokio::task::yield_now().await;
                 }
                 continue;
+            }
+            if self.calls.is_empty() {
+                for waiting in self.settling.drain(..) {
+                    let _ = waiting.send(self.puller.wakes()); // whoever is gone needs no reply
+                }
             }
             let span = self.puller.wakes().since(pulls.clock.mono());
             let span = span.min(Duration::from_secs(86_400));
@@ -168,6 +176,7 @@ impl PullTask {
                 self.replies.insert(order.requester, reply);
                 self.puller.handle(now, PullInput::Lease(order), actions);
             }
+            PullMessage::Settle(waiting) => self.settling.push(waiting),
             PullMessage::Found(buckets) => {
                 for bucket in buckets {
                     if self.puller.serves(&bucket.queue) {

@@ -3,6 +3,32 @@ use crate::mutant::{Mutant, Promise::Served};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     Served.bug(
+        "server-clock-jumps",
+        "the clock of a test server jumps over what is to be done on the way",
+        &[put(
+            "test_clock::advance",
+            "$wakes.map_or($left, $..)",
+            "$wakes.map_or($left, |_| $left)",
+        )],
+        server("each_occurrence_of_a_schedule_is_pushed_on_the_way_and_none_is_missed"),
+    ),
+    Served.bug(
+        "server-clock-of-a-file",
+        "a manual clock is taken with a store that lasts",
+        &[put(
+            "Settings::clock_refusal",
+            "$url != \"memory:\"",
+            "$url.is_empty()",
+        )],
+        server("a_manual_clock_is_refused_with_a_store_that_lasts"),
+    ),
+    Served.bug(
+        "server-drains-late",
+        "a stream sends what its consumer has released because it stops",
+        &[drop("leases::settle", "$app.waiters.drain($..);")],
+        server("a_consumer_that_stops_is_sent_nothing_more"),
+    ),
+    Served.bug(
         "server-shares-without-bound",
         "a token has as much of what tokens share as there is",
         &[always("Shares::make_room", "Evicted::OfToken")],
@@ -191,6 +217,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a respawn lists all dead jobs again for each thousand of them",
         &[put("dead::PASS_MAX", "DEAD_MAX", "1_000")],
         server("each_of_many_respawned_jobs_costs_no_more_than_each_of_few"),
+    ),
+    Served.bug(
+        "dashboard-shows-the-last-round",
+        "a page after an action shows what the last round saw",
+        &[drop("action::act", "$app.sampler.refresh($..)")],
+        pages("every_page_shows_a_pause_and_a_resume_at_once"),
+    ),
+    Served.bug(
+        "command-leaves-no-trace",
+        "what a command does to a queue is in no audit",
+        &[drop("command::queue::set", "$source.audit($..)")],
+        server("every_command_that_changes_something_leaves_a_trace"),
     ),
     Served.bug(
         "dashboard-sweep-unchecked",

@@ -22,7 +22,7 @@ use crate::state::App;
 pub(super) struct Actor(pub(super) String);
 
 /// Lets requests of accounts pass, or all where there are none.
-pub(super) async fn check(
+pub(crate) async fn check(
     State(app): State<Arc<App>>,
     mut request: Request,
     next: Next,

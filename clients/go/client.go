@@ -1,0 +1,246 @@
+// Package duly is a client of the delayed job queue duly: jobs that run in half an hour, at a time,
+// or again after a failure.
+package duly
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+)
+
+const (
+	pushMax       = 1000
+	triesMax      = 5
+	retryAfterMax = 30 * time.Second
+	responseMax   = 64 << 20
+	requestMax    = 30 * time.Second
+)
+
+var requestBackoff = backoff{50 * time.Millisecond, 5 * time.Second}
+
+// Client calls a server; it may be used by many goroutines.
+type Client struct {
+	base, token, namespace string
+	// HTTP sends the requests; change it before the first. It must have no timeout of its own, as
+	// that would end streams.
+	HTTP *http.Client
+}
+
+// NewClient returns a client of a server, with a token of a namespace. What is empty comes from
+// DULY_URL, DULY_TOKEN and DULY_NAMESPACE.
+func NewClient(server, token, namespace string) (*Client, error) {
+	or := func(value, variable, otherwise string) string {
+		if value == "" {
+			value = os.Getenv(variable)
+		}
+		if value == "" {
+			value = otherwise
+		}
+		return strings.TrimRight(value, "/")
+	}
+	server = or(server, "DULY_URL", "http://127.0.0.1:7777")
+	token, namespace = or(token, "DULY_TOKEN", ""), or(namespace, "DULY_NAMESPACE", "")
+	if token == "" || namespace == "" {
+		return nil, errors.New("duly: no token or no namespace; give both, or set DULY_TOKEN and DULY_NAMESPACE")
+	}
+	if parsed, err := url.Parse(server); err != nil || parsed.Host == "" {
+		return nil, fmt.Errorf("duly: %q is no URL; it must be like http://127.0.0.1:7777", server)
+	}
+	base := server + "/v1/" + url.PathEscape(namespace)
+	return &Client{base: base, token: token, namespace: namespace, HTTP: &http.Client{}}, nil
+}
+
+func queuePath(queue, rest string) string {
+	return "/queues/" + url.PathEscape(queue) + rest
+}
+
+// request is a request, and where its response goes.
+type request struct {
+	method, path string
+	body, into   any
+	// isOnce is whether it is sent once only, also where it may not have arrived.
+	isOnce bool
+	wait   time.Duration
+}
+
+func (c *Client) new(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
+	made, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
+	if err != nil {
+		return nil, err
+	}
+	made.Header.Set("Authorization", "Bearer "+c.token)
+	made.Header.Set("User-Agent", "duly-go/0.1.0")
+	if body != nil {
+		made.Header.Set("Content-Type", "application/json")
+	}
+	return made, nil
+}
+
+func (c *Client) sendOnce(ctx context.Context, r request, body []byte) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestMax+r.wait)
+	defer cancel()
+	var reader io.Reader
+	if body != nil {
+		reader = bytes.NewReader(body)
+	}
+	made, err := c.new(ctx, r.method, r.path, reader)
+	if err != nil {
+		return 0, err
+	}
+	response, err := c.HTTP.Do(made)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, responseMax))
+	if err != nil {
+		return 0, err
+	}
+	if response.StatusCode >= 300 {
+		return 0, problemOf(response, text)
+	}
+	if r.into == nil || len(text) == 0 {
+		return response.StatusCode, nil
+	}
+	return response.StatusCode, json.Unmarshal(text, r.into)
+}
+
+func (c *Client) send(ctx context.Context, r request) (int, error) {
+	var body []byte
+	if r.body != nil {
+		encoded, err := json.Marshal(r.body)
+		if err != nil {
+			return 0, fmt.Errorf("duly: the request is no JSON: %w", err)
+		}
+		body = encoded
+	}
+	for tries := 1; ; tries++ {
+		status, err := c.sendOnce(ctx, r, body)
+		if err == nil {
+			return status, nil
+		}
+		pause := requestBackoff.pause(tries)
+		var problem *Problem
+		if errors.As(err, &problem) {
+			if !problem.mayPass() {
+				return 0, err
+			}
+			if problem.RetryAfter > 0 {
+				pause = problem.RetryAfter
+			}
+		}
+		if r.isOnce || tries == triesMax || ctx.Err() != nil {
+			return 0, fmt.Errorf("duly: %s %s: %w", r.method, r.path, err)
+		}
+		if pause > retryAfterMax {
+			pause = retryAfterMax
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// Push pushes events, a thousand with each request. Where not every one is stored the error is a
+// *PushError, or the *Problem of the only one.
+func (c *Client) Push(ctx context.Context, queue string, events ...Event) ([]Pushed, error) {
+	pushed := make([]Pushed, 0, len(events))
+	for len(events) > 0 {
+		count := len(events)
+		if count > pushMax {
+			count = pushMax
+		}
+		bodies := make([]*eventBody, count)
+		for i, event := range events[:count] {
+			body, err := event.body()
+			if err != nil {
+				return pushed, err
+			}
+			bodies[i] = body
+		}
+		events = events[count:]
+		var results []PushResult
+		body := map[string]any{"events": bodies}
+		path := queuePath(queue, "/events")
+		status, err := c.send(ctx, request{method: http.MethodPost, path: path, body: body, into: &results})
+		if err != nil {
+			return pushed, err
+		}
+		if status == http.StatusMultiStatus {
+			return pushed, &PushError{Results: results}
+		}
+		for _, result := range results {
+			pushed = append(pushed, result.Pushed)
+		}
+	}
+	return pushed, nil
+}
+
+// Cancel cancels an event that waits.
+func (c *Client) Cancel(ctx context.Context, queue, id string) error {
+	path := queuePath(queue, "/events/"+url.PathEscape(id))
+	_, err := c.send(ctx, request{method: http.MethodDelete, path: path})
+	return err
+}
+
+// Reschedule makes an event that waits due after a delay from now.
+func (c *Client) Reschedule(ctx context.Context, queue, id string, delay time.Duration) error {
+	path := queuePath(queue, "/events/"+url.PathEscape(id))
+	body := map[string]any{"delay_ms": millis(delay)}
+	_, err := c.send(ctx, request{method: http.MethodPatch, path: path, body: body})
+	return err
+}
+
+// Explanation is where an event is and what it waits for.
+type Explanation struct {
+	ID    string `json:"id"`
+	State string `json:"state"`
+	DueMS int64  `json:"due_ms"`
+}
+
+// Explain explains an event, also one that is over.
+func (c *Client) Explain(ctx context.Context, queue, id string) (Explanation, error) {
+	var explanation Explanation
+	path := queuePath(queue, "/explanations/"+url.PathEscape(id))
+	_, err := c.send(ctx, request{method: http.MethodGet, path: path, into: &explanation})
+	return explanation, err
+}
+
+// Lease leases up to limit events for ttr; it waits up to wait for the first, and 8 s at most.
+func (c *Client) Lease(ctx context.Context, queue string, limit int, ttr, wait time.Duration) ([]Lease, error) {
+	var leases []Lease
+	body := map[string]any{"max": limit, "ttr_ms": millis(ttr), "wait_ms": millis(wait)}
+	// What was leased by a lost response comes back by itself.
+	_, err := c.send(ctx, request{
+		method: http.MethodPost, path: queuePath(queue, "/leases"), body: body, into: &leases,
+		isOnce: true, wait: wait,
+	})
+	return leases, err
+}
+
+// Settle ends an attempt.
+func (c *Client) Settle(ctx context.Context, lease *Lease, settlement *Settlement) error {
+	return c.settle(ctx, lease, settlement, "")
+}
+
+func (c *Client) settle(ctx context.Context, lease *Lease, settlement *Settlement, query string) error {
+	path := "/leases/" + url.PathEscape(lease.Token) + "/settle" + query
+	_, err := c.send(ctx, request{method: http.MethodPost, path: path, body: settlement})
+	return err
+}
+
+// Extend makes a lease end ttr from now.
+func (c *Client) Extend(ctx context.Context, lease *Lease, ttr time.Duration) error {
+	path := "/leases/" + url.PathEscape(lease.Token) + "/extend"
+	body := map[string]any{"ttr_ms": millis(ttr)}
+	_, err := c.send(ctx, request{method: http.MethodPost, path: path, body: body})
+	return err
+}

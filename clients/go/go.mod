@@ -1,0 +1,3 @@
+module duly
+
+go 1.19

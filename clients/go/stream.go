@@ -1,0 +1,76 @@
+package duly
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+const (
+	// streamSilence is for how long a stream may say nothing: it has a comment every ten seconds.
+	streamSilence = 35 * time.Second
+	eventMax      = 32 << 20
+	inFlightMax   = 1000
+)
+
+var errStreamEnded = errors.New("duly: the server closed the stream")
+
+// stream calls receive for each lease until the stream ends, which is an error in any case.
+func (c *Client) stream(ctx context.Context, queue string, ttr time.Duration, inFlight int, receive func(*Lease)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	silence := time.AfterFunc(streamSilence, cancel)
+	defer silence.Stop()
+	path := queuePath(queue, fmt.Sprintf("/leases/stream?max_in_flight=%d&ttr_ms=%d", inFlight, *millis(ttr)))
+	made, err := c.new(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	response, err := c.HTTP.Do(made)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode >= 300 {
+		text, _ := io.ReadAll(io.LimitReader(response.Body, responseMax)) // its status says enough
+		return problemOf(response, text)
+	}
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, eventMax)
+	var name string
+	for lines.Scan() {
+		silence.Reset(streamSilence)
+		line := lines.Bytes()
+		if value := bytes.TrimPrefix(line, []byte("event: ")); len(value) < len(line) {
+			name = string(value)
+		}
+		data := bytes.TrimPrefix(line, []byte("data: "))
+		if len(data) == len(line) {
+			continue
+		}
+		switch name {
+		case "lease":
+			lease := &Lease{}
+			if err := json.Unmarshal(data, lease); err != nil {
+				return fmt.Errorf("duly: an event of the stream is no lease: %w", err)
+			}
+			receive(lease)
+		case "problem":
+			problem := &Problem{}
+			if err := json.Unmarshal(data, problem); err != nil {
+				return fmt.Errorf("duly: an event of the stream is no problem: %w", err)
+			}
+			return problem
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("duly: stream of %s: %w", queue, err)
+	}
+	return errStreamEnded
+}

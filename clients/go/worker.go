@@ -1,0 +1,232 @@
+package duly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"sync"
+	"time"
+)
+
+const (
+	// streamLasted: a stream that lasted so long is no failure.
+	streamLasted = 5 * time.Second
+	// drainMax is how long a stop waits for the server to end a stream that drains.
+	drainMax = 5 * time.Second
+)
+
+// Handler handles a leased event. Its context ends when the lease is lost, as another worker may
+// have the event, when the attempt has timed out, and when a stop has waited for the grace period.
+type Handler func(ctx context.Context, lease *Lease) error
+
+// Options are those of a worker; what is zero has its default.
+type Options struct {
+	// Concurrency is how many handlers run at a time, 1 to 1,000. Default: 10.
+	Concurrency int
+	// Timeout is how long an attempt may take. Default: for ever.
+	Timeout time.Duration
+	// TTR is the length of a lease, which is extended, at least a second. Default: 30 s.
+	TTR time.Duration
+	// Grace is how long a stop waits for handlers; less than zero is not at all. Default: 25 s.
+	Grace time.Duration
+	// RetryMin and RetryMax bound the pause before a new connection. Defaults: 0.1 s and 10 s.
+	RetryMin, RetryMax time.Duration
+	// OnError is told of lost leases and connections; the worker goes on. Default: log.Print.
+	OnError func(error)
+}
+
+// Worker runs a handler for the events of a queue.
+type Worker struct {
+	client  *Client
+	queue   string
+	handler Handler
+	ttr     time.Duration
+	timeout time.Duration
+	grace   time.Duration
+	backoff backoff
+	onError func(error)
+	slots   chan struct{}
+
+	mutex    sync.Mutex
+	running  map[*attempt]struct{}
+	stopping bool
+	// drains is whether the server was told that its stream may end.
+	drains bool
+	work   sync.WaitGroup
+}
+
+// NewWorker returns a worker; Run runs it.
+func NewWorker(client *Client, queue string, handler Handler, options Options) (*Worker, error) {
+	or := func(span, otherwise time.Duration) time.Duration {
+		if span == 0 {
+			return otherwise
+		}
+		return span
+	}
+	if options.Concurrency == 0 {
+		options.Concurrency = 10
+	}
+	if options.Concurrency < 1 || options.Concurrency > inFlightMax {
+		return nil, fmt.Errorf("duly: Concurrency is %d; it must be 1 to %d", options.Concurrency, inFlightMax)
+	}
+	ttr := or(options.TTR, 30*time.Second)
+	if ttr < time.Second {
+		return nil, fmt.Errorf("duly: TTR is %v; it must be at least 1s", ttr)
+	}
+	onError := options.OnError
+	if onError == nil {
+		onError = func(err error) { log.Print(err) }
+	}
+	return &Worker{
+		client: client, queue: queue, handler: handler, ttr: ttr, timeout: options.Timeout,
+		grace:   or(options.Grace, 25*time.Second),
+		backoff: backoff{or(options.RetryMin, 100*time.Millisecond), or(options.RetryMax, 10*time.Second)},
+		onError: onError,
+		slots:   make(chan struct{}, options.Concurrency),
+		running: map[*attempt]struct{}{},
+	}, nil
+}
+
+// Run runs until the context ends: then it takes no more events, waits for its handlers as long as
+// the grace period, hands back the others, and returns nil. It returns an error where the server
+// refuses it for good. Run it once.
+func (w *Worker) Run(ctx context.Context) error {
+	// Streams and handlers go on after a stop, for as long as it takes.
+	inner, end := context.WithCancel(context.Background())
+	defer end()
+	for failures := 0; ctx.Err() == nil; {
+		begun := time.Now()
+		ended := make(chan error, 1)
+		streaming, endStream := context.WithCancel(inner)
+		go func() { ended <- w.receive(streaming, inner) }()
+		select {
+		case <-ctx.Done():
+			w.stop()
+			w.drain(ended)
+			endStream()
+			return nil
+		case err := <-ended:
+			endStream()
+			var problem *Problem
+			if errors.As(err, &problem) && problem.isLasting() {
+				w.stop()
+				return err
+			}
+			w.onError(err)
+			failures++
+			if time.Since(begun) >= streamLasted {
+				failures = 1
+			}
+			_ = sleep(ctx, w.backoff.pause(failures)) // an end of the context is seen above
+		}
+	}
+	w.stop()
+	return nil
+}
+
+func (w *Worker) receive(ctx, handlers context.Context) error {
+	// What an earlier stream has sent may have been given back when it ended.
+	w.mutex.Lock()
+	for attempt := range w.running {
+		attempt.checkLease()
+	}
+	w.mutex.Unlock()
+	return w.client.stream(ctx, w.queue, w.ttr, cap(w.slots), func(lease *Lease) {
+		attempt := newAttempt(handlers, lease)
+		w.mutex.Lock()
+		isStopping := w.stopping
+		if !isStopping {
+			w.running[attempt] = struct{}{}
+			w.work.Add(1)
+		}
+		w.mutex.Unlock()
+		if isStopping {
+			w.settle(lease, Release())
+			return
+		}
+		go w.runAttempt(attempt)
+	})
+}
+
+// runAttempt runs an attempt when there is a slot; more than there are come after a reconnection.
+func (w *Worker) runAttempt(attempt *attempt) {
+	defer w.work.Done()
+	w.slots <- struct{}{}
+	defer func() { <-w.slots }()
+	settlement := Release()
+	if !w.isStopping() {
+		settlement = attempt.run(w)
+	}
+	if settlement != nil {
+		w.settle(attempt.lease, settlement)
+	}
+	w.mutex.Lock()
+	delete(w.running, attempt)
+	w.mutex.Unlock()
+}
+
+func (w *Worker) isStopping() bool {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return w.stopping
+}
+
+func (w *Worker) settle(lease *Lease, settlement *Settlement) {
+	query := ""
+	if w.isStopping() {
+		query = "?more=false"
+	}
+	// It came too late, or the event comes back when its lease ends.
+	if err := w.client.settle(context.Background(), lease, settlement, query); err != nil {
+		w.onError(fmt.Errorf("%s of %s failed: %w", settlement.Outcome, lease.ID, err))
+		return
+	}
+	if query != "" {
+		w.mutex.Lock()
+		w.drains = true
+		w.mutex.Unlock()
+	}
+}
+
+// drain waits for the end of a stream that drains: what is still on its way is handed back.
+func (w *Worker) drain(ended <-chan error) {
+	w.mutex.Lock()
+	drains := w.drains
+	w.mutex.Unlock()
+	if !drains {
+		return
+	}
+	timer := time.NewTimer(drainMax)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+	}
+}
+
+// stop waits for the handlers that run; it cancels those that take longer than the grace period,
+// and waits for these.
+func (w *Worker) stop() {
+	w.mutex.Lock()
+	w.stopping = true
+	w.mutex.Unlock()
+	all := make(chan struct{})
+	go func() {
+		w.work.Wait()
+		close(all)
+	}()
+	timer := time.NewTimer(w.grace)
+	defer timer.Stop()
+	select {
+	case <-all:
+		return
+	case <-timer.C:
+	}
+	w.mutex.Lock()
+	for attempt := range w.running {
+		attempt.cancel()
+	}
+	w.mutex.Unlock()
+	<-all
+}

@@ -1,0 +1,212 @@
+"""Tasks: functions with a queue, which are pushed by one process and run by another."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from datetime import datetime
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from .blocking import Client
+from .client import AsyncClient
+from .errors import UsageError
+from .messages import NewEvent, Pushed
+from .protocol import checked_name
+from .spans import Span
+from .worker import Worker
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Task(Generic[P, R]):
+    """A function of an app; call it as before, or push its payload."""
+
+    def __init__(
+        self,
+        app: App,
+        function: Callable[P, R],
+        *,
+        queue: str,
+        attempts: int | None,
+        timeout: float | None,
+        ttr: float,
+        concurrency: int,
+    ) -> None:
+        self.app = app
+        self.function = function
+        self.queue = checked_name("queue", queue)
+        self.attempts = attempts
+        self.timeout = timeout
+        self.ttr = ttr
+        self.concurrency = concurrency
+        self.__name__ = getattr(function, "__name__", queue)
+        self.__doc__ = function.__doc__
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def event(
+        self,
+        payload: object,
+        *,
+        delay: Span | None = None,
+        at: datetime | None = None,
+        key: str | None = None,
+        unique: str | None = None,
+        replace: bool = False,
+        attempts: int | None = None,
+        expires: Span | None = None,
+        headers: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+    ) -> NewEvent:
+        """Returns an event of this task, to push with others."""
+        return NewEvent(
+            payload,
+            delay=delay,
+            at=at,
+            key=key,
+            unique=unique,
+            replace=replace,
+            attempts=attempts or self.attempts,
+            expires=expires,
+            headers=headers or {},
+            idempotency_key=idempotency_key,
+        )
+
+    def push(self, payload: object, **options: Any) -> Pushed:
+        """Pushes a payload; the options are those of `event`."""
+        return self.push_many([self.event(payload, **options)])[0]
+
+    def push_many(self, events: Iterable[NewEvent]) -> list[Pushed]:
+        """Pushes events, a thousand with each request."""
+        return self.app.client.push_many(self.queue, events)
+
+    async def apush(self, payload: object, **options: Any) -> Pushed:
+        """As `push`, without blocking the loop."""
+        return (await self.apush_many([self.event(payload, **options)]))[0]
+
+    async def apush_many(self, events: Iterable[NewEvent]) -> list[Pushed]:
+        """As `push_many`, without blocking the loop."""
+        async with self.app.async_client() as client:
+            return await client.push_many(self.queue, events)
+
+
+class App:
+    """The tasks of a program, and how it reaches its server.
+
+    What is not given comes from `DULY_URL`, `DULY_TOKEN` and `DULY_NAMESPACE`, when it is first
+    needed.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        namespace: str | None = None,
+    ) -> None:
+        self._url, self._token, self._namespace = url, token, namespace
+        self._client: Client | None = None
+        self.tasks: dict[str, Task[Any, Any]] = {}
+
+    @property
+    def client(self) -> Client:
+        """The blocking client; it may be used by several threads."""
+        if self._client is None:
+            self._client = Client(self._url, token=self._token, namespace=self._namespace)
+        return self._client
+
+    def async_client(self) -> AsyncClient:
+        """Returns a new client for the running loop; close it."""
+        return AsyncClient(self._url, token=self._token, namespace=self._namespace)
+
+    def configure(self, url: str, *, token: str, namespace: str) -> None:
+        """Uses another server from now on, such as that of a test."""
+        self.close()
+        self._url, self._token, self._namespace = url, token, namespace
+
+    def close(self) -> None:
+        """Closes the connections of the blocking client."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def task(
+        self,
+        *,
+        queue: str,
+        attempts: int | None = None,
+        timeout: float | None = None,
+        ttr: float = 30.0,
+        concurrency: int = 10,
+    ) -> Callable[[Callable[P, R]], Task[P, R]]:
+        """Makes a function the handler of a queue.
+
+        `attempts` is the default of its events, `timeout` ends an attempt, `ttr` is the length of a
+        lease, which is extended, and `concurrency` how many run at a time in one process.
+        """
+
+        def decorate(function: Callable[P, R]) -> Task[P, R]:
+            if queue in self.tasks:
+                name = self.tasks[queue].__name__
+                raise UsageError(f"the queue {queue} has a task already, {name}")
+            task = Task(
+                self,
+                function,
+                queue=queue,
+                attempts=attempts,
+                timeout=timeout,
+                ttr=ttr,
+                concurrency=concurrency,
+            )
+            self.tasks[queue] = task
+            return task
+
+        return decorate
+
+    def workers(self, client: AsyncClient, queues: Iterable[str] | None = None) -> list[Worker]:
+        """Returns a worker for each task, or for those of some queues."""
+        chosen = list(self.tasks if queues is None else queues)
+        unknown = [queue for queue in chosen if queue not in self.tasks]
+        if unknown or not chosen:
+            known = ", ".join(self.tasks) or "none"
+            raise UsageError(f"no task of the queue {unknown or '(none)'}; there are: {known}")
+        return [
+            Worker(
+                client,
+                task.queue,
+                task.function,
+                concurrency=task.concurrency,
+                timeout=task.timeout,
+                ttr=task.ttr,
+            )
+            for task in (self.tasks[queue] for queue in chosen)
+        ]
+
+    def run(self, queues: Iterable[str] | None = None) -> None:
+        """Runs the workers of this program until TERM or INT."""
+        asyncio.run(self.arun(queues))
+
+    async def arun(self, queues: Iterable[str] | None = None, *, signals: bool = True) -> None:
+        """Runs the workers; cancelled, or by TERM or INT, it stops them in order."""
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(self.async_client())
+            workers = self.workers(client, queues)
+
+            def stop() -> None:
+                for worker in workers:
+                    worker.stop()
+
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT) if signals else ():
+                loop.add_signal_handler(number, stop)
+                stack.callback(loop.remove_signal_handler, number)
+            running = [asyncio.create_task(worker.run()) for worker in workers]
+            try:
+                await asyncio.gather(*map(asyncio.shield, running))
+            finally:
+                stop()
+                await asyncio.gather(*running, return_exceptions=True)

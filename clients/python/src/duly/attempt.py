@@ -1,0 +1,166 @@
+"""One attempt: a handler runs while its lease is extended, and its end becomes a settlement."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Any
+
+from .client import AsyncClient
+from .errors import ConnectionFailed, LeaseLostError, NotFoundError, ProblemError, UsageError
+from .messages import Lease
+from .payloads import PayloadError
+from .settlements import Outcome, Settlement, ack, bury, retry
+
+log = logging.getLogger("duly")
+
+EXTENSIONS = 3
+"""How often a lease is extended within its length."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a handler may know of its attempt."""
+
+    lease: Lease
+    lost: threading.Event = field(default_factory=threading.Event)
+    """Set when the lease is lost or nobody waits any more; a handler in a thread polls it."""
+
+    @property
+    def id(self) -> str:
+        return self.lease.id
+
+    @property
+    def attempt(self) -> int:
+        return self.lease.attempt
+
+
+@dataclass(frozen=True)
+class Handler:
+    """A function with what is known of it."""
+
+    function: Callable[..., Any]
+    payload_type: Any
+    wants_context: bool
+    is_async: bool
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Handler:
+        """Reads the signature: a payload, and a `Context` if it wants one."""
+        name = getattr(function, "__name__", "the handler")
+        try:
+            signature = inspect.signature(function, eval_str=True)
+        except NameError as error:
+            raise UsageError(
+                f"an annotation of {name} is unknown: {error}; its type must be one of the module"
+            ) from error
+        parameters = list(signature.parameters.values())
+        if not 1 <= len(parameters) <= 2:
+            raise UsageError(
+                f"{name} takes {len(parameters)} arguments; a handler takes a payload, and a "
+                "duly.Context if it wants one"
+            )
+        annotation = parameters[0].annotation
+        payload_type = None if annotation is inspect.Parameter.empty else annotation
+        is_async = inspect.iscoroutinefunction(function)
+        return cls(function, payload_type, len(parameters) == 2, is_async)
+
+    def arguments(self, context: Context) -> list[Any]:
+        payload = context.lease.payload(self.payload_type)
+        return [payload, context] if self.wants_context else [payload]
+
+
+class Attempt:
+    """Runs a handler for a lease."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        lease: Lease,
+        handler: Handler,
+        *,
+        ttr: float,
+        timeout: float | None,
+        executor: Executor,
+    ) -> None:
+        self.lease = lease
+        self.is_begun = False
+        self._client = client
+        self._handler = handler
+        self._ttr = ttr
+        self._timeout = timeout
+        self._executor = executor
+        self._context = Context(lease)
+        self._check = asyncio.Event()
+
+    def check_lease(self) -> None:
+        """Extends the lease at once: it may have been lost."""
+        self._check.set()
+
+    async def keep(self) -> None:
+        """Extends the lease until it is lost; then it returns."""
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + self._ttr
+        while True:
+            pause = min(self._ttr / EXTENSIONS, max(ends - loop.time(), 0.0))
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._check.wait(), pause)
+            self._check.clear()
+            begun = loop.time()
+            left = max(ends - begun, 0.001)
+            try:
+                await asyncio.wait_for(self._client.extend(self.lease, self._ttr), left)
+                ends = begun + self._ttr
+            except (LeaseLostError, NotFoundError):
+                return
+            except (ProblemError, ConnectionFailed, asyncio.TimeoutError) as error:
+                log.warning("lease of %s not extended: %r", self.lease.id, error)
+                if loop.time() >= ends:
+                    return
+
+    async def run(self) -> Settlement | None:
+        """Returns how the attempt ended; `None` if its lease was lost meanwhile."""
+        running: asyncio.Task[Settlement] = asyncio.create_task(self._settlement())
+        keeping = asyncio.create_task(self.keep())
+        try:
+            await asyncio.wait({running, keeping}, return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                return running.result()
+            log.warning("lease of %s lost; its handler is cancelled", self.lease.id)
+            return None
+        finally:
+            self._context.lost.set()
+            for task in (running, keeping):
+                task.cancel()
+            await asyncio.gather(running, keeping, return_exceptions=True)
+
+    async def _settlement(self) -> Settlement:
+        try:
+            arguments = self._handler.arguments(self._context)
+        except PayloadError as error:
+            return bury(str(error))
+        self.is_begun = True
+        try:
+            result = await asyncio.wait_for(self._call(arguments), self._timeout)
+        except Outcome as outcome:
+            return outcome.settlement
+        except asyncio.TimeoutError as error:
+            text = f"timed out after {self._timeout} s" if self._timeout else repr(error)
+            return retry(text)
+        except Exception as error:
+            log.exception("handler of %s failed", self.lease.id)
+            return retry(f"{type(error).__name__}: {error}")
+        return ack(result)
+
+    async def _call(self, arguments: list[Any]) -> Any:
+        if self._handler.is_async:
+            coroutine: Awaitable[Any] = self._handler.function(*arguments)
+            return await coroutine
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, self._handler.function, *arguments)

@@ -1,0 +1,162 @@
+"""The asyncio client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterable
+from types import TracebackType
+from typing import Any, TypeVar
+
+import httpx
+
+from . import protocol
+from .errors import ConnectionFailed, Problem, ProblemError, error_of
+from .messages import Event, Lease, NewEvent, Pushed
+from .protocol import Call, Options
+from .settlements import Settlement
+from .spans import Span
+from .sse import Parser
+
+T = TypeVar("T")
+
+STREAM_SILENCE_MAX = 35.0
+"""A stream has a comment every ten seconds; one that is silent for longer is dead."""
+CONNECTIONS_MAX = 100
+
+
+class AsyncClient:
+    """Pushes, looks up, changes, leases and settles events. Use it as a context manager."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        namespace: str | None = None,
+        timeout: float = 30.0,
+        http: httpx.AsyncClient | None = None,
+    ) -> None:
+        self.options = Options.of(url, token, namespace)
+        self._timeout = timeout
+        self._owns_http = http is None
+        limits = httpx.Limits(max_connections=CONNECTIONS_MAX)
+        self._http = http or httpx.AsyncClient(limits=limits, timeout=timeout)
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        if self._owns_http:
+            await self._http.aclose()
+
+    def _url(self, path: str) -> str:
+        return f"{self.options.url}/v1/{self.options.namespace}/{path}"
+
+    async def _send_once(self, call: Call[T]) -> T:
+        try:
+            response = await self._http.request(
+                call.method,
+                self._url(call.path),
+                json=call.body,
+                headers=self.options.headers,
+                timeout=self._timeout + call.wait,
+            )
+        except httpx.TransportError as error:
+            raise ConnectionFailed(f"{call.method} {call.path}: {error!r}") from error
+        return protocol.response_of(call, response)
+
+    async def _send(self, call: Call[T]) -> T:
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                return await self._send_once(call)
+            except (ConnectionFailed, ProblemError) as error:
+                pause = protocol.pause_before_repeat(call, tries, error)
+                if pause is None:
+                    raise
+                await asyncio.sleep(pause)
+
+    async def push(self, queue: str, payload: object, **options: Any) -> Pushed:
+        """Pushes an event; the options are the fields of `NewEvent`."""
+        return (await self.push_many(queue, [NewEvent(payload, **options)]))[0]
+
+    async def push_many(self, queue: str, events: Iterable[NewEvent]) -> list[Pushed]:
+        """Pushes events, a thousand with each request."""
+        pushed: list[Pushed] = []
+        for chunk in protocol.chunks(list(events)):
+            results = await self._send(protocol.push(queue, chunk))
+            pushed.extend(results)
+        return pushed
+
+    async def get(self, queue: str, event: str) -> Event:
+        """Returns an event that is not over."""
+        return await self._send(protocol.get(queue, event))
+
+    async def cancel(self, queue: str, event: str) -> None:
+        """Cancels an event that waits."""
+        await self._send(protocol.cancel(queue, event))
+
+    async def reschedule(self, queue: str, event: str, delay: Span) -> None:
+        """Makes an event that waits due after a delay from now."""
+        await self._send(protocol.reschedule(queue, event, delay))
+
+    async def explain(self, queue: str, event: str) -> dict[str, Any]:
+        """Explains where an event is and what it waits for; also one that is over."""
+        return await self._send(protocol.explain(queue, event))
+
+    async def stats(self, queue: str) -> dict[str, Any]:
+        """Returns how many events of a queue are scheduled, ready, leased and dead."""
+        return await self._send(protocol.stats(queue))
+
+    async def lease(
+        self, queue: str, *, ttr: Span = 30.0, limit: int = 1, wait: Span = 0.0
+    ) -> list[Lease]:
+        """Leases events for `ttr`; waits up to `wait` for the first, and 8 s at most."""
+        return await self._send(protocol.lease(queue, ttr, limit, wait))
+
+    async def settle(self, lease: Lease, settlement: Settlement, *, more: bool = True) -> None:
+        """Ends an attempt; with `more=False` its stream sends no others."""
+        await self._send(protocol.settle(lease.token, settlement, more))
+
+    async def extend(self, lease: Lease, ttr: Span) -> None:
+        """Makes a lease end `ttr` from now."""
+        await self._send(protocol.extend(lease.token, ttr))
+
+    async def stream(
+        self, queue: str, *, ttr: Span = 30.0, max_in_flight: int = 1
+    ) -> AsyncIterator[Lease]:
+        """Streams leased events, at most `max_in_flight` that are not settled; ends by an error."""
+        url = self._url(protocol.stream_path(queue, ttr, max_in_flight))
+        timeout = httpx.Timeout(self._timeout, read=STREAM_SILENCE_MAX)
+        try:
+            async with self._http.stream(
+                "GET", url, headers=self.options.headers, timeout=timeout
+            ) as response:
+                if response.status_code >= 300:
+                    text = (await response.aread()).decode(errors="replace")
+                    raise protocol.problem_error(response.status_code, text, response.headers)
+                parser = Parser()
+                async for line in response.aiter_lines():
+                    event = parser.line(line)
+                    if event is None:
+                        continue
+                    name, data = event
+                    if name == "lease":
+                        yield Lease.of(json.loads(data))
+                    elif name == "problem":
+                        value = json.loads(data)
+                        raise error_of(Problem.of(value["status"], value))
+        except httpx.TransportError as error:
+            raise ConnectionFailed(f"stream of {queue}: {error!r}") from error
+        raise ConnectionFailed(f"stream of {queue}: the server closed it")

@@ -1,0 +1,107 @@
+"""Errors: what the server has refused, and what did not reach it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+class DulyError(Exception):
+    """The base of all errors of this package."""
+
+
+class UsageError(DulyError, ValueError):
+    """An argument is wrong; nothing was sent."""
+
+
+class ConnectionFailed(DulyError):  # noqa: N818 - it is one
+    """The server was not reached, or the connection ended; a push was repeated before."""
+
+
+class ServerStartError(DulyError):
+    """A test server did not start."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What the server says of an error: problem details of RFC 9457."""
+
+    status: int
+    title: str
+    detail: str
+    """What is wrong, and what would be right."""
+    kind: str
+    """The class of the error, for programs."""
+
+    @classmethod
+    def of(cls, status: int, value: object) -> Problem:
+        """Reads a problem; a response of something between here and the server has other forms."""
+        fields: dict[str, Any] = value if isinstance(value, dict) else {}
+        return cls(
+            status=status,
+            title=str(fields.get("title", "")),
+            detail=str(fields.get("detail", value or f"status {status} without a reason")),
+            kind=str(fields.get("kind", "unknown")),
+        )
+
+
+class ProblemError(DulyError):
+    """The server has refused a request; `problem` says what is wrong, and what would be right."""
+
+    def __init__(self, problem: Problem, retry_after: float | None = None) -> None:
+        super().__init__(f"{problem.status} {problem.kind}: {problem.detail}")
+        self.problem = problem
+        self.retry_after = retry_after
+        """How long until the same may succeed, in seconds, if the server has said so."""
+
+
+class InvalidError(ProblemError):
+    """A name, an id, a field or the form of a request is wrong."""
+
+
+class DeniedError(ProblemError):
+    """The token is missing, unknown or expired, or may not do this."""
+
+
+class NotFoundError(ProblemError):
+    """There is no such event, lease, queue or schedule."""
+
+
+class ConflictError(ProblemError):
+    """The state of the event, or what is stored under its id, does not allow it."""
+
+
+class LeaseLostError(ConflictError):
+    """The lease has ended: the event is somebody else's, or was settled otherwise."""
+
+
+class ThrottledError(ProblemError):
+    """The limit of the token is reached."""
+
+
+class UnavailableError(ProblemError):
+    """The store does not answer or is full, or the server stops."""
+
+
+_CLASSES: dict[int, type[ProblemError]] = {
+    400: InvalidError,
+    401: DeniedError,
+    403: DeniedError,
+    404: NotFoundError,
+    409: ConflictError,
+    413: InvalidError,
+    415: InvalidError,
+    422: InvalidError,
+    429: ThrottledError,
+    502: UnavailableError,
+    503: UnavailableError,
+    504: UnavailableError,
+    507: UnavailableError,
+}
+
+
+def error_of(problem: Problem, retry_after: float | None = None) -> ProblemError:
+    """Returns the error of a problem, of the class of its kind."""
+    if problem.kind == "lease_lost":
+        return LeaseLostError(problem, retry_after)
+    return _CLASSES.get(problem.status, ProblemError)(problem, retry_after)

@@ -1,0 +1,173 @@
+"""What is sent and what comes back: events to push, pushed ones, leased ones."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from .errors import Problem, ProblemError, UsageError, error_of
+from .payloads import decode, encode
+from .spans import Span, span_ms, time_ms
+
+
+@dataclass(frozen=True)
+class NewEvent:
+    """An event to push: due at once, after `delay`, or at `at`."""
+
+    payload: object
+    delay: Span | None = None
+    at: datetime | None = None
+    key: str | None = None
+    """By which events are found."""
+    unique: str | None = None
+    """Of which only one event waits or runs."""
+    replace: bool = False
+    """Whether an event that waits with the unique key is replaced."""
+    attempts: int | None = None
+    expires: Span | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    id: str | None = None
+    """A ULID, if you choose it."""
+    idempotency_key: str | None = None
+    """A name that stands for the id. Without it and `id` one is made, so that a repeat is safe."""
+
+    def body(self) -> dict[str, Any]:
+        """Returns the event as the server takes it."""
+        if self.delay is not None and self.at is not None:
+            raise UsageError("there are `delay` and `at`; give one of them")
+        if self.id is not None and self.idempotency_key is not None:
+            raise UsageError("there are `id` and `idempotency_key`; give one of them")
+        if self.attempts is not None and not 1 <= self.attempts <= 65_535:
+            raise UsageError(f"attempts is {self.attempts}; it must be 1 to 65535")
+        body: dict[str, Any] = {}
+        if isinstance(self.payload, bytes):
+            body["payload_base64"] = base64.b64encode(self.payload).decode()
+        else:
+            body["payload"] = encode(self.payload)
+        if self.delay is not None:
+            body["delay_ms"] = span_ms("delay", self.delay)
+        if self.at is not None:
+            body["due_ms"] = time_ms("at", self.at)
+        if self.expires is not None:
+            body["expires_ms"] = span_ms("expires", self.expires)
+        if self.id is not None:
+            body["id"] = self.id
+        else:
+            body["idempotency_key"] = self.idempotency_key or uuid.uuid4().hex
+        optional = {"key": self.key, "unique": self.unique, "attempts": self.attempts}
+        body.update({name: value for name, value in optional.items() if value is not None})
+        if self.replace:
+            body["replace"] = True
+        if self.headers:
+            body["headers"] = dict(self.headers)
+        return body
+
+
+def _time(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1_000, timezone.utc)
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """A stored event."""
+
+    id: str
+    due: datetime
+    duplicate: bool
+    """Whether it was there already; nothing was changed then."""
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Pushed:
+        return cls(value["id"], _time(value["due_ms"]), value["duplicate"])
+
+
+class PushManyError(ProblemError):
+    """Not every event was stored; `results` has a `Pushed` or a `Problem` for each."""
+
+    def __init__(self, results: list[Pushed | Problem]) -> None:
+        problems = [result for result in results if isinstance(result, Problem)]
+        super().__init__(problems[0])
+        self.results = results
+
+
+def pushed_of(status: int, value: list[Mapping[str, Any]]) -> list[Pushed]:
+    """Reads the response to a push."""
+    if status == 201:
+        return [Pushed.of(item) for item in value]
+    results: list[Pushed | Problem] = [
+        Problem.of(item["problem"]["status"], item["problem"])
+        if "problem" in item
+        else Pushed.of(item)
+        for item in value
+    ]
+    if len(results) == 1 and isinstance(results[0], Problem):
+        raise error_of(results[0])
+    raise PushManyError(results)
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event that is not over."""
+
+    id: str
+    state: str
+    due: datetime
+    attempts_left: int
+    expires: datetime | None
+    key: str | None
+    headers: Mapping[str, str]
+    raw: bytes
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Event:
+        expires = value.get("expires_ms")
+        return cls(
+            id=value["id"],
+            state=value["state"],
+            due=_time(value["due_ms"]),
+            attempts_left=value["attempts_left"],
+            expires=None if expires is None else _time(expires),
+            key=value.get("key"),
+            headers=value["headers"],
+            raw=base64.b64decode(value["payload_base64"]),
+        )
+
+    def payload(self, wanted: Any = None) -> Any:
+        """Returns the payload, as plain JSON or as a type."""
+        return decode(self.raw, wanted)
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A leased event: settle it before `deadline`, or extend the lease."""
+
+    id: str
+    token: str
+    deadline: datetime
+    attempt: int
+    """From 1."""
+    attempts_left: int
+    key: str | None
+    headers: Mapping[str, str]
+    raw: bytes
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Lease:
+        return cls(
+            id=value["id"],
+            token=value["token"],
+            deadline=_time(value["deadline_ms"]),
+            attempt=value["attempt"],
+            attempts_left=value["attempts_left"],
+            key=value.get("key"),
+            headers=value["headers"],
+            raw=base64.b64decode(value["payload_base64"]),
+        )
+
+    def payload(self, wanted: Any = None) -> Any:
+        """Returns the payload, as plain JSON or as a type."""
+        return decode(self.raw, wanted)

@@ -1,0 +1,77 @@
+"""Pushes in a transaction of PostgreSQL: the event is there if the transaction commits.
+
+The tables and the function `duly_push` are those of `duly outbox schema`; a relay carries the
+events to the store.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any, Protocol
+
+from .payloads import encode
+from .protocol import checked_name
+from .spans import Span, span_ms
+
+SQL = "select duly_push(%s, %s::json, %s::interval, %s::json)"
+
+
+class Cursor(Protocol):
+    """A cursor of psycopg, of Django, or of another driver with `%s`."""
+
+    def execute(self, sql: str, params: Any = ..., /) -> Any: ...
+
+    def fetchone(self) -> Any: ...
+
+
+def arguments(
+    namespace: str, queue: str, payload: object, delay: Span, options: dict[str, Any]
+) -> tuple[str, str, timedelta, str]:
+    """Returns the arguments of `duly_push`."""
+    checked_name("namespace", namespace)
+    checked_name("queue", queue)
+    return (
+        f"{namespace}.{queue}",
+        json.dumps(encode(payload)),
+        timedelta(milliseconds=span_ms("delay", delay)),
+        json.dumps(options),
+    )
+
+
+def push(
+    cursor: Cursor,
+    queue: str,
+    payload: object,
+    *,
+    namespace: str,
+    delay: Span = 0.0,
+    **options: Any,
+) -> str | None:
+    """Pushes in the transaction of a cursor, such as that of `django.db.connection.cursor()`.
+
+    The options are those of `duly_push`: `key`, `unique`, `attempts`, `headers` and others. Returns
+    the id of the event, if neither a key nor a unique key decides on it.
+    """
+    cursor.execute(SQL, arguments(namespace, queue, payload, delay, options))
+    row = cursor.fetchone()
+    return None if row is None or row[0] is None else str(row[0])
+
+
+def push_sqlalchemy(
+    connection: Any,
+    queue: str,
+    payload: object,
+    *,
+    namespace: str,
+    delay: Span = 0.0,
+    **options: Any,
+) -> str | None:
+    """As `push`, in the transaction of a connection or a session of SQLAlchemy."""
+    from sqlalchemy import text  # type: ignore[import-not-found, unused-ignore]
+
+    names = ("queue", "payload", "delay", "options")
+    values = arguments(namespace, queue, payload, delay, options)
+    sql = text("select duly_push(:queue, cast(:payload as json), :delay, cast(:options as json))")
+    pushed = connection.execute(sql, dict(zip(names, values, strict=True))).scalar()
+    return None if pushed is None else str(pushed)

@@ -1,0 +1,179 @@
+"""The requests of `/v1` and the reading of their responses, without any input or output."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import httpx
+
+from .backoff import Backoff
+from .errors import Problem, ProblemError, UsageError, error_of
+from .messages import Event, Lease, NewEvent, Pushed, pushed_of
+from .settlements import Settlement
+from .spans import Span, span_ms
+
+T = TypeVar("T")
+
+PUSH_MAX = 1_000
+"""The most events of one request; more are sent in several."""
+IN_FLIGHT_MAX = 1_000
+"""The most events of a stream at a time."""
+TRIES_MAX = 5
+"""How often a request is sent that may be repeated."""
+RETRIED = frozenset({429, 502, 503, 504, 507})
+RETRY_AFTER_MAX = 30.0
+_NAME = re.compile(r"[-_A-Za-z0-9]{1,255}")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Where the server is, and who calls it."""
+
+    url: str
+    token: str
+    namespace: str
+
+    @classmethod
+    def of(cls, url: str | None, token: str | None, namespace: str | None) -> Options:
+        """Fills in what is not given: `DULY_URL`, `DULY_TOKEN`, `DULY_NAMESPACE`."""
+        found = {"url": url, "token": token, "namespace": namespace}
+        for name, value in found.items():
+            found[name] = value or os.environ.get(f"DULY_{name.upper()}")
+        found["url"] = found["url"] or "http://127.0.0.1:7777"
+        for name in ("token", "namespace"):
+            if not found[name]:
+                raise UsageError(f"no {name}; give `{name}=`, or set DULY_{name.upper()}")
+        options = cls(str(found["url"]).rstrip("/"), str(found["token"]), str(found["namespace"]))
+        checked_name("namespace", options.namespace)
+        return options
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}", "User-Agent": "duly-python/0.1.0"}
+
+
+def checked_name(what: str, name: str) -> str:
+    """Returns a name that is one."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{what} is {name!r}; it must have 1 to 255 letters, digits, `-` and `_`")
+    return name
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """A request, and how its response is read."""
+
+    method: str
+    path: str
+    body: Any
+    read: Callable[[int, Any], T]
+    may_repeat: bool = True
+    wait: float = 0.0
+    """How long the server may take beyond the usual."""
+
+
+def _queue(queue: str) -> str:
+    return f"queues/{checked_name('queue', queue)}"
+
+
+def _nothing(_status: int, _value: Any) -> None:
+    return None
+
+
+def push(queue: str, events: Sequence[NewEvent]) -> Call[list[Pushed]]:
+    body = {"events": [event.body() for event in events]}
+    return Call("POST", f"{_queue(queue)}/events", body, pushed_of)
+
+
+def chunks(events: Sequence[NewEvent]) -> list[Sequence[NewEvent]]:
+    """Splits events into as many requests as are needed."""
+    return [events[at : at + PUSH_MAX] for at in range(0, len(events), PUSH_MAX)]
+
+
+def get(queue: str, event: str) -> Call[Event]:
+    path = f"{_queue(queue)}/events/{checked_name('id', event)}"
+    return Call("GET", path, None, lambda _, value: Event.of(value))
+
+
+def cancel(queue: str, event: str) -> Call[None]:
+    path = f"{_queue(queue)}/events/{checked_name('id', event)}"
+    return Call("DELETE", path, None, _nothing)
+
+
+def reschedule(queue: str, event: str, delay: Span) -> Call[None]:
+    path = f"{_queue(queue)}/events/{checked_name('id', event)}"
+    return Call("PATCH", path, {"delay_ms": span_ms("delay", delay)}, _nothing)
+
+
+def explain(queue: str, event: str) -> Call[dict[str, Any]]:
+    path = f"{_queue(queue)}/explanations/{checked_name('id', event)}"
+    return Call("GET", path, None, lambda _, value: dict(value))
+
+
+def stats(queue: str) -> Call[dict[str, Any]]:
+    return Call("GET", _queue(queue), None, lambda _, value: dict(value))
+
+
+def lease(queue: str, ttr: Span, limit: int, wait: Span) -> Call[list[Lease]]:
+    wait_ms = span_ms("wait", wait)
+    body = {"max": limit, "ttr_ms": span_ms("ttr", ttr), "wait_ms": wait_ms}
+    return Call(
+        "POST",
+        f"{_queue(queue)}/leases",
+        body,
+        lambda _, value: [Lease.of(item) for item in value],
+        may_repeat=False,  # what was leased by a lost response comes back by itself
+        wait=wait_ms / 1_000,
+    )
+
+
+def settle(token: str, settlement: Settlement, more: bool = True) -> Call[None]:
+    path = f"leases/{token}/settle" + ("" if more else "?more=false")
+    return Call("POST", path, settlement.body, _nothing)
+
+
+def extend(token: str, ttr: Span) -> Call[None]:
+    return Call("POST", f"leases/{token}/extend", {"ttr_ms": span_ms("ttr", ttr)}, _nothing)
+
+
+def stream_path(queue: str, ttr: Span, max_in_flight: int) -> str:
+    if not 1 <= max_in_flight <= IN_FLIGHT_MAX:
+        raise UsageError(f"{max_in_flight} at a time; it must be 1 to {IN_FLIGHT_MAX}")
+    ttr_ms = span_ms("ttr", ttr)
+    return f"{_queue(queue)}/leases/stream?max_in_flight={max_in_flight}&ttr_ms={ttr_ms}"
+
+
+def problem_error(status: int, text: str, headers: httpx.Headers) -> ProblemError:
+    """Returns the error of a response."""
+    try:
+        value: object = json.loads(text)
+    except ValueError:
+        value = text[:200]
+    after = headers.get("Retry-After", "")
+    return error_of(Problem.of(status, value), float(after) if after.isdigit() else None)
+
+
+def response_of(call: Call[T], response: httpx.Response) -> T:
+    """Reads a response."""
+    if response.status_code >= 300:
+        raise problem_error(response.status_code, response.text, response.headers)
+    return call.read(response.status_code, response.json() if response.content else None)
+
+
+_BACKOFF = Backoff(first=0.05, longest=5.0)
+
+
+def pause_before_repeat(call: Call[Any], tries: int, error: Exception) -> float | None:
+    """Returns how long to wait before a request is sent again; `None`: it is not."""
+    if not call.may_repeat or tries >= TRIES_MAX:
+        return None
+    if isinstance(error, ProblemError):
+        if error.problem.status not in RETRIED:
+            return None
+        return min(error.retry_after or _BACKOFF.pause(tries), RETRY_AFTER_MAX)
+    return _BACKOFF.pause(tries)

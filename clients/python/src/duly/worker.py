@@ -1,0 +1,176 @@
+"""A worker: it takes leases from a stream and runs a handler for each, so many at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from .attempt import Attempt, Handler
+from .backoff import Backoff
+from .client import AsyncClient
+from .errors import (
+    ConnectionFailed,
+    DeniedError,
+    InvalidError,
+    LeaseLostError,
+    ProblemError,
+    UsageError,
+)
+from .messages import Lease
+from .protocol import IN_FLIGHT_MAX
+from .settlements import Settlement, release
+
+log = logging.getLogger("duly")
+
+STREAM_LASTED = 5.0
+"""A stream that lasted so long is no failure: the next one begins after the shortest pause."""
+TTR_MIN = 1.0
+DRAIN_MAX = 5.0
+"""How long a stop waits for the server to end a stream that drains."""
+
+
+class Worker:
+    """Runs `handler` for the events of a queue.
+
+    Leases are extended while handlers run. A handler whose lease is lost is cancelled, as another
+    worker may have the event. `stop` lets handlers end within `grace` seconds, and hands back the
+    events of the others.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        queue: str,
+        handler: Callable[..., Any],
+        *,
+        concurrency: int = 10,
+        timeout: float | None = None,
+        ttr: float = 30.0,
+        grace: float = 25.0,
+        backoff: Backoff | None = None,
+    ) -> None:
+        if not 1 <= concurrency <= IN_FLIGHT_MAX:
+            raise UsageError(f"concurrency is {concurrency}; it must be 1 to {IN_FLIGHT_MAX}")
+        if ttr < TTR_MIN:
+            raise UsageError(f"ttr is {ttr} s; it must be at least {TTR_MIN:.0f} s")
+        self.client = client
+        self.queue = queue
+        self._handler = Handler.of(handler)
+        self._concurrency = concurrency
+        self._timeout = timeout
+        self._ttr = ttr
+        self._grace = grace
+        self._backoff = backoff or Backoff()
+        self._stopping = asyncio.Event()
+        self._drains = False
+        self._slots = asyncio.Semaphore(concurrency)
+        self._running: dict[asyncio.Task[None], Attempt] = {}
+
+    def stop(self) -> None:
+        """Takes no more events; `run` returns when those that run have ended."""
+        self._stopping.set()
+
+    async def run(self, *, signals: bool = False) -> None:
+        """Runs until it is stopped; with `signals` by TERM or INT."""
+        loop = asyncio.get_running_loop()
+        handled = (signal.SIGTERM, signal.SIGINT) if signals else ()
+        for number in handled:
+            loop.add_signal_handler(number, self.stop)
+        executor = ThreadPoolExecutor(self._concurrency, thread_name_prefix="duly")
+        try:
+            await self._receive(executor)
+        finally:
+            for number in handled:
+                loop.remove_signal_handler(number)
+            # A handler in a thread that ignores `Context.lost` is left to itself.
+            executor.shutdown(wait=False, cancel_futures=True)
+
+    async def _receive(self, executor: ThreadPoolExecutor) -> None:
+        """Streams leases, and again after a pause when the connection ends, until it is stopped."""
+        loop = asyncio.get_running_loop()
+        failures = 0
+        while not self._stopping.is_set():
+            begun = loop.time()
+            streaming = asyncio.create_task(self._stream(executor))
+            stopped = asyncio.create_task(self._stopping.wait())
+            await asyncio.wait({streaming, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if self._stopping.is_set():
+                await self._drain()
+                if self._drains:  # what is still on its way is handed back
+                    await asyncio.wait({streaming}, timeout=DRAIN_MAX)
+            stopped.cancel()
+            streaming.cancel()
+            try:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await streaming
+            except (DeniedError, InvalidError):
+                await self._cancel_all()
+                raise  # another try would be refused as well
+            except (ConnectionFailed, ProblemError) as error:
+                failures = 1 if loop.time() - begun >= STREAM_LASTED else failures + 1
+                log.warning("stream of %s ended: %s", self.queue, error)
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), self._backoff.pause(failures))
+        await self._drain()
+
+    async def _stream(self, executor: ThreadPoolExecutor) -> None:
+        # What an earlier stream has sent may have been given back when it ended.
+        for attempt in self._running.values():
+            attempt.check_lease()
+        stream = self.client.stream(self.queue, ttr=self._ttr, max_in_flight=self._concurrency)
+        async for lease in stream:
+            if self._stopping.is_set():
+                await self._settle(lease, release())
+                continue
+            attempt = Attempt(
+                self.client,
+                lease,
+                self._handler,
+                ttr=self._ttr,
+                timeout=self._timeout,
+                executor=executor,
+            )
+            task = asyncio.create_task(self._work(attempt))
+            self._running[task] = attempt
+            task.add_done_callback(self._running.pop)
+
+    async def _work(self, attempt: Attempt) -> None:
+        """Runs an attempt when there is a slot; more than there are come after a reconnection."""
+        try:
+            async with self._slots:
+                settlement = None if self._stopping.is_set() else await attempt.run()
+                if settlement is None and self._stopping.is_set():
+                    settlement = release()
+                if settlement is not None:
+                    await self._settle(attempt.lease, settlement)
+        except asyncio.CancelledError:
+            await self._settle(attempt.lease, release())
+
+    async def _settle(self, lease: Lease, settlement: Settlement) -> None:
+        more = not self._stopping.is_set()
+        try:
+            await self.client.settle(lease, settlement, more=more)
+            self._drains = self._drains or not more
+        except LeaseLostError:
+            log.warning("%s of %s came too late: the lease was lost", settlement.outcome, lease.id)
+        except (ProblemError, ConnectionFailed) as error:
+            # The event comes back when its lease ends.
+            log.warning("%s of %s failed: %s", settlement.outcome, lease.id, error)
+
+    async def _drain(self) -> None:
+        """Waits for the handlers that run; cancels those that take longer than the grace period."""
+        running = list(self._running)
+        if running:
+            await asyncio.wait(running, timeout=self._grace)
+        await self._cancel_all()
+
+    async def _cancel_all(self) -> None:
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)

@@ -1,0 +1,150 @@
+"""Both clients, and the clock of the test server."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from duly import (
+    AsyncClient,
+    Client,
+    ConflictError,
+    ConnectionFailed,
+    DeniedError,
+    InvalidError,
+    LeaseLostError,
+    NewEvent,
+    NotFoundError,
+    PushManyError,
+    UsageError,
+    ack,
+    retry,
+)
+from duly.testing import TestServer
+
+from .conftest import Place
+
+
+def test_half_an_hour_passes_in_a_moment(duly_server: TestServer, duly_client: Client) -> None:
+    duly_client.push("close", {"order": 7}, delay=timedelta(minutes=30), key="customer:8")
+    duly_server.advance(minutes=30, milliseconds=-1)
+    assert duly_client.lease("close") == []
+    before = duly_server.now()
+    assert duly_server.advance(0.001) == before + timedelta(milliseconds=1)
+    (lease,) = duly_client.lease("close")
+    assert (lease.payload(), lease.key, lease.attempt) == ({"order": 7}, "customer:8", 1)
+    duly_client.settle(lease, ack())
+    with pytest.raises(NotFoundError):
+        duly_client.get("close", lease.id)
+    assert duly_client.explain("close", lease.id)["state"] == "done"
+
+
+def test_a_lease_that_has_ended_is_lost(duly_server: TestServer, duly_client: Client) -> None:
+    duly_client.push("close", 1, attempts=3)
+    (lease,) = duly_client.lease("close", ttr=10)
+    duly_client.extend(lease, 60)
+    duly_server.advance(59)
+    duly_client.extend(lease, 10)
+    duly_server.advance(hours=1)
+    with pytest.raises(LeaseLostError) as lost:
+        duly_client.settle(lease, ack())
+    assert lost.value.problem.kind == "lease_lost"
+    (again,) = duly_client.lease("close")
+    assert (again.id, again.attempt) == (lease.id, 2)
+    duly_client.settle(again, retry("the bank is closed", delay=60))
+    assert duly_client.stats("close")["scheduled"] == 1
+
+
+def test_events_are_found_moved_and_cancelled(duly_client: Client) -> None:
+    at = datetime.now(timezone.utc) + timedelta(days=1)
+    pushed = duly_client.push("close", b"\x00\xff", at=at, headers={"shop": "a"})
+    found = duly_client.get("close", pushed.id)
+    assert (found.state, found.raw, found.headers["shop"]) == ("scheduled", b"\x00\xff", "a")
+    assert abs(found.due - at) < timedelta(milliseconds=1)
+    duly_client.reschedule("close", pushed.id, 60)
+    assert duly_client.get("close", pushed.id).due < at
+    duly_client.cancel("close", pushed.id)
+    duly_client.cancel("close", pushed.id)  # as it may be repeated
+    running = duly_client.push("close", 1)
+    duly_client.lease("close")
+    with pytest.raises(ConflictError, match="leased") as late:
+        duly_client.cancel("close", running.id)
+    assert late.value.problem.status == 409
+
+
+def test_many_are_pushed_with_few_requests_and_a_repeat_adds_none(duly_client: Client) -> None:
+    events = [NewEvent(number, idempotency_key=f"n{number}") for number in range(2_500)]
+    pushed = duly_client.push_many("many", events)
+    assert len({event.id for event in pushed}) == 2_500
+    assert not any(event.duplicate for event in pushed)
+    assert all(event.duplicate for event in duly_client.push_many("many", events))
+    assert duly_client.stats("many")["ready"] == 2_500
+
+
+def test_a_push_that_is_stored_in_part_says_which(duly_client: Client) -> None:
+    duly_client.push("part", 1, idempotency_key="a")
+    events = [NewEvent(2, idempotency_key="a"), NewEvent(3)]
+    with pytest.raises(PushManyError) as part:
+        duly_client.push_many("part", events)
+    refused, stored = part.value.results
+    assert getattr(refused, "status", None) == 409
+    assert getattr(stored, "duplicate", None) is False
+    with pytest.raises(ConflictError):
+        duly_client.push("part", 2, idempotency_key="a")
+
+
+def test_errors_say_what_would_be_right(duly_server: TestServer, duly_client: Client) -> None:
+    with pytest.raises(InvalidError, match="`duly-`"):
+        duly_client.push("close", 1, headers={"duly-x": "1"})
+    stranger = Client(duly_server.url, token="x", namespace="other")
+    with pytest.raises(DeniedError) as denied:
+        stranger.push("close", 1)
+    assert denied.value.problem.status == 401
+    wrongs: list[tuple[dict[str, Any], str]] = [
+        ({"delay": -1}, "delay is -1"),
+        ({"delay": 1, "at": datetime.now(timezone.utc)}, "give one of them"),
+        ({"at": datetime.now()}, "no time zone"),
+        ({"attempts": 0}, "1 to 65535"),
+        ({"id": "x", "idempotency_key": "y"}, "give one of them"),
+    ]
+    for wrong, word in wrongs:
+        with pytest.raises(UsageError, match=word):
+            duly_client.push("close", 1, **wrong)
+    with pytest.raises(UsageError, match="letters, digits"):
+        duly_client.push("a/b", 1)
+    with pytest.raises(UsageError, match="as JSON"):
+        duly_client.push("close", object())
+
+
+def test_a_server_that_is_away_is_told_after_some_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("time.sleep", pauses.append)
+    client = Client("http://127.0.0.1:9", token="x", namespace="ns")
+    with pytest.raises(ConnectionFailed):
+        client.push("close", 1)
+    assert len(pauses) == 4
+    assert all(0 < pause <= 5 for pause in pauses)
+
+
+def test_the_asyncio_client_does_the_same(duly_server: TestServer, place: Place) -> None:
+    async def case() -> None:
+        async with AsyncClient(**place) as client:
+            pushed = await client.push("close", [1, 2], delay=60)
+            waiting = asyncio.create_task(client.lease("close", wait=8))
+            duly_server.advance(60)
+            (lease,) = await waiting
+            assert (lease.id, lease.payload(list[int])) == (pushed.id, [1, 2])
+            await client.extend(lease, 5)
+            await client.settle(lease, ack())
+            with pytest.raises(NotFoundError):
+                await client.get("close", pushed.id)
+
+    asyncio.run(case())
+
+
+def test_a_clock_that_is_not_manual_is_not_moved(lasting_server: TestServer) -> None:
+    with pytest.raises(UsageError, match="memory:"):
+        lasting_server.advance(1)

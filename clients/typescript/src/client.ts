@@ -1,0 +1,334 @@
+/** A client: pushes, looks up, changes, leases and settles events. */
+
+import { randomUUID } from "node:crypto";
+
+import { pause, pauseAfter } from "./backoff.js";
+import type { EventView, Explanation, LeaseView, NewEvent, PushedEvent } from "./description.js";
+import type { Problem } from "./errors.js";
+import { ConnectionError, DulyError, errorOf, ProblemError, problemOf, PushManyError, UsageError } from "./errors.js";
+import type { Settlement } from "./settlements.js";
+import { serverSentEvents } from "./sse.js";
+
+export interface ClientOptions {
+  /** Default: `DULY_URL`, or `http://127.0.0.1:7777`. */
+  readonly url?: string;
+  /** A token of the namespace. Default: `DULY_TOKEN`. */
+  readonly token?: string;
+  /** Default: `DULY_NAMESPACE`. */
+  readonly namespace?: string;
+  /** How long a response may take, in milliseconds. Default: 30,000. */
+  readonly timeout?: number;
+}
+
+/** The options of an event; times are in milliseconds. */
+export interface EventOptions {
+  /** How long until it is due. */
+  readonly delay?: number;
+  /** When it is due. */
+  readonly at?: Date;
+  /** By which events are found. */
+  readonly key?: string;
+  /** Of which only one event waits or runs. */
+  readonly unique?: string;
+  /** Whether an event that waits with the unique key is replaced. */
+  readonly replace?: boolean;
+  readonly attempts?: number;
+  readonly expires?: number;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** A ULID, if you choose it. */
+  readonly id?: string;
+  /** A name that stands for the id. Without it and `id` one is made, so that a repeat is safe. */
+  readonly idempotencyKey?: string;
+}
+
+/** An event to push with others. */
+export interface EventToPush extends EventOptions {
+  readonly payload: unknown;
+}
+
+/** A leased event: settle it before its deadline, or extend the lease. */
+export interface Lease<T = unknown> {
+  readonly id: string;
+  readonly token: string;
+  readonly deadline: Date;
+  /** From 1. */
+  readonly attempt: number;
+  readonly attemptsLeft: number;
+  readonly key: string | undefined;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly bytes: Uint8Array;
+  /** Reads the payload as JSON. */
+  payload(): T;
+}
+
+export interface LeaseOptions {
+  /** The length of the lease, in milliseconds. Default: 30,000. */
+  readonly ttr?: number;
+  /** Default: 1. */
+  readonly limit?: number;
+  /** How long to wait for the first, in milliseconds, and 8,000 at most. Default: 0. */
+  readonly wait?: number;
+}
+
+export interface StreamOptions {
+  readonly ttr?: number;
+  /** The most that are not settled. Default: 1. */
+  readonly maxInFlight?: number;
+  readonly signal?: AbortSignal;
+}
+
+const PUSH_MAX = 1_000;
+const SPAN_MAX = 4_294_967_295_000;
+const TRIES_MAX = 5;
+const RETRIED = new Set([429, 502, 503, 504, 507]);
+const RETRY_AFTER_MAX = 30_000;
+const TTR = 30_000;
+/** A stream has a comment every ten seconds; one that is silent for longer is dead. */
+const STREAM_SILENCE_MAX = 35_000;
+const NAME = /^[-_A-Za-z0-9]{1,255}$/;
+
+interface Request {
+  readonly method: string;
+  readonly path: string;
+  readonly body?: unknown;
+  /** Whether it is sent again where it may not have arrived. Default: yes. */
+  readonly mayRepeat?: boolean;
+  readonly wait?: number;
+}
+
+function named(what: string, name: string): string {
+  if (NAME.test(name)) return name;
+  throw new UsageError(`${what} is "${name}"; it must have 1 to 255 letters, digits, - and _`);
+}
+
+function span(what: string, milliseconds: number): number {
+  if (milliseconds >= 0 && milliseconds <= SPAN_MAX) return Math.ceil(milliseconds);
+  throw new UsageError(`${what} is ${milliseconds}; it must be 0 to ${SPAN_MAX} milliseconds`);
+}
+
+function bodyOf(event: EventToPush): NewEvent {
+  if (event.delay !== undefined && event.at) {
+    throw new UsageError("there are `delay` and `at`; give one of them");
+  }
+  if (event.id !== undefined && event.idempotencyKey !== undefined) {
+    throw new UsageError("there are `id` and `idempotencyKey`; give one of them");
+  }
+  if (event.payload === undefined) {
+    throw new UsageError("the payload is undefined; give null, or another value of JSON");
+  }
+  const isBytes = event.payload instanceof Uint8Array;
+  return {
+    ...(isBytes
+      ? { payload_base64: Buffer.from(event.payload as Uint8Array).toString("base64") }
+      : { payload: event.payload }),
+    ...(event.delay !== undefined && { delay_ms: span("delay", event.delay) }),
+    ...(event.at && { due_ms: event.at.getTime() }),
+    ...(event.expires !== undefined && { expires_ms: span("expires", event.expires) }),
+    ...(event.id !== undefined
+      ? { id: event.id }
+      : { idempotency_key: event.idempotencyKey ?? randomUUID() }),
+    ...(event.key !== undefined && { key: event.key }),
+    ...(event.unique !== undefined && { unique: event.unique }),
+    ...(event.replace && { replace: true }),
+    ...(event.attempts !== undefined && { attempts: event.attempts }),
+    ...(event.headers && { headers: { ...event.headers } }),
+  } as NewEvent;
+}
+
+function leaseOf<T>(view: LeaseView): Lease<T> {
+  const bytes = Buffer.from(view.payload_base64, "base64");
+  return {
+    id: view.id,
+    token: view.token,
+    deadline: new Date(view.deadline_ms),
+    attempt: view.attempt,
+    attemptsLeft: view.attempts_left,
+    key: view.key ?? undefined,
+    headers: view.headers,
+    bytes,
+    payload: () => JSON.parse(bytes.toString("utf8")) as T,
+  };
+}
+
+type PushResult = PushedEvent | { readonly problem: Problem };
+
+function pushedOf(results: readonly PushResult[]): PushedEvent[] {
+  const all = results.map((result) => ("problem" in result ? result.problem : result));
+  const problem = all.find((result): result is Problem => "kind" in result);
+  if (!problem) return all as PushedEvent[];
+  throw all.length === 1 ? errorOf(problem) : new PushManyError(problem, all);
+}
+
+/** Calls a server. It has no state but its options, and may be shared. */
+export class Client {
+  readonly namespace: string;
+  readonly #url: string;
+  readonly #headers: Record<string, string>;
+  readonly #timeout: number;
+
+  constructor(options: ClientOptions = {}) {
+    const token = options.token ?? process.env["DULY_TOKEN"];
+    const namespace = options.namespace ?? process.env["DULY_NAMESPACE"];
+    if (!token) throw new UsageError("no token; give `token`, or set DULY_TOKEN");
+    if (!namespace) throw new UsageError("no namespace; give `namespace`, or set DULY_NAMESPACE");
+    this.namespace = named("namespace", namespace);
+    const url = options.url ?? process.env["DULY_URL"] ?? "http://127.0.0.1:7777";
+    this.#url = `${url.replace(/\/+$/, "")}/v1/${this.namespace}`;
+    this.#headers = { Authorization: `Bearer ${token}`, "User-Agent": "duly-node/0.1.0" };
+    this.#timeout = options.timeout ?? 30_000;
+  }
+
+  /** Pushes an event. */
+  async push(queue: string, payload: unknown, options: EventOptions = {}): Promise<PushedEvent> {
+    const [pushed] = await this.pushMany(queue, [{ ...options, payload }]);
+    if (!pushed) throw new DulyError("the server has not said what became of the event");
+    return pushed;
+  }
+
+  /** Pushes events, a thousand with each request. */
+  async pushMany(queue: string, events: readonly EventToPush[]): Promise<PushedEvent[]> {
+    const path = `/queues/${named("queue", queue)}/events`;
+    const pushed: PushedEvent[] = [];
+    for (let at = 0; at < events.length; at += PUSH_MAX) {
+      const body = { events: events.slice(at, at + PUSH_MAX).map(bodyOf) };
+      pushed.push(...pushedOf(await this.#send<PushResult[]>({ method: "POST", path, body })));
+    }
+    return pushed;
+  }
+
+  /** Returns an event that is not over. */
+  async get(queue: string, id: string): Promise<EventView> {
+    return this.#send({ method: "GET", path: this.#event(queue, "events", id) });
+  }
+
+  /** Cancels an event that waits. */
+  async cancel(queue: string, id: string): Promise<void> {
+    await this.#send({ method: "DELETE", path: this.#event(queue, "events", id) });
+  }
+
+  /** Makes an event that waits due after a delay from now, in milliseconds. */
+  async reschedule(queue: string, id: string, delay: number): Promise<void> {
+    const body = { delay_ms: span("delay", delay) };
+    await this.#send({ method: "PATCH", path: this.#event(queue, "events", id), body });
+  }
+
+  /** Explains where an event is and what it waits for; also one that is over. */
+  async explain(queue: string, id: string): Promise<Explanation> {
+    return this.#send({ method: "GET", path: this.#event(queue, "explanations", id) });
+  }
+
+  /** Leases events. */
+  async lease<T = unknown>(queue: string, options: LeaseOptions = {}): Promise<Lease<T>[]> {
+    const { ttr = TTR, limit = 1, wait = 0 } = options;
+    const path = `/queues/${named("queue", queue)}/leases`;
+    const body = { max: limit, ttr_ms: span("ttr", ttr), wait_ms: span("wait", wait) };
+    // What was leased by a lost response comes back by itself.
+    const request = { method: "POST", path, body, mayRepeat: false, wait };
+    return (await this.#send<LeaseView[]>(request)).map((view) => leaseOf<T>(view));
+  }
+
+  /** Ends an attempt; with `more: false` its stream sends no others. */
+  async settle(
+    lease: Pick<Lease, "token">,
+    settlement: Settlement,
+    options: { readonly more?: boolean } = {},
+  ): Promise<void> {
+    const query = options.more === false ? "?more=false" : "";
+    const path = `/leases/${lease.token}/settle${query}`;
+    await this.#send({ method: "POST", path, body: settlement });
+  }
+
+  /** Makes a lease end `ttr` milliseconds from now. */
+  async extend(lease: Pick<Lease, "token">, ttr: number): Promise<void> {
+    const body = { ttr_ms: span("ttr", ttr) };
+    await this.#send({ method: "POST", path: `/leases/${lease.token}/extend`, body });
+  }
+
+  /** Streams leased events; ends without an error only when the signal is aborted or all is settled. */
+  async *stream<T = unknown>(queue: string, options: StreamOptions = {}): AsyncGenerator<Lease<T>> {
+    const { ttr = TTR, maxInFlight = 1, signal } = options;
+    if (!(Number.isInteger(maxInFlight) && maxInFlight >= 1 && maxInFlight <= 1_000)) {
+      throw new UsageError(`${maxInFlight} at a time; it must be 1 to 1000`);
+    }
+    const query = `max_in_flight=${maxInFlight}&ttr_ms=${span("ttr", ttr)}`;
+    const url = `${this.#url}/queues/${named("queue", queue)}/leases/stream?${query}`;
+    const silence = new AbortController();
+    const timer = setTimeout(() => silence.abort(), STREAM_SILENCE_MAX);
+    const signals = signal ? [silence.signal, signal] : [silence.signal];
+    try {
+      const init = { headers: this.#headers, signal: AbortSignal.any(signals) };
+      const response = await fetch(url, init);
+      if (!response.ok) throw await refusal(response);
+      const heard = (): void => void timer.refresh();
+      for await (const event of serverSentEvents(response.body as AsyncIterable<Uint8Array>, heard)) {
+        if (event.name === "lease") yield leaseOf<T>(JSON.parse(event.data) as LeaseView);
+        if (event.name === "problem") {
+          const problem = JSON.parse(event.data) as Problem;
+          throw errorOf(problemOf(problem.status, problem));
+        }
+      }
+    } catch (error) {
+      if (signal?.aborted) return;
+      if (error instanceof DulyError) throw error;
+      throw new ConnectionError(`stream of ${queue}: ${reasonOf(error)}`, { cause: error });
+    } finally {
+      clearTimeout(timer);
+    }
+    if (!signal?.aborted) throw new ConnectionError(`stream of ${queue}: the server closed it`);
+  }
+
+  #event(queue: string, what: string, id: string): string {
+    return `/queues/${named("queue", queue)}/${what}/${named("id", id)}`;
+  }
+
+  async #send<R>(request: Request): Promise<R> {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return await this.#sendOnce<R>(request);
+      } catch (error) {
+        const isRefused = error instanceof ProblemError;
+        const isLasting = isRefused && !RETRIED.has(error.problem.status);
+        if (request.mayRepeat === false || tries >= TRIES_MAX || isLasting) throw error;
+        if (error instanceof UsageError) throw error;
+        const usual = pauseAfter(tries, { first: 50, longest: 5_000 });
+        const asked = isRefused ? error.retryAfter : undefined;
+        await pause(Math.min(asked ?? usual, RETRY_AFTER_MAX));
+      }
+    }
+  }
+
+  async #sendOnce<R>(request: Request): Promise<R> {
+    const { method, path, body, wait = 0 } = request;
+    const headers = { ...this.#headers, ...(body !== undefined && { "Content-Type": "application/json" }) };
+    let text: string;
+    let response: Response;
+    try {
+      const signal = AbortSignal.timeout(this.#timeout + wait);
+      const init = { method, headers, signal, ...(body !== undefined && { body: JSON.stringify(body) }) };
+      response = await fetch(this.#url + path, init);
+      if (!response.ok) throw await refusal(response);
+      text = await response.text();
+    } catch (error) {
+      if (error instanceof DulyError) throw error;
+      throw new ConnectionError(`${method} ${path}: ${reasonOf(error)}`, { cause: error });
+    }
+    return (text === "" ? undefined : JSON.parse(text)) as R;
+  }
+}
+
+function reasonOf(error: unknown): string {
+  const cause = error instanceof Error ? (error.cause ?? error) : error;
+  return cause instanceof Error ? cause.message : String(cause);
+}
+
+async function refusal(response: Response): Promise<ProblemError> {
+  const text = await response.text();
+  let value: unknown = text.slice(0, 200);
+  try {
+    value = JSON.parse(text);
+  } catch {
+    // Not of this server: its text is the reason.
+  }
+  const after = Number(response.headers.get("Retry-After") ?? Number.NaN);
+  return errorOf(problemOf(response.status, value), Number.isFinite(after) ? after * 1_000 : undefined);
+}

@@ -1,0 +1,70 @@
+/** Errors: what the server has refused, and what did not reach it. */
+
+/** What the server says of an error: problem details of RFC 9457. */
+export interface Problem {
+  readonly status: number;
+  readonly title: string;
+  /** What is wrong, and what would be right. */
+  readonly detail: string;
+  /** The class of the error, for programs. */
+  readonly kind: string;
+}
+
+/** The base of all errors of this package. */
+export class DulyError extends Error {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = new.target.name;
+  }
+}
+
+/** An argument is wrong; nothing was sent. */
+export class UsageError extends DulyError {}
+
+/** The server was not reached, or the connection ended; a push was repeated before. */
+export class ConnectionError extends DulyError {}
+
+/** A test server did not start. */
+export class ServerStartError extends DulyError {}
+
+/** The server has refused a request; `problem` says what is wrong, and what would be right. */
+export class ProblemError extends DulyError {
+  constructor(
+    readonly problem: Problem,
+    /** How long until the same may succeed, in milliseconds, if the server has said so. */
+    readonly retryAfter?: number,
+  ) {
+    super(`${problem.status} ${problem.kind}: ${problem.detail}`);
+  }
+}
+
+/** The lease has ended: the event is somebody else's, or was settled otherwise. */
+export class LeaseLostError extends ProblemError {}
+
+/** Not every event was stored; `results` has a pushed event or a problem for each. */
+export class PushManyError<Pushed> extends ProblemError {
+  constructor(
+    problem: Problem,
+    readonly results: readonly (Pushed | Problem)[],
+  ) {
+    super(problem);
+  }
+}
+
+/** Reads a problem; a response of something between here and the server has other forms. */
+export function problemOf(status: number, value: unknown): Problem {
+  const fields = (typeof value === "object" && value !== null ? value : {}) as Partial<Problem>;
+  const text = typeof value === "string" && value !== "" ? value : `status ${status}`;
+  return {
+    status,
+    title: fields.title ?? "",
+    detail: fields.detail ?? text,
+    kind: fields.kind ?? "unknown",
+  };
+}
+
+/** Returns the error of a problem. */
+export function errorOf(problem: Problem, retryAfter?: number): ProblemError {
+  const Class = problem.kind === "lease_lost" ? LeaseLostError : ProblemError;
+  return new Class(problem, retryAfter);
+}

@@ -1,0 +1,195 @@
+/** A worker: it takes leases from a stream and runs a handler for each, so many at a time. */
+
+import { Attempt } from "./attempt.js";
+import type { Handler } from "./attempt.js";
+import { pause, pauseAfter } from "./backoff.js";
+import type { BackoffOptions } from "./backoff.js";
+import { Client } from "./client.js";
+import type { ClientOptions, Lease } from "./client.js";
+import { LeaseLostError, ProblemError, UsageError } from "./errors.js";
+import { release } from "./settlements.js";
+import type { Settlement } from "./settlements.js";
+
+export interface WorkerOptions {
+  /** A client, or how to reach the server. Default: by `DULY_URL`, `DULY_TOKEN`, `DULY_NAMESPACE`. */
+  readonly client?: Client | ClientOptions;
+  /** How many handlers run at a time. Default: 10. */
+  readonly concurrency?: number;
+  /** How long an attempt may take, in milliseconds. Default: for ever. */
+  readonly timeout?: number;
+  /** The length of a lease, which is extended, in milliseconds. Default: 30,000. */
+  readonly ttr?: number;
+  /** How long a stop waits for handlers, in milliseconds. Default: 25,000. */
+  readonly grace?: number;
+  /** Stops by TERM and INT. Default: no. */
+  readonly signals?: boolean;
+  readonly backoff?: BackoffOptions;
+  /** Told of lost leases and connections; the worker goes on. Default: `console.warn`. */
+  readonly onError?: (error: unknown) => void;
+}
+
+const CONCURRENCY_MAX = 1_000;
+const TTR_MIN = 1_000;
+/** How long a stop waits for the server to end a stream that drains. */
+const DRAIN_MAX = 5_000;
+/** A stream that lasted so long is no failure: the next one begins after the shortest pause. */
+const STREAM_LASTED = 5_000;
+/** Statuses of refusals that another try would meet as well. */
+const LASTING = new Set([400, 401, 403, 404, 405, 422]);
+const SIGNALS = ["SIGTERM", "SIGINT"] as const;
+
+/**
+ * Runs `handler` for the events of a queue, from its creation until `stop`.
+ *
+ * Leases are extended while handlers run. The signal of a handler whose lease is lost is aborted, as
+ * another worker may have the event.
+ */
+export class Worker<T = unknown> {
+  /** Settled when the worker has ended: rejected where the server refuses it for good. */
+  readonly ended: Promise<void>;
+
+  readonly #client: Client;
+  readonly #concurrency: number;
+  readonly #grace: number;
+  readonly #backoff: BackoffOptions;
+  readonly #attempt: { ttr: number; timeout: number | undefined; onError: (error: unknown) => void };
+  readonly #stopping = new AbortController();
+  readonly #running = new Map<Promise<void>, Attempt<T>>();
+  /** More leases than there are slots come after a reconnection; they wait here. */
+  readonly #waiting: (() => void)[] = [];
+  #free: number;
+  /** Whether the server was told that its stream may end. */
+  #drains = false;
+
+  constructor(
+    readonly queue: string,
+    private readonly handler: Handler<T>,
+    options: WorkerOptions = {},
+  ) {
+    const { client, concurrency = 10, ttr = 30_000, timeout, grace = 25_000 } = options;
+    if (!(Number.isInteger(concurrency) && concurrency >= 1 && concurrency <= CONCURRENCY_MAX)) {
+      throw new UsageError(`concurrency is ${concurrency}; it must be 1 to ${CONCURRENCY_MAX}`);
+    }
+    if (!(ttr >= TTR_MIN)) throw new UsageError(`ttr is ${ttr}; it must be at least ${TTR_MIN}`);
+    this.#client = client instanceof Client ? client : new Client(client);
+    this.#concurrency = this.#free = concurrency;
+    this.#grace = grace;
+    this.#backoff = options.backoff ?? {};
+    const onError = options.onError ?? ((error) => console.warn("duly:", error));
+    this.#attempt = { ttr, timeout, onError };
+    this.ended = this.#run(options.signals === true ? SIGNALS : []);
+    this.ended.catch(() => undefined); // whoever waits for it is told
+  }
+
+  /** Takes no more events, waits for handlers as long as `grace`, and hands back the others. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await this.ended;
+  }
+
+  async #run(signals: readonly NodeJS.Signals[]): Promise<void> {
+    const stop = (): void => this.#stopping.abort();
+    for (const signal of signals) process.on(signal, stop);
+    try {
+      await this.#receive();
+    } finally {
+      await this.#drain(0);
+      for (const signal of signals) process.off(signal, stop);
+    }
+  }
+
+  /** Streams leases, and again after a pause when the connection ends, until it is stopped. */
+  async #receive(): Promise<void> {
+    const stopping = this.#stopping.signal;
+    let failures = 0;
+    while (!stopping.aborted) {
+      const begun = performance.now();
+      const close = new AbortController();
+      const streaming = this.#stream(close.signal);
+      const stopped = new Promise<void>((resolve) => {
+        stopping.addEventListener("abort", () => resolve(), { once: true });
+      });
+      try {
+        await Promise.race([streaming, stopped]);
+        if (stopping.aborted) {
+          await this.#drain(this.#grace);
+          if (this.#drains) await ended(streaming); // what is still on its way is handed back
+        }
+      } catch (error) {
+        const isLasting = error instanceof ProblemError && LASTING.has(error.problem.status);
+        if (isLasting || error instanceof UsageError) throw error;
+        this.#attempt.onError(error);
+        failures = performance.now() - begun >= STREAM_LASTED ? 1 : failures + 1;
+        await pause(pauseAfter(failures, this.#backoff), stopping);
+      } finally {
+        close.abort();
+        await streaming.catch(() => undefined); // told above, or of no use any more
+      }
+    }
+    await this.#drain(this.#grace);
+  }
+
+  async #stream(signal: AbortSignal): Promise<void> {
+    // What an earlier stream has sent may have been given back when it ended.
+    for (const attempt of this.#running.values()) attempt.checkLease();
+    const options = { ttr: this.#attempt.ttr, maxInFlight: this.#concurrency, signal };
+    for await (const lease of this.#client.stream<T>(this.queue, options)) {
+      if (this.#stopping.signal.aborted) {
+        await this.#settle(lease, release());
+        continue;
+      }
+      const attempt = new Attempt(this.#client, lease, this.handler, this.#attempt);
+      const work: Promise<void> = this.#work(attempt).finally(() => this.#running.delete(work));
+      this.#running.set(work, attempt);
+    }
+  }
+
+  async #work(attempt: Attempt<T>): Promise<void> {
+    await this.#slot();
+    try {
+      const isBegun = !this.#stopping.signal.aborted;
+      const ended = isBegun ? await attempt.run() : undefined;
+      const settlement = ended ?? (attempt.isLost ? undefined : release());
+      if (settlement) await this.#settle(attempt.lease, settlement);
+    } finally {
+      this.#free += 1;
+      this.#waiting.shift()?.();
+    }
+  }
+
+  async #slot(): Promise<void> {
+    while (this.#free === 0) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    this.#free -= 1;
+  }
+
+  async #settle(lease: Lease, settlement: Settlement): Promise<void> {
+    const more = !this.#stopping.signal.aborted;
+    try {
+      await this.#client.settle(lease, settlement, { more });
+      this.#drains ||= !more;
+    } catch (error) {
+      // It came too late, or the event comes back when its lease ends.
+      const what = error instanceof LeaseLostError ? "came too late" : "failed";
+      const text = `${settlement.outcome} of ${lease.id} ${what}`;
+      this.#attempt.onError(new Error(text, { cause: error }));
+    }
+  }
+
+  /** Waits for the handlers that run; aborts those that take longer. */
+  async #drain(grace: number): Promise<void> {
+    const all = (): Promise<unknown> => Promise.allSettled([...this.#running.keys()]);
+    const over = new AbortController();
+    await Promise.race([all(), pause(grace, over.signal)]);
+    over.abort();
+    for (const attempt of this.#running.values()) attempt.abort(new Error("the worker stops"));
+    await all();
+  }
+}
+
+/** Waits for the end of a stream, but not for ever. */
+async function ended(streaming: Promise<void>): Promise<void> {
+  const over = new AbortController();
+  const end = streaming.catch(() => undefined); // it is told by the worker, if it matters
+  await Promise.race([end, pause(DRAIN_MAX, over.signal)]);
+  over.abort();
+}

@@ -1,0 +1,236 @@
+//! The clock of a test server: it stands still until it is moved, and then everything happens in
+//! its order.
+
+use std::process::{Command, Stdio};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::world::{Place, World, reply};
+
+const MINUTE_MS: u64 = 60_000;
+const QUEUE: &str = "/v1/ns/queues/q";
+
+async fn post(world: &World, path: &str, body: Value) -> Value {
+    let request = world.request(Method::POST, path);
+    let request = request.header("Content-Type", "application/json");
+    let reply = reply(request.body(body.to_string())).await;
+    assert!(reply.status.is_success(), "{reply:?}");
+    match reply.text.as_str() {
+        "" => Value::Null,
+        _ => reply.json(),
+    }
+}
+
+async fn advance(world: &World, body: Value) -> u64 {
+    let body = body.to_string();
+    let moved = world
+        .admin_with(Method::POST, "/clock/advance", &body)
+        .await;
+    moved.is(200)["now_ms"].as_u64().expect("a time")
+}
+
+async fn push(world: &World, event: Value) -> String {
+    let pushed = post(
+        world,
+        &format!("{QUEUE}/events"),
+        json!({"events": [event]}),
+    )
+    .await;
+    pushed[0]["id"].as_str().expect("an id").to_owned()
+}
+
+async fn lease_of(world: &World, queue: &str, ttr_ms: u64) -> Vec<Value> {
+    let path = format!("/v1/ns/queues/{queue}/leases");
+    let leased = post(world, &path, json!({"max": 100, "ttr_ms": ttr_ms})).await;
+    leased.as_array().expect("an array").clone()
+}
+
+async fn lease(world: &World) -> Vec<Value> {
+    lease_of(world, "q", 30_000).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_is_leased_when_the_clock_has_reached_its_time_and_not_before() {
+    let world = World::start_manual().await;
+    let before = world.admin(Method::GET, "/clock").await.is(200)["now_ms"].clone();
+    let ids = [
+        push(&world, json!({"payload": 1, "delay_ms": 30 * MINUTE_MS})).await,
+        push(
+            &world,
+            json!({"payload": 2, "delay_ms": 30 * 86_400_000_u64}),
+        )
+        .await,
+    ];
+    assert_eq!(lease(&world).await, Vec::<Value>::new());
+    advance(&world, json!({"by_ms": 30 * MINUTE_MS - 1})).await;
+    assert_eq!(lease(&world).await, Vec::<Value>::new());
+    let now = advance(&world, json!({"by_ms": 1})).await;
+    assert_eq!(now, before.as_u64().unwrap() + 30 * MINUTE_MS);
+    let leased = lease(&world).await;
+    assert_eq!((leased.len(), &leased[0]["id"]), (1, &json!(ids[0])));
+    advance(&world, json!({"by_ms": 30 * 86_400_000_u64})).await;
+    assert!(lease(&world).await.iter().any(|it| it["id"] == ids[1]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_ends_and_its_event_comes_back_in_time_with_the_clock() {
+    let world = World::start_manual().await;
+    push(&world, json!({"payload": 1, "attempts": 3})).await;
+    assert_eq!(lease(&world).await.len(), 1);
+    advance(&world, json!({"by_ms": 29_999})).await;
+    assert_eq!(lease(&world).await.len(), 0, "it is leased still");
+    // The lease ends on the way, not when the clock has come to its stop.
+    advance(&world, json!({"by_ms": 10 * MINUTE_MS})).await;
+    let again = lease(&world).await;
+    assert_eq!(again.len(), 1);
+    assert_eq!(again[0]["attempt"], 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_occurrence_of_a_schedule_is_pushed_on_the_way_and_none_is_missed() {
+    let world = World::start_manual().await;
+    let schedule = json!({"queue": "report", "when": "0 * * * *", "payload": 1, "missed": "all(3)",
+        "overlap": "allow"});
+    let request = world.request(Method::PUT, "/v1/ns/schedules/hourly");
+    let request = request.header("Content-Type", "application/json");
+    reply(request.body(schedule.to_string())).await.is(201);
+    advance(&world, json!({"by_ms": 24 * 60 * MINUTE_MS})).await;
+    assert_eq!(lease_of(&world, "report", 30_000).await.len(), 24);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_is_given_what_is_due_on_the_way_and_the_clock_waits_for_it_if_told() {
+    let world = World::start_manual().await;
+    let stream = world.request(
+        Method::GET,
+        &format!("{QUEUE}/leases/stream?max_in_flight=1&ttr_ms=30000"),
+    );
+    let mut response = stream.send().await.expect("a response");
+    for minute in 1..=5 {
+        push(
+            &world,
+            json!({"payload": minute, "delay_ms": minute * MINUTE_MS}),
+        )
+        .await;
+    }
+    let consume = async {
+        let (mut text, mut dues) = (String::new(), Vec::new());
+        while dues.len() < 5 {
+            let part = response.chunk().await.expect("bytes").expect("a part");
+            text += std::str::from_utf8(&part).expect("text");
+            while let Some((message, rest)) = text.split_once("\n\n") {
+                let data = message
+                    .split_once("data: ")
+                    .map(|(_, data)| data.to_owned());
+                text = rest.to_owned();
+                let Some(data) = data else { continue };
+                let event: Value = serde_json::from_str(&data).expect("JSON");
+                let clock = world.admin(Method::GET, "/clock").await.is(200);
+                dues.push(clock["now_ms"].as_u64().expect("a time"));
+                let path = format!("/v1/ns/leases/{}/settle", event["token"].as_str().unwrap());
+                post(&world, &path, json!({"outcome": "ack"})).await;
+            }
+        }
+        dues
+    };
+    let body = json!({"by_ms": 60 * MINUTE_MS, "settle_ms": 60_000});
+    let (dues, end) = tokio::join!(consume, advance(&world, body));
+    let begin = end - 60 * MINUTE_MS;
+    let expected: Vec<u64> = (1..=5).map(|minute| begin + minute * MINUTE_MS).collect();
+    assert_eq!(dues, expected, "each was handled at its time");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_poll_that_waits_is_answered_by_the_move_of_the_clock() {
+    let world = World::start_manual().await;
+    push(&world, json!({"payload": 1, "delay_ms": MINUTE_MS})).await;
+    let path = format!("{QUEUE}/leases");
+    let poll = post(
+        &world,
+        &path,
+        json!({"ttr_ms": 30_000, "wait_ms": 3_600_000}),
+    );
+    let moved = async {
+        world.wait_for_poll().await;
+        advance(&world, json!({"by_ms": MINUTE_MS})).await
+    };
+    let (leased, _) = tokio::join!(poll, moved);
+    assert_eq!(leased.as_array().map(Vec::len), Some(1), "{leased}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_setting_of_a_queue_holds_at_once_although_the_clock_stands_still() {
+    let world = World::start_manual().await;
+    push(&world, json!({"payload": 1})).await;
+    for (paused, count) in [(true, 0), (false, 1)] {
+        let request = world.request(Method::PATCH, QUEUE);
+        let request = request.header("Content-Type", "application/json");
+        let body = json!({"paused": paused}).to_string();
+        let set = reply(request.body(body)).await;
+        assert!(set.status.is_success(), "{set:?}");
+        assert_eq!(lease(&world).await.len(), count, "paused: {paused}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_request_is_told_what_would_be_right() {
+    let world = World::start_manual().await;
+    for (body, word) in [
+        ("", "by_ms"),
+        ("[]", "by_ms"),
+        (r#"{"by_ms": -1}"#, "by_ms"),
+        (r#"{"by_ms": 3162240000001}"#, "at most 3162240000000"),
+        (r#"{"by_ms": 1, "settle_ms": 600001}"#, "at most 600000"),
+        (r#"{"by": 1}"#, "by_ms"),
+    ] {
+        let refused = world.admin_with(Method::POST, "/clock/advance", body).await;
+        let error = refused.is(400)["error"].as_str().unwrap().to_owned();
+        assert!(error.contains(word), "{body}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn there_is_no_such_clock_without_its_flag() {
+    let world = World::start(Place::Embedded).await;
+    world.admin(Method::GET, "/clock").await.is_missing();
+    let moved = world.admin_with(Method::POST, "/clock/advance", r#"{"by_ms": 1}"#);
+    moved.await.is_missing();
+    let api = world.api(Method::POST, "/clock/advance", "{}").await;
+    assert_eq!(api.status.as_u16(), 404);
+}
+
+#[test]
+fn a_manual_clock_is_refused_with_a_store_that_lasts() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, word) in [
+        (vec!["--store", "sqlite:jobs.db"], "`sqlite:`"),
+        (vec![], "`sqlite:`"),
+        (vec!["--store", "redis://127.0.0.1:1"], "`redis:`"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_duly"));
+        command.args(["serve", "--clock", "manual", "--listen", "127.0.0.1:0"]);
+        command
+            .args(["--admin-listen", "127.0.0.1:0"])
+            .args(arguments);
+        command.current_dir(folder.path()).stdin(Stdio::null());
+        let ended = command.output().unwrap();
+        let text = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(1), "{text}");
+        assert!(
+            text.contains(word) && text.contains("--store memory:"),
+            "{text}"
+        );
+    }
+    let left = std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(left, 0, "nothing was opened");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_manual_clock_is_refused_with_a_shared_state_that_lasts() {
+    let text = "clock = 'manual'\n[api]\nlisten = '127.0.0.1:0'\n[admin]\nlisten = '127.0.0.1:0'\n\
+        state = 'sqlite:state.db'\n[pools.default]\nurl = 'memory:'";
+    let settings = duly_server::Settings::from_toml(text).unwrap();
+    let error = duly_server::Server::start(settings).await.unwrap_err();
+    assert!(error.to_string().contains("admin.state"), "{error}");
+}

@@ -1,0 +1,108 @@
+//! A bus whose clock is moved by hand: what is still to be done at this time, and when it has more
+//! to do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::bus::builder::options::BusBuilder;
+use crate::bus::handle::Bus;
+use crate::core::op::{Answer, MoveReport, Reply, StoreOp};
+use crate::core::options::NodeOptions;
+use crate::error::{Error, Result};
+use crate::event::{BucketKey, QueueName};
+use crate::flow::Flow;
+use crate::time::{Clock, Timestamp};
+
+/// How often the worker of schedules is polled for its end: it works in this process, and in memory.
+#[cfg(feature = "schedules")]
+const POLL_EVERY: Duration = Duration::from_micros(100);
+
+/// Fallback polls are this far apart: each is a stop of a clock that is moved.
+const FALLBACK_EVERY: Duration = Duration::from_secs(86_400);
+
+/// Sets a clock that is moved by hand.
+pub fn on(builder: BusBuilder, clock: Arc<dyn Clock>) -> BusBuilder {
+    builder.clock(clock).node_options(NodeOptions {
+        sleep_max: FALLBACK_EVERY,
+        fallback_scan_every: FALLBACK_EVERY,
+        ..NodeOptions::default()
+    })
+}
+
+/// The work of a queue at a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueWork {
+    /// The events that are leased.
+    pub leased: usize,
+    /// Whether one could be leased.
+    pub has_ready: bool,
+    /// When the next one is due.
+    next_due: Option<Timestamp>,
+}
+
+/// Waits until a bus has done what is to be done at this time of its clock: expired leases are
+/// taken back, callers that wait have what is due, occurrences of schedules are pushed. Returns how
+/// long until it has more to do; `None` is never.
+///
+/// The store is one in memory, on the clock of the bus, and nothing else moves that clock.
+///
+/// # Errors
+///
+/// The store's error; [`ErrorKind::Closed`](crate::ErrorKind::Closed) when the bus stops.
+pub async fn settled(bus: &Bus) -> Result<Option<Duration>> {
+    let inner = &bus.inner;
+    loop {
+        inner.open()?;
+        let pulls = inner.flow().as_ref().map(Flow::pulls);
+        let pulls = pulls.ok_or_else(|| Error::closed("the bus was shut down"))?;
+        let wakes = pulls.settled().await;
+        #[cfg(feature = "schedules")]
+        let look_at = {
+            let queue = QueueName::new(crate::bus::own_queues::SCHEDULES)?;
+            let work = work(bus, &queue).await?;
+            if work.leased > 0 || work.has_ready {
+                tokio::time::sleep(POLL_EVERY).await;
+                continue;
+            }
+            let now_us = inner.store.now_us();
+            let until = |due: Timestamp| due.as_micros().saturating_sub(now_us);
+            work.next_due.map(|due| Duration::from_micros(until(due)))
+        };
+        #[cfg(not(feature = "schedules"))]
+        let look_at = None;
+        let until_pull = wakes.map(|wakes| wakes.since(inner.clock.mono()));
+        return Ok(until_pull.into_iter().chain(look_at).min());
+    }
+}
+
+/// Returns the work of a queue.
+///
+/// # Errors
+///
+/// The store's error.
+pub async fn work(bus: &Bus, queue: &QueueName) -> Result<QueueWork> {
+    let (store, mut work) = (bus.inner.open()?, QueueWork::default());
+    let now = bus.inner.now();
+    for bucket in store.buckets_of(queue).await?.buckets {
+        let (leased, ready, next_due) = bucket_work(bus, &bucket).await?;
+        work.leased += leased;
+        work.has_ready |= ready > 0 || next_due.is_some_and(|due| due <= now);
+        work.next_due = work.next_due.into_iter().chain(next_due).min();
+    }
+    Ok(work)
+}
+
+async fn bucket_work(bus: &Bus, bucket: &BucketKey) -> Result<(usize, usize, Option<Timestamp>)> {
+    let (limit, calls) = (0, false);
+    let store = bus.inner.open()?;
+    let mut work = (0, 0, None);
+    for op in [StoreOp::Stats, StoreOp::MoveDue { limit, calls }] {
+        let Answer { reply, .. } = store.apply(bucket, op).await?;
+        match reply {
+            Reply::Stats(stats) => (work.0, work.1) = (stats.leased, stats.ready),
+            Reply::Moved(MoveReport { next_due, .. }) => work.2 = next_due,
+            _ => {}
+        }
+    }
+    Ok(work)
+}
