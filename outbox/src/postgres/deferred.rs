@@ -66,6 +66,10 @@ pub(crate) fn release(own: &str) -> String {
 /// has settled meanwhile is not settled again.
 pub(crate) fn settle(own: &str, settling: &Settling) -> String {
     let mut sql = BEGIN.to_owned();
+    if settling.refused.is_empty() && settling.instead.is_empty() {
+        // Lost in a crash of the server, the rows are pushed once more, as ones that may have been.
+        sql += "; set local synchronous_commit = off";
+    }
     if !settling.gone.is_empty() {
         let keys = list(&settling.gone);
         sql += &format!("; delete from duly_outbox_deferred where key in ({keys})");

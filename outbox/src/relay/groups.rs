@@ -121,17 +121,21 @@ impl Groups {
             .iter()
             .filter(|(_, group)| group.has_rows && !group.is_pushing && group.retry_at <= now);
         let mut due: Vec<_> = due.collect();
-        due.sort_unstable_by_key(|(_, group)| group.retry_at);
+        due.sort_unstable_by_key(|(_, group)| (group.failures > 0, group.retry_at));
         let due = due.into_iter().take(limit);
         due.map(|(name, group)| (name.clone(), group.failures > 0))
             .collect()
     }
 
-    /// Returns when a group is to be tried next.
-    pub(crate) fn next_retry(&self) -> Option<Instant> {
+    /// Returns when a group is to be tried next, one that has failed not before `probe_at`.
+    pub(crate) fn next_retry(&self, probe_at: Instant) -> Option<Instant> {
         let waiting = self.known.values();
         let waiting = waiting.filter(|group| group.has_rows && !group.is_pushing);
-        waiting.map(|group| group.retry_at).min()
+        let retry_at = |group: &Group| match group.failures {
+            0 => group.retry_at,
+            _ => group.retry_at.max(probe_at),
+        };
+        waiting.map(retry_at).min()
     }
 
     fn of(&mut self, name: &str, now: Instant) -> &mut Group {
@@ -156,16 +160,18 @@ mod tests {
         assert!(groups.is_blocked("orders/1") && !groups.is_blocked("orders/2"));
         groups.end("orders/1", false, now);
         assert!(groups.is_blocked("orders/1") && groups.may_store_be_away(now));
-        assert!(groups.due(now, 9).is_empty() && groups.next_retry().is_none());
+        assert!(groups.due(now, 9).is_empty() && groups.next_retry(now).is_none());
         groups.deferred("orders/1", now);
         assert!(groups.due(now, 9).is_empty());
-        let retry_at = groups.next_retry().unwrap();
+        let retry_at = groups.next_retry(now).unwrap();
         assert!(retry_at > now && retry_at <= now + Duration::from_millis(100));
         assert_eq!(
             groups.due(retry_at, 9),
             [("orders/1".to_owned(), true)],
             "one row, to see"
         );
+        let later = retry_at + Duration::from_secs(1);
+        assert_eq!(groups.next_retry(later), Some(later), "probes have a pace");
         groups.end("orders/2", true, now);
         assert!(!groups.may_store_be_away(now + AWAY_AFTER) && !groups.is_well());
         assert!(groups.may_store_be_away(now + 2 * AWAY_AFTER));
@@ -181,7 +187,7 @@ mod tests {
         for _ in 0..200 {
             groups.end("orders/1", false, now);
         }
-        assert!(groups.next_retry().unwrap() <= now + Duration::from_secs(10));
+        assert!(groups.next_retry(now).unwrap() <= now + Duration::from_secs(10));
     }
 
     #[test]

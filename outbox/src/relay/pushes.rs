@@ -20,10 +20,17 @@ use crate::relay::source::{PAGE_MAX, Row, Source};
 /// A page waits no longer for its pushes; what they come to is then unknown, and its rows are deferred.
 /// Less than the time for which a page is held.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// And no longer than this beside pushes that have failed or got no reply, so that each further bucket
+/// of a shard that is away costs little.
+const PATIENCE_BESIDE: Duration = Duration::from_millis(100);
 /// The pushes of pages that call the store at once.
 const PUSHES_AT_ONCE: usize = 32;
 /// The groups of deferred rows that are pushed at once.
 const RETRIES_AT_ONCE: usize = 8;
+
+/// Pages have the database for so many times as long as groups that have failed: with many of those,
+/// trying them would be all that a relay does.
+const PROBE_PAUSE: u32 = 10;
 
 /// A push that has ended.
 #[derive(Debug)]
@@ -49,6 +56,8 @@ pub(crate) struct Pushes {
     page: u64,
     /// Of the tasks, those of deferred rows.
     retries: usize,
+    /// When a group that has failed may be tried next.
+    pub(crate) probe_at: Instant,
 }
 
 impl Default for Pushes {
@@ -58,6 +67,7 @@ impl Default for Pushes {
             permits: Arc::new(Semaphore::new(PUSHES_AT_ONCE)),
             page: 0,
             retries: 0,
+            probe_at: Instant::now(),
         }
     }
 }
@@ -88,6 +98,12 @@ impl<S: Source> Run<S> {
             names,
             groups,
         } = page_events(&self.bus, rows);
+        let is_late = self.pushes.tasks.len() > self.pushes.retries; // of a page before
+        let patience = if is_late || !self.groups.is_well() {
+            PATIENCE_BESIDE
+        } else {
+            PATIENCE
+        };
         self.pushes.page += 1;
         let (page, now) = (self.pushes.page, Instant::now());
         let (mut open, mut is_failed) = (0, false);
@@ -105,7 +121,7 @@ impl<S: Source> Run<S> {
                 .into_iter()
                 .for_each(|place| fates[place] = Some(fate()));
         }
-        let deadline = now + PATIENCE;
+        let deadline = now + patience;
         while open > 0 {
             let Ok(Some(done)) = timeout_at(deadline, self.pushes.next()).await else {
                 break;
@@ -137,6 +153,10 @@ impl<S: Source> Run<S> {
         let room = RETRIES_AT_ONCE.saturating_sub(self.pushes.retries);
         let now = Instant::now();
         for (group, has_failed) in self.groups.due(now, room) {
+            let began = Instant::now();
+            if has_failed && began < self.pushes.probe_at {
+                continue;
+            }
             // Of a group that has failed one row, to see whether it goes on.
             let limit = if has_failed { 1 } else { PAGE_MAX };
             let rows = match self.source.take_deferred(group.clone(), limit).await {
@@ -146,6 +166,9 @@ impl<S: Source> Run<S> {
                     return;
                 }
             };
+            if has_failed {
+                self.pause_probes(began);
+            }
             if rows.is_empty() {
                 self.groups.emptied(&group);
                 continue;
@@ -188,15 +211,27 @@ impl<S: Source> Run<S> {
 
     /// Takes note of a push that has gone on beside the pages.
     pub(crate) async fn pushed(&mut self, done: PushDone) {
+        let (is_accepted, began) = (done.result.is_accepted(), Instant::now());
         let fates = self.ended(&done.group, done.result);
         // The rows of a page of before were deferred, and are pushed again.
         if let PushOf::Deferred(keys) = done.of {
             self.pushes.retries = self.pushes.retries.saturating_sub(1);
             self.settle(&keys, fates).await;
+            if is_accepted {
+                self.pushes.probe_at = began; // others may be accepted, too
+            } else {
+                self.pause_probes(began);
+            }
         }
         if self.groups.is_well() {
             self.store.succeeded();
         }
+    }
+
+    /// Puts the next try of a group that has failed off, by how long a call of the database took.
+    fn pause_probes(&mut self, began: Instant) {
+        let pause = began.elapsed() * PROBE_PAUSE;
+        self.pushes.probe_at = self.pushes.probe_at.max(began) + pause;
     }
 
     async fn settle(&mut self, keys: &[(i64, bool)], fates: Vec<(usize, Fate)>) {

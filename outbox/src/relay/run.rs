@@ -142,7 +142,10 @@ impl<S: Source> Run<S> {
                 continue;
             }
             let may_retry = self.pushes.has_room() && !self.is_database_away;
-            let retry_at = self.groups.next_retry().filter(|_| may_retry);
+            let retry_at = self
+                .groups
+                .next_retry(self.pushes.probe_at)
+                .filter(|_| may_retry);
             let soonest = began + self.options.busy_poll.min(wait);
             tokio::select! {
                 () = self.stop.cancelled() => {}
