@@ -146,9 +146,10 @@ pub use retry::{ParseRetryError, RetryPolicy};
 /// Administration of a running bus: depths of queues, waiting events, forecasts, payloads.
 pub mod admin {
     pub use crate::bus::{
-        EVENTS_MAX, EventCursor, Events, FORECAST_STEPS_MAX, ForecastStep, KeyCounts, NodeInfo,
-        PayloadCheck, PayloadReport, QueueLoad, QueueStats, Reencrypt, ReencryptReport, StoreCheck,
-        StoreReport, StoredEvent, UndecodablePayload,
+        AuditCursor, AuditLine, EVENTS_MAX, EventCursor, EventList, EventListCursor, Events,
+        FORECAST_STEPS_MAX, ForecastStep, KeyCounts, NodeInfo, PayloadCheck, PayloadReport,
+        QueueLoad, QueueStats, Reencrypt, ReencryptReport, StoreCheck, StoreReport, StoredEvent,
+        UndecodablePayload,
     };
     #[cfg(feature = "schedules")]
     pub use crate::bus::{Schedule, Schedules};

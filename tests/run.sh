@@ -91,7 +91,7 @@ logged() {
 # sum <word>: adds up the numbers before a word in the lines that sum up a run of tests.
 # What a failed test printed is indented, so that a sum in there is not counted again.
 sum() {
-    grep -E '^(test result:| +Summary \[)' "$log" |
+    grep -E '^(test result:| +Summary \[|[0-9]+ passed, )' "$log" |
         grep -oE "[0-9]+ $1" | awk '{ sum += $1 } END { print sum + 0 }' || true
 }
 
@@ -171,6 +171,7 @@ else
     tests "unit and integration tests" \
         cargo test --workspace --all-features --no-fail-fast --lib --bins --tests
 fi
+DULY_PROGRAM=$(realpath -m "$target")/debug/duly tests "clients in other languages" tests/clients.sh
 tests "documentation tests" cargo test --workspace --all-features --no-fail-fast --doc
 
 # In the same folder: packages that need no feature here that the others lack are not built again.

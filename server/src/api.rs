@@ -1,6 +1,8 @@
 //! What `/v1` returns of queues, events, dead letters and records, and commands show, whatever source
 //! it is from.
 
+mod audit;
+mod listed;
 mod schedule;
 
 use std::collections::BTreeMap;
@@ -17,6 +19,8 @@ use duly::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub use self::audit::AuditView;
+pub use self::listed::ListedEvent;
 pub use self::schedule::{Instant, ScheduleView};
 
 /// The events of a queue by state, and its settings.
@@ -246,6 +250,15 @@ impl From<&duly::admin::ForecastStep> for ForecastStep {
     }
 }
 
+/// Returns the explanation with its advice as commands: whoever reads it here writes no Rust.
+fn in_a_shell(explained: &duly::explain::Explanation) -> String {
+    let mut text = explained.to_string();
+    for (rust, command) in explained.advice().iter().zip(explained.commands()) {
+        text = text.replacen(rust, &command, 1);
+    }
+    text
+}
+
 impl From<&duly::explain::Explanation> for Explanation {
     fn from(explained: &duly::explain::Explanation) -> Self {
         Self {
@@ -253,8 +266,8 @@ impl From<&duly::explain::Explanation> for Explanation {
             state: explained.state.map(|state| state.as_str().to_owned()),
             due_ms: explained.due.map(Timestamp::as_millis),
             tries: explained.tries,
-            text: explained.to_string(),
-            advice: explained.advice(),
+            text: in_a_shell(explained),
+            advice: explained.commands(),
         }
     }
 }

@@ -98,10 +98,8 @@ impl PoolAccess {
             queue.is_some_and(|queue| grant.is_for(queue))
         };
         // A schedule of another namespace may push to a queue of this one.
-        let prefix = format!("{namespace}.");
-        let is_own = move |schedule: &str| schedule.starts_with(&prefix);
         let user = User::new(name, role).only(is_for);
-        Ok(Some(user.only_schedules(is_own)))
+        Ok(Some(user.only_schedules_of(namespace)))
     }
 }
 

@@ -25,35 +25,40 @@ pub struct SchedulePage {
     pub next: Option<String>,
 }
 
+/// The most schedules of a namespace.
+pub const SCHEDULES_MAX: usize = 10_000;
+
 /// Returns the first `limit` schedules that are `seen`, of those with a name after `after`.
+/// `namespace`: of that one alone.
 ///
-/// The store has them in another order, so all are read; the memory is that of a page. A page ends
-/// at a schedule that is seen, so that nothing is learned of others.
+/// The store has them in another order, so all of the namespace are read; the memory is that of a
+/// page. A page ends at a schedule that is seen, so that nothing is learned of others.
 ///
 /// # Errors
 ///
 /// The store's error.
 pub async fn page(
     bus: &Bus,
+    namespace: Option<&str>,
     seen: impl Fn(&Schedule) -> bool,
     after: Option<&str>,
     limit: usize,
 ) -> Result<SchedulePage> {
     let limit = limit.clamp(1, PAGE_MAX);
     let mut first: BTreeMap<String, Schedule> = BTreeMap::new();
-    let mut place = None;
+    let mut place: Option<String> = None;
     loop {
-        let page = bus.schedules().page(place, PAGE_MAX).await?;
+        let (schedules, from) = (bus.schedules(), place.as_deref());
+        let page = match namespace {
+            Some(namespace) => schedules.page_of(namespace, from, PAGE_MAX).await?,
+            None => schedules.page(from, PAGE_MAX).await?,
+        };
         for schedule in page.items {
             let is_before = after.is_some_and(|after| *schedule.name <= *after);
             if is_before || !seen(&schedule) {
                 continue;
             }
-            // One that moved on meanwhile may come twice.
-            let known = first.get(&schedule.name);
-            if known.is_none_or(|known| known.last <= schedule.last) {
-                first.insert(schedule.name.clone(), schedule);
-            }
+            first.insert(schedule.name.clone(), schedule);
             if first.len() > limit + 1 {
                 first.pop_last();
             }

@@ -1,6 +1,7 @@
 //! The bus: the API of the crate.
 
 mod admin;
+mod audit;
 mod builder;
 pub(crate) mod call;
 mod checks;
@@ -37,12 +38,13 @@ mod state;
 mod stop;
 
 pub use self::admin::{NodeInfo, QueueLoad, QueueStats};
+pub use self::audit::{AuditCursor, AuditLine};
 pub use self::builder::options::BusBuilder;
 pub use self::checks::{PayloadCheck, PayloadReport, StoreCheck, StoreReport, UndecodablePayload};
 pub use self::dead_letters::{
     BulkResult, DeadLetter, DeadLetterCursor, DeadLetters, Edited, LastRecord,
 };
-pub use self::events::{EVENTS_MAX, Events, StoredEvent};
+pub use self::events::{EVENTS_MAX, EventList, EventListCursor, Events, StoredEvent};
 pub use self::explain::{Attempts, Explanation, HolderStatus, Reason, Spread};
 pub use self::forecast::{FORECAST_STEPS_MAX, ForecastStep};
 pub use self::handle::Bus;

@@ -10,6 +10,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::error::{Error, Result, shown};
 
+/// The bus's own queue of the lines of the audit. It has events and no consumer, and is in no list.
+pub(crate) const AUDIT: &str = "duly.audit";
+
 /// A validated queue name.
 ///
 /// One to 512 letters, digits, `.`, `_` and `-`, the first not a `.`, so that a name fits unescaped

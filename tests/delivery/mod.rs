@@ -7,6 +7,7 @@
 mod accepted;
 mod apart;
 mod asking;
+mod audit;
 mod blocking;
 mod call;
 mod cancel;
@@ -24,6 +25,7 @@ mod ids;
 mod kit;
 mod late;
 mod lease;
+mod listing;
 mod names;
 mod nodes;
 mod outside;

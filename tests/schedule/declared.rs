@@ -218,7 +218,7 @@ async fn a_page_of_schedules_has_each_once() {
     bus.advance(DAY).await;
     let (mut seen, mut after) = (Vec::new(), None);
     loop {
-        let page = bus.schedules().page(after, 40).await.unwrap();
+        let page = bus.schedules().page(after.as_deref(), 40).await.unwrap();
         seen.extend(page.items.into_iter().map(|schedule| schedule.name));
         after = page.next;
         if after.is_none() {

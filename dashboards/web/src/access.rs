@@ -29,7 +29,7 @@ impl Role {
     }
 }
 
-/// Returns whether a user may see a queue, or a schedule.
+/// Returns whether a user may see a queue.
 type NameFilter = dyn Fn(&str) -> bool + Send + Sync;
 
 /// A user of the dashboard.
@@ -38,7 +38,7 @@ pub struct User {
     pub(crate) name: String,
     pub(crate) role: Role,
     queues: Option<Arc<NameFilter>>,
-    schedules: Option<Arc<NameFilter>>,
+    namespace: Option<Arc<str>>,
 }
 
 impl User {
@@ -52,7 +52,7 @@ impl User {
             name,
             role,
             queues: None,
-            schedules: None,
+            namespace: None,
         }
     }
 
@@ -63,11 +63,11 @@ impl User {
         self
     }
 
-    /// Restricts the user to the schedules for whose name `sees` returns `true`, of those whose queue
-    /// the user sees.
+    /// Restricts the user to the schedules of a namespace, whose names begin with it and a dot, of
+    /// those whose queue the user sees.
     #[must_use]
-    pub fn only_schedules(mut self, sees: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        self.schedules = Some(Arc::new(sees));
+    pub fn only_schedules_of(mut self, namespace: &str) -> Self {
+        self.namespace = Some(namespace.into());
         self
     }
 
@@ -82,12 +82,20 @@ impl User {
     }
 
     pub(crate) fn sees_schedule(&self, schedule: &Schedule) -> bool {
-        let by_name = self.schedules.as_ref();
-        by_name.is_none_or(|sees| sees(&schedule.name)) && self.sees(schedule.options.queue())
+        let is_own = |namespace: &str| {
+            let name = schedule.name.strip_prefix(namespace);
+            name.is_some_and(|name| name.starts_with('.'))
+        };
+        self.namespace().is_none_or(is_own) && self.sees(schedule.options.queue())
     }
 
     pub(crate) fn sees_all(&self) -> bool {
-        self.queues.is_none() && self.schedules.is_none()
+        self.queues.is_none() && self.namespace.is_none()
+    }
+
+    /// The namespace of the schedules that the user sees, if not all.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
     }
 }
 

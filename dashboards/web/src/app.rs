@@ -10,7 +10,7 @@ use futures_util::future::{BoxFuture, Shared};
 use crate::access::{Access, User};
 use crate::guard::Visit;
 use crate::live::Streams;
-use crate::sample::Sampler;
+use crate::sample::{Sampler, in_time};
 use crate::sessions::Sessions;
 use crate::sweeps::Sweeps;
 use crate::throttle::LoginThrottle;
@@ -75,6 +75,9 @@ impl Frame {
     /// The path of the page that another store has as well: where a visitor goes who chooses one.
     pub(crate) fn place(&self) -> &'static str {
         match self.page {
+            "find" => "/find",
+            "audit" => "/audit",
+            "history" => "/history",
             "queues" => "/queues",
             "dead" => "/dead",
             "records" => "/records",
@@ -120,6 +123,15 @@ impl App {
             throttle: LoginThrottle::default(),
             sessions: Sessions::default(),
             closing: Closing::new(std::future::pending()),
+        }
+    }
+
+    /// Records what a user has done: in the store, and wherever else this dashboard keeps it.
+    pub(crate) async fn audit(&self, user: &User, action: &str, target: &str) {
+        self.access.audit(user, action, target).await;
+        let added = in_time(self.bus.add_to_audit(&user.name, action, target));
+        if let Err(error) = added.await {
+            tracing::error!(%error, user = user.name, action, target, "audit failed");
         }
     }
 

@@ -106,6 +106,21 @@ impl Chart {
         self
     }
 
+    /// The values of each step, which a pointer shows; they have no characters that mean something in
+    /// SVG.
+    pub(crate) fn titles(mut self, titles: &[String]) -> Self {
+        let step = WIDTH / titles.len().max(1) as f64;
+        for (at, title) in titles.iter().enumerate() {
+            let _ = write!(
+                self.svg,
+                "<rect class=\"hit\" x=\"{:.1}\" y=\"0\" width=\"{step:.1}\" height=\"{HEIGHT}\">\
+                 <title>{title}</title></rect>",
+                at as f64 * step
+            );
+        }
+        self
+    }
+
     /// The marks of the image, which have nothing in them but numbers and names of classes.
     pub(crate) fn svg(&self) -> &str {
         &self.svg

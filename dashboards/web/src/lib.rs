@@ -134,6 +134,8 @@ impl Dashboard {
             .route("/queues/{queue}", get(pages::queue::page))
             .route("/queues/{queue}/events/{id}", get(pages::event::page))
             .route("/find", get(pages::find::find))
+            .route("/audit", get(pages::audit::page))
+            .route("/history", get(pages::history::page))
             .route("/dead", get(pages::dead::page))
             .route(
                 "/dead/edit",

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use duly::admin::QueueLoad;
 use duly::records::Outcome;
+use duly::store::Control;
 use duly::time::Timestamp;
 
 use crate::access::User;
@@ -126,7 +127,7 @@ fn late(picture: &Picture, load: &[QueueLoad], name: &str, now: Timestamp) -> Op
             _ => format!("{oldest}. Resume it to let them run."),
         }
     } else {
-        format!("{}. {oldest}.", why_late(picture, load, name))
+        format!("{}. {oldest}.", why_late((picture, control), load, name))
     };
     Some(Problem {
         severity,
@@ -139,8 +140,11 @@ fn late(picture: &Picture, load: &[QueueLoad], name: &str, now: Timestamp) -> Op
 }
 
 /// Why a queue is late, as far as it can be seen from here.
-pub(crate) fn why_late(picture: &Picture, load: &[QueueLoad], name: &str) -> String {
-    let control = picture.controls.get(name).copied().unwrap_or_default();
+pub(crate) fn why_late(
+    (picture, control): (&Picture, Control),
+    load: &[QueueLoad],
+    name: &str,
+) -> String {
     let stats = picture.queues.get(name).map(|queue| &queue.stats);
     let (ready, leased) = stats.map_or((0, 0), |stats| (stats.ready, stats.leased));
     let here = load.iter().find(|load| load.queue.as_str() == name);
@@ -153,13 +157,18 @@ pub(crate) fn why_late(picture: &Picture, load: &[QueueLoad], name: &str) -> Str
     } else if control.workers == Some(0) {
         "Its number of workers is set to 0 on every node".to_owned()
     } else if nodes == 0 && leased == 0 {
-        "No live node consumes it, and nothing of it is leased".to_owned()
+        "Nobody takes from it: no node has a handler for it, and no consumer over HTTP holds an \
+         event of it"
+            .to_owned()
     } else if let Some(rate) = control.rate {
         let wait = Duration::from_secs_f64((ready as f64 / rate.max(0.001)).min(1e9));
         format!(
             "Its rate of {rate} a second is the limit: what waits takes {}",
             span(Duration::from_secs(wait.as_secs()))
         )
+    } else if here.is_some_and(|here| here.workers == 0) {
+        // Its settings have changed, and this process follows in a moment.
+        "Its handlers are about to start: it was paused until a moment ago".to_owned()
     } else if let Some(here) = here.filter(|here| here.is_busy()) {
         let workers = match here.workers {
             1 => "Its only worker is busy".to_owned(),

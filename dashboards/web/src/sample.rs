@@ -101,6 +101,16 @@ pub(crate) struct Picture {
 }
 
 impl Picture {
+    fn set(&mut self, queue: &QueueName, control: Option<Control>, stats: Option<QueueStats>) {
+        match control {
+            Some(control) => drop(self.controls.insert(queue.clone(), control)),
+            None => drop(self.controls.remove(queue)),
+        }
+        if let Some(stats) = stats {
+            self.queues.insert(queue.clone(), QueueNow { stats });
+        }
+    }
+
     /// Returns how late a queue is: how long its oldest ready event waits, or how late its handlers
     /// have just started, since events may also wait in the ring of a node.
     pub(crate) fn late(&self, queue: &str, now: Timestamp) -> Duration {
@@ -131,6 +141,8 @@ pub(crate) struct Sampler {
     rounds: watch::Sender<u64>,
     runs: AtomicBool,
     looked: Mutex<Instant>,
+    /// What actions have changed since the round that runs began.
+    changed: Mutex<BTreeSet<QueueName>>,
 }
 
 impl Sampler {
@@ -141,7 +153,27 @@ impl Sampler {
             rounds: watch::Sender::new(0),
             runs: AtomicBool::new(false),
             looked: Mutex::new(Instant::now()),
+            changed: Mutex::default(),
         }
+    }
+
+    /// Reads a queue again that an action has changed, so that the next page shows what it did and not
+    /// what the last round saw.
+    pub(crate) async fn refresh(&self, queue: &QueueName) {
+        let (controls, stats) =
+            tokio::join!(in_time(self.bus.controls()), in_time(self.bus.stats(queue)),);
+        // What cannot be read now is read by the next round.
+        let (Ok(mut controls), Ok(stats)) = (controls, stats) else {
+            return;
+        };
+        let mut picture = self.picture.write();
+        if picture.round == 0 {
+            return;
+        }
+        let mut newer = Picture::clone(&picture);
+        newer.set(queue, controls.remove(queue), Some(stats));
+        *picture = Arc::new(newer);
+        self.changed.lock().insert(queue.clone());
     }
 
     /// Returns the picture; the first visitor waits for it.
@@ -188,7 +220,11 @@ impl Sampler {
     }
 
     async fn round(&self, progress: &mut Progress) {
-        let mut picture = (*self.now()).clone();
+        let mut picture = {
+            let picture = self.picture.read();
+            self.changed.lock().clear();
+            Picture::clone(&picture)
+        };
         picture.error = None;
         if let Err(error) = self.count(&mut picture, progress).await {
             picture.error = Some(error.to_string());
@@ -227,7 +263,14 @@ impl Sampler {
         }
         picture.round += 1;
         let round = picture.round;
-        *self.picture.write() = Arc::new(picture);
+        let mut last = self.picture.write();
+        // This round may have read them before.
+        for queue in self.changed.lock().iter() {
+            let stats = last.queues.get(queue).map(|queue| queue.stats);
+            picture.set(queue, last.controls.get(queue).copied(), stats);
+        }
+        *last = Arc::new(picture);
+        drop(last);
         self.rounds.send_replace(round);
     }
 

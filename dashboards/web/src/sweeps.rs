@@ -1,12 +1,15 @@
-//! Sweeps: dead letters that are revived or dropped in the background, at a rate, a few at a time.
+//! Sweeps: dead letters that are revived or dropped, and events that are cancelled or rescheduled, in
+//! the background, at a rate, a few at a time.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use duly::Bus;
+use duly::admin::{EventCursor, Events, StoredEvent};
 use duly::dead_letters::{DeadLetterCursor, DeadLetters};
+use duly::{Bus, CancelOutcome, ChangeOutcome};
+use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -19,7 +22,7 @@ const RUNNING_OF_USER_MAX: usize = 4;
 /// The most sweeps of a user that are listed, those that ended included, and of all.
 const LISTED_OF_USER_MAX: usize = 10;
 const LISTED_MAX: usize = 200;
-/// The dead letters of a page, and the most of a batch.
+/// The dead letters, or events, of a page, and the most of a batch.
 const STEP: usize = 50;
 /// The longest wait between two batches.
 const WAIT_MAX: Duration = Duration::from_secs(100_000);
@@ -65,6 +68,16 @@ impl Sweep {
     /// How it ended; `None` while it runs.
     pub(crate) fn ended(&self) -> Option<String> {
         self.ended.lock().clone()
+    }
+
+    /// Whether it runs, in words.
+    pub(crate) fn status(&self) -> String {
+        let running = if self.stopped.load(Ordering::Relaxed) {
+            "stopping"
+        } else {
+            "running"
+        };
+        self.ended().unwrap_or_else(|| running.to_owned())
     }
 }
 
@@ -112,7 +125,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// Returns how many dead letters are changed at once: ten batches a second, or less.
+    /// Returns how many are changed at once: ten batches a second, or less.
     fn batch(&self) -> usize {
         ((self.rate / 10.0) as usize).clamp(1, STEP)
     }
@@ -126,12 +139,17 @@ impl Pace {
     }
 }
 
-/// What a sweep does with dead letters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SweepKind {
-    Revive,
-    Drop,
+/// What a sweep does, and the query of what it does it to.
+pub(crate) enum Work {
+    Revive(Query<DeadLetters>),
+    Drop(Query<DeadLetters>),
+    Cancel(Query<Events>),
+    /// Due so long from when each is changed.
+    Reschedule(Query<Events>, Duration),
 }
+
+/// Makes a query with filters and actor.
+pub(crate) type Query<Q> = Box<dyn Fn(&Bus) -> Q + Send + Sync>;
 
 impl Sweeps {
     /// Returns the sweeps, the newest first.
@@ -140,14 +158,12 @@ impl Sweeps {
         list.iter().rev().cloned().collect()
     }
 
-    /// Starts one, unless too many run; `make` returns the query with filters and actor. It ends with
-    /// its grant.
+    /// Starts one, unless too many run. It ends with its grant.
     pub(crate) fn start(
         &self,
-        (kind, grant): (SweepKind, Grant),
+        (work, grant): (Work, Grant),
         (what, user, queue): (String, String, Option<String>),
         (bus, rate): (Bus, f64),
-        make: impl Fn(&Bus) -> DeadLetters + Send + Sync + 'static,
     ) -> Option<Arc<Sweep>> {
         let mut list = self.list.lock();
         let running = list.iter().filter(|sweep| sweep.ended().is_none());
@@ -177,7 +193,7 @@ impl Sweeps {
         list.push(Arc::clone(&sweep));
         let running = Arc::clone(&sweep);
         tokio::spawn(async move {
-            let end = match run(&running, (kind, &grant), (&bus, rate), make).await {
+            let end = match run(&running, (&work, &grant), (&bus, rate)).await {
                 Ok(()) => "done".to_owned(),
                 Err(end) => end.to_string(),
             };
@@ -187,20 +203,36 @@ impl Sweeps {
     }
 }
 
-/// Works through the pages of dead letters that were there when it began.
+/// Works through what was there when it began.
 async fn run(
     sweep: &Sweep,
-    (kind, grant): (SweepKind, &Grant),
+    (work, grant): (&Work, &Grant),
     (bus, rate): (&Bus, f64),
-    make: impl Fn(&Bus) -> DeadLetters,
 ) -> Result<(), End> {
-    let began = crate::text::now();
-    let mut after: Option<DeadLetterCursor> = None;
     // One pace for the whole sweep: each call of the store would begin one of its own.
-    let mut pace = Pace {
+    let pace = Pace {
         rate,
         next: Instant::now(),
     };
+    match work {
+        Work::Revive(make) => letters(sweep, (make, true), grant, (bus, pace)).await,
+        Work::Drop(make) => letters(sweep, (make, false), grant, (bus, pace)).await,
+        Work::Cancel(make) => events(sweep, (make, None), grant, (bus, pace)).await,
+        Work::Reschedule(make, delay) => {
+            events(sweep, (make, Some(*delay)), grant, (bus, pace)).await
+        }
+    }
+}
+
+/// Works through the pages of dead letters.
+async fn letters(
+    sweep: &Sweep,
+    (make, revives): (&Query<DeadLetters>, bool),
+    grant: &Grant,
+    (bus, mut pace): (&Bus, Pace),
+) -> Result<(), End> {
+    let began = crate::text::now();
+    let mut after: Option<DeadLetterCursor> = None;
     loop {
         // A page may have none of those that are looked for.
         sweep.waits_until(Instant::now(), grant).await?;
@@ -224,9 +256,9 @@ async fn run(
             let at = pace.take(Instant::now(), ids.len());
             sweep.waits_until(at, grant).await?;
             let letters = make(bus).queue(queue);
-            let result = match kind {
-                SweepKind::Revive => letters.revive(ids).await?,
-                SweepKind::Drop => letters.drop(ids).await?,
+            let result = match revives {
+                true => letters.revive(ids).await?,
+                false => letters.drop(ids).await?,
             };
             let result = result.finished()?;
             sweep.done.fetch_add(result.done, Ordering::Relaxed);
@@ -236,6 +268,52 @@ async fn run(
             return Ok(());
         }
     }
+}
+
+/// Works through the pages of events, in the order of their ids, which a change leaves as it is. What
+/// runs, or is over, stays as it is.
+async fn events(
+    sweep: &Sweep,
+    (make, delay): (&Query<Events>, Option<Duration>),
+    grant: &Grant,
+    (bus, mut pace): (&Bus, Pace),
+) -> Result<(), End> {
+    let began = crate::text::now();
+    let mut after: Option<EventCursor> = None;
+    loop {
+        sweep.waits_until(Instant::now(), grant).await?;
+        let page = make(bus).after(after).limit(STEP).page().await?;
+        let old = page.items.iter();
+        let old = old.filter(|event| event.pushed.is_none_or(|pushed| pushed <= began));
+        let old: Vec<&StoredEvent> = old.collect();
+        for batch in old.chunks(pace.batch()) {
+            let at = pace.take(Instant::now(), batch.len());
+            sweep.waits_until(at, grant).await?;
+            let changes: Vec<_> = batch.iter().map(|event| change(event, delay)).collect();
+            let mut changed = stream::iter(changes).buffer_unordered(STEP);
+            while let Some(is_done) = changed.next().await {
+                sweep.done.fetch_add(u64::from(is_done?), Ordering::Relaxed);
+            }
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+/// Cancels an event, or makes it due after a delay; returns whether it still could be.
+async fn change(event: &StoredEvent, delay: Option<Duration>) -> duly::Result<bool> {
+    Ok(match delay {
+        None => matches!(
+            event.cancel().await?,
+            CancelOutcome::Cancelled | CancelOutcome::CancelledAfterAttempt
+        ),
+        Some(delay) => matches!(
+            event.reschedule(delay).await?,
+            ChangeOutcome::Changed(_) | ChangeOutcome::ChangedAfterAttempt(_)
+        ),
+    })
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ where
             query = query.bind(event);
         }
         let inserted = query.execute(&mut *connection).await;
-        inserted.map_err(|error| failed::<DB>(&error))?;
+        inserted.map_err(|error| failed(&error))?;
     }
     Ok(())
 }
@@ -59,10 +59,10 @@ where
         .bind(done.attempt)
         .bind(done.lease);
     let inserted = query.fetch_optional(&mut *connection).await;
-    Ok(inserted.map_err(|error| failed::<DB>(&error))?.is_some())
+    Ok(inserted.map_err(|error| failed(&error))?.is_some())
 }
 
-fn failed<DB: Database>(error: &sqlx::Error) -> Error {
+fn failed(error: &sqlx::Error) -> Error {
     let text = error.to_string();
     if text.contains("no such table") || text.contains("no such column") {
         let wrong = format!(

@@ -22,6 +22,7 @@ pub(crate) use self::body::Body;
 use crate::clock::ManualClock;
 use crate::metrics;
 use crate::overview::EndedCounter;
+use crate::schedules::SCHEDULES_MAX;
 
 /// The most events that a scan of a queue reads.
 const SCAN_MAX: usize = 10_000;
@@ -66,6 +67,13 @@ pub(crate) struct FoundJob {
 }
 
 impl Pool {
+    /// Adds a line to the audit of the store, where commands and programs without this server add theirs.
+    pub(crate) async fn audit(&self, actor: &str, action: &str, target: &str) {
+        if let Err(error) = self.bus().add_to_audit(actor, action, target).await {
+            tracing::error!(%error, actor, action, target, "audit of the store failed");
+        }
+    }
+
     /// Opens the store of a URL, on a clock of its own if one is given.
     pub(crate) async fn open(
         name: &str,
@@ -88,6 +96,7 @@ impl Pool {
             .dynamic_queues()
             .publish_only()
             .run_schedules(true)
+            .schedules_max(SCHEDULES_MAX)
             .start()
             .await?;
         Ok(Self {

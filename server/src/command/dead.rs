@@ -114,6 +114,26 @@ pub(crate) struct BulkArguments {
     yes: bool,
 }
 
+impl BulkArguments {
+    /// What the audit says that was changed.
+    fn target(&self) -> String {
+        let filter = &self.filter;
+        let queue = filter.queue.as_deref().unwrap_or("every queue");
+        let mut words = vec![queue.to_owned()];
+        match self.ids.as_slice() {
+            [] => {}
+            [id] => words = vec![format!("{queue}/{id}")],
+            ids => words.push(format!("{} ids", ids.len())),
+        }
+        words.extend(filter.key.as_ref().map(|key| format!("key {key}")));
+        words.extend(filter.error.as_ref().map(|text| format!("error {text}")));
+        words.extend(filter.cause.map(|cause| format!("cause {cause}")));
+        words.extend(filter.since.map(|at| format!("since {at}")));
+        words.extend(filter.until.map(|at| format!("until {at}")));
+        words.join(", ")
+    }
+}
+
 fn rate(text: &str) -> std::result::Result<f64, String> {
     match text.parse() {
         Ok(rate) if (0.001..=1_000_000.0).contains(&rate) => Ok(rate),
@@ -242,6 +262,10 @@ async fn bulk<S: Source>(
             count => format!("{count} dead letters"),
         };
         confirm(arguments.yes, &format!("Drop {what} for good?"))?;
+    }
+    if !arguments.dry_run {
+        let action = format!("dead letters {done_verb}");
+        source.audit(&action, &arguments.target()).await?;
     }
     let bar = progress(None, done_verb);
     let mut result = BulkResult::default();

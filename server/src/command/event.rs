@@ -1,4 +1,4 @@
-//! `duly event`: show, explain, cancel, reschedule, run-now, update.
+//! `duly event`: list, show, explain, cancel, reschedule, run-now, update.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -11,6 +11,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::error::{CommandError, Result};
+use super::event_list::{self, ListArguments};
 use super::output::{Output, confirm, payload, plain, time};
 use super::source::Source;
 use super::values;
@@ -21,6 +22,8 @@ const PAYLOAD_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum EventCommand {
+    /// Lists events that are not over, the first due first
+    List(ListArguments),
     /// Shows an event, with its payload
     Show(EventArguments),
     /// Explains where an event is, what it waits for, and what to do
@@ -86,6 +89,7 @@ pub(crate) async fn run<S: Source>(
     command: EventCommand,
 ) -> Result<()> {
     match command {
+        EventCommand::List(arguments) => event_list::list(source, output, arguments).await,
         EventCommand::Show(event) => show(output, &source.event(event.path()).await?),
         EventCommand::Explain(event) => {
             let explained = source.explain(event.path()).await?;
@@ -96,6 +100,8 @@ pub(crate) async fn run<S: Source>(
             let found = source.event(event.path()).await?;
             confirm(yes, &format!("Cancel event {} for good?", found.id))?;
             source.cancel(event.path()).await?;
+            let target = format!("{}/{}", found.queue, event.id);
+            source.audit("event cancelled", &target).await?;
             let id = event.id;
             let value = json!({"id": id.to_string(), "cancelled": true});
             output.value(&value, &format!("event {id} is cancelled"))
@@ -138,8 +144,17 @@ async fn changed<S: Source>(
     event: &EventArguments,
     change: EventChange,
 ) -> Result<()> {
+    let action = match &change {
+        EventChange::Payload(_) => "payload of event replaced",
+        EventChange::After(_) | EventChange::At(_) => "event rescheduled",
+    };
     let due_ms = source.change(event.path(), change).await?;
     let id = event.id;
+    let target = match &event.queue {
+        Some(queue) => format!("{queue}/{id}"),
+        None => format!("{}/{id}", source.event(event.path()).await?.queue),
+    };
+    source.audit(action, &target).await?;
     let value = json!({"id": id.to_string(), "due_ms": due_ms});
     output.value(
         &value,

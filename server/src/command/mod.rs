@@ -3,12 +3,14 @@
 //! [`source`] is the trait of what they work on, [`store`] and [`remote`] implement it; [`output`]
 //! renders, [`error`] has the exit codes, [`view`] the forms of JSON.
 
+mod audit;
 mod bench;
 mod dead;
 mod doctor;
 mod empty;
 mod error;
 mod event;
+mod event_list;
 mod forecast;
 mod health;
 mod http;
@@ -49,7 +51,7 @@ pub(crate) enum OperatorCommand {
         #[command(subcommand)]
         command: queue::QueueCommand,
     },
-    /// Events: show, explain, cancel, reschedule, run now, update
+    /// Events: list, show, explain, cancel, reschedule, run now, update
     Event {
         #[command(flatten)]
         target: Target,
@@ -67,6 +69,13 @@ pub(crate) enum OperatorCommand {
     Records {
         #[command(flatten)]
         command: records::RecordsCommand,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Shows who did what to what: on pages, over the API, and by commands
+    Audit {
+        #[command(flatten)]
+        command: audit::AuditCommand,
         #[command(flatten)]
         target: Target,
     },
@@ -190,6 +199,7 @@ pub(crate) async fn run(command: OperatorCommand, description: clap::Command) ->
         OperatorCommand::Event { target, command } => on(target, Work::Event(command)).await,
         OperatorCommand::Dead { target, command } => on(target, Work::Dead(command)).await,
         OperatorCommand::Records { target, command } => on(target, Work::Records(command)).await,
+        OperatorCommand::Audit { target, command } => on(target, Work::Audit(command)).await,
         OperatorCommand::Forecast { target, command } => on(target, Work::Forecast(command)).await,
         OperatorCommand::Top { target, command } => on(target, Work::Top(command)).await,
     }
@@ -201,6 +211,7 @@ enum Work {
     Event(event::EventCommand),
     Dead(dead::DeadCommand),
     Records(records::RecordsCommand),
+    Audit(audit::AuditCommand),
     Forecast(forecast::ForecastCommand),
     Schedule(ScheduleCommand),
     Top(top::TopCommand),
@@ -228,6 +239,7 @@ async fn on_source<S: Source + ScheduleSource>(
         Work::Event(command) => event::run(&source, output, command).await,
         Work::Dead(command) => dead::run(&source, output, command).await,
         Work::Records(command) => records::run(&source, output, command).await,
+        Work::Audit(command) => audit::run(&source, output, command).await,
         Work::Forecast(command) => forecast::run(&source, output, command).await,
         Work::Schedule(command) => schedule::run(&source, output, command).await,
         Work::Top(command) => top::run(&source, output, command).await,

@@ -245,6 +245,16 @@ async fn set<S: Source>(
         })?;
     }
     source.set_queue(queue, change).await?;
+    let actions = [
+        (change.paused == Some(true), "queue paused"),
+        (change.paused == Some(false), "queue resumed"),
+        (change.rate.is_some(), "rate of queue set"),
+        (change.workers.is_some(), "workers of queue set"),
+        (change.buckets.is_some(), "buckets of queue set"),
+    ];
+    for (_, action) in actions.into_iter().filter(|(is_done, _)| *is_done) {
+        source.audit(action, queue).await?;
+    }
     let text = match change.paused {
         Some(true) => format!("queue {queue} is paused"),
         Some(false) => format!("queue {queue} is resumed"),
@@ -307,6 +317,7 @@ async fn purge<S: Source>(source: &S, output: Output, queue: &str, yes: bool) ->
     let waiting = view.scheduled + view.ready;
     let question = format!("Cancel {waiting} events of queue {queue} for good?");
     confirm(yes, &question)?;
+    source.audit("queue purged", queue).await?;
     let bar = progress(Some(waiting as u64), "cancelling");
     let cancelled = source.purge(queue, &|done| bar.set_position(done)).await;
     bar.finish_and_clear();

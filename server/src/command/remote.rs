@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use duly::EventId;
 use duly::time::Timestamp;
-use duly_server::api::{self, Explanation, ForecastStep};
+use duly_server::api::{self, AuditView, Explanation, ForecastStep};
 use reqwest::Method;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -14,8 +14,8 @@ use super::error::{CommandError, Failure, Result, no_event, no_queue};
 use super::http::HttpClient;
 use super::source::{PAGE, Source};
 use super::view::{
-    DeadAction, DeadFilter, DeadView, EventChange, EventPath, EventView, OverviewView, PageView,
-    QueueChange, QueueView, RecordFilter, RecordView,
+    DeadAction, DeadFilter, DeadView, EventChange, EventFilter, EventListView, EventPath,
+    EventView, OverviewView, PageView, QueueChange, QueueView, RecordFilter, RecordView,
 };
 
 /// A server, with a token of one of its namespaces.
@@ -193,6 +193,39 @@ impl Source for Server {
         self.get(&path, &query).await
     }
 
+    async fn events(
+        &self,
+        filter: &EventFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<EventListView> {
+        let (namespace, name) = match (&filter.queue, &self.namespace) {
+            (Some(queue), _) => split(queue).map(|(namespace, name)| (namespace, Some(name)))?,
+            (None, Some(namespace)) => (namespace.as_str(), None),
+            (None, None) => {
+                let text = "with --server, events are those of a queue or of a namespace; add \
+                            --queue namespace.queue, or --namespace";
+                return Err(CommandError::usage(text));
+            }
+        };
+        let query = set_fields([
+            ("queue", name.map(str::to_owned)),
+            ("key", filter.key.clone()),
+            ("unique", filter.unique.clone()),
+            ("contains", filter.contains.clone()),
+            ("state", filter.state.map(|it| it.as_str().to_owned())),
+            ("since_ms", filter.since.map(millis_text)),
+            ("until_ms", filter.until.map(millis_text)),
+            ("after", after.map(str::to_owned)),
+            ("limit", Some(limit.to_string())),
+        ]);
+        let mut list: EventListView = self.get(&["v1", namespace, "events"], &query).await?;
+        for event in &mut list.items {
+            event.queue = format!("{namespace}.{}", event.queue);
+        }
+        Ok(list)
+    }
+
     async fn event(&self, path: EventPath<'_>) -> Result<EventView> {
         let (namespace, name, id) = of_event(path)?;
         let view = ["v1", namespace, "queues", name, "events", &id];
@@ -288,6 +321,22 @@ impl Source for Server {
         let path = ["v1", namespace, "queues", name, "records"];
         let page: PageView<api::RecordView> = self.get(&path, &query).await?;
         Ok(page.in_queue(&format!("{namespace}.{name}")))
+    }
+
+    async fn audit(&self, _: &str, _: &str) -> Result<()> {
+        Ok(())
+    }
+
+    async fn audit_lines(&self, before: Option<&str>, limit: usize) -> Result<PageView<AuditView>> {
+        let namespace = self.namespace.as_deref().ok_or_else(|| {
+            let text = "with --server the audit is that of a namespace; add --namespace";
+            CommandError::usage(text)
+        })?;
+        let query = set_fields([
+            ("before", before.map(str::to_owned)),
+            ("limit", Some(limit.to_string())),
+        ]);
+        self.get(&["v1", namespace, "audit"], &query).await
     }
 
     async fn close(self) -> Result<()> {

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use duly::EventId;
-use duly_server::api::{Explanation, ForecastStep};
+use duly_server::api::{AuditView, Explanation, ForecastStep};
 
 use super::error::Result;
 use super::view::{
-    DeadAction, DeadFilter, DeadView, EventChange, EventPath, EventView, OverviewView, PageView,
-    QueueChange, QueueView, RecordFilter, RecordView,
+    DeadAction, DeadFilter, DeadView, EventChange, EventFilter, EventListView, EventPath,
+    EventView, OverviewView, PageView, QueueChange, QueueView, RecordFilter, RecordView,
 };
 
 /// The most items of a page.
@@ -29,6 +29,13 @@ pub(crate) trait Source {
         horizon: Duration,
         step: Duration,
     ) -> Result<Vec<ForecastStep>>;
+    /// Lists events that are not over, the first due first.
+    async fn events(
+        &self,
+        filter: &EventFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<EventListView>;
     async fn event(&self, path: EventPath<'_>) -> Result<EventView>;
     async fn explain(&self, path: EventPath<'_>) -> Result<Explanation>;
     async fn cancel(&self, path: EventPath<'_>) -> Result<()>;
@@ -48,5 +55,9 @@ pub(crate) trait Source {
         after: Option<&str>,
         limit: usize,
     ) -> Result<PageView<RecordView>>;
+    /// Adds to the audit what a command has done; a server does so itself.
+    async fn audit(&self, action: &str, target: &str) -> Result<()>;
+    /// Returns lines of the audit, the newest first.
+    async fn audit_lines(&self, before: Option<&str>, limit: usize) -> Result<PageView<AuditView>>;
     async fn close(self) -> Result<()>;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use duly::admin::StoredEvent;
+use duly::admin::{AuditCursor, EventListCursor, StoredEvent};
 use duly::codec::Codec;
 use duly::config::Settings;
 use duly::dead_letters::DeadLetterCursor;
@@ -13,7 +13,7 @@ use duly::event::{Payload, State};
 use duly::records::Cursor;
 use duly::time::Timestamp;
 use duly::{Bus, CancelOutcome, ChangeOutcome, EventId, Queue, QueueName};
-use duly_server::api::{self, Explanation, ForecastStep};
+use duly_server::api::{self, AuditView, Explanation, ForecastStep};
 use duly_server::overview::{self, EndedCounter, QueueSummary};
 use duly_server::purge;
 use serde_json::value::RawValue;
@@ -22,8 +22,8 @@ use super::empty;
 use super::error::{CommandError, Failure, Result, no_event, no_queue};
 use super::source::Source;
 use super::view::{
-    DeadAction, DeadFilter, DeadView, EventChange, EventPath, EventView, OverviewView, PageView,
-    QueueChange, QueueView, RecordFilter, RecordView,
+    DeadAction, DeadFilter, DeadView, EventChange, EventFilter, EventListView, EventPath,
+    EventView, OverviewView, PageView, QueueChange, QueueView, RecordFilter, RecordView,
 };
 
 /// How long the store may take to end what is under way.
@@ -190,6 +190,26 @@ impl Source for Store {
         Ok(steps.iter().map(ForecastStep::from).collect())
     }
 
+    async fn events(
+        &self,
+        filter: &EventFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<EventListView> {
+        let events = filter.events(&self.bus).limit(limit);
+        let after = after.map(str::parse::<EventListCursor>).transpose()?;
+        let list = events.list(after).await?;
+        let items = list.items.iter();
+        Ok(EventListView {
+            items: items
+                .map(|it| api::ListedEvent::new(&it.queue, it))
+                .collect(),
+            scanned: list.scanned,
+            partial: list.is_partial,
+            next: list.next.map(|next| next.to_string()),
+        })
+    }
+
     async fn event(&self, path: EventPath<'_>) -> Result<EventView> {
         let event = self.found(path).await?;
         let payload = event.payload.as_ref();
@@ -333,6 +353,19 @@ impl Source for Store {
             items: items
                 .map(|it| RecordView::new(it.queue.to_string(), it.into()))
                 .collect(),
+            next: page.next.map(|next| next.to_string()),
+        })
+    }
+
+    async fn audit(&self, action: &str, target: &str) -> Result<()> {
+        Ok(self.bus.add_to_audit(&self.actor, action, target).await?)
+    }
+
+    async fn audit_lines(&self, before: Option<&str>, limit: usize) -> Result<PageView<AuditView>> {
+        let before = before.map(str::parse::<AuditCursor>).transpose()?;
+        let page = self.bus.audit(before, limit).await?;
+        Ok(PageView {
+            items: page.items.iter().map(AuditView::from).collect(),
             next: page.next.map(|next| next.to_string()),
         })
     }

@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::time::Duration;
 
+use duly::event::State;
 use duly::records::{Cause, Outcome};
 use duly::time::Timestamp;
 use duly_server::api;
@@ -75,6 +76,29 @@ impl<T> PageView<T> {
             next: self.next,
         }
     }
+}
+
+/// A filter of events that are not over; an unset field matches everything.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EventFilter {
+    pub(crate) queue: Option<String>,
+    pub(crate) key: Option<String>,
+    pub(crate) unique: Option<String>,
+    pub(crate) contains: Option<String>,
+    pub(crate) state: Option<State>,
+    /// Of the due time.
+    pub(crate) since: Option<Timestamp>,
+    pub(crate) until: Option<Timestamp>,
+}
+
+/// A part of a list of events.
+#[derive(Debug, Deserialize)]
+pub(crate) struct EventListView {
+    pub(crate) items: Vec<api::ListedEvent>,
+    pub(crate) scanned: usize,
+    /// Whether the scan ended before the last event.
+    pub(crate) partial: bool,
+    pub(crate) next: Option<String>,
 }
 
 /// A filter of dead letters; an unset field matches everything.

@@ -162,6 +162,8 @@ impl<'a> Call<'a> {
         let target = format!("{}/{namespace}/{queue}", self.pool.name());
         let actor = self.token_handle();
         self.app.tokens.audit(&actor, action, &target).await;
+        let name = format!("{namespace}.{queue}");
+        self.pool.audit(&actor, action, &name).await;
     }
 
     /// Returns how metrics and the audit show the token; nothing in it is secret.

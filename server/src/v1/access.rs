@@ -208,8 +208,12 @@ pub(super) async fn audit(
     (pool, namespace, queue): (&Pool, &str, &str),
 ) {
     let (_, token) = split(token(headers).unwrap_or_default());
-    let pool = pool.name();
-    let actor = app.tokens.handle(pool, namespace, token);
-    let target = format!("{pool}/{namespace}/{queue}");
+    let actor = app.tokens.handle(pool.name(), namespace, token);
+    let target = format!("{}/{namespace}/{queue}", pool.name());
     app.tokens.audit(&actor, action, &target).await;
+    let name = match queue.strip_prefix("schedules/") {
+        Some(schedule) => format!("schedules/{namespace}.{schedule}"),
+        None => format!("{namespace}.{queue}"),
+    };
+    pool.audit(&actor, action, &name).await;
 }

@@ -5,10 +5,12 @@
 //! [`webhooks`] are its resources, [`schedule_forms`] what is said of a schedule, and [`description`] is what OpenAPI says of them.
 
 mod access;
+mod audit;
 mod calls;
 mod dead;
 mod description;
 mod event;
+mod event_list;
 mod events;
 mod input;
 mod lease_stream;
@@ -69,6 +71,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/{namespace}/queues/{queue}/records", get(records::list))
         .route("/{namespace}/leases/{token}/settle", post(leases::settle))
         .route("/{namespace}/leases/{token}/extend", post(leases::extend))
+        .route("/{namespace}/events", get(event_list::list))
+        .route("/{namespace}/audit", get(audit::list))
         .route("/{namespace}/queues", get(queue_list::list))
         .route("/{namespace}/overview", get(queue_list::overview))
         .route(

@@ -11,7 +11,7 @@ use duly::QueueName;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::access::granted_namespace;
+use super::access::{granted_namespace, refused};
 use super::input::{InPath, NamespacePath};
 use super::problem::{Problem, Problems, Result};
 use crate::api::{NamedQueue, QueueView};
@@ -66,14 +66,29 @@ pub(super) struct Overview {
 }
 
 /// The queues of a namespace that a token may consume.
-struct SeenQueues {
+pub(super) struct SeenQueues {
     prefix: String,
     grant: Arc<Grant>,
 }
 
 impl SeenQueues {
+    pub(super) fn new(namespace: &str, grant: Arc<Grant>) -> Self {
+        let prefix = format!("{namespace}.");
+        Self { prefix, grant }
+    }
+
+    /// Checks a name that a request gives, and that the token may consume the queue.
+    pub(super) fn check(&self, name: &str) -> Result<()> {
+        if !is_name(name) || name.len() > NAME_BYTES_MAX {
+            return Err(Problem::invalid(format!(
+                "a queue has 1 to {NAME_BYTES_MAX} letters, digits, `-` and `_`"
+            )));
+        }
+        self.grant.allows(Scope::Consume, name).map_err(refused)
+    }
+
     /// Returns the name of a queue within the namespace, if the token may see it.
-    fn name<'a>(&self, queue: &'a QueueName) -> Option<&'a str> {
+    pub(super) fn name<'a>(&self, queue: &'a QueueName) -> Option<&'a str> {
         let name = queue.strip_prefix(&self.prefix)?;
         let is_seen = is_name(name) && self.grant.allows(Scope::Consume, name).is_ok();
         is_seen.then_some(name)
@@ -117,8 +132,7 @@ pub(super) async fn list(
     let (pool, grant) = granted_namespace(&app, &headers, &namespace).await?;
     let Query(page) = page?;
     let (after, limit) = checked(&namespace, page)?;
-    let prefix = format!("{namespace}.");
-    let seen = SeenQueues { prefix, grant };
+    let seen = SeenQueues::new(&namespace, grant);
     let known = pool.bus().queues().await?;
     let known = known.iter();
     let known = known.filter(|queue| after.as_ref().is_none_or(|after| *queue > after));
@@ -147,8 +161,7 @@ pub(super) async fn overview(
     let (pool, grant) = granted_namespace(&app, &headers, &namespace).await?;
     let Query(page) = page?;
     let (after, limit) = checked(&namespace, page)?;
-    let prefix = format!("{namespace}.");
-    let seen = SeenQueues { prefix, grant };
+    let seen = SeenQueues::new(&namespace, grant);
     let is_seen = |queue: &QueueName| seen.name(queue).is_some();
     let counted = overview::page(pool.bus(), pool.ended(), is_seen, after.as_ref(), limit);
     let counted = counted.await?;

@@ -63,6 +63,38 @@ async fn audit(app: &App, headers: &HeaderMap, action: &str, (pool, path): (&Poo
     access::audit(app, headers, action, (pool, &path.namespace, &schedule)).await;
 }
 
+/// What is done to a schedule.
+#[derive(Clone, Copy)]
+enum Change {
+    Pause,
+    Resume,
+    Remove,
+}
+
+impl Change {
+    /// Makes it, and notes it in the audit.
+    async fn make(self, app: &App, headers: &HeaderMap, path: &SchedulePath) -> Result<StatusCode> {
+        let (pool, grant) = granted_namespace(app, headers, &path.namespace).await?;
+        let name = found((pool, &grant), path, Scope::Admin.alone())
+            .await?
+            .name;
+        let schedules = pool.bus().schedules();
+        let (done, action) = match self {
+            Self::Pause => (schedules.pause(&name).await, "schedule paused"),
+            Self::Resume => (schedules.resume(&name).await, "schedule resumed"),
+            Self::Remove => {
+                if !schedules.remove(&name).await? {
+                    return Err(path.unknown());
+                }
+                (Ok(()), "schedule removed")
+            }
+        };
+        done.map_err(|error| path.failed(error))?;
+        audit(app, headers, action, (pool, path)).await;
+        Ok(StatusCode::NO_CONTENT)
+    }
+}
+
 /// Lists the schedules of a namespace, page by page
 ///
 /// Those whose queue the token may consume or administer, by name.
@@ -96,7 +128,8 @@ pub(super) async fn list(
         let queue = within(&namespace, schedule).map(|(_, queue)| queue);
         queue.is_some_and(|queue| grant.allows_any(&SEES, queue).is_ok())
     };
-    let page = schedules::page(pool.bus(), is_seen, after.as_deref(), limit).await?;
+    let of = Some(namespace.as_str());
+    let page = schedules::page(pool.bus(), of, is_seen, after.as_deref(), limit).await?;
     let items = page.items.iter();
     let items: Vec<_> = items.filter_map(|it| view(&namespace, it)).collect();
     let next = page
@@ -184,12 +217,7 @@ pub(super) async fn pause(
     InPath(path): InPath<SchedulePath>,
     headers: HeaderMap,
 ) -> Result<StatusCode> {
-    let (pool, grant) = granted_namespace(&app, &headers, &path.namespace).await?;
-    let schedule = found((pool, &grant), &path, Scope::Admin.alone()).await?;
-    let paused = pool.bus().schedules().pause(&schedule.name).await;
-    paused.map_err(|error| path.failed(error))?;
-    audit(&app, &headers, "schedule paused", (pool, &path)).await;
-    Ok(StatusCode::NO_CONTENT)
+    Change::Pause.make(&app, &headers, &path).await
 }
 
 /// Resumes a paused schedule; what it missed is made up for as it says
@@ -203,12 +231,7 @@ pub(super) async fn resume(
     InPath(path): InPath<SchedulePath>,
     headers: HeaderMap,
 ) -> Result<StatusCode> {
-    let (pool, grant) = granted_namespace(&app, &headers, &path.namespace).await?;
-    let schedule = found((pool, &grant), &path, Scope::Admin.alone()).await?;
-    let resumed = pool.bus().schedules().resume(&schedule.name).await;
-    resumed.map_err(|error| path.failed(error))?;
-    audit(&app, &headers, "schedule resumed", (pool, &path)).await;
-    Ok(StatusCode::NO_CONTENT)
+    Change::Resume.make(&app, &headers, &path).await
 }
 
 /// Removes a schedule, and cancels what it has pushed that is to come
@@ -222,13 +245,7 @@ pub(super) async fn remove(
     InPath(path): InPath<SchedulePath>,
     headers: HeaderMap,
 ) -> Result<StatusCode> {
-    let (pool, grant) = granted_namespace(&app, &headers, &path.namespace).await?;
-    let schedule = found((pool, &grant), &path, Scope::Admin.alone()).await?;
-    if !pool.bus().schedules().remove(&schedule.name).await? {
-        return Err(path.unknown());
-    }
-    audit(&app, &headers, "schedule removed", (pool, &path)).await;
-    Ok(StatusCode::NO_CONTENT)
+    Change::Remove.make(&app, &headers, &path).await
 }
 
 /// Pushes an occurrence of a schedule now, beside those of its calendar

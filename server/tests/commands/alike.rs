@@ -9,7 +9,7 @@ use super::{Ran, Shop, Target, duly};
 const UNKNOWN: &str = "01KBKSY8Q3X4H1W9V0T5RZ7M2C";
 
 /// Commands that do not work on either a store or a server.
-const OTHERS: [&str; 13] = [
+const OTHERS: [&str; 14] = [
     "serve",
     "demo",
     "health",
@@ -22,6 +22,7 @@ const OTHERS: [&str; 13] = [
     "token revoke",
     "top",
     "outbox schema",
+    "audit", // it says who, which a store and a server know by other names
     "schedule next",
 ];
 
@@ -58,6 +59,12 @@ const COMMANDS: &[&str] = &[
     "queue set ns.mial --rate 2 --new",
     "queue show ns.mial",
     "queue drain ns.nothing",
+    "event list --queue ns.mail --key nobody",
+    "event list --queue ns.mail --state nope",
+    "event list --queue ns.mail --after x",
+    "event list --queue ns.mail --limit 0",
+    "event list --queue ns.nothing",
+    "event list --queue ns.mial",
     "queue drain ns.mail --timeout 0s",
     "queue purge ns.nothing --yes",
     "queue purge ns.mail",

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::{Shop, on_every_target};
 
 on_every_target! {
+    events_are_listed_by_what_an_operator_knows_of_them
     an_event_is_shown_and_explained
     an_event_is_cancelled_when_confirmed
     an_event_is_rescheduled_and_updated
@@ -34,11 +35,82 @@ async fn an_event_is_shown_and_explained(shop: &Shop) {
     assert_eq!(explained["state"], "scheduled");
     let text = shop.run(&with(&["event", "explain", &id]));
     assert!(text.text().contains("scheduled"), "{text:?}");
+    let command = format!("duly event run-now {id} --queue ns.mail");
+    assert!(text.text().contains(&command), "{text:?}");
+    let dead = shop.dead[0].to_string();
+    let text = shop.run(&with(&["event", "explain", &dead]));
+    let command = format!("duly dead revive {dead} --queue ns.mail");
+    assert!(text.text().contains(&command), "{text:?}");
+    assert!(!text.text().contains("bus."), "{text:?}");
     if shop.is_server() {
         shop.run(&["event", "show", &id]).fails(2, "add --queue");
     } else {
         assert_eq!(shop.json(&["event", "show", &id])["queue"], "ns.mail");
     }
+}
+
+async fn events_are_listed_by_what_an_operator_knows_of_them(shop: &Shop) {
+    let listed = |filter: &[&str]| -> Vec<String> {
+        let arguments: Vec<_> = ["event", "list"].iter().chain(filter).copied().collect();
+        let list = shop.json(&with(&arguments));
+        let items = list["items"].as_array().unwrap().iter();
+        items
+            .map(|it| it["id"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let waits = shop.scheduled.to_string();
+    let mut dead = shop.dead.map(|id| id.to_string());
+    dead.sort_unstable();
+    assert_eq!(listed(&["--key", "customer:9"]), [waits.clone()]);
+    let mut of_key = listed(&["--key", "customer:8"]);
+    of_key.sort_unstable();
+    assert_eq!(of_key, dead);
+    assert_eq!(listed(&["--state", "dead"]).len(), 2);
+    assert_eq!(listed(&["--contains", r#""to":3"#]), [waits.clone()]);
+    assert_eq!(listed(&["--contains", "mer:9"]), [waits.clone()]);
+    assert_eq!(
+        listed(&["--from", "1s", "--state", "scheduled"]).last(),
+        Some(&waits)
+    );
+    assert_eq!(
+        listed(&["--to", "1970-01-02T00:00:00Z"]),
+        Vec::<String>::new()
+    );
+    assert_eq!(listed(&["--unique", "none"]), Vec::<String>::new());
+    // All, in the order of due times; then the same in parts.
+    let all = listed(&[]);
+    assert_eq!((all.len(), all.last()), (4, Some(&waits)));
+    let (mut parts, mut after) = (Vec::new(), String::new());
+    for _ in 0..4 {
+        let begin = ["event", "list", "--limit", "1"];
+        let mut arguments = with(&begin);
+        if !after.is_empty() {
+            arguments.extend(["--after", &after]);
+        }
+        let list = shop.json(&arguments);
+        parts.push(list["items"][0]["id"].as_str().unwrap().to_owned());
+        after = list["next"].as_str().unwrap_or_default().to_owned();
+    }
+    assert_eq!((parts, after), (all, String::new()));
+    let shown = shop.run(&with(&["event", "list", "--limit", "1"]));
+    assert!(shown.text().contains("--after '"), "{shown:?}");
+    if shop.is_server() {
+        shop.run(&["event", "list"]).fails(2, "--namespace");
+        let of_namespace = ["event", "list", "--namespace", "ns", "--key", "customer:9"];
+        assert_eq!(shop.json(&of_namespace)["items"][0]["queue"], "ns.mail");
+    } else {
+        assert_eq!(
+            shop.json(&["event", "list"])["items"]
+                .as_array()
+                .unwrap()
+                .len(),
+            4
+        );
+    }
+    shop.run(&with(&["event", "list", "--state", "done"]))
+        .fails(2, "is no state");
+    shop.run(&with(&["event", "list", "--after", "x"]))
+        .fails(2, "`next`");
 }
 
 async fn an_event_is_cancelled_when_confirmed(shop: &Shop) {

@@ -2,6 +2,7 @@
 //! and against a server.
 
 mod alike;
+mod audit;
 mod bench;
 mod dead;
 mod doctor;

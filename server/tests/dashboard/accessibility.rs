@@ -29,6 +29,10 @@ all("[aria-labelledby], [aria-describedby]").forEach(element => {
       if (!document.getElementById(id)) fault(element, `it names ${id}, which is not there`);
 });
 
+const regions = all("section[aria-label], section[aria-labelledby], [role=region]").map(region =>
+  region.getAttribute("aria-label") || document.getElementById(region.getAttribute("aria-labelledby"))?.textContent);
+regions.filter((name, at) => regions.indexOf(name) !== at).forEach(name => faults.push(`two regions are called ${name}`));
+
 let level = 0;
 all("h1, h2, h3, h4").forEach(heading => {
   const next = Number(heading.tagName[1]);
@@ -113,7 +117,8 @@ return faults;
 async fn the_check_finds_faults() {
     let browser = Browser::start().await;
     let page = "data:text/html,<h1>a</h1><h3>b</h3><img><button></button><input>\
-                <p style='color:silver'>pale</p><table><tr><td>1</table>";
+                <p style='color:silver'>pale</p>\
+                <section aria-label=x></section><pre role=region aria-label=x></pre><table><tr><td>1</table>";
     browser.goto(page).await;
     let found = faults(&browser).await.join("\n");
     browser.close().await;
@@ -126,6 +131,7 @@ async fn the_check_finds_faults() {
         "it has no name",
         "it has no label",
         "it has no caption",
+        "two regions are called x",
         "its contrast is 1.",
         "smaller than 24",
     ] {

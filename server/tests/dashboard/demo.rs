@@ -9,6 +9,9 @@ use tokio::process::{Child, ChildStdout, Command};
 use super::accessibility::faults;
 use super::browser::Browser;
 
+/// How much wider a page is than its window.
+const WIDE: &str = "return document.documentElement.scrollWidth - innerWidth";
+
 /// A demo that runs.
 struct Demo {
     process: Child,
@@ -94,6 +97,13 @@ async fn a_newcomer_finds_what_is_wrong_and_mends_it() {
         "/records",
         "/schedules",
         "/schedules/stock-sync",
+        "/find",
+        "/find?queue=invoices",
+        "/find?q=customer",
+        "/act/pause?queue=invoices",
+        "/act/reschedule-all?queue=invoices",
+        "/audit",
+        "/history?span=hour",
         "/nodes",
     ] {
         browser.goto(&format!("{url}{page}")).await;
@@ -101,10 +111,9 @@ async fn a_newcomer_finds_what_is_wrong_and_mends_it() {
             browser.looks(scheme, 1280, 900).await;
             assert_eq!(faults(&browser).await, [""; 0], "{page} in {scheme}");
         }
-        let wide = "return document.documentElement.scrollWidth - innerWidth";
         for (width, height) in [(1440, 900), (768, 1024), (390, 844)] {
             browser.looks("light", width, height).await;
-            assert_eq!(browser.run(wide).await, 0, "{page} is wider than {width}");
+            assert_eq!(browser.run(WIDE).await, 0, "{page} is wider than {width}");
         }
         browser.looks("light", 1280, 900).await;
     }
@@ -118,7 +127,17 @@ async fn a_newcomer_finds_what_is_wrong_and_mends_it() {
     browser.press("//tbody/tr[1]/th", "").await;
     browser.sees("Failed for good: dead letter").await;
     browser.sees("\"customer\"").await;
-    assert_eq!(faults(&browser).await, [""; 0], "page of an event");
+    for (scheme, width) in [
+        ("light", 1440),
+        ("dark", 768),
+        ("light", 390),
+        ("dark", 1280),
+    ] {
+        browser.looks(scheme, width, 900).await;
+        assert_eq!(faults(&browser).await, [""; 0], "page of an event, {width}");
+        assert_eq!(browser.run(WIDE).await, 0, "an event is wider than {width}");
+    }
+    browser.looks("light", 1280, 900).await;
     browser.press("//main", "Revive").await;
     browser.sees("It becomes ready again").await;
     assert_eq!(faults(&browser).await, [""; 0], "page of a question");
@@ -158,6 +177,24 @@ async fn pictures(browser: &Browser, url: &str) {
         ("nodes", "/nodes", "light", 1280, 760),
         ("phone", "/", "light", 390, 844),
         ("phone-dead", "/dead", "dark", 390, 844),
+        ("find", "/find?queue=cart-reminders", "light", 1440, 900),
+        (
+            "phone-find",
+            "/find?queue=cart-reminders",
+            "light",
+            390,
+            844,
+        ),
+        ("phone-queues", "/queues", "light", 390, 844),
+        ("phone-nodes", "/nodes", "light", 390, 844),
+        ("audit", "/audit", "light", 1440, 900),
+        (
+            "ask",
+            "/act/reschedule-all?queue=invoices",
+            "light",
+            1440,
+            900,
+        ),
     ] {
         browser.looks(scheme, width, height).await;
         browser.goto(&format!("{url}{page}")).await;

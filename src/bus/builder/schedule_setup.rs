@@ -10,12 +10,16 @@ use crate::event::QueueName;
 use crate::handler::AnnotatedSchedule;
 use crate::schedule::ScheduleOptions;
 
+/// The most schedules of a namespace when a builder does not say: their links take about 100 MB.
+pub(super) const SCHEDULES_MAX: usize = 100_000;
+
 /// What a builder says of schedules.
 #[derive(Debug, Default)]
 pub(super) struct ScheduleSetup {
     pub(super) declared: BTreeMap<String, ScheduleOptions>,
     pub(super) deploy: Option<u64>,
     pub(super) runs: Option<bool>,
+    pub(super) max: Option<usize>,
 }
 
 impl ScheduleSetup {

@@ -54,6 +54,16 @@ impl BusBuilder {
         self
     }
 
+    /// Sets the most schedules of a namespace, which is what their names have before the first dot.
+    /// Making another one fails with [`ErrorKind::Full`](crate::ErrorKind::Full). Default: 100,000,
+    /// which take about 100 MB of the store.
+    ///
+    /// They are counted before one is made, so calls at the same moment may exceed it by one each.
+    pub fn schedules_max(mut self, most: usize) -> Self {
+        self.schedules.max = Some(most);
+        self
+    }
+
     /// Sets whether this process carries schedules out: pushes their occurrences, whoever made them.
     /// Default: if it has handlers. Any one process of a fleet is enough, and several share the work.
     pub fn run_schedules(mut self, runs: bool) -> Self {

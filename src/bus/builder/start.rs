@@ -9,6 +9,8 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::bus::builder::options::BusBuilder;
+#[cfg(feature = "schedules")]
+use crate::bus::builder::schedule_setup::SCHEDULES_MAX;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::journal::{JournalConfig, record};
@@ -188,6 +190,8 @@ impl BusBuilder {
             checked_names: (!self.dynamic_queues).then(Default::default),
             #[cfg(feature = "schedules")]
             schedules_woken: Default::default(),
+            #[cfg(feature = "schedules")]
+            schedules_max: self.schedules.max.unwrap_or(SCHEDULES_MAX),
             stop: Default::default(),
             is_closed: AtomicBool::new(false),
             is_lent: self.is_lent,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::backoff::Backoff;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
-use crate::bus::own_queues::REPLIES;
+use crate::bus::own_queues::{REPLIES, beside};
 use crate::bus::queue::Queue;
 use crate::bus::queue_handle::QueueHandle;
 use crate::codec::{Codec, Frame, Raw};
@@ -78,10 +78,7 @@ fn is_passing(error: &Error) -> bool {
 
 /// Returns the queue of the replies to events of a queue.
 fn replies_of(inner: &Arc<Inner>, queue: &QueueName) -> Result<Queue<Raw>> {
-    let name = match queue.split_once('.') {
-        Some((namespace, _)) => format!("{namespace}.{REPLIES}"),
-        None => REPLIES.to_owned(),
-    };
+    let name = beside(queue, REPLIES);
     let replies = Bus::from_inside(Arc::clone(inner)).queue_named(&name)?;
     Ok(replies.with_codec(Codec::Raw).encrypted_as(queue))
 }

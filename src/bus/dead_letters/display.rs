@@ -32,6 +32,17 @@ pub(in crate::bus) fn payload(stored: &[u8]) -> String {
     }
 }
 
+/// Returns whether a stored payload, as it is displayed, contains a text; an encrypted one does not.
+/// White space does not count, as JSON has it anywhere.
+pub(in crate::bus) fn contains(stored: &[u8], text: &str) -> bool {
+    if Frame::read(stored).is_ok_and(|frame| frame.key_id.is_some()) {
+        return false;
+    }
+    let shown = payload(stored);
+    let solid = |text: &str| -> String { text.split_whitespace().collect() };
+    shown.contains(text) || solid(&shown).contains(&solid(text))
+}
+
 /// Formats JSON on several lines, a text as it is, or the first bytes as hexadecimal digits.
 fn value(bytes: &[u8]) -> String {
     let Ok(text) = std::str::from_utf8(bytes) else {

@@ -1,7 +1,10 @@
 //! Queries for events that are not over: by id, key or unique key, or a whole queue.
 //!
-//! [`page`] reads pages, and [`stored`] is one event that was found.
+//! [`page`] reads pages, [`list`] reads them in the order of due times, [`filter`] says which events
+//! match, and [`stored`] is one event that was found.
 
+mod filter;
+mod list;
 mod page;
 mod stored;
 
@@ -13,16 +16,18 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use serde::Serialize;
 
+use self::filter::EventFilter;
+pub use self::list::{EventList, EventListCursor};
 pub use self::stored::StoredEvent;
 use crate::bus::fan_out::in_order;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::queue::Queue;
 use crate::bus::scan::EventCursor;
-use crate::core::op::{CancelOutcome, ChangeOutcome, PeekBy, StoreOp};
+use crate::core::op::{CancelOutcome, ChangeOutcome, PeekBy, Snapshot, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{EventId, QueueName, State};
-use crate::time::When;
+use crate::event::{AUDIT, EventId, QueueName, State};
+use crate::time::{Timestamp, When};
 
 /// The most events that one [`Events::cancel`] or [`Events::reschedule`] covers; its results are in
 /// memory.
@@ -64,7 +69,7 @@ pub struct Events {
     /// Empty: every queue.
     queues: BTreeSet<QueueName>,
     by: PeekBy,
-    state: Option<State>,
+    filter: EventFilter,
     after: Option<EventCursor>,
     limit: Option<usize>,
     wrong: Option<String>,
@@ -151,7 +156,7 @@ impl Events {
             inner: Arc::clone(inner),
             queues: BTreeSet::new(),
             by: PeekBy::All,
-            state: None,
+            filter: EventFilter::default(),
             after: None,
             limit: None,
             wrong: None,
@@ -190,7 +195,27 @@ impl Events {
 
     /// Selects events in this state.
     pub fn state(mut self, state: State) -> Self {
-        self.state = Some(state);
+        self.filter.state = Some(state);
+        self
+    }
+
+    /// Selects events that are, or were, due at this time or later.
+    pub fn since(mut self, due: impl Into<Timestamp>) -> Self {
+        self.filter.since = Some(due.into());
+        self
+    }
+
+    /// Selects events that are, or were, due before this time.
+    pub fn until(mut self, due: impl Into<Timestamp>) -> Self {
+        self.filter.until = Some(due.into());
+        self
+    }
+
+    /// Selects events with this text in their key, their unique key, a value of their headers, or
+    /// the first 16 KiB of their payload as text, case-sensitively; spaces of JSON do not matter. It
+    /// scans every event, and finds nothing in an encrypted payload.
+    pub fn contains(mut self, text: impl Into<String>) -> Self {
+        self.filter.contains = Some(text.into());
         self
     }
 
@@ -204,6 +229,19 @@ impl Events {
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = Some(limit);
         self
+    }
+
+    /// Whether it is a queue that was chosen; without a choice every one but that of the audit.
+    fn selects(&self, queue: &QueueName) -> bool {
+        if self.queues.is_empty() {
+            queue.as_str() != AUDIT
+        } else {
+            self.queues.contains(queue)
+        }
+    }
+
+    fn matches(&self, event: &Snapshot) -> bool {
+        self.filter.matches(event)
     }
 
     fn check(&self) -> Result<()> {
@@ -291,7 +329,7 @@ impl fmt::Debug for Events {
         f.debug_struct("Events")
             .field("queues", &self.queues)
             .field("by", &self.by)
-            .field("state", &self.state)
+            .field("filter", &self.filter)
             .finish_non_exhaustive()
     }
 }

@@ -54,12 +54,12 @@ impl Events {
         let limit = self.limit.unwrap_or(PAGE).clamp(1, BATCH_MAX);
         match self.by {
             PeekBy::All => self.page_of_all(limit).await,
-            _ => self.page_by_key(limit).await,
+            _ => Ok(self.page_by_key(limit).await?.0),
         }
     }
 
     async fn page_of_all(&self, limit: usize) -> Result<Page<StoredEvent, EventCursor>> {
-        let selected = |queue: &_| self.queues.is_empty() || self.queues.contains(queue);
+        let selected = |queue: &_| self.selects(queue);
         let mut scan = Scan::unfinished(&self.inner, selected, self.after.clone()).await?;
         let (mut items, mut looked) = (Vec::new(), 0);
         while items.len() < limit && looked < LOOKED_MAX {
@@ -73,10 +73,14 @@ impl Events {
         Ok(Page::new(items, next))
     }
 
-    /// Events of one key lie in few buckets, in unknown ones: all are queried at once.
-    async fn page_by_key(&self, limit: usize) -> Result<Page<StoredEvent, EventCursor>> {
+    /// Events of one key lie in few buckets, in unknown ones: all are queried at once. Returns also how
+    /// many events were read, whether they match or not.
+    pub(super) async fn page_by_key(
+        &self,
+        limit: usize,
+    ) -> Result<(Page<StoredEvent, EventCursor>, usize)> {
         let mut buckets = self.inner.open()?.buckets().await?;
-        buckets.retain(|key| self.queues.is_empty() || self.queues.contains(&key.queue));
+        buckets.retain(|key| self.selects(&key.queue));
         buckets.retain(|key| self.after.as_ref().is_none_or(|it| *key >= it.bucket));
         buckets.sort_unstable();
         let selected = buckets.iter().map(|bucket| {
@@ -93,16 +97,16 @@ impl Events {
             };
             if !events.is_empty() && looked > 0 && looked + events.len() > limit {
                 let next = place(None);
-                return Ok(Page::new(items, next));
+                return Ok((Page::new(items, next), looked));
             }
             looked += events.len();
             self.take(bucket, events, &mut items);
             if from.is_some() {
                 let next = place(from);
-                return Ok(Page::new(items, next));
+                return Ok((Page::new(items, next), looked));
             }
         }
-        Ok(Page::new(items, None))
+        Ok((Page::new(items, None), looked))
     }
 
     async fn of_bucket(
@@ -117,8 +121,7 @@ impl Events {
     }
 
     fn take(&self, bucket: &BucketKey, events: Vec<Snapshot>, items: &mut Vec<StoredEvent>) {
-        let is_it = |event: &Snapshot| self.state.is_none_or(|state| event.state == state);
-        let events = events.into_iter().filter(is_it);
+        let events = events.into_iter().filter(|event| self.matches(event));
         items.extend(
             events.map(|event| StoredEvent::new(Arc::clone(&self.inner), bucket.clone(), &event)),
         );

@@ -51,7 +51,7 @@ pub struct StoredEvent {
 }
 
 impl StoredEvent {
-    pub(super) fn new(inner: Arc<Inner>, key: BucketKey, snapshot: &Snapshot) -> Self {
+    pub(in crate::bus) fn new(inner: Arc<Inner>, key: BucketKey, snapshot: &Snapshot) -> Self {
         let body = snapshot.body.as_deref();
         Self {
             id: snapshot.id,

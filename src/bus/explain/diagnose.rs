@@ -6,7 +6,7 @@ use crate::bus::admin::QueueLoad;
 use crate::bus::explain::collect::Facts;
 use crate::bus::explain::{Attempts, Explanation, HolderStatus, Reason, Spread};
 use crate::bus::locate::Located;
-use crate::event::{EventId, State, spread_part};
+use crate::event::{EventId, Occurrence, State, spread_part};
 use crate::record::{NodeId, Outcome, Record};
 use crate::time::{Timestamp, When};
 
@@ -32,6 +32,7 @@ pub(super) fn explanation(
             .records
             .last()
             .and_then(|record| record.key.clone()),
+        occurrence: None,
         reasons: Vec::new(),
         attempts: Attempts::default(),
     };
@@ -51,6 +52,7 @@ pub(super) fn explanation(
         explanation.tries_max = envelope.map(|envelope| envelope.attempts);
         if let Some(envelope) = envelope {
             explanation.key.clone_from(&envelope.key);
+            explanation.occurrence = Occurrence::of_headers(&envelope.headers);
         }
     }
     match (&facts.found, last) {

@@ -45,6 +45,17 @@ impl fmt::Display for Explanation {
         writeln!(f)?;
         write!(f, "is    ")?;
         self.standing(f)?;
+        if let Some(one) = &self.occurrence {
+            let schedule = shown(&one.schedule);
+            write!(
+                f,
+                "\nfor   the instant {} of schedule {schedule}",
+                one.instant
+            )?;
+            if one.missed > 0 {
+                write!(f, ", and {} earlier ones that were missed", one.missed)?;
+            }
+        }
         for reason in &self.reasons {
             write!(f, "\nwhy   {reason}")?;
         }

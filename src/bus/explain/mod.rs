@@ -4,6 +4,7 @@
 //! reads the records, and [`format`] formats the result.
 
 mod collect;
+mod command;
 mod diagnose;
 mod format;
 mod history;
@@ -13,7 +14,7 @@ mod tests;
 
 use crate::bus::handle::Bus;
 use crate::error::Result;
-use crate::event::{EventId, QueueName, State};
+use crate::event::{EventId, Occurrence, QueueName, State};
 use crate::time::Timestamp;
 
 pub use self::history::Attempts;
@@ -42,6 +43,8 @@ pub struct Explanation {
     pub tries_max: Option<u16>,
     /// Its key, if it has one.
     pub key: Option<String>,
+    /// The occurrence of a schedule that it stands for, while it is not over.
+    pub occurrence: Option<Occurrence>,
     /// Why it is where it is, the most important reason first; never empty.
     pub reasons: Vec<Reason>,
     /// Its history so far.
@@ -52,12 +55,22 @@ impl Explanation {
     /// Returns advice for each reason that can be acted upon.
     #[must_use]
     pub fn advice(&self) -> Vec<String> {
+        self.advice_by(Reason::advice)
+    }
+
+    /// Returns the advice with commands of the program `duly`, for whoever types in a shell.
+    #[must_use]
+    pub fn commands(&self) -> Vec<String> {
+        self.advice_by(Reason::command)
+    }
+
+    fn advice_by(&self, advice: fn(&Reason, EventId, &str) -> Option<String>) -> Vec<String> {
         let queue = self.queue.as_ref().map_or("..", QueueName::as_str);
         let is_leased = self.state == Some(State::Leased);
         // A leased event can be neither rescheduled nor cancelled.
         let is_of_use = |it: &&Reason| !(is_leased && matches!(it, Reason::NotDue { .. }));
         let reasons = self.reasons.iter().filter(is_of_use);
-        let advice = reasons.map(|it| it.advice(self.id, queue));
+        let advice = reasons.map(|it| advice(it, self.id, queue));
         advice.flatten().collect()
     }
 }

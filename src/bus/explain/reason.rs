@@ -193,7 +193,7 @@ impl Reason {
             Self::NoWorkers { everywhere: false } => {
                 format!("bus.set_workers(\"{queue}\", n) in this process")
             }
-            Self::NoConsumer { .. } => consume(),
+            Self::NoConsumer { .. } => format!("{}, or lease from it", consume()),
             Self::RateLimited { .. } => {
                 format!("bus.set_rate(\"{queue}\", ..) raises or removes the rate")
             }
@@ -260,10 +260,13 @@ impl fmt::Display for Reason {
             Self::NoWorkers { everywhere: false } => {
                 f.write_str("the queue has 0 workers in this process")
             }
-            Self::NoConsumer { others: 0 } => f.write_str("no live node consumes anything here"),
+            Self::NoConsumer { others: 0 } => f.write_str(
+                "no live node has a handler; consumers that lease, as over HTTP, are no nodes",
+            ),
             Self::NoConsumer { others } => write!(
                 f,
-                "no live node consumes the queue; {} other queues",
+                "no live node has a handler for the queue; {} other queues; consumers that lease, as \
+                 over HTTP, are no nodes",
                 match others {
                     1 => "one consumes".to_owned(),
                     many => format!("{many} consume"),

@@ -9,13 +9,12 @@ use futures_util::TryStreamExt;
 use crate::bus::fan_out::as_they_come;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
-use crate::bus::payloads::EncodedValue;
 use crate::bus::push::options::EventOptions;
 use crate::bus::queue_handle::QueueHandle;
-use crate::bus::schedules::link::{Link, Pushed, bucket_of, payload_of};
+use crate::bus::schedules::event::event_of;
+use crate::bus::schedules::link::{Link, Pushed, bucket_of};
 use crate::bus::schedules::links::Links;
-use crate::codec::Codec;
-use crate::core::op::{CancelOutcome, StoreOp, Unique};
+use crate::core::op::{CancelOutcome, Snapshot, StoreOp, Unique};
 use crate::error::Result;
 use crate::event::{BucketId, BucketKey, EventId, LatePolicy, Occurrence, State};
 use crate::schedule::plan::plan;
@@ -31,12 +30,14 @@ const SPREAD: Duration = Duration::from_secs(15);
 
 /// Looks at the schedule of a link that is leased, and returns what was pushed. Another look at the
 /// link may have done so before, in part or wholly; `is_old`: so long ago that it may be forgotten.
+/// `due`: when the store took the link for due, which this process may take for later than now.
 pub(super) async fn advance(
-    links: &Links,
     inner: &Arc<Inner>,
     link: &Link,
-    is_old: bool,
+    (due, is_old): (Timestamp, bool),
 ) -> Result<Vec<Occurrence>> {
+    let now = due.max(inner.now());
+    let links = Links::of(inner, &link.name)?;
     let newest = links.find(&link.name).await?.map(|newest| newest.link);
     let is_over = |newest: Link| newest.number > link.number || newest.life != link.life;
     if newest.is_some_and(is_over) {
@@ -49,26 +50,32 @@ pub(super) async fn advance(
         // cancelled by it.
         keep_unwanted(inner, &mut link).await?;
         link.withdraws = true;
-        links
-            .push(&link, Some(inner.now()), Unique::Replace)
-            .await?;
+        links.push(&link, Some(now), Unique::Replace).await?;
         return Ok(Vec::new());
     }
     if link.withdraws {
-        withdraw(inner, &mut link).await?;
+        withdraw(inner, &mut link, now).await?;
         link.withdraws = false;
     }
     if link.removed {
         return Ok(Vec::new());
     }
+    let queue = link.options.queue();
+    if link.pushed.queue != *queue {
+        // Where its occurrences go is noted before the first of them is pushed: a look that is
+        // repeated may find another number of buckets.
+        let bucket = bucket_of(&link.name, inner.buckets(queue, &inner.options(queue)));
+        link.pushed = Pushed::none((queue.clone(), bucket), link.applied, link.progress.last);
+        links.push(&link, Some(now), Unique::Replace).await?;
+        return Ok(Vec::new());
+    }
     let (mut look_at, mut occurrences) = (None, Vec::new());
     if link.paused.is_none() {
-        let now = inner.now();
-        let is_busy = is_busy(inner, &link).await?;
+        let busy_for = busy_for(inner, &link, now).await?;
         let of = (link.name.as_str(), &link.options);
-        let planned = plan(of, link.progress, now, is_busy);
+        let planned = plan(of, link.progress, now, busy_for);
         occurrences = planned.occurrences;
-        let pushed = pushed_of(inner, &link, &occurrences, now);
+        let pushed = pushed_of(&link, &occurrences, now);
         let ended = if is_old {
             ended(inner, &link, &pushed).await?
         } else {
@@ -76,7 +83,7 @@ pub(super) async fn advance(
         };
         let is_open = |one: &&Occurrence| !ended.contains(&link.id_of(&pushed, one.instant));
         let pushes = occurrences.iter().filter(is_open);
-        let pushes = pushes.map(|one| push(inner, &link, &pushed, one));
+        let pushes = pushes.map(|one| push(inner, (&link, &pushed), one, now));
         as_they_come(pushes).try_collect::<()>().await?;
         link.progress = planned.progress;
         link.pushed = pushed;
@@ -108,8 +115,8 @@ async fn keep_unwanted(inner: &Inner, link: &mut Link) -> Result<()> {
 }
 
 /// Takes back what was pushed and is to come, since the schedule has changed.
-async fn withdraw(inner: &Inner, link: &mut Link) -> Result<()> {
-    let (now, place) = (inner.now(), link.pushed.place());
+async fn withdraw(inner: &Inner, link: &mut Link, now: Timestamp) -> Result<()> {
+    let place = link.pushed.place();
     while let Some(instant) = link.pushed.ahead.last().copied() {
         let id = link.id_of(&link.pushed, instant);
         let is_back = if instant > now {
@@ -140,30 +147,31 @@ async fn withdraw(inner: &Inner, link: &mut Link) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether the last occurrence has not ended, if that matters.
-async fn is_busy(inner: &Inner, link: &Link) -> Result<bool> {
+/// Returns for how long the last occurrence has been in its state, if it has not ended and that
+/// matters.
+async fn busy_for(inner: &Inner, link: &Link, now: Timestamp) -> Result<Option<Duration>> {
     let Some(last) = &link.last else {
-        return Ok(false);
+        return Ok(None);
     };
     if link.options.overlap_policy() == OverlapPolicy::Allow {
-        return Ok(false);
+        return Ok(None);
     }
     let place = BucketKey::new(last.queue.clone(), BucketId(last.bucket));
     let found = inner.apply(&place, StoreOp::get(last.id)).await?;
-    Ok(found.is_some_and(|found| !found.state.is_final() && found.state != State::Dead))
+    let is_open = |found: &Snapshot| !found.state.is_final() && found.state != State::Dead;
+    let found = found.filter(is_open);
+    Ok(found.map(|found| now.since(found.since.unwrap_or(now))))
 }
 
-/// Where these occurrences go, and which of all that were pushed are to come then.
-fn pushed_of(inner: &Inner, link: &Link, occurrences: &[Occurrence], now: Timestamp) -> Pushed {
+/// Which of all that were pushed are to come when these are, too. Their bucket stays, whatever the
+/// number of buckets is now: one that was used once is always served.
+fn pushed_of(link: &Link, occurrences: &[Occurrence], now: Timestamp) -> Pushed {
     let run = occurrences.iter().filter(|one| one.skipped.is_none());
     let before = &link.pushed;
     if occurrences.is_empty() {
         return before.clone();
     }
-    let queue = link.options.queue();
-    let buckets = inner.buckets(queue, &inner.options(queue));
-    let is_same = before.change == link.applied && before.queue == *queue;
-    let (known, earlier) = if is_same {
+    let (known, earlier) = if before.change == link.applied {
         (before.ahead.as_slice(), before.before)
     } else {
         (&[][..], link.progress.last)
@@ -171,29 +179,25 @@ fn pushed_of(inner: &Inner, link: &Link, occurrences: &[Occurrence], now: Timest
     let all = known.iter().copied().chain(run.map(|one| one.instant));
     let (past, ahead): (Vec<_>, Vec<_>) = all.partition(|instant| *instant <= now);
     Pushed {
-        queue: queue.clone(),
-        bucket: if before.bucket < buckets && before.queue == *queue {
-            before.bucket
-        } else {
-            bucket_of(&link.name, buckets)
-        },
-        change: link.applied,
         ahead,
-        before: past.last().copied().or(earlier),
+        ..Pushed::none(
+            (before.queue.clone(), before.bucket),
+            link.applied,
+            past.last().copied().or(earlier),
+        )
     }
 }
 
 /// Pushes an occurrence, or leaves a record of one that is passed over: an event that has expired.
 async fn push(
     inner: &Arc<Inner>,
-    link: &Link,
-    pushed: &Pushed,
+    (link, pushed): (&Link, &Pushed),
     occurrence: &Occurrence,
+    now: Timestamp,
 ) -> Result<()> {
     let (instant, options) = (occurrence.instant, &link.options);
     let id = link.id_of(pushed, instant);
     let is_skipped = occurrence.skipped.is_some();
-    let payload = options.payload_text().filter(|_| !is_skipped);
     let late = match options.missed_policy() {
         MissedPolicy::Skip if !is_skipped => {
             let next = options.instants(instant).next();
@@ -203,21 +207,15 @@ async fn push(
         _ => None,
     };
     // What is late already is due at its instant, as it is without jitter.
-    let is_ahead = instant > inner.now();
+    let is_ahead = instant > now;
     let jitter = options.jitter_window() * u32::from(is_ahead);
+    let (value, event) = event_of(link, occurrence, When::At(instant));
     let event = EventOptions {
-        when: Some(When::At(instant)),
-        key: Some(link.name.clone()),
         late: late.or(is_skipped.then_some(LatePolicy::Deliver)),
         expires_after: is_skipped.then_some(Duration::ZERO),
         spread: Some(jitter),
         keep_payload: is_skipped.then_some(true),
-        headers: occurrence.headers(),
-        ..EventOptions::default()
-    };
-    let value = EncodedValue {
-        codec: Codec::Json,
-        bytes: payload.map_or_else(|| payload_of(occurrence), |json| json.as_bytes().to_vec()),
+        ..event
     };
     let queue = QueueHandle::new(Arc::clone(inner), pushed.queue.clone());
     queue

@@ -67,7 +67,7 @@ pub(super) async fn declare(
     (name, options): (&str, &ScheduleOptions),
     deploy: u64,
 ) -> Result<Verdict> {
-    let links = Links::new(inner)?;
+    let links = Links::of(inner, name)?;
     let (fingerprint, every) = (options.fingerprint(), inner.real_pause(EVERY));
     loop {
         let now = inner.now();
@@ -102,13 +102,15 @@ pub(super) async fn declare(
     }
 }
 
-/// Makes a schedule; returns whether there was none of its name.
+/// Makes a schedule; returns whether there was none of its name. It fails if there are as many as
+/// there may be beside it.
 pub(super) async fn create(
     inner: &Arc<Inner>,
     links: &Links,
     (name, options): (&str, &ScheduleOptions),
     declarations: Declarations,
 ) -> Result<bool> {
+    links.check_room().await?;
     let (queue, now) = (options.queue(), inner.now());
     let buckets = inner.buckets(queue, &inner.options(queue));
     let link = Link::first((name, options.clone()), declarations, buckets, now);

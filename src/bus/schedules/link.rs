@@ -10,10 +10,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::bus::own_queues::OWN_BUCKETS;
+use crate::bus::own_queues::{OWN_BUCKETS, SCHEDULES, beside};
 use crate::bus::schedules::declaration::Declarations;
 use crate::error::{Error, Result, shown};
-use crate::event::{BucketId, BucketKey, EventId, Occurrence, QueueName};
+use crate::event::{BucketId, BucketKey, EventId, QueueName};
 use crate::schedule::ScheduleOptions;
 use crate::schedule::plan::Progress;
 use crate::time::Timestamp;
@@ -80,6 +80,21 @@ pub(super) struct LastEvent {
 }
 
 impl Pushed {
+    /// Nothing that is to come, in a bucket of a queue.
+    pub(super) fn none(
+        (queue, bucket): (QueueName, u16),
+        change: u64,
+        before: Option<Timestamp>,
+    ) -> Self {
+        Self {
+            queue,
+            bucket,
+            change,
+            ahead: Vec::new(),
+            before,
+        }
+    }
+
     /// The bucket that it lies in.
     pub(super) fn place(&self) -> BucketKey {
         BucketKey::new(self.queue.clone(), BucketId(self.bucket))
@@ -106,13 +121,7 @@ impl Link {
             change: 1,
             applied: 1,
             since: now,
-            pushed: Pushed {
-                queue: options.queue().clone(),
-                bucket: bucket_of(name, buckets),
-                change: 1,
-                ahead: Vec::new(),
-                before: None,
-            },
+            pushed: Pushed::none((options.queue().clone(), bucket_of(name, buckets)), 1, None),
             last: None,
             paused: None,
             withdraws: false,
@@ -122,9 +131,10 @@ impl Link {
         }
     }
 
-    /// The bucket of all links of a schedule.
-    pub(super) fn home(queue: &QueueName, name: &str) -> BucketKey {
-        BucketKey::new(queue.clone(), BucketId::of_text(name, OWN_BUCKETS))
+    /// The bucket of all links of a schedule, in the queue of its namespace.
+    pub(super) fn home(name: &str) -> Result<BucketKey> {
+        let queue = QueueName::new(&beside(name, SCHEDULES))?;
+        Ok(BucketKey::new(queue, BucketId::of_text(name, OWN_BUCKETS)))
     }
 
     /// The id of the link: no other has it, and whoever makes it gives it the same one.
@@ -171,10 +181,4 @@ pub(in crate::bus) fn check_name(name: &str) -> Result<()> {
         "`{}` cannot be the name of a schedule; it is 1 to {NAME_MAX} letters, digits, `.`, `_` or `-`",
         shown(name)
     )))
-}
-
-/// The JSON of an occurrence, which is the payload of an event without one of its own.
-pub(super) fn payload_of(occurrence: &Occurrence) -> Vec<u8> {
-    // It has texts and numbers alone, so it can be written.
-    serde_json::to_vec(occurrence).unwrap_or_default()
 }

@@ -1,19 +1,24 @@
 //! The links of schedules in the store: read, written, and changed by compare-and-set.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
+
 use crate::backoff::Backoff;
+use crate::bus::fan_out::as_they_come;
 use crate::bus::inner::Inner;
-use crate::bus::own_queues::SCHEDULES;
 use crate::bus::payloads::EncodedValue;
 use crate::bus::push::options::EventOptions;
 use crate::bus::queue_handle::QueueHandle;
 use crate::bus::schedules::link::{Link, VERSION};
 use crate::codec::Codec;
-use crate::core::op::{ChangeOutcome, PeekBy, Rewriting, Snapshot, StoreOp, Unique};
+use crate::core::op::{
+    BATCH_MAX, ChangeOutcome, PeekBy, Rewriting, Snapshot, Stats, StoreOp, Unique,
+};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{EventId, QueueName, State};
+use crate::event::{BucketKey, EventId, QueueName, State};
 use crate::time::{Timestamp, When};
 
 /// The pauses before a link that is leased, or that another change came before, is looked at again.
@@ -27,7 +32,11 @@ const READS_MAX: u32 = 16;
 /// When a schedule is looked at that rests: a link is due some time.
 const REST: Duration = Duration::from_secs(7 * 86_400);
 
-/// The links of all schedules of a store.
+/// A list of a bucket that more than one read was needed for is read again so often at most, until
+/// it shows no other schedule.
+const LISTS_MAX: u32 = 8;
+
+/// The links of all schedules of a namespace.
 pub(super) struct Links {
     queue: QueueHandle,
 }
@@ -49,15 +58,15 @@ enum Lookup {
 }
 
 impl Links {
-    pub(super) fn new(inner: &Arc<Inner>) -> Result<Self> {
-        let queue = QueueName::new(SCHEDULES)?;
-        Ok(Self {
-            queue: QueueHandle::new(Arc::clone(inner), queue),
-        })
+    /// The links beside those of the schedule `name`.
+    pub(super) fn of(inner: &Arc<Inner>, name: &str) -> Result<Self> {
+        Ok(Self::of_queue(inner, Link::home(name)?.queue))
     }
 
-    pub(super) fn name(&self) -> &QueueName {
-        &self.queue.name
+    fn of_queue(inner: &Arc<Inner>, queue: QueueName) -> Self {
+        Self {
+            queue: QueueHandle::new(Arc::clone(inner), queue),
+        }
     }
 
     fn inner(&self) -> &Arc<Inner> {
@@ -90,7 +99,7 @@ impl Links {
         look_at: Option<Timestamp>,
         keeps: Unique,
     ) -> Result<bool> {
-        let home = Link::home(&self.queue.name, &link.name);
+        let home = Link::home(&link.name)?;
         let now = self.inner().now();
         let options = EventOptions {
             when: Some(When::At(look_at.unwrap_or(now + REST).min(now + REST))),
@@ -109,14 +118,16 @@ impl Links {
             .await
     }
 
-    /// Reads a link of a page of events; `None` for one that is of a newer version, or damaged.
-    pub(super) fn read(&self, event: &Snapshot) -> Option<StoredLink> {
+    /// Reads a link of a page of events; `None` for one that is of a newer version, damaged, or not
+    /// of this namespace.
+    fn read(&self, event: &Snapshot) -> Option<StoredLink> {
         let body = event.body.as_deref()?;
         let value = self
             .inner()
             .value(event.id, &self.queue.name, &body.payload);
         let link: Link = value.ok()?;
-        (link.version <= VERSION).then(|| StoredLink {
+        let is_here = Link::home(&link.name).is_ok_and(|home| home.queue == self.queue.name);
+        (link.version <= VERSION && is_here).then(|| StoredLink {
             link,
             id: event.id,
             state: event.state,
@@ -132,11 +143,11 @@ impl Links {
                 Lookup::Changing => tokio::time::sleep(PAUSES.jittered(tries)).await,
             }
         }
-        Err(newer(name))
+        Err(self.newer(name))
     }
 
     async fn look_up(&self, name: &str) -> Result<Lookup> {
-        let home = Link::home(&self.queue.name, name);
+        let home = Link::home(name)?;
         let mut newest: Option<StoredLink> = None;
         let mut from = None;
         loop {
@@ -153,7 +164,7 @@ impl Links {
                     return Ok(Lookup::Changing);
                 }
                 let Some(found) = self.read(event) else {
-                    return Err(newer(name));
+                    return Err(self.newer(name));
                 };
                 if newest
                     .as_ref()
@@ -203,14 +214,15 @@ impl Links {
             ErrorKind::Conflict,
             format!(
                 "schedule {name} was not changed: a bus that works on it does not end; see the event \
-                 of the queue {SCHEDULES} with the key {name}"
+                 of the queue {} with the key {name}",
+                self.queue.name
             ),
         ))
     }
 
     /// Has the schedule of a link looked at then. A link that a bus works on is looked at anyway.
     async fn look_at(&self, found: &StoredLink, when: When) -> Result<()> {
-        let home = Link::home(&self.queue.name, &found.link.name);
+        let home = Link::home(&found.link.name)?;
         let look = StoreOp::reschedule(found.id, when);
         let _: ChangeOutcome = self.inner().apply(&home, look).await?;
         Ok(())
@@ -223,18 +235,79 @@ impl Links {
             was: found.fingerprint,
             payload: queue.stored(found.id, Self::encoded(&found.link)?, None)?,
         };
-        let home = Link::home(&self.queue.name, &found.link.name);
+        let home = Link::home(&found.link.name)?;
         let rewritten = StoreOp::rewrite(vec![rewriting]);
         Ok(self.inner().apply(&home, rewritten).await? == 1)
     }
-}
 
-fn newer(name: &str) -> Error {
-    Error::new(
-        ErrorKind::Corrupt,
-        format!(
-            "schedule {name} was written by a newer version of duly, or is damaged: it is the event \
-             of the queue {SCHEDULES} with the key {name}"
-        ),
-    )
+    /// Fails if there are as many schedules of the namespace as there may be.
+    pub(super) async fn check_room(&self) -> Result<()> {
+        let (inner, queue) = (self.inner(), &self.queue.name);
+        let known = inner.open()?.buckets_of(queue).await?;
+        let counts = known.buckets.iter();
+        let counts = counts.map(|bucket| inner.apply(bucket, StoreOp::stats()));
+        let count = async |sum: usize, of: Stats| Ok(sum + of.scheduled + of.ready + of.leased);
+        let count = as_they_come(counts).try_fold(0, count).await?;
+        let most = inner.schedules_max;
+        if count < most {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Full,
+            format!(
+                "the queue {queue} has {count} schedules, and at most {most} are allowed in a \
+                 namespace; remove one first, or raise `schedules_max`"
+            ),
+        ))
+    }
+
+    /// Reads the newest link of each schedule of a bucket, in the order of the names.
+    ///
+    /// A link that a bus replaces is replaced by one with another id, which a list of many reads has
+    /// perhaps gone past. One read sees all of a moment; of many, the list is read again.
+    pub(super) async fn read_all(
+        inner: &Arc<Inner>,
+        bucket: &BucketKey,
+    ) -> Result<impl Iterator<Item = StoredLink>> {
+        let links = Self::of_queue(inner, bucket.queue.clone());
+        let mut newest: BTreeMap<String, StoredLink> = BTreeMap::new();
+        for _ in 0..LISTS_MAX {
+            let known = newest.len();
+            let (mut from, mut is_whole) = (None, true);
+            loop {
+                let peek = StoreOp::peek(PeekBy::All, from, BATCH_MAX);
+                let page = inner.apply(bucket, peek).await?;
+                for event in &page.events {
+                    is_whole &= event.body.is_some();
+                    let Some(found) = links.read(event) else {
+                        continue;
+                    };
+                    let is_newer = |it: &StoredLink| it.link.number < found.link.number;
+                    if newest.get(&found.link.name).is_none_or(is_newer) {
+                        newest.insert(found.link.name.clone(), found);
+                    }
+                }
+                from = page.next;
+                if from.is_none() {
+                    break;
+                }
+                is_whole = false;
+            }
+            if is_whole || newest.len() == known {
+                break;
+            }
+        }
+        Ok(newest.into_values())
+    }
+
+    fn newer(&self, name: &str) -> Error {
+        Error::new(
+            ErrorKind::Corrupt,
+            format!(
+                "schedule {name} was written by a newer version of duly, or is damaged: it is the \
+                 event of the queue {} with the key {name}",
+                self.queue.name
+            ),
+        )
+    }
 }

@@ -9,6 +9,7 @@
 mod advance;
 mod declaration;
 pub(in crate::bus) mod declare;
+mod event;
 mod link;
 mod links;
 mod shown;
@@ -19,21 +20,18 @@ use std::sync::Arc;
 
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
-use crate::bus::own_queues::SCHEDULES;
-use crate::bus::payloads::EncodedValue;
-use crate::bus::push::options::EventOptions;
+use crate::bus::own_queues::{SCHEDULES, beside, has_schedules};
 use crate::bus::queue_handle::QueueHandle;
-use crate::bus::scan::{EventCursor, Scan};
 use crate::bus::schedules::declaration::Declarations;
 use crate::bus::schedules::declare::{Declared, create};
+use crate::bus::schedules::event::event_of;
 pub(in crate::bus) use crate::bus::schedules::link::check_name;
-use crate::bus::schedules::link::{Link, payload_of};
+use crate::bus::schedules::link::{Link, bucket_of};
 use crate::bus::schedules::links::Links;
 pub use crate::bus::schedules::shown::Schedule;
-use crate::codec::Codec;
 use crate::core::op::BATCH_MAX;
-use crate::error::{Error, ErrorKind, Result};
-use crate::event::{EventId, Occurrence};
+use crate::error::{Error, ErrorKind, Result, shown};
+use crate::event::{BucketId, BucketKey, EventId, Occurrence, QueueName};
 use crate::record::Page;
 use crate::schedule::ScheduleOptions;
 use crate::time::When;
@@ -100,50 +98,103 @@ impl Schedules {
     /// [`ErrorKind::Corrupt`] for one that a newer version of duly has written.
     pub async fn get(&self, name: &str) -> Result<Option<Schedule>> {
         check_name(name)?;
-        let found = Links::new(&self.inner)?.find(name).await?;
+        let found = Links::of(&self.inner, name)?.find(name).await?;
         let found = found.filter(|found| !found.link.removed);
         Ok(found.map(|found| Schedule::of(&self.inner, found)))
     }
 
-    /// Returns a page of all schedules, in an order that stays, after the place where the page
-    /// before ended; about `limit` of them, at most 1,000. One that a bus works on meanwhile may be
-    /// left out.
+    /// Returns a page of all schedules, at most 1,000, in an order of the store that stays. `after`:
+    /// the name with which the page before ended. Those that a bus works on are among them.
     ///
     /// # Errors
     ///
-    /// The store's error. What a newer version of duly has written is left out.
-    pub async fn page(
+    /// The store's error; [`ErrorKind::Invalid`] for what cannot be a name. What a newer version of
+    /// duly has written is left out.
+    pub async fn page(&self, after: Option<&str>, limit: usize) -> Result<Page<Schedule, String>> {
+        let mut buckets = self.inner.open()?.buckets().await?;
+        buckets.retain(|bucket| has_schedules(&bucket.queue));
+        self.page_among(buckets, after, limit).await
+    }
+
+    /// Returns a page of the schedules of a namespace, those whose names begin with it and a dot;
+    /// otherwise as [`page`](Self::page). Those of other namespaces cost nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`page`](Self::page); [`ErrorKind::Invalid`] for what cannot be a namespace.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use duly::prelude::*;
+    /// use duly::schedule::ScheduleOptions;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> duly::Result<()> {
+    /// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+    /// let schedules = bus.schedules();
+    /// let nightly = ScheduleOptions::new("shop.report", "0 2 * * * Europe/Berlin")?;
+    /// schedules.set("shop.nightly", nightly.clone()).await?;
+    /// schedules.set("nightly", nightly).await?;
+    ///
+    /// let page = schedules.page_of("shop", None, 100).await?;
+    /// assert_eq!(page.items.len(), 1);
+    /// assert_eq!(page.items[0].name, "shop.nightly");
+    /// # bus.shutdown(std::time::Duration::from_secs(1)).await
+    /// # }
+    /// ```
+    pub async fn page_of(
         &self,
-        after: Option<EventCursor>,
+        namespace: &str,
+        after: Option<&str>,
         limit: usize,
-    ) -> Result<Page<Schedule, EventCursor>> {
-        self.inner.open()?;
-        let links = Links::new(&self.inner)?;
-        let is_home = |queue: &_| queue == links.name();
-        let mut scan = Scan::unfinished(&self.inner, is_home, after).await?;
+    ) -> Result<Page<Schedule, String>> {
+        if namespace.is_empty() || namespace.contains('.') {
+            return Err(Error::invalid(format!(
+                "`{}` cannot be a namespace; it is what the names of its schedules have before \
+                 their first dot",
+                shown(namespace)
+            )));
+        }
+        let queue = QueueName::new(&beside(&format!("{namespace}."), SCHEDULES))?;
+        let known = self.inner.open()?.buckets_of(&queue).await?;
+        self.page_among(known.buckets, after, limit).await
+    }
+
+    /// A page of the schedules in some buckets: bucket by bucket, those of each by name.
+    async fn page_among(
+        &self,
+        mut buckets: Vec<BucketKey>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Schedule, String>> {
+        let after = match after {
+            Some(name) => {
+                check_name(name)?;
+                Some((Link::home(name)?, name))
+            }
+            None => None,
+        };
+        buckets.retain(|bucket| after.as_ref().is_none_or(|(home, _)| bucket >= home));
+        buckets.sort_unstable();
         let limit = limit.clamp(1, BATCH_MAX);
-        let mut found: Vec<links::StoredLink> = Vec::new();
-        while found.len() < limit {
-            let Some(page) = scan.next(limit - found.len()).await? else {
-                break;
+        let mut items: Vec<Schedule> = Vec::new();
+        for bucket in buckets {
+            let is_after = |name: &str| match &after {
+                Some((home, after)) => bucket != *home || name > *after,
+                None => true,
             };
-            for link in page.events.iter().filter_map(|event| links.read(event)) {
-                // While a bus works on a schedule, it has two links for a moment.
-                match found
-                    .iter_mut()
-                    .find(|other| other.link.name == link.link.name)
-                {
-                    Some(other) if other.link.number < link.link.number => *other = link,
-                    Some(_) => {}
-                    None => found.push(link),
+            for found in Links::read_all(&self.inner, &bucket).await? {
+                if found.link.removed || !is_after(&found.link.name) {
+                    continue;
                 }
+                if items.len() == limit {
+                    let last = items.last().map(|last| last.name.clone());
+                    return Ok(Page::new(items, last));
+                }
+                items.push(Schedule::of(&self.inner, found));
             }
         }
-        found.retain(|found| !found.link.removed);
-        let items = found
-            .into_iter()
-            .map(|found| Schedule::of(&self.inner, found));
-        Ok(Page::new(items.collect(), scan.cursor()))
+        Ok(Page::new(items, None))
     }
 
     /// Makes a schedule, or gives the one of this name other options. Its first occurrence is the
@@ -153,9 +204,11 @@ impl Schedules {
     ///
     /// The store's error; on [`ErrorKind::Unknown`] calling again is safe. [`ErrorKind::Invalid`]
     /// for a name of another form than 1 to 200 letters, digits, `.`, `_` or `-`.
+    /// [`ErrorKind::Full`] for a new one if its namespace has
+    /// [as many as it may](crate::BusBuilder::schedules_max) already.
     pub async fn set(&self, name: &str, options: ScheduleOptions) -> Result<()> {
         check_name(name)?;
-        let links = Links::new(&self.inner)?;
+        let links = Links::of(&self.inner, name)?;
         loop {
             let none = Declarations::default();
             if links.find(name).await?.is_none()
@@ -234,7 +287,7 @@ impl Schedules {
     /// As [`Queue::push`](crate::Queue::push); [`ErrorKind::NotFound`] if there is no such schedule.
     pub async fn run_now(&self, name: &str) -> Result<EventId> {
         check_name(name)?;
-        let found = Links::new(&self.inner)?.find(name).await?;
+        let found = Links::of(&self.inner, name)?.find(name).await?;
         let found = found.filter(|found| !found.link.removed);
         let link = found.ok_or_else(|| unknown(name))?.link;
         let now = self.inner.now();
@@ -246,21 +299,8 @@ impl Schedules {
             missed: 0,
             skipped: None,
         };
-        let options = EventOptions {
-            when: Some(When::Now),
-            key: Some(link.name),
-            headers: occurrence.headers(),
-            ..EventOptions::default()
-        };
-        let json = link
-            .options
-            .payload_text()
-            .map(|json| json.as_bytes().to_vec());
-        let value = EncodedValue {
-            codec: Codec::Json,
-            bytes: json.unwrap_or_else(|| payload_of(&occurrence)),
-        };
-        let place = EventId::random(now, queue_bucket(&queue, name));
+        let (value, options) = event_of(&link, &occurrence, When::Now);
+        let place = EventId::random(now, BucketId(bucket_of(name, queue.buckets())));
         queue
             .push_placed((place, place.bucket()), value, options)
             .await?;
@@ -281,20 +321,14 @@ impl Schedules {
             link.change += u64::from(is_other);
             Ok(is_other)
         };
-        let changed = Links::new(&self.inner)?.change(name, edit).await?;
+        let changed = Links::of(&self.inner, name)?.change(name, edit).await?;
         changed.map(|_| ()).ok_or_else(|| unknown(name))
     }
-}
-
-fn queue_bucket(queue: &QueueHandle, name: &str) -> crate::event::BucketId {
-    crate::event::BucketId::of_text(name, queue.buckets())
 }
 
 fn unknown(name: &str) -> Error {
     Error::new(
         ErrorKind::NotFound,
-        format!(
-            "there is no schedule {name}; the events of the queue {SCHEDULES} have the names of all"
-        ),
+        format!("there is no schedule {name}; `duly schedule list` has the names of all"),
     )
 }

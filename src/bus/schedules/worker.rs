@@ -1,6 +1,7 @@
-//! The worker of schedules: a task of a bus that leases the links that are due, and looks at their
-//! schedules.
+//! The workers of schedules: for each namespace a task of a bus that leases the links that are due,
+//! and looks at their schedules, so that none waits for those of another namespace.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -12,10 +13,9 @@ use crate::bus::fan_out::as_they_come;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::lease::{EncodedPayload, LEASE_WAIT_MAX, Leased};
-use crate::bus::own_queues::SCHEDULES;
+use crate::bus::own_queues::has_schedules;
 use crate::bus::schedules::advance::advance;
 use crate::bus::schedules::link::{Link, VERSION};
-use crate::bus::schedules::links::Links;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Occurrence, QueueName, SkipReason};
 use crate::metrics::ScheduleMeters;
@@ -27,9 +27,9 @@ const BATCH: usize = 256;
 /// How long a bus that dies holds up the schedules that it works on; each is looked at long before
 /// its next occurrence is due.
 const TTR: Duration = Duration::from_secs(20);
-/// How often a store is asked whether it has schedules by now.
-const ANY_EVERY: Duration = Duration::from_secs(10);
-/// The pauses after a failed lease.
+/// How often a store is asked whether it has schedules of another namespace by now.
+const LIST_EVERY: Duration = Duration::from_secs(10);
+/// The pauses after a failed list or lease.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 /// The delays of a schedule that could not be looked at.
 const RETRIES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
@@ -38,23 +38,69 @@ const UNREADABLE: Duration = Duration::from_secs(60);
 /// So few attempts are kept, so that no schedule becomes a dead letter.
 const ATTEMPTS_LEFT: u16 = 100;
 
-/// Starts the worker; it ends with the bus.
+/// Starts the workers, also those of namespaces that have schedules later; they end with the bus.
 pub(super) fn start(inner: &Arc<Inner>) {
-    let worker = Worker {
-        inner: Arc::downgrade(inner),
-        outage: Outage::of("schedules"),
-        meters: ScheduleMeters::new(),
-    };
-    inner.runtime.spawn(worker.run());
+    inner.runtime.spawn(watch(Arc::downgrade(inner)));
+}
+
+/// Starts a worker for each queue of schedules of the store.
+async fn watch(inner: Weak<Inner>) {
+    let outage = Outage::of("the list of schedules");
+    let (mut served, mut failures) = (BTreeSet::new(), 0);
+    loop {
+        let Some(inner) = inner.upgrade().filter(|inner| inner.open().is_ok()) else {
+            return;
+        };
+        let woken = Arc::clone(&inner.schedules_woken);
+        let woken = woken.notified(); // before the list: what is made after it wakes this
+        let pause = match queues(&inner).await {
+            Ok(queues) => {
+                failures = 0;
+                outage.succeeded(&());
+                for queue in queues {
+                    if served.insert(queue.clone()) {
+                        Worker::start(&inner, queue);
+                    }
+                }
+                inner.real_pause(LIST_EVERY)
+            }
+            Err(error) if error.kind() == ErrorKind::Closed => return,
+            Err(error) => {
+                failures += 1;
+                outage.failed((), &error);
+                PAUSES.jittered(failures)
+            }
+        };
+        drop(inner); // the bus may end meanwhile
+        let _ = tokio::time::timeout(pause, woken).await;
+    }
+}
+
+/// The queues of schedules that the store knows.
+async fn queues(inner: &Arc<Inner>) -> Result<BTreeSet<QueueName>> {
+    let known = inner.open()?.known_buckets().await?;
+    let queues = known.buckets.into_iter().map(|bucket| bucket.queue);
+    Ok(queues.filter(has_schedules).collect())
 }
 
 struct Worker {
     inner: Weak<Inner>,
+    queue: QueueName,
     outage: Outage<String>,
     meters: ScheduleMeters,
 }
 
 impl Worker {
+    fn start(inner: &Arc<Inner>, queue: QueueName) {
+        let worker = Self {
+            inner: Arc::downgrade(inner),
+            queue,
+            outage: Outage::of("schedules"),
+            meters: ScheduleMeters::new(),
+        };
+        inner.runtime.spawn(worker.run());
+    }
+
     async fn run(self) {
         let mut failures = 0;
         loop {
@@ -62,15 +108,9 @@ impl Worker {
                 return;
             };
             match self.lease(&inner).await {
-                Ok(None) => {
-                    let woken = Arc::clone(&inner.schedules_woken);
-                    let every = inner.real_pause(ANY_EVERY);
-                    drop(inner); // the bus may end meanwhile
-                    let _ = tokio::time::timeout(every, woken.notified()).await;
-                }
-                Ok(Some((links, leased))) => {
+                Ok(leased) => {
                     failures = 0;
-                    let looks = leased.into_iter().map(|one| self.look(&links, &inner, one));
+                    let looks = leased.into_iter().map(|one| self.look(&inner, one));
                     as_they_come(looks).collect::<()>().await;
                 }
                 Err(error) if error.kind() == ErrorKind::Closed => return,
@@ -84,30 +124,21 @@ impl Worker {
         }
     }
 
-    /// Leases links that are due, or waits for them; `None`: the store has no schedules.
-    async fn lease(
-        &self,
-        inner: &Arc<Inner>,
-    ) -> Result<Option<(Links, Vec<Leased<EncodedPayload>>)>> {
-        let queue = QueueName::new(SCHEDULES)?;
-        let known = inner.open()?.buckets_of(&queue).await?;
-        if known.buckets.is_empty() {
-            return Ok(None);
-        }
+    /// Leases links that are due, or waits for them.
+    async fn lease(&self, inner: &Arc<Inner>) -> Result<Vec<Leased<EncodedPayload>>> {
         let bus = Bus::from_inside(Arc::clone(inner));
-        let request = bus.lease_from(&[queue], BATCH, TTR);
-        let leased = request.wait(LEASE_WAIT_MAX).send().await?;
-        Ok(Some((Links::new(inner)?, leased)))
+        let request = bus.lease_from(std::slice::from_ref(&self.queue), BATCH, TTR);
+        request.wait(LEASE_WAIT_MAX).send().await
     }
 
     /// Looks at one schedule, and settles its link.
-    async fn look(&self, links: &Links, inner: &Arc<Inner>, leased: Leased<EncodedPayload>) {
+    async fn look(&self, inner: &Arc<Inner>, leased: Leased<EncodedPayload>) {
         let name = leased.event().key().unwrap_or_default().to_owned();
         let due = leased.event().due().unwrap_or_default();
         // An earlier look may have been so long ago that what it pushed is forgotten.
         let is_old = leased.attempt() > 1 || inner.now().since(due) > KEEP_FOR;
         let settled = match read(&leased.event().payload.bytes) {
-            Ok(link) => match advance(links, inner, &link, is_old).await {
+            Ok(link) => match advance(inner, &link, (due, is_old)).await {
                 Ok(occurrences) => {
                     self.outage.succeeded(&name);
                     self.tell(&link, &occurrences);

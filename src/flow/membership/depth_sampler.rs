@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::core::op::{Stats, StoreOp};
 use crate::error::Result;
-use crate::event::{BucketKey, QueueName};
+use crate::event::{AUDIT, BucketKey, QueueName};
 use crate::flow::membership::in_time;
 use crate::flow::membership::poll::MembershipPoll;
 use crate::flow::node::active_buckets::ActiveBuckets;
@@ -78,7 +78,8 @@ impl DepthSampler {
         };
         self.gauges.live_nodes(members);
         let mut buckets = in_time(self.store.buckets()).await?;
-        buckets.retain(|key| self.reports(&key.queue));
+        // It has events and no consumer, and that is no alarm.
+        buckets.retain(|key| self.reports(&key.queue) && key.queue.as_str() != AUDIT);
         known
             .buckets
             .retain(|key, _| buckets.binary_search(key).is_ok());

@@ -154,6 +154,9 @@ calls! {
     Closed Bus explain: |it| it.bus.explain(it.waiting);
     Closed Bus explain_in: |it| it.bus.explain_in(PULLED, it.waiting);
     Closed Events page: |it| it.bus.events().page();
+    Closed Bus add_to_audit: |it| it.bus.add_to_audit("ann", "queue paused", "orders");
+    Closed Bus audit: |it| it.bus.audit(None, 10);
+    Closed Events list: |it| it.bus.events().list(None);
     Closed StoredEvent cancel: |it| async {
         match it.bus.event(it.waiting).await? {
             Some(event) => event.cancel().await.map(drop),
@@ -175,6 +178,7 @@ calls! {
     Closed Reencrypt count: |it| it.bus.reencrypt(PULLED).count();
     Closed Schedules get: |it| it.bus.schedules().get("nightly");
     Closed Schedules page: |it| it.bus.schedules().page(None, 10);
+    Closed Schedules page_of: |it| it.bus.schedules().page_of("shop", None, 10);
     Closed Schedules set: |it| async {
         let nightly = ScheduleOptions::new(PULLED, "0 2 * * *")?;
         it.bus.schedules().set("nightly", nightly).await

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use duly::__internal::duration;
+use duly::admin::{AuditCursor, EventListCursor};
 use duly::dead_letters::DeadLetterCursor;
 use duly::records::{Cause, NodeId, Outcome, Record};
 use duly::store::Durability;
@@ -56,13 +57,15 @@ pub(crate) fn backoff(data: &[u8]) {
     }
 }
 
-/// The words for durabilities, outcomes and causes, and places between dead letters.
+/// The words for durabilities, outcomes and causes, and places between dead letters and in lists of events.
 pub(crate) fn words(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     word::<Durability>(&text);
     word::<Outcome>(&text);
     word::<Cause>(&text);
     word::<DeadLetterCursor>(&text);
+    word::<EventListCursor>(&text);
+    word::<AuditCursor>(&text);
 }
 
 fn word<T: Display + FromStr<Err = Error> + PartialEq + Debug>(text: &str) {

@@ -175,4 +175,26 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[put("write_state", "$it.keyless and «128»", "0")],
         redis_store("an_event_that_lost_its_key_to_another_is_no_damage"),
     ),
+    Controls.bug(
+        "list-repeats-its-last-event",
+        "each page of a list of events begins with the last event of the page before",
+        &[put("Earliest::offer", "$place «<=» *$last", "<")],
+        delivery("a_list_is_complete_and_in_the_order_of_due_times"),
+    ),
+    Controls.bug(
+        "list-of-a-part-is-whole",
+        "a list whose scan ended early is taken for the whole one",
+        &[put("Events::list", "= «$rest.is_some()»", "false")],
+        delivery("a_scan_that_ends_early_says_so_and_goes_on"),
+    ),
+    Controls.bug(
+        "audit-without-bound",
+        "no line of the audit goes",
+        &[put(
+            "Bus::trim_audit",
+            "$stats.scheduled <= «LINES_MAX» + LINES_OVER",
+            "usize::MAX / 2",
+        )],
+        delivery("the_audit_is_bounded_and_the_oldest_lines_go"),
+    ),
 ];

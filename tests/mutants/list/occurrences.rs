@@ -1,4 +1,4 @@
-use super::{never, put, schedule};
+use super::{drop, never, put, schedule};
 use crate::mutant::{Mutant, Promise::Occurrences};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -23,6 +23,83 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         schedule("an_occurrence_that_somebody_cancelled_does_not_come_back"),
     ),
     Occurrences.bug(
+        "own-cancel-taken-for-anothers",
+        "what a bus took back before it died counts as under way when its time has passed",
+        &[put(
+            "advance::withdraw",
+            "«$found.is_some_and(|$found| $found.state == State::Cancelled)»",
+            "{ drop($found); false }",
+        )],
+        schedule("what_a_bus_took_back_before_it_died_is_made_up_for"),
+    ),
+    Occurrences.bug(
+        "change-not-announced",
+        "a change whose maker dies is carried out some day",
+        &[drop(
+            "Links::change",
+            "self.look_at(&$found, When::After(SOON))",
+        )],
+        schedule("a_change_whose_maker_died_is_carried_out_soon"),
+    ),
+    Occurrences.bug(
+        "newer-link-not-looked-for",
+        "a link whose ack was lost is carried out again, also after the next one",
+        &[never("advance::advance", "$newest.is_some_and($is_over)")],
+        schedule("a_link_whose_ack_was_lost_does_nothing_after_a_change"),
+    ),
+    Occurrences.bug(
+        "next-link-before-what-it-pushes",
+        "how far a schedule has come is noted before its occurrences are pushed",
+        &[put(
+            "advance::advance",
+            "«as_they_come($pushes).try_collect::<()>().await?;»",
+            "let mut next = link.clone(); \
+             (next.progress, next.pushed) = (planned.progress, pushed.clone()); \
+             links.push(&next, planned.look_at, Unique::Replace).await?; \
+             as_they_come($pushes).try_collect::<()>().await?;",
+        )],
+        schedule("what_a_bus_died_before_it_pushed_is_pushed_by_the_next"),
+    ),
+    Occurrences.bug(
+        "schedules-without-bound",
+        "a namespace has as many schedules as somebody makes",
+        &[put("Links::check_room", "«$count < $most»", "$count < usize::MAX")],
+        schedule("a_namespace_has_as_many_schedules_as_it_may_and_takes_nothing_from_others"),
+    ),
+    Occurrences.bug(
+        "schedules-of-all-in-one-queue",
+        "the schedules of all namespaces are in one queue",
+        &[put(
+            "Link::home",
+            "«&beside($name, SCHEDULES)»",
+            "{ let _ = beside($name, SCHEDULES); SCHEDULES }",
+        )],
+        schedule("a_namespace_has_its_own_schedules_and_a_list_of_them_reads_no_others"),
+    ),
+    Occurrences.bug(
+        "list-read-once",
+        "a schedule that is carried out while all are listed is left out",
+        &[put("LISTS_MAX", "«8»", "1")],
+        schedule("a_list_has_each_schedule_once_while_all_of_them_are_carried_out"),
+    ),
+    Occurrences.bug(
+        "slow-clock-spins",
+        "a node whose clock is behind looks at a schedule that is due again and again",
+        &[put("advance::advance", "«$due.max($inner.now())»", "$inner.now()")],
+        schedule("a_node_whose_clock_is_behind_looks_at_what_is_due_once"),
+    ),
+    Occurrences.bug(
+        "bucket-of-occurrences-changes",
+        "occurrences that are pushed again go to another bucket, if the number of buckets has changed",
+        &[put(
+            "advance::advance",
+            "«$link.pushed.queue != *$queue»",
+            "$link.pushed.queue != *$queue || $link.pushed.bucket >= \
+             inner.buckets($queue, &inner.options($queue))",
+        )],
+        schedule("buckets_that_change_between_two_looks_make_no_second_event"),
+    ),
+    Occurrences.bug(
         "older-build-takes-over",
         "a program of an older build that starts again changes the schedule back",
         &[never("Declarations::declare", "!$is_later && !$is_gone")],
@@ -34,7 +111,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "overlap-not-looked-at",
         "an occurrence is run beside the one before, whatever its schedule says",
         &[put(
-            "advance::is_busy",
+            "advance::busy_for",
             "«!$found.state.is_final() && $found.state != State::Dead»",
             "false",
         )],

@@ -219,6 +219,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         server("each_of_many_respawned_jobs_costs_no_more_than_each_of_few"),
     ),
     Served.bug(
+        "dashboard-shows-the-last-round",
+        "a page after an action shows what the last round saw",
+        &[drop("action::act", "$app.sampler.refresh($..)")],
+        pages("every_page_shows_a_pause_and_a_resume_at_once"),
+    ),
+    Served.bug(
+        "command-leaves-no-trace",
+        "what a command does to a queue is in no audit",
+        &[drop("command::queue::set", "$source.audit($..)")],
+        server("every_command_that_changes_something_leaves_a_trace"),
+    ),
+    Served.bug(
         "dashboard-sweep-unchecked",
         "a sweep goes on after its user has lost the right to it",
         &[put(

@@ -1,5 +1,6 @@
 //! Actions: what each needs, and the page that asks before it is done; [`perform`] does it.
 
+mod events;
 mod perform;
 mod schedule;
 
@@ -36,6 +37,9 @@ enum Action {
     Drop,
     ReviveAll,
     DropAll,
+    CancelAll,
+    RunAll,
+    RescheduleAll,
     Stop,
     PauseSchedule,
     ResumeSchedule,
@@ -44,7 +48,7 @@ enum Action {
 }
 
 impl Action {
-    const ALL: [(&'static str, Self); 15] = [
+    const ALL: [(&'static str, Self); 18] = [
         ("pause", Self::Pause),
         ("resume", Self::Resume),
         ("rate", Self::Rate),
@@ -55,6 +59,9 @@ impl Action {
         ("drop", Self::Drop),
         ("revive-all", Self::ReviveAll),
         ("drop-all", Self::DropAll),
+        ("cancel-all", Self::CancelAll),
+        ("run-all", Self::RunAll),
+        ("reschedule-all", Self::RescheduleAll),
         ("stop", Self::Stop),
         ("pause-schedule", Self::PauseSchedule),
         ("resume-schedule", Self::ResumeSchedule),
@@ -71,6 +78,9 @@ impl Action {
     fn role(self) -> Role {
         match self {
             Self::Cancel | Self::RunNow | Self::Reschedule | Self::RunSchedule => Role::Operate,
+            Self::CancelAll | Self::RunAll | Self::RescheduleAll => Role::Operate,
+            // One of somebody else needs more.
+            Self::Stop => Role::Operate,
             _ => Role::Admin,
         }
     }
@@ -88,6 +98,9 @@ impl Action {
             Self::Drop => ("Drop this dead letter?", "Drop for good"),
             Self::ReviveAll => ("Revive dead letters?", "Revive"),
             Self::DropAll => ("Drop dead letters?", "Drop for good"),
+            Self::CancelAll => ("Cancel events?", "Cancel them for good"),
+            Self::RunAll => ("Run events now?", "Run them now"),
+            Self::RescheduleAll => ("Reschedule events", "Reschedule them"),
             Self::Stop => ("Stop this sweep?", "Stop"),
             Self::PauseSchedule => ("Pause this schedule?", "Pause"),
             Self::ResumeSchedule => ("Resume this schedule?", "Resume"),
@@ -118,6 +131,19 @@ impl Action {
                 "They are removed, with their payloads, in the background at this rate. This cannot \
                  be undone."
             }
+            Self::CancelAll => {
+                "Those that wait will not run, cancelled in the background at this rate; the page \
+                 of events shows how far it is, and stops it. What runs, or is dead, stays as it is. \
+                 This cannot be undone."
+            }
+            Self::RunAll => {
+                "Those that wait become due now, in the background at this rate, and run as workers \
+                 are free."
+            }
+            Self::RescheduleAll => {
+                "Those that wait become due so long after each is changed, in the background at this \
+                 rate."
+            }
             Self::Stop => "What it has done stays done; the rest stays dead.",
             Self::PauseSchedule => {
                 "It pushes nothing until it is resumed, and what it has pushed that is to come is \
@@ -137,8 +163,13 @@ impl Action {
     fn is_dangerous(self) -> bool {
         matches!(
             self,
-            Self::Cancel | Self::Drop | Self::DropAll | Self::RemoveSchedule
+            Self::Cancel | Self::CancelAll | Self::Drop | Self::DropAll | Self::RemoveSchedule
         )
+    }
+
+    /// Whether it is a sweep over events.
+    fn is_of_events(self) -> bool {
+        matches!(self, Self::CancelAll | Self::RunAll | Self::RescheduleAll)
     }
 
     fn is_of_schedule(self) -> bool {
@@ -165,7 +196,7 @@ struct ConfirmPage {
     button: &'static str,
     is_dangerous: bool,
     hidden: Vec<(&'static str, String)>,
-    input: Option<Input>,
+    inputs: Vec<Input>,
     back: String,
 }
 
@@ -177,6 +208,26 @@ struct Input {
     hint: &'static str,
 }
 
+impl Input {
+    fn rate(label: &'static str) -> Self {
+        Self {
+            name: "rate",
+            label,
+            value: SWEEP_RATE.to_string(),
+            hint: "0.001 to 1000000",
+        }
+    }
+
+    fn delay() -> Self {
+        Self {
+            name: "delay",
+            label: "Seconds from now",
+            value: "60".to_owned(),
+            hint: "0 to 4294967295",
+        }
+    }
+}
+
 /// Where an action leads back to: a path of this dashboard.
 fn back(action: Action, fields: &Fields) -> String {
     let queue = fields.get("queue").unwrap_or_default();
@@ -186,9 +237,14 @@ fn back(action: Action, fields: &Fields) -> String {
         Action::RemoveSchedule => "/schedules".to_owned(),
         _ if action.is_of_schedule() => format!("/schedules/{schedule}"),
         Action::Pause | Action::Resume | Action::Rate => format!("/queues/{queue}"),
+        _ if action.is_of_events() => {
+            let query = fields.with(&[(CSRF, ""), ("rate", ""), ("delay", "")]);
+            format!("/find?{query}")
+        }
         Action::ReviveAll | Action::DropAll | Action::Stop => {
-            let query = fields.with(&[("id", ""), (CSRF, ""), ("rate", "")]);
-            format!("/dead?{query}")
+            let query = fields.with(&[("id", ""), (CSRF, ""), ("rate", ""), ("from", "")]);
+            let page = fields.get("from").filter(|page| *page == "find");
+            format!("/{}?{query}", page.unwrap_or("dead"))
         }
         _ => format!("/queues/{queue}/events/{id}"),
     }
@@ -220,6 +276,11 @@ pub(crate) async fn confirm(
             });
             format!("Dead letters {}", filter.words())
         }
+        _ if action.is_of_events() => {
+            let (subject, count) = events::asked(&app, &visit, &fields).await?;
+            dry_run = Some(count);
+            subject
+        }
         Action::Stop => format!("Sweep {}", fields.get("id").unwrap_or_default()),
         _ if action.is_of_schedule() => {
             let schedule = schedule::found(&app, &visit, &fields).await?;
@@ -234,34 +295,27 @@ pub(crate) async fn confirm(
             }
         }
     };
-    let input = match action {
+    let inputs = match action {
         Action::Rate => {
             let queue = name_of(&visit, fields.get("queue").unwrap_or_default())?;
             let control = in_time(app.bus.controls()).await?.remove(&queue);
             let rate = control.and_then(|control| control.rate);
-            Some(Input {
+            vec![Input {
                 name: "rate",
                 label: "Starts in a second",
                 value: rate.map(|rate| rate.to_string()).unwrap_or_default(),
                 hint: "0.001 to 1000000; empty removes the limit",
-            })
+            }]
         }
-        Action::ReviveAll | Action::DropAll => Some(Input {
-            name: "rate",
-            label: "Dead letters in a second",
-            value: SWEEP_RATE.to_string(),
-            hint: "0.001 to 1000000",
-        }),
-        Action::Reschedule => Some(Input {
-            name: "delay",
-            label: "Seconds from now",
-            value: "60".to_owned(),
-            hint: "0 to 4294967295",
-        }),
-        _ => None,
+        Action::ReviveAll | Action::DropAll => vec![Input::rate("Dead letters in a second")],
+        Action::CancelAll | Action::RunAll => vec![Input::rate("Events in a second")],
+        Action::RescheduleAll => vec![Input::delay(), Input::rate("Events in a second")],
+        Action::Reschedule => vec![Input::delay()],
+        _ => Vec::new(),
     };
     let hidden = [
-        "queue", "id", "schedule", "cause", "error", "key", "since", "until",
+        "queue", "id", "schedule", "cause", "error", "key", "since", "until", "q", "in", "state",
+        "from",
     ];
     let hidden = hidden
         .into_iter()
@@ -275,7 +329,7 @@ pub(crate) async fn confirm(
         dry_run,
         button,
         is_dangerous: action.is_dangerous(),
-        input,
+        inputs,
         back: back(action, &fields),
         frame: app.frame(&visit, "", title),
     })
@@ -298,13 +352,18 @@ pub(crate) async fn act(
         Action::RunNow | Action::Reschedule => "event rescheduled",
         Action::Revive | Action::ReviveAll => "dead letters revived",
         Action::Drop | Action::DropAll => "dead letters dropped",
+        Action::CancelAll => "events cancelled",
+        Action::RunAll | Action::RescheduleAll => "events rescheduled",
         Action::Stop => "sweep stopped",
         Action::PauseSchedule => "schedule paused",
         Action::ResumeSchedule => "schedule resumed",
         Action::RunSchedule => "schedule run",
         Action::RemoveSchedule => "schedule removed",
     };
-    app.access.audit(&visit.user, name, &target).await;
+    app.audit(&visit.user, name, &target).await;
+    if let Some(queue) = fields.get("queue").and_then(|queue| queue.parse().ok()) {
+        app.sampler.refresh(&queue).await;
+    }
     let back = back(action, &fields);
     let separator = if back.contains('?') { '&' } else { '?' };
     let to = format!("{}{back}{separator}{}", app.base, visit.done_query(&done));

@@ -6,14 +6,15 @@ use axum::http::StatusCode;
 use duly::admin::StoredEvent;
 use duly::{CancelOutcome, ChangeOutcome, EventId, QueueName};
 
-use super::{Action, SWEEP_RATE, schedule, sweep_filter};
+use super::{Action, SWEEP_RATE, events, schedule, sweep_filter};
+use crate::access::Role;
 use crate::app::App;
 use crate::error::{PageError, Result};
 use crate::grant::Extent;
 use crate::guard::Visit;
 use crate::pages::queue::name_of;
 use crate::sample::in_time;
-use crate::sweeps::SweepKind;
+use crate::sweeps::Work;
 use crate::text::{self, Fields};
 
 /// Does an action; returns what was done, and to what.
@@ -26,6 +27,7 @@ pub(super) async fn perform(
     let bus = &app.bus;
     match action {
         Action::ReviveAll | Action::DropAll => return sweep(app, visit, action, fields),
+        _ if action.is_of_events() => return events::sweep(app, visit, action, fields).await,
         Action::Stop => return stop(app, visit, fields),
         _ if action.is_of_schedule() => {
             return schedule::perform(app, visit, action, fields).await;
@@ -106,11 +108,9 @@ async fn change(event: &StoredEvent, action: Action, fields: &Fields) -> Result<
         };
     }
     let delay = match action {
-        Action::Reschedule => number(fields, "delay")?.unwrap_or(0.0),
-        _ => 0.0,
+        Action::Reschedule => delay(fields)?,
+        _ => Duration::ZERO,
     };
-    let delay = Duration::try_from_secs_f64(delay)
-        .map_err(|_| PageError::invalid("the delay must be 0 to 4294967295 seconds"))?;
     match event.reschedule(delay).await? {
         ChangeOutcome::Changed(due) | ChangeOutcome::ChangedAfterAttempt(due) => {
             let due = text::Moment::new(due, text::now());
@@ -119,6 +119,31 @@ async fn change(event: &StoredEvent, action: Action, fields: &Fields) -> Result<
         ChangeOutcome::TooLate(state) => Err(gone(id, state.as_str())),
         _ => Err(gone(id, "not known any more")),
     }
+}
+
+/// Reads the delay of a form.
+pub(super) fn delay(fields: &Fields) -> Result<Duration> {
+    let seconds = number(fields, "delay")?.unwrap_or(0.0);
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| PageError::invalid("the delay must be 0 to 4294967295 seconds"))
+}
+
+/// Reads the rate of a sweep.
+pub(super) fn rate(fields: &Fields) -> Result<f64> {
+    let rate = number(fields, "rate")?.unwrap_or(SWEEP_RATE);
+    if (0.001..=1e6).contains(&rate) {
+        Ok(rate)
+    } else {
+        Err(PageError::invalid(
+            "the rate must be 0.001 to 1000000 in a second",
+        ))
+    }
+}
+
+/// The error of a sweep for which there is no room.
+pub(super) fn too_many() -> PageError {
+    let text = "too many sweeps run already, yours or in all; wait until one is done, or stop one";
+    PageError::new(StatusCode::TOO_MANY_REQUESTS, text)
 }
 
 fn gone(id: EventId, state: &str) -> PageError {
@@ -144,34 +169,28 @@ fn number(fields: &Fields, name: &str) -> Result<Option<f64>> {
 
 fn sweep(app: &App, visit: &Visit, action: Action, fields: &Fields) -> Result<(String, String)> {
     let filter = sweep_filter(fields, visit)?;
-    let rate = number(fields, "rate")?.unwrap_or(SWEEP_RATE);
-    if !(0.001..=1e6).contains(&rate) {
-        return Err(PageError::invalid(
-            "the rate must be 0.001 to 1000000 in a second",
-        ));
-    }
-    let (kind, verb) = match action {
-        Action::DropAll => (SweepKind::Drop, "Drop"),
-        _ => (SweepKind::Revive, "Revive"),
+    let rate = rate(fields)?;
+    let verb = match action {
+        Action::DropAll => "Drop",
+        _ => "Revive",
     };
     let words = filter.words();
     let what = format!("{verb} dead letters {words}, {rate} in a second");
     let (user, queue) = (visit.user.name.clone(), filter.queue.clone());
     let actor = user.clone();
-    let make = move |bus: &duly::Bus| filter.letters(bus).by(&actor);
+    let make = Box::new(move |bus: &duly::Bus| filter.letters(bus).by(&actor));
+    let work = match action {
+        Action::DropAll => Work::Drop(make),
+        _ => Work::Revive(make),
+    };
     let extent = queue.clone().map_or(Extent::EveryQueue, Extent::Queue);
     let grant = visit.grant(app, action.role(), extent);
     let started = app.sweeps.start(
-        (kind, grant),
+        (work, grant),
         (what, user, queue.clone()),
         (app.bus.clone(), rate),
-        make,
     );
-    if started.is_none() {
-        let text =
-            "too many sweeps run already, yours or in all; wait until one is done, or stop one";
-        return Err(PageError::new(StatusCode::TOO_MANY_REQUESTS, text));
-    }
+    started.ok_or_else(too_many)?;
     let target = queue.unwrap_or_else(|| "every queue".to_owned());
     Ok(("The sweep has begun.".to_owned(), target))
 }
@@ -185,6 +204,9 @@ fn stop(app: &App, visit: &Visit, fields: &Fields) -> Result<(String, String)> {
         None => visit.user.sees_all(),
     });
     let sweep = sweep.ok_or_else(|| PageError::not_found("there is no such sweep"))?;
+    if sweep.user != visit.user.name {
+        visit.needs(Role::Admin)?;
+    }
     sweep.stop();
     Ok(("The sweep stops.".to_owned(), sweep.what.clone()))
 }

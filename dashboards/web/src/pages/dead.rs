@@ -128,12 +128,32 @@ struct Row {
     is_hidden: bool,
 }
 
-struct SweepRow {
-    id: u64,
-    what: String,
-    user: String,
-    done: String,
-    ended: Option<String>,
+/// A sweep that the visitor may see.
+pub(crate) struct SweepRow {
+    pub(crate) id: u64,
+    pub(crate) what: String,
+    pub(crate) user: String,
+    pub(crate) done: String,
+    pub(crate) status: String,
+    pub(crate) is_over: bool,
+}
+
+/// Returns the sweeps of the queues that the visitor sees, the newest first.
+pub(crate) fn sweep_rows(app: &App, visit: &Visit) -> Vec<SweepRow> {
+    let sweeps = app.sweeps.list().into_iter();
+    let sweeps = sweeps.filter(|sweep| match &sweep.queue {
+        Some(queue) => visit.user.sees(queue),
+        None => visit.user.sees_all(),
+    });
+    let row = |sweep: Arc<crate::sweeps::Sweep>| SweepRow {
+        id: sweep.id,
+        what: sweep.what.clone(),
+        user: sweep.user.clone(),
+        done: text::number(sweep.done()),
+        status: sweep.status(),
+        is_over: sweep.ended().is_some(),
+    };
+    sweeps.map(row).collect()
 }
 
 pub(crate) async fn page(
@@ -193,11 +213,6 @@ pub(crate) async fn page(
         },
         is_hidden: letter.payload_shown().starts_with("encrypted under key"),
     });
-    let sweeps = app.sweeps.list().into_iter();
-    let sweeps = sweeps.filter(|sweep| match &sweep.queue {
-        Some(queue) => visit.user.sees(queue),
-        None => visit.user.sees_all(),
-    });
     html(&DeadPage {
         queue: fields.text("queue"),
         cause: fields.text("cause"),
@@ -210,15 +225,7 @@ pub(crate) async fn page(
         query: fields.with(&[("after", "")]),
         next: next.map(|next| format!("?{}", fields.with(&[("after", &next.to_string())]))),
         is_first,
-        sweeps: sweeps
-            .map(|sweep| SweepRow {
-                id: sweep.id,
-                what: sweep.what.clone(),
-                user: sweep.user.clone(),
-                done: text::number(sweep.done()),
-                ended: sweep.ended(),
-            })
-            .collect(),
+        sweeps: sweep_rows(&app, &visit),
         frame: app.frame(&visit, "dead", "Dead letters"),
     })
 }

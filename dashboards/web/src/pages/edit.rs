@@ -151,7 +151,7 @@ pub(crate) async fn submit(
     }
     let target = format!("{queue}/{id}");
     let action = "dead letter edited and revived";
-    app.access.audit(&visit.user, action, &target).await;
+    app.audit(&visit.user, action, &target).await;
     let done = visit.done_query(&format!("{id} is ready again, with the new payload."));
     let to = format!("{}/queues/{queue}/events/{id}?{done}", app.base);
     Ok(Redirect::to(&to).into_response())

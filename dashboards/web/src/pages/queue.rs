@@ -7,6 +7,7 @@ use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use duly::QueueName;
+use duly::admin::StoredEvent;
 use duly::metrics::Stages;
 use duly::records::Record;
 use duly::time::Timestamp;
@@ -15,6 +16,7 @@ use crate::app::{App, Frame};
 use crate::chart::Chart;
 use crate::error::{PageError, Result, html};
 use crate::guard::Visit;
+use crate::pages::event_rows::{EventRow, rows};
 use crate::pages::now::by_minute;
 use crate::problems::why_late;
 use crate::sample::{HOUR, in_time};
@@ -29,6 +31,8 @@ const STAGE_RECORDS: u32 = 300;
 const STAGE_GROUPS: usize = 30;
 /// How many events it lists.
 const EVENTS: usize = 20;
+/// Of how many events it finds those that are due first.
+const SORTED_MAX: usize = 200;
 
 #[derive(Template)]
 #[template(path = "queue.html")]
@@ -47,15 +51,28 @@ struct QueuePage {
     coming: Option<Chart>,
     here: Option<(usize, usize, usize)>,
     nodes: Vec<(String, bool)>,
-    events: Vec<Row>,
+    rows: Vec<EventRow>,
+    /// Unless the rows are all of its events.
+    more_of: Option<Sample>,
 }
 
-struct Row {
-    id: String,
-    state: &'static str,
-    due: Moment,
-    tries: u16,
-    key: String,
+/// What the listed events are of.
+struct Sample {
+    all: String,
+    /// Whether they are those that are due first.
+    is_exact: bool,
+}
+
+/// Returns the first due of few events, and of more some of them: this page keeps itself current, and
+/// costs the same however many there are.
+async fn first_due(app: &App, name: &QueueName, total: usize) -> duly::Result<Vec<StoredEvent>> {
+    let events = app.bus.events().queue(name).limit(EVENTS);
+    if total <= SORTED_MAX {
+        return Ok(events.list(None).await?.items);
+    }
+    let mut some = events.page().await?.items;
+    some.sort_by_key(|event| event.due);
+    Ok(some)
 }
 
 /// Returns the name of a queue that the user may see.
@@ -79,6 +96,7 @@ pub(crate) async fn page(
     let mut stats = duly::admin::QueueStats::default();
     buckets.into_iter().for_each(|(_, of)| stats += of);
     let picture = app.sampler.picture().await;
+    let total = stats.scheduled + stats.ready + stats.leased + stats.dead;
     let now = text::now();
     let since = now - Duration::from_secs(MINUTES * 60);
     let minutes = app.bus.records().queue(&name).since(since).minutes();
@@ -86,7 +104,7 @@ pub(crate) async fn page(
     let (minutes, forecast, events, controls, attempts) = tokio::join!(
         in_time(minutes.limit(MINUTES as u32 + 1).page()),
         in_time(app.bus.forecast(&name, HOUR, STEP)),
-        in_time(app.bus.events().queue(&name).limit(EVENTS).page()),
+        in_time(first_due(&app, &name, total)),
         in_time(app.bus.controls()),
         in_time(attempts.limit(STAGE_RECORDS).page()),
     );
@@ -103,7 +121,7 @@ pub(crate) async fn page(
     let here = load.iter().find(|load| load.queue == name);
     let serves = |node: &&crate::sample::NodeNow| node.node.queues.contains(&name);
     let nodes = picture.nodes.iter().filter(serves);
-    let events = events.map(|page| page.items).unwrap_or_default();
+    let events = events.unwrap_or_default();
     html(&QueuePage {
         states: vec![
             ("Scheduled", number(stats.scheduled as u64), "scheduled"),
@@ -113,7 +131,7 @@ pub(crate) async fn page(
         ],
         why: late
             .filter(|late| late.as_secs() >= 5)
-            .map(|_| why_late(&picture, &load, &name)),
+            .map(|_| why_late((&picture, control), &load, &name)),
         late: late.map(|late| span(Duration::from_secs(late.as_secs()))),
         paused: control.paused,
         rate: control.rate,
@@ -126,20 +144,11 @@ pub(crate) async fn page(
         nodes: nodes
             .map(|node| (node.node.id.to_string(), node.is_alive))
             .collect(),
-        events: events
-            .into_iter()
-            .map(|event| Row {
-                id: event.id.to_string(),
-                state: event.state.as_str(),
-                due: Moment::new(event.due, now),
-                tries: event.tries,
-                key: event
-                    .key
-                    .as_deref()
-                    .map(|key| text::cut(key, 40))
-                    .unwrap_or_default(),
-            })
-            .collect(),
+        rows: rows(&events),
+        more_of: (events.len() < total && total > EVENTS).then(|| Sample {
+            all: number(total as u64),
+            is_exact: total <= SORTED_MAX,
+        }),
         frame: app.frame(&visit, "queues", name.as_str()),
         name: name.to_string(),
     })

@@ -163,9 +163,13 @@ pub(crate) async fn page(
 /// nothing of others, so all are read, if there is time.
 async fn read(app: &App, visit: &Visit) -> duly::Result<(Vec<Schedule>, bool)> {
     let schedules = app.bus.schedules();
-    let (mut seen, mut place) = (Vec::new(), None);
+    let (mut seen, mut place): (_, Option<String>) = (Vec::new(), None);
     loop {
-        let page = schedules.page(place, SCHEDULES_MAX).await?;
+        let from = place.as_deref();
+        let page = match visit.user.namespace() {
+            Some(namespace) => schedules.page_of(namespace, from, SCHEDULES_MAX).await?,
+            None => schedules.page(from, SCHEDULES_MAX).await?,
+        };
         let items = page.items.into_iter();
         seen.extend(items.filter(|it| visit.user.sees_schedule(it)));
         place = page.next;

@@ -2,10 +2,15 @@
 
 #![allow(clippy::unwrap_used)] // these are tests
 
+mod at_once;
+mod audit;
 mod bounds;
+mod bulk;
 mod crowd;
 mod edit;
+mod find;
 mod forms;
+mod history;
 mod lasting;
 mod redis;
 mod schedules;

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::command::error::{CommandError, Failure, Result, no_schedule};
 use crate::command::remote::Server;
+use crate::command::source::Source;
 use crate::command::store::Store;
 
 /// What is done with a schedule.
@@ -49,7 +50,7 @@ impl ScheduleSource for Store {
             if left == 0 {
                 return Ok((views, true));
             }
-            let page = schedules::page(self.bus(), |_| true, after.as_deref(), left).await?;
+            let page = schedules::page(self.bus(), None, |_| true, after.as_deref(), left).await?;
             let items = page.items.iter();
             views.extend(items.map(|it| ScheduleView::new(&it.name, it.options.queue(), it)));
             after = page.next;
@@ -68,6 +69,7 @@ impl ScheduleSource for Store {
     async fn set_schedule(&self, name: &str, schedule: NewSchedule) -> Result<ScheduleView> {
         let options = schedule.options()?;
         self.bus().schedules().set(name, options).await?;
+        self.audit_schedule("schedule set", name).await?;
         self.schedule(name).await
     }
 
@@ -82,17 +84,30 @@ impl ScheduleSource for Store {
                 Err(error) => Err(error),
             },
         };
-        done.map_err(|error| of_name(name, error.into()))
+        done.map_err(|error| of_name(name, error.into()))?;
+        let action = match action {
+            ScheduleAction::Pause => "schedule paused",
+            ScheduleAction::Resume => "schedule resumed",
+            ScheduleAction::Remove => "schedule removed",
+        };
+        self.audit_schedule(action, name).await
     }
 
     async fn run_schedule(&self, name: &str) -> Result<Run> {
         let queue = self.schedule(name).await?.queue;
         let id = self.bus().schedules().run_now(name).await;
         let id = id.map_err(|error| of_name(name, error.into()))?;
+        self.audit_schedule("schedule run", name).await?;
         Ok(Run {
             id: id.to_string(),
             queue,
         })
+    }
+}
+
+impl Store {
+    async fn audit_schedule(&self, action: &str, name: &str) -> Result<()> {
+        self.audit(action, &format!("schedules/{name}")).await
     }
 }
 

@@ -1,0 +1,98 @@
+//! Sweeps over the events that a filter finds: cancelled, or due at another time.
+
+use std::time::Duration;
+
+use duly::QueueName;
+
+use super::Action;
+use super::perform::{delay, rate, too_many};
+use crate::app::App;
+use crate::error::{PageError, Result};
+use crate::grant::Extent;
+use crate::guard::Visit;
+use crate::pages::find::EventFilter;
+use crate::sample::in_time;
+use crate::sweeps::Work;
+use crate::text::{Fields, count, number};
+
+/// How many events a dry run counts.
+const DRY_RUN: usize = 1_000;
+
+/// Reads the filter; who sees some queues only has to name one.
+fn filter(fields: &Fields, visit: &Visit) -> Result<EventFilter> {
+    let filter = EventFilter::read(fields, visit)?;
+    if filter.is_empty() {
+        return Err(PageError::invalid(
+            "nothing selects the events; find some first, by a key, a queue, a state or a time",
+        ));
+    }
+    if filter.queue.is_none() && !visit.user.sees_all() {
+        return Err(PageError::invalid("choose a queue first"));
+    }
+    filter.exact_place()?;
+    Ok(filter)
+}
+
+async fn queues(app: &App, visit: &Visit, filter: &EventFilter) -> Result<Vec<QueueName>> {
+    let queues = filter.queues(app, &visit.user).await?;
+    if queues.is_empty() {
+        return Err(PageError::not_found("there is no queue yet"));
+    }
+    Ok(queues)
+}
+
+/// Returns what a sweep would be over, and how many events those are now.
+pub(super) async fn asked(app: &App, visit: &Visit, fields: &Fields) -> Result<(String, String)> {
+    let filter = filter(fields, visit)?;
+    let queues = queues(app, visit, &filter).await?;
+    let events = filter.events(&app.bus, filter.exact_place()?, &queues);
+    let list = in_time(events.limit(DRY_RUN).list(None)).await?;
+    let waits = list.items.iter().filter(|event| {
+        use duly::event::State;
+        matches!(event.state, State::Scheduled | State::Ready)
+    });
+    let waits = waits.count();
+    let mut text = count(list.items.len(), "event matches", "events match");
+    if list.next.is_some() {
+        text = format!("At least {text}");
+    }
+    if waits < list.items.len() {
+        text.push_str(&format!(", of which {} wait", number(waits as u64)));
+    }
+    Ok((format!("Events {}", filter.words()), format!("{text}.")))
+}
+
+/// Starts a sweep; returns what was done, and to what.
+pub(super) async fn sweep(
+    app: &App,
+    visit: &Visit,
+    action: Action,
+    fields: &Fields,
+) -> Result<(String, String)> {
+    let filter = filter(fields, visit)?;
+    let rate = rate(fields)?;
+    let queues = queues(app, visit, &filter).await?;
+    let place = filter.exact_place()?;
+    let words = filter.words();
+    let queue = filter.queue.clone();
+    let make = Box::new(move |bus: &duly::Bus| filter.events(bus, place, &queues));
+    let (work, verb) = match action {
+        Action::CancelAll => (Work::Cancel(make), "Cancel"),
+        Action::RunAll => (Work::Reschedule(make, Duration::ZERO), "Run now"),
+        _ => (Work::Reschedule(make, delay(fields)?), "Reschedule"),
+    };
+    let what = format!("{verb} events {words}, {rate} in a second");
+    let extent = queue.clone().map_or(Extent::EveryQueue, Extent::Queue);
+    let grant = visit.grant(app, action.role(), extent);
+    let started = app.sweeps.start(
+        (work, grant),
+        (what, visit.user.name.clone(), queue.clone()),
+        (app.bus.clone(), rate),
+    );
+    started.ok_or_else(too_many)?;
+    let target = queue.unwrap_or_else(|| "every queue".to_owned());
+    Ok((
+        "The sweep has begun.".to_owned(),
+        format!("{target}, events {words}"),
+    ))
+}

@@ -1,0 +1,86 @@
+//! The audit of the store: who did what to what, and when.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use duly::admin::{AuditCursor, AuditLine};
+
+use crate::access::User;
+use crate::app::{App, Frame};
+use crate::error::{Result, html};
+use crate::guard::Visit;
+use crate::sample::in_time;
+use crate::text::{self, Fields, Moment};
+
+/// The rows of a page.
+const ROWS: usize = 50;
+/// The longest target of a row, in characters.
+const TARGET_MAX: usize = 200;
+
+#[derive(Template)]
+#[template(path = "audit.html")]
+struct AuditPage {
+    frame: Frame,
+    rows: Vec<Row>,
+    next: Option<String>,
+    is_first: bool,
+}
+
+struct Row {
+    at: Moment,
+    actor: String,
+    action: String,
+    target: String,
+    /// The queue or the event that it is about, if it is one.
+    link: Option<String>,
+}
+
+/// Returns the queue of a target, `queue` or `queue/id`.
+fn queue_of(target: &str) -> &str {
+    target.split('/').next().unwrap_or_default()
+}
+
+/// Who sees some queues only sees what was done to those.
+fn is_seen(user: &User, line: &AuditLine) -> bool {
+    user.sees_all() || user.sees(queue_of(&line.target))
+}
+
+fn page_of(target: &str) -> Option<String> {
+    let queue: duly::QueueName = queue_of(target).parse().ok()?;
+    match target.split_once('/') {
+        None => Some(format!("/queues/{queue}")),
+        Some((_, id)) => {
+            let id: duly::EventId = id.parse().ok()?;
+            Some(format!("/queues/{queue}/events/{id}"))
+        }
+    }
+}
+
+pub(crate) async fn page(
+    State(app): State<Arc<App>>,
+    visit: Visit,
+    RawQuery(query): RawQuery,
+) -> Result<Response> {
+    let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
+    let before = fields.get("before").map(str::parse::<AuditCursor>);
+    let before = before.transpose()?;
+    let page = in_time(app.bus.audit(before, ROWS)).await?;
+    let now = text::now();
+    let seen = page.items.iter().filter(|line| is_seen(&visit.user, line));
+    html(&AuditPage {
+        rows: seen
+            .map(|line| Row {
+                at: Moment::new(line.at, now),
+                actor: line.actor.clone(),
+                action: line.action.clone(),
+                target: text::cut(&line.target, TARGET_MAX),
+                link: page_of(&line.target),
+            })
+            .collect(),
+        next: page.next.map(|next| format!("?before={next}")),
+        is_first: before.is_none(),
+        frame: app.frame(&visit, "audit", "Audit"),
+    })
+}

@@ -1,0 +1,36 @@
+//! The rows of a table of events.
+
+use duly::admin::StoredEvent;
+
+use crate::text::{self, Moment};
+
+/// The longest key of a row, in characters.
+const KEY_MAX: usize = 40;
+
+/// An event in a table.
+#[derive(Debug)]
+pub(crate) struct EventRow {
+    pub(crate) id: String,
+    pub(crate) queue: String,
+    pub(crate) state: &'static str,
+    pub(crate) due: Moment,
+    pub(crate) tries: u16,
+    /// Its key, or else its unique key.
+    pub(crate) key: String,
+}
+
+pub(crate) fn rows(events: &[StoredEvent]) -> Vec<EventRow> {
+    let now = text::now();
+    let row = |event: &StoredEvent| {
+        let key = event.key.as_deref().or(event.unique.as_deref());
+        EventRow {
+            id: event.id.to_string(),
+            queue: event.queue.to_string(),
+            state: event.state.as_str(),
+            due: Moment::new(event.due, now),
+            tries: event.tries,
+            key: key.map(|key| text::cut(key, KEY_MAX)).unwrap_or_default(),
+        }
+    };
+    events.iter().map(row).collect()
+}

@@ -1,0 +1,338 @@
+//! Throughput, failures and lateness of an hour, a day, a month or a year, from the statistics of
+//! minutes, with the values of each step and the way to its records.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use askama::Template;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use duly::QueueName;
+use duly::records::{Lateness, MinuteStats, Outcome};
+use duly::time::Timestamp;
+
+use crate::app::{App, Frame};
+use crate::chart::Chart;
+use crate::error::{PageError, Result, html};
+use crate::guard::Visit;
+use crate::pages::queue::name_of;
+use crate::pages::records::unbounded;
+use crate::sample::in_time;
+use crate::text::{self, Fields, number, span};
+
+/// The most statistics of minutes that one page reads, and how many minutes it asks for at a time.
+const READ_MAX: usize = 100_000;
+const AT_ONCE: u64 = 10_000;
+const MINUTE: u64 = 60_000;
+
+/// A span of time, in steps of some minutes.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    name: &'static str,
+    words: &'static str,
+    steps: u64,
+    minutes: u64,
+}
+
+const EXTENTS: [Extent; 4] = [
+    Extent {
+        name: "hour",
+        words: "Hour",
+        steps: 60,
+        minutes: 1,
+    },
+    Extent {
+        name: "day",
+        words: "Day",
+        steps: 96,
+        minutes: 15,
+    },
+    Extent {
+        name: "month",
+        words: "30 days",
+        steps: 60,
+        minutes: 720,
+    },
+    Extent {
+        name: "year",
+        words: "Year",
+        steps: 73,
+        minutes: 7_200,
+    },
+];
+
+/// What ended in a step.
+#[derive(Clone, Default)]
+struct Step {
+    lateness: Lateness,
+    done: u64,
+    failed: u64,
+}
+
+impl Step {
+    fn add(&mut self, minute: &MinuteStats) {
+        let of = |outcome| minute.outcomes.get(&outcome).copied().unwrap_or(0);
+        self.lateness.merge(&minute.lateness);
+        self.done += of(Outcome::Acked) + of(Outcome::Discarded) + of(Outcome::Snoozed);
+        self.failed += of(Outcome::Retried) + of(Outcome::Buried) + of(Outcome::LeaseLost);
+    }
+
+    fn late(&self, percent: f64) -> f64 {
+        let late = self.lateness.percentile(percent);
+        late.map_or(0.0, |late| late.as_secs_f64())
+    }
+}
+
+/// Steps of a span, from the oldest, and how far back they are known.
+struct History {
+    steps: Vec<Step>,
+    read_from: Option<Timestamp>,
+}
+
+#[derive(Template)]
+#[template(path = "history.html")]
+struct HistoryPage {
+    frame: Frame,
+    queue: String,
+    /// Each span: its address, its name, whether it is this one.
+    extents: Vec<(String, &'static str, bool)>,
+    earlier: String,
+    later: Option<String>,
+    between: String,
+    totals: Vec<(&'static str, String)>,
+    charts: Vec<Chart>,
+    rows: Vec<Row>,
+    read_from: Option<String>,
+    /// How many queues there are, if one has to be chosen.
+    choose_of: Option<String>,
+}
+
+struct Row {
+    at: String,
+    done: String,
+    failed: String,
+    p50: String,
+    p99: String,
+    records: String,
+    is_peak: bool,
+}
+
+fn minute_of(at: Timestamp) -> u64 {
+    at.as_millis() / MINUTE
+}
+
+fn at_minute(minute: u64) -> Timestamp {
+    Timestamp::from_millis(minute * MINUTE)
+}
+
+/// Reads the minutes from the newest part to the oldest, so that what a bound cuts off is the oldest.
+async fn read_minutes(
+    app: &App,
+    visit: &Visit,
+    queue: Option<&QueueName>,
+    (extent, end): (Extent, u64),
+) -> Result<History> {
+    let begin = end.saturating_sub(extent.steps * extent.minutes);
+    let mut steps = vec![Step::default(); usize::try_from(extent.steps).unwrap_or(0)];
+    let (mut until, mut read) = (end, 0);
+    while until > begin {
+        let since = until.saturating_sub(AT_ONCE).max(begin);
+        let mut after = None;
+        loop {
+            let mut records = app.bus.records();
+            if let Some(queue) = queue {
+                records = records.queue(queue);
+            }
+            let records = records.since(at_minute(since)).until(at_minute(until));
+            let minutes = records.minutes().limit(10_000).after(after);
+            let page = in_time(minutes.page()).await?;
+            read += page.items.len();
+            for minute in page.items.iter().filter(|it| visit.user.sees(&it.queue)) {
+                let at = minute_of(minute.start).saturating_sub(begin) / extent.minutes;
+                if let Some(step) = usize::try_from(at).ok().and_then(|at| steps.get_mut(at)) {
+                    step.add(minute);
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+            if read >= READ_MAX {
+                let read_from = Some(at_minute(until));
+                return Ok(History { steps, read_from });
+            }
+        }
+        until = since;
+        if read >= READ_MAX && until > begin {
+            let read_from = Some(at_minute(until));
+            return Ok(History { steps, read_from });
+        }
+    }
+    Ok(History {
+        steps,
+        read_from: None,
+    })
+}
+
+pub(crate) async fn page(
+    State(app): State<Arc<App>>,
+    visit: Visit,
+    RawQuery(query): RawQuery,
+) -> Result<Response> {
+    let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
+    let queue = fields.get("queue");
+    let queue = queue.map(|queue| name_of(&visit, queue)).transpose()?;
+    let chosen = fields.get("span").unwrap_or("day");
+    let extent = EXTENTS.into_iter().find(|extent| extent.name == chosen);
+    let extent =
+        extent.ok_or_else(|| PageError::invalid("a span is one of: hour, day, month, year"))?;
+    let now = minute_of(text::now()) + 1;
+    let until = text::instant(&fields, "until")?;
+    let end = until.map_or(now, |until| minute_of(until).min(now));
+    // Steps begin at whole ones, so that those of two pages are the same.
+    let end = end.div_ceil(extent.minutes) * extent.minutes;
+    let length = extent.steps * extent.minutes;
+    let begin = end.saturating_sub(length);
+    let queues = unbounded(&app, &fields).await;
+    let history = match queues {
+        Some(_) => History {
+            steps: Vec::new(),
+            read_from: None,
+        },
+        None => read_minutes(&app, &visit, queue.as_ref(), (extent, end)).await?,
+    };
+    let to = |changes: &[(&str, &str)]| format!("?{}", fields.with(changes));
+    let at_end = |end: u64| (end * MINUTE).to_string();
+    let next = end + length;
+    html(&HistoryPage {
+        extents: EXTENTS
+            .iter()
+            .map(|it| {
+                let address = to(&[("span", it.name)]);
+                (address, it.words, it.name == extent.name)
+            })
+            .collect(),
+        earlier: to(&[("until", &at_end(begin))]),
+        later: (end < now).then(|| match next >= now {
+            true => to(&[("until", "")]),
+            false => to(&[("until", &at_end(next))]),
+        }),
+        between: format!(
+            "{} to {}, UTC",
+            minute_text(begin),
+            minute_text(end.min(now))
+        ),
+        totals: totals(&history.steps),
+        charts: charts(&history.steps, (extent, begin)),
+        rows: rows(&history.steps, (extent, begin), fields.get("queue")),
+        read_from: history.read_from.map(|at| minute_text(minute_of(at))),
+        choose_of: queues.map(|queues| number(queues as u64)),
+        queue: queue.map(|queue| queue.to_string()).unwrap_or_default(),
+        frame: app.frame(&visit, "history", "History"),
+    })
+}
+
+/// A minute, as a text.
+fn minute_text(minute: u64) -> String {
+    let text = at_minute(minute).to_string();
+    text.get(..16).unwrap_or(&text).replacen('T', " ", 1)
+}
+
+fn secs(seconds: f64) -> String {
+    match seconds {
+        0.0 => "–".to_owned(),
+        _ => span(Duration::from_secs_f64(seconds)),
+    }
+}
+
+fn totals(steps: &[Step]) -> Vec<(&'static str, String)> {
+    let mut all = Step::default();
+    for step in steps {
+        all.lateness.merge(&step.lateness);
+        all.done += step.done;
+        all.failed += step.failed;
+    }
+    vec![
+        ("Done", number(all.done)),
+        ("Failed", number(all.failed)),
+        ("Late, p50", secs(all.late(50.0))),
+        ("Late, p99", secs(all.late(99.0))),
+    ]
+}
+
+fn charts(steps: &[Step], (extent, begin): (Extent, u64)) -> Vec<Chart> {
+    let at = |step: usize| minute_text(begin + step as u64 * extent.minutes);
+    let (from, to) = (at(0), at(steps.len()));
+    let ended: Vec<u64> = steps.iter().map(|step| step.done + step.failed).collect();
+    let most = ended.iter().copied().max().unwrap_or(0);
+    let titles = steps.iter().enumerate().map(|(index, step)| {
+        format!(
+            "{}: {} done, {} failed, late p50 {}, p99 {}",
+            at(index),
+            number(step.done),
+            number(step.failed),
+            secs(step.late(50.0)),
+            secs(step.late(99.0))
+        )
+    });
+    let titles: Vec<String> = titles.collect();
+    let step = span(Duration::from_secs(extent.minutes * 60));
+    let attempts = Chart::new(
+        "Attempts",
+        number(ended.iter().sum::<u64>()),
+        format!(
+            "Attempts that ended, at most {} in {step}; the table has the values",
+            number(most)
+        ),
+    );
+    let p99: Vec<f64> = steps.iter().map(|step| step.late(99.0)).collect();
+    let latest = p99.iter().copied().fold(0.0, f64::max);
+    let lateness = Chart::new(
+        "Lateness, p99",
+        secs(latest),
+        format!(
+            "From due to start, at most {}; the table has the values",
+            secs(latest)
+        ),
+    );
+    let attempts = attempts.between(&from, &to).top(number(most));
+    let lateness = lateness.between(from, to).top(secs(latest));
+    let parts = |of: fn(&Step) -> u64| steps.iter().map(|step| of(step) as f64).collect();
+    vec![
+        attempts
+            .legend(&[("good", "done"), ("fail", "failed")])
+            .bars(&[
+                ("good", parts(|it| it.done)),
+                ("fail", parts(|it| it.failed)),
+            ])
+            .titles(&titles),
+        lateness.bars(&[("fetch", p99)]).titles(&titles),
+    ]
+}
+
+/// The steps in which something ended, the newest first.
+fn rows(steps: &[Step], (extent, begin): (Extent, u64), queue: Option<&str>) -> Vec<Row> {
+    let most = steps.iter().map(|step| step.done + step.failed).max();
+    let busy = steps.iter().enumerate().rev();
+    let busy = busy.filter(|(_, step)| step.done + step.failed > 0);
+    let row = |(index, step): (usize, &Step)| {
+        let since = begin + index as u64 * extent.minutes;
+        let mut records = form_urlencoded::Serializer::new(String::new());
+        if let Some(queue) = queue {
+            records.append_pair("queue", queue);
+        }
+        let until = (since + extent.minutes) * MINUTE;
+        records.append_pair("since", &(since * MINUTE).to_string());
+        records.append_pair("until", &until.to_string());
+        Row {
+            at: minute_text(since),
+            done: number(step.done),
+            failed: number(step.failed),
+            p50: secs(step.late(50.0)),
+            p99: secs(step.late(99.0)),
+            records: records.finish(),
+            is_peak: most == Some(step.done + step.failed),
+        }
+    };
+    busy.map(row).collect()
+}

@@ -1,0 +1,70 @@
+//! Finds the queue of an event by its id alone.
+
+use std::sync::Arc;
+
+use duly::{EventId, QueueName};
+use futures_util::{StreamExt, stream};
+
+use crate::app::App;
+use crate::error::Result;
+use crate::guard::Visit;
+use crate::pages::records::unbounded;
+use crate::sample::in_time;
+use crate::text::{Fields, count};
+
+/// How many queues are asked for the event, and how many at the same time.
+const QUEUES_MAX: usize = 1_000;
+const AT_ONCE: usize = 32;
+
+/// What is known of the queue of an event.
+#[derive(Debug)]
+pub(crate) enum Location {
+    Queue(QueueName),
+    /// None that was asked knows it, and how many that were.
+    Unknown(String),
+}
+
+/// Returns the queue of an event. The records know that of whatever was attempted; for the rest the
+/// queues that have events are asked, as many as is bounded.
+pub(crate) async fn queue_of(app: &Arc<App>, visit: &Visit, id: EventId) -> Result<Location> {
+    if unbounded(app, &Fields::default()).await.is_none() {
+        let records = in_time(app.bus.records().id(id).limit(1).page()).await?;
+        let recorded = records.items.into_iter().next().map(|record| record.queue);
+        if let Some(queue) = recorded.filter(|queue| visit.user.sees(queue)) {
+            return Ok(Location::Queue(queue));
+        }
+    }
+    let picture = app.sampler.picture().await;
+    let is_used = |stats: &duly::admin::QueueStats| {
+        stats.scheduled + stats.ready + stats.leased + stats.dead > 0
+    };
+    let used = picture.queues.iter().filter(|(name, of)| {
+        // What was not counted yet may have it, too; what is empty cannot.
+        visit.user.sees(name) && is_used(&of.stats)
+    });
+    let used: Vec<&QueueName> = used.map(|(name, _)| name).collect();
+    let asked = used.iter().take(QUEUES_MAX).map(|name| {
+        let (app, name) = (Arc::clone(app), (*name).clone());
+        async move {
+            let event = in_time(app.bus.event_in(&name, id)).await;
+            event.map(|event| event.map(|_| name))
+        }
+    });
+    let asked: Vec<_> = asked.collect();
+    let mut results = stream::iter(asked).buffer_unordered(AT_ONCE);
+    while let Some(result) = results.next().await {
+        if let Some(queue) = result? {
+            return Ok(Location::Queue(queue));
+        }
+    }
+    let mut text = format!(
+        "no record of event {id} was found, and none of {} with events knows it",
+        count(used.len().min(QUEUES_MAX), "queue", "queues")
+    );
+    if used.len() > QUEUES_MAX || !picture.is_whole {
+        text.push_str(
+            "; others were not asked: open the page of its queue, and enter its id there",
+        );
+    }
+    Ok(Location::Unknown(text))
+}

@@ -1,0 +1,179 @@
+//! What is found is cancelled, run or rescheduled together: asked before, at a rate, with progress, and
+//! with who did it in the audit.
+
+use std::time::Duration;
+
+use duly::event::State;
+use duly_dashboard::Role;
+
+use crate::site::Site;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Waits for a condition of the store.
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let waited = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(60), waited).await;
+    waited.unwrap_or_else(|_| panic!("{what} is not so within a minute"));
+}
+
+async fn shop(role: Role) -> Site {
+    let site = Site::memory(role).await;
+    for name in ["invoices", "reminders"] {
+        let queue = site.bus.queue_named::<u64>(name).unwrap();
+        for number in 0..60 {
+            let key = format!("customer:{}", 40 + number % 3);
+            queue
+                .event(number)
+                .after(HOUR)
+                .key(key)
+                .push()
+                .await
+                .unwrap();
+        }
+    }
+    site
+}
+
+async fn left(site: &Site, key: &str) -> usize {
+    site.bus.events().key(key).page().await.unwrap().items.len()
+}
+
+async fn ready(site: &Site) -> usize {
+    let soon = duly::time::Timestamp::from(std::time::SystemTime::now()) + HOUR / 2;
+    site.bus
+        .events()
+        .until(soon)
+        .page()
+        .await
+        .unwrap()
+        .items
+        .len()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_events_of_a_customer_are_cancelled_and_no_others() {
+    let site = shop(Role::Operate).await;
+    let found = site.get("/find?q=customer:42").await;
+    assert!(
+        found.text.contains("/act/cancel-all?in=key"),
+        "{}",
+        found.text
+    );
+    let query = "/act/cancel-all?in=key&q=customer:42";
+    let asked = site.get(query).await;
+    assert!(asked.text.contains("40 events match."), "{}", asked.text);
+    assert!(
+        asked.text.contains("with key customer:42"),
+        "{}",
+        asked.text
+    );
+    assert_eq!(
+        left(&site, "customer:42").await,
+        40,
+        "a question changes nothing"
+    );
+    let fields = [
+        ("in", "key"),
+        ("q", "customer:42"),
+        ("rate", "10000"),
+        ("csrf", asked.csrf()),
+    ];
+    let done = site.post("/act/cancel-all", &fields).await;
+    assert_eq!(done.status.as_u16(), 303, "{}", done.text);
+    until("the end", async || left(&site, "customer:42").await == 0).await;
+    for other in ["customer:40", "customer:41"] {
+        assert_eq!(left(&site, other).await, 40);
+    }
+    until("its words", async || {
+        let page = site.get("/find").await.text;
+        page.contains("<strong>40</strong> so far, done")
+    })
+    .await;
+    let audit = site.get("/audit").await.text;
+    assert!(audit.contains("events cancelled"), "{audit}");
+    assert!(audit.contains("with key customer:42"), "{audit}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_found_runs_now_or_later_within_its_filter() {
+    let site = shop(Role::Operate).await;
+    let asked = site
+        .get("/act/run-all?queue=invoices&state=scheduled")
+        .await;
+    assert!(asked.text.contains("60 events match."), "{}", asked.text);
+    let csrf = asked.csrf().to_owned();
+    let filter = [
+        ("queue", "invoices"),
+        ("state", "scheduled"),
+        ("csrf", &csrf),
+    ];
+    let run = [filter.as_slice(), &[("rate", "100000")]].concat();
+    assert_eq!(site.post("/act/run-all", &run).await.status.as_u16(), 303);
+    until("the end", async || ready(&site).await == 60).await;
+    let later = site.bus.stats("reminders").await.unwrap();
+    assert_eq!(later.scheduled, 60, "another queue waits");
+    let filter = [("queue", "invoices"), ("csrf", &csrf)];
+    let later = [filter.as_slice(), &[("rate", "100000"), ("delay", "7200")]].concat();
+    assert_eq!(
+        site.post("/act/reschedule-all", &later)
+            .await
+            .status
+            .as_u16(),
+        303
+    );
+    until("the end", async || ready(&site).await == 0).await;
+    let list = site.bus.events().queue("invoices").state(State::Scheduled);
+    assert_eq!(list.page().await.unwrap().items.len(), 60);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_over_events_is_slow_and_stops_when_told() {
+    let site = shop(Role::Operate).await;
+    let asked = site.get("/act/cancel-all?queue=invoices").await;
+    let csrf = asked.csrf().to_owned();
+    let fields = [("queue", "invoices"), ("rate", "1"), ("csrf", &csrf)];
+    site.post("/act/cancel-all", &fields).await;
+    let page = site.get("/find").await.text;
+    let (_, id) = page.split_once("/act/stop?id=").unwrap();
+    let id = id.split('&').next().unwrap();
+    let fields = [("id", id), ("from", "find"), ("csrf", &csrf)];
+    let stopped = site.post("/act/stop", &fields).await;
+    assert!(
+        stopped.headers["location"]
+            .to_str()
+            .unwrap()
+            .starts_with("/jobs/find")
+    );
+    // The page after it says so, and it ends.
+    assert!(!site.get("/find").await.text.contains("so far, running"));
+    until("the end", async || {
+        site.get("/find").await.text.contains("so far, stopped")
+    })
+    .await;
+    assert!(site.bus.stats("invoices").await.unwrap().scheduled >= 58);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_swept_without_a_filter_or_a_right() {
+    let site = shop(Role::Operate).await;
+    for query in ["", "?q=customer:42", "?in=key"] {
+        let asked = site.get(&format!("/act/cancel-all{query}")).await;
+        assert_eq!(asked.status.as_u16(), 400, "{query}");
+    }
+    let viewer = Site::of(site.bus.clone(), Role::View).await;
+    let asked = viewer.get("/act/cancel-all?queue=invoices").await;
+    assert_eq!(asked.status.as_u16(), 403);
+    assert!(
+        !viewer
+            .get("/find?queue=invoices")
+            .await
+            .text
+            .contains("cancel-all")
+    );
+    assert_eq!(left(&site, "customer:42").await, 40);
+}

@@ -1,0 +1,170 @@
+//! Events are found from the pages alone, while they wait, by what an operator knows of them.
+
+use std::time::Duration;
+
+use duly::Unique;
+use duly_dashboard::{Dashboard, Role, User};
+use serde_json::{Value, json};
+
+use crate::site::{Page, Site};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Returns the ids of the events of a page, in their order.
+fn ids(page: &Page) -> Vec<String> {
+    let parts = page.text.split("/events/").skip(1);
+    parts.map(|part| part[..26].to_owned()).collect()
+}
+
+/// Returns the address of the next page.
+fn next(page: &Page) -> Option<String> {
+    let (before, _) = page.text.split_once("\" rel=\"next\"")?;
+    let (_, query) = before.rsplit_once("href=\"")?;
+    Some(query.replace("&#38;", "&").replace("&amp;", "&"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_event_of_a_customer_is_found_while_it_waits() {
+    let site = Site::memory(Role::View).await;
+    let mut expected = Vec::new();
+    for name in ["invoices", "reminders"] {
+        let queue = site.bus.queue_named::<Value>(name).unwrap();
+        for customer in 40..45 {
+            let event = queue
+                .event(json!({"customer": customer, "of": name}))
+                .after(HOUR);
+            let event = event.key(format!("customer:{customer}"));
+            let receipt = event
+                .unique(format!("{name}:{customer}"), Unique::Keep)
+                .push();
+            let receipt = receipt.await.unwrap();
+            if customer == 42 {
+                expected.push((receipt.due(), receipt.id().to_string()));
+            }
+        }
+    }
+    expected.sort_unstable();
+    let expected: Vec<String> = expected.into_iter().map(|(_, id)| id).collect();
+    // The whole key; a part of it; what its payload says; its unique key.
+    for text in ["customer:42", "omer:42", "%22customer%22%3A+42"] {
+        let page = site.get(&format!("/find?q={text}")).await;
+        assert_eq!(
+            (page.status.as_u16(), ids(&page)),
+            (200, expected.clone()),
+            "{text}"
+        );
+    }
+    let one = site.get("/find?q=invoices:42").await;
+    assert_eq!(ids(&one).len(), 1);
+    assert!(expected.contains(&ids(&one)[0]));
+    let one = site.get("/find?q=customer:42&queue=reminders&in=key").await;
+    assert_eq!(ids(&one).len(), 1);
+    // By its id alone the box leads to it.
+    let found = site.get(&format!("/find?q={}", expected[0])).await;
+    assert_eq!(found.status.as_u16(), 303);
+    let none = site.get("/find?q=customer:99").await;
+    assert_eq!(ids(&none), Vec::<String>::new());
+    assert!(none.text.contains("No event that waits"), "{}", none.text);
+    // What is over has the same filter in the records; errors and nodes are there.
+    assert!(
+        none.text.contains("/records?key=customer%3A99"),
+        "{}",
+        none.text
+    );
+    let failed = site.get("/find?q=customer:42&error=refused").await;
+    let to = failed.headers["location"].to_str().unwrap();
+    assert!(
+        to.contains("/records?") && to.contains("error=refused"),
+        "{to}"
+    );
+    assert!(to.contains("key=customer%3A42"), "{to}");
+    for wrong in ["state=done", "since=never", "in=moon", "after=x"] {
+        let page = site.get(&format!("/find?queue=invoices&{wrong}")).await;
+        assert_eq!(page.status.as_u16(), 400, "{wrong}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_is_listed_whole_in_the_order_of_due_times() {
+    let site = Site::memory(Role::View).await;
+    let queue = site.bus.queue_named::<u64>("invoices").unwrap();
+    site.bus.set_buckets("invoices", Some(8)).await.unwrap();
+    let mut pushed = Vec::new();
+    for number in 0..130 {
+        let after = HOUR + Duration::from_secs(number * 53 % 131);
+        let receipt = queue.push(number, after).await.unwrap();
+        pushed.push((receipt.due(), receipt.id().to_string()));
+    }
+    pushed.sort_unstable();
+    let sorted: Vec<String> = pushed.iter().map(|(_, id)| id.clone()).collect();
+    let (mut listed, mut address) = (Vec::new(), Some("?queue=invoices".to_owned()));
+    let mut pages = 0;
+    while let Some(query) = address {
+        let page = site.get(&format!("/find{query}")).await;
+        assert_eq!(page.status.as_u16(), 200);
+        listed.extend(ids(&page));
+        (address, pages) = (next(&page), pages + 1);
+    }
+    assert_eq!((listed, pages), (sorted.clone(), 3));
+    let page = site.get("/queues/invoices").await;
+    assert_eq!(ids(&page), sorted[..20], "its own page has the first due");
+    assert!(
+        page.text.contains("/find?queue=invoices"),
+        "and leads to all"
+    );
+    let (from, to) = (pushed[10].0.as_millis(), pushed[15].0.as_millis());
+    let page = site.get(&format!("/find?since={from}&until={to}")).await;
+    let between = pushed
+        .iter()
+        .filter(|(due, _)| (from..to).contains(&due.as_millis()));
+    assert_eq!(
+        ids(&page),
+        between.map(|(_, id)| id.clone()).collect::<Vec<_>>()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_finds_nothing_in_the_queues_of_others() {
+    let memory = Site::memory(Role::View).await;
+    let bus = memory.bus.clone();
+    let user = User::new("ann", Role::View).only(|queue| queue == "mine");
+    let site = Site::with(bus, move |dashboard: Dashboard| {
+        dashboard.authorize(One(user.clone()))
+    })
+    .await;
+    for name in ["mine", "theirs"] {
+        let queue = site.bus.queue_named::<u64>(name).unwrap();
+        queue
+            .event(7)
+            .after(HOUR)
+            .key("customer:42")
+            .push()
+            .await
+            .unwrap();
+    }
+    for query in [
+        "q=customer:42",
+        "q=42",
+        "state=scheduled",
+        "q=customer:42&in=key",
+    ] {
+        let page = site.get(&format!("/find?{query}")).await;
+        assert_eq!(ids(&page).len(), 1, "{query}");
+        assert!(!page.text.contains("theirs"), "{query}");
+    }
+    assert_eq!(site.get("/find?queue=theirs").await.status.as_u16(), 404);
+}
+
+/// Everybody is this user.
+#[derive(Debug)]
+struct One(User);
+
+impl duly_dashboard::Access for One {
+    fn user<'a>(
+        &'a self,
+        _: Option<&'a duly_dashboard::Credentials>,
+    ) -> futures_util::future::BoxFuture<'a, Result<Option<User>, duly_dashboard::AccessError>>
+    {
+        Box::pin(std::future::ready(Ok(Some(self.0.clone()))))
+    }
+}

@@ -1,0 +1,63 @@
+//! Throughput, failures and lateness of an hour, a day, a month, a year, and the way to the records.
+
+use std::time::Duration;
+
+use duly_dashboard::Role;
+
+use crate::site::Site;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_span_has_its_values_and_leads_to_its_records() {
+    let site = Site::memory(Role::View).await;
+    for (name, many) in [("mail", 3), ("bills", 2)] {
+        let queue = site.bus.queue_named::<u64>(name).unwrap();
+        for number in 0..many {
+            queue.push(number, Duration::ZERO).await.unwrap();
+        }
+        let leased = queue.lease(10, Duration::from_secs(30));
+        let leased = leased.wait(Duration::from_secs(5)).send().await.unwrap();
+        for (at, one) in leased.iter().enumerate() {
+            match at {
+                0 => one.bury("refused").await.unwrap(),
+                _ => one.ack().await.unwrap(),
+            };
+        }
+    }
+    for span in ["hour", "day", "month", "year"] {
+        for (queue, done, failed) in [("", 3, 2), ("mail", 2, 1), ("bills", 1, 1)] {
+            let page = site
+                .get(&format!("/history?span={span}&queue={queue}"))
+                .await;
+            assert_eq!(page.status.as_u16(), 200, "{span}");
+            for total in [
+                format!("<dt>Done</dt><dd>{done}<"),
+                format!("<dt>Failed</dt><dd>{failed}<"),
+            ] {
+                assert!(page.text.contains(&total), "{span} {queue}: {}", page.text);
+            }
+            assert!(page.text.contains("<title>"), "a pointer shows values");
+            assert!(page.text.contains("peak"), "{}", page.text);
+            let (_, rest) = page.text.split_once("/records?").unwrap();
+            let query = rest.split('"').next().unwrap().replace("&#38;", "&");
+            if query.contains("since=") {
+                let records = site.get(&format!("/records?{query}")).await;
+                assert!(records.text.matches("/events/").count() <= done + failed);
+                assert!(records.text.contains("/events/"), "{}", records.text);
+            }
+        }
+        let page = site.get(&format!("/history?span={span}")).await.text;
+        let (before, _) = page.split_once("\" rel=\"prev\"").unwrap();
+        let (_, earlier) = before.rsplit_once("href=\"").unwrap();
+        let earlier = earlier.replace("&#38;", "&");
+        let page = site.get(&format!("/history{earlier}")).await.text;
+        assert!(
+            page.contains("<dt>Done</dt><dd>0<"),
+            "{span} {earlier}: {page}"
+        );
+        assert!(page.contains("rel=\"next\""), "and back");
+    }
+    for wrong in ["span=week", "until=never", "queue=a%20b"] {
+        let page = site.get(&format!("/history?{wrong}")).await;
+        assert!(page.status.is_client_error(), "{wrong}");
+    }
+}

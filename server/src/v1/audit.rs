@@ -1,0 +1,92 @@
+//! The audit of a namespace: who did what to its queues.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use duly::admin::{AuditCursor, AuditLine};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::access::{granted_namespace, refused};
+use super::input::{InPath, NamespacePath};
+use super::problem::{Problem, Problems, Result};
+use crate::api::AuditView;
+use crate::auth::{Grant, Scope};
+use crate::state::App;
+
+/// The most lines of a page.
+const LIMIT_MAX: usize = 1_000;
+
+/// Which page of the audit.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AuditQuery {
+    /// The `next` of the page before.
+    #[param(
+        min_length = 28,
+        max_length = 47,
+        pattern = "^(0|[1-9][0-9]{0,18})-[0-7][0-9A-TV-Za-tv-z]{25}$",
+        example = "1767225600000-01KBKSY8Q3X4H1W9V0T5RZ7M2C"
+    )]
+    before: Option<String>,
+    /// The most lines that are read for the page, 1 to 1,000. Default: 100.
+    #[param(minimum = 1, maximum = 1000, example = 100)]
+    limit: Option<usize>,
+}
+
+/// A page of the audit.
+#[derive(Serialize, ToSchema)]
+pub(super) struct AuditPage {
+    /// The lines, the newest first. There may be fewer than the limit, or none, although `next` is
+    /// there: those of other namespaces are left out.
+    items: Vec<AuditView>,
+    /// The `before` of the next page; absent after the last one.
+    #[schema(example = "1767225600000-01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
+    next: Option<String>,
+}
+
+/// Whether a line is about a queue or a schedule of the namespace that the token administers.
+fn is_seen(grant: &Grant, prefix: &str, line: &AuditLine) -> bool {
+    let target = line.target.strip_prefix("schedules/");
+    let name = target.unwrap_or(&line.target).strip_prefix(prefix);
+    let name = name.map(|name| name.split('/').next().unwrap_or_default());
+    name.is_some_and(|name| target.is_some() || grant.allows(Scope::Admin, name).is_ok())
+}
+
+/// Returns who did what to the queues and schedules of a namespace, page by page
+#[utoipa::path(
+    get, path = "/v1/{namespace}/audit", operation_id = "listAudit", tag = "queues",
+    params(NamespacePath, AuditQuery),
+    responses((status = 200, description = "A page of the audit", body = AuditPage), Problems)
+)]
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    InPath(NamespacePath { namespace }): InPath<NamespacePath>,
+    headers: HeaderMap,
+    query: std::result::Result<Query<AuditQuery>, QueryRejection>,
+) -> Result<Response> {
+    let (pool, grant) = granted_namespace(&app, &headers, &namespace).await?;
+    grant.allows_anywhere(Scope::Admin).map_err(refused)?;
+    let Query(AuditQuery { before, limit }) = query?;
+    let limit = limit.unwrap_or(100);
+    if !(1..=LIMIT_MAX).contains(&limit) {
+        return Err(Problem::invalid(format!(
+            "limit is {limit}; it must be 1 to {LIMIT_MAX}"
+        )));
+    }
+    let before = before.as_deref().map(str::parse::<AuditCursor>);
+    let page = pool.bus().audit(before.transpose()?, limit).await?;
+    let prefix = format!("{namespace}.");
+    let items = page.items.iter();
+    let items = items.filter(|line| is_seen(&grant, &prefix, line));
+    Ok(Json(AuditPage {
+        items: items.map(AuditView::from).collect(),
+        next: page.next.map(|next| next.to_string()),
+    })
+    .into_response())
+}

@@ -1,0 +1,117 @@
+//! `duly audit`: what commands, the API and pages have done is in one trail, where the store is.
+
+use serde_json::Value;
+
+use super::{Shop, on_every_target};
+
+on_every_target! {
+    every_command_that_changes_something_leaves_a_trace
+    the_audit_is_read_in_parts
+}
+
+/// Returns the lines, the oldest first: who did what to what.
+fn lines(shop: &Shop, more: &[&str]) -> Vec<(String, String, String)> {
+    let mut arguments = vec!["audit"];
+    arguments.extend(more);
+    if shop.is_server() {
+        arguments.extend(["--namespace", "ns"]);
+    }
+    let list = shop.json(&arguments);
+    let items = list["items"].as_array().unwrap().iter().rev();
+    let text = |item: &Value, name: &str| item[name].as_str().unwrap().to_owned();
+    items
+        .map(|item| {
+            assert!(item["at_ms"].as_u64() > Some(1_700_000_000_000));
+            (
+                text(item, "actor"),
+                text(item, "action"),
+                text(item, "target"),
+            )
+        })
+        .collect()
+}
+
+async fn every_command_that_changes_something_leaves_a_trace(shop: &Shop) {
+    let id = shop.scheduled.to_string();
+    assert_eq!(lines(shop, &[]), []);
+    for command in [
+        &["queue", "pause", "ns.mail"][..],
+        &["queue", "resume", "ns.mail"],
+        &["queue", "set", "ns.mail", "--rate", "5", "--workers", "2"],
+        &["event", "list", "--queue", "ns.mail"],
+        &["dead", "revive", "--queue", "ns.mail", "--all", "--dry-run"],
+        &["dead", "revive", "--queue", "ns.mail", "--error", "address"],
+        &["dead", "drop", "--queue", "ns.mail", "--all", "--yes"],
+    ] {
+        shop.run(command).text();
+    }
+    let mut expected = vec![
+        "queue paused",
+        "queue resumed",
+        "rate of queue set",
+        "workers of queue set",
+        "dead letters revived",
+        "dead letters dropped",
+    ];
+    let found = lines(shop, &[]);
+    let actions: Vec<&str> = found.iter().map(|(_, action, _)| &**action).collect();
+    assert_eq!(actions, expected);
+    let is_command = !shop.is_server();
+    for (actor, _, target) in &found {
+        assert!(target.starts_with("ns.mail"), "{target}");
+        // A command says who runs it, and a server by which token.
+        assert_eq!(actor == "ann", is_command, "{actor}");
+        assert_eq!(actor.starts_with("sha256~"), !is_command, "{actor}");
+    }
+    if is_command {
+        assert_eq!(found[4].2, "ns.mail, error address");
+        shop.run(&["event", "reschedule", &id, "--after", "2h"])
+            .text();
+        shop.run(&["event", "cancel", &id, "--yes"]).text();
+        shop.run(&["queue", "purge", "ns.mail", "--yes"]).text();
+        expected.extend(["event rescheduled", "event cancelled", "queue purged"]);
+        let found = lines(shop, &[]);
+        let actions: Vec<&str> = found.iter().map(|(_, action, _)| &**action).collect();
+        assert_eq!(actions, expected);
+        assert_eq!(found[7].2, format!("ns.mail/{id}"));
+        // The trail is no queue.
+        let queues = shop.json(&["queue", "list"]);
+        assert!(!queues.to_string().contains("duly.audit"), "{queues}");
+    } else {
+        shop.run(&["audit"]).fails(2, "--namespace");
+        let other = shop.run(&["audit", "--namespace", "other"]);
+        assert_ne!(other.code, 0, "a token reads its own namespace");
+    }
+}
+
+async fn the_audit_is_read_in_parts(shop: &Shop) {
+    for action in ["pause", "resume", "pause", "resume", "pause"] {
+        shop.run(&["queue", action, "ns.mail"]).text();
+    }
+    let mut namespace = Vec::new();
+    if shop.is_server() {
+        namespace.extend(["--namespace", "ns"]);
+    }
+    let (mut seen, mut before) = (0, String::new());
+    loop {
+        let mut arguments = vec!["audit", "--limit", "2"];
+        arguments.extend(&namespace);
+        if !before.is_empty() {
+            arguments.extend(["--before", &before]);
+        }
+        let list = shop.json(&arguments);
+        seen += list["items"].as_array().unwrap().len();
+        match list["next"].as_str() {
+            Some(next) => before = next.to_owned(),
+            None => break,
+        }
+    }
+    assert_eq!(seen, 5);
+    let mut shown = vec!["audit"];
+    shown.extend(&namespace);
+    let shown = shop.run(&shown);
+    assert!(shown.text().contains("queue paused"), "{shown:?}");
+    let mut wrong = vec!["audit", "--before", "x"];
+    wrong.extend(&namespace);
+    shop.run(&wrong).fails(2, "`next`");
+}
