@@ -228,12 +228,15 @@ func (c *Client) Lease(ctx context.Context, queue string, limit int, ttr, wait t
 
 // Settle ends an attempt.
 func (c *Client) Settle(ctx context.Context, lease *Lease, settlement *Settlement) error {
-	return c.settle(ctx, lease, settlement, "")
+	path := "/leases/" + url.PathEscape(lease.Token) + "/settle"
+	_, err := c.send(ctx, request{method: http.MethodPost, path: path, body: settlement})
+	return err
 }
 
-func (c *Client) settle(ctx context.Context, lease *Lease, settlement *Settlement, query string) error {
-	path := "/leases/" + url.PathEscape(lease.Token) + "/settle" + query
-	_, err := c.send(ctx, request{method: http.MethodPost, path: path, body: settlement})
+// drain lets a stream end when all that it has sent is settled.
+func (c *Client) drain(ctx context.Context, queue, name string) error {
+	path := queuePath(queue, "/leases/stream/drain?name="+url.QueryEscape(name))
+	_, err := c.send(ctx, request{method: http.MethodPost, path: path})
 	return err
 }
 

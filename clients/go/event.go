@@ -81,6 +81,15 @@ func millis(span time.Duration) *int64 {
 	return &ms
 }
 
+// newKey returns a name that nothing else has.
+func newKey() (string, error) {
+	random := make([]byte, 16)
+	if _, err := rand.Read(random); err != nil {
+		return "", fmt.Errorf("duly: no random bytes for a name: %w", err)
+	}
+	return hex.EncodeToString(random), nil
+}
+
 func (e Event) body() (*eventBody, error) {
 	body := &eventBody{
 		ID: e.ID, IdempotencyKey: e.IdempotencyKey, Key: e.Key, Unique: e.Unique, Replace: e.Replace,
@@ -107,11 +116,11 @@ func (e Event) body() (*eventBody, error) {
 		body.ExpiresMS = millis(e.Expires)
 	}
 	if e.ID == "" && e.IdempotencyKey == "" {
-		random := make([]byte, 16)
-		if _, err := rand.Read(random); err != nil {
-			return nil, fmt.Errorf("duly: no random bytes for an idempotency key: %w", err)
+		key, err := newKey()
+		if err != nil {
+			return nil, err
 		}
-		body.IdempotencyKey = hex.EncodeToString(random)
+		body.IdempotencyKey = key
 	}
 	if bytes, isBytes := e.Payload.([]byte); isBytes {
 		body.PayloadBase64 = bytes

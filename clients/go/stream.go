@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -21,14 +22,25 @@ const (
 
 var errStreamEnded = errors.New("duly: the server closed the stream")
 
+// streamOptions are those of a stream; by its name it is drained.
+type streamOptions struct {
+	queue, name string
+	ttr         time.Duration
+	inFlight    int
+}
+
+func (o streamOptions) path() string {
+	const form = "/leases/stream?max_in_flight=%d&ttr_ms=%d&name=%s"
+	return queuePath(o.queue, fmt.Sprintf(form, o.inFlight, *millis(o.ttr), url.QueryEscape(o.name)))
+}
+
 // stream calls receive for each lease until the stream ends, which is an error in any case.
-func (c *Client) stream(ctx context.Context, queue string, ttr time.Duration, inFlight int, receive func(*Lease)) error {
+func (c *Client) stream(ctx context.Context, options streamOptions, receive func(*Lease)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	silence := time.AfterFunc(streamSilence, cancel)
 	defer silence.Stop()
-	path := queuePath(queue, fmt.Sprintf("/leases/stream?max_in_flight=%d&ttr_ms=%d", inFlight, *millis(ttr)))
-	made, err := c.new(ctx, http.MethodGet, path, nil)
+	made, err := c.new(ctx, http.MethodGet, options.path(), nil)
 	if err != nil {
 		return err
 	}
@@ -70,7 +82,7 @@ func (c *Client) stream(ctx context.Context, queue string, ttr time.Duration, in
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return fmt.Errorf("duly: stream of %s: %w", queue, err)
+		return fmt.Errorf("duly: stream of %s: %w", options.queue, err)
 	}
 	return errStreamEnded
 }

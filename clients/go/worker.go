@@ -12,7 +12,7 @@ import (
 const (
 	// streamLasted: a stream that lasted so long is no failure.
 	streamLasted = 5 * time.Second
-	// drainMax is how long a stop waits for the server to end a stream that drains.
+	// drainMax is how long a stop waits for the server to drain a stream, and to end it.
 	drainMax = 5 * time.Second
 )
 
@@ -51,9 +51,7 @@ type Worker struct {
 	mutex    sync.Mutex
 	running  map[*attempt]struct{}
 	stopping bool
-	// drains is whether the server was told that its stream may end.
-	drains bool
-	work   sync.WaitGroup
+	work     sync.WaitGroup
 }
 
 // NewWorker returns a worker; Run runs it.
@@ -98,16 +96,20 @@ func (w *Worker) Run(ctx context.Context) error {
 	for failures := 0; ctx.Err() == nil; {
 		begun := time.Now()
 		ended := make(chan error, 1)
-		streaming, endStream := context.WithCancel(inner)
-		go func() { ended <- w.receive(streaming, inner) }()
+		streaming, closeStream := context.WithCancel(inner)
+		name, err := newKey()
+		if err != nil {
+			closeStream()
+			return err
+		}
+		go func() { ended <- w.receive(streaming, inner, name) }()
 		select {
 		case <-ctx.Done():
-			w.stop()
-			w.drain(ended)
-			endStream()
+			w.endStream(name, ended)
+			closeStream()
 			return nil
 		case err := <-ended:
-			endStream()
+			closeStream()
 			var problem *Problem
 			if errors.As(err, &problem) && problem.isLasting() {
 				w.stop()
@@ -125,14 +127,15 @@ func (w *Worker) Run(ctx context.Context) error {
 	return nil
 }
 
-func (w *Worker) receive(ctx, handlers context.Context) error {
+func (w *Worker) receive(ctx, handlers context.Context, name string) error {
 	// What an earlier stream has sent may have been given back when it ended.
 	w.mutex.Lock()
 	for attempt := range w.running {
 		attempt.checkLease()
 	}
 	w.mutex.Unlock()
-	return w.client.stream(ctx, w.queue, w.ttr, cap(w.slots), func(lease *Lease) {
+	options := streamOptions{queue: w.queue, name: name, ttr: w.ttr, inFlight: cap(w.slots)}
+	return w.client.stream(ctx, options, func(lease *Lease) {
 		attempt := newAttempt(handlers, lease)
 		w.mutex.Lock()
 		isStopping := w.stopping
@@ -173,28 +176,24 @@ func (w *Worker) isStopping() bool {
 }
 
 func (w *Worker) settle(lease *Lease, settlement *Settlement) {
-	query := ""
-	if w.isStopping() {
-		query = "?more=false"
-	}
 	// It came too late, or the event comes back when its lease ends.
-	if err := w.client.settle(context.Background(), lease, settlement, query); err != nil {
+	if err := w.client.Settle(context.Background(), lease, settlement); err != nil {
 		w.onError(fmt.Errorf("%s of %s failed: %w", settlement.Outcome, lease.ID, err))
-		return
-	}
-	if query != "" {
-		w.mutex.Lock()
-		w.drains = true
-		w.mutex.Unlock()
 	}
 }
 
-// drain waits for the end of a stream that drains: what is still on its way is handed back.
-func (w *Worker) drain(ended <-chan error) {
+// endStream stops: nothing more is sent, and what was sent ends or is handed back.
+func (w *Worker) endStream(name string, ended <-chan error) {
 	w.mutex.Lock()
-	drains := w.drains
+	w.stopping = true
 	w.mutex.Unlock()
-	if !drains {
+	ctx, cancel := context.WithTimeout(context.Background(), drainMax)
+	err := w.client.drain(ctx, w.queue, name)
+	cancel()
+	w.stop()
+	if err != nil {
+		// The server gives back what is on its way when the connection ends.
+		w.onError(fmt.Errorf("stream of %s not drained: %w", w.queue, err))
 		return
 	}
 	timer := time.NewTimer(drainMax)

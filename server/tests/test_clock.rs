@@ -200,30 +200,37 @@ async fn there_is_no_such_clock_without_its_flag() {
     assert_eq!(api.status.as_u16(), 404);
 }
 
-#[test]
-fn a_manual_clock_is_refused_with_a_store_that_lasts() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_manual_clock_is_refused_with_a_store_that_lasts() {
     let folder = tempfile::tempdir().unwrap();
-    for (arguments, word) in [
-        (vec!["--store", "sqlite:jobs.db"], "`sqlite:`"),
-        (vec![], "`sqlite:`"),
-        (vec!["--store", "redis://127.0.0.1:1"], "`redis:`"),
-    ] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_duly"));
-        command.args(["serve", "--clock", "manual", "--listen", "127.0.0.1:0"]);
-        command
-            .args(["--admin-listen", "127.0.0.1:0"])
-            .args(arguments);
-        command.current_dir(folder.path()).stdin(Stdio::null());
-        let ended = command.output().unwrap();
-        let text = String::from_utf8_lossy(&ended.stderr).into_owned();
-        assert_eq!(ended.status.code(), Some(1), "{text}");
+    let file = folder.path().join("jobs.db");
+    let url = format!("sqlite:{}", file.display());
+    for (url, scheme) in [(&*url, "`sqlite:`"), ("redis://127.0.0.1:1", "`redis:`")] {
+        let text = format!(
+            "clock = 'manual'\n[api]\nlisten = '127.0.0.1:0'\n[admin]\nlisten = '127.0.0.1:0'\n\
+             state = 'memory:'\n[pools.default]\nurl = '{url}'"
+        );
+        let settings = duly_server::Settings::from_toml(&text).unwrap();
+        let error = duly_server::Server::start(settings).await.unwrap_err();
+        let error = error.to_string();
         assert!(
-            text.contains(word) && text.contains("--store memory:"),
-            "{text}"
+            error.contains(scheme) && error.contains("--store memory:"),
+            "{error}"
         );
     }
-    let left = std::fs::read_dir(folder.path()).unwrap().count();
-    assert_eq!(left, 0, "nothing was opened");
+    assert!(!file.exists(), "nothing was opened");
+}
+
+#[test]
+fn a_clock_that_is_none_is_refused_with_the_names_of_those_that_are() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_duly"));
+    command
+        .args(["serve", "--clock", "fast"])
+        .stdin(Stdio::null());
+    let ended = command.output().unwrap();
+    let text = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(2), "{text}");
+    assert!(text.contains("system or manual"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

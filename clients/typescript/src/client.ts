@@ -74,6 +74,8 @@ export interface StreamOptions {
   readonly ttr?: number;
   /** The most that are not settled. Default: 1. */
   readonly maxInFlight?: number;
+  /** A name by which it can be drained. */
+  readonly name?: string;
   readonly signal?: AbortSignal;
 }
 
@@ -227,15 +229,16 @@ export class Client {
     return (await this.#send<LeaseView[]>(request)).map((view) => leaseOf<T>(view));
   }
 
-  /** Ends an attempt; with `more: false` its stream sends no others. */
-  async settle(
-    lease: Pick<Lease, "token">,
-    settlement: Settlement,
-    options: { readonly more?: boolean } = {},
-  ): Promise<void> {
-    const query = options.more === false ? "?more=false" : "";
-    const path = `/leases/${lease.token}/settle${query}`;
+  /** Ends an attempt. */
+  async settle(lease: Pick<Lease, "token">, settlement: Settlement): Promise<void> {
+    const path = `/leases/${lease.token}/settle`;
     await this.#send({ method: "POST", path, body: settlement });
+  }
+
+  /** Lets a stream end when all that it has sent is settled. */
+  async drain(queue: string, name: string): Promise<void> {
+    const path = `/queues/${named("queue", queue)}/leases/stream/drain?name=${named("name", name)}`;
+    await this.#send({ method: "POST", path });
   }
 
   /** Makes a lease end `ttr` milliseconds from now. */
@@ -246,11 +249,12 @@ export class Client {
 
   /** Streams leased events; ends without an error only when the signal is aborted or all is settled. */
   async *stream<T = unknown>(queue: string, options: StreamOptions = {}): AsyncGenerator<Lease<T>> {
-    const { ttr = TTR, maxInFlight = 1, signal } = options;
+    const { ttr = TTR, maxInFlight = 1, name, signal } = options;
     if (!(Number.isInteger(maxInFlight) && maxInFlight >= 1 && maxInFlight <= 1_000)) {
       throw new UsageError(`${maxInFlight} at a time; it must be 1 to 1000`);
     }
-    const query = `max_in_flight=${maxInFlight}&ttr_ms=${span("ttr", ttr)}`;
+    const naming = name === undefined ? "" : `&name=${named("name", name)}`;
+    const query = `max_in_flight=${maxInFlight}&ttr_ms=${span("ttr", ttr)}${naming}`;
     const url = `${this.#url}/queues/${named("queue", queue)}/leases/stream?${query}`;
     const silence = new AbortController();
     const timer = setTimeout(() => silence.abort(), STREAM_SILENCE_MAX);

@@ -321,12 +321,32 @@ export interface paths {
          * @description Each event `lease` has a leased event as its data and the id of the event as its id; settle it by
          *     its token on the same server, and the next one follows. An event `problem` is
          *     the last one. What a client that goes away has not settled comes back at once, and the attempt
-         *     counts. A consumer that stops settles with `more=false`: then nothing more is sent, and the stream
-         *     ends when all is settled.
+         *     counts. A consumer that stops drains its stream first.
          */
         get: operations["streamLeases"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/{namespace}/queues/{queue}/leases/stream/drain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Drains a stream of leases
+         * @description A consumer that stops drains its stream: nothing more is sent, and the stream ends when all that was
+         *     sent is settled. What has not begun is released, and no attempt counts.
+         */
+        post: operations["drainStream"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1722,14 +1742,7 @@ export interface operations {
     };
     settleLease: {
         parameters: {
-            query?: {
-                /**
-                 * @description Whether the stream that the event came by may send others. Default: true. With `false` it ends
-                 *     when all that it has sent is settled.
-                 * @example false
-                 */
-                more?: boolean;
-            };
+            query?: never;
             header?: never;
             path: {
                 /**
@@ -4717,6 +4730,11 @@ export interface operations {
                  * @example 30000
                  */
                 ttr_ms: number;
+                /**
+                 * @description A name of the stream, by which it is drained.
+                 * @example worker-1
+                 */
+                name?: string;
             };
             header?: never;
             path: {
@@ -4743,6 +4761,167 @@ export interface operations {
                 content: {
                     "text/event-stream": string;
                 };
+            };
+            /** @description A name, an id, a parameter or the syntax of the body is wrong */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token is missing, unknown, expired, or of another namespace */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token may not do this, or not to this queue */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such event, lease, queue or schedule */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The path does not have this method */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The state of the event, or what is stored under its id, does not allow it */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description What is asked for was kept for a time, and is over */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body has another content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is JSON of another form */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The limit of the token is reached */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store does not answer, or the server stops */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is full; `Retry-After` says when to try again */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    drainStream: {
+        parameters: {
+            query: {
+                /**
+                 * @description The name of the stream.
+                 * @example worker-1
+                 */
+                name: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The namespace that the token is for.
+                 * @example shop
+                 */
+                namespace: string;
+                /**
+                 * @description The queue. It exists by use.
+                 * @example close
+                 */
+                queue: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Nothing more is sent */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description A name, an id, a parameter or the syntax of the body is wrong */
             400: {

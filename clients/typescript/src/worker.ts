@@ -1,5 +1,7 @@
 /** A worker: it takes leases from a stream and runs a handler for each, so many at a time. */
 
+import { randomUUID } from "node:crypto";
+
 import { Attempt } from "./attempt.js";
 import type { Handler } from "./attempt.js";
 import { pause, pauseAfter } from "./backoff.js";
@@ -58,9 +60,6 @@ export class Worker<T = unknown> {
   /** More leases than there are slots come after a reconnection; they wait here. */
   readonly #waiting: (() => void)[] = [];
   #free: number;
-  /** Whether the server was told that its stream may end. */
-  #drains = false;
-
   constructor(
     readonly queue: string,
     private readonly handler: Handler<T>,
@@ -105,16 +104,14 @@ export class Worker<T = unknown> {
     while (!stopping.aborted) {
       const begun = performance.now();
       const close = new AbortController();
-      const streaming = this.#stream(close.signal);
+      const name = randomUUID();
+      const streaming = this.#stream(name, close.signal);
       const stopped = new Promise<void>((resolve) => {
         stopping.addEventListener("abort", () => resolve(), { once: true });
       });
       try {
         await Promise.race([streaming, stopped]);
-        if (stopping.aborted) {
-          await this.#drain(this.#grace);
-          if (this.#drains) await ended(streaming); // what is still on its way is handed back
-        }
+        if (stopping.aborted) await this.#endStream(name, streaming);
       } catch (error) {
         const isLasting = error instanceof ProblemError && LASTING.has(error.problem.status);
         if (isLasting || error instanceof UsageError) throw error;
@@ -129,10 +126,24 @@ export class Worker<T = unknown> {
     await this.#drain(this.#grace);
   }
 
-  async #stream(signal: AbortSignal): Promise<void> {
+  /** Stops: nothing more is sent, and what was sent ends or is handed back. */
+  async #endStream(name: string, streaming: Promise<void>): Promise<void> {
+    try {
+      await this.#client.drain(this.queue, name);
+    } catch (error) {
+      // The server gives back what is on its way when the connection ends.
+      this.#attempt.onError(error);
+      await this.#drain(this.#grace);
+      return;
+    }
+    await this.#drain(this.#grace);
+    await ended(streaming);
+  }
+
+  async #stream(name: string, signal: AbortSignal): Promise<void> {
     // What an earlier stream has sent may have been given back when it ended.
     for (const attempt of this.#running.values()) attempt.checkLease();
-    const options = { ttr: this.#attempt.ttr, maxInFlight: this.#concurrency, signal };
+    const options = { ttr: this.#attempt.ttr, maxInFlight: this.#concurrency, name, signal };
     for await (const lease of this.#client.stream<T>(this.queue, options)) {
       if (this.#stopping.signal.aborted) {
         await this.#settle(lease, release());
@@ -163,10 +174,8 @@ export class Worker<T = unknown> {
   }
 
   async #settle(lease: Lease, settlement: Settlement): Promise<void> {
-    const more = !this.#stopping.signal.aborted;
     try {
-      await this.#client.settle(lease, settlement, { more });
-      this.#drains ||= !more;
+      await this.#client.settle(lease, settlement);
     } catch (error) {
       // It came too late, or the event comes back when its lease ends.
       const what = error instanceof LeaseLostError ? "came too late" : "failed";

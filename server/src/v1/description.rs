@@ -31,7 +31,7 @@ const ABOUT: &str = "Delayed jobs over HTTP. Times are in milliseconds, errors a
         events::push, push_lines::push_lines, events::get, events::cancel, events::change, events::explain,
         event_list::list, audit::list,
         calls::call, calls::get_reply,
-        leases::lease, lease_stream::stream_leases, leases::settle, leases::extend,
+        leases::lease, lease_stream::stream_leases, lease_stream::drain_stream, leases::settle, leases::extend,
         records::list,
         queue_list::list, queue_list::overview, queues::stats, queues::set, queues::forecast, queues::purge,
         dead::list, dead::revive, dead::drop_letters,

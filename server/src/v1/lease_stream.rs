@@ -16,12 +16,12 @@ use serde::Deserialize;
 use tokio::time::Instant;
 use utoipa::IntoParams;
 
-use super::access::{CallGrant, granted_call, refused};
+use super::access::{CallGrant, granted, granted_call, refused};
 use super::input::{InPath, QueuePath};
 use super::leases::{LeaseView, ttr};
 use super::problem::{Problem, Problems, Result};
 use super::waiters::InFlight;
-use crate::auth::{Action, Taken};
+use crate::auth::{Action, Scope, Taken};
 use crate::bus::Pool;
 use crate::http::reply;
 use crate::lmstfy::delivered::{Deliverable, POLLS, Undelivered};
@@ -47,6 +47,43 @@ pub(super) struct StreamOptions {
     /// The time to run, in milliseconds; an event that is not settled by then comes back.
     #[param(minimum = 0, maximum = 4294967295000u64, example = 30000)]
     ttr_ms: u64,
+    /// A name of the stream, by which it is drained.
+    #[param(
+        min_length = 1,
+        max_length = 64,
+        pattern = "^[-_A-Za-z0-9]+$",
+        example = "worker-1"
+    )]
+    name: Option<String>,
+}
+
+/// Which stream to drain.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DrainOptions {
+    /// The name of the stream.
+    #[param(
+        min_length = 1,
+        max_length = 64,
+        pattern = "^[-_A-Za-z0-9]+$",
+        example = "worker-1"
+    )]
+    name: String,
+}
+
+/// The longest name of a stream, in bytes.
+const NAME_LEN_MAX: usize = 64;
+
+fn checked_name(name: String) -> Result<String> {
+    let is_name = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
+    if (1..=NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(is_name) {
+        Ok(name)
+    } else {
+        Err(Problem::invalid(format!(
+            "the name of a stream has 1 to {NAME_LEN_MAX} letters, digits, `-` and `_`"
+        )))
+    }
 }
 
 /// The stream of a consumer.
@@ -60,6 +97,8 @@ struct LeaseStream {
     in_flight: Arc<InFlight>,
     /// Its pool and its queue.
     place: (String, String),
+    /// The same with its name, if it has one.
+    name: Option<(String, String, String)>,
     is_over: bool,
 }
 
@@ -163,6 +202,9 @@ fn message(name: &str, id: Option<&str>, data: &impl serde::Serialize) -> String
 impl Drop for LeaseStream {
     fn drop(&mut self) {
         self.app.waiters.stream_ended(&self.place);
+        if let Some(name) = &self.name {
+            self.app.waiters.forget_name(name, &self.in_flight);
+        }
         let tokens = self.app.waiters.take(&self.in_flight);
         if tokens.is_empty() || self.app.closing.is_cancelled() {
             return;
@@ -194,8 +236,7 @@ impl Drop for LeaseStream {
 /// Each event `lease` has a leased event as its data and the id of the event as its id; settle it by
 /// its token on the same server, and the next one follows. An event `problem` is
 /// the last one. What a client that goes away has not settled comes back at once, and the attempt
-/// counts. A consumer that stops settles with `more=false`: then nothing more is sent, and the stream
-/// ends when all is settled.
+/// counts. A consumer that stops drains its stream first.
 #[utoipa::path(
     get, path = "/v1/{namespace}/queues/{queue}/leases/stream", operation_id = "streamLeases",
     tag = "leases", params(QueuePath, StreamOptions),
@@ -223,15 +264,22 @@ pub(super) async fn stream_leases(
         ttr(options.ttr_ms)?,
     );
     let place = (pool.name().to_owned(), queue.to_string());
+    let in_flight = Arc::default();
+    let name = options.name.map(checked_name).transpose()?;
+    let name = name.map(|name| (place.0.clone(), place.1.clone(), name));
     app.waiters.stream_began(place.clone());
+    if let Some(name) = &name {
+        app.waiters.name_stream(name.clone(), &in_flight);
+    }
     let leases = LeaseStream {
         pool: pool.clone(),
         queues: [queue],
         grant,
         max,
         ttr,
-        in_flight: Arc::default(),
+        in_flight,
         place,
+        name,
         is_over: false,
         app: Arc::clone(&app),
     };
@@ -245,4 +293,31 @@ pub(super) async fn stream_leases(
         .headers_mut()
         .insert(header::CACHE_CONTROL, no_store);
     Ok(response)
+}
+
+/// Drains a stream of leases
+///
+/// A consumer that stops drains its stream: nothing more is sent, and the stream ends when all that was
+/// sent is settled. What has not begun is released, and no attempt counts.
+#[utoipa::path(
+    post, path = "/v1/{namespace}/queues/{queue}/leases/stream/drain", operation_id = "drainStream",
+    tag = "leases", params(QueuePath, DrainOptions),
+    responses((status = 204, description = "Nothing more is sent"), Problems)
+)]
+pub(super) async fn drain_stream(
+    State(app): State<Arc<App>>,
+    InPath(QueuePath { namespace, queue }): InPath<QueuePath>,
+    headers: HeaderMap,
+    options: std::result::Result<Query<DrainOptions>, QueryRejection>,
+) -> Result<StatusCode> {
+    let pool = granted(&app, &headers, &namespace, &queue, Scope::Consume).await?;
+    let Query(DrainOptions { name }) = options?;
+    let queue = pool.queue(&namespace, &queue)?.name().to_string();
+    let name = (pool.name().to_owned(), queue, checked_name(name)?);
+    if app.waiters.drain(&name) {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        let text = format!("this server has no stream `{}` of the queue", name.2);
+        Err(Problem::not_found(text))
+    }
 }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body as HttpBody;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use base64::Engine;
@@ -15,7 +14,7 @@ use bytes::Bytes;
 use duly::__server::replies;
 use duly::lease::{EncodedPayload, LeaseStatus, LeaseToken, Leased};
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::access::{granted, granted_call, granted_lasting, refused};
 use super::event::SPAN_MS_MAX;
@@ -201,35 +200,22 @@ fn held(status: LeaseStatus) -> Result<StatusCode> {
     }
 }
 
-/// How to go on after a settlement.
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SettleOptions {
-    /// Whether the stream that the event came by may send others. Default: true. With `false` it ends
-    /// when all that it has sent is settled.
-    #[param(example = false)]
-    more: Option<bool>,
-}
-
 /// Settles a leased event
 ///
 /// A reply is stored first, so it reaches its caller although the server may die before the event
 /// is done; then the event comes back, and its first reply counts.
 #[utoipa::path(
     post, path = "/v1/{namespace}/leases/{token}/settle", operation_id = "settleLease",
-    tag = "leases", params(LeasePath, SettleOptions), request_body = Settlement,
+    tag = "leases", params(LeasePath), request_body = Settlement,
     responses((status = 204, description = "The event is settled"), Problems)
 )]
 pub(super) async fn settle(
     State(app): State<Arc<App>>,
     InPath(path): InPath<LeasePath>,
     headers: HeaderMap,
-    options: std::result::Result<Query<SettleOptions>, QueryRejection>,
     body: HttpBody,
 ) -> Result<StatusCode> {
     let (pool, token, grant) = of_token(&app, &headers, &path).await?;
-    let Query(SettleOptions { more }) = options?;
     let fields: SettlementFields = input::json(&app, &grant, &headers, body).await?;
     let (outcome, reply) = fields.outcome()?;
     if let Some(reply) = reply {
@@ -237,9 +223,6 @@ pub(super) async fn settle(
         held(pool.bus().extend_lease(&token, REPLY_TTR).await?)?;
         let reply = reply.get().as_bytes();
         replies::store(pool.bus(), token.queue(), token.id(), reply).await?;
-    }
-    if more == Some(false) {
-        app.waiters.drain(&path.token);
     }
     let status = pool.bus().settle_lease(&token, outcome).await?;
     app.waiters.settled(token.id(), &path.token);

@@ -64,6 +64,10 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             "/{namespace}/queues/{queue}/leases/stream",
             get(lease_stream::stream_leases),
         )
+        .route(
+            "/{namespace}/queues/{queue}/leases/stream/drain",
+            post(lease_stream::drain_stream),
+        )
         .route("/{namespace}/queues/{queue}/records", get(records::list))
         .route("/{namespace}/leases/{token}/settle", post(leases::settle))
         .route("/{namespace}/leases/{token}/extend", post(leases::extend))

@@ -15,6 +15,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Waiters {
     /// How many streams each queue of each pool has.
     streams: Mutex<HashMap<(String, String), usize>>,
+    /// The streams that have a name, by the pool, the queue and it.
+    named: Mutex<HashMap<(String, String, String), Arc<InFlight>>>,
     replies: Mutex<HashMap<EventId, Waiting>>,
     leases: Mutex<HashMap<String, Arc<InFlight>>>,
 }
@@ -61,12 +63,27 @@ impl Waiters {
         }
     }
 
-    /// Ends the sending of the stream of a lease, before what is settled could be sent again.
-    pub(super) fn drain(&self, token: &str) {
-        let stream = lock(&self.leases).get(token).cloned();
-        if let Some(stream) = stream {
-            stream.draining.cancel();
+    /// Notes the name of a stream; the last one of a name has it.
+    pub(super) fn name_stream(&self, name: (String, String, String), stream: &Arc<InFlight>) {
+        lock(&self.named).insert(name, Arc::clone(stream));
+    }
+
+    /// Forgets the name of a stream, unless another has it.
+    pub(super) fn forget_name(&self, name: &(String, String, String), stream: &Arc<InFlight>) {
+        let mut named = lock(&self.named);
+        if named.get(name).is_some_and(|it| Arc::ptr_eq(it, stream)) {
+            named.remove(name);
         }
+    }
+
+    /// Ends the sending of a stream; returns whether there is one of the name.
+    pub(super) fn drain(&self, name: &(String, String, String)) -> bool {
+        let stream = lock(&self.named).get(name).cloned();
+        stream.is_some_and(|stream| {
+            stream.draining.cancel();
+            stream.freed.notify_one();
+            true
+        })
     }
 
     /// Reports that a lease was settled.

@@ -112,17 +112,22 @@ async fn a_consumer_that_stops_is_sent_nothing_more(world: World) {
         push(&world, json!({"payload": number, "attempts": 5})).await;
     }
     // It has room for more all the time, also for what is released.
-    let mut stream = Stream::open(&world, "max_in_flight=9&ttr_ms=60000").await;
+    let mut stream = Stream::open(&world, "max_in_flight=9&ttr_ms=60000&name=w-1").await;
     let mut sent = Vec::new();
     for _ in 0..3 {
         sent.push(stream.next(Duration::from_secs(20)).await.unwrap());
     }
+    let drain = "/v1/ns/queues/q/leases/stream/drain?name=";
+    for (name, status) in [("w-2", 404), ("", 400), ("w.1", 400), ("w-1", 204)] {
+        let path = format!("{drain}{name}");
+        let drained = super::send(&world, Method::POST, &path, &Value::Null).await;
+        assert_eq!(drained.status.as_u16(), status, "{name}");
+    }
+    push(&world, json!({"payload": 3})).await;
     for (leased, outcome) in sent.iter().zip(["release", "ack", "ack"]) {
-        let token = super::of(leased, "token");
-        let path = format!("/v1/ns/leases/{token}/settle?more=false");
-        let body = json!({"outcome": outcome});
-        let settled = super::send(&world, Method::POST, &path, &body).await;
-        settled.is(204);
+        settle(&world, leased, json!({"outcome": outcome}))
+            .await
+            .is(204);
     }
     while let Some(part) = stream.0.chunk().await.unwrap() {
         let text = String::from_utf8(part.to_vec()).unwrap();
@@ -130,7 +135,10 @@ async fn a_consumer_that_stops_is_sent_nothing_more(world: World) {
     }
     let left = lease(&world, json!({"ttr_ms": 30_000, "max": 10})).await;
     let attempts: Vec<&Value> = left.iter().map(|it| &it["attempt"]).collect();
-    assert_eq!(attempts, [&json!(1)], "the attempt does not count");
+    assert_eq!(attempts, [&json!(1); 2], "no attempt counts");
+    let gone = format!("{drain}w-1");
+    let again = super::send(&world, Method::POST, &gone, &Value::Null).await;
+    again.is(404);
 }
 
 async fn what_a_stream_did_not_settle_comes_back(world: World) {

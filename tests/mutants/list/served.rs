@@ -24,8 +24,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     Served.bug(
         "server-drains-late",
-        "a stream sends what its consumer has released because it stops",
-        &[drop("leases::settle", "$app.waiters.drain($..);")],
+        "a stream that is drained goes on to send",
+        &[drop("Waiters::drain", "$stream.draining.cancel();")],
         server("a_consumer_that_stops_is_sent_nothing_more"),
     ),
     Served.bug(

@@ -125,19 +125,26 @@ class AsyncClient:
         """Leases events for `ttr`; waits up to `wait` for the first, and 8 s at most."""
         return await self._send(protocol.lease(queue, ttr, limit, wait))
 
-    async def settle(self, lease: Lease, settlement: Settlement, *, more: bool = True) -> None:
-        """Ends an attempt; with `more=False` its stream sends no others."""
-        await self._send(protocol.settle(lease.token, settlement, more))
+    async def settle(self, lease: Lease, settlement: Settlement) -> None:
+        """Ends an attempt."""
+        await self._send(protocol.settle(lease.token, settlement))
 
     async def extend(self, lease: Lease, ttr: Span) -> None:
         """Makes a lease end `ttr` from now."""
         await self._send(protocol.extend(lease.token, ttr))
 
+    async def drain(self, queue: str, name: str) -> None:
+        """Lets a stream end when all that it has sent is settled."""
+        await self._send(protocol.drain(queue, name))
+
     async def stream(
-        self, queue: str, *, ttr: Span = 30.0, max_in_flight: int = 1
+        self, queue: str, *, ttr: Span = 30.0, max_in_flight: int = 1, name: str | None = None
     ) -> AsyncIterator[Lease]:
-        """Streams leased events, at most `max_in_flight` that are not settled; ends by an error."""
-        url = self._url(protocol.stream_path(queue, ttr, max_in_flight))
+        """Streams leased events, at most `max_in_flight` that are not settled; ends by an error.
+
+        With a name it can be drained.
+        """
+        url = self._url(protocol.stream_path(queue, ttr, max_in_flight, name))
         timeout = httpx.Timeout(self._timeout, read=STREAM_SILENCE_MAX)
         try:
             async with self._http.stream(

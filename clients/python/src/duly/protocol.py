@@ -132,20 +132,25 @@ def lease(queue: str, ttr: Span, limit: int, wait: Span) -> Call[list[Lease]]:
     )
 
 
-def settle(token: str, settlement: Settlement, more: bool = True) -> Call[None]:
-    path = f"leases/{token}/settle" + ("" if more else "?more=false")
-    return Call("POST", path, settlement.body, _nothing)
+def settle(token: str, settlement: Settlement) -> Call[None]:
+    return Call("POST", f"leases/{token}/settle", settlement.body, _nothing)
+
+
+def drain(queue: str, name: str) -> Call[None]:
+    path = f"{_queue(queue)}/leases/stream/drain?name={checked_name('name', name)}"
+    return Call("POST", path, None, _nothing)
 
 
 def extend(token: str, ttr: Span) -> Call[None]:
     return Call("POST", f"leases/{token}/extend", {"ttr_ms": span_ms("ttr", ttr)}, _nothing)
 
 
-def stream_path(queue: str, ttr: Span, max_in_flight: int) -> str:
+def stream_path(queue: str, ttr: Span, max_in_flight: int, name: str | None) -> str:
     if not 1 <= max_in_flight <= IN_FLIGHT_MAX:
         raise UsageError(f"{max_in_flight} at a time; it must be 1 to {IN_FLIGHT_MAX}")
     ttr_ms = span_ms("ttr", ttr)
-    return f"{_queue(queue)}/leases/stream?max_in_flight={max_in_flight}&ttr_ms={ttr_ms}"
+    path = f"{_queue(queue)}/leases/stream?max_in_flight={max_in_flight}&ttr_ms={ttr_ms}"
+    return path if name is None else f"{path}&name={checked_name('name', name)}"
 
 
 def problem_error(status: int, text: str, headers: httpx.Headers) -> ProblemError:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -67,7 +68,7 @@ class Worker:
         self._grace = grace
         self._backoff = backoff or Backoff()
         self._stopping = asyncio.Event()
-        self._drains = False
+        self._name = ""
         self._slots = asyncio.Semaphore(concurrency)
         self._running: dict[asyncio.Task[None], Attempt] = {}
 
@@ -96,13 +97,12 @@ class Worker:
         failures = 0
         while not self._stopping.is_set():
             begun = loop.time()
+            self._name = uuid.uuid4().hex
             streaming = asyncio.create_task(self._stream(executor))
             stopped = asyncio.create_task(self._stopping.wait())
             await asyncio.wait({streaming, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if self._stopping.is_set():
-                await self._drain()
-                if self._drains:  # what is still on its way is handed back
-                    await asyncio.wait({streaming}, timeout=DRAIN_MAX)
+                await self._end_stream(streaming)
             stopped.cancel()
             streaming.cancel()
             try:
@@ -122,7 +122,9 @@ class Worker:
         # What an earlier stream has sent may have been given back when it ended.
         for attempt in self._running.values():
             attempt.check_lease()
-        stream = self.client.stream(self.queue, ttr=self._ttr, max_in_flight=self._concurrency)
+        stream = self.client.stream(
+            self.queue, ttr=self._ttr, max_in_flight=self._concurrency, name=self._name
+        )
         async for lease in stream:
             if self._stopping.is_set():
                 await self._settle(lease, release())
@@ -152,15 +154,25 @@ class Worker:
             await self._settle(attempt.lease, release())
 
     async def _settle(self, lease: Lease, settlement: Settlement) -> None:
-        more = not self._stopping.is_set()
         try:
-            await self.client.settle(lease, settlement, more=more)
-            self._drains = self._drains or not more
+            await self.client.settle(lease, settlement)
         except LeaseLostError:
             log.warning("%s of %s came too late: the lease was lost", settlement.outcome, lease.id)
         except (ProblemError, ConnectionFailed) as error:
             # The event comes back when its lease ends.
             log.warning("%s of %s failed: %s", settlement.outcome, lease.id, error)
+
+    async def _end_stream(self, streaming: asyncio.Task[None]) -> None:
+        """Stops: nothing more is sent, and what was sent ends or is handed back."""
+        try:
+            await self.client.drain(self.queue, self._name)
+        except (ProblemError, ConnectionFailed) as error:
+            # The server gives back what is on its way when the connection ends.
+            log.warning("stream of %s not drained: %s", self.queue, error)
+            await self._drain()
+            return
+        await self._drain()
+        await asyncio.wait({streaming}, timeout=DRAIN_MAX)
 
     async def _drain(self) -> None:
         """Waits for the handlers that run; cancels those that take longer than the grace period."""
