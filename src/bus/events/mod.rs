@@ -233,9 +233,10 @@ impl Events {
 
     /// Whether it is a queue that was chosen; without a choice every one but that of the audit.
     fn selects(&self, queue: &QueueName) -> bool {
-        match self.queues.is_empty() {
-            true => queue.as_str() != AUDIT,
-            false => self.queues.contains(queue),
+        if self.queues.is_empty() {
+            queue.as_str() != AUDIT
+        } else {
+            self.queues.contains(queue)
         }
     }
 
