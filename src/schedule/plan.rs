@@ -48,12 +48,13 @@ pub(crate) struct Plan {
     pub(crate) look_at: Option<Timestamp>,
 }
 
-/// Decides what a schedule does at `now`. `is_busy`: its last occurrence has not ended.
+/// Decides what a schedule does at `now`. `busy_for`: how long its last occurrence has run for, or
+/// waited, if it has not ended.
 pub(crate) fn plan(
     (name, options): (&str, &ScheduleOptions),
     progress: Progress,
     now: Timestamp,
-    is_busy: bool,
+    busy_for: Option<Duration>,
 ) -> Plan {
     let mut planner = Planner {
         name,
@@ -63,7 +64,7 @@ pub(crate) fn plan(
     let look_at = match options.overlap_policy() {
         _ if planner.make_up(options, now) => Some(now),
         OverlapPolicy::Allow => planner.ahead(options, now),
-        overlap => planner.in_turn(options, now, overlap, is_busy),
+        overlap => planner.in_turn(options, now, overlap, busy_for),
     };
     Plan {
         occurrences: planner.occurrences,
@@ -181,7 +182,7 @@ impl Planner<'_> {
         options: &ScheduleOptions,
         now: Timestamp,
         overlap: OverlapPolicy,
-        mut is_busy: bool,
+        mut busy_for: Option<Duration>,
     ) -> Option<Timestamp> {
         let mut instants = options.instants(self.progress.through).peekable();
         for _ in 0..AHEAD_MAX {
@@ -189,14 +190,15 @@ impl Planner<'_> {
             if next > now {
                 return Some(next);
             }
-            match overlap {
-                _ if !is_busy => {
+            match (overlap, busy_for) {
+                (_, None) => {
                     self.run(next, 0);
-                    is_busy = true;
+                    busy_for = Some(Duration::ZERO);
                 }
-                OverlapPolicy::Wait => {
-                    let waited = now.since(next) / 4;
-                    return Some(now + waited.clamp(WAITS.0, WAITS.1));
+                // Not a part of the time that this one has waited: whoever is far behind would
+                // fall behind further.
+                (OverlapPolicy::Wait, Some(busy_for)) => {
+                    return Some(now + (busy_for / 4).clamp(WAITS.0, WAITS.1));
                 }
                 _ => self.skip(next, 0, SkipReason::Overlap),
             }

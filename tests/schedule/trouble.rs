@@ -325,3 +325,39 @@ async fn a_thousand_schedules_of_one_instant_are_each_on_time_whatever_they_over
     assert_eq!(of.len(), 1_000);
     assert!(of.values().all(|instants| *instants == expected));
 }
+
+#[delay_event(queue = "report", register = false)]
+async fn takes_a_second(event: Event<Occurrence>, seen: duly::State<Seen>) -> Result<(), Failure> {
+    let late = event.lateness();
+    tokio::time::sleep(Duration::from_millis(1_300)).await;
+    seen.lock().unwrap().push((event.payload, late));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn occurrences_that_wait_catch_up_however_far_they_are_behind() {
+    let (clock, near) = store();
+    let seen = Seen::default();
+    let often = options("every 4s").missed(MissedPolicy::All(1_000));
+    let often = often.overlap(OverlapPolicy::Wait);
+    let build = || {
+        let builder = Bus::builder().register(takes_a_second {});
+        let builder = builder.state(Arc::clone(&seen));
+        builder.shared_store(Arc::clone(&near))
+    };
+    let bus = TestBus::start_on(Arc::clone(&clock), build())
+        .await
+        .unwrap();
+    bus.schedules().set("often", often.clone()).await.unwrap();
+    let began = bus.now();
+    bus.advance(MINUTE).await;
+    bus.shutdown(MINUTE).await.unwrap();
+    tokio::time::advance(MINUTE).await;
+    let bus = TestBus::start_on(Arc::clone(&clock), build())
+        .await
+        .unwrap();
+    bus.advance(MINUTE * 2).await;
+    let due = often.instants(began).take_while(|at| *at <= bus.now());
+    let (due, run) = (due.count(), instants(&seen, "often").len());
+    assert!(run + 2 >= due, "{run} of {due}");
+}

@@ -14,7 +14,7 @@ use crate::bus::queue_handle::QueueHandle;
 use crate::bus::schedules::event::event_of;
 use crate::bus::schedules::link::{Link, Pushed, bucket_of};
 use crate::bus::schedules::links::Links;
-use crate::core::op::{CancelOutcome, StoreOp, Unique};
+use crate::core::op::{CancelOutcome, Snapshot, StoreOp, Unique};
 use crate::error::Result;
 use crate::event::{BucketId, BucketKey, EventId, LatePolicy, Occurrence, State};
 use crate::schedule::plan::plan;
@@ -71,9 +71,9 @@ pub(super) async fn advance(
     }
     let (mut look_at, mut occurrences) = (None, Vec::new());
     if link.paused.is_none() {
-        let is_busy = is_busy(inner, &link).await?;
+        let busy_for = busy_for(inner, &link, now).await?;
         let of = (link.name.as_str(), &link.options);
-        let planned = plan(of, link.progress, now, is_busy);
+        let planned = plan(of, link.progress, now, busy_for);
         occurrences = planned.occurrences;
         let pushed = pushed_of(&link, &occurrences, now);
         let ended = if is_old {
@@ -147,17 +147,20 @@ async fn withdraw(inner: &Inner, link: &mut Link, now: Timestamp) -> Result<()> 
     Ok(())
 }
 
-/// Returns whether the last occurrence has not ended, if that matters.
-async fn is_busy(inner: &Inner, link: &Link) -> Result<bool> {
+/// Returns for how long the last occurrence has been in its state, if it has not ended and that
+/// matters.
+async fn busy_for(inner: &Inner, link: &Link, now: Timestamp) -> Result<Option<Duration>> {
     let Some(last) = &link.last else {
-        return Ok(false);
+        return Ok(None);
     };
     if link.options.overlap_policy() == OverlapPolicy::Allow {
-        return Ok(false);
+        return Ok(None);
     }
     let place = BucketKey::new(last.queue.clone(), BucketId(last.bucket));
     let found = inner.apply(&place, StoreOp::get(last.id)).await?;
-    Ok(found.is_some_and(|found| !found.state.is_final() && found.state != State::Dead))
+    let is_open = |found: &Snapshot| !found.state.is_final() && found.state != State::Dead;
+    let found = found.filter(is_open);
+    Ok(found.map(|found| now.since(found.since.unwrap_or(now))))
 }
 
 /// Which of all that were pushed are to come when these are, too. Their bucket stays, whatever the

@@ -111,7 +111,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "overlap-not-looked-at",
         "an occurrence is run beside the one before, whatever its schedule says",
         &[put(
-            "advance::is_busy",
+            "advance::busy_for",
             "«!$found.state.is_final() && $found.state != State::Dead»",
             "false",
         )],
