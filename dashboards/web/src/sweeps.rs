@@ -256,9 +256,10 @@ async fn letters(
             let at = pace.take(Instant::now(), ids.len());
             sweep.waits_until(at, grant).await?;
             let letters = make(bus).queue(queue);
-            let result = match revives {
-                true => letters.revive(ids).await?,
-                false => letters.drop(ids).await?,
+            let result = if revives {
+                letters.revive(ids).await?
+            } else {
+                letters.drop(ids).await?
             };
             let result = result.finished()?;
             sweep.done.fetch_add(result.done, Ordering::Relaxed);

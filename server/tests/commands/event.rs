@@ -61,13 +61,13 @@ async fn events_are_listed_by_what_an_operator_knows_of_them(shop: &Shop) {
     let waits = shop.scheduled.to_string();
     let mut dead = shop.dead.map(|id| id.to_string());
     dead.sort_unstable();
-    assert_eq!(listed(&["--key", "customer:9"]), [waits.clone()]);
+    assert_eq!(listed(&["--key", "customer:9"]), [&*waits]);
     let mut of_key = listed(&["--key", "customer:8"]);
     of_key.sort_unstable();
     assert_eq!(of_key, dead);
     assert_eq!(listed(&["--state", "dead"]).len(), 2);
-    assert_eq!(listed(&["--contains", r#""to":3"#]), [waits.clone()]);
-    assert_eq!(listed(&["--contains", "mer:9"]), [waits.clone()]);
+    assert_eq!(listed(&["--contains", r#""to":3"#]), [&*waits]);
+    assert_eq!(listed(&["--contains", "mer:9"]), [&*waits]);
     assert_eq!(
         listed(&["--from", "1s", "--state", "scheduled"]).last(),
         Some(&waits)

@@ -77,10 +77,15 @@ impl Action {
 
     fn role(self) -> Role {
         match self {
-            Self::Cancel | Self::RunNow | Self::Reschedule | Self::RunSchedule => Role::Operate,
-            Self::CancelAll | Self::RunAll | Self::RescheduleAll => Role::Operate,
-            // One of somebody else needs more.
-            Self::Stop => Role::Operate,
+            // To stop what somebody else began needs more.
+            Self::Cancel
+            | Self::RunNow
+            | Self::Reschedule
+            | Self::RunSchedule
+            | Self::CancelAll
+            | Self::RunAll
+            | Self::RescheduleAll
+            | Self::Stop => Role::Operate,
             _ => Role::Admin,
         }
     }

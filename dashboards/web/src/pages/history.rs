@@ -213,9 +213,13 @@ pub(crate) async fn page(
             })
             .collect(),
         earlier: to(&[("until", &at_end(begin))]),
-        later: (end < now).then(|| match next >= now {
-            true => to(&[("until", "")]),
-            false => to(&[("until", &at_end(next))]),
+        later: (end < now).then(|| {
+            let until = if next >= now {
+                String::new()
+            } else {
+                at_end(next)
+            };
+            to(&[("until", &until)])
         }),
         between: format!(
             "{} to {}, UTC",

@@ -44,7 +44,7 @@ async fn left(site: &Site, key: &str) -> usize {
 }
 
 async fn ready(site: &Site) -> usize {
-    let soon = duly::time::Timestamp::from(std::time::SystemTime::now()) + HOUR / 2;
+    let soon = site.bus.store_time() + HOUR / 2;
     site.bus
         .events()
         .until(soon)

@@ -129,7 +129,7 @@ async fn a_user_finds_nothing_in_the_queues_of_others() {
     let bus = memory.bus.clone();
     let user = User::new("ann", Role::View).only(|queue| queue == "mine");
     let site = Site::with(bus, move |dashboard: Dashboard| {
-        dashboard.authorize(One(user.clone()))
+        dashboard.authorize(One(user))
     })
     .await;
     for name in ["mine", "theirs"] {

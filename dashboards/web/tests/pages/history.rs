@@ -17,10 +17,11 @@ async fn every_span_has_its_values_and_leads_to_its_records() {
         let leased = queue.lease(10, Duration::from_secs(30));
         let leased = leased.wait(Duration::from_secs(5)).send().await.unwrap();
         for (at, one) in leased.iter().enumerate() {
-            match at {
+            let status = match at {
                 0 => one.bury("refused").await.unwrap(),
                 _ => one.ack().await.unwrap(),
             };
+            assert_eq!(status, duly::lease::LeaseStatus::Held);
         }
     }
     for span in ["hour", "day", "month", "year"] {
