@@ -5,6 +5,7 @@ use ::metrics::{Counter, counter};
 use crate::metrics::catalogue::OCCURRENCES;
 
 /// The counters of occurrences, by what became of them.
+#[derive(Clone)]
 pub(crate) struct ScheduleMeters {
     pushed: Counter,
     missed: Counter,

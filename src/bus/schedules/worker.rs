@@ -40,11 +40,12 @@ const ATTEMPTS_LEFT: u16 = 100;
 
 /// Starts the workers, also those of namespaces that have schedules later; they end with the bus.
 pub(super) fn start(inner: &Arc<Inner>) {
-    inner.runtime.spawn(watch(Arc::downgrade(inner)));
+    let meters = ScheduleMeters::new(); // they are told before there is a schedule
+    inner.runtime.spawn(watch(Arc::downgrade(inner), meters));
 }
 
 /// Starts a worker for each queue of schedules of the store.
-async fn watch(inner: Weak<Inner>) {
+async fn watch(inner: Weak<Inner>, meters: ScheduleMeters) {
     let outage = Outage::of("the list of schedules");
     let (mut served, mut failures) = (BTreeSet::new(), 0);
     loop {
@@ -59,7 +60,7 @@ async fn watch(inner: Weak<Inner>) {
                 outage.succeeded(&());
                 for queue in queues {
                     if served.insert(queue.clone()) {
-                        Worker::start(&inner, queue);
+                        Worker::start(&inner, queue, meters.clone());
                     }
                 }
                 inner.real_pause(LIST_EVERY)
@@ -91,12 +92,12 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(inner: &Arc<Inner>, queue: QueueName) {
+    fn start(inner: &Arc<Inner>, queue: QueueName, meters: ScheduleMeters) {
         let worker = Self {
             inner: Arc::downgrade(inner),
             queue,
             outage: Outage::of("schedules"),
-            meters: ScheduleMeters::new(),
+            meters,
         };
         inner.runtime.spawn(worker.run());
     }
