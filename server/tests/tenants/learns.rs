@@ -133,8 +133,8 @@ fn bodies(operation: &str, secrets: &Secrets) -> Vec<Option<Value>> {
         "getEvent" | "cancelEvent" | "explainEvent" | "getReply" | "listQueues" | "getOverview"
         | "getQueue" | "forecastQueue" | "listRecords" | "listDeadLetters" | "getWebhook"
         | "removeWebhook" | "listWebhooks" | "streamLeases" | "drainStream" | "listAudit"
-        | "listSchedules" | "getSchedule" | "pauseSchedule" | "resumeSchedule" | "runSchedule"
-        | "removeSchedule" => {
+        | "listEvents" | "listSchedules" | "getSchedule" | "pauseSchedule" | "resumeSchedule"
+        | "runSchedule" | "removeSchedule" => {
             vec![None]
         }
         other => panic!("{other} is new: say here which bodies it takes"),
