@@ -1,11 +1,15 @@
 //! A bus whose clock is moved by hand: what is still to be done at this time, and when it has more
 //! to do.
 
+#[cfg(feature = "schedules")]
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::bus::builder::options::BusBuilder;
 use crate::bus::handle::Bus;
+#[cfg(feature = "schedules")]
+use crate::bus::own_queues::has_schedules;
 use crate::core::op::{Answer, MoveReport, Reply, StoreOp};
 use crate::core::options::NodeOptions;
 use crate::error::{Error, Result};
@@ -58,8 +62,7 @@ pub async fn settled(bus: &Bus) -> Result<Option<Duration>> {
         let wakes = pulls.settled().await;
         #[cfg(feature = "schedules")]
         let look_at = {
-            let queue = QueueName::new(crate::bus::own_queues::SCHEDULES)?;
-            let work = work(bus, &queue).await?;
+            let work = schedules_work(bus).await?;
             if work.leased > 0 || work.has_ready {
                 tokio::time::sleep(POLL_EVERY).await;
                 continue;
@@ -73,6 +76,21 @@ pub async fn settled(bus: &Bus) -> Result<Option<Duration>> {
         let until_pull = wakes.map(|wakes| wakes.since(inner.clock.mono()));
         return Ok(until_pull.into_iter().chain(look_at).min());
     }
+}
+
+/// Returns the work of the queues of schedules, of all namespaces together.
+#[cfg(feature = "schedules")]
+async fn schedules_work(bus: &Bus) -> Result<QueueWork> {
+    let known = bus.inner.open()?.buckets().await?;
+    let queues: BTreeSet<QueueName> = known.into_iter().map(|bucket| bucket.queue).collect();
+    let mut all = QueueWork::default();
+    for queue in queues.iter().filter(|queue| has_schedules(queue)) {
+        let work = work(bus, queue).await?;
+        all.leased += work.leased;
+        all.has_ready |= work.has_ready;
+        all.next_due = all.next_due.into_iter().chain(work.next_due).min();
+    }
+    Ok(all)
 }
 
 /// Returns the work of a queue.

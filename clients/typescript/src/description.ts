@@ -4,6 +4,40 @@
  */
 
 export interface paths {
+    "/v1/{namespace}/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns who did what to the queues and schedules of a namespace, page by page */
+        get: operations["listAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/{namespace}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the events that are not over, in the order of their due times */
+        get: operations["listEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/{namespace}/leases/{token}/extend": {
         parameters: {
             query?: never;
@@ -528,6 +562,43 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description A page of the audit. */
+        AuditPage: {
+            /**
+             * @description The lines, the newest first. There may be fewer than the limit, or none, although `next` is
+             *     there: those of other namespaces are left out.
+             */
+            items: components["schemas"]["AuditView"][];
+            /**
+             * @description The `before` of the next page; absent after the last one.
+             * @example 1767225600000-01KBKSY8Q3X4H1W9V0T5RZ7M2C
+             */
+            next?: string | null;
+        };
+        /** @description Who did what to what. */
+        AuditView: {
+            /**
+             * @description What was done.
+             * @example queue paused
+             */
+            action: string;
+            /**
+             * @description Who did it: an account, the handle of a token, the user of a command.
+             * @example ann
+             */
+            actor: string;
+            /**
+             * Format: int64
+             * @description When it was done, in milliseconds since the epoch.
+             * @example 1767225600000
+             */
+            at_ms: number;
+            /**
+             * @description To what: a queue, an event of it, a schedule, or dead letters in words.
+             * @example shop.close
+             */
+            target: string;
+        };
         /** @description A call. */
         CallRequest: {
             /** @description The event to push. */
@@ -643,6 +714,30 @@ export interface components {
          * @example 01KBKSY8Q3X4H1W9V0T5RZ7M2C
          */
         EventIdText: string;
+        /** @description A page of events. */
+        EventPage: {
+            /**
+             * @description The events, the first due first. There may be fewer than the limit, or none, although `next`
+             *     is there: a request scans about 10,000 events, and `next` is where it stopped.
+             */
+            items: components["schemas"]["ListedEvent"][];
+            /**
+             * @description The `after` of the next page; absent after the last one.
+             * @example ~1767225600000/01KBKSY8Q3X4H1W9V0T5RZ7M2C/shop.close
+             */
+            next?: string | null;
+            /**
+             * @description Whether the scan stopped before the last event: later pages may have events that are due
+             *     earlier.
+             * @example false
+             */
+            partial: boolean;
+            /**
+             * @description How many events were scanned for it, whether they match or not.
+             * @example 25
+             */
+            scanned: number;
+        };
         /**
          * @description An event that is not over. A command also shows one that is over, whose attempts and payload are
          *     not known any more, and one whose payload it cannot decrypt.
@@ -843,6 +938,52 @@ export interface components {
              * @example 01KBKSY8Q3X4H1W9V0T5RZ7M2C-9f-2a-1-64a0b1c2d3e4f-shop.close
              */
             token: string;
+        };
+        /** @description An event in a list, without its payload. */
+        ListedEvent: {
+            /**
+             * Format: int64
+             * @description When it is due, in milliseconds since the epoch.
+             * @example 1767225600000
+             */
+            due_ms: number;
+            /**
+             * @description Its id.
+             * @example 01KBKSY8Q3X4H1W9V0T5RZ7M2C
+             */
+            id: string;
+            /**
+             * @description Its key.
+             * @example customer:8
+             */
+            key?: string | null;
+            /**
+             * Format: int64
+             * @description When it was pushed, in milliseconds since the epoch; absent where that is unknown.
+             * @example 1767225000000
+             */
+            pushed_ms?: number | null;
+            /**
+             * @description Its queue.
+             * @example close
+             */
+            queue: string;
+            /**
+             * @description Its state: scheduled, ready, leased or dead.
+             * @example scheduled
+             */
+            state: string;
+            /**
+             * Format: int32
+             * @description The counted attempts that have ended.
+             * @example 0
+             */
+            tries: number;
+            /**
+             * @description The unique key that it was pushed with.
+             * @example close:7
+             */
+            unique?: string | null;
         };
         /** @description A queue with its name. */
         NamedQueue: components["schemas"]["QueueView"] & {
@@ -1540,6 +1681,8 @@ export interface components {
     headers: never;
     pathItems: never;
 }
+export type AuditPage = components['schemas']['AuditPage'];
+export type AuditView = components['schemas']['AuditView'];
 export type CallRequest = components['schemas']['CallRequest'];
 export type ChangedEvent = components['schemas']['ChangedEvent'];
 export type DeadPage = components['schemas']['DeadPage'];
@@ -1547,6 +1690,7 @@ export type DeadView = components['schemas']['DeadView'];
 export type Done = components['schemas']['Done'];
 export type EventChange = components['schemas']['EventChange'];
 export type EventIdText = components['schemas']['EventIdText'];
+export type EventPage = components['schemas']['EventPage'];
 export type EventView = components['schemas']['EventView'];
 export type Explanation = components['schemas']['Explanation'];
 export type ExtendRequest = components['schemas']['ExtendRequest'];
@@ -1555,6 +1699,7 @@ export type Ids = components['schemas']['Ids'];
 export type Instant = components['schemas']['Instant'];
 export type LeaseRequest = components['schemas']['LeaseRequest'];
 export type LeaseView = components['schemas']['LeaseView'];
+export type ListedEvent = components['schemas']['ListedEvent'];
 export type NamedQueue = components['schemas']['NamedQueue'];
 export type NewEvent = components['schemas']['NewEvent'];
 export type Overview = components['schemas']['Overview'];
@@ -1581,6 +1726,368 @@ export type WebhookState = components['schemas']['WebhookState'];
 export type WebhookView = components['schemas']['WebhookView'];
 export type $defs = Record<string, never>;
 export interface operations {
+    listAudit: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The `next` of the page before.
+                 * @example 1767225600000-01KBKSY8Q3X4H1W9V0T5RZ7M2C
+                 */
+                before?: string;
+                /**
+                 * @description The most lines that are read for the page, 1 to 1,000. Default: 100.
+                 * @example 100
+                 */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The namespace that the token is for.
+                 * @example shop
+                 */
+                namespace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of the audit */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditPage"];
+                };
+            };
+            /** @description A name, an id, a parameter or the syntax of the body is wrong */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token is missing, unknown, expired, or of another namespace */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token may not do this, or not to this queue */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such event, lease, queue or schedule */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The path does not have this method */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The state of the event, or what is stored under its id, does not allow it */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description What is asked for was kept for a time, and is over */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body has another content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is JSON of another form */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The limit of the token is reached */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store does not answer, or the server stops */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is full; `Retry-After` says when to try again */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listEvents: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Those of this queue. Default: all queues that the token may consume.
+                 * @example close
+                 */
+                queue?: string;
+                /**
+                 * @description Those with this key. Excludes `unique`.
+                 * @example customer:8
+                 */
+                key?: string;
+                /**
+                 * @description The one that holds this unique key.
+                 * @example close:7
+                 */
+                unique?: string;
+                /**
+                 * @description Those with this text in their key, unique key, headers or payload, case-sensitively. Nothing
+                 *     is found in an encrypted payload.
+                 * @example ann@example.org
+                 */
+                contains?: string;
+                /**
+                 * @description Those in this state.
+                 * @example scheduled
+                 */
+                state?: string;
+                /**
+                 * @description Those that are due at this time or later, in milliseconds since the epoch.
+                 * @example 1767225600000
+                 */
+                since_ms?: number;
+                /**
+                 * @description Those that are due before this time, in milliseconds since the epoch.
+                 * @example 1767312000000
+                 */
+                until_ms?: number;
+                /**
+                 * @description The `next` of the page before.
+                 * @example ~
+                 */
+                after?: string;
+                /**
+                 * @description The most events of the page, 1 to 1,000. Default: 100.
+                 * @example 100
+                 */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The namespace that the token is for.
+                 * @example shop
+                 */
+                namespace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of events */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventPage"];
+                };
+            };
+            /** @description A name, an id, a parameter or the syntax of the body is wrong */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token is missing, unknown, expired, or of another namespace */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token may not do this, or not to this queue */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such event, lease, queue or schedule */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The path does not have this method */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The state of the event, or what is stored under its id, does not allow it */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description What is asked for was kept for a time, and is over */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body has another content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is JSON of another form */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The limit of the token is reached */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store does not answer, or the server stops */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is full; `Retry-After` says when to try again */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     extendLease: {
         parameters: {
             query?: never;

@@ -132,8 +132,9 @@ fn bodies(operation: &str, secrets: &Secrets) -> Vec<Option<Value>> {
         "purgeQueue" => vec![Some(json!({}))],
         "getEvent" | "cancelEvent" | "explainEvent" | "getReply" | "listQueues" | "getOverview"
         | "getQueue" | "forecastQueue" | "listRecords" | "listDeadLetters" | "getWebhook"
-        | "removeWebhook" | "listWebhooks" | "streamLeases" | "drainStream" | "listSchedules"
-        | "getSchedule" | "pauseSchedule" | "resumeSchedule" | "runSchedule" | "removeSchedule" => {
+        | "removeWebhook" | "listWebhooks" | "streamLeases" | "drainStream" | "listAudit"
+        | "listEvents" | "listSchedules" | "getSchedule" | "pauseSchedule" | "resumeSchedule"
+        | "runSchedule" | "removeSchedule" => {
             vec![None]
         }
         other => panic!("{other} is new: say here which bodies it takes"),
