@@ -59,7 +59,7 @@ pub async fn settled(bus: &Bus) -> Result<Option<Duration>> {
         inner.open()?;
         let pulls = inner.flow().as_ref().map(Flow::pulls);
         let pulls = pulls.ok_or_else(|| Error::closed("the bus was shut down"))?;
-        let wakes = pulls.settled().await;
+        let wakes = pulls.settled().await?;
         #[cfg(feature = "schedules")]
         let look_at = {
             let work = schedules_work(bus).await?;

@@ -229,15 +229,21 @@ impl Pulls {
     }
 
     /// Waits until nothing is to be done at this time of the clock, which stands still; returns when
-    /// there is; `None` is never.
-    pub(crate) async fn settled(&self) -> Option<Mono> {
+    /// there is; `None` is never. The task that does it must not have ended.
+    pub(crate) async fn settled(&self) -> Result<Option<Mono>> {
         if !self.is_running.load(Ordering::Acquire) {
-            return None;
+            return Ok(None);
         }
         let (sender, receiver) = oneshot::channel();
         self.add(PullMessage::Settle(sender));
-        let wakes = receiver.await.ok()?; // dropped: the task has ended
-        (wakes != Mono::MAX).then_some(wakes)
+        match tokio::time::timeout(REPLY_TIMEOUT, receiver).await {
+            Ok(Ok(wakes)) => Ok((wakes != Mono::MAX).then_some(wakes)),
+            Ok(Err(_)) => Err(Error::closed("the bus stops, or its runtime has ended")),
+            Err(_) => Err(Error::new(
+                ErrorKind::Unavailable,
+                "the runtime of the bus does not run its tasks",
+            )),
+        }
     }
 
     /// Takes all messages.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use duly::__outbox::{self as outbox, StagedPush};
-use duly::__server::replies;
+use duly::__server::{moved_clock, replies};
 use duly::admin::Schedules;
 use duly::lease::LeaseOutcome;
 use duly::prelude::*;
@@ -96,6 +96,8 @@ calls! {
     Closed stored_replies look_up: |it| async {
         replies::look_up(&it.pulled, it.waiting).await
     };
+    ClosedWithItsRuntime moved_clock settled: |it| moved_clock::settled(&it.bus);
+    Closed moved_clock work: |it| moved_clock::work(&it.bus, it.pulled.name());
     Closed __outbox push: |it| async {
         let staged = outbox::stage(it.pulled.event(1).after(day()))?;
         match outbox::push(&it.bus, &[staged]).await.pop() {
@@ -188,7 +190,7 @@ calls! {
     Closed Schedules run_now: |it| of_nightly(it, |all| async move {
         all.run_now("nightly").await.map(drop)
     });
-    Closed Schedules remove: |it| it.bus.schedules().remove("nightly");
+    Closed Schedules remove: |it| it.bus.schedules().remove("another");
     Closed Bus forecast: |it| it.bus.forecast(PULLED, secs(60), secs(10));
     Closed Bus nodes: |it| it.bus.nodes();
     Closed Bus stats_page: |it| it.bus.stats_page(None, 10);
