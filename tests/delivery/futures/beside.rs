@@ -20,6 +20,8 @@ pub(super) const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// How a bus ends.
 const ENDS: u64 = 4;
+/// The last handle is dropped.
+const DROP: u64 = 3;
 
 fn from_environment(name: &str, default: u64) -> u64 {
     let given = std::env::var(name);
@@ -103,8 +105,13 @@ async fn round(
     numbers: &mut Numbers,
 ) -> (Vec<(EventId, duly::Result<Receipt>)>, bool) {
     let bus = serving(builder, &echo()).start().await.unwrap();
+    let way = numbers.below(ENDS);
     let mut stages = Vec::new();
     for call in CALLS.iter().chain(CALLS) {
+        // A paused queue never has room, and who waits for it in `Bus::publish` keeps the bus.
+        if way == DROP && call.place.1 == "pause" {
+            continue;
+        }
         stages.push((call, Stage::of(&bus).await.unwrap()));
     }
     let mut calls = JoinSet::new();
@@ -140,7 +147,6 @@ async fn round(
     }
     sleep(Duration::from_micros(numbers.below(4_000))).await;
     let grace = Duration::from_millis(numbers.below(20));
-    let way = numbers.below(ENDS);
     match way {
         0 => bus.shutdown(grace).await.unwrap(),
         1 => {
