@@ -75,7 +75,7 @@ structs! {
     Inner { x: u8, y: Option<String>, z: F64, }
     FlatStruct { a: u8, #[serde(flatten)] inner: Inner, }
     FlatOption { a: u8, #[serde(flatten)] inner: Option<Inner>, }
-    FlatTexts { a: u8, #[serde(flatten)] rest: BTreeMap<String, i64>, }
+    FlatTexts { number: u8, #[serde(flatten)] rest: BTreeMap<String, i64>, } // no text is `number`
     FlatNumbers { a: u8, #[serde(flatten)] rest: BTreeMap<u16, i64>, }
     FlatAlone { #[serde(flatten)] rest: BTreeMap<i32, u8>, }
     FlatEnum { a: u8, #[serde(flatten)] kind: Internal, }
