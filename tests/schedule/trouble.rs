@@ -134,7 +134,12 @@ async fn whichever_of_three_clocks_is_wrong_each_instant_is_one_event() {
         assert_eq!(run, expected, "{name}");
     }
     for (one, late) in seen.lock().unwrap().iter() {
-        assert!(*late < Duration::from_secs(1), "{one:?}: {late:?}");
+        // What asks at its instant whether the one before is over asks by the clock of its node.
+        let asks_behind = Duration::from_secs(if one.schedule == "allow" { 0 } else { 5 });
+        assert!(
+            *late < asks_behind + Duration::from_secs(1),
+            "{one:?}: {late:?}"
+        );
     }
 }
 
