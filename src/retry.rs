@@ -2,7 +2,7 @@
 
 use std::{error, fmt, str::FromStr, time::Duration};
 
-use duly_options::backoff::{Backoff, Shape};
+use duly_options::backoff::{Backoff, Shape, Steps};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::duration;
@@ -18,6 +18,7 @@ use crate::duration;
 /// | `fixed(5s)` | 5 s each time | [`fixed`](Self::fixed) |
 /// | `linear(1s..1m)` | 1 s, 2 s, 3 s, … 60 s | [`linear`](Self::linear) |
 /// | `exp(1s..10m)` | 1 s, 2 s, 4 s, … 600 s | [`exponential`](Self::exponential) |
+/// | `steps(1m, 1h, 1d)` | 1 minute, 1 hour, and then 1 day each time | [`steps`](Self::steps) |
 ///
 /// Each may end in a jitter, as in `exp(1s..10m, jitter 20%)`. The annotation, settings files,
 /// [`FromStr`], [`Display`](fmt::Display) and serde use this text; durations in it are those of
@@ -95,6 +96,25 @@ impl RetryPolicy {
         Self::of(Shape::Exponential { first, max })
     }
 
+    /// Waits as listed: the first delay after the first attempt, and so on; the last one repeats.
+    ///
+    /// A list has 1 to 16 delays; one of another length does not compile.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use duly::RetryPolicy;
+    /// # use std::time::Duration;
+    /// let policy = RetryPolicy::steps([60, 3_600, 86_400].map(Duration::from_secs));
+    /// let delays = [1, 2, 3, 4].map(|attempt| policy.delay_after(attempt, 0.0).as_secs());
+    /// assert_eq!(delays, [60, 3_600, 86_400, 86_400]);
+    /// assert_eq!(policy.to_string(), "steps(1m, 1h, 1d)");
+    /// ```
+    #[must_use]
+    pub const fn steps<const N: usize>(delays: [Duration; N]) -> Self {
+        Self::of(Shape::Steps(Steps::of(delays)))
+    }
+
     /// Shortens each delay by a random part of up to `percent` of it. Default: 0.
     ///
     /// Jitter never lengthens a delay, so it stays within `max`. More than 100 counts as 100.
@@ -137,6 +157,7 @@ impl RetryPolicy {
                     .unwrap_or(u128::MAX);
                 first.as_nanos().saturating_mul(factor).min(max.as_nanos())
             }
+            Shape::Steps(steps) => steps.after(attempt).as_nanos(),
         };
         let nanos = nanos - nanos * self.cut(random) / BILLION;
         let below = u32::try_from(nanos % BILLION).unwrap_or_default(); // less than a second
@@ -174,6 +195,10 @@ impl fmt::Display for RetryPolicy {
             Shape::Fixed(delay) => write!(f, "fixed({}", text(delay))?,
             Shape::Linear { step, max } => write!(f, "linear({}..{}", text(step), text(max))?,
             Shape::Exponential { first, max } => write!(f, "exp({}..{}", text(first), text(max))?,
+            Shape::Steps(steps) => {
+                let listed: Vec<String> = steps.listed().iter().map(|one| text(*one)).collect();
+                write!(f, "steps({}", listed.join(", "))?;
+            }
         }
         match self.jitter_percent {
             0 => f.write_str(")"),
@@ -190,7 +215,7 @@ impl FromStr for RetryPolicy {
     /// # Errors
     ///
     /// Returns [`ParseRetryError`] for an unknown form, a malformed duration, a range that starts
-    /// at zero or ends before it starts, or a jitter that is not a whole percentage up to 100.
+    /// at zero or ends before it starts, a list of more than 16 delays, or a jitter that is not a whole percentage up to 100.
     fn from_str(text: &str) -> Result<Self, ParseRetryError> {
         let parsed = Backoff::parse(text).map_err(|message| ParseRetryError { message })?;
         Ok(Self {

@@ -214,6 +214,10 @@ fn backoff_code(backoff: Backoff, krate: &Path) -> TokenStream {
             let (first, max) = (duration_code(first), duration_code(max));
             quote! { exponential(#first, #max) }
         }
+        Shape::Steps(steps) => {
+            let delays = steps.listed().iter().map(|delay| duration_code(*delay));
+            quote! { steps([#(#delays),*]) }
+        }
     };
     let jitter = (backoff.jitter_percent > 0).then(|| {
         let percent = Literal::u8_unsuffixed(backoff.jitter_percent);

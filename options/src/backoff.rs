@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use crate::duration;
 
+/// The most delays of a list.
+pub const STEPS_MAX: usize = 16;
+
 /// A parsed retry policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
@@ -32,6 +35,64 @@ pub enum Shape {
         /// The longest delay.
         max: Duration,
     },
+    /// As listed.
+    Steps(Steps),
+}
+
+/// A delay for each failed attempt, in order; the last one is for those that follow, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steps {
+    /// Those behind the last one are zero.
+    delays: [Duration; STEPS_MAX],
+    last: u8,
+}
+
+impl Steps {
+    /// Keeps a list of delays.
+    #[must_use]
+    pub const fn of<const N: usize>(listed: [Duration; N]) -> Self {
+        const { assert!(N > 0 && N <= STEPS_MAX, "a list has 1 to 16 delays") };
+        let mut steps = Self::one(listed[0]);
+        let mut at = 1;
+        while at < N {
+            steps.last += 1;
+            steps.delays[at] = listed[at];
+            at += 1;
+        }
+        steps
+    }
+
+    /// Returns the delays.
+    #[must_use]
+    pub fn listed(&self) -> &[Duration] {
+        &self.delays[..=usize::from(self.last)]
+    }
+
+    /// Returns the delay after a failed attempt, which counts from 1.
+    #[must_use]
+    pub fn after(&self, attempt: u16) -> Duration {
+        let at = usize::from(attempt.max(1) - 1);
+        self.delays[at.min(usize::from(self.last))]
+    }
+
+    const fn one(delay: Duration) -> Self {
+        let mut delays = [Duration::ZERO; STEPS_MAX];
+        delays[0] = delay;
+        Self { delays, last: 0 }
+    }
+
+    fn parse(text: &str, delays: &str) -> Result<Self, String> {
+        let mut listed = delays.split(',').map(|one| delay(one.trim()));
+        let mut steps = Self::one(listed.next().unwrap_or_else(|| delay(""))?);
+        for one in listed {
+            steps.last += 1;
+            let room = steps.delays.get_mut(usize::from(steps.last));
+            *room.ok_or_else(|| {
+                format!("backoff `{text}` has more than {STEPS_MAX} delays, the last one repeats")
+            })? = one?;
+        }
+        Ok(steps)
+    }
 }
 
 impl Backoff {
@@ -45,7 +106,14 @@ impl Backoff {
         else {
             return Err(unknown(text));
         };
-        let (delays, jitter_percent) = match inside.split_once(',') {
+        // Of a list the last part is a jitter only if it says so.
+        let jitter = match form {
+            "steps" => inside
+                .rsplit_once(',')
+                .filter(|(_, last)| last.contains("jitter")),
+            _ => inside.split_once(','),
+        };
+        let (delays, jitter_percent) = match jitter {
             Some((delays, jitter)) => (delays.trim(), percent(text, jitter.trim())?),
             None => (inside.trim(), 0),
         };
@@ -64,6 +132,7 @@ impl Backoff {
                 let (first, max) = range(text, delays)?;
                 Shape::Exponential { first, max }
             }
+            "steps" => Shape::Steps(Steps::parse(text, delays)?),
             _ => return Err(unknown(text)),
         };
         Ok(Self {
@@ -74,7 +143,10 @@ impl Backoff {
 }
 
 fn unknown(text: &str) -> String {
-    format!("unknown backoff `{text}`, expected `fixed(5s)`, `linear(1s..1m)` or `exp(1s..10m)`")
+    format!(
+        "unknown backoff `{text}`, expected `fixed(5s)`, `linear(1s..1m)`, `exp(1s..10m)` or \
+         `steps(1m, 1h, 1d)`"
+    )
 }
 
 fn delay(text: &str) -> Result<Duration, String> {

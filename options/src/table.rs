@@ -36,7 +36,7 @@ macro_rules! queue_options {
                 /// The retry policy: the delay before the next attempt.
                 backoff: RetryPolicy = RetryPolicy::default(), Backoff,
                     "backoff = \"exp(1s..10m)\"",
-                    "`fixed(5s)`, `linear(1s..1m)`, `exp(1s..10m)`; each may end in `, jitter 10%`",
+                    "`fixed(5s)`, `linear(1s..1m)`, `exp(1s..10m)`, `steps(1m, 1h, 1d)`; each may end in `, jitter 10%`",
                     "`exp(1s..10m, jitter 10%)`";
                 /// The lateness policy, fixed when an event is pushed.
                 late: LatePolicy = LatePolicy::Deliver, Late,

@@ -81,7 +81,19 @@ fn a_refused_text_says_what_was_wrong_and_what_would_be_right() {
         ),
         (
             backoff("expo(1s..10m)"),
-            "unknown backoff `expo(1s..10m)`, expected `fixed(5s)`, `linear(1s..1m)` or `exp(1s..10m)`",
+            "unknown backoff `expo(1s..10m)`, expected `fixed(5s)`, `linear(1s..1m)`, `exp(1s..10m)` or `steps(1m, 1h, 1d)`",
+        ),
+        (
+            backoff("steps(1m, soon)"),
+            "duration `soon` has no number before `soon`, write one such as `250ms`, `30s` or `1m30s`",
+        ),
+        (
+            backoff("steps(1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s)"),
+            "backoff `steps(1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s)` has more than 16 delays, the last one repeats",
+        ),
+        (
+            backoff("steps(1m, 1h, jitter 101%)"),
+            "backoff `steps(1m, 1h, jitter 101%)` has `jitter 101%` after the comma, expected a whole percentage up to 100, as in `jitter 20%`",
         ),
         (
             backoff("exp(1s)"),
