@@ -98,7 +98,7 @@ impl RetryPolicy {
 
     /// Waits as listed: the first delay after the first attempt, and so on; the last one repeats.
     ///
-    /// A list has 1 to 16 delays; one of another length does not compile.
+    /// A list has 1 to 12 delays; one of another length does not compile.
     ///
     /// # Examples
     ///
@@ -215,7 +215,7 @@ impl FromStr for RetryPolicy {
     /// # Errors
     ///
     /// Returns [`ParseRetryError`] for an unknown form, a malformed duration, a range that starts
-    /// at zero or ends before it starts, a list of more than 16 delays, or a jitter that is not a whole percentage up to 100.
+    /// at zero or ends before it starts, a list of more than 12 delays, or a jitter that is not a whole percentage up to 100.
     fn from_str(text: &str) -> Result<Self, ParseRetryError> {
         let parsed = Backoff::parse(text).map_err(|message| ParseRetryError { message })?;
         Ok(Self {

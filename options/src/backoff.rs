@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::duration;
 
 /// The most delays of a list.
-pub const STEPS_MAX: usize = 16;
+pub const STEPS_MAX: usize = 12;
 
 /// A parsed retry policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl Steps {
     /// Keeps a list of delays.
     #[must_use]
     pub const fn of<const N: usize>(listed: [Duration; N]) -> Self {
-        const { assert!(N > 0 && N <= STEPS_MAX, "a list has 1 to 16 delays") };
+        const { assert!(N > 0 && N <= STEPS_MAX, "a list has 1 to 12 delays") };
         let mut steps = Self::one(listed[0]);
         let mut at = 1;
         while at < N {

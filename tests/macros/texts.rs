@@ -89,7 +89,7 @@ fn a_refused_text_says_what_was_wrong_and_what_would_be_right() {
         ),
         (
             backoff("steps(1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s)"),
-            "backoff `steps(1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s)` has more than 16 delays, the last one repeats",
+            "backoff `steps(1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s)` has more than 12 delays, the last one repeats",
         ),
         (
             backoff("steps(1m, 1h, jitter 101%)"),
