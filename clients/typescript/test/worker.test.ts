@@ -97,7 +97,7 @@ test("a stop lets handlers end and costs others no attempt", async ({ client }) 
   const left = await client.lease<number>("q", { limit: 100 });
   const expected = events.map((event) => event.payload).filter((n) => !begun.includes(n));
   const found = left.map((lease) => [lease.payload(), lease.attempt]);
-  found.sort(([one], [other]) => one - other); // what was handed back may come in any order
+  found.sort((one, other) => Number(one[0]) - Number(other[0])); // handed back in any order
   expect(found).toEqual(expected.map((n) => [n, 1]));
   expect(begun.length).toBe(4);
 });
