@@ -20,6 +20,7 @@ from .spans import Span, span_ms
 
 PROGRAM_VARIABLE = "DULY_PROGRAM"
 LOG_LINES_MAX = 50
+STOP_SECONDS_MAX = 90  # the server's own bound is two grace periods of 30 seconds
 
 
 def program() -> str:
@@ -132,7 +133,11 @@ class TestServer:
             self._process.kill()
         else:
             self._process.terminate()
-        self._process.wait()
+        try:
+            self._process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         self._process = None
 
     def new_token(self, namespace: str) -> str:
