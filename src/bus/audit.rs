@@ -112,7 +112,7 @@ impl Bus {
     }
 
     /// Returns a page of the audit, the newest line first, from a place on; at most `limit` lines, up
-    /// to 1,000.
+    /// to 1,000. Lines of the same millisecond come in any order, always the same.
     ///
     /// # Errors
     ///

@@ -194,7 +194,9 @@ mod tests {
     fn an_output_that_is_not_read_stops_nobody_and_what_is_dropped_is_counted() {
         for len in [1, 100, 100_000, BYTES_MAX + 1] {
             let (open, queue, guard, read) = gate();
-            let many = LINES_MAX + 2 * BYTES_MAX / len.max(1_024);
+            // Some are taken at once, before the output blocks.
+            let taken = WRITTEN_AT_ONCE / len + 1;
+            let many = taken + LINES_MAX + 2 * BYTES_MAX / len.max(1_024);
             for _ in 0..many {
                 log(&queue, &vec![b'x'; len]);
             }
