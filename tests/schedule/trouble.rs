@@ -134,12 +134,8 @@ async fn whichever_of_three_clocks_is_wrong_each_instant_is_one_event() {
         assert_eq!(run, expected, "{name}");
     }
     for (one, late) in seen.lock().unwrap().iter() {
-        // What asks at its instant whether the one before is over asks by the clock of its node.
-        let asks_behind = Duration::from_secs(if one.schedule == "allow" { 0 } else { 5 });
-        assert!(
-            *late < asks_behind + Duration::from_secs(1),
-            "{one:?}: {late:?}"
-        );
+        // A node that is behind the store by five seconds holds what it has until its own time.
+        assert!(*late < Duration::from_secs(7), "{one:?}: {late:?}");
     }
 }
 
