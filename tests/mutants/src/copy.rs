@@ -1,12 +1,11 @@
 //! A copy of the project, in which mutants are planted and taken back.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::plant::{self, Edit, Tree};
+use crate::plant::{self, Changed, Edit, Tree};
 
 /// The files of the project as they are in the work tree, in a folder of their own.
 pub struct Copy {
@@ -17,7 +16,7 @@ pub struct Copy {
 /// Edits that are made; taken back with its end.
 pub struct Planted<'a> {
     copy: &'a Copy,
-    before: RefCell<BTreeMap<PathBuf, String>>,
+    before: BTreeMap<PathBuf, String>,
 }
 
 impl Copy {
@@ -89,16 +88,23 @@ impl Copy {
     }
 
     pub fn plant(&self, edits: &[Edit]) -> Result<Planted<'_>, String> {
-        let planted = Planted {
+        self.write(plant::planted(edits, &self.tree()?)?)
+    }
+
+    pub fn tree(&self) -> Result<Tree, String> {
+        Tree::read(&self.folder)
+    }
+
+    pub fn write(&self, all: Vec<Changed>) -> Result<Planted<'_>, String> {
+        let mut planted = Planted {
             copy: self,
-            before: RefCell::default(),
+            before: BTreeMap::new(),
         };
-        let tree = Tree::read(&self.folder)?;
-        for changed in plant::planted(edits, &tree)? {
+        for changed in all {
             let path = self.folder.join(&changed.path);
             let text = fs::read_to_string(&path).map_err(|error| error.to_string())?;
             fs::write(&path, changed.text).map_err(|error| error.to_string())?;
-            planted.before.borrow_mut().insert(changed.path, text);
+            planted.before.insert(changed.path, text);
         }
         Ok(planted)
     }
@@ -106,7 +112,7 @@ impl Copy {
 
 impl Drop for Planted<'_> {
     fn drop(&mut self) {
-        for (file, text) in self.before.borrow().iter() {
+        for (file, text) in &self.before {
             // What is left behind here is put right when the copy is brought up to date.
             let _ = fs::write(self.copy.folder.join(file), text);
         }
