@@ -105,7 +105,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[put(
             "Flow::is_consumed",
             "$membership.is_some_and(|$membership| $membership.is_consumed($queue))",
-            "roll.is_some_and(|roll| roll.is_consumed($queue) && $queue.is_empty())",
+            "$membership.is_some_and(|_| false)",
         )],
         delivery("a_queue_of_another_program_is_no_slip"),
     ),

@@ -11,6 +11,8 @@ use crate::plant::{self, Changed, Edit, Tree};
 pub struct Copy {
     folder: PathBuf,
     pub target: PathBuf,
+    /// Where `tests/run.sh` puts the newest server.
+    pub newest_redis: PathBuf,
 }
 
 /// Edits that are made; taken back with its end.
@@ -25,10 +27,10 @@ impl Copy {
         let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let project = project.canonicalize().map_err(|error| error.to_string())?;
         let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-        let scratch = target
-            .unwrap_or_else(|| project.join("target"))
-            .join("mutants");
+        let target = target.unwrap_or_else(|| project.join("target"));
+        let scratch = target.join("mutants");
         let copy = Self {
+            newest_redis: target.join("newest-redis"),
             folder: scratch.join("tree"),
             target: scratch.join("target"),
         };

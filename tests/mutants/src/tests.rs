@@ -17,6 +17,9 @@ const BUILD_MAX: Duration = Duration::from_secs(1_800);
 /// hangs.
 pub const RUN_MAX: Duration = Duration::from_secs(600);
 
+/// The variable that says to the tests where that server is.
+const NEWEST_REDIS: &str = "DULY_NEWEST_REDIS";
+
 /// What the program of the tests within a package's source is called here.
 const LIB: &str = "lib";
 
@@ -27,6 +30,7 @@ pub struct Tests<'a> {
 /// The test programs of some targets.
 pub struct Built {
     programs: BTreeMap<String, Program>,
+    newest_redis: PathBuf,
 }
 
 struct Program {
@@ -144,7 +148,10 @@ impl<'a> Tests<'a> {
             }
         }
         match of_artifacts.values().flatten().next() {
-            None => Ok(Built { programs }),
+            None => Ok(Built {
+                programs,
+                newest_redis: self.copy.newest_redis.clone(),
+            }),
             Some(target) => Err(NotBuilt {
                 words: format!("cargo says of no program that it has the tests of {target}"),
                 places: Vec::new(),
@@ -272,6 +279,9 @@ impl Built {
             .env("CARGO_MANIFEST_DIR", &program.folder)
             .env("RUST_BACKTRACE", "0")
             .current_dir(&program.folder);
+        if std::env::var_os(NEWEST_REDIS).is_none() {
+            command.env(NEWEST_REDIS, &self.newest_redis);
+        }
         let ran = Ran::of(&command, limit)?;
         let mut outcome = Outcome {
             hung: ran.hung,

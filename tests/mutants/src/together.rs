@@ -29,14 +29,15 @@ const BY_THEMSELVES: [&str; 5] = [
 
 const BESIDE: &str = "it does not compile beside the others";
 
+type ByItself = (&'static Mutant, String);
 type Apart = BTreeMap<&'static str, String>;
 
-/// Answers which were caught as listed, and which must be planted by themselves and why.
+/// Answers which are judged, and which must be planted by themselves and why.
 pub fn run(
     copy: &Copy,
     tests: &Tests<'_>,
     chosen: &[&'static Mutant],
-) -> Result<(Vec<Row>, Vec<(&'static Mutant, String)>), String> {
+) -> Result<(Vec<Row>, Vec<ByItself>), String> {
     let (_planted, built, mut apart) = built(copy, tests, chosen)?;
     let (limits, red) = without_a_bug(&built, chosen)?;
     let together = chosen.iter().copied();
@@ -154,7 +155,8 @@ fn built<'a>(
                 apart.insert(mutant.name, BESIDE.to_owned());
             }
         }
-        println!("{}", why.words);
+        let errors = why.words.lines().filter(|line| line.starts_with("error"));
+        errors.for_each(|line| println!("{line}"));
     }
     Err(format!(
         "after {ROUNDS_MAX} rounds it does still not compile"
