@@ -84,7 +84,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Controls.bug(
         "lost-time-is-lost",
         "a node that comes late makes up for nothing",
-        &[put("OWED", "Duration::from_millis(300)", "BURST")],
+        &[put("Rate::from", "OWED", "BURST")],
         lib("who_comes_late_again_and_again_makes_up_for_it_and_no_second_has_too_many"),
     ),
     Controls.bug(
