@@ -1,4 +1,4 @@
-//! What replies of the store change, and what a bucket needs besides fetches.
+//! The handling of replies of the store by a puller, and its calls other than fetches.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Which outboxes have something new.
+//! The set of outboxes that have something new.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What the recorder has done, and how the journal is.
+//! The status of a recorder and its journal.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
