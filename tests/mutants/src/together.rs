@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::copy::{Copy, Planted};
@@ -234,40 +234,28 @@ fn without_a_bug(built: &Built, chosen: &[&'static Mutant]) -> Result<(Limits, V
     Ok((limits, red))
 }
 
-/// Does something with each, several at a time, but alone where a test wants that; in their order.
+/// Does something with each, several at a time, and then alone where a test wants that.
 fn side_by_side<T: Sync, R: Send>(
     all: &[T],
-    test: impl Fn(&T) -> Test + Sync,
+    test: impl Fn(&T) -> Test,
     run: impl Fn(&T) -> Result<R, String> + Sync,
 ) -> Result<Vec<R>, String> {
+    let is_beside = |one: &&T| {
+        let name = test(one).name;
+        !BY_THEMSELVES.iter().any(|alone| name.contains(alone))
+    };
+    let (beside, alone): (Vec<&T>, Vec<&T>) = all.iter().partition(is_beside);
     let at_a_time = std::thread::available_parallelism().map_or(2, |cores| 2 * cores.get());
-    let (next, alone, done) = (Mutex::new(0), RwLock::new(()), Mutex::new(BTreeMap::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..at_a_time {
-            scope.spawn(|| {
-                loop {
-                    let at = {
-                        let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
-                        *next += 1;
-                        *next - 1
-                    };
-                    let Some(one) = all.get(at) else {
-                        break;
-                    };
-                    let name = test(one).name;
-                    let ended = if BY_THEMSELVES.iter().any(|alone| name.contains(alone)) {
-                        let _alone = alone.write().unwrap_or_else(PoisonError::into_inner);
-                        run(one)
-                    } else {
-                        let _beside = alone.read().unwrap_or_else(PoisonError::into_inner);
-                        run(one)
-                    };
-                    let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-                    done.insert(at, ended);
-                }
-            });
+    let (left, done) = (Mutex::new(beside.into_iter()), Mutex::new(Vec::new()));
+    let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || {
+        while let Some(one) = next() {
+            let ended = run(one);
+            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+            done.push(ended);
         }
-    });
+    };
+    std::thread::scope(|scope| (0..at_a_time).for_each(|_| drop(scope.spawn(work))));
     let done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    done.into_values().collect()
+    done.into_iter().chain(alone.into_iter().map(run)).collect()
 }
