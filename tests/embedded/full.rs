@@ -176,6 +176,8 @@ async fn drains_a_full_disk() {
     };
     assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
     assert!(stored > 100, "{stored}");
+    let len = || std::fs::metadata(&path).expect("the file").len();
+    let len_when_full = len();
     // The reserve that was given up is somebody else's now, and everything else.
     let _ballast = ballast(&path);
     let mut over = 0;
@@ -213,6 +215,11 @@ async fn drains_a_full_disk() {
         assert!(tries < 3_000, "pushes do not work again");
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
+    assert!(
+        2 * len() < len_when_full,
+        "{} of {len_when_full} bytes",
+        len()
+    );
     store.close().await.expect("a close");
     println!("passed");
 }

@@ -10,7 +10,7 @@ use duly::records::{Cause, Outcome};
 use duly::store::operation::{
     AttemptOutcome, BATCH_MAX, PeekBy, PushOutcome, SetAside, Stats, StoreOp,
 };
-use duly::{CancelOutcome, ChangeOutcome, EventId, LatePolicy, Unique};
+use duly::{CancelOutcome, ChangeOutcome, ErrorKind, EventId, LatePolicy, Unique};
 
 const TICK: Duration = Duration::from_micros(1);
 
@@ -131,6 +131,31 @@ pub async fn what_has_expired_holds_no_unique_key(harness: &dyn StoreHarness) {
             }
         }
     }
+}
+
+/// A refused operation ends what has expired as well, in memory and in whatever is read at an opening.
+pub async fn what_has_expired_at_a_refused_operation_stays_over(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let unique = |draft: EventDraft| draft.unique("user", Unique::Keep);
+    let before = unique(world.event().expires(world.now() + secs(5)));
+    world.push_all(std::slice::from_ref(&before)).await;
+    world.advance(secs(5));
+    let spans = vec![secs(1); BATCH_MAX + 1];
+    let refused = StoreOp::Forecast { within: spans };
+    assert_eq!(world.refused(refused).await, ErrorKind::Invalid);
+    let after = unique(world.event());
+    assert_eq!(world.push(&after).await, PushOutcome::Accepted);
+    let told = world.record(before.id()).await;
+    let Some(world) = world.reopened().await else {
+        return;
+    };
+    assert_eq!(
+        world.push(&unique(world.event())).await,
+        PushOutcome::Duplicate(after.id())
+    );
+    let found = world.found(PeekBy::Unique("user".to_owned())).await;
+    assert_eq!(found, [after.id()]);
+    assert_eq!(world.records(before.id()).await, [told]);
 }
 
 pub async fn what_has_expired_is_not_found(harness: &dyn StoreHarness) {

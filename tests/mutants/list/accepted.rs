@@ -1,6 +1,6 @@
 use super::{
     always, delivery, drop, earlier, embedded, later, never, power, put, put_in_text, redis_store,
-    store_contract, store_model,
+    store_contract,
 };
 use crate::mutant::{Mutant, Promise::Accepted, Test};
 
@@ -169,6 +169,6 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "$answer = $bucket.apply $... let $changes = $recorder.changes; «»",
             "let $changes = if $answer.is_err() { Changes::default() } else { $changes };",
         )],
-        store_model("the_embedded_store_answers_as_the_model_does"),
+        store_contract("what_has_expired_at_a_refused_operation_stays_over"),
     ),
 ];
