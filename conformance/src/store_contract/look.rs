@@ -142,6 +142,9 @@ pub async fn stats_tell_since_when_the_next_event_is_ready(harness: &dyn StoreHa
     world.add(world.event()).await;
     world.take(A).await;
     assert_eq!(oldest().await, None, "a leased event waits for nobody");
+    let put_off = world.add(world.event()).await;
+    let _ = world.reschedule(put_off, secs(60)).await;
+    assert_eq!(oldest().await, None, "what waits again is not ready");
 }
 
 pub async fn the_forecast_counts_what_falls_due_within_each_span(harness: &dyn StoreHarness) {
