@@ -46,6 +46,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a link whose ack was lost is carried out again, also after the next one",
         &[never("advance::advance", "$newest.is_some_and($is_over)")],
         schedule("a_link_whose_ack_was_lost_does_nothing_after_a_change"),
+    )
+    .masked_by(
+        "the id of a link is that of its number, so a repeated one is no new event",
+        &[put(
+            "Links::push",
+            "$now = self.inner().now(); $... «$link.id(&self.queue.name)»",
+            "EventId::from_parts($now, home.bucket, fastrand::u64(..))",
+        )],
     ),
     Occurrences.bug(
         "next-link-before-what-it-pushes",

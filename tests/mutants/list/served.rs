@@ -318,6 +318,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "$name.split_once('.')?.1",
         )],
         server("the_other_makes_no_difference"),
+    )
+    .masked_by(
+        "the schedules of a namespace are in a queue of its own",
+        &[put(
+            "Link::home",
+            "«&beside($name, SCHEDULES)»",
+            "{ let _ = beside($name, SCHEDULES); SCHEDULES }",
+        )],
     ),
     Served.bug(
         "server-schedule-taken-over",
