@@ -187,6 +187,6 @@ async fn the_skew_says_how_far_the_stores_clock_is_ahead() {
         .unwrap();
     push(&bus, "skewed", &[secs(1_000)]).await.unwrap();
     let skew = || gauge("duly_clock_skew_seconds", "").unwrap_or(0.0);
-    until("thirty seconds", || (skew() - 30.0).abs() < 1.0).await;
+    settled("thirty seconds", || (skew() - 30.0).abs() < 1.0).await;
     stop(&bus).await;
 }

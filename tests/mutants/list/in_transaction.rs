@@ -19,7 +19,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     InTransaction.bug(
         "outbox-passed-before-accepted",
         "rows are passed whether the store has accepted them or not",
-        &[put("Fate::is_settled", "!matches!(self, Self::Unknown | Self::NotYet)", "true")],
+        &[put(
+            "settle::closing",
+            "«$closing.deferred.push(Deferred { $.. })»",
+            "std::mem::drop($closing.deferred.len())",
+        )],
         outbox("an_outbox_grows_while_the_store_is_away"),
     ),
     InTransaction.bug(
