@@ -117,6 +117,9 @@ pub(crate) const READERS: [(&str, Reader); 24] = [
     ("queues", |value| {
         shown(readers::read_queues(&mut parts(value)?))
     }),
+    ("host", |value| {
+        shown(readers::read_host(&mut parts(value)?))
+    }),
     ("buckets", |value| shown(readers::read_page(value))),
     ("controls", |value| shown(readers::read_controls(value))),
     ("outbox", |value| {
