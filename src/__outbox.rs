@@ -1,4 +1,4 @@
-//! What `duly-outbox` of the same version uses: no part of the public face, and outside of semver.
+//! The parts that `duly-outbox` of the same version uses: not public, and outside of semver.
 
 use std::time::Duration;
 
