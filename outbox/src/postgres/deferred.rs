@@ -2,8 +2,9 @@
 
 use duly::Result;
 
-use crate::postgres::session::{TextRow, hex, text, unhex, unreadable};
+use crate::postgres::session::text;
 use crate::relay::source::{CLAIM, DeferredRow, GROUPS_MAX, PAGE_BYTES, Settling};
+use crate::session::{TextRow, hex, unhex, unreadable};
 
 const BEGIN: &str = "begin isolation level read committed; set local enable_seqscan = off";
 

@@ -1,7 +1,7 @@
 //! The state of the relays in the database, and what follows from it: a pure function.
 
-use crate::postgres::session::TextRow;
 use crate::postgres::snapshot::Snapshot;
+use crate::session::TextRow;
 
 /// How many steps lie in one of the two partitions before the next are written into the other.
 pub(crate) const STEPS_IN_PART: u64 = 10_000;
