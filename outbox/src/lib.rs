@@ -61,9 +61,7 @@ pub use self::relay::handle::Relay;
 pub use self::relay::meters::CATALOGUE;
 pub use self::relay::options::RelayOptions;
 pub use self::schema::{Database, VERSION, schema};
-#[cfg(feature = "rusqlite")]
-pub use self::sqlite::driver::at_once;
-pub use self::transaction::{Done, Transaction};
+pub use self::transaction::{Done, Transaction, at_once};
 
 /// The page of this crate, whose examples are tests of it.
 #[cfg(all(doctest, feature = "sqlx"))]

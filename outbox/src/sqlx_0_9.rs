@@ -20,9 +20,12 @@ fn is_mysql<DB: Database>() -> bool {
 
 /// Returns the places of a row of values: the first is number `first`.
 fn places<DB: Database>(first: usize, count: usize) -> String {
-    let place = |at: usize| match is_mysql::<DB>() {
-        true => "?".to_owned(),
-        false => format!("${at}"),
+    let place = |at: usize| {
+        if is_mysql::<DB>() {
+            "?".to_owned()
+        } else {
+            format!("${at}")
+        }
     };
     let places: Vec<_> = (first..first + count).map(place).collect();
     format!("({})", places.join(","))
@@ -72,9 +75,10 @@ where
     let insert = format!("insert into duly_done (event, attempt, lease) values {values}");
     // MySQL has no clause that tells a row that was there from a new one without reading it: there a
     // key that is taken is an error of the statement, which the transaction outlives.
-    let sql = match is_mysql::<DB>() {
-        true => insert,
-        false => format!("{insert} on conflict do nothing returning 1"),
+    let sql = if is_mysql::<DB>() {
+        insert
+    } else {
+        format!("{insert} on conflict do nothing returning 1")
     };
     let query = sqlx::query::<DB>(AssertSqlSafe(sql))
         .bind(done.event)

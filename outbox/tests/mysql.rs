@@ -261,7 +261,8 @@ async fn an_effect_in_mysql_happens_once() {
         .await
         .unwrap();
     queue.event(7).id(id).push().await.unwrap();
-    let waits = "select count(*) from information_schema.innodb_trx where trx_state = 'LOCK WAIT'";
+    let waits = "select count(*) from information_schema.processlist where db = database() \
+                 and info like 'insert into duly_done%'";
     database.until(waits, 1).await;
     other.commit().await.unwrap();
     eventually("the event is done", async || is_done(id).await).await;

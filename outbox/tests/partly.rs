@@ -35,10 +35,11 @@ fn away(
     }
 }
 
-/// More than a page of each, and of each several transactions.
+/// More than a page of each, and of each several transactions. All faults and databases at once, as
+/// each waits for the store most of the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_that_the_store_does_not_take_delays_no_other() {
-    let hour = When::After(Duration::from_secs(3_600));
+    let mut cases = Vec::new();
     for fault in [
         Fault::Refused(ErrorKind::Unavailable),
         Fault::Refused(ErrorKind::Full),
@@ -46,36 +47,42 @@ async fn a_queue_that_the_store_does_not_take_delays_no_other() {
         Fault::Hung,
     ] {
         for outbox in Outbox::all().await {
-            let seen = Seen::default();
-            let (store, bus) = faulty(&seen, MemoryStore::new()).await;
-            store.meets(away("mails", None, fault));
-            let (mails, orders) = (bus.queue_named::<Order>("mails").unwrap(), orders(&bus));
-            outbox.push(&mails, 0..1_300, hour).await;
-            outbox.push(&orders, 0..1, When::Now).await;
-            let relay = outbox.relay(&bus).await;
-            seen.reach(1).await;
-            for number in 1..20 {
-                outbox
-                    .push(&mails, 2_000 + number..2_001 + number, hour)
-                    .await;
-                outbox.push(&orders, number..number + 1, When::Now).await;
-                seen.reach(usize::try_from(number + 1).unwrap()).await;
-            }
-            outbox.until(DEFERRED, 1_319).await;
-            relay.stop().await;
-            // Another one goes on where the first was. A push that hangs would be waited for.
-            if fault == Fault::Hung {
-                store.meets(|_, _| Fault::None);
-            }
-            let relay = outbox.relay(&bus).await;
-            store.meets(|_, _| Fault::None);
-            outbox.until(DEFERRED, 0).await;
-            let stats = bus.stats("mails").await.unwrap();
-            assert_eq!(stats.scheduled, 1_319, "{fault:?}");
-            assert!(seen.counts().values().all(|count| *count == 1));
-            relay.stop().await;
+            cases.push(delays_no_other(fault, outbox));
         }
     }
+    futures_util::future::join_all(cases).await;
+}
+
+async fn delays_no_other(fault: Fault, outbox: Outbox) {
+    let hour = When::After(Duration::from_secs(3_600));
+    let seen = Seen::default();
+    let (store, bus) = faulty(&seen, MemoryStore::new()).await;
+    store.meets(away("mails", None, fault));
+    let (mails, orders) = (bus.queue_named::<Order>("mails").unwrap(), orders(&bus));
+    outbox.push(&mails, 0..1_300, hour).await;
+    outbox.push(&orders, 0..1, When::Now).await;
+    let relay = outbox.relay(&bus).await;
+    seen.reach(1).await;
+    for number in 1..20 {
+        outbox
+            .push(&mails, 2_000 + number..2_001 + number, hour)
+            .await;
+        outbox.push(&orders, number..number + 1, When::Now).await;
+        seen.reach(usize::try_from(number + 1).unwrap()).await;
+    }
+    outbox.until(DEFERRED, 1_319).await;
+    relay.stop().await;
+    // Another one goes on where the first was. A push that hangs would be waited for.
+    if fault == Fault::Hung {
+        store.meets(|_, _| Fault::None);
+    }
+    let relay = outbox.relay(&bus).await;
+    store.meets(|_, _| Fault::None);
+    outbox.until(DEFERRED, 0).await;
+    let stats = bus.stats("mails").await.unwrap();
+    assert_eq!(stats.scheduled, 1_319, "{fault:?}");
+    assert!(seen.counts().values().all(|count| *count == 1));
+    relay.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -55,7 +55,7 @@ pub(crate) enum NextStep {
 pub(crate) const fn look() -> &'static str {
     // Rows of transactions that still run are not visible by themselves; of those that ran when the
     // last step was done only the ones are asked for that are over, as the others may have many.
-    "begin isolation level read committed; set local enable_seqscan = off; \
+    "begin isolation level read committed; set local jit = off; set local enable_seqscan = off; \
      select s.n, s.cluster, s.done, s.reading, s.passed_xid, s.passed_n, s.repeated, \
          case when s.until > clock_timestamp() and s.until < clock_timestamp() + interval '1 minute' \
              then s.holder end, \
