@@ -1,4 +1,4 @@
-//! What the tests, the simulator, the benchmarks and the fuzzers of this repository reach into: no
+//! The parts that tests, the simulator, benchmarks and fuzzers of this repository use: no
 //! part of the public face, and outside of semver.
 
 pub use crate::core::engine::{Bucket, DedupWindow, Head, LastSettlement, Restored, Tombstone};

@@ -1,4 +1,5 @@
-//! What `duly-outbox` and the dashboard of the same version use: no part of the public face, and outside of semver.
+//! The parts that `duly-outbox` and the dashboard of the same version use: not public, and outside of
+//! semver.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What `/v1` returns of queues, events, dead letters and records, and commands show, whatever source
-//! it is from.
+//! Types of queues, events, dead letters and records, as `/v1` returns and commands show them from any
+//! source.
 
 mod audit;
 mod listed;

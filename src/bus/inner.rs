@@ -17,7 +17,7 @@ use crate::bus::state::outboxes::Outboxes;
 use crate::bus::state::round_trips::RoundTrips;
 use crate::bus::state::stop::BusStop;
 use crate::codec::KeyRing;
-use crate::core::op::{Answer, NewEvent, StoreOp};
+use crate::core::op::{Response, NewEvent, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, Payload, QueueName};
 use crate::flow::{Check, Flow, QueueOptions, Replies, RuntimeSettings};
@@ -96,7 +96,7 @@ impl Inner {
         bucket: &BucketKey,
         events: Vec<NewEvent>,
         wanted: Option<Durability>,
-    ) -> StoreFuture<Answer> {
+    ) -> StoreFuture<Response> {
         match (self.open(), wanted) {
             (Ok(store), Some(wanted)) => store.push_durably(bucket, events, wanted),
             (Ok(store), None) => store.apply(bucket, StoreOp::Push(events)),

@@ -117,7 +117,7 @@ impl Flow {
         } else {
             Background::current()
         };
-        let board = DeadlineTable::new(runtime.clone());
+        let deadlines = DeadlineTable::new(runtime.clone());
         let inbox = Arc::new(Inbox::default());
         let (stopping, stop) = (CancellationToken::new(), CancellationToken::new());
 
@@ -184,7 +184,7 @@ impl Flow {
             let parts = ConsumerDeps {
                 deps,
                 runtime: runtime.clone(),
-                board: Arc::clone(&board),
+                deadlines: Arc::clone(&deadlines),
                 virtual_time,
             };
             let handler = entry.handler;

@@ -145,6 +145,19 @@ fn every_test_example_and_benchmark_says_what_it_is_for() {
 }
 
 #[test]
+fn a_header_says_what_a_file_is() {
+    expect_none(&manners::asking(&project(&[
+        "src",
+        "conformance/src",
+        "dashboards/web/src",
+        "macros/src",
+        "options/src",
+        "outbox/src",
+        "server/src",
+    ])));
+}
+
+#[test]
 fn every_test_belongs_to_a_program() {
     let manifest = File::read("Cargo.toml");
     expect_none(&manners::in_no_program(

@@ -1,4 +1,4 @@
-//! What is wrong, worst first, each with its reason and where to look.
+//! Problems, worst first, each with its reason and where to look.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What happens in the made-up shop: what is there at the begin, and what customers do.
+//! The made-up shop: its events at the begin, and its customers.
 
 use std::time::Duration;
 

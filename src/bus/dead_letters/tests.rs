@@ -6,7 +6,7 @@ use crate::bus::dead_letters::dead_letter::LastRecord;
 use crate::bus::dead_letters::display;
 use crate::bus::dead_letters::page::last_of;
 use crate::core::op::{
-    Answer, AttemptOutcome, FailureReason, Fetch, NewEvent, Reply, Settlement, Snapshot, StartMark,
+    Response, AttemptOutcome, FailureReason, Fetch, NewEvent, Reply, Settlement, Snapshot, StartMark,
     StoreOp, Unique,
 };
 use crate::event::{BucketId, BucketKey, Envelope, EventId, Payload, QueueName};
@@ -20,7 +20,7 @@ fn bucket() -> BucketKey {
 }
 
 async fn apply(store: &MemoryStore, op: StoreOp) -> Reply {
-    let Answer { reply, .. } = store.apply(&bucket(), op).await.unwrap();
+    let Response { reply, .. } = store.apply(&bucket(), op).await.unwrap();
     reply
 }
 

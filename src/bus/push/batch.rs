@@ -8,7 +8,7 @@ use crate::bus::push::prepare::PreparedEvent;
 use crate::bus::push::receipt::{Receipt, lost, receipt};
 use crate::bus::queue_handle::QueueHandle;
 use crate::codec::PayloadForm;
-use crate::core::op::{Answer, NewEvent, PushReport, Reply};
+use crate::core::op::{Response, NewEvent, PushReport, Reply};
 use crate::core::push::{NextPush, PushedId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, EventId, Payload};
@@ -183,7 +183,7 @@ impl QueueHandle {
             .push(&self.bucket(bucket), events, wanted)
             .await?
         {
-            Answer {
+            Response {
                 reply: Reply::Pushed(pushed),
                 now_us,
             } if pushed.len() == many => Ok((pushed, now_us)),

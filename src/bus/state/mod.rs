@@ -1,4 +1,4 @@
-//! What a bus keeps in memory beside its store; nothing here knows the bus.
+//! The state of a bus in memory, beside its store; nothing here knows the bus.
 
 pub(in crate::bus) mod forecasts;
 pub(in crate::bus) mod ids;

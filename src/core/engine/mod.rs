@@ -54,7 +54,7 @@ use self::waiting::WaitingEvents;
 #[cfg(feature = "redis")]
 pub(crate) use self::window::FORGET_MAX;
 pub use self::window::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};
-use crate::core::op::{Answer, BATCH_MAX, ChangeSink, MoveReport, Reply, SetAside, StoreOp};
+use crate::core::op::{Response, BATCH_MAX, ChangeSink, MoveReport, Reply, SetAside, StoreOp};
 pub use crate::core::op::{LastSettlement, Tombstone};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId, State};
@@ -184,7 +184,7 @@ impl<B: Clone> Bucket<B> {
         now_us: u64,
         op: StoreOp,
         sink: &mut L,
-    ) -> Result<Answer<B>> {
+    ) -> Result<Response<B>> {
         self.now_us = self.now_us.max(now_us);
         self.dedup.begin();
         let is_look = matches!(op, StoreOp::Reap { .. });
@@ -203,7 +203,7 @@ impl<B: Clone> Bucket<B> {
         if let (dropped @ 1.., until) = self.dedup.dropped() {
             sink.forgot(&self.key, dropped, until);
         }
-        Ok(Answer {
+        Ok(Response {
             now_us: self.now_us,
             reply: reply?,
         })

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use self::attempt::{AttemptOutcome, FREE_INTERRUPTIONS_MAX, FailureReason, UsedAttempts};
 pub use self::operation::Operation;
 pub use self::reply::{
-    Answer, CancelOutcome, ChangeOutcome, DeadPage, Delivery, FetchReport, HeartbeatReport,
+    Response, CancelOutcome, ChangeOutcome, DeadPage, Delivery, FetchReport, HeartbeatReport,
     MoveReport, PeekCursor, PeekPage, PushOutcome, PushReport, ReapReport, SetAside, Snapshot,
     Stats,
 };

@@ -147,7 +147,7 @@ fn parts(value: Value) -> Result<ReplyReader> {
 #[allow(clippy::needless_pass_by_value)] // made for this call
 fn operation(op: StoreOp, value: Value) -> Result<Box<dyn fmt::Debug>> {
     let read = readers::read(&queue(), &op, parts(value)?)?;
-    shown(Ok((read.answer, read.damaged)))
+    shown(Ok((read.response, read.damaged)))
 }
 
 fn queue() -> QueueName {
