@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use duly::Annotation;
 use duly::event::Occurrence;
 use duly::prelude::*;
-use duly::schedule::{MissedPolicy, OverlapPolicy, ScheduleOptions};
+use duly::schedule::{Calendar, MissedPolicy, OverlapPolicy, ScheduleOptions};
 use duly::time::{Clock, Mono, SystemClock, Timestamp};
 
 use crate::servers::{Cluster, Redis};
@@ -228,11 +228,19 @@ async fn killed(url: &str, clocks: &[i64], is_shared: bool) {
         // While it opens the store, pushes what follows, or handles.
         std::thread::sleep(Duration::from_micros(random.u64(100_000..2_000_000)));
         if let Some(bus) = &bus {
-            // Beside it, a schedule is paused and resumed: what that takes back is made up for.
+            // Beside it, a schedule is paused and resumed, or given other options with the same
+            // instants: what that takes back is made up for.
             let name = format!("plain-{}", random.u64(..10));
-            bus.schedules().pause(&name).await.unwrap();
-            std::thread::sleep(Duration::from_micros(random.u64(..300_000)));
-            bus.schedules().resume(&name).await.unwrap();
+            if random.bool() {
+                bus.schedules().pause(&name).await.unwrap();
+                std::thread::sleep(Duration::from_micros(random.u64(..300_000)));
+                bus.schedules().resume(&name).await.unwrap();
+            } else {
+                let year = 1970 + random.u16(..50);
+                let past = Calendar::new([format!("{year}-01-01")]).unwrap();
+                let other = schedules[&name].clone().exclude(&past);
+                bus.schedules().set(&name, other).await.unwrap();
+            }
         }
         let victim = random.usize(..nodes.len());
         drop(nodes.swap_remove(victim));

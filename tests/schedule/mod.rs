@@ -1,11 +1,13 @@
 //! Schedules: what recurs, and when.
 
+mod calendar;
 mod changes;
 mod clocks;
 mod deaths;
 mod declared;
 mod explained;
 mod many;
+mod random;
 mod runs;
 mod stops;
 mod texts;
