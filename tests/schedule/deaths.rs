@@ -289,6 +289,31 @@ async fn a_link_whose_ack_was_lost_does_nothing_after_a_change() {
     assert_eq!(run, expected);
 }
 
+/// It pushed what is to come, and died before it noted that; then the schedule is changed.
+#[tokio::test(start_paused = true)]
+async fn what_a_bus_pushed_before_it_died_is_not_pushed_again_by_a_change() {
+    let site = Site::new();
+    let (bus, death) = site
+        .dying(|bucket, op| match op {
+            StoreOp::Push(_) if bucket.queue.as_str() == "report" => Fault::Lost,
+            _ => Fault::None,
+        })
+        .await;
+    let began = bus.now();
+    bus.schedules().set("often", often()).await.unwrap();
+    bus.advance(MINUTE * 21).await;
+    death.of(bus).await;
+    tokio::time::advance(MINUTE).await;
+    // The next one is of a build that declares it otherwise.
+    let jitter = often().jitter(Duration::from_millis(1)).unwrap();
+    let next = builder(&site.seen, &[("often", jitter)]);
+    let next = next.shared_store(Arc::clone(&site.near));
+    let next = TestBus::start_on(Arc::clone(&site.clock), next);
+    let next = next.await.unwrap();
+    next.advance(MINUTE * 45).await;
+    compare(&site, &next, &often(), began).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_a_bus_died_before_it_pushed_is_pushed_by_the_next() {
     let site = Site::new();

@@ -15,8 +15,8 @@ use crate::bus::schedules::history::{cancel, ended, is_cancelled};
 use crate::bus::schedules::link::{Link, Pushed, bucket_of};
 use crate::bus::schedules::links::Links;
 use crate::core::op::{Snapshot, StoreOp, Unique};
-use crate::error::Result;
-use crate::event::{BucketId, BucketKey, LatePolicy, Occurrence, State};
+use crate::error::{Error, Result};
+use crate::event::{BucketId, BucketKey, EventId, LatePolicy, Occurrence, State};
 use crate::schedule::plan::plan;
 use crate::schedule::{MissedPolicy, OverlapPolicy};
 use crate::time::{Timestamp, When};
@@ -26,15 +26,25 @@ const LATE_MIN: Duration = Duration::from_secs(60);
 /// Schedules with the same next instant are looked at within this time, not at once.
 const SPREAD: Duration = Duration::from_secs(15);
 
+/// A look at a schedule.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    /// When the store took its link for due, which this process may take for later than now.
+    pub(super) due: Timestamp,
+    /// Whether another look at the link has begun before, which may have pushed something.
+    pub(super) is_repeated: bool,
+    /// Whether that may be so long ago that the store has forgotten it.
+    pub(super) is_old: bool,
+}
+
 /// Looks at the schedule of a link that is leased, and returns what was pushed. Another look at the
-/// link may have done so before, in part or wholly; `is_old`: so long ago that it may be forgotten.
-/// `due`: when the store took the link for due, which this process may take for later than now.
+/// link may have done so before, in part or wholly.
 pub(super) async fn advance(
     inner: &Arc<Inner>,
     link: &Link,
-    (due, is_old): (Timestamp, bool),
+    look: Look,
 ) -> Result<Vec<Occurrence>> {
-    let now = due.max(inner.now());
+    let now = look.due.max(inner.now());
     let links = Links::of(inner, &link.name)?;
     let newest = links.find(&link.name).await?.map(|newest| newest.link);
     let is_over = |newest: Link| newest.number > link.number || newest.life != link.life;
@@ -46,6 +56,9 @@ pub(super) async fn advance(
     if link.change != link.applied && !link.withdraws {
         // The next link takes back what is to come; it knows then that what is cancelled was
         // cancelled by it.
+        if look.is_repeated {
+            complete(inner, &mut link, (now, look)).await?;
+        }
         keep_unwanted(inner, &mut link).await?;
         link.withdraws = true;
         links.push(&link, Some(now), Unique::Replace).await?;
@@ -54,6 +67,12 @@ pub(super) async fn advance(
     if link.withdraws {
         withdraw(inner, &mut link, now).await?;
         link.withdraws = false;
+        if !link.removed {
+            // What follows is pushed under the change by the next link, so that one that is changed
+            // again has pushed nothing that is not under its last.
+            links.push(&link, Some(now), Unique::Replace).await?;
+        }
+        return Ok(Vec::new());
     }
     if link.removed {
         return Ok(Vec::new());
@@ -77,17 +96,7 @@ pub(super) async fn advance(
         let planned = plan(of, (acting.progress, until), now, busy_for);
         occurrences = planned.occurrences;
         let pushed = pushed_of(acting, &occurrences, now);
-        let ids = occurrences.iter();
-        let ids: BTreeSet<_> = ids.map(|one| acting.id_of(&pushed, one.instant)).collect();
-        let ended = if is_old && !ids.is_empty() {
-            ended(inner, acting, &pushed, (&ids, due)).await?
-        } else {
-            BTreeSet::new()
-        };
-        let is_open = |one: &&Occurrence| !ended.contains(&acting.id_of(&pushed, one.instant));
-        let pushes = occurrences.iter().filter(is_open);
-        let pushes = pushes.map(|one| push(inner, (acting, &pushed), one, now));
-        as_they_come(pushes).try_collect::<()>().await?;
+        push_all(inner, (acting, &pushed), &occurrences, (now, look)).await?;
         link.progress = planned.progress;
         link.pushed = pushed;
         if occurrences.iter().any(|one| one.skipped.is_none()) {
@@ -102,6 +111,49 @@ pub(super) async fn advance(
     }
     links.push(&link, look_at, Unique::Replace).await?;
     Ok(occurrences)
+}
+
+/// Before a change is carried out: what an earlier look at the link has pushed, and did not note,
+/// is noted, and what it left out in between is pushed.
+async fn complete(
+    inner: &Arc<Inner>,
+    link: &mut Link,
+    (now, look): (Timestamp, Look),
+) -> Result<()> {
+    let of_former = link.acting();
+    let acting = of_former.as_ref().unwrap_or(link);
+    if acting.pushed.queue != *acting.options.queue() {
+        return Ok(()); // it had not come so far
+    }
+    let of = (acting.name.as_str(), &acting.options);
+    let mut occurrences = plan(of, (acting.progress, None), now, None).occurrences;
+    let pushed = pushed_of(acting, &occurrences, now);
+    let ended = ended_of(inner, (acting, &pushed), &occurrences, look).await?;
+    let place = pushed.place();
+    let finds = occurrences.iter().map(|one| {
+        let (id, place) = (acting.id_of(&pushed, one.instant), &place);
+        let is_ended = ended.contains(&id);
+        async move {
+            let is_there = is_ended || inner.apply(place, StoreOp::get(id)).await?.is_some();
+            Ok::<_, Error>(is_there.then_some(one.instant))
+        }
+    });
+    let finds: Vec<_> = as_they_come(finds).try_collect().await?;
+    let last = finds.into_iter().flatten().max();
+    occurrences.retain(|one| Some(one.instant) <= last);
+    let Some(through) = last else {
+        return Ok(());
+    };
+    let pushed = pushed_of(acting, &occurrences, now);
+    push_all(inner, (acting, &pushed), &occurrences, (now, look)).await?;
+    link.pushed = pushed;
+    link.progress.through = through;
+    let run = occurrences.iter().rfind(|one| one.skipped.is_none());
+    if let Some(run) = run {
+        link.progress.last = Some(run.instant);
+        link.note_last();
+    }
+    Ok(())
 }
 
 /// Before what is to come is taken back: what somebody has cancelled, and all before it, stays as it
@@ -195,6 +247,35 @@ fn pushed_of(link: &Link, occurrences: &[Occurrence], now: Timestamp) -> Pushed 
             past.last().copied().or(earlier),
         )
     }
+}
+
+/// Pushes occurrences, apart from those that have ended and that the store may have forgotten.
+async fn push_all(
+    inner: &Arc<Inner>,
+    (link, pushed): (&Link, &Pushed),
+    occurrences: &[Occurrence],
+    (now, look): (Timestamp, Look),
+) -> Result<()> {
+    let ended = ended_of(inner, (link, pushed), occurrences, look).await?;
+    let is_open = |one: &&Occurrence| !ended.contains(&link.id_of(pushed, one.instant));
+    let pushes = occurrences.iter().filter(is_open);
+    let pushes = pushes.map(|one| push(inner, (link, pushed), one, now));
+    as_they_come(pushes).try_collect::<()>().await
+}
+
+/// Those of some occurrences that have ended, where the store may have forgotten them.
+async fn ended_of(
+    inner: &Arc<Inner>,
+    (link, pushed): (&Link, &Pushed),
+    occurrences: &[Occurrence],
+    look: Look,
+) -> Result<BTreeSet<EventId>> {
+    if !look.is_old || occurrences.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let ids = occurrences.iter();
+    let ids: BTreeSet<_> = ids.map(|one| link.id_of(pushed, one.instant)).collect();
+    ended(inner, link, pushed, (&ids, look.due)).await
 }
 
 /// Pushes an occurrence, or leaves a record of one that is passed over: an event that has expired.
