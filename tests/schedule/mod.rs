@@ -7,6 +7,7 @@ mod deaths;
 mod declared;
 mod explained;
 mod many;
+mod peers;
 mod random;
 mod runs;
 mod stops;
