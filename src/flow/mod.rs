@@ -26,5 +26,5 @@ pub(crate) use handlers::replies::{CallResult, Replies, ReplyStore};
 pub(crate) use handlers::waits::QueueWaits;
 pub use options::{QueueChoices, QueueOptions};
 pub(crate) use pull::PullOrder;
-pub(crate) use runtime_settings::RuntimeSettings;
+pub(crate) use runtime_settings::{DeclaredRates, RuntimeSettings};
 pub(crate) use start::{Flow, Setup};

@@ -13,6 +13,7 @@ mod call;
 mod cancel;
 mod closed;
 mod controls;
+mod declared_rate;
 mod dead_letter;
 mod doubt;
 mod enemy;
