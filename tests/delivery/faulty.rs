@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use duly::event::BucketKey;
+use duly::records::Cursor;
 use duly::store::operation::{Answer, Delivery, NewEvent, PushOutcome, PushReport, Reply, StoreOp};
 use duly::store::{
     Control, Durability, MemberInfo, Membership, Outbox, OutboxLimit, OutboxPage, OutboxWatcher,
@@ -243,6 +244,11 @@ impl Store for Faulty {
 
     fn records(&self) -> Option<Arc<dyn RecordTable>> {
         self.near.records()
+    }
+
+    fn erase_records(&self, places: Vec<Cursor>) -> StoreFuture<bool> {
+        self.touches_records();
+        self.near.erase_records(places)
     }
 
     fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {
