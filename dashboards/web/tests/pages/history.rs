@@ -92,7 +92,7 @@ async fn the_year_of_a_busy_queue_is_whole() {
         .execute(
             "WITH RECURSIVE back(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM back WHERE n < ?1) \
              INSERT INTO minutes SELECT minute - n, queue, outcome, count FROM minutes, back",
-            [minutes],
+            [i64::try_from(minutes).expect("they are few")],
         )
         .unwrap();
     assert_eq!(added, minutes);
