@@ -84,11 +84,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "how far a schedule has come is noted before its occurrences are pushed",
         &[put(
             "advance::advance",
-            "«as_they_come($pushes).try_collect::<()>().await?;»",
+            "«push_all($inner, ($acting, &$pushed), &$occurrences, ($now, $look)).await?;»",
             "let mut next = link.clone(); \
-             (next.progress, next.pushed) = (planned.progress, pushed.clone()); \
+             (next.progress, next.pushed) = (planned.progress, $pushed.clone()); \
              links.push(&next, planned.look_at, Unique::Replace).await?; \
-             as_they_come($pushes).try_collect::<()>().await?;",
+             push_all($inner, ($acting, &$pushed), &$occurrences, ($now, $look)).await?;",
         )],
         schedule("what_a_bus_died_before_it_pushed_is_pushed_by_the_next"),
     ),
@@ -117,7 +117,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Occurrences.bug(
         "slow-clock-spins",
         "a node whose clock is behind looks at a schedule that is due again and again",
-        &[put("advance::advance", "«$due.max($inner.now())»", "$inner.now()")],
+        &[put("advance::advance", "«$look.due.max($inner.now())»", "$inner.now()")],
         schedule("a_node_whose_clock_is_behind_looks_at_what_is_due_once"),
     ),
     Occurrences.bug(
