@@ -1,4 +1,4 @@
-//! What a schedule does at a time: which occurrences it pushes, which it passes over, and when it
+//! The plan of a schedule at a time: the occurrences that it pushes and passes over, and when it
 //! is looked at again. Pure: the time is an input.
 
 use std::collections::VecDeque;

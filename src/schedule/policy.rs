@@ -1,4 +1,4 @@
-//! What a schedule does about occurrences that were missed, and those that would overlap.
+//! Policies of a schedule: for occurrences that were missed, and for those that would overlap.
 
 use std::fmt;
 use std::str::FromStr;

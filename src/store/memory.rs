@@ -8,10 +8,10 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::core::engine::{Bucket, DedupWindow};
 use crate::core::membership::{MemberInfo, Membership};
-use crate::core::op::{Answer, ChangeSink, StoreOp, UsedAttempts};
+use crate::core::op::{ChangeSink, Response, StoreOp, UsedAttempts};
 use crate::error::Result;
 use crate::event::{BucketKey, Envelope, EventId, Payload, QueueName};
-use crate::record::{Numbered, Record};
+use crate::record::{Cursor, Numbered, Record};
 use crate::store::clock::StoreTime;
 use crate::store::contract::{KnownBuckets, Store, Watcher};
 use crate::store::control::{Control, Setting};
@@ -119,18 +119,18 @@ impl MemoryStore {
         self.shards.check()
     }
 
-    fn decide(&self, bucket: &BucketKey, op: StoreOp) -> Result<Answer> {
+    fn decide(&self, bucket: &BucketKey, op: StoreOp) -> Result<Response> {
         if matches!(op, StoreOp::Push(_)) {
             self.records().check_room()?;
         }
         let now_us = self.time.now_us();
         let (news, adds) = (WakeRule::of(&op), matches!(op, StoreOp::Push(_)));
-        let answer = self.change(bucket, (news, adds), now_us, op);
+        let response = self.change(bucket, (news, adds), now_us, op);
         for unused in self.shards.sweep(now_us) {
             // It ends only what has expired; nobody waits for its answer.
             let _ = self.change(&unused, (WakeRule::Swept, false), now_us, StoreOp::SWEEP);
         }
-        answer
+        response
     }
 
     fn change(
@@ -139,19 +139,19 @@ impl MemoryStore {
         (news, adds): (WakeRule, bool),
         now_us: u64,
         op: StoreOp,
-    ) -> Result<Answer> {
+    ) -> Result<Response> {
         let mut ledger = MemoryChangeSink::default();
         let mut has_recorded = false;
         let apply = |bucket: &mut Bucket<Arc<Envelope>>| {
-            let answer = bucket.apply(now_us, op, &mut ledger);
+            let response = bucket.apply(now_us, op, &mut ledger);
             has_recorded = !ledger.records.is_empty();
             if has_recorded {
                 // Still under the bucket's lock, which keeps the records in order.
                 self.records().append(ledger.records);
             }
-            answer
+            response
         };
-        let answer = if adds {
+        let response = if adds {
             self.shards.change(key, news, apply)
         } else {
             self.shards.change_known(key, news, apply)
@@ -160,7 +160,7 @@ impl MemoryStore {
             self.recorded
                 .tell(|watcher| watcher.recorded(&Outbox::Store));
         }
-        answer
+        response
     }
 
     fn records(&self) -> MutexGuard<'_, Records> {
@@ -186,7 +186,7 @@ impl Default for MemoryStore {
 }
 
 impl Store for MemoryStore {
-    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
+    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Response> {
         StoreFuture::ready(self.decide(bucket, op))
     }
 
@@ -258,6 +258,11 @@ impl Store for MemoryStore {
             self.records().trim(through);
         }
         StoreFuture::ready(Ok(()))
+    }
+
+    fn erase_records(&self, places: Vec<Cursor>) -> StoreFuture<bool> {
+        self.records().erase(&places);
+        StoreFuture::ready(Ok(true))
     }
 
     fn limit_outboxes(&self, limit: OutboxLimit) -> Result<()> {
@@ -360,6 +365,17 @@ impl Records {
     fn let_go(&mut self, many: usize) {
         self.kept.drain(..many);
         self.first += many as u64;
+    }
+
+    fn erase(&mut self, places: &[Cursor]) {
+        for place in places {
+            let at = place.number.checked_sub(self.first).map(usize::try_from);
+            if let Some(Ok(at)) = at
+                && let Some(record) = self.kept.get_mut(at).filter(|it| it.id == place.id)
+            {
+                record.erase();
+            }
+        }
     }
 
     fn page(&self, after: u64, limit: usize) -> OutboxPage {

@@ -7,11 +7,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::core::membership::{MemberInfo, Membership};
-use crate::core::op::{Answer, Delivery, NewEvent, StoreOp};
+use crate::core::op::{Delivery, NewEvent, Response, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::metrics::StoreCallMetrics;
 use crate::panics;
+use crate::record::Cursor;
 use crate::store::contract::{KnownBuckets, Store, Watcher};
 use crate::store::control::{Control, Setting};
 use crate::store::damage::{CheckTask, Damage};
@@ -137,10 +138,10 @@ impl StoreProxy {
             return self.uncounted(call);
         };
         let since = meter.clock.mono();
-        let answer = self.uncounted(call);
-        if let Some(answered) = answer.peek() {
+        let response = self.uncounted(call);
+        if let Some(answered) = response.peek() {
             meter.ended(place, since, answered.as_ref().err().map(Error::kind));
-            return answer;
+            return response;
         }
         let mut timed = InFlightCall {
             meter: Arc::clone(meter),
@@ -149,9 +150,9 @@ impl StoreProxy {
             answered: None,
         };
         StoreFuture::new(async move {
-            let answer = answer.await;
-            timed.answered(answer.as_ref().err());
-            answer
+            let response = response.await;
+            timed.answered(response.as_ref().err());
+            response
         })
     }
 }
@@ -192,7 +193,7 @@ impl fmt::Debug for StoreProxy {
 }
 
 impl Store for StoreProxy {
-    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
+    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Response> {
         self.timed(op.place(), |near| near.apply(bucket, op))
     }
 
@@ -206,7 +207,7 @@ impl Store for StoreProxy {
         bucket: &BucketKey,
         events: Vec<NewEvent>,
         wanted: Durability,
-    ) -> StoreFuture<Answer> {
+    ) -> StoreFuture<Response> {
         let push = StoreOp::Push(Vec::new()).place();
         self.timed(push, |near| near.push_durably(bucket, events, wanted))
     }
@@ -268,6 +269,10 @@ impl Store for StoreProxy {
 
     fn records(&self) -> Option<Arc<dyn RecordTable>> {
         self.near.records()
+    }
+
+    fn erase_records(&self, places: Vec<Cursor>) -> StoreFuture<bool> {
+        self.uncounted(|near| near.erase_records(places))
     }
 
     fn check_bucket(&self, bucket: &BucketKey, task: CheckTask) -> StoreFuture<Vec<Damage>> {
