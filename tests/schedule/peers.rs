@@ -23,6 +23,19 @@ impl Fleet {
     fn new() -> Self {
         let clock = Arc::new(VirtualClock::new());
         let near = MemoryStore::with_clock(Arc::clone(&clock) as _).shared();
+        Self::of(clock, near)
+    }
+
+    /// One process at a time, from then on.
+    fn alone(from: &str) -> Self {
+        let from: jiff::Timestamp = from.parse().unwrap();
+        let from = Timestamp::from_millis(from.as_millisecond().unsigned_abs());
+        let clock = Arc::new(VirtualClock::at(from));
+        let near = MemoryStore::with_clock(Arc::clone(&clock) as _);
+        Self::of(clock, near)
+    }
+
+    fn of(clock: Arc<VirtualClock>, near: MemoryStore) -> Self {
         Self {
             clock,
             near: Arc::new(near),
@@ -50,15 +63,16 @@ async fn of_five_processes_that_declare_a_schedule_one_fires_at_each_instant() {
     for _ in 0..5 {
         buses.push(fleet.start(&[("hourly", hourly.clone())]).await);
     }
-    buses[0].advance(HOUR * 12).await;
+    buses[0].advance(HOUR * 3 + HOUR / 60).await;
     assert_eq!(instants(&fleet.seen, "hourly"), fleet.expected(&hourly));
 }
 
 /// River 791.
 #[tokio::test(start_paused = true)]
 async fn a_weekly_schedule_of_a_service_that_is_deployed_weekly_runs_each_week() {
-    let (fleet, weekly) = (Fleet::new(), options("0 9 * * MON"));
-    for _ in 0..6 {
+    let fleet = Fleet::alone("2026-06-01T12:00:00Z");
+    let weekly = options("0 9 * * MON");
+    for _ in 0..4 {
         // Each deploy is some hours before the instant, and takes some minutes.
         let bus = fleet.start(&[("weekly", weekly.clone())]).await;
         bus.advance(DAY * 7 - HOUR / 6).await;
@@ -68,34 +82,38 @@ async fn a_weekly_schedule_of_a_service_that_is_deployed_weekly_runs_each_week()
     let bus = fleet.start(&[("weekly", weekly.clone())]).await;
     bus.settle().await;
     let expected = fleet.expected(&weekly);
-    assert!(expected.len() >= 6, "{expected:?}");
+    assert!(expected.len() >= 4, "{expected:?}");
     assert_eq!(instants(&fleet.seen, "weekly"), expected);
 }
 
 /// Bull 2207 runs it twice, Rundeck 6879 leaves it out.
 #[tokio::test(start_paused = true)]
 async fn a_daily_schedule_in_the_hour_that_clocks_skip_or_repeat_runs_once_each_day() {
-    let (fleet, daily) = (Fleet::new(), options("30 2 * * * Europe/Berlin"));
-    let bus = fleet.start(&[("daily", daily.clone())]).await;
-    bus.advance(DAY * 365).await;
-    let run = instants(&fleet.seen, "daily");
-    let recurrence: &Recurrence = daily.recurrence();
-    let mut days: Vec<_> = run
-        .iter()
-        .map(|at| recurrence.clock_time(*at)[..10].to_owned())
-        .collect();
-    assert_eq!(days.len(), 365);
-    days.dedup();
-    assert_eq!(days.len(), 365, "each day once");
-    for day in ["2026-03-29", "2026-10-25"] {
-        assert!(days.iter().any(|it| it == day), "{day}");
+    for (from, day) in [
+        ("2026-03-26T12:00:00Z", "2026-03-29"),
+        ("2026-10-22T12:00:00Z", "2026-10-25"),
+    ] {
+        let (fleet, daily) = (Fleet::alone(from), options("30 2 * * * Europe/Berlin"));
+        let bus = fleet.start(&[("daily", daily.clone())]).await;
+        bus.advance(DAY * 6).await;
+        let run = instants(&fleet.seen, "daily");
+        let recurrence: &Recurrence = daily.recurrence();
+        let days = run
+            .iter()
+            .map(|at| recurrence.clock_time(*at)[..10].to_owned());
+        let mut days: Vec<_> = days.collect();
+        assert_eq!(days.len(), 6);
+        days.dedup();
+        assert_eq!(days.len(), 6, "each day once: {days:?}");
+        assert!(days.iter().any(|it| it == day), "{days:?}");
     }
 }
 
 /// XXL-JOB 1693, 3699, and 370, where it ran twice.
 #[tokio::test(start_paused = true)]
 async fn what_is_late_by_five_seconds_is_neither_lost_nor_run_twice() {
-    let (fleet, often) = (Fleet::new(), options("*/10 * * * *"));
+    let fleet = Fleet::alone("2026-06-01T12:00:00Z");
+    let often = options("*/10 * * * *");
     let bus = fleet.start(&[("often", often.clone())]).await;
     bus.advance(HOUR + HOUR / 12).await;
     bus.shutdown(HOUR).await.unwrap();
@@ -111,17 +129,18 @@ async fn what_is_late_by_five_seconds_is_neither_lost_nor_run_twice() {
 /// graphile-worker has UTC alone.
 #[tokio::test(start_paused = true)]
 async fn nine_in_berlin_is_nine_there_in_winter_and_in_summer() {
-    let (fleet, daily) = (Fleet::new(), options("0 9 * * * Europe/Berlin"));
-    let bus = fleet.start(&[("daily", daily.clone())]).await;
-    bus.advance(DAY * 200).await;
-    let run = instants(&fleet.seen, "daily");
-    assert_eq!(run.len(), 200);
-    let hours = run.iter().map(|at| at.as_millis() / 3_600_000 % 24);
-    let hours: std::collections::BTreeSet<_> = hours.collect();
-    assert_eq!(hours, [7, 8].into(), "of UTC");
-    for at in run {
-        let clock = daily.recurrence().clock_time(at);
-        assert!(clock.contains(" 09:00:00 "), "{clock}");
+    let daily = options("0 9 * * * Europe/Berlin");
+    for (from, hour) in [("2026-01-01T12:00:00Z", 8), ("2026-07-01T12:00:00Z", 7)] {
+        let fleet = Fleet::alone(from);
+        let bus = fleet.start(&[("daily", daily.clone())]).await;
+        bus.advance(DAY * 3).await;
+        let run = instants(&fleet.seen, "daily");
+        assert_eq!(run.len(), 3);
+        for at in run {
+            assert_eq!(at.as_millis() / 3_600_000 % 24, hour, "of UTC");
+            let clock = daily.recurrence().clock_time(at);
+            assert!(clock.contains(" 09:00:00 "), "{clock}");
+        }
     }
 }
 
@@ -131,16 +150,17 @@ async fn a_schedule_is_made_changed_and_removed_while_programs_run() {
     let fleet = Fleet::new();
     let (runs, asks) = (fleet.start(&[]).await, fleet.start(&[]).await);
     let schedules = asks.schedules();
-    schedules.set("daily", options("0 9 * * *")).await.unwrap();
-    runs.advance(DAY).await;
-    schedules.set("daily", options("0 10 * * *")).await.unwrap();
-    runs.advance(DAY).await;
-    assert!(schedules.remove("daily").await.unwrap());
-    runs.advance(DAY * 2).await;
-    let run = instants(&fleet.seen, "daily");
-    let hours = run.iter().map(|at| at.as_millis() / 3_600_000 % 24);
-    let hours: Vec<_> = hours.collect();
-    assert_eq!(hours, [9, 10]);
+    let of_hour = |minute: u64| options(&format!("{minute} * * * *"));
+    schedules.set("hourly", of_hour(10)).await.unwrap();
+    runs.advance(HOUR).await;
+    schedules.set("hourly", of_hour(20)).await.unwrap();
+    runs.advance(HOUR).await;
+    assert!(schedules.remove("hourly").await.unwrap());
+    runs.advance(HOUR).await;
+    let run = instants(&fleet.seen, "hourly");
+    let minutes = run.iter().map(|at| at.as_millis() / 60_000 % 60);
+    let minutes: Vec<_> = minutes.collect();
+    assert_eq!(minutes, [10, 20]);
 }
 
 /// Where a leader has to be there, nothing runs until there is another one.
@@ -156,7 +176,7 @@ async fn whichever_process_dies_another_one_carries_schedules_out_at_the_next_in
         buses[0].advance(HOUR / 6 + HOUR / 120).await;
         drop(buses.remove(0)); // as a process that is killed
     }
-    buses[0].advance(HOUR / 6).await;
+    buses[0].advance(HOUR / 6 + HOUR / 120).await;
     assert_eq!(instants(&fleet.seen, "often"), fleet.expected(&often));
     let seen = fleet.seen.lock().unwrap();
     let late = seen.iter().map(|(_, late)| *late).max().unwrap();

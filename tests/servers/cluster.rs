@@ -148,6 +148,10 @@ impl Cluster {
             }
             for key in keys.lines() {
                 let moved = from.cli(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
+                if moved.starts_with("CLUSTERDOWN") {
+                    self.wait_until_served(); // nodes lose sight of each other on a busy machine
+                    continue;
+                }
                 assert!(["OK", "NOKEY"].contains(&moved.as_str()), "{key}: {moved}");
             }
         }

@@ -37,7 +37,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "what a bus took back before it died is lost once the store has forgotten it",
         &[put(
             "history::is_cancelled",
-            "«Ok(last_outcome(inner, $place, $id).await? == Some(Outcome::Cancelled))»",
+            "«Ok(last_outcome($inner, $place, $id).await? == Some(Outcome::Cancelled))»",
             "Ok(false)",
         )],
         schedule("what_a_bus_took_back_and_the_store_forgot_is_made_up_for"),
@@ -51,7 +51,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Occurrences.bug(
         "interrupted-look-not-completed",
         "what a look has pushed that died is pushed again under the next change",
-        &[drop("advance::advance", "complete(inner, &mut $link, ($now, $look)).await?")],
+        &[drop("advance::advance", "complete($inner, &mut $link, ($now, $look)).await?")],
         schedule("what_a_bus_pushed_before_it_died_is_not_pushed_again_by_a_change"),
     ),
     Occurrences.bug(
@@ -125,7 +125,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Occurrences.bug(
         "slow-clock-spins",
         "a node whose clock is behind looks at a schedule that is due again and again",
-        &[put("advance::advance", "«$due.max($inner.now())»", "$inner.now()")],
+        &[put("advance::advance", "«$look.due.max($inner.now())»", "$inner.now()")],
         schedule("a_node_whose_clock_is_behind_looks_at_what_is_due_once"),
     ),
     Occurrences.bug(
