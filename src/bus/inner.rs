@@ -17,7 +17,7 @@ use crate::bus::state::outboxes::Outboxes;
 use crate::bus::state::round_trips::RoundTrips;
 use crate::bus::state::stop::BusStop;
 use crate::codec::KeyRing;
-use crate::core::op::{Response, NewEvent, StoreOp};
+use crate::core::op::{NewEvent, Response, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, Payload, QueueName};
 use crate::flow::{Check, Flow, QueueOptions, Replies, RuntimeSettings};

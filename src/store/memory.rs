@@ -8,7 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::core::engine::{Bucket, DedupWindow};
 use crate::core::membership::{MemberInfo, Membership};
-use crate::core::op::{Response, ChangeSink, StoreOp, UsedAttempts};
+use crate::core::op::{ChangeSink, Response, StoreOp, UsedAttempts};
 use crate::error::Result;
 use crate::event::{BucketKey, Envelope, EventId, Payload, QueueName};
 use crate::record::{Numbered, Record};

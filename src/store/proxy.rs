@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::core::membership::{MemberInfo, Membership};
-use crate::core::op::{Response, Delivery, NewEvent, StoreOp};
+use crate::core::op::{Delivery, NewEvent, Response, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::metrics::StoreCallMetrics;

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use duly::event::BucketKey;
-use duly::store::operation::{Response, Delivery, NewEvent, PushOutcome, PushReport, Reply, StoreOp};
+use duly::store::operation::{
+    Delivery, NewEvent, PushOutcome, PushReport, Reply, Response, StoreOp,
+};
 use duly::store::{
     Control, Durability, MemberInfo, Membership, Outbox, OutboxLimit, OutboxPage, OutboxWatcher,
     RecordTable, Setting, Store, StoreFuture, Watcher,

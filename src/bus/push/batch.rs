@@ -8,7 +8,7 @@ use crate::bus::push::prepare::PreparedEvent;
 use crate::bus::push::receipt::{Receipt, lost, receipt};
 use crate::bus::queue_handle::QueueHandle;
 use crate::codec::PayloadForm;
-use crate::core::op::{Response, NewEvent, PushReport, Reply};
+use crate::core::op::{NewEvent, PushReport, Reply, Response};
 use crate::core::push::{NextPush, PushedId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, EventId, Payload};

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 
 use crate::core::membership::{MemberInfo, Membership};
-use crate::core::op::{Response, Delivery, StoreOp};
+use crate::core::op::{Delivery, Response, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, QueueName};
 use crate::outage::Outage;
@@ -216,7 +216,11 @@ impl Store for EmbeddedStore {
     fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Response> {
         let decided = self.shared.decide(bucket, op);
         self.shared.sweep();
-        let Decision { response, wait, node } = match decided {
+        let Decision {
+            response,
+            wait,
+            node,
+        } = match decided {
             Ok(decided) => decided,
             Err(error) => {
                 // Also of what is refused: what had expired has ended.

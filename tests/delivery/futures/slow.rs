@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use duly::QueueName;
 use duly::event::BucketKey;
-use duly::store::operation::{Response, Delivery, NewEvent, StoreOp};
+use duly::store::operation::{Delivery, NewEvent, Response, StoreOp};
 use duly::store::{
     CheckTask, Control, Damage, Durability, KnownBuckets, MemberInfo, Membership, Outbox,
     OutboxLimit, OutboxPage, OutboxWatcher, RecordTable, Setting, Store, StoreFuture, Watcher,
