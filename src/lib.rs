@@ -147,9 +147,9 @@ pub use retry::{ParseRetryError, RetryPolicy};
 pub mod admin {
     pub use crate::bus::{
         AuditCursor, AuditLine, EVENTS_MAX, EventCursor, EventList, EventListCursor, Events,
-        FORECAST_STEPS_MAX, ForecastStep, KeyCounts, NodeInfo, PayloadCheck, PayloadReport,
-        QueueLoad, QueueStats, Reencrypt, ReencryptReport, StoreCheck, StoreReport, StoredEvent,
-        UndecodablePayload,
+        FORECAST_STEPS_MAX, ForecastStep, KeyCounts, NodeInfo, OutboxBacklog, PayloadCheck,
+        PayloadReport, QueueLoad, QueueStats, Reencrypt, ReencryptReport, StoreCheck, StoreReport,
+        StoredEvent, UndecodablePayload,
     };
     #[cfg(feature = "schedules")]
     pub use crate::bus::{Schedule, Schedules};
