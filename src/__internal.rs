@@ -37,7 +37,7 @@ pub mod pool {
 #[cfg(feature = "redis")]
 pub mod redis {
     pub use crate::codec::body::{decode, encode};
-    pub use crate::store::redis::hub::members::{read_members, read_queues};
+    pub use crate::store::redis::hub::members::{read_host, read_members, read_queues};
     pub use crate::store::redis::hub::notifications::callbacks_of;
     pub use crate::store::redis::hub::registry::read_page;
     pub use crate::store::redis::hub::settings::read_controls;

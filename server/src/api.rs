@@ -3,6 +3,7 @@
 
 mod audit;
 mod listed;
+mod node;
 mod schedule;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use utoipa::ToSchema;
 
 pub use self::audit::AuditView;
 pub use self::listed::ListedEvent;
+pub use self::node::NodeView;
 pub use self::schedule::{Instant, ScheduleView};
 
 /// The events of a queue by state, and its settings.

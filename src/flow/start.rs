@@ -30,6 +30,7 @@ use crate::flow::handlers::waits::{QueueWaits, WaitGraph};
 use crate::flow::log_limiter::LogLimiter;
 use crate::flow::membership::clock_watch;
 use crate::flow::membership::depth_sampler::DepthSampler;
+use crate::flow::membership::host::host;
 use crate::flow::membership::poll::{MembershipPoll, SettingsReader};
 use crate::flow::mover::Mover;
 use crate::flow::node::inbox::Inbox;
@@ -209,6 +210,7 @@ impl Flow {
             let me = MemberInfo {
                 node: id,
                 queues: consumers.queues(),
+                host: host(),
                 leaves: false,
             };
             let membership = Arc::new(MembershipPoll::new(

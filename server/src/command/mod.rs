@@ -15,6 +15,7 @@ mod forecast;
 mod health;
 mod http;
 mod manual;
+mod node;
 mod outbox;
 mod output;
 mod queue;
@@ -78,6 +79,13 @@ pub(crate) enum OperatorCommand {
         command: audit::AuditCommand,
         #[command(flatten)]
         target: Target,
+    },
+    /// Processes that have handlers: list
+    Node {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        command: node::NodeCommand,
     },
     /// Shows what falls due when, as a chart
     Forecast {
@@ -201,6 +209,7 @@ pub(crate) async fn run(command: OperatorCommand, description: clap::Command) ->
         OperatorCommand::Records { target, command } => on(target, Work::Records(command)).await,
         OperatorCommand::Audit { target, command } => on(target, Work::Audit(command)).await,
         OperatorCommand::Forecast { target, command } => on(target, Work::Forecast(command)).await,
+        OperatorCommand::Node { target, command } => on(target, Work::Node(command)).await,
         OperatorCommand::Top { target, command } => on(target, Work::Top(command)).await,
     }
 }
@@ -214,6 +223,7 @@ enum Work {
     Audit(audit::AuditCommand),
     Forecast(forecast::ForecastCommand),
     Schedule(ScheduleCommand),
+    Node(node::NodeCommand),
     Top(top::TopCommand),
 }
 
@@ -242,6 +252,7 @@ async fn on_source<S: Source + ScheduleSource>(
         Work::Audit(command) => audit::run(&source, output, command).await,
         Work::Forecast(command) => forecast::run(&source, output, command).await,
         Work::Schedule(command) => schedule::run(&source, output, command).await,
+        Work::Node(command) => node::run(&source, output, command).await,
         Work::Top(command) => top::run(&source, output, command).await,
     };
     let closed = source.close().await;

@@ -15,6 +15,7 @@ mod events;
 mod input;
 mod lease_stream;
 mod leases;
+mod nodes;
 mod problem;
 mod push_lines;
 mod queue_list;
@@ -73,6 +74,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/{namespace}/leases/{token}/extend", post(leases::extend))
         .route("/{namespace}/events", get(event_list::list))
         .route("/{namespace}/audit", get(audit::list))
+        .route("/{namespace}/nodes", get(nodes::list))
         .route("/{namespace}/queues", get(queue_list::list))
         .route("/{namespace}/overview", get(queue_list::overview))
         .route(

@@ -13,6 +13,7 @@ use crate::bus::locate::{Located, Location};
 use crate::core::op::{Stats, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, QueueName, State};
+use crate::flow::host;
 use crate::record::NodeId;
 use crate::store::{Control, Member, MemberInfo, clock_ahead_us, differs};
 use crate::time::Timestamp;
@@ -29,6 +30,8 @@ pub(super) struct Facts {
     pub(super) asked: usize,
     /// The runtime settings of its queue.
     pub(super) control: Control,
+    /// The rate that this process declares for its queue.
+    pub(super) declared_rate: Option<f64>,
     /// The number of events of its queue by state.
     pub(super) stats: Stats,
     /// The members; `None` if the membership could not be read.
@@ -56,6 +59,12 @@ impl Facts {
                 None
             }
         }
+    }
+
+    /// Returns the rate that holds for its queue, and whether this process declares it.
+    pub(super) fn rate(&self) -> Option<(f64, bool)> {
+        let set = self.control.rate.map(|rate| (rate, false));
+        set.or(self.declared_rate.map(|rate| (rate, true)))
     }
 
     /// Returns how many live nodes consume a queue.
@@ -94,6 +103,7 @@ pub(super) async fn explain(bus: &Bus, queue: Option<QueueName>, id: EventId) ->
     let controls = in_time(inner.store.controls()).await;
     let set = facts.miss(controls).unwrap_or_default();
     facts.control = set.get(&bucket.queue).copied().unwrap_or_default();
+    facts.declared_rate = inner.controls.declared_rate(&bucket.queue);
     facts.stats = count(inner, &bucket.queue, &mut facts).await;
     conclude(inner, (queue, id), facts).await
 }
@@ -153,6 +163,7 @@ async fn poll_members(inner: &Inner) -> Result<Vec<Member>> {
     let listener = MemberInfo {
         node: NodeId(fastrand::u64(1..)),
         queues: [].into(),
+        host: "".into(),
         leaves: true,
     };
     let membership = in_time(inner.store.poll_members(listener)).await?;
@@ -211,6 +222,7 @@ fn this_node(inner: &Inner) -> Option<ObservedNode> {
             node: inner.id,
             beat: 0,
             queues: queues.collect(),
+            host: host(),
         },
         answers: true,
     })

@@ -45,6 +45,8 @@ pub enum Reason {
     RateLimited {
         /// How many handlers may start per second, over all nodes.
         per_second: f64,
+        /// Whether this process declares it, in an annotation or settings, and no operator has set one.
+        is_declared: bool,
         /// How many events are ready in its queue, including this one.
         ready: usize,
         /// The time until its turn at this rate, if nothing else delays it.
@@ -195,7 +197,7 @@ impl Reason {
             }
             Self::NoConsumer { .. } => format!("{}, or lease from it", consume()),
             Self::RateLimited { .. } => {
-                format!("bus.set_rate(\"{queue}\", ..) raises or removes the rate")
+                format!("bus.set_rate(\"{queue}\", ..) sets another, over a declared one too")
             }
             Self::Behind { here, .. } => {
                 let is_full = here.as_ref().is_some_and(QueueLoad::is_busy);
@@ -210,13 +212,13 @@ impl Reason {
                 until,
                 ..
             } => match standing {
+                _ if until.is_some() => return None,
                 HolderStatus::Silent | HolderStatus::Gone if *consumers == 0 => {
                     format!("{}: no live node reaps it", consume())
                 }
-                HolderStatus::Silent | HolderStatus::Gone => match until {
-                    Some(_) => "nothing: a consumer reaps it at that time".to_owned(),
-                    None => "nothing: another consumer reaps it within about 3s".to_owned(),
-                },
+                HolderStatus::Silent | HolderStatus::Gone => {
+                    "nothing: another consumer reaps it within about 3s".to_owned()
+                }
                 _ => return None,
             },
             Self::Dead { .. } => format!(
@@ -274,12 +276,14 @@ impl fmt::Display for Reason {
             ),
             Self::RateLimited {
                 per_second,
+                is_declared,
                 ready,
                 turn,
             } => write!(
                 f,
-                "the rate limit is {per_second} per second; {} ready, so its turn comes within \
+                "the rate limit is {per_second} per second{}; {} ready, so its turn comes within \
                  about {}",
+                is_declared.then_some(", as declared").unwrap_or_default(),
                 with_noun(*ready, "event is", "events are"),
                 format_span(*turn)
             ),
@@ -298,17 +302,17 @@ impl fmt::Display for Reason {
                 )?;
                 here.as_ref().map_or(Ok(()), |load| write!(f, "; {load}"))
             }
+            // It settles in time or not, whatever the membership says of it: consumers that pull are
+            // no members.
             Self::Held {
-                node,
-                until,
-                standing,
-                ..
-            } => {
-                write!(f, "node {node} has leased it ")?;
-                match until {
-                    Some(until) => write!(f, "until {until}")?,
-                    None => f.write_str("while that node is alive")?,
-                }
+                until: Some(until), ..
+            } => write!(
+                f,
+                "a consumer that pulls, as over HTTP, has leased it until {until}; it is ready again \
+                 then, unless it is settled or extended"
+            ),
+            Self::Held { node, standing, .. } => {
+                write!(f, "node {node} has leased it while that node is alive")?;
                 match standing {
                     HolderStatus::Here { runs, load } => {
                         f.write_str("; that is this process")?;

@@ -12,7 +12,7 @@ use crate::core::op::{Delivery, Response, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, QueueName};
 use crate::outage::Outage;
-use crate::record::Keep;
+use crate::record::{Cursor, Keep};
 use crate::sqlite::shortage;
 use crate::sqlite::{files, records};
 use crate::store::clock::StoreTime;
@@ -298,6 +298,15 @@ impl Store for EmbeddedStore {
 
     fn records(&self) -> Option<Arc<dyn RecordTable>> {
         Some(Arc::clone(&self.shared) as _)
+    }
+
+    fn erase_records(&self, places: Vec<Cursor>) -> StoreFuture<bool> {
+        let erased = self.shared.erase(places);
+        self.write_inline();
+        StoreFuture::new(async move {
+            erased?.wait(CommitPart::Rest).await?;
+            Ok(true)
+        })
     }
 
     fn close(&self) -> StoreFuture<()> {

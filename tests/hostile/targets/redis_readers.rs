@@ -34,7 +34,7 @@ pub(crate) fn message(prefix: &str, bucket: &BucketKey, said: &[u8]) -> usize {
 pub(crate) type Reader = fn(Value) -> Result<Box<dyn fmt::Debug>>;
 
 /// All reply decoders.
-pub(crate) const READERS: [(&str, Reader); 24] = [
+pub(crate) const READERS: [(&str, Reader); 25] = [
     ("move_due", |value| {
         operation(
             StoreOp::MoveDue {
@@ -116,6 +116,9 @@ pub(crate) const READERS: [(&str, Reader); 24] = [
     }),
     ("queues", |value| {
         shown(readers::read_queues(&mut parts(value)?))
+    }),
+    ("host", |value| {
+        shown(readers::read_host(&mut parts(value)?))
     }),
     ("buckets", |value| shown(readers::read_page(value))),
     ("controls", |value| shown(readers::read_controls(value))),
