@@ -148,9 +148,9 @@ pub mod admin {
     pub use crate::bus::{
         AuditCursor, AuditLine, ChangedPage, EVENTS_MAX, Erasure, ErasureCursor, ErasureReport,
         ErasureStep, EventAction, EventCursor, EventList, EventListCursor, Events,
-        FORECAST_STEPS_MAX, ForecastStep, KeyCounts, NodeInfo, PayloadCheck, PayloadReport,
-        QueueLoad, QueueStats, Reencrypt, ReencryptReport, StoreCheck, StoreReport, StoredEvent,
-        UndecodablePayload,
+        FORECAST_STEPS_MAX, ForecastStep, KeyCounts, NodeInfo, OutboxBacklog, PayloadCheck,
+        PayloadReport, QueueLoad, QueueStats, Reencrypt, ReencryptReport, StoreCheck, StoreReport,
+        StoredEvent, UndecodablePayload,
     };
     #[cfg(feature = "schedules")]
     pub use crate::bus::{Schedule, Schedules};

@@ -8,7 +8,7 @@ use duly_outbox::{PushEventIn, Relay, RelayOptions};
 use sqlx_0_8::Executor;
 
 use crate::databases::Outbox;
-use crate::world::{self, Seen, TestDatabase, World, order, orders, push, push_to};
+use crate::world::{self, Seen, TestDatabase, TestMysql, World, order, orders, push, push_to};
 
 /// A store that remembers few ends, so that ids from before those are too old.
 async fn forgetful(seen: &Seen) -> Bus {
@@ -123,6 +123,31 @@ async fn an_old_event_of_which_nothing_is_known_is_put_aside() {
         assert!(!seen.numbers().contains(&1));
         relay.stop().await;
     }
+}
+
+/// It has another identity, so each of its rows may have been pushed since it was made.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_of_mysql_is_noticed() {
+    let (database, seen) = (TestMysql::new().await, Seen::default());
+    let bus = forgetful(&seen).await;
+    let queue = orders(&bus);
+    let relay = database.relay(&bus).await;
+    database.push(&queue, 1).await;
+    seen.reach(1).await;
+    relay.stop().await;
+    database.push(&queue, 2).await;
+    for number in 1_000..2_000 {
+        queue.push(order(number), When::Now).await.unwrap();
+    }
+    let copied = "update duly_outbox_identity set identity = concat('other/', identity)";
+    database.execute(copied).await;
+    let relay = database.relay(&bus).await;
+    let refused = "select count(*) from duly_outbox_refused where reason like '%may have been%'";
+    database.until(refused, 1).await;
+    database.push(&queue, 3).await;
+    seen.reach(1_002).await;
+    assert!(!seen.numbers().contains(&2), "it may have been handled");
+    relay.stop().await;
 }
 
 /// Its rows are those of before, and say nothing of what was pushed since.

@@ -198,6 +198,31 @@ async fn plain_sql_in_mysql_depends_on_no_setting_of_a_session() {
     relay.stop().await;
 }
 
+/// It was decades behind and ahead, also when another relay claimed a row.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_clock_of_mysql_neither_loses_nor_doubles() {
+    let (database, seen) = (TestMysql::new().await, Seen::default());
+    let bus = bus("memory:", &seen).await;
+    let mut connection = open(&database.url).await;
+    for (number, time) in [(1, 978_307_200), (2, 2_145_916_800)] {
+        let sql = format!(
+            "set timestamp = {time}; \
+             call duly_push('orders', '{{\"number\": {number}}}', null, null); \
+             insert into duly_outbox (queue, payload, holder, held_until) values \
+             ('orders', '{{\"number\": 1{number}}}', 'other', unix_timestamp() * 1000 + 30000)"
+        );
+        let sql = sqlx::AssertSqlSafe(sql);
+        connection.execute(sql).await.unwrap();
+    }
+    let relay = database.relay(&bus).await;
+    seen.reach(4).await;
+    database.until(WAITING, 0).await;
+    assert_eq!(seen.numbers(), [1, 2, 11, 12]);
+    assert!(seen.counts().values().all(|count| *count == 1));
+    assert_eq!(database.number(REFUSED).await, 0);
+    relay.stop().await;
+}
+
 #[delay_event(
     queue = "effects",
     register = false,

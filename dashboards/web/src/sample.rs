@@ -10,8 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use duly::__outbox::{OutboxBacklog, backlog};
-use duly::admin::{NodeInfo, QueueStats};
+use duly::admin::{NodeInfo, OutboxBacklog, QueueStats};
 use duly::records::{MinuteStats, NodeId};
 use duly::store::Control;
 use duly::time::Timestamp;
@@ -229,7 +228,7 @@ impl Sampler {
             Picture::clone(&picture)
         };
         picture.error = None;
-        picture.outbox = backlog(&self.bus);
+        picture.outbox = self.bus.outbox_backlog();
         if let Err(error) = self.count(&mut picture, progress).await {
             picture.error = Some(error.to_string());
         }

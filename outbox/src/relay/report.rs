@@ -1,7 +1,8 @@
-//! What a relay tells of its outbox: metrics, and the bus for its dashboard.
+//! The report of a relay: metrics, and the backlog for the bus.
 
-use duly::__outbox::{OutboxBacklog, report_backlog};
+use duly::__outbox::report_backlog;
 use duly::Bus;
+use duly::admin::OutboxBacklog;
 
 use crate::relay::meters;
 use crate::relay::source::Waiting;

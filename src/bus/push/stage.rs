@@ -122,8 +122,20 @@ impl Bus {
         self.inner.outboxes.report(relay, backlog);
     }
 
-    /// Returns what waits in outboxes; `None` without a relay in this process.
-    pub(crate) fn outbox_backlog(&self) -> Option<OutboxBacklog> {
+    /// Returns what waits in the outbox of `duly-outbox`, as the relays of this process see it; `None`
+    /// without one. They count once a second.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> duly::Result<()> {
+    /// let bus = duly::Bus::builder().store_url("memory:").start().await?;
+    /// assert!(bus.outbox_backlog().is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn outbox_backlog(&self) -> Option<OutboxBacklog> {
         self.inner.outboxes.backlog()
     }
 

@@ -1,12 +1,14 @@
-//! What waits in outboxes, as the relays of this process see it.
+//! The backlogs of outboxes, as the relays of this process see them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// What waits in the outbox of a database.
+/// The backlog of the outbox in a database: what [`Bus::outbox_backlog`](crate::Bus::outbox_backlog)
+/// returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OutboxBacklog {
     /// The number of committed events that wait, counted up to 100,000.
     pub waiting: u64,

@@ -79,4 +79,35 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ],
         outbox("what_is_deferred_for_long_is_neither_lost_nor_doubled"),
     ),
+    InTransaction.bug(
+        "outbox-mysql-cursor-by-number",
+        "MySQL: rows are read behind what was passed, and never from the first on",
+        &[
+            never("ReadStart::behind", "$now >= self.whole_at"),
+            put("ReadStart::passed", "$now >= self.passed[1].0 + BEHIND_FOR", "true"),
+        ],
+        outbox("what_commits_late_in_mysql_is_not_passed_over_and_delays_nothing"),
+    ),
+    InTransaction.bug(
+        "outbox-mysql-waits-for-users",
+        "MySQL: rows are found by a read of the whole table, which waits for those that are inserted",
+        &[put_in_text("mysql::sql::by_keys", "o.n = wanted.k", "o.n + 0 = wanted.k")],
+        outbox("what_commits_late_in_mysql_is_not_passed_over_and_delays_nothing"),
+    ),
+    InTransaction.bug(
+        "outbox-mysql-copy-not-noticed",
+        "MySQL: the rows of a copy count as never pushed",
+        &[never("MysqlSource::identify", "!$was.is_empty()")],
+        outbox("a_copy_of_mysql_is_noticed"),
+    ),
+    InTransaction.bug(
+        "outbox-restored-row-doubled",
+        "an event whose id is too old and that was pushed before a restore goes on under another id",
+        &[put(
+            "relay::push::out_of_time",
+            "if «!$page.items.is_empty()»",
+            "false && $page.items.is_empty()",
+        )],
+        outbox("what_a_restored_backup_has_again_is_handled_once"),
+    ),
 ];

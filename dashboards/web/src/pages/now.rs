@@ -7,7 +7,7 @@ use std::time::Duration;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use duly::__outbox::OutboxBacklog;
+use duly::admin::OutboxBacklog;
 use duly::records::{Lateness, MinuteStats, Outcome};
 use duly::time::Timestamp;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use duly::__outbox::{OutboxBacklog, report_backlog};
+use duly::__outbox::report_backlog;
+use duly::admin::OutboxBacklog;
 use duly_dashboard::Role;
 
 use crate::site::Site;
@@ -10,37 +11,24 @@ use crate::site::Site;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_waits_in_an_outbox_stands_on_the_first_page() {
     let calm = OutboxBacklog::default();
+    let mut waits = calm;
+    (waits.waiting, waits.oldest) = (1_700, Duration::from_secs(2));
+    let mut late = calm;
+    (late.waiting, late.oldest) = (1, Duration::from_secs(61));
+    let (mut refused, mut away) = (calm, calm);
+    (refused.refused, away.is_away) = (2, true);
     let cases = [
-        (None, "Queues alive", false),
+        (None, "Outbox:", false),
         (Some(calm), "Outbox: no committed event waits.", true),
         (
-            Some(OutboxBacklog {
-                waiting: 1_700,
-                oldest: Duration::from_secs(2),
-                ..calm
-            }),
+            Some(waits),
             "Outbox: 1\u{202f}700 committed events wait, the oldest for 2.0s.",
             true,
         ),
+        (Some(late), "The outbox is 1m 1s behind", true),
+        (Some(refused), "2 events of the outbox were refused", true),
         (
-            Some(OutboxBacklog {
-                waiting: 1,
-                oldest: Duration::from_secs(61),
-                ..calm
-            }),
-            "The outbox is 1m 1s behind",
-            true,
-        ),
-        (
-            Some(OutboxBacklog { refused: 2, ..calm }),
-            "2 events of the outbox were refused",
-            true,
-        ),
-        (
-            Some(OutboxBacklog {
-                is_away: true,
-                ..calm
-            }),
+            Some(away),
             "The database of the outbox does not answer",
             true,
         ),
