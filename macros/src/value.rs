@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use duly_options::backoff::{Backoff, Shape};
 use duly_options::late::{self, Late};
-use duly_options::{Kind, Measure, duration};
+use duly_options::{Kind, Measure, duration, rate};
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 use syn::{
@@ -68,6 +68,17 @@ impl Value<'_> {
                         Err(Error::new_spanned(text, message))
                     }
                 }
+            }
+            Kind::Rate => {
+                let text = self.string()?;
+                let per_second = parsed(&text, rate::parse)?;
+                if !kind.allows(Measure::Rate(per_second)) {
+                    let (name, given, bounds) = (self.name, text.value(), kind.bounds());
+                    let message = format!("`{name}` is `{given}`, expected {bounds}");
+                    return Err(Error::new_spanned(text, message));
+                }
+                let per_second = Literal::f64_unsuffixed(per_second);
+                Ok(quote! { #per_second })
             }
             Kind::Flag => {
                 let value = self.boolean()?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::duration;
+use crate::{duration, rate};
 
 /// The kind of an option's value, with its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub enum Kind {
     Backoff,
     /// A lateness policy.
     Late,
+    /// A rate, in starts per second.
+    Rate,
     /// `true` or `false`.
     Flag,
     /// A codec.
@@ -24,12 +26,14 @@ pub enum Kind {
 }
 
 /// What the bounds of a value are about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Measure {
     /// A number.
     Number(u64),
     /// A duration.
     Duration(Duration),
+    /// A rate, in starts per second.
+    Rate(f64),
     /// A value that has no bounds.
     Unbounded,
 }
@@ -48,6 +52,7 @@ impl Kind {
             (Self::Span(least, most), Measure::Duration(duration)) => {
                 (least..=most).contains(&duration)
             }
+            (Self::Rate, Measure::Rate(per_second)) => rate::is_possible(per_second),
             _ => true,
         }
     }
@@ -68,6 +73,11 @@ impl Kind {
             Self::Span(least, most) => {
                 format!("{} to {}", duration::format(least), duration::format(most))
             }
+            Self::Rate => format!(
+                "{} to {}; to start nothing, pause the queue",
+                rate::format(rate::RATE_MIN),
+                rate::format(rate::RATE_MAX)
+            ),
             Self::Backoff | Self::Late | Self::Flag | Self::Codec => self.expects(),
         }
     }
@@ -81,6 +91,7 @@ impl Kind {
             Self::Span(..) => "a duration such as `250ms`, `30s` or `1m30s`".to_owned(),
             Self::Backoff => "a text such as `fixed(5s)` or `exp(1s..10m, jitter 10%)`".to_owned(),
             Self::Late => "`deliver`, or a text such as `expire(5m)` or `bury(5m)`".to_owned(),
+            Self::Rate => "a text such as `50/s`, `300/m` or `2.5/h`".to_owned(),
             Self::Flag => "`true` or `false`".to_owned(),
             Self::Codec => "`json`, `msgpack` or `raw`".to_owned(),
         }

@@ -9,6 +9,7 @@ pub mod backoff;
 pub mod duration;
 mod kind;
 pub mod late;
+pub mod rate;
 mod table;
 
 pub use kind::{Kind, Measure};

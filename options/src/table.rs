@@ -77,6 +77,16 @@ macro_rules! queue_options {
                     "encrypt = true", "`true`, `false`", "`false`";
             }
             perhaps {
+                /// The most handlers that start in a second, over all nodes.
+                ///
+                /// Events over it wait in the store. What an operator sets, by
+                /// [`Bus::set_rate`](crate::Bus::set_rate) or `duly queue set --rate`, takes
+                /// precedence on every node, also over later deploys, until it is removed; then
+                /// this one holds again. Each node starts its share of the rate that it declares, so during
+                /// a deploy that changes it the queue starts between the two, and nodes that
+                /// declare none start as many as they can.
+                rate: f64, Rate,
+                    "rate = \"50/s\"", "`50/s`, `300/m` or `2.5/h`; `0.001/s` to `1000000/s`", "no limit";
                 /// How long after its death a dead letter is dropped.
                 ///
                 /// By default never, since only its owner knows whether it is still of use.
@@ -152,7 +162,7 @@ const FOREVER: Duration = Duration::MAX;
 const ZERO: Duration = Duration::ZERO;
 const MAX: u64 = u64::MAX;
 
-use Kind::{Backoff, Codec, Flag, Late, Number, PowerOfTwo, Span};
+use Kind::{Backoff, Codec, Flag, Late, Number, PowerOfTwo, Rate, Span};
 queue_options!(rows);
 
 /// Returns the option of a name.

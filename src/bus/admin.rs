@@ -11,7 +11,7 @@ use crate::bus::names::MatchLevel;
 use crate::config::queue_meant;
 use crate::core::op::{Stats, StoreOp};
 use crate::error::{Error, Result};
-use crate::event::{AUDIT, BucketId, BucketKey, QueueName};
+use crate::event::{BucketId, BucketKey, QueueName, is_audit};
 use crate::flow::host;
 use crate::record::{NodeId, Page};
 use crate::store::MemberInfo;
@@ -168,7 +168,7 @@ impl Bus {
         limit: usize,
     ) -> Result<Page<(QueueName, QueueStats), QueueName>> {
         let mut buckets = self.inner.open()?.buckets().await?;
-        buckets.retain(|key| key.queue.as_str() != AUDIT);
+        buckets.retain(|key| !is_audit(&key.queue));
         buckets.retain(|key| after.as_ref().is_none_or(|after| key.queue > *after));
         buckets.sort_unstable();
         let (mut queues, mut len) = (0, 0);
@@ -225,7 +225,7 @@ impl Bus {
     pub async fn queues(&self) -> Result<Vec<QueueName>> {
         let buckets = self.inner.open()?.buckets().await?;
         let mut queues: Vec<_> = buckets.into_iter().map(|bucket| bucket.queue).collect();
-        queues.retain(|queue| queue.as_str() != AUDIT);
+        queues.retain(|queue| !is_audit(queue));
         queues.sort_unstable();
         queues.dedup();
         Ok(queues)

@@ -1,8 +1,9 @@
 //! The audit of a store: who did what to it, kept in the store itself.
 //!
-//! A line is an event of the bus's own queue `duly.audit` that is never due before it expires, so no
-//! consumer gets it. Whatever works on the store finds it there: a command without a server, a
-//! dashboard of another process.
+//! A line is an event of an own queue of the bus, `shop.duly.audit` for the namespace `shop`, that is
+//! never due before it expires, so no consumer gets it. Its key is the day, by which a page is read.
+//! Whatever works on the store finds it there: a command without a server, a dashboard of another
+//! process. Each namespace has as many lines as another, so a busy one pushes out none of them.
 
 use std::time::Duration;
 
@@ -11,17 +12,19 @@ use serde::{Deserialize, Serialize};
 use crate::bus::events::StoredEvent;
 use crate::bus::fan_out::in_order;
 use crate::bus::handle::Bus;
+use crate::bus::own_queues::beside;
 use crate::bus::queue::Queue;
 use crate::bus::scan::{PAGE, Scan, ScanPage};
 use crate::codec::Codec;
+use crate::core::op::{BATCH_MAX, PeekBy, Snapshot, StoreOp};
 use crate::error::{Error, Result};
-use crate::event::{AUDIT, EventId};
+use crate::event::{AUDIT, BucketKey, EventId, QueueName, is_audit};
 use crate::record::{BY_BYTES_MAX, Page};
 use crate::time::Timestamp;
 
 use futures_util::TryStreamExt;
 
-/// How many lines are kept, and how many more there may be before the oldest go.
+/// How many lines of a namespace are kept, and how many more there may be before the oldest go.
 const LINES_MAX: usize = 10_000;
 const LINES_OVER: usize = 256;
 /// How long a line is kept.
@@ -30,6 +33,9 @@ const KEPT: Duration = Duration::from_secs(400 * 86_400);
 const TEXT_BYTES_MAX: usize = 1_024;
 /// The most lines of a page.
 const PAGE_MAX: usize = 1_000;
+/// So many lines are read at once; of more, those of a day after the other, and of so many days.
+const FEW: usize = 1_000;
+const DAYS_MAX: u64 = 40;
 
 /// A line of the audit of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +72,8 @@ impl Bus {
     /// its dashboard and over its API, and for each command; a program adds its own for what its
     /// operators do.
     ///
-    /// The newest 10,000 lines are kept, for 400 days.
+    /// A target that begins with `shop.`, such as `shop.close`, is of the namespace `shop`. Of each
+    /// namespace, and of all that is of none, the newest 10,000 lines are kept, for 400 days.
     ///
     /// # Errors
     ///
@@ -105,14 +112,18 @@ impl Bus {
             action: action.to_owned(),
             target: target[..target.floor_char_boundary(TEXT_BYTES_MAX)].to_owned(),
         };
-        let queue = self.audit_queue()?;
+        let trail = QueueName::new(&trail_of(target))?;
+        let queue = self.trail(&trail)?;
         let event = queue.event(line).after(KEPT).expires_after(KEPT);
+        let event = event.key(day_of(self.inner.now()).to_string());
         event.keep_payload(false).push().await?;
-        self.trim_audit(&queue).await
+        self.trim_audit(&queue, &trail).await
     }
 
     /// Returns a page of the audit, the newest line first, from a place on; at most `limit` lines, up
     /// to 1,000. Lines of the same millisecond come in any order, always the same.
+    ///
+    /// It reads a page of each namespace; [`audit_of`](Self::audit_of) reads one of a namespace alone.
     ///
     /// # Errors
     ///
@@ -123,19 +134,116 @@ impl Bus {
         limit: usize,
     ) -> Result<Page<AuditLine, AuditCursor>> {
         let limit = limit.clamp(1, PAGE_MAX);
-        let mut lines = self.audit_lines().await?;
-        lines.retain(|line| before.is_none_or(|before| line.cursor() < before));
-        lines.sort_unstable_by_key(|line| std::cmp::Reverse(line.cursor()));
+        let mut trails: Vec<_> = self.inner.open()?.buckets().await?;
+        trails.retain(|bucket| is_audit(&bucket.queue));
+        let mut trails: Vec<_> = trails.into_iter().map(|bucket| bucket.queue).collect();
+        trails.sort_unstable();
+        trails.dedup();
+        let (mut lines, mut next) = (Vec::new(), None);
+        for trail in &trails {
+            let part = self.lines_of(trail, before, limit).await?;
+            lines.extend(part);
+            sort(&mut lines);
+            if lines.len() > limit {
+                lines.truncate(limit);
+                next = lines.last().map(AuditLine::cursor);
+            }
+        }
+        Ok(Page::new(lines, next))
+    }
+
+    /// Returns a page of the audit of a namespace: the lines whose targets begin with its name and a
+    /// dot, as [`audit`](Self::audit) does.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a name that is none, or the store's error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use duly::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> duly::Result<()> {
+    /// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+    /// bus.add_to_audit("ann", "queue paused", "shop.close").await?;
+    /// bus.add_to_audit("bob", "queue paused", "mail.send").await?;
+    ///
+    /// let page = bus.audit_of("shop", None, 10).await?;
+    /// assert_eq!(page.items.len(), 1);
+    /// # bus.shutdown(std::time::Duration::from_secs(1)).await
+    /// # }
+    /// ```
+    pub async fn audit_of(
+        &self,
+        namespace: &str,
+        before: Option<AuditCursor>,
+        limit: usize,
+    ) -> Result<Page<AuditLine, AuditCursor>> {
+        let limit = limit.clamp(1, PAGE_MAX);
+        let trail = QueueName::new(&format!("{namespace}.{AUDIT}"))?;
+        let mut lines = self.lines_of(&trail, before, limit).await?;
+        sort(&mut lines);
         let has_more = lines.len() > limit;
         lines.truncate(limit);
         let next = lines.last().filter(|_| has_more).map(AuditLine::cursor);
         Ok(Page::new(lines, next))
     }
 
-    /// Reads all lines: their number is bounded. One that cannot be read, as its key is gone, is left
-    /// out.
-    async fn audit_lines(&self) -> Result<Vec<AuditLine>> {
-        let is_audit = |queue: &crate::event::QueueName| queue.as_str() == AUDIT;
+    /// Returns lines of a namespace before a place: more than `limit` of the newest, or all. It reads
+    /// a day after the other, and all at once where those are few or thin.
+    async fn lines_of(
+        &self,
+        trail: &QueueName,
+        before: Option<AuditCursor>,
+        limit: usize,
+    ) -> Result<Vec<AuditLine>> {
+        let buckets = self.inner.buckets_of(trail).await?;
+        let mut count = 0;
+        for bucket in &buckets {
+            count += self.inner.apply(bucket, StoreOp::stats()).await?.scheduled;
+        }
+        let is_asked_for = |line: &AuditLine| before.is_none_or(|before| line.cursor() < before);
+        if count > FEW {
+            let from = before.map_or(self.inner.now(), |before| before.at);
+            let from = day_of(from);
+            let mut lines = Vec::new();
+            for day in (from.saturating_sub(DAYS_MAX)..=from).rev() {
+                // One more day than is needed: a line may be pushed a moment after its day.
+                let has_enough = lines.len() > limit;
+                lines.extend(self.lines_of_day(&buckets, day).await?);
+                lines.retain(is_asked_for);
+                if has_enough {
+                    return Ok(lines);
+                }
+            }
+        }
+        let mut lines = self.audit_lines(trail).await?;
+        lines.retain(is_asked_for);
+        Ok(lines)
+    }
+
+    async fn lines_of_day(&self, buckets: &[BucketKey], day: u64) -> Result<Vec<AuditLine>> {
+        let mut lines = Vec::new();
+        for bucket in buckets {
+            let mut from = None;
+            loop {
+                let peek = StoreOp::peek(PeekBy::Key(day.to_string()), from, BATCH_MAX);
+                let page = self.inner.apply(bucket, peek).await?;
+                let read = |event: &Snapshot| self.line(bucket, event);
+                lines.extend(page.events.iter().filter_map(read));
+                from = page.next;
+                if from.is_none() || lines.len() > LINES_MAX + 2 * LINES_OVER {
+                    break;
+                }
+            }
+        }
+        Ok(lines)
+    }
+
+    /// Reads all lines of a namespace: their number is bounded.
+    async fn audit_lines(&self, trail: &QueueName) -> Result<Vec<AuditLine>> {
+        let is_audit = |queue: &QueueName| queue == trail;
         let mut scan = Scan::unfinished(&self.inner, is_audit, None).await?;
         let (mut lines, mut read) = (Vec::new(), 0);
         while read < LINES_MAX + 2 * LINES_OVER {
@@ -143,39 +251,65 @@ impl Bus {
                 break;
             };
             read += events.len();
-            lines.extend(events.iter().filter_map(|event| {
-                let event = StoredEvent::new(self.inner.clone(), bucket.clone(), event);
-                let line: StoredLine = event.payload_as().ok()?;
-                Some(AuditLine {
-                    at: event.pushed?,
-                    actor: line.actor,
-                    action: line.action,
-                    target: line.target,
-                    id: event.id,
-                })
-            }));
+            let line = |event: &Snapshot| self.line(&bucket, event);
+            lines.extend(events.iter().filter_map(line));
         }
         Ok(lines)
     }
 
-    fn audit_queue(&self) -> Result<Queue<StoredLine>> {
+    /// Reads a line; one that cannot be read, as its key is gone, is left out.
+    fn line(&self, bucket: &BucketKey, event: &Snapshot) -> Option<AuditLine> {
+        let event = StoredEvent::new(self.inner.clone(), bucket.clone(), event);
+        let line: StoredLine = event.payload_as().ok()?;
+        Some(AuditLine {
+            at: event.pushed?,
+            actor: line.actor,
+            action: line.action,
+            target: line.target,
+            id: event.id,
+        })
+    }
+
+    fn trail(&self, name: &str) -> Result<Queue<StoredLine>> {
         Ok(Self::from_inside(self.inner.clone())
-            .queue_named(AUDIT)?
+            .queue_named(name)?
             .with_codec(Codec::Json))
     }
 
     /// Removes the oldest lines where there are too many.
-    async fn trim_audit(&self, queue: &Queue<StoredLine>) -> Result<()> {
-        let stats = self.stats(AUDIT).await?;
+    async fn trim_audit(&self, queue: &Queue<StoredLine>, trail: &QueueName) -> Result<()> {
+        let stats = self.stats(trail).await?;
         if stats.scheduled <= LINES_MAX + LINES_OVER {
             return Ok(());
         }
-        let mut lines = self.audit_lines().await?;
+        let mut lines = self.audit_lines(trail).await?;
         lines.sort_unstable_by_key(AuditLine::cursor);
         let old = lines.len().saturating_sub(LINES_MAX);
         let cancelled = lines.iter().take(old).map(|line| queue.cancel(line.id));
         in_order(cancelled).try_for_each(|_| async { Ok(()) }).await
     }
+}
+
+/// Sorts lines, the newest first.
+fn sort(lines: &mut [AuditLine]) {
+    lines.sort_unstable_by_key(|line| std::cmp::Reverse(line.cursor()));
+}
+
+/// Returns the queue of the lines about a target: that of the namespace of the name that it begins
+/// with, or that of the store.
+fn trail_of(target: &str) -> String {
+    let name = target.strip_prefix("schedules/").unwrap_or(target);
+    let name = name.split(['/', ',', ' ']).next().unwrap_or_default();
+    let trail = beside(name, AUDIT);
+    if QueueName::new(&trail).is_ok() {
+        return trail;
+    }
+    AUDIT.to_owned()
+}
+
+/// Returns the day of a time, by which its lines are found.
+fn day_of(at: Timestamp) -> u64 {
+    at.as_millis() / 86_400_000
 }
 
 impl AuditLine {

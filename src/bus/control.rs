@@ -63,8 +63,9 @@ impl Bus {
         self.set(queue, Setting::Workers(workers)).await
     }
 
-    /// Limits how many handlers of a queue start per second, over all nodes; `None` removes the
-    /// limit. Reaches every node as [`pause`](Self::pause) does.
+    /// Limits how many handlers of a queue start per second, over all nodes, whatever the
+    /// [`rate`](crate::QueueOptions::rate) that they declare; `None` removes this limit, and what is
+    /// declared holds again. Reaches every node as [`pause`](Self::pause) does.
     ///
     /// Each node that consumes the queue has an equal share and paces its starts evenly; an unused
     /// share is not made up for later. Events over the limit wait in the store. Retries count as

@@ -8,6 +8,7 @@ mod checks;
 mod completed;
 mod control;
 mod dead_letters;
+mod erasure;
 mod events;
 mod explain;
 mod fan_out;
@@ -44,7 +45,10 @@ pub use self::checks::{PayloadCheck, PayloadReport, StoreCheck, StoreReport, Und
 pub use self::dead_letters::{
     BulkResult, DeadLetter, DeadLetterCursor, DeadLetters, Edited, LastRecord,
 };
-pub use self::events::{EVENTS_MAX, EventList, EventListCursor, Events, StoredEvent};
+pub use self::erasure::{Erasure, ErasureCursor, ErasureReport, ErasureStep};
+pub use self::events::{
+    ChangedPage, EVENTS_MAX, EventAction, EventList, EventListCursor, Events, StoredEvent,
+};
 pub use self::explain::{Attempts, Explanation, HolderStatus, Reason, Spread};
 pub use self::forecast::{FORECAST_STEPS_MAX, ForecastStep};
 pub use self::handle::Bus;
@@ -61,3 +65,4 @@ pub use self::reencrypt::{KeyCounts, Reencrypt, ReencryptReport};
 pub use self::scan::EventCursor;
 #[cfg(feature = "schedules")]
 pub use self::schedules::{Schedule, Schedules};
+pub use self::state::outboxes::OutboxBacklog;

@@ -10,7 +10,7 @@ use crate::bus::builder::options::BusBuilder;
 use crate::bus::handle::Bus;
 #[cfg(feature = "schedules")]
 use crate::bus::own_queues::has_schedules;
-use crate::core::op::{Response, MoveReport, Reply, StoreOp};
+use crate::core::op::{MoveReport, Reply, Response, StoreOp};
 use crate::core::options::NodeOptions;
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, QueueName};

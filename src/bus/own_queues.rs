@@ -1,7 +1,7 @@
 //! The queues that the bus keeps for itself: those of each namespace, which is what the names of
 //! queues and schedules have before their first dot.
 
-use crate::event::{AUDIT, QueueName};
+use crate::event::{QueueName, is_audit};
 
 /// The number of buckets of each of them, whatever the settings of a process say: each process looks
 /// for an event where another one has put it.
@@ -22,7 +22,7 @@ pub(super) fn beside(name: &str, own: &str) -> String {
 
 /// Returns whether a queue is one of the bus's own.
 pub(super) fn is_own(queue: &QueueName) -> bool {
-    if queue.as_str() == AUDIT {
+    if is_audit(queue) {
         return true;
     }
     #[cfg(feature = "schedules")]

@@ -6,6 +6,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use duly_options::rate;
+
 use crate::codec::Codec;
 use crate::config::encryption::pairs;
 use crate::duration;
@@ -55,7 +57,7 @@ macro_rules! from_raw {
 }
 from_raw! {
     u8: number, u16: number, u32: number, usize: number, bool: boolean, Duration: duration,
-    RetryPolicy: backoff, LatePolicy: late, Codec: codec
+    RetryPolicy: backoff, LatePolicy: late, Codec: codec, f64: rate
 }
 
 impl RawValue {
@@ -110,6 +112,10 @@ impl RawValue {
     fn late(&self) -> Result<LatePolicy, ValueError> {
         let late = self.phrase()?.parse();
         late.map_err(|error: Error| ValueError::Grammar(error.to_string()))
+    }
+
+    fn rate(&self) -> Result<f64, ValueError> {
+        rate::parse(self.phrase()?).map_err(|error| ValueError::Grammar(error.to_string()))
     }
 
     pub(super) fn durability(&self) -> Result<Durability, ValueError> {

@@ -1,7 +1,7 @@
 //! Inputs and actions of the node state machine.
 
 use crate::core::membership::Member;
-use crate::core::op::{Response, AttemptOutcome, Delivery, RequestId, Settlement, StoreOp};
+use crate::core::op::{AttemptOutcome, Delivery, RequestId, Response, Settlement, StoreOp};
 use crate::error::ErrorKind;
 use crate::event::BucketKey;
 use crate::time::Mono;

@@ -25,7 +25,7 @@ pub use occurrence::{
 };
 pub use payload::Payload;
 pub(crate) use place::read_bucket;
-pub(crate) use queue::{AUDIT, QueueName};
+pub(crate) use queue::{AUDIT, QueueName, is_audit};
 pub(crate) use spread::check_spread;
 pub use spread::{SPREAD_HEADER, SPREAD_MAX, spread_part};
 pub use state::State;

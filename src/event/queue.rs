@@ -10,8 +10,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::error::{Error, Result, shown};
 
-/// The bus's own queue of the lines of the audit. It has events and no consumer, and is in no list.
+/// What the names of queues of lines of the audit end with: one for each namespace, and one without
+/// any. They have events and no consumer, and are in no list.
 pub(crate) const AUDIT: &str = "duly.audit";
+
+/// Returns whether a queue is one of lines of the audit.
+pub(crate) fn is_audit(queue: &QueueName) -> bool {
+    let namespace = queue.strip_suffix(AUDIT);
+    namespace.is_some_and(|it| it.is_empty() || it.ends_with('.'))
+}
 
 /// A validated queue name.
 ///

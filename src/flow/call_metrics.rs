@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::core::op::{Response, AttemptOutcome, MoveReport, Reply, StoreOp};
+use crate::core::op::{AttemptOutcome, MoveReport, Reply, Response, StoreOp};
 use crate::error::Result;
 use crate::metrics::{MoverCounters, SettleKind};
 

@@ -27,5 +27,5 @@ pub(crate) use handlers::waits::QueueWaits;
 pub(crate) use membership::host::host;
 pub use options::{QueueChoices, QueueOptions};
 pub(crate) use pull::PullOrder;
-pub(crate) use runtime_settings::RuntimeSettings;
+pub(crate) use runtime_settings::{DeclaredRates, RuntimeSettings};
 pub(crate) use start::{Flow, Setup};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use duly_options::{Measure, queue_option};
+use duly_options::{Measure, queue_option, rate};
 
 use crate::codec::Codec;
 use crate::duration;
@@ -121,6 +121,7 @@ fn check(queue: &QueueName, name: &str, value: &impl Measured) -> Result<()> {
             let value = match measure {
                 Measure::Number(number) => number.to_string(),
                 Measure::Duration(span) => duration::format(span),
+                Measure::Rate(per_second) => rate::format(per_second),
                 Measure::Unbounded => return Ok(()),
             };
             let bounds = option.kind.bounds();
@@ -147,6 +148,12 @@ impl Measured for RetryPolicy {}
 impl Measured for Duration {
     fn measure(&self) -> Measure {
         Measure::Duration(*self)
+    }
+}
+
+impl Measured for f64 {
+    fn measure(&self) -> Measure {
+        Measure::Rate(*self)
     }
 }
 

@@ -4,8 +4,10 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-use crate::error::Result;
-use crate::record::{FoundRecords, Keep, MinuteQuery, MinuteStats, Numbered, Pruned, Query};
+use crate::error::{Error, Result};
+use crate::record::{
+    Cursor, FoundRecords, Keep, MinuteQuery, MinuteStats, Numbered, Pruned, Query,
+};
 use crate::time::Timestamp;
 
 /// A future that a journal returns.
@@ -54,6 +56,19 @@ pub trait Journal: fmt::Debug + Send + Sync + 'static {
     ///
     /// When the journal cannot be written.
     fn prune(&self, keep: Keep, now: Timestamp) -> JournalFuture<Pruned>;
+
+    /// Erases the payloads and the error texts of the records at these places, at most 1,000, all or
+    /// none; those that are not there are left out. What else a record says stays. Default:
+    /// [`Invalid`](crate::ErrorKind::Invalid), a journal that erases nothing.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be written; erasing the same again is safe.
+    fn erase(&self, places: Vec<Cursor>) -> JournalFuture<()> {
+        drop(places);
+        let refused = format!("{self:?} cannot erase what its records hold");
+        Box::pin(std::future::ready(Err(Error::invalid(refused))))
+    }
 
     /// Lets go of files and connections.
     ///

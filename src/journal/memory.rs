@@ -162,6 +162,16 @@ impl Journal for MemoryJournal {
         Box::pin(ready(Ok(pruned)))
     }
 
+    fn erase(&self, places: Vec<Cursor>) -> JournalFuture<()> {
+        let mut kept = self.kept();
+        for place in places {
+            if let Some(record) = kept.records.get_mut(&place) {
+                record.erase();
+            }
+        }
+        Box::pin(ready(Ok(())))
+    }
+
     fn close(&self) -> JournalFuture<()> {
         Box::pin(ready(Ok(())))
     }

@@ -116,6 +116,20 @@ impl Record {
     }
 }
 
+impl Record {
+    /// Returns whether it holds what may be of a person: a payload, or the text of an error.
+    #[must_use]
+    pub fn has_content(&self) -> bool {
+        self.payload.is_some() || self.error.is_some()
+    }
+
+    /// Erases its payload and the text of its error. That the event was, and how it ended, stays.
+    pub fn erase(&mut self) {
+        self.payload = None;
+        self.error = None;
+    }
+}
+
 /// Cuts `text` to at most [`ERROR_BYTES_MAX`] bytes, at a character boundary.
 #[must_use]
 pub fn cut_error(mut text: String) -> String {

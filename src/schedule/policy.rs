@@ -111,6 +111,10 @@ impl FromStr for OverlapPolicy {
             "allow" => Ok(Self::Allow),
             "skip" => Ok(Self::Skip),
             "wait" => Ok(Self::Wait),
+            "cancel" => Err(Error::invalid(
+                "`overlap` cannot be `cancel`: a handler that runs is not stopped from outside; give \
+                 the queue a `timeout` shorter than the interval, and let the next one `wait`",
+            )),
             text => Err(Error::invalid(format!(
                 "unknown policy for overlapping occurrences `{}`, expected `allow`, `skip` or \
                  `wait`",

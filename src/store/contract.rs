@@ -6,9 +6,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::core::membership::{MemberInfo, Membership};
-use crate::core::op::{Response, Delivery, NewEvent, StoreOp};
+use crate::core::op::{Delivery, NewEvent, Response, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, QueueName};
+use crate::record::Cursor;
 use crate::store::control::{Control, Setting};
 use crate::store::damage::{CheckTask, Damage};
 use crate::store::durability::Durability;
@@ -220,6 +221,19 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Default: `None`, a store with outboxes.
     fn records(&self) -> Option<Arc<dyn RecordTable>> {
         None
+    }
+
+    /// Erases the payloads and the error texts of the records at these places, at most 1,000, where
+    /// the store keeps them, in its own [table](Self::records) or in an outbox; those that are not
+    /// there are left out. Returns whether it can. From the first call on a store in a file overwrites
+    /// what it deletes. Default: `false`, a store that erases nothing of the records in its outboxes.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be written; erasing the same again is safe.
+    fn erase_records(&self, places: Vec<Cursor>) -> StoreFuture<bool> {
+        drop(places);
+        StoreFuture::ready(Ok(false))
     }
 
     /// Looks at a bucket for damage, in steps that each block it for some milliseconds at most, and

@@ -1,9 +1,11 @@
 //! Runtime settings of a queue (pause, workers, rate, buckets), kept by the store for every node.
 
+use duly_options::rate;
+
 use crate::event::BUCKETS_MAX;
 
 /// The lowest and the highest rate, in starts per second.
-pub(crate) const RATES: (f64, f64) = (0.001, 1_000_000.0);
+pub(crate) const RATES: (f64, f64) = (rate::RATE_MIN, rate::RATE_MAX);
 
 /// The runtime settings of one queue; a field that is unset leaves each node's own configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -12,7 +14,8 @@ pub struct Control {
     pub paused: bool,
     /// The limit of concurrent handlers on each node.
     pub workers: Option<u16>,
-    /// The limit of handler starts per second, over all nodes.
+    /// The limit of handler starts per second, over all nodes; it takes precedence over a declared
+    /// [`rate`](crate::QueueOptions::rate).
     pub rate: Option<f64>,
     /// The number of buckets over which new events are distributed.
     pub buckets: Option<u16>,
@@ -48,7 +51,7 @@ impl Setting {
     /// Returns whether all values are within their bounds; another program may have written them.
     pub(crate) fn is_possible(self) -> bool {
         match self {
-            Self::Rate(Some(rate)) => (RATES.0..=RATES.1).contains(&rate),
+            Self::Rate(Some(per_second)) => rate::is_possible(per_second),
             Self::Buckets(Some(buckets)) => (1..=BUCKETS_MAX).contains(&buckets),
             _ => true,
         }

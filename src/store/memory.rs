@@ -8,10 +8,10 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::core::engine::{Bucket, DedupWindow};
 use crate::core::membership::{MemberInfo, Membership};
-use crate::core::op::{Response, ChangeSink, StoreOp, UsedAttempts};
+use crate::core::op::{ChangeSink, Response, StoreOp, UsedAttempts};
 use crate::error::Result;
 use crate::event::{BucketKey, Envelope, EventId, Payload, QueueName};
-use crate::record::{Numbered, Record};
+use crate::record::{Cursor, Numbered, Record};
 use crate::store::clock::StoreTime;
 use crate::store::contract::{KnownBuckets, Store, Watcher};
 use crate::store::control::{Control, Setting};
@@ -260,6 +260,11 @@ impl Store for MemoryStore {
         StoreFuture::ready(Ok(()))
     }
 
+    fn erase_records(&self, places: Vec<Cursor>) -> StoreFuture<bool> {
+        self.records().erase(&places);
+        StoreFuture::ready(Ok(true))
+    }
+
     fn limit_outboxes(&self, limit: OutboxLimit) -> Result<()> {
         let mut records = self.records();
         records.when_full = limit.when_full;
@@ -360,6 +365,17 @@ impl Records {
     fn let_go(&mut self, many: usize) {
         self.kept.drain(..many);
         self.first += many as u64;
+    }
+
+    fn erase(&mut self, places: &[Cursor]) {
+        for place in places {
+            let at = place.number.checked_sub(self.first).map(usize::try_from);
+            if let Some(Ok(at)) = at
+                && let Some(record) = self.kept.get_mut(at).filter(|it| it.id == place.id)
+            {
+                record.erase();
+            }
+        }
     }
 
     fn page(&self, after: u64, limit: usize) -> OutboxPage {

@@ -23,11 +23,11 @@
 //! ```
 
 pub use crate::core::op::{
-    Response, AttemptOutcome, BATCH_BYTES, BATCH_MAX, CROWD, CROWD_SPAN, DeadLetterEdit, DeadPage,
-    Delivery, FREE_INTERRUPTIONS_MAX, FailureReason, Fetch, FetchReport, HOLDS_MAX,
-    HeartbeatReport, Holding, Lease, MoveReport, NewEvent, Operation, PeekBy, PeekCursor, PeekPage,
-    PushOutcome, PushReport, ReapReport, Reply, RequestId, Rewriting, SetAside, Settlement,
-    Snapshot, StartMark, Stats, StoreOp,
+    AttemptOutcome, BATCH_BYTES, BATCH_MAX, CROWD, CROWD_SPAN, DeadLetterEdit, DeadPage, Delivery,
+    FREE_INTERRUPTIONS_MAX, FailureReason, Fetch, FetchReport, HOLDS_MAX, HeartbeatReport, Holding,
+    Lease, MoveReport, NewEvent, Operation, PeekBy, PeekCursor, PeekPage, PushOutcome, PushReport,
+    ReapReport, Reply, RequestId, Response, Rewriting, SetAside, Settlement, Snapshot, StartMark,
+    Stats, StoreOp,
 };
 use crate::error::{Error, Result};
 use crate::event::BucketKey;

@@ -7,11 +7,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::core::membership::{MemberInfo, Membership};
-use crate::core::op::{Response, Delivery, NewEvent, StoreOp};
+use crate::core::op::{Delivery, NewEvent, Response, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::metrics::StoreCallMetrics;
 use crate::panics;
+use crate::record::Cursor;
 use crate::store::contract::{KnownBuckets, Store, Watcher};
 use crate::store::control::{Control, Setting};
 use crate::store::damage::{CheckTask, Damage};
@@ -268,6 +269,10 @@ impl Store for StoreProxy {
 
     fn records(&self) -> Option<Arc<dyn RecordTable>> {
         self.near.records()
+    }
+
+    fn erase_records(&self, places: Vec<Cursor>) -> StoreFuture<bool> {
+        self.uncounted(|near| near.erase_records(places))
     }
 
     fn check_bucket(&self, bucket: &BucketKey, task: CheckTask) -> StoreFuture<Vec<Damage>> {

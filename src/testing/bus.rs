@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::bus::{Bus, BusBuilder};
-use crate::core::op::{Response, MoveReport, Reply, Stats, StoreOp};
+use crate::core::op::{MoveReport, Reply, Response, Stats, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::EventId;
 use crate::record::{Outcome, Record};

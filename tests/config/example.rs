@@ -38,7 +38,7 @@ fn is_legal_with_every_setting_taken_in() {
 fn shows_the_true_defaults_of_a_queue() {
     let mut said = toml(&uncommented()).queue_defaults;
     // They are off by default, which no value says.
-    (said.dead_keep_for, said.dead_keep_max) = (None, None);
+    (said.rate, said.dead_keep_for, said.dead_keep_max) = (None, None, None);
     let default = QueueOptions::default();
     assert_eq!(QueueOptions::default().with(&said), default);
     assert_eq!(said.buckets, Some(default.buckets), "said, not left out");
@@ -112,6 +112,7 @@ fn the_table_of_options_has_the_true_defaults_of_a_queue() {
         }
     }
     assert_eq!((default.dead_keep_for, default.dead_keep_max), (None, None));
-    assert_eq!(off, ["dead_keep_for", "dead_keep_max"]);
+    assert_eq!(default.rate, None);
+    assert_eq!(off, ["rate", "dead_keep_for", "dead_keep_max"]);
     assert_eq!(keys.len() + off.len() + 1, QUEUE_OPTIONS.len());
 }

@@ -60,6 +60,7 @@ linger = "0s"
 dedicated = true
 consume = false
 keep_payload = true
+rate = "300/m"
 dead_keep_for = "30d"
 dead_keep_max = 1000
 codec = "raw"

@@ -17,7 +17,7 @@ fn are_named_with_their_path_the_nearest_key_and_those_there_are() {
         "settings: unknown key queues.order-close.worker, did you mean \
          queues.order-close.workers? (known here: attempts, backoff, buckets, codec, \
          consume, dead_keep_for, dead_keep_max, dedicated, encrypt, free_interruptions, \
-         keep_payload, late, linger, ring, spread, timeout, workers)"
+         keep_payload, late, linger, rate, ring, spread, timeout, workers)"
     );
     assert_eq!(
         refused_toml("store.ulr = 'memory:'"),

@@ -84,6 +84,14 @@ fn are_named_with_key_value_and_what_would_be_right() {
             "queues.x.late is 5; it must be `deliver`, or a text such as `expire(5m)`",
         ),
         (
+            "queues.x.rate = 'fast'",
+            "queues.x.rate: malformed rate `fast`, expected a number and a unit of time, such as",
+        ),
+        (
+            "queues.x.rate = 50",
+            "queues.x.rate is 50; it must be a text such as `50/s`, `300/m` or `2.5/h`",
+        ),
+        (
             "queues.x.keep_payload = 'yes'",
             "queues.x.keep_payload is \"yes\"; it must be `true` or `false`",
         ),

@@ -8,6 +8,7 @@ use crate::world::{World, secs};
 
 over_every_store! {
     who_did_what_is_kept_by_the_store,
+    many_lines_of_many_days_are_read_page_by_page,
 }
 
 fn actions(lines: &[AuditLine]) -> Vec<&str> {
@@ -48,11 +49,20 @@ async fn the_audit_is_bounded_and_the_oldest_lines_go() {
         .settings(Default::default())
         .store_url("memory:");
     let bus = bus.only_registered().publish_only().start().await.unwrap();
+    bus.add_to_audit("bob", "quiet", "quiet.orders")
+        .await
+        .unwrap();
     for number in 0..10_600 {
-        bus.add_to_audit("ann", &format!("action {number}"), "orders")
+        bus.add_to_audit("ann", &format!("action {number}"), "busy.orders")
             .await
             .unwrap();
     }
+    let quiet = bus.audit_of("quiet", None, 10).await.unwrap();
+    assert_eq!(
+        actions(&quiet.items),
+        ["quiet"],
+        "a busy namespace pushes out none of it"
+    );
     let (mut all, mut before) = (0, None);
     loop {
         let page = bus.audit(before, 1_000).await.unwrap();
@@ -62,7 +72,7 @@ async fn the_audit_is_bounded_and_the_oldest_lines_go() {
             break;
         }
     }
-    assert!((10_000..=10_256).contains(&all), "{all}");
+    assert!((10_001..=10_257).contains(&all), "{all}");
     let newest = bus.audit(None, 100).await.unwrap();
     assert!(
         newest
@@ -71,4 +81,49 @@ async fn the_audit_is_bounded_and_the_oldest_lines_go() {
             .any(|line| line.action == "action 10599")
     );
     bus.shutdown(secs(1)).await.unwrap();
+}
+
+/// So many that they are not read at once, with days of many lines, days of none, and a long gap.
+async fn many_lines_of_many_days_are_read_page_by_page(world: World) {
+    let (bus, _queue) = world.push_only::<u64>("orders").await;
+    let mut expected = Vec::new();
+    let mut add = async |target: &str| {
+        let action = format!("action {}", expected.len());
+        bus.add_to_audit("ann", &action, target).await.unwrap();
+        bus.advance(secs(1)).await;
+        expected.push(action);
+    };
+    for day in 0..30 {
+        let many = [0, 5, 90, 25][day % 4];
+        for _ in 0..many {
+            add("shop.close").await;
+        }
+        bus.advance(secs(86_400 - many)).await;
+    }
+    bus.advance(secs(86_400 * 60)).await;
+    for _ in 0..300 {
+        add("shop.close, key customer:8").await;
+    }
+    expected.reverse();
+    assert!(expected.len() > 1_000, "{}", expected.len());
+    for limit in [7, 100, 1_000] {
+        let (mut read, mut before) = (Vec::new(), None);
+        loop {
+            let page = bus.audit_of("shop", before, limit).await.unwrap();
+            assert!(page.items.len() <= limit);
+            read.extend(page.items.into_iter().map(|line| line.action));
+            let Some(next) = page.next else { break };
+            before = Some(next.to_string().parse().unwrap());
+        }
+        assert_eq!(read, expected, "{limit}");
+    }
+    let all = bus.audit(None, 10).await.unwrap();
+    assert_eq!(actions(&all.items), expected[..10]);
+    assert!(
+        bus.audit_of("other", None, 10)
+            .await
+            .unwrap()
+            .items
+            .is_empty()
+    );
 }

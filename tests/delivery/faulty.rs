@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use duly::event::BucketKey;
-use duly::store::operation::{Response, Delivery, NewEvent, PushOutcome, PushReport, Reply, StoreOp};
+use duly::records::Cursor;
+use duly::store::operation::{
+    Delivery, NewEvent, PushOutcome, PushReport, Reply, Response, StoreOp,
+};
 use duly::store::{
     Control, Durability, MemberInfo, Membership, Outbox, OutboxLimit, OutboxPage, OutboxWatcher,
     RecordTable, Setting, Store, StoreFuture, Watcher,
@@ -243,6 +246,11 @@ impl Store for Faulty {
 
     fn records(&self) -> Option<Arc<dyn RecordTable>> {
         self.near.records()
+    }
+
+    fn erase_records(&self, places: Vec<Cursor>) -> StoreFuture<bool> {
+        self.touches_records();
+        self.near.erase_records(places)
     }
 
     fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {

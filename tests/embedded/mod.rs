@@ -8,6 +8,7 @@ mod child;
 mod crash;
 mod damage;
 mod ended;
+mod erase;
 mod file;
 mod full;
 mod harness;

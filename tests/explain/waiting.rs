@@ -16,6 +16,7 @@ over_every_store! {
     a_pause_is_named_beside_the_due_time,
     a_queue_without_workers_is_named,
     a_rate_says_how_many_wait_and_when_its_turn_comes,
+    a_declared_rate_is_named_as_such,
     a_queue_that_nobody_consumes_is_named,
     an_event_that_is_due_and_was_not_moved_says_so,
     a_busy_queue_says_how_many_are_before_it,
@@ -169,6 +170,7 @@ async fn a_rate_says_how_many_wait_and_when_its_turn_comes(world: World) {
         }
         let reason = Reason::RateLimited {
             per_second: 2.0,
+            is_declared: false,
             ready: waiting,
             turn: ms(500) * waiting as u32,
         };
@@ -177,6 +179,30 @@ async fn a_rate_says_how_many_wait_and_when_its_turn_comes(world: World) {
     }
     assert_eq!(told, waiting);
     assert!((80..=95).contains(&waiting), "{waiting}");
+}
+
+async fn a_declared_rate_is_named_as_such(world: World) {
+    let (bus, queue) = world.serve(ORDERS.rate(2.0), &Probe::<u64>::new()).await;
+    let sent = queue.push_many(0..100, secs(0)).await.unwrap();
+    bus.advance(secs(5)).await;
+    let last = sent.last().unwrap().id();
+    let limited = |is: bool| move |reason: &Reason| matches!(reason, Reason::RateLimited { is_declared, .. } if *is_declared == is);
+    let mut waiting = None;
+    for sent in &sent {
+        let explained = bus.explain(sent.id()).await.unwrap();
+        if explained.state == Some(EventState::Ready) {
+            assert!(explained.reasons.iter().any(limited(true)), "{explained}");
+            assert!(
+                explained.to_string().contains("2 per second, as declared"),
+                "{explained}"
+            );
+            waiting = Some(sent.id());
+        }
+    }
+    let waiting = waiting.unwrap_or(last);
+    bus.set_rate("orders", Some(1.0)).await.unwrap();
+    let explained = bus.explain(waiting).await.unwrap();
+    assert!(explained.reasons.iter().any(limited(false)), "{explained}");
 }
 
 async fn a_queue_that_nobody_consumes_is_named(world: World) {

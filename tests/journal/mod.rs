@@ -5,6 +5,7 @@
 //! line. `DULY_JOURNAL_CASES` sets the number of random cases that are compared with the oracle
 //! (default 48).
 
+mod erase;
 mod file;
 mod filters;
 mod gone;
@@ -44,7 +45,7 @@ fn every_promise_is_listed() {
     };
     let listed = read("suite.rs");
     for room in [
-        "filters", "minutes", "oracle", "pages", "prune", "reopened", "together", "whole",
+        "erase", "filters", "minutes", "oracle", "pages", "prune", "reopened", "together", "whole",
     ] {
         let text = read(&format!("{room}.rs"));
         let promises = text

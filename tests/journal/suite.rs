@@ -19,6 +19,10 @@ macro_rules! journal_tests {
                 a_load_of_nothing_is_fine
                 a_large_load_is_kept_whole
             }
+            erase {
+                what_is_erased_loses_payload_and_error_and_nothing_else
+                a_place_where_nothing_is_erases_nothing
+            }
             filters {
                 each_filter_alone_finds_what_it_names
                 each_pair_of_filters_finds_what_both_name

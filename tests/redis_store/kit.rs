@@ -8,7 +8,7 @@ use duly::event::{BucketId, BucketKey, Envelope, Payload, State};
 use duly::prelude::*;
 use duly::records::{Cause, NodeId, Query, Record};
 use duly::store::operation::{
-    Response, AttemptOutcome, FailureReason, Fetch, NewEvent, Operation, Reply, Settlement,
+    AttemptOutcome, FailureReason, Fetch, NewEvent, Operation, Reply, Response, Settlement,
     StartMark, StoreOp,
 };
 use duly::store::{RedisOptions, RedisStore, Store};

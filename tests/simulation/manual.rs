@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use duly::records::{Cause, NodeId};
 use duly::store::operation::{
-    Response, AttemptOutcome, Delivery, FailureReason, Fetch, FetchReport, Reply, RequestId,
+    AttemptOutcome, Delivery, FailureReason, Fetch, FetchReport, Reply, RequestId, Response,
     Settlement, StartMark, StoreOp,
 };
 use duly::{ErrorKind, EventId};

@@ -2,7 +2,7 @@
 
 use duly::__internal::CallId;
 use duly::ErrorKind;
-use duly::store::operation::{Response, MoveReport, Reply, StoreOp};
+use duly::store::operation::{MoveReport, Reply, Response, StoreOp};
 use duly_conformance::history::{EntryKind, Promise};
 
 use crate::bugs::Bug;
@@ -209,7 +209,11 @@ impl World {
     }
 
     /// Applies an operation and writes down what happened.
-    pub fn apply_plainly(&mut self, bucket: usize, op: StoreOp) -> Result<Response<Body>, ErrorKind> {
+    pub fn apply_plainly(
+        &mut self,
+        bucket: usize,
+        op: StoreOp,
+    ) -> Result<Response<Body>, ErrorKind> {
         self.remember_store();
         let calls = matches!(op, StoreOp::MoveDue { calls: true, .. });
         let before = self.store.buckets[bucket].head();

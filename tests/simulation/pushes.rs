@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use duly::__internal::{Attempts, NextPush, PushedId};
 use duly::event::Envelope;
-use duly::store::operation::{Response, NewEvent, PushOutcome, PushReport, Reply, StoreOp};
+use duly::store::operation::{NewEvent, PushOutcome, PushReport, Reply, Response, StoreOp};
 use duly::time::Timestamp;
 use duly::{ErrorKind, EventId};
 use duly_conformance::history::{EntryKind, PushResult};

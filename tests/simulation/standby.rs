@@ -9,7 +9,7 @@ use duly::config::NodeOptions;
 use duly::event::{BucketId, BucketKey};
 use duly::records::NodeId;
 use duly::store::Member;
-use duly::store::operation::{Response, FetchReport, Holding, Reply, SetAside, StoreOp};
+use duly::store::operation::{FetchReport, Holding, Reply, Response, SetAside, StoreOp};
 use duly::time::{Mono, Timestamp};
 
 /// A node that is no owner, whose first look has found nothing that is due before `DUE_MS`.

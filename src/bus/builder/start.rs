@@ -15,6 +15,7 @@ use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::journal::{JournalConfig, record};
 use crate::bus::open::{check_durability, check_io, check_timers, open_store};
+use crate::bus::own_queues::is_own;
 use crate::bus::owner::BusOwner;
 use crate::bus::payloads::check_encryption;
 use crate::bus::state::ids::NewIds;
@@ -22,7 +23,7 @@ use crate::bus::state::round_trips::RoundTrips;
 use crate::config::Settings;
 use crate::core::options::NodeOptions;
 use crate::error::{Error, Result};
-use crate::flow::{Flow, QueueOptions, Replies, RuntimeSettings, Setup};
+use crate::flow::{DeclaredRates, Flow, QueueOptions, Replies, RuntimeSettings, Setup};
 use crate::metrics::{self, PullMeters, PushMeters, QueueLabels};
 use crate::record::NodeId;
 use crate::store::{Store, StoreProxy};
@@ -165,7 +166,14 @@ impl BusBuilder {
             member_lost: &member_lost,
         })
         .await?;
-        let (replies, controls) = (Arc::<Replies>::default(), Arc::<RuntimeSettings>::default());
+        let named = queues.iter();
+        let declared_rates = DeclaredRates {
+            named: named.map(|(queue, it)| (queue.clone(), it.rate)).collect(),
+            others: defaults.rate,
+            is_own,
+        };
+        let replies = Arc::<Replies>::default();
+        let controls = Arc::new(RuntimeSettings::new(declared_rates));
         let id = NodeId(fastrand::u64(1..));
         let inner = Arc::new(Inner {
             id,
@@ -192,6 +200,7 @@ impl BusBuilder {
             schedules_woken: Default::default(),
             #[cfg(feature = "schedules")]
             schedules_max: self.schedules.max.unwrap_or(SCHEDULES_MAX),
+            outboxes: Default::default(),
             stop: Default::default(),
             is_closed: AtomicBool::new(false),
             is_lent: self.is_lent,

@@ -95,6 +95,23 @@ pub async fn store(bus: &Bus, queue: &QueueName, id: EventId, reply: &[u8]) -> R
     store_in(&bus.inner, (queue, id), is_secret, reply).await
 }
 
+/// Removes the reply to an event, if one is stored.
+///
+/// # Errors
+///
+/// The store's.
+pub(in crate::bus) async fn forget(
+    inner: &Arc<Inner>,
+    queue: &QueueName,
+    id: EventId,
+) -> Result<()> {
+    let replies = replies_of(inner, queue)?;
+    replies
+        .cancel(replies.id_for_name(&id.to_string()))
+        .await
+        .map(drop)
+}
+
 fn is_encrypted(event: &Envelope) -> bool {
     Frame::read(event.payload.as_bytes()).is_ok_and(|frame| frame.key_id.is_some())
 }
@@ -125,7 +142,9 @@ async fn store_in(
     if fastrand::usize(..EXPIRED_AT_ONCE / 2) == 0 {
         // Whatever is due has expired: leasing it removes it, and returns nothing.
         let expired = replies.lease(EXPIRED_AT_ONCE, Duration::from_secs(1));
-        let _none = expired.send().await?;
+        if let Err(error) = expired.send().await {
+            tracing::debug!(%error, "expired replies not removed"); // this one is stored all the same
+        }
     }
     Ok(())
 }

@@ -12,6 +12,8 @@ pub(super) struct EventFilter {
     /// Of the due time.
     pub(super) since: Option<Timestamp>,
     pub(super) until: Option<Timestamp>,
+    /// Of the time of the push.
+    pub(super) pushed_until: Option<Timestamp>,
     /// A text of a key, of a header, or of the payload.
     pub(super) contains: Option<String>,
 }
@@ -21,8 +23,15 @@ impl EventFilter {
         self.state.is_none_or(|state| event.state == state)
             && self.since.is_none_or(|since| event.due >= since)
             && self.until.is_none_or(|until| event.due < until)
+            && self
+                .pushed_until
+                .is_none_or(|until| was_pushed_until(event, until))
             && self.contains.as_ref().is_none_or(|text| has(event, text))
     }
+}
+
+fn was_pushed_until(event: &Snapshot, until: Timestamp) -> bool {
+    event.body.as_ref().is_none_or(|body| body.pushed <= until)
 }
 
 fn has(event: &Snapshot, text: &str) -> bool {

@@ -6,11 +6,12 @@ use std::fmt::Write;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::bus::events::cursor::{self, number};
 use crate::bus::events::{Events, StoredEvent};
 use crate::bus::scan::{EventCursor, PAGE, Scan, ScanPage};
-use crate::core::op::{BATCH_MAX, PeekBy, PeekCursor};
+use crate::core::op::{BATCH_MAX, PeekBy};
 use crate::error::{Error, Result, shown};
-use crate::event::{BucketId, BucketKey, EventId, QueueName};
+use crate::event::{EventId, QueueName};
 use crate::time::Timestamp;
 
 /// The default size of a list.
@@ -18,8 +19,6 @@ const LIST: usize = 100;
 /// The most events that one call scans, and the most calls of the store that it makes for them.
 const SCANNED_MAX: usize = 10_000;
 const CALLS_MAX: usize = 1_000;
-/// The most bytes of the position of a store in the text of a cursor.
-const POSITION_BYTES_MAX: usize = 128;
 
 /// A part of the events that match, the first due first.
 #[derive(Debug)]
@@ -206,10 +205,8 @@ impl Events {
 /// unset is left out.
 impl fmt::Display for EventListCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(EventCursor { bucket, from }) = &self.start {
-            write!(f, "{}/{}/", bucket.queue, bucket.bucket)?;
-            let bytes = from.as_ref().map_or(&[][..], PeekCursor::as_bytes);
-            bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        if let Some(start) = &self.start {
+            start.fmt(f)?;
         }
         f.write_char('~')?;
         match &self.beyond {
@@ -226,7 +223,7 @@ impl FromStr for EventListCursor {
         let read = || {
             let (start, beyond) = text.split_once('~')?;
             Some(Self {
-                start: optional(start, start_of)?,
+                start: optional(start, cursor::read)?,
                 beyond: optional(beyond, place_of)?,
             })
         };
@@ -247,33 +244,9 @@ fn optional<T>(text: &str, read: fn(&str) -> Option<T>) -> Option<Option<T>> {
     }
 }
 
-fn start_of(text: &str) -> Option<EventCursor> {
-    let (queue, place) = text.split_once('/')?;
-    let (bucket, position) = place.split_once('/')?;
-    let bucket = BucketId(number(bucket)?);
-    let bucket = BucketKey::new(queue.parse().ok()?, bucket);
-    let is_fit = position.len() <= 2 * POSITION_BYTES_MAX && position.len().is_multiple_of(2);
-    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    if !is_fit || !position.bytes().all(is_hex) {
-        return None;
-    }
-    let bytes = (0..position.len()).step_by(2);
-    let bytes = bytes.map(|at| u8::from_str_radix(position.get(at..at + 2)?, 16).ok());
-    let bytes = bytes.collect::<Option<Vec<u8>>>()?;
-    let from = (!bytes.is_empty()).then(|| PeekCursor::new(bytes));
-    Some(EventCursor { bucket, from })
-}
-
 fn place_of(text: &str) -> Option<Place> {
     let (due, place) = text.split_once('/')?;
     let (id, queue) = place.split_once('/')?;
     let due = Timestamp::from_millis(number(due)?);
     Some((due, id.parse().ok()?, queue.parse().ok()?))
-}
-
-/// Reads a number as it is written: digits, without a sign or zeros in front.
-fn number<T: FromStr>(text: &str) -> Option<T> {
-    let is_plain =
-        text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
-    is_plain.then(|| text.parse().ok()).flatten()
 }

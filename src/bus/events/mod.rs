@@ -1,8 +1,10 @@
 //! Queries for events that are not over: by id, key or unique key, or a whole queue.
 //!
-//! [`page`] reads pages, [`list`] reads them in the order of due times, [`filter`] says which events
-//! match, and [`stored`] is one event that was found.
+//! [`page`] reads pages, [`bulk`] changes them, [`list`] reads them in the order of due times,
+//! [`filter`] says which events match, and [`stored`] is one event that was found.
 
+mod bulk;
+mod cursor;
 mod filter;
 mod list;
 mod page;
@@ -16,6 +18,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use serde::Serialize;
 
+pub use self::bulk::{ChangedPage, EventAction};
 use self::filter::EventFilter;
 pub use self::list::{EventList, EventListCursor};
 pub use self::stored::StoredEvent;
@@ -26,7 +29,7 @@ use crate::bus::queue::Queue;
 use crate::bus::scan::EventCursor;
 use crate::core::op::{CancelOutcome, ChangeOutcome, PeekBy, Snapshot, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{AUDIT, EventId, QueueName, State};
+use crate::event::{EventId, QueueName, State, is_audit};
 use crate::time::{Timestamp, When};
 
 /// The most events that one [`Events::cancel`] or [`Events::reschedule`] covers; its results are in
@@ -211,6 +214,12 @@ impl Events {
         self
     }
 
+    /// Selects events that were pushed at this time or earlier.
+    pub fn pushed_until(mut self, pushed: impl Into<Timestamp>) -> Self {
+        self.filter.pushed_until = Some(pushed.into());
+        self
+    }
+
     /// Selects events with this text in their key, their unique key, a value of their headers, or
     /// the first 16 KiB of their payload as text, case-sensitively; spaces of JSON do not matter. It
     /// scans every event, and finds nothing in an encrypted payload.
@@ -234,7 +243,7 @@ impl Events {
     /// Whether it is a queue that was chosen; without a choice every one but that of the audit.
     fn selects(&self, queue: &QueueName) -> bool {
         if self.queues.is_empty() {
-            queue.as_str() != AUDIT
+            !is_audit(queue)
         } else {
             self.queues.contains(queue)
         }

@@ -72,6 +72,11 @@ impl StoredEvent {
         }
     }
 
+    /// Returns the bucket that it lies in.
+    pub(in crate::bus) fn bucket(&self) -> BucketId {
+        self.bucket
+    }
+
     /// Decodes its payload by its own codec, and decrypts it with the bus's keys. It is not
     /// upgraded.
     ///

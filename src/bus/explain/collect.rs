@@ -30,6 +30,8 @@ pub(super) struct Facts {
     pub(super) asked: usize,
     /// The runtime settings of its queue.
     pub(super) control: Control,
+    /// The rate that this process declares for its queue.
+    pub(super) declared_rate: Option<f64>,
     /// The number of events of its queue by state.
     pub(super) stats: Stats,
     /// The members; `None` if the membership could not be read.
@@ -57,6 +59,12 @@ impl Facts {
                 None
             }
         }
+    }
+
+    /// Returns the rate that holds for its queue, and whether this process declares it.
+    pub(super) fn rate(&self) -> Option<(f64, bool)> {
+        let set = self.control.rate.map(|rate| (rate, false));
+        set.or(self.declared_rate.map(|rate| (rate, true)))
     }
 
     /// Returns how many live nodes consume a queue.
@@ -95,6 +103,7 @@ pub(super) async fn explain(bus: &Bus, queue: Option<QueueName>, id: EventId) ->
     let controls = in_time(inner.store.controls()).await;
     let set = facts.miss(controls).unwrap_or_default();
     facts.control = set.get(&bucket.queue).copied().unwrap_or_default();
+    facts.declared_rate = inner.controls.declared_rate(&bucket.queue);
     facts.stats = count(inner, &bucket.queue, &mut facts).await;
     conclude(inner, (queue, id), facts).await
 }

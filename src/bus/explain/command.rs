@@ -17,6 +17,12 @@ impl Reason {
             Self::NoWorkers { everywhere: true } => {
                 Some(format!("duly queue set {queue} --workers none"))
             }
+            Self::RateLimited {
+                is_declared: true, ..
+            } => Some(format!(
+                "duly queue set {queue} --rate 100, or what you want: it takes precedence over the \
+                 declared rate"
+            )),
             Self::RateLimited { .. } => Some(format!(
                 "duly queue set {queue} --rate none, or a higher rate"
             )),

@@ -182,16 +182,17 @@ fn ready(found: &Located, facts: &Facts) -> Vec<Reason> {
         return reasons;
     }
     let ready = facts.stats.ready.max(1);
-    if let Some(per_second) = facts.control.rate {
+    if let Some((per_second, is_declared)) = facts.rate() {
         let turn = Duration::try_from_secs_f64(ready as f64 / per_second);
         reasons.push(Reason::RateLimited {
             per_second,
+            is_declared,
             ready,
             turn: turn.unwrap_or(Duration::MAX),
         });
     }
     let is_busy = facts.here.as_ref().is_some_and(|here| here.is_busy());
-    if facts.control.rate.is_none() || is_busy {
+    if facts.rate().is_none() || is_busy {
         reasons.push(Reason::Behind {
             ready,
             leased: facts.stats.leased,
@@ -207,7 +208,7 @@ fn held(found: &Located, me: NodeId, facts: &Facts) -> Vec<Reason> {
     let is_due = found.snapshot.due <= found.now;
     let load = facts.here.clone();
     // Under a rate limit, a leased event may wait for its turn besides the ring.
-    let is_paced = facts.control.rate.is_some();
+    let is_paced = facts.rate().is_some();
     let is_started = |load: &QueueLoad| load.queued == 0 && load.active > 0;
     let runs = is_due && !is_paced && load.as_ref().is_some_and(is_started);
     let known = facts.nodes.as_ref();

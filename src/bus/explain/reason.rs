@@ -45,6 +45,8 @@ pub enum Reason {
     RateLimited {
         /// How many handlers may start per second, over all nodes.
         per_second: f64,
+        /// Whether this process declares it, in an annotation or settings, and no operator has set one.
+        is_declared: bool,
         /// How many events are ready in its queue, including this one.
         ready: usize,
         /// The time until its turn at this rate, if nothing else delays it.
@@ -195,7 +197,7 @@ impl Reason {
             }
             Self::NoConsumer { .. } => format!("{}, or lease from it", consume()),
             Self::RateLimited { .. } => {
-                format!("bus.set_rate(\"{queue}\", ..) raises or removes the rate")
+                format!("bus.set_rate(\"{queue}\", ..) sets another, over a declared one too")
             }
             Self::Behind { here, .. } => {
                 let is_full = here.as_ref().is_some_and(QueueLoad::is_busy);
@@ -274,12 +276,14 @@ impl fmt::Display for Reason {
             ),
             Self::RateLimited {
                 per_second,
+                is_declared,
                 ready,
                 turn,
             } => write!(
                 f,
-                "the rate limit is {per_second} per second; {} ready, so its turn comes within \
+                "the rate limit is {per_second} per second{}; {} ready, so its turn comes within \
                  about {}",
+                is_declared.then_some(", as declared").unwrap_or_default(),
                 with_noun(*ready, "event is", "events are"),
                 format_span(*turn)
             ),

@@ -4,5 +4,6 @@ pub(in crate::bus) mod forecasts;
 pub(in crate::bus) mod ids;
 pub(in crate::bus) mod leases;
 pub(in crate::bus) mod names;
+pub(in crate::bus) mod outboxes;
 pub(in crate::bus) mod round_trips;
 pub(in crate::bus) mod stop;

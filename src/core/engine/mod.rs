@@ -54,7 +54,7 @@ use self::waiting::WaitingEvents;
 #[cfg(feature = "redis")]
 pub(crate) use self::window::FORGET_MAX;
 pub use self::window::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};
-use crate::core::op::{Response, BATCH_MAX, ChangeSink, MoveReport, Reply, SetAside, StoreOp};
+use crate::core::op::{BATCH_MAX, ChangeSink, MoveReport, Reply, Response, SetAside, StoreOp};
 pub use crate::core::op::{LastSettlement, Tombstone};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId, State};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::core::mover::Waiting;
 use crate::core::node::{Call, CallKind, Node};
 use crate::core::op::{
-    Response, FetchReport, HeartbeatReport, MoveReport, Reply, RequestId, Settlement, StartMark,
+    FetchReport, HeartbeatReport, MoveReport, Reply, RequestId, Response, Settlement, StartMark,
 };
 use crate::core::step::Action;
 use crate::error::ErrorKind;

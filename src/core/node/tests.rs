@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::core::node::Node;
-use crate::core::op::{Response, Delivery, FetchReport, Holding, Reply, StoreOp};
+use crate::core::op::{Delivery, FetchReport, Holding, Reply, Response, StoreOp};
 use crate::core::options::NodeOptions;
 use crate::core::step::{Action, CallId, Input};
 use crate::event::{BucketId, BucketKey, EventId, QueueName};

@@ -23,7 +23,7 @@ use self::queue::PulledQueue;
 pub(crate) use self::requests::LeaseOrder;
 use self::requests::Requester;
 use crate::core::clock::StoreClock;
-use crate::core::op::{Response, Delivery, RequestId, Settlement, StoreOp};
+use crate::core::op::{Delivery, RequestId, Response, Settlement, StoreOp};
 use crate::core::step::CallId;
 use crate::error::ErrorKind;
 use crate::event::{BucketKey, QueueName};

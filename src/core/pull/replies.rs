@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::core::op::{Response, BATCH_MAX, FetchReport, MoveReport, Reply, StartMark, StoreOp};
+use crate::core::op::{BATCH_MAX, FetchReport, MoveReport, Reply, Response, StartMark, StoreOp};
 use crate::core::pull::{
     PullAction, PullCall, PullCallKind, PullFetch, PulledEvent, Puller, RequesterId,
 };

@@ -176,7 +176,7 @@ impl Consumers {
     fn steer(&self, queue: &QueueName, served: &ConsumerEntry, chosen: Option<usize>) -> bool {
         let mut course = served.course.lock();
         course.chosen = chosen.unwrap_or(course.chosen);
-        let control = self.controls.of(queue);
+        let control = self.controls.in_force(queue);
         let workers = if control.paused {
             0
         } else {

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::core::op::{Stats, StoreOp};
 use crate::error::Result;
-use crate::event::{AUDIT, BucketKey, QueueName};
+use crate::event::{BucketKey, QueueName, is_audit};
 use crate::flow::membership::in_time;
 use crate::flow::membership::poll::MembershipPoll;
 use crate::flow::node::active_buckets::ActiveBuckets;
@@ -79,7 +79,7 @@ impl DepthSampler {
         self.gauges.live_nodes(members);
         let mut buckets = in_time(self.store.buckets()).await?;
         // It has events and no consumer, and that is no alarm.
-        buckets.retain(|key| self.reports(&key.queue) && key.queue.as_str() != AUDIT);
+        buckets.retain(|key| self.reports(&key.queue) && !is_audit(&key.queue));
         known
             .buckets
             .retain(|key, _| buckets.binary_search(key).is_ok());

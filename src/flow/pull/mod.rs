@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use self::hand_off::HandOff;
 use self::pulled_queues::PulledQueues;
 use self::task::PullTask;
-use crate::core::op::{Response, FetchReport, MoveReport, Reply, SetAside};
+use crate::core::op::{FetchReport, MoveReport, Reply, Response, SetAside};
 use crate::core::pull::{LeaseOrder, PullInput, PullOptions, PulledEvent, RequesterId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, Envelope, QueueName};

@@ -196,7 +196,7 @@ impl PullTask {
         queue: &QueueName,
         actions: &mut Vec<PullAction<Arc<Envelope>>>,
     ) {
-        let control = self.pulls.controls.of(queue);
+        let control = self.pulls.controls.in_force(queue);
         let before = self.settings.insert(queue.clone(), control);
         if before != Some(control) {
             let set = PullInput::Set {

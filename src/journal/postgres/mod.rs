@@ -12,6 +12,7 @@
 
 mod copy;
 mod counts;
+mod erase;
 mod fault;
 mod link;
 mod load;
@@ -33,7 +34,7 @@ use self::load::WeekCache;
 use self::url::Target;
 use crate::error::{Error, Result};
 use crate::journal::contract::{Batch, Journal, JournalFuture};
-use crate::record::{FoundRecords, Keep, Pruned};
+use crate::record::{Cursor, FoundRecords, Keep, Pruned};
 use crate::record::{MinuteQuery, MinuteStats, Query};
 use crate::time::Timestamp;
 
@@ -180,6 +181,12 @@ impl Journal for PostgresJournal {
         call!(self.pruning, "cannot prune", |client, shared, spot| {
             let scope = &shared.server.scope;
             prune::prune(client, scope, keep, now, spot)
+        })
+    }
+
+    fn erase(&self, places: Vec<Cursor>) -> JournalFuture<()> {
+        call!(self.pruning, "cannot erase in", |client, shared, spot| {
+            erase::erase(client, &shared.server.scope, &places, spot)
         })
     }
 

@@ -83,7 +83,11 @@ struct Progress {
 type Outboxes = Vec<(Outbox, u64)>;
 
 impl Carrier {
-    pub(super) fn new(setup: Setup, status: Arc<SharedStatus>, changed: Arc<ChangedOutboxes>) -> Self {
+    pub(super) fn new(
+        setup: Setup,
+        status: Arc<SharedStatus>,
+        changed: Arc<ChangedOutboxes>,
+    ) -> Self {
         Self {
             store: setup.store,
             journal: setup.journal,

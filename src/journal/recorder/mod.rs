@@ -30,8 +30,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::carry::Carrier;
 use self::changed::ChangedOutboxes;
-use self::status::SharedStatus;
 pub use self::status::JournalStatus;
+use self::status::SharedStatus;
 use crate::error::{Error, ErrorKind, Result};
 use crate::journal::contract::Journal;
 use crate::panics;
@@ -132,7 +132,10 @@ impl Recorder {
     ///
     /// [`ErrorKind::Full`] when as many recorders as the store takes carry its records.
     pub(crate) fn start(setup: Setup) -> Result<Self> {
-        let (status, changed) = (Arc::new(SharedStatus::new()), Arc::<ChangedOutboxes>::default());
+        let (status, changed) = (
+            Arc::new(SharedStatus::new()),
+            Arc::<ChangedOutboxes>::default(),
+        );
         let stop = CancellationToken::new();
         let stop_within = setup.options.stop_within;
         let watcher: Arc<dyn OutboxWatcher> = Arc::clone(&changed) as _;

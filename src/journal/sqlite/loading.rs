@@ -8,10 +8,11 @@ use rusqlite::Connection;
 use crate::error::{Error, ErrorKind, Result};
 use crate::journal::contract::Batch;
 use crate::journal::sqlite::{fault, schema};
-use crate::record::{Keep, Pruned};
+use crate::record::{Cursor, Keep, Pruned};
 use crate::sqlite::files;
 use crate::sqlite::lock::Watched;
 use crate::sqlite::records::{self, Arrival, Load, QueueNumbers};
+use crate::sqlite::{copy_log, overwrite_deleted};
 use crate::time::Timestamp;
 
 /// The connection that writes.
@@ -64,6 +65,15 @@ impl Writer {
                 format!("{what}; put it back, or start this process anew"),
             ))
         })
+    }
+
+    /// Erases the payloads and the error texts of records, and overwrites their bytes in the file.
+    pub(super) fn erase(&mut self, places: &[Cursor]) -> Result<()> {
+        overwrite_deleted(&self.connection).map_err(fault::at_write)?;
+        let step = schema::begin(&mut self.connection)?;
+        let erased = records::erase(&step, places).and_then(|()| step.commit());
+        let erased = erased.and_then(|()| copy_log(&self.connection));
+        erased.map_err(fault::at_write)
     }
 
     /// Removes some of what is beyond `keep` at `now`.

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Result;
 use crate::journal::contract::{Batch, Journal, JournalFuture};
-use crate::record::{FoundRecords, Keep, Pruned};
+use crate::record::{Cursor, FoundRecords, Keep, Pruned};
 use crate::record::{MinuteQuery, MinuteStats, Query};
 use crate::sqlite::records::Reader;
 use crate::time::Timestamp;
@@ -128,6 +128,10 @@ impl Journal for SqliteJournal {
 
     fn prune(&self, keep: Keep, now: Timestamp) -> JournalFuture<Pruned> {
         Box::pin(self.writing.run(move |writer| writer.prune(keep, now)))
+    }
+
+    fn erase(&self, places: Vec<Cursor>) -> JournalFuture<()> {
+        Box::pin(self.writing.run(move |writer| writer.erase(&places)))
     }
 
     fn close(&self) -> JournalFuture<()> {

@@ -7,6 +7,7 @@
 //! ```
 
 mod asked;
+mod erasing;
 mod load;
 mod minutes;
 mod newest;
@@ -19,6 +20,7 @@ mod tenths;
 mod views;
 mod words;
 
+pub(crate) use self::erasing::erase;
 pub(crate) use self::load::{Arrival, Load, QueueNumbers};
 pub(crate) use self::newest::read_newest;
 pub use self::paging::Reader;

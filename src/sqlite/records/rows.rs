@@ -191,7 +191,7 @@ fn fields(row: &Row<'_>, queue: QueueName) -> Option<(i64, Record)> {
 }
 
 /// The checksum of a record with this number.
-fn sum(number: i64, record: &Record) -> i64 {
+pub(super) fn sum(number: i64, record: &Record) -> i64 {
     let mut sum = Sum::default();
     let stages = record.stages;
     sum.number(number)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::core::op::{
-    Response, AttemptOutcome, DeadPage, Delivery, FetchReport, PeekPage, Reply, Settlement,
+    AttemptOutcome, DeadPage, Delivery, FetchReport, PeekPage, Reply, Response, Settlement,
     StartMark, StoreOp,
 };
 use crate::error::{Error, Result};

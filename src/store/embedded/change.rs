@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::core::engine::Tombstone;
 use crate::core::op::UsedAttempts;
 use crate::event::{BucketKey, EventId, Payload};
-use crate::record::Record;
+use crate::record::{Cursor, Record};
 use crate::store::control::Control;
 use crate::store::embedded::row::Row;
 use crate::time::Timestamp;
@@ -44,6 +44,8 @@ pub(super) enum Change {
         key: String,
         held: Option<(EventId, Timestamp)>,
     },
+    /// The payloads and the error texts of these records are erased.
+    Erased(Vec<Cursor>),
     /// Something was set of a queue.
     Controlled { queue: String, control: Control },
 }

@@ -7,7 +7,8 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use crate::codec::wire;
 use crate::event::{Envelope, Payload};
 use crate::record::Record;
-use crate::sqlite::records::{Arrival, Load, QueueNumbers};
+use crate::sqlite::overwrite_deleted;
+use crate::sqlite::records::{self, Arrival, Load, QueueNumbers};
 use crate::store::embedded::change::{Change, Changes};
 use crate::store::embedded::log_size::LogSize;
 use crate::store::embedded::retention::Retention;
@@ -29,6 +30,8 @@ pub(super) struct Committer {
     queues: QueueNumbers,
     retention: Retention,
     pub(super) log: LogSize,
+    /// Whether the bytes of what is deleted are overwritten in the file.
+    overwrites: bool,
 }
 
 /// What goes on from transaction to transaction; taken over only when one is committed.
@@ -61,6 +64,7 @@ impl Committer {
             queues: QueueNumbers::new(),
             retention,
             log,
+            overwrites: false,
         }
     }
 
@@ -72,6 +76,11 @@ impl Committer {
         now: Timestamp,
         may_miss: bool,
     ) -> Result<Vec<Start>, Failure> {
+        let erases = |change: &Change| matches!(change, Change::Erased(_));
+        if !self.overwrites && batch.clone().any(|changes| changes.list.iter().any(erases)) {
+            overwrite_deleted(&self.connection)?;
+            self.overwrites = true;
+        }
         self.connection
             .prepare_cached("BEGIN IMMEDIATE")
             .and_then(|mut begin| begin.execute([]))?;
@@ -196,6 +205,7 @@ impl<'a, 'b> Transaction<'a, 'b> {
                     Change::UniqueHeld { bucket, key, held } => {
                         uniques::write(self.connection, bucket, key, *held)?;
                     }
+                    Change::Erased(places) => records::erase(self.connection, places)?,
                     Change::Controlled { queue, control } => {
                         controls::write(self.connection, queue, control)?;
                     }

@@ -9,7 +9,7 @@ use crate::core::op::{Response, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, Payload, QueueName};
 use crate::outage::Outage;
-use crate::record::NodeId;
+use crate::record::{Cursor, NodeId};
 use crate::sqlite::records;
 use crate::store::clock::StoreTime;
 use crate::store::control::Setting;
@@ -132,6 +132,17 @@ impl Shared {
                 ..Changes::default()
             };
             self.submit_beside(changes)
+        })
+    }
+
+    /// Erases what records hold; it is done once the ticket is resolved.
+    pub(super) fn erase(&self, places: Vec<Cursor>) -> Result<Arc<CommitTicket>> {
+        if self.stop.get().is_some() {
+            return Err(self.why_closed());
+        }
+        self.submit_beside(Changes {
+            list: vec![Change::Erased(places)],
+            ..Changes::default()
         })
     }
 

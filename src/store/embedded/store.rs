@@ -8,11 +8,11 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 
 use crate::core::membership::{MemberInfo, Membership};
-use crate::core::op::{Response, Delivery, StoreOp};
+use crate::core::op::{Delivery, Response, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, QueueName};
 use crate::outage::Outage;
-use crate::record::Keep;
+use crate::record::{Cursor, Keep};
 use crate::sqlite::shortage;
 use crate::sqlite::{files, records};
 use crate::store::clock::StoreTime;
@@ -216,7 +216,11 @@ impl Store for EmbeddedStore {
     fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Response> {
         let decided = self.shared.decide(bucket, op);
         self.shared.sweep();
-        let Decision { response, wait, node } = match decided {
+        let Decision {
+            response,
+            wait,
+            node,
+        } = match decided {
             Ok(decided) => decided,
             Err(error) => {
                 // Also of what is refused: what had expired has ended.
@@ -294,6 +298,15 @@ impl Store for EmbeddedStore {
 
     fn records(&self) -> Option<Arc<dyn RecordTable>> {
         Some(Arc::clone(&self.shared) as _)
+    }
+
+    fn erase_records(&self, places: Vec<Cursor>) -> StoreFuture<bool> {
+        let erased = self.shared.erase(places);
+        self.write_inline();
+        StoreFuture::new(async move {
+            erased?.wait(CommitPart::Rest).await?;
+            Ok(true)
+        })
     }
 
     fn close(&self) -> StoreFuture<()> {

@@ -31,7 +31,7 @@ use self::op::shared::Shared;
 use self::op::{confirmed, outbox};
 pub use self::options::RedisOptions;
 use crate::core::membership::{MemberInfo, Membership};
-use crate::core::op::{Response, NewEvent, StoreOp};
+use crate::core::op::{NewEvent, Response, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, QueueName};
 use crate::store::contract::{KnownBuckets, Store, Watcher};

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use duly::QueueName;
 use duly::event::BucketKey;
-use duly::store::operation::{Response, Delivery, NewEvent, StoreOp};
+use duly::records::Cursor;
+use duly::store::operation::{Delivery, NewEvent, Response, StoreOp};
 use duly::store::{
     CheckTask, Control, Damage, Durability, KnownBuckets, MemberInfo, Membership, Outbox,
     OutboxLimit, OutboxPage, OutboxWatcher, RecordTable, Setting, Store, StoreFuture, Watcher,
@@ -106,6 +107,10 @@ impl Store for Slow {
 
     fn records(&self) -> Option<Arc<dyn RecordTable>> {
         self.0.records()
+    }
+
+    fn erase_records(&self, places: Vec<Cursor>) -> StoreFuture<bool> {
+        self.slowly(move |near| near.erase_records(places))
     }
 
     fn check_bucket(&self, bucket: &BucketKey, task: CheckTask) -> StoreFuture<Vec<Damage>> {

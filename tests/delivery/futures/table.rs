@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use duly::__outbox::{self as outbox, StagedPush};
 use duly::__server::{moved_clock, replies};
-use duly::admin::Schedules;
+use duly::admin::{EventAction, Schedules};
 use duly::lease::LeaseOutcome;
 use duly::prelude::*;
 use duly::records::Format;
@@ -158,6 +158,7 @@ calls! {
     Closed Events page: |it| it.bus.events().page();
     Closed Bus add_to_audit: |it| it.bus.add_to_audit("ann", "queue paused", "orders");
     Closed Bus audit: |it| it.bus.audit(None, 10);
+    Closed Bus audit_of: |it| it.bus.audit_of("shop", None, 10);
     Closed Events list: |it| it.bus.events().list(None);
     Closed StoredEvent cancel: |it| async {
         match it.bus.event(it.waiting).await? {
@@ -174,6 +175,9 @@ calls! {
     Closed Bus event: |it| it.bus.event(it.waiting);
     Closed Bus event_in: |it| it.bus.event_in(PULLED, it.waiting);
     Closed Queue cancel_by_key: |it| it.pulled.cancel_by_key("key");
+    Closed Events change_page: |it| it.pulled.events().change_page(EventAction::Cancel);
+    Closed Erasure run: |it| it.bus.erase("customer:8").run();
+    Closed Erasure step: |it| async { it.bus.erase("customer:8").step(None).await.map(drop) };
     Closed Events cancel: |it| it.pulled.events().key("key").cancel();
     Closed Events reschedule: |it| it.pulled.events().key("key").reschedule(day());
     Closed Reencrypt run: |it| async { it.bus.reencrypt(PULLED).run().await?.finished() };

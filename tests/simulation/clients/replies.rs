@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use duly::event::Envelope;
-use duly::store::operation::{Response, Reply, StoreOp};
+use duly::store::operation::{Reply, Response, StoreOp};
 use duly::{ErrorKind, EventId};
 use duly_conformance::history::{EntryKind, Promise, PushResult};
 

@@ -8,7 +8,7 @@ use duly::ErrorKind;
 use duly::config::NodeOptions;
 use duly::event::Envelope;
 use duly::store::operation::{
-    Response, AttemptOutcome, FetchReport, Holding, NewEvent, Reply, SetAside, StartMark, StoreOp,
+    AttemptOutcome, FetchReport, Holding, NewEvent, Reply, Response, SetAside, StartMark, StoreOp,
 };
 use duly::time::Mono;
 
@@ -66,7 +66,10 @@ impl World {
                 if bug == Bug::SettleAnsweredEarly {
                     let reply = Reply::Settled(vec![true; settlements.len()]);
                     let now_us = self.store.buckets[bucket].now_us();
-                    self.after(100, Happening::Answered(from, Ok(Response { now_us, reply })));
+                    self.after(
+                        100,
+                        Happening::Answered(from, Ok(Response { now_us, reply })),
+                    );
                     return self.send(Caller::Nobody, bucket, op);
                 }
             }

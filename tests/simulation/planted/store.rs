@@ -7,7 +7,7 @@ use duly::event::State;
 use duly::records::{NodeId, Outcome};
 use duly::store::DedupWindow;
 use duly::store::operation::{
-    Response, BATCH_MAX, PeekBy, PeekPage, PushOutcome, PushReport, ReapReport, Reply, StartMark,
+    BATCH_MAX, PeekBy, PeekPage, PushOutcome, PushReport, ReapReport, Reply, Response, StartMark,
     StoreOp,
 };
 use duly::time::{Timestamp, When};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use duly::records::NodeId;
 use duly::store::operation::{
-    Response, AttemptOutcome, FetchReport, PushOutcome, Reply, RequestId, StoreOp,
+    AttemptOutcome, FetchReport, PushOutcome, Reply, RequestId, Response, StoreOp,
 };
 use duly::time::Timestamp;
 use duly::{ChangeOutcome, EventId};

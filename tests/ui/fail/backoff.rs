@@ -15,4 +15,10 @@ struct NoUnit;
 #[delay_event(queue = "a", backoff = "exp(1s..10m, jitter 120%)")]
 struct Jitter;
 
+#[delay_event(queue = "a", rate = "50")]
+struct NoUnitOfRate;
+
+#[delay_event(queue = "a", rate = 50)]
+struct RateIsNoText;
+
 fn main() {}

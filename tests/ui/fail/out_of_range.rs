@@ -7,6 +7,7 @@ use duly::delay_event;
     attempts = 0,
     ring = 1000,
     timeout = "0s",
+    rate = "0/s",
 )]
 struct Low;
 
@@ -17,6 +18,7 @@ struct Low;
     attempts = 1001,
     ring = 131072,
     timeout = "7d1ns",
+    rate = "1000001/s",
     version = 4294967296,
 )]
 struct High;

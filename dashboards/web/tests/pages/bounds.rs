@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use duly::event::{BucketId, BucketKey};
-use duly::store::operation::{Response, NewEvent, Reply, StoreOp};
+use duly::store::operation::{NewEvent, Reply, Response, StoreOp};
 use duly::store::{Control, Durability, MemoryStore, Setting, Store, StoreFuture, Watcher};
 use duly::{Bus, QueueName};
 use duly_dashboard::Role;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::core::op::{Response, NewEvent, Reply};
+use crate::core::op::{NewEvent, Reply, Response};
 use crate::core::push::Attempts;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;

@@ -42,7 +42,7 @@ use std::sync::atomic::Ordering;
 use self::push::Pushes;
 use self::reply::DecodedReply;
 use self::shared::Shared;
-use crate::core::op::{Response, AttemptOutcome, FailureReason, Settlement, StartMark, StoreOp};
+use crate::core::op::{AttemptOutcome, FailureReason, Response, Settlement, StartMark, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, QueueName};
 use crate::record::{Cause, NodeId};

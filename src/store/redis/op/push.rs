@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::backoff::Backoff;
-use crate::core::op::{Response, BATCH_MAX, NewEvent, PushOutcome, PushReport, Reply, Unique};
+use crate::core::op::{BATCH_MAX, NewEvent, PushOutcome, PushReport, Reply, Response, Unique};
 use crate::core::push::Attempts;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::codec::body;
-use crate::core::op::{Response, ChangeOutcome, Reply, Snapshot};
+use crate::core::op::{ChangeOutcome, Reply, Response, Snapshot};
 use crate::error::{Error, Result};
 use crate::event::{Envelope, EventId, QueueName, State};
 use crate::record::NodeId;

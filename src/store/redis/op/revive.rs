@@ -1,7 +1,7 @@
 //! Revives dead events or deletes them, in as many calls as their bodies need.
 
 use crate::core::engine::{bounded, check_by};
-use crate::core::op::{Response, Reply};
+use crate::core::op::{Reply, Response};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId};
 use crate::store::redis::op::in_parts::call_part;

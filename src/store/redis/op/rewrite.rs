@@ -2,7 +2,7 @@
 
 use crate::codec::body;
 use crate::core::engine::{bounded, check_bytes};
-use crate::core::op::{Response, Reply, Rewriting};
+use crate::core::op::{Reply, Response, Rewriting};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId};
 use crate::store::redis::op::look::look;

@@ -6,7 +6,7 @@ use redis::Cmd;
 
 use crate::core::engine::bounded;
 use crate::core::op::{
-    Response, AttemptOutcome, BATCH_MAX, FREE_INTERRUPTIONS_MAX, Reply, Settlement, StartMark,
+    AttemptOutcome, BATCH_MAX, FREE_INTERRUPTIONS_MAX, Reply, Response, Settlement, StartMark,
 };
 use crate::error::Result;
 use crate::event::{BucketKey, EventId};

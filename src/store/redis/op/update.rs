@@ -2,7 +2,7 @@
 
 use crate::codec::body;
 use crate::core::engine::check_by;
-use crate::core::op::{Response, ChangeOutcome, DeadLetterEdit, Reply};
+use crate::core::op::{ChangeOutcome, DeadLetterEdit, Reply, Response};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId, Payload, State};
 use crate::store::redis::op::look::look;

@@ -1,0 +1,98 @@
+//! The records of a key, in the store and in the journal.
+
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+
+use crate::bus::call::stored_replies::{self, REPLY_KEPT};
+use crate::bus::erasure::{Erasure, ErasureReport};
+use crate::bus::fan_out::in_order;
+use crate::error::Result;
+use crate::journal::reading::{self, of_journal};
+use crate::record::{Cursor, FoundRecords, Numbered, Query};
+
+/// How much longer than it is kept a reply may be there.
+const REPLY_SLACK: Duration = Duration::from_secs(60);
+
+impl Erasure {
+    /// Erases a page of records; returns where the next one begins.
+    pub(super) async fn erase_records(
+        &self,
+        after: Option<Cursor>,
+        report: &mut ErasureReport,
+    ) -> Result<Option<Cursor>> {
+        let store = self.inner.open()?;
+        let query = Query {
+            key: Some(self.key.clone()),
+            after,
+            limit: Some(Query::LIMIT_MAX),
+            ..Query::default()
+        };
+        if let Some(table) = store.records() {
+            let found = table.page(query).await?;
+            let places = self.places(&found.records).await?;
+            report.records += places.len() as u64;
+            if !self.dry_run && !places.is_empty() {
+                store.erase_records(places).await?;
+            }
+            return Ok(found.next);
+        }
+        let found = match self.inner.journal() {
+            Some(journal) => of_journal(journal.page(query.clone())).await?,
+            None => FoundRecords::default(),
+        };
+        let places = self.places(&found.records).await?;
+        report.records += places.len() as u64;
+        if let Some(journal) = self.inner.journal()
+            && !self.dry_run
+            && !places.is_empty()
+        {
+            of_journal(journal.erase(places)).await?;
+        }
+        if found.next.is_none() {
+            let whole = Query {
+                after: None,
+                ..query
+            };
+            self.erase_waiting(&whole, report).await?;
+        }
+        Ok(found.next)
+    }
+
+    /// Erases what waits in outboxes, where the store can.
+    async fn erase_waiting(&self, query: &Query, report: &mut ErasureReport) -> Result<()> {
+        let store = self.inner.open()?;
+        let waiting = reading::waiting(&**store, query, Some, |_: &mut Vec<Numbered>| {}).await?;
+        let places = self.places(&waiting).await?;
+        let mut can_erase = store.erase_records(Vec::new()).await?;
+        for places in places.chunks(Query::LIMIT_MAX as usize) {
+            if can_erase && !self.dry_run {
+                can_erase = store.erase_records(places.to_vec()).await?;
+            }
+            let many = places.len() as u64;
+            if can_erase {
+                report.records += many;
+            } else {
+                report.unreached += many;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the places of those that hold something, and removes the replies to their events.
+    async fn places(&self, records: &[Numbered]) -> Result<Vec<Cursor>> {
+        let now_us = self.inner.now().as_micros();
+        let kept_us = (REPLY_KEPT + REPLY_SLACK).as_micros() as u64; // some minutes
+        let oldest_us = now_us.saturating_sub(kept_us);
+        let selected = records.iter().filter(|it| self.selects(&it.1.queue));
+        if !self.dry_run {
+            let young = |it: &&Numbered| it.1.stages.finished_us >= oldest_us;
+            let replies = selected.clone().filter(young);
+            let forget = replies
+                .map(|(_, record)| stored_replies::forget(&self.inner, &record.queue, record.id));
+            in_order(forget).try_for_each(|()| async { Ok(()) }).await?;
+        }
+        let holding = selected.filter(|it| it.1.has_content());
+        Ok(holding.map(Cursor::of).collect())
+    }
+}

@@ -1,0 +1,127 @@
+//! Many events are changed a page at a time, each once, and what is pushed meanwhile is left alone.
+
+use duly::Bus;
+use duly::admin::{ChangedPage, EventAction, Events};
+use duly::event::State as EventState;
+use duly::prelude::*;
+use duly::testing::Probe;
+
+use crate::world::{ORDERS, World, secs};
+
+over_every_store! {
+    what_matches_is_cancelled_page_by_page,
+    what_matches_is_due_at_another_time,
+    a_count_changes_nothing,
+    what_is_pushed_meanwhile_is_left_alone,
+    what_runs_and_what_is_dead_stays,
+    a_schedule_is_none_of_the_events,
+}
+
+/// Goes through all pages, each time from the text of a cursor, and sums up.
+async fn sweep(events: impl Fn() -> Events, action: Option<EventAction>) -> (u64, u64, usize) {
+    let (mut sum, mut after) = ((0, 0, 0), None);
+    loop {
+        let events = events().limit(10).after(after);
+        let ChangedPage {
+            matched,
+            changed,
+            next,
+            ..
+        } = events.change_page(action).await.unwrap();
+        sum = (sum.0 + matched, sum.1 + changed, sum.2 + 1);
+        let Some(next) = next else { return sum };
+        after = Some(next.to_string().parse().unwrap());
+        assert_eq!(after, Some(next));
+    }
+}
+
+async fn push(bus: &Bus, queue: &str, many: u64) {
+    let queue = bus.queue_named::<u64>(queue).unwrap();
+    for number in 0..many {
+        let key = format!("customer:{}", number % 3);
+        let event = queue.event(number).after(secs(600 + number)).key(key);
+        event.push().await.unwrap();
+    }
+}
+
+async fn what_matches_is_cancelled_page_by_page(world: World) {
+    let (bus, _queue) = world.push_only::<u64>("orders").await;
+    push(&bus, "orders", 90).await;
+    push(&bus, "mail", 30).await;
+    let of_customer = || bus.events().key("customer:1");
+    let (matched, changed, pages) = sweep(of_customer, Some(EventAction::Cancel)).await;
+    assert_eq!((matched, changed), (40, 40));
+    assert!(pages >= 4, "{pages}");
+    let of_orders = || bus.events().queue("orders");
+    let (matched, changed, _) = sweep(of_orders, Some(EventAction::Cancel)).await;
+    assert_eq!((matched, changed), (60, 60));
+    assert_eq!(bus.stats("mail").await.unwrap().scheduled, 20);
+}
+
+async fn what_matches_is_due_at_another_time(world: World) {
+    let probe = Probe::<u64>::new();
+    let (bus, _queue) = world.serve(ORDERS, &probe).await;
+    push(&bus, "orders", 60).await;
+    let early = bus.now() + secs(630);
+    let now = EventAction::Reschedule(When::Now);
+    let (matched, changed, _) = sweep(|| bus.events().until(early), Some(now)).await;
+    assert_eq!((matched, changed), (30, 30));
+    bus.settle().await;
+    assert_eq!(probe.count(), 30);
+    let later = EventAction::Reschedule(When::After(secs(10_000)));
+    let (matched, changed, _) = sweep(|| bus.events(), Some(later)).await;
+    assert_eq!((matched, changed), (30, 30));
+    bus.advance(secs(9_999)).await;
+    assert_eq!(probe.count(), 30);
+    bus.advance(secs(1)).await;
+    assert_eq!(probe.count(), 60);
+}
+
+async fn a_count_changes_nothing(world: World) {
+    let (bus, _queue) = world.push_only::<u64>("orders").await;
+    push(&bus, "orders", 60).await;
+    let of_customer = || bus.events().key("customer:1");
+    assert_eq!(sweep(of_customer, None).await.0, 20);
+    assert_eq!(bus.stats("orders").await.unwrap().scheduled, 60);
+}
+
+async fn what_is_pushed_meanwhile_is_left_alone(world: World) {
+    let (bus, _queue) = world.push_only::<u64>("orders").await;
+    push(&bus, "orders", 30).await;
+    let began = bus.now();
+    bus.advance(secs(1)).await;
+    push(&bus, "orders", 30).await;
+    let old = || bus.events().queue("orders").pushed_until(began);
+    assert_eq!(sweep(old, Some(EventAction::Cancel)).await.1, 30);
+    assert_eq!(bus.stats("orders").await.unwrap().scheduled, 30);
+}
+
+async fn what_runs_and_what_is_dead_stays(world: World) {
+    let probe = Probe::running(|event: Event<u64>, _cx| async move {
+        if event.payload == 0 {
+            return Err(Failure::retry("no"));
+        }
+        std::future::pending().await
+    });
+    let (bus, queue) = world.serve(ORDERS.attempts(1).workers(4), &probe).await;
+    queue.push(0, When::Now).await.unwrap();
+    queue.push(1, When::Now).await.unwrap();
+    bus.advance(secs(1)).await;
+    let sum = sweep(|| bus.events().queue("orders"), Some(EventAction::Cancel)).await;
+    assert_eq!((sum.0, sum.1), (0, 0));
+    let stats = bus.stats("orders").await.unwrap();
+    assert_eq!((stats.dead, stats.leased), (1, 1));
+    let dead = bus.events().state(EventState::Dead).page().await.unwrap();
+    assert_eq!(dead.items.len(), 1);
+}
+
+async fn a_schedule_is_none_of_the_events(world: World) {
+    let (bus, _queue) = world.push_only::<u64>("orders").await;
+    push(&bus, "orders", 10).await;
+    let nightly = duly::schedule::ScheduleOptions::new("orders", "0 2 * * *").unwrap();
+    bus.schedules().set("nightly", nightly).await.unwrap();
+    let changed = sweep(|| bus.events(), Some(EventAction::Cancel)).await.1;
+    assert!(changed >= 10, "{changed}");
+    assert!(bus.schedules().get("nightly").await.unwrap().is_some());
+    assert_eq!(bus.stats("duly.schedules").await.unwrap().scheduled, 1);
+}
