@@ -79,6 +79,7 @@ fn node(id: NodeId) -> Node<()> {
     node.add_bucket(queue, BucketKey::new(name.clone(), BucketId(0)));
     let owner = Member {
         node: NodeId(1_000),
+        host: "a".into(),
         beat: 1,
         queues: [name].into(),
     };

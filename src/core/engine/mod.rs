@@ -72,7 +72,7 @@ use crate::time::Timestamp;
 /// # use duly::EventId;
 /// # use duly::__internal::ChangeSink;
 /// # use duly::event::{BucketId, BucketKey, Envelope, Payload};
-/// # use duly::store::operation::Answer;
+/// # use duly::store::operation::Response;
 /// # struct Forgetful;
 /// # impl ChangeSink for Forgetful {
 /// #     type Body = Arc<Envelope>;
@@ -88,7 +88,7 @@ use crate::time::Timestamp;
 /// # }
 ///
 /// let mut bucket = Bucket::new(BucketKey::new("orders".parse()?, BucketId(0)));
-/// let Answer { now_us, reply } = bucket.apply(1_000, StoreOp::Stats, &mut Forgetful)?;
+/// let Response { now_us, reply } = bucket.apply(1_000, StoreOp::Stats, &mut Forgetful)?;
 /// assert_eq!((now_us, reply), (1_000, Reply::Stats(Default::default())));
 /// // Time does not go back within a bucket.
 /// assert_eq!(bucket.apply(999, StoreOp::Stats, &mut Forgetful)?.now_us, 1_000);

@@ -34,7 +34,7 @@ pub(crate) fn message(prefix: &str, bucket: &BucketKey, said: &[u8]) -> usize {
 pub(crate) type Reader = fn(Value) -> Result<Box<dyn fmt::Debug>>;
 
 /// All reply decoders.
-pub(crate) const READERS: [(&str, Reader); 24] = [
+pub(crate) const READERS: [(&str, Reader); 25] = [
     ("move_due", |value| {
         operation(
             StoreOp::MoveDue {

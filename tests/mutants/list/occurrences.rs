@@ -111,7 +111,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Occurrences.bug(
         "list-read-once",
         "a schedule that is carried out while all are listed is left out",
-        &[put("LISTS_MAX", "«8»", "1")],
+        &[put("Links::read_all", "LISTS_MAX", "1")],
         schedule("a_list_has_each_schedule_once_while_all_of_them_are_carried_out"),
     ),
     Occurrences.bug(

@@ -87,12 +87,12 @@ async fn the_year_of_a_busy_queue_is_whole() {
     bus.shutdown(Duration::from_secs(5)).await.unwrap();
     // As if each minute of the last year had an end, as that one has.
     let database = rusqlite::Connection::open(&file).unwrap();
-    let minutes: usize = 359 * 1_440; // the first step of the year may have begun five days later
+    let minutes = 359 * 1_440; // the first step of the year may have begun five days later
     let added = database
         .execute(
             "WITH RECURSIVE back(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM back WHERE n < ?1) \
              INSERT INTO minutes SELECT minute - n, queue, outcome, count FROM minutes, back",
-            [i64::try_from(minutes).unwrap()],
+            [i64::try_from(minutes).expect("they are few")],
         )
         .unwrap();
     assert_eq!(added, minutes);
