@@ -139,6 +139,16 @@ impl Server {
     /// bus has [`dynamic_queues`](duly::BusBuilder::dynamic_queues). [`stop`](Self::stop) shuts it
     /// down, too.
     ///
+    /// ```no_run
+    /// # async fn run(bus: duly::Bus) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut settings = duly_server::Settings::default();
+    /// settings.admin.state = Some("sqlite:tokens.db".to_owned());
+    /// let server = duly_server::Server::start_with(settings, bus).await?;
+    /// println!("http://{}/v1", server.api_address());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// An address that is taken, a shared state that cannot be opened.

@@ -14,12 +14,19 @@ where
     F: std::future::Future<Output = ()> + Send + 'static,
     W: Fn() -> F + Send + Sync + 'static,
 {
-    let (begin, left, work) = (Instant::now(), Arc::new(AtomicUsize::new(many)), Arc::new(work));
+    let (begin, left, work) = (
+        Instant::now(),
+        Arc::new(AtomicUsize::new(many)),
+        Arc::new(work),
+    );
     let tasks = (0..at_once).map(|_| {
         let (left, work) = (Arc::clone(&left), Arc::clone(&work));
         tokio::spawn(async move {
             let take = |left: usize| left.checked_sub(1);
-            while left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok() {
+            while left
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, take)
+                .is_ok()
+            {
                 work().await;
             }
         })
@@ -37,7 +44,10 @@ async fn main() {
         eprintln!("usage: lmstfy-throughput HOST PORT TOKEN JOBS AT-ONCE");
         exit(2);
     };
-    let (port, many) = (port.parse().expect("a port"), many.parse().expect("a number"));
+    let (port, many) = (
+        port.parse().expect("a port"),
+        many.parse().expect("a number"),
+    );
     let at_once = at_once.parse().expect("a number");
     let client = Arc::new(Client::new("shop", token, host, port, 0, 0));
     let publisher = Arc::clone(&client);
@@ -53,9 +63,15 @@ async fn main() {
     let consumed = rate(many, at_once, move || {
         let client = Arc::clone(&client);
         async move {
-            let jobs = client.consume("official".into(), 60, 5).await.expect("a job is there");
+            let jobs = client
+                .consume("official".into(), 60, 5)
+                .await
+                .expect("a job is there");
             let id = jobs[0].job_id.clone();
-            client.ack("official".into(), id).await.expect("it is acknowledged");
+            client
+                .ack("official".into(), id)
+                .await
+                .expect("it is acknowledged");
         }
     });
     println!("{published:.0} {:.0}", consumed.await);

@@ -230,7 +230,7 @@ async fn a_newcomer_finds_what_is_wrong_and_mends_it() {
     // Pauses a queue, without script: every page works without it.
     browser.script(false).await;
     browser.goto(&format!("{url}/queues?sort=name")).await;
-    browser.press("//tbody", "stock-sync").await;
+    browser.press("//tbody", "shop.stock-sync").await;
     browser.press("//main", "Pause").await;
     browser.press("//main//form", "Pause").await;
     browser.sees("stock-sync is paused.").await;
