@@ -2,6 +2,7 @@
 //! it is from.
 
 mod audit;
+mod bulk;
 mod listed;
 mod schedule;
 
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use self::audit::AuditView;
+pub use self::bulk::{ChangedEvents, ErasedEvents};
 pub use self::listed::ListedEvent;
 pub use self::schedule::{Instant, ScheduleView};
 
