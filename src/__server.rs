@@ -10,6 +10,11 @@ pub mod names {
     }
 }
 
+/// Texts for display.
+pub mod text {
+    pub use crate::error::is_unseen;
+}
+
 /// A bus whose clock is moved by hand, for programs that are tested against a server.
 pub mod moved_clock {
     pub use crate::bus::moved_clock::{QueueWork, on, settled, work};

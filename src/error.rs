@@ -135,12 +135,12 @@ impl Error {
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     let start = &text[..text.floor_char_boundary(SHOWN_BYTES_MAX)];
     let is_whole = start.len() == text.len();
-    if is_whole && !text.contains(char::is_control) {
+    if is_whole && !text.contains(is_unseen) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(start.len());
     for c in start.chars() {
-        if c.is_control() {
+        if is_unseen(c) {
             shown.extend(c.escape_default());
         } else {
             shown.push(c);
@@ -150,6 +150,14 @@ pub(crate) fn shown(text: &str) -> Cow<'_, str> {
         shown.push_str("...");
     }
     Cow::Owned(shown)
+}
+
+/// Returns whether a character is none that is seen: it controls a terminal, or turns the direction of
+/// the text around it.
+#[must_use]
+pub fn is_unseen(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns
 }
 
 /// Removes the credentials of a URL.

@@ -2,6 +2,7 @@
 //! source.
 
 mod audit;
+mod bulk;
 mod listed;
 mod node;
 mod schedule;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use self::audit::AuditView;
+pub use self::bulk::{ChangedEvents, ErasedEvents};
 pub use self::listed::ListedEvent;
 pub use self::node::NodeView;
 pub use self::schedule::{Instant, ScheduleView};

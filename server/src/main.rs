@@ -16,8 +16,14 @@ use crate::command::{CommandError, OperatorCommand};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// The longest text about wrong arguments, in bytes.
+const REFUSAL_MAX: usize = 2_000;
+
 fn main() -> ExitCode {
-    let Arguments { command } = Arguments::parse();
+    let Arguments { command } = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return refuse(&error),
+    };
     match command {
         Command::Serve(arguments) => match serve(arguments) {
             Ok(()) => ExitCode::SUCCESS,
@@ -42,6 +48,19 @@ fn main() -> ExitCode {
             }
         },
     }
+}
+
+/// Says what is wrong with the arguments, which may quote them, in a bounded text; or shows the help
+/// that was asked for.
+#[allow(clippy::print_stderr)] // a program's last word
+fn refuse(error: &clap::Error) -> ExitCode {
+    let text = error.render().to_string();
+    if !error.use_stderr() || text.len() <= REFUSAL_MAX {
+        error.exit();
+    }
+    let end = text.floor_char_boundary(REFUSAL_MAX);
+    eprintln!("{}...\n\nFor more information, try '--help'.", &text[..end]);
+    ExitCode::from(2) // as clap's
 }
 
 /// Runs a command of an operator.

@@ -38,6 +38,43 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/{namespace}/events/change": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Changes events that wait, about a thousand with each request: cancels, reschedules or runs them */
+        post: operations["changeEvents"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/{namespace}/events/erase": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Erases payloads, headers, replies and error texts of the events of a key, a part with each request;
+         *     that the events were, and how they ended, stays
+         */
+        post: operations["eraseEvents"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/{namespace}/leases/{token}/extend": {
         parameters: {
             query?: never;
@@ -583,7 +620,7 @@ export interface components {
         AuditPage: {
             /**
              * @description The lines, the newest first. There may be fewer than the limit, or none, although `next` is
-             *     there: those of other namespaces are left out.
+             *     there: those of queues that the token does not administer are left out.
              */
             items: components["schemas"]["AuditView"][];
             /**
@@ -616,6 +653,11 @@ export interface components {
              */
             target: string;
         };
+        /**
+         * @description What is done to the events that match and wait.
+         * @enum {string}
+         */
+        BulkAction: "count" | "cancel" | "reschedule" | "run_now";
         /** @description A call. */
         CallRequest: {
             /** @description The event to push. */
@@ -636,6 +678,29 @@ export interface components {
              * @example 1767225600000
              */
             due_ms: number;
+        };
+        /** @description What became of a part of the events that a filter finds. */
+        ChangedEvents: {
+            /**
+             * Format: int64
+             * @description How many of them were changed: the others began to run, or ended, meanwhile.
+             * @example 100
+             */
+            changed: number;
+            /**
+             * Format: int64
+             * @description How many events match and waited.
+             * @example 100
+             */
+            matched: number;
+            /** @description The `after` of the next request; absent after the last one. */
+            next?: string | null;
+            /**
+             * Format: int64
+             * @description The `pushed_until_ms` of the next request.
+             * @example 1767225600000
+             */
+            pushed_until_ms: number;
         };
         /** @description A page of dead letters. */
         DeadPage: {
@@ -695,6 +760,125 @@ export interface components {
              * @example 1
              */
             done: number;
+        };
+        /** @description Whose events are erased. */
+        EraseRequest: {
+            /** @description The `next` of the answer before. */
+            after?: string | null;
+            /** @description Whether events that wait are cancelled; else the request is refused while there are some. */
+            cancel?: boolean;
+            /** @description Whether nothing is changed, only counted. */
+            dry_run?: boolean;
+            /**
+             * @description The key of the events.
+             * @example customer:8
+             */
+            key: string;
+            /**
+             * @description Those of this queue. Default: all queues of the namespace, which needs a token for all of them.
+             * @example close
+             */
+            queue?: string | null;
+        };
+        /** @description What a part of an erasure did; in a dry run, what it would do. */
+        ErasedEvents: {
+            /**
+             * Format: int64
+             * @description How many events that waited were cancelled.
+             * @example 2
+             */
+            cancelled: number;
+            /**
+             * Format: int64
+             * @description How many dead letters were dropped.
+             * @example 1
+             */
+            dropped: number;
+            /**
+             * @description The `after` of the next request; absent after the last one.
+             * @example records
+             */
+            next?: string | null;
+            /**
+             * Format: int64
+             * @description How many records lost their payload and their error text.
+             * @example 12
+             */
+            records: number;
+            /**
+             * Format: int64
+             * @description How many events run: they stay; erase again when they have ended.
+             * @example 0
+             */
+            running: number;
+            /**
+             * Format: int64
+             * @description How many records could not be erased yet, or at all: those in the outboxes of Redis. With a
+             *     journal, another erasure reaches them a moment later.
+             * @example 0
+             */
+            unreached: number;
+        };
+        /**
+         * @description Which events, and what is done to those that wait; all filters must match, and there is one at
+         *     least, or a queue.
+         */
+        EventBulk: {
+            /** @description What is done. */
+            action: components["schemas"]["BulkAction"];
+            /** @description The `next` of the answer before. */
+            after?: string | null;
+            /** @description Those with this text in their key, unique key, headers or payload, case-sensitively. */
+            contains?: string | null;
+            /**
+             * Format: int64
+             * @description For `reschedule`: due so long from now, in milliseconds. Excludes `due_ms`.
+             * @example 60000
+             */
+            delay_ms?: number | null;
+            /**
+             * Format: int64
+             * @description For `reschedule`: due then, in milliseconds since the epoch.
+             */
+            due_ms?: number | null;
+            /**
+             * @description Those with this key. Excludes `unique`.
+             * @example customer:8
+             */
+            key?: string | null;
+            /**
+             * @description About how many events are changed, 1 to 1,000: to keep a rate. Default: 1,000.
+             * @example 100
+             */
+            limit?: number | null;
+            /**
+             * Format: int64
+             * @description Those that were pushed until then, in milliseconds since the epoch, so that a sweep ends.
+             *     Default: now; the answer says it for the next request.
+             */
+            pushed_until_ms?: number | null;
+            /**
+             * @description Those of this queue. Default: all queues that the token administers.
+             * @example close
+             */
+            queue?: string | null;
+            /**
+             * Format: int64
+             * @description Those that are due at this time or later, in milliseconds since the epoch.
+             */
+            since_ms?: number | null;
+            /**
+             * @description Those in this state.
+             * @example scheduled
+             */
+            state?: string | null;
+            /** @description The one that holds this unique key. */
+            unique?: string | null;
+            /**
+             * Format: int64
+             * @description Those that are due before this time, in milliseconds since the epoch.
+             */
+            until_ms?: number | null;
         };
         /** @description A change of an event that waits: another due time, or another payload. */
         EventChange: {
@@ -1732,11 +1916,16 @@ export interface components {
 }
 export type AuditPage = components['schemas']['AuditPage'];
 export type AuditView = components['schemas']['AuditView'];
+export type BulkAction = components['schemas']['BulkAction'];
 export type CallRequest = components['schemas']['CallRequest'];
 export type ChangedEvent = components['schemas']['ChangedEvent'];
+export type ChangedEvents = components['schemas']['ChangedEvents'];
 export type DeadPage = components['schemas']['DeadPage'];
 export type DeadView = components['schemas']['DeadView'];
 export type Done = components['schemas']['Done'];
+export type EraseRequest = components['schemas']['EraseRequest'];
+export type ErasedEvents = components['schemas']['ErasedEvents'];
+export type EventBulk = components['schemas']['EventBulk'];
 export type EventChange = components['schemas']['EventChange'];
 export type EventIdText = components['schemas']['EventIdText'];
 export type EventPage = components['schemas']['EventPage'];
@@ -2009,6 +2198,318 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EventPage"];
+                };
+            };
+            /** @description A name, an id, a parameter or the syntax of the body is wrong */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token is missing, unknown, expired, or of another namespace */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token may not do this, or not to this queue */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such event, lease, queue or schedule */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The path does not have this method */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The state of the event, or what is stored under its id, does not allow it */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description What is asked for was kept for a time, and is over */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body has another content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is JSON of another form */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The limit of the token is reached */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store does not answer, or the server stops */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is full; `Retry-After` says when to try again */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    changeEvents: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The namespace that the token is for.
+                 * @example shop
+                 */
+                namespace: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EventBulk"];
+            };
+        };
+        responses: {
+            /** @description A part of them is changed */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangedEvents"];
+                };
+            };
+            /** @description A name, an id, a parameter or the syntax of the body is wrong */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token is missing, unknown, expired, or of another namespace */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token may not do this, or not to this queue */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such event, lease, queue or schedule */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The path does not have this method */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The state of the event, or what is stored under its id, does not allow it */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description What is asked for was kept for a time, and is over */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body has another content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is JSON of another form */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The limit of the token is reached */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store does not answer, or the server stops */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is full; `Retry-After` says when to try again */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    eraseEvents: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The namespace that the token is for.
+                 * @example shop
+                 */
+                namespace: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EraseRequest"];
+            };
+        };
+        responses: {
+            /** @description A part of it is erased */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErasedEvents"];
                 };
             };
             /** @description A name, an id, a parameter or the syntax of the body is wrong */

@@ -193,13 +193,13 @@ fn dead(picture: &Picture, name: &str) -> Option<Problem> {
     }
     let why = match picture.dead.get(name) {
         Some(dead) if dead.count == dead.of => {
-            format!("They failed with: {}", text::cut(&dead.error, 160))
+            format!("They failed with: {}", text::shown(&dead.error, 160))
         }
         Some(dead) => format!(
             "{} of {} failed with: {}",
             dead.count,
             dead.of,
-            text::cut(&dead.error, 160)
+            text::shown(&dead.error, 160)
         ),
         None => "Their attempts are used up, or their failure is permanent.".to_owned(),
     };

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use duly::admin::{EventCursor, Events, StoredEvent};
+use duly::Bus;
+use duly::admin::{EventAction, EventCursor, Events};
 use duly::dead_letters::{DeadLetterCursor, DeadLetters};
-use duly::{Bus, CancelOutcome, ChangeOutcome};
-use futures_util::{StreamExt, stream};
+use duly::time::When;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -217,9 +217,10 @@ async fn run(
     match work {
         Work::Revive(make) => letters(sweep, (make, true), grant, (bus, pace)).await,
         Work::Drop(make) => letters(sweep, (make, false), grant, (bus, pace)).await,
-        Work::Cancel(make) => events(sweep, (make, None), grant, (bus, pace)).await,
+        Work::Cancel(make) => events(sweep, (make, EventAction::Cancel), grant, (bus, pace)).await,
         Work::Reschedule(make, delay) => {
-            events(sweep, (make, Some(*delay)), grant, (bus, pace)).await
+            let action = EventAction::Reschedule(When::After(*delay));
+            events(sweep, (make, action), grant, (bus, pace)).await
         }
     }
 }
@@ -275,46 +276,24 @@ async fn letters(
 /// runs, or is over, stays as it is.
 async fn events(
     sweep: &Sweep,
-    (make, delay): (&Query<Events>, Option<Duration>),
+    (make, action): (&Query<Events>, EventAction),
     grant: &Grant,
     (bus, mut pace): (&Bus, Pace),
 ) -> Result<(), End> {
     let began = crate::text::now();
     let mut after: Option<EventCursor> = None;
     loop {
-        sweep.waits_until(Instant::now(), grant).await?;
-        let page = make(bus).after(after).limit(STEP).page().await?;
-        let old = page.items.iter();
-        let old = old.filter(|event| event.pushed.is_none_or(|pushed| pushed <= began));
-        let old: Vec<&StoredEvent> = old.collect();
-        for batch in old.chunks(pace.batch()) {
-            let at = pace.take(Instant::now(), batch.len());
-            sweep.waits_until(at, grant).await?;
-            let changes: Vec<_> = batch.iter().map(|event| change(event, delay)).collect();
-            let mut changed = stream::iter(changes).buffer_unordered(STEP);
-            while let Some(is_done) = changed.next().await {
-                sweep.done.fetch_add(u64::from(is_done?), Ordering::Relaxed);
-            }
-        }
+        sweep.waits_until(pace.next, grant).await?;
+        let events = make(bus).pushed_until(began).after(after);
+        let page = events.limit(pace.batch()).change_page(action).await?;
+        sweep.done.fetch_add(page.changed, Ordering::Relaxed);
+        let changed = usize::try_from(page.changed).unwrap_or(usize::MAX);
+        pace.take(Instant::now(), changed);
         after = page.next;
         if after.is_none() {
             return Ok(());
         }
     }
-}
-
-/// Cancels an event, or makes it due after a delay; returns whether it still could be.
-async fn change(event: &StoredEvent, delay: Option<Duration>) -> duly::Result<bool> {
-    Ok(match delay {
-        None => matches!(
-            event.cancel().await?,
-            CancelOutcome::Cancelled | CancelOutcome::CancelledAfterAttempt
-        ),
-        Some(delay) => matches!(
-            event.reschedule(delay).await?,
-            ChangeOutcome::Changed(_) | ChangeOutcome::ChangedAfterAttempt(_)
-        ),
-    })
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use duly::__server::text::is_unseen;
 use duly::time::Timestamp;
 
 use crate::error::PageError;
@@ -173,6 +174,30 @@ pub(crate) fn cut(text: &str, max: usize) -> String {
     }
 }
 
+/// Returns a text for display, cut off after so many characters: what would move a cursor, or turn the
+/// direction of what follows, is seen as its number.
+pub(crate) fn shown(text: &str, max: usize) -> String {
+    visible(&cut(text, max))
+}
+
+/// Returns a text in which control characters and marks of direction are seen as their numbers; lines
+/// and tabs stay.
+pub(crate) fn visible(text: &str) -> String {
+    let is_seen = |c: char| matches!(c, '\n' | '\t') || !is_unseen(c);
+    if text.chars().all(is_seen) {
+        return text.to_owned();
+    }
+    let mut visible = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_seen(c) {
+            visible.push(c);
+        } else {
+            visible.extend(c.escape_unicode());
+        }
+    }
+    visible
+}
+
 /// A number with its noun.
 pub(crate) fn count(many: usize, one: &str, more: &str) -> String {
     match many {
@@ -183,7 +208,7 @@ pub(crate) fn count(many: usize, one: &str, more: &str) -> String {
 
 /// Returns a text as a cell of a table: on one line, and no formula.
 pub(crate) fn cell(text: &str) -> String {
-    let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let plain = text.chars().map(|c| if is_unseen(c) { ' ' } else { c });
     let plain: String = plain.collect();
     let begins_one = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
     if plain.trim_start().starts_with(begins_one) {
@@ -196,6 +221,14 @@ pub(crate) fn cell(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_seen_is_shown_as_its_number() {
+        assert_eq!(visible("a\u{1b}[31m\u{85}b"), "a\\u{1b}[31m\\u{85}b");
+        assert_eq!(shown("ann\u{202e}moc.x\u{2066}", 9), "ann\\u{202e}moc.x…");
+        assert_eq!(visible("two\n\tlines, שלום, Å"), "two\n\tlines, שלום, Å");
+        assert_eq!(cell("\u{202e}=1+1"), "' =1+1");
+    }
 
     #[test]
     fn durations_have_at_most_two_units() {

@@ -360,6 +360,17 @@ impl Grant {
         self.row.has_scope(scope).map_err(Refusal::Forbidden)
     }
 
+    /// Checks that the token has a right, to every queue.
+    pub(crate) fn allows_all(&self, scope: Scope) -> std::result::Result<(), Refusal> {
+        self.allows_anywhere(scope)?;
+        // No queue is called so: only a pattern of all of them matches it.
+        if self.row.is_for("*") {
+            return Ok(());
+        }
+        let why = "the token is not for every queue of the namespace; give `queue`".to_owned();
+        Err(Refusal::Forbidden(why))
+    }
+
     /// Whether the token is for a queue.
     pub(crate) fn is_for(&self, queue: &str) -> bool {
         self.row.is_for(queue)

@@ -104,7 +104,7 @@ pub(crate) struct BulkArguments {
     #[arg(long)]
     dry_run: bool,
     /// Changes at most so many in a second
-    #[arg(long, value_name = "N", value_parser = rate)]
+    #[arg(long, value_name = "N", value_parser = values::rate)]
     rate: Option<f64>,
     /// Changes at most so many
     #[arg(long, value_name = "N")]
@@ -131,13 +131,6 @@ impl BulkArguments {
         words.extend(filter.since.map(|at| format!("since {at}")));
         words.extend(filter.until.map(|at| format!("until {at}")));
         words.join(", ")
-    }
-}
-
-fn rate(text: &str) -> std::result::Result<f64, String> {
-    match text.parse() {
-        Ok(rate) if (0.001..=1_000_000.0).contains(&rate) => Ok(rate),
-        _ => Err(format!("`{text}` is no rate; it must be 0.001 to 1000000")),
     }
 }
 

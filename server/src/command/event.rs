@@ -1,4 +1,4 @@
-//! `duly event`: list, show, explain, cancel, reschedule, run-now, update.
+//! `duly event`: list, show, explain, cancel, reschedule, run-now, update, erase.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -10,12 +10,14 @@ use duly::{EventId, QueueName};
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::bulk_source::BulkSource;
 use super::error::{CommandError, Result};
+use super::event_bulk::{self, EraseArguments, ManyArguments, Selected};
 use super::event_list::{self, ListArguments};
 use super::output::{Output, confirm, payload, plain, time};
 use super::source::Source;
 use super::values;
-use super::view::{EventChange, EventPath, EventView};
+use super::view::{BulkAction, EventChange, EventPath, EventView};
 
 /// The largest payload of a file.
 const PAYLOAD_BYTES_MAX: u64 = 64 << 20;
@@ -28,19 +30,19 @@ pub(crate) enum EventCommand {
     Show(EventArguments),
     /// Explains where an event is, what it waits for, and what to do
     Explain(EventArguments),
-    /// Cancels an event that waits
+    /// Cancels an event that waits, or all that match
     Cancel {
         #[command(flatten)]
-        event: EventArguments,
+        events: ManyArguments,
         /// Does not ask
         #[arg(long)]
         yes: bool,
     },
-    /// Makes an event that waits due at another time
+    /// Makes an event that waits, or all that match, due at another time
     #[command(group = clap::ArgGroup::new("when").required(true))]
     Reschedule {
         #[command(flatten)]
-        event: EventArguments,
+        events: ManyArguments,
         /// Due after this time from now
         #[arg(long, value_name = "DURATION", group = "when", value_parser = values::duration)]
         after: Option<Duration>,
@@ -48,8 +50,10 @@ pub(crate) enum EventCommand {
         #[arg(long, value_name = "TIME", group = "when", value_parser = values::time)]
         at: Option<Timestamp>,
     },
-    /// Makes an event that waits due now
-    RunNow(EventArguments),
+    /// Makes an event that waits, or all that match, due now
+    RunNow(ManyArguments),
+    /// Erases payloads, headers, replies and error texts of the events of a key
+    Erase(EraseArguments),
     /// Replaces the payload of an event that waits
     #[command(group = clap::ArgGroup::new("new").required(true))]
     Update {
@@ -83,7 +87,7 @@ impl EventArguments {
     }
 }
 
-pub(crate) async fn run<S: Source>(
+pub(crate) async fn run<S: Source + BulkSource>(
     source: &S,
     output: Output,
     command: EventCommand,
@@ -95,29 +99,37 @@ pub(crate) async fn run<S: Source>(
             let explained = source.explain(event.path()).await?;
             output.value(&explained, &explained.text)
         }
-        EventCommand::Cancel { event, yes } => {
+        EventCommand::Cancel { events, yes } => {
+            let path = match events.selected("cancel")? {
+                Selected::One(path) => path,
+                Selected::Many(events) => {
+                    let action = (BulkAction::Cancel, Some(yes));
+                    return event_bulk::change(source, output, action, events).await;
+                }
+            };
             // An unknown event is no question.
-            let found = source.event(event.path()).await?;
+            let found = source.event(path).await?;
             confirm(yes, &format!("Cancel event {} for good?", found.id))?;
-            source.cancel(event.path()).await?;
-            let target = format!("{}/{}", found.queue, event.id);
+            source.cancel(path).await?;
+            let target = format!("{}/{}", found.queue, path.id);
             source.audit("event cancelled", &target).await?;
-            let id = event.id;
+            let id = path.id;
             let value = json!({"id": id.to_string(), "cancelled": true});
             output.value(&value, &format!("event {id} is cancelled"))
         }
-        EventCommand::Reschedule { event, after, at } => {
+        EventCommand::Reschedule { events, after, at } => {
             let change = match (after, at) {
                 (Some(after), _) => EventChange::After(after),
                 (None, Some(at)) => EventChange::At(at),
                 (None, None) => return Err(CommandError::usage("give --after or --at")),
             };
-            changed(source, output, &event, change).await
+            moved(source, output, ("reschedule", &events), change).await
         }
-        EventCommand::RunNow(event) => {
+        EventCommand::RunNow(events) => {
             let change = EventChange::After(Duration::ZERO);
-            changed(source, output, &event, change).await
+            moved(source, output, ("run now", &events), change).await
         }
+        EventCommand::Erase(arguments) => event_bulk::erase(source, output, arguments).await,
         EventCommand::Update {
             event,
             payload,
@@ -133,26 +145,44 @@ pub(crate) async fn run<S: Source>(
                     "the payload is no JSON: {error}; a text is written with quotes, '\"text\"'"
                 ))
             })?;
-            changed(source, output, &event, EventChange::Payload(json)).await
+            changed(source, output, event.path(), EventChange::Payload(json)).await
         }
     }
+}
+
+/// Makes one event, or all that match, due at another time.
+async fn moved<S: Source + BulkSource>(
+    source: &S,
+    output: Output,
+    (verb, events): (&str, &ManyArguments),
+    change: EventChange,
+) -> Result<()> {
+    let action = match (events.selected(verb)?, &change) {
+        (Selected::One(path), _) => return changed(source, output, path, change).await,
+        (Selected::Many(_), EventChange::At(due)) => BulkAction::At(*due),
+        (Selected::Many(_), EventChange::After(delay)) => BulkAction::After(*delay),
+        (Selected::Many(_), EventChange::Payload(_)) => {
+            return Err(CommandError::usage("give the id of one event"));
+        }
+    };
+    event_bulk::change(source, output, (action, None), events).await
 }
 
 async fn changed<S: Source>(
     source: &S,
     output: Output,
-    event: &EventArguments,
+    event: EventPath<'_>,
     change: EventChange,
 ) -> Result<()> {
     let action = match &change {
         EventChange::Payload(_) => "payload of event replaced",
         EventChange::After(_) | EventChange::At(_) => "event rescheduled",
     };
-    let due_ms = source.change(event.path(), change).await?;
+    let due_ms = source.change(event, change).await?;
     let id = event.id;
     let target = match &event.queue {
         Some(queue) => format!("{queue}/{id}"),
-        None => format!("{}/{id}", source.event(event.path()).await?.queue),
+        None => format!("{}/{id}", source.event(event).await?.queue),
     };
     source.audit(action, &target).await?;
     let value = json!({"id": id.to_string(), "due_ms": due_ms});

@@ -21,7 +21,7 @@ const STEPS_MAX: usize = 1_000;
 
 /// Filters; all must match.
 #[derive(Args, Debug)]
-pub(crate) struct ListArguments {
+pub(crate) struct FilterArguments {
     /// Those with this key
     #[arg(long, value_name = "KEY", conflicts_with = "unique")]
     key: Option<String>,
@@ -43,6 +43,13 @@ pub(crate) struct ListArguments {
     /// Those due before this time
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     to: Option<Timestamp>,
+}
+
+/// A list of what filters find.
+#[derive(Args, Debug)]
+pub(crate) struct ListArguments {
+    #[command(flatten)]
+    filter: FilterArguments,
     /// The most events
     #[arg(long, value_name = "N", default_value = "100")]
     limit: NonZeroUsize,
@@ -86,8 +93,40 @@ fn state(word: &str) -> std::result::Result<State, String> {
     found.ok_or_else(|| format!("`{word}` is no state; write scheduled, ready, leased or dead"))
 }
 
-impl ListArguments {
-    fn filter(&self) -> EventFilter {
+impl FilterArguments {
+    /// Returns the queue, if one is given.
+    pub(super) fn queue(&self) -> Option<&str> {
+        self.queue.as_deref()
+    }
+
+    /// Whether nothing selects events but perhaps a queue.
+    pub(super) fn is_queue_alone(&self) -> bool {
+        let texts = [&self.key, &self.unique, &self.contains];
+        texts.iter().all(|it| it.is_none())
+            && self.state.is_none()
+            && self.from.is_none()
+            && self.to.is_none()
+    }
+
+    /// What the audit says that was changed.
+    pub(super) fn target(&self) -> String {
+        let mut words = vec![self.queue().unwrap_or("every queue").to_owned()];
+        let texts = [
+            ("key", self.key.as_deref()),
+            ("unique key", self.unique.as_deref()),
+            ("containing", self.contains.as_deref()),
+            ("state", self.state.map(State::as_str)),
+        ];
+        let texts = texts
+            .into_iter()
+            .filter_map(|(name, text)| Some((name, text?)));
+        words.extend(texts.map(|(name, text)| format!("{name} {text}")));
+        words.extend(self.from.map(|at| format!("due from {at}")));
+        words.extend(self.to.map(|at| format!("due before {at}")));
+        words.join(", ")
+    }
+
+    pub(super) fn filter(&self) -> EventFilter {
         EventFilter {
             queue: self.queue.as_ref().map(QueueName::to_string),
             key: self.key.clone(),
@@ -105,7 +144,7 @@ pub(super) async fn list<S: Source>(
     output: Output,
     arguments: ListArguments,
 ) -> Result<()> {
-    let (filter, limit) = (arguments.filter(), arguments.limit.get());
+    let (filter, limit) = (arguments.filter.filter(), arguments.limit.get());
     if let Some(queue) = &filter.queue {
         // One that does not exist is a mistake, and no empty list.
         source.queue(queue).await?;

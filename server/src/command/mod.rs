@@ -5,11 +5,13 @@
 
 mod audit;
 mod bench;
+mod bulk_source;
 mod dead;
 mod doctor;
 mod empty;
 mod error;
 mod event;
+mod event_bulk;
 mod event_list;
 mod forecast;
 mod health;
@@ -35,6 +37,7 @@ use clap::{Args, Subcommand};
 use duly_server::Settings;
 use duly_server::settings::Overrides;
 
+use self::bulk_source::BulkSource;
 pub(crate) use self::error::CommandError;
 use self::error::Result;
 use self::output::Output;
@@ -239,7 +242,7 @@ async fn on(target: Target, work: Work) -> Result<()> {
     }
 }
 
-async fn on_source<S: Source + ScheduleSource>(
+async fn on_source<S: Source + ScheduleSource + BulkSource>(
     source: S,
     output: Output,
     work: Work,

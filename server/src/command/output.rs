@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use duly::__server::text::is_unseen;
 use duly::time::Timestamp;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -142,14 +143,14 @@ pub(crate) fn time(millis: u64) -> String {
 /// Formats a payload: a text as it is, without what could control a terminal, or its base64.
 pub(crate) fn payload(base64: &str) -> String {
     let bytes = STANDARD.decode(base64).unwrap_or_default();
-    let is_plain = |text: &String| !text.chars().any(|c| c.is_control() && c != '\n');
+    let is_plain = |text: &String| !text.chars().any(|c| is_unseen(c) && c != '\n');
     let text = String::from_utf8(bytes).ok().filter(is_plain);
     text.unwrap_or_else(|| format!("{base64} (base64)"))
 }
 
 /// Makes a text of an event safe for a terminal, and one line.
 pub(crate) fn plain(text: &str) -> String {
-    let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let plain = text.chars().map(|c| if is_unseen(c) { ' ' } else { c });
     plain.collect()
 }
 
@@ -217,6 +218,7 @@ mod tests {
         assert_eq!(shown(br#"{"order":7}"#), r#"{"order":7}"#);
         assert_eq!(shown(b"\x1b[2J"), "G1sySg== (base64)");
         assert_eq!(plain("a\x1b[31mb\nc"), "a [31mb c");
+        assert_eq!(plain("ann\u{202e}moc"), "ann moc");
     }
 
     #[test]

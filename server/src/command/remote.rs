@@ -37,6 +37,22 @@ impl Server {
         })
     }
 
+    /// Returns the namespace of events, and the queue if one is given.
+    pub(super) fn of_queue<'a>(
+        &'a self,
+        queue: Option<&'a str>,
+    ) -> Result<(&'a str, Option<&'a str>)> {
+        match (queue, &self.namespace) {
+            (Some(queue), _) => split(queue).map(|(namespace, name)| (namespace, Some(name))),
+            (None, Some(namespace)) => Ok((namespace.as_str(), None)),
+            (None, None) => {
+                let text = "with --server, events are those of a queue or of a namespace; add \
+                            --queue namespace.queue, or --namespace";
+                Err(CommandError::usage(text))
+            }
+        }
+    }
+
     async fn get<T: DeserializeOwned>(
         &self,
         segments: &[&str],
@@ -199,15 +215,7 @@ impl Source for Server {
         after: Option<&str>,
         limit: usize,
     ) -> Result<EventListView> {
-        let (namespace, name) = match (&filter.queue, &self.namespace) {
-            (Some(queue), _) => split(queue).map(|(namespace, name)| (namespace, Some(name)))?,
-            (None, Some(namespace)) => (namespace.as_str(), None),
-            (None, None) => {
-                let text = "with --server, events are those of a queue or of a namespace; add \
-                            --queue namespace.queue, or --namespace";
-                return Err(CommandError::usage(text));
-            }
-        };
+        let (namespace, name) = self.of_queue(filter.queue.as_deref())?;
         let query = set_fields([
             ("queue", name.map(str::to_owned)),
             ("key", filter.key.clone()),
@@ -371,6 +379,6 @@ fn millis_text(time: Timestamp) -> String {
     time.as_millis().to_string()
 }
 
-fn millis(delay: Duration) -> u64 {
+pub(super) fn millis(delay: Duration) -> u64 {
     u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)
 }

@@ -34,7 +34,7 @@ const GRACE: Duration = Duration::from_secs(5);
 pub(crate) struct Store {
     bus: Bus,
     ended: EndedCounter,
-    actor: String,
+    pub(super) actor: String,
 }
 
 impl Store {

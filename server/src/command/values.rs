@@ -135,6 +135,14 @@ pub(crate) fn now_us() -> u64 {
     CLOCK.wall_us()
 }
 
+/// Reads how many are changed in a second.
+pub(super) fn rate(text: &str) -> std::result::Result<f64, String> {
+    match text.parse() {
+        Ok(rate) if (0.001..=1_000_000.0).contains(&rate) => Ok(rate),
+        _ => Err(format!("`{text}` is no rate; it must be 0.001 to 1000000")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

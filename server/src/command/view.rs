@@ -91,6 +91,38 @@ pub(crate) struct EventFilter {
     pub(crate) until: Option<Timestamp>,
 }
 
+/// What is done to the events that match and wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum BulkAction {
+    /// Nothing: they are counted.
+    Count,
+    Cancel,
+    /// Due after a delay from when each is changed; zero runs them.
+    After(Duration),
+    /// Due at a time.
+    At(Timestamp),
+}
+
+/// A bounded part of a change of many events.
+#[derive(Clone, Debug)]
+pub(crate) struct EventBulk {
+    pub(crate) action: BulkAction,
+    /// What was pushed later is left alone; `None`: later than now.
+    pub(crate) pushed_until_ms: Option<u64>,
+    pub(crate) after: Option<String>,
+    pub(crate) limit: usize,
+}
+
+/// A bounded part of an erasure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EraseStep<'a> {
+    pub(crate) key: &'a str,
+    pub(crate) queue: Option<&'a str>,
+    pub(crate) cancel: bool,
+    pub(crate) dry_run: bool,
+    pub(crate) after: Option<&'a str>,
+}
+
 /// A part of a list of events.
 #[derive(Debug, Deserialize)]
 pub(crate) struct EventListView {

@@ -200,6 +200,12 @@ pub(super) fn refused(refusal: Refusal) -> Problem {
     }
 }
 
+/// Returns who acts with a token, for the audit.
+pub(super) fn actor(app: &App, headers: &HeaderMap, pool: &Pool, namespace: &str) -> String {
+    let (_, token) = split(token(headers).unwrap_or_default());
+    app.tokens.handle(pool.name(), namespace, token)
+}
+
 /// Adds what was done with a token to the audit.
 pub(super) async fn audit(
     app: &App,
@@ -207,8 +213,7 @@ pub(super) async fn audit(
     action: &str,
     (pool, namespace, queue): (&Pool, &str, &str),
 ) {
-    let (_, token) = split(token(headers).unwrap_or_default());
-    let actor = app.tokens.handle(pool.name(), namespace, token);
+    let actor = actor(app, headers, pool, namespace);
     let target = format!("{}/{namespace}/{queue}", pool.name());
     app.tokens.audit(&actor, action, &target).await;
     let name = match queue.strip_prefix("schedules/") {

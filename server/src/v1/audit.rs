@@ -43,7 +43,7 @@ pub(super) struct AuditQuery {
 #[derive(Serialize, ToSchema)]
 pub(super) struct AuditPage {
     /// The lines, the newest first. There may be fewer than the limit, or none, although `next` is
-    /// there: those of other namespaces are left out.
+    /// there: those of queues that the token does not administer are left out.
     items: Vec<AuditView>,
     /// The `before` of the next page; absent after the last one.
     #[schema(example = "1767225600000-01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
@@ -54,7 +54,7 @@ pub(super) struct AuditPage {
 fn is_seen(grant: &Grant, prefix: &str, line: &AuditLine) -> bool {
     let target = line.target.strip_prefix("schedules/");
     let name = target.unwrap_or(&line.target).strip_prefix(prefix);
-    let name = name.map(|name| name.split('/').next().unwrap_or_default());
+    let name = name.map(|name| name.split(['/', ',']).next().unwrap_or_default());
     name.is_some_and(|name| target.is_some() || grant.allows(Scope::Admin, name).is_ok())
 }
 
@@ -80,7 +80,10 @@ pub(super) async fn list(
         )));
     }
     let before = before.as_deref().map(str::parse::<AuditCursor>);
-    let page = pool.bus().audit(before.transpose()?, limit).await?;
+    let page = pool
+        .bus()
+        .audit_of(&namespace, before.transpose()?, limit)
+        .await?;
     let prefix = format!("{namespace}.");
     let items = page.items.iter();
     let items = items.filter(|line| is_seen(&grant, &prefix, line));

@@ -27,10 +27,10 @@ use crate::state::App;
 /// The most events of a page.
 const LIMIT_MAX: usize = 1_000;
 /// The most queues that one request looks through.
-const QUEUES_MAX: usize = 1_000;
+pub(super) const QUEUES_MAX: usize = 1_000;
 
 /// Which events; all filters must match.
-#[derive(Deserialize, IntoParams)]
+#[derive(Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EventQuery {
@@ -41,33 +41,33 @@ pub(super) struct EventQuery {
         pattern = "^[-_A-Za-z0-9]+$",
         example = "close"
     )]
-    queue: Option<String>,
+    pub(super) queue: Option<String>,
     /// Those with this key. Excludes `unique`.
     #[param(min_length = 1, max_length = 256, example = "customer:8")]
-    key: Option<String>,
+    pub(super) key: Option<String>,
     /// The one that holds this unique key.
     #[param(min_length = 1, max_length = 256, example = "close:7")]
-    unique: Option<String>,
+    pub(super) unique: Option<String>,
     /// Those with this text in their key, unique key, headers or payload, case-sensitively. Nothing
     /// is found in an encrypted payload.
     #[param(min_length = 1, max_length = 256, example = "ann@example.org")]
-    contains: Option<String>,
+    pub(super) contains: Option<String>,
     /// Those in this state.
     #[param(value_type = Option<String>, pattern = "^(scheduled|ready|leased|dead)$",
         example = "scheduled")]
-    state: Option<String>,
+    pub(super) state: Option<String>,
     /// Those that are due at this time or later, in milliseconds since the epoch.
     #[param(minimum = 0, maximum = 4102444800000u64, example = 1767225600000u64)]
-    since_ms: Option<u64>,
+    pub(super) since_ms: Option<u64>,
     /// Those that are due before this time, in milliseconds since the epoch.
     #[param(minimum = 0, maximum = 4102444800000u64, example = 1767312000000u64)]
-    until_ms: Option<u64>,
+    pub(super) until_ms: Option<u64>,
     /// The `next` of the page before.
     #[param(min_length = 1, max_length = 1200, example = "~")]
-    after: Option<String>,
+    pub(super) after: Option<String>,
     /// The most events of the page, 1 to 1,000. Default: 100.
     #[param(minimum = 1, maximum = 1000, example = 100)]
-    limit: Option<usize>,
+    pub(super) limit: Option<usize>,
 }
 
 /// A page of events.
@@ -103,7 +103,7 @@ fn state(word: &str) -> Result<EventState> {
 }
 
 /// Returns the query of the filters, without the queues.
-fn events(pool: &Pool, query: EventQuery) -> Result<Events> {
+pub(super) fn events(pool: &Pool, query: EventQuery) -> Result<Events> {
     let mut events = pool.bus().events();
     for (name, time) in [("since_ms", query.since_ms), ("until_ms", query.until_ms)] {
         check_time(name, time)?;

@@ -1,11 +1,12 @@
 //! `/v1`: the interface of duly itself, small and regular, described by OpenAPI.
 //!
 //! [`problem`] is the form of its errors, [`access`] checks tokens, [`input`] reads requests;
-//! [`events`], [`calls`], [`leases`], [`records`], [`queues`], [`dead`], [`schedules`] and
+//! [`events`], [`bulk`], [`calls`], [`leases`], [`records`], [`queues`], [`dead`], [`schedules`] and
 //! [`webhooks`] are its resources, [`schedule_forms`] what is said of a schedule, and [`description`] is what OpenAPI says of them.
 
 mod access;
 mod audit;
+mod bulk;
 mod calls;
 mod dead;
 mod description;
@@ -73,6 +74,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/{namespace}/leases/{token}/settle", post(leases::settle))
         .route("/{namespace}/leases/{token}/extend", post(leases::extend))
         .route("/{namespace}/events", get(event_list::list))
+        .route("/{namespace}/events/change", post(bulk::change))
+        .route("/{namespace}/events/erase", post(bulk::erase))
         .route("/{namespace}/audit", get(audit::list))
         .route("/{namespace}/nodes", get(nodes::list))
         .route("/{namespace}/queues", get(queue_list::list))

@@ -210,6 +210,12 @@ fn parse_url(text: &str) -> Result<Url, String> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err("the url holds a login; put it into `headers` as `authorization`".to_owned());
     }
+    if url.port() == Some(0) {
+        return Err(
+            "the url has the port 0, at which nobody listens; leave it out, or give another"
+                .to_owned(),
+        );
+    }
     if url.fragment().is_some() {
         return Err("the url has a fragment (`#`), which no server sees; leave it out".to_owned());
     }

@@ -10,6 +10,8 @@ on_every_target! {
     an_event_is_cancelled_when_confirmed
     an_event_is_rescheduled_and_updated
     an_event_that_is_unknown_or_over_has_its_exit_code
+    events_that_match_are_changed_together
+    a_person_is_erased_and_the_audit_says_so
 }
 
 const QUEUE: [&str; 2] = ["--queue", "ns.mail"];
@@ -160,4 +162,69 @@ async fn an_event_that_is_unknown_or_over_has_its_exit_code(shop: &Shop) {
     shop.run(&with(&["event", "run-now", &dead]))
         .fails(4, "dead");
     shop.run(&["event", "show", "7"]).fails(2, "'7'");
+}
+
+async fn events_that_match_are_changed_together(shop: &Shop) {
+    let done = |words: &[&str]| shop.json(&with(&[&["event"], words].concat()));
+    let customer = ["--key", "customer:9"];
+    let counted = done(&["cancel", customer[0], customer[1], "--dry-run"]);
+    assert_eq!(counted, json!({"matched": 1, "done": 0, "dry_run": true}));
+    let moved = done(&["reschedule", "--after", "20h", customer[0], customer[1]]);
+    assert_eq!(moved, json!({"matched": 1, "done": 1, "dry_run": false}));
+    let dead = done(&["cancel", "--key", "customer:8", "--yes"]);
+    assert_eq!(dead["matched"], 0, "dead letters stay");
+    let words = with(&["event", "cancel", "--state", "scheduled", "--yes"]);
+    let text = shop.run(&[&words[..], &["--rate", "500"]].concat());
+    assert!(text.text().contains("events are cancelled"), "{text:?}");
+    let left = shop.json(&with(&["event", "list", "--key", "customer:9"]));
+    assert_eq!(left["items"], json!([]));
+    let place = with(&["event", "cancel", "--all", "--yes", "--resume", "nonsense"]);
+    shop.run(&place).fails(2, "is not a cursor");
+}
+
+async fn a_person_is_erased_and_the_audit_says_so(shop: &Shop) {
+    let erase = |words: &[&str]| with(&[&["event", "erase"], words].concat()).join("\u{0}");
+    let run = |words: &[&str]| {
+        let words = erase(words);
+        shop.run(&words.split('\u{0}').collect::<Vec<_>>())
+    };
+    run(&["--key", "customer:9", "--yes"]).fails(4, "1 event with this key waits");
+    let said = run(&["--key", "customer:8", "--yes", "--json"]).json();
+    assert_eq!(
+        (&said["dropped"], &said["running"]),
+        (&json!(2), &json!(0)),
+        "{said}"
+    );
+    assert!(
+        said["records"].as_u64() > Some(0) || said["unreached"].as_u64() > Some(0),
+        "{said}"
+    );
+    let said = run(&["--key", "customer:9", "--cancel", "--yes"]);
+    assert!(said.text().contains("1 events cancelled"), "{said:?}");
+    assert!(said.text().contains("not reached: backups"), "{said:?}");
+    let list = shop.json(&with(&["event", "list"]));
+    let keys: Vec<_> = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| &it["key"])
+        .collect();
+    assert!(
+        !keys
+            .iter()
+            .any(|key| key.as_str().is_some_and(|it| it.starts_with("customer:"))),
+        "{list}"
+    );
+    let mut audit = vec!["audit"];
+    if shop.is_server() {
+        audit.extend(["--namespace", "ns"]);
+    }
+    let audit = shop.json(&audit);
+    let lines = audit["items"].as_array().unwrap().iter();
+    let erased = lines.filter(|line| line["action"] == "events of a key erased");
+    let targets: Vec<_> = erased.map(|line| line["target"].clone()).collect();
+    assert_eq!(
+        targets,
+        ["ns.mail, key customer:9", "ns.mail, key customer:8"]
+    );
 }

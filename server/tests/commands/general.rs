@@ -33,6 +33,17 @@ fn wrong_usage_has_exit_code_2() {
 }
 
 #[test]
+fn arguments_without_end_get_a_bounded_error() {
+    let long = "x".repeat(100_000);
+    let many: Vec<&str> = std::iter::repeat_n("word", 100_000).collect();
+    for words in [&["queue", &*long][..], &["queue", "show", &*long], &many] {
+        let ran = duly(words);
+        assert_ne!(ran.code, 0);
+        assert!(ran.err.len() < 3_000, "{} bytes", ran.err.len());
+    }
+}
+
+#[test]
 fn a_server_that_does_not_respond_has_exit_code_5() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());

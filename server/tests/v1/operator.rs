@@ -11,6 +11,8 @@ on_every_store! {
     queues_are_counted_page_by_page
     a_queue_is_purged_in_steps
     workers_and_buckets_have_bounds
+    many_events_are_changed_by_who_administers_them
+    a_person_is_erased_by_who_administers_all_of_it
     dead_letters_and_records_are_filtered
 }
 
@@ -190,4 +192,105 @@ async fn dead_letters_and_records_are_filtered(world: World) {
             world.get(&path).await.is(400);
         }
     }
+}
+
+/// Sends a body with a token.
+async fn with_token(world: &World, token: &str, path: &str, body: &Value) -> crate::world::Reply {
+    let request = world.client.request(Method::POST, world.api_url(path));
+    let request = request.header("X-Token", token);
+    let request = request.header("Content-Type", "application/json");
+    let request = request.body(body.to_string());
+    crate::world::reply(request).await
+}
+
+async fn many_events_are_changed_by_who_administers_them(world: World) {
+    for queue in ["a", "b"] {
+        for _ in 0..7 {
+            world
+                .publish(&format!("/api/ns/{queue}?delay=600"), "x")
+                .await;
+        }
+    }
+    let path = "/v1/ns/events/change";
+    let change = async |body: Value| send(&world, Method::POST, path, &body).await;
+    for body in [
+        json!({"action": "cancel"}),
+        json!({"action": "cancel", "queue": "a", "delay_ms": 5}),
+        json!({"action": "reschedule", "queue": "a"}),
+        json!({"action": "reschedule", "queue": "a", "delay_ms": 5, "due_ms": 5}),
+        json!({"action": "cancel", "queue": "a", "limit": 0}),
+        json!({"action": "cancel", "queue": "a", "after": "x"}),
+        json!({"action": "cancel", "key": "k", "unique": "u"}),
+        json!({"action": "bury", "queue": "a"}),
+    ] {
+        let reply = change(body.clone()).await;
+        assert!(
+            [400, 422].contains(&reply.status.as_u16()),
+            "{body}: {reply:?}"
+        );
+    }
+    let counted = change(json!({"action": "count", "state": "scheduled"}))
+        .await
+        .is(200);
+    assert_eq!(
+        (&counted["matched"], &counted["changed"]),
+        (&json!(14), &json!(0))
+    );
+    let some = world.new_token("ns", "&queues=a").await;
+    let all = json!({"action": "cancel", "state": "scheduled"});
+    with_token(
+        &world,
+        &some,
+        path,
+        &json!({"action": "cancel", "queue": "b"}),
+    )
+    .await
+    .is(403);
+    let done = with_token(&world, &some, path, &all).await.is(200);
+    assert_eq!(done["changed"], 7, "those of its own queue");
+    let counted = change(json!({"action": "count", "state": "scheduled"})).await;
+    assert_eq!(counted.is(200)["matched"], 7, "that of the other is left");
+    let none = world.new_token("ns", "&scopes=publish").await;
+    with_token(&world, &none, path, &all).await.is(403);
+}
+
+async fn a_person_is_erased_by_who_administers_all_of_it(world: World) {
+    let path = "/v1/ns/events/erase";
+    let some = world.new_token("ns", "&queues=q").await;
+    let body = json!({"key": "customer:8"});
+    let refused = with_token(&world, &some, path, &body).await.is(403);
+    assert!(
+        refused["detail"].as_str().unwrap().contains("give `queue`"),
+        "{refused}"
+    );
+    let body = json!({"key": "customer:8", "queue": "b"});
+    with_token(&world, &some, path, &body).await.is(403);
+    let of_queue = json!({"key": "customer:8", "queue": "q"});
+    push(
+        &world,
+        json!({"payload": 1, "key": "customer:8", "delay_ms": 600_000}),
+    )
+    .await;
+    let refused = with_token(&world, &some, path, &of_queue).await.is(409);
+    assert!(
+        refused["detail"].as_str().unwrap().contains("waits"),
+        "{refused}"
+    );
+    let body = json!({"key": "customer:8", "queue": "q", "cancel": true});
+    let done = with_token(&world, &some, path, &body).await.is(200);
+    assert_eq!(done["cancelled"], 1);
+    send(&world, Method::POST, path, &json!({"key": ""}))
+        .await
+        .is(400);
+    send(
+        &world,
+        Method::POST,
+        path,
+        &json!({"key": "k", "after": "x"}),
+    )
+    .await
+    .is(400);
+    send(&world, Method::POST, path, &json!({"key": "k"}))
+        .await
+        .is(200);
 }

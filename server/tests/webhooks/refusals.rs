@@ -32,6 +32,12 @@ async fn a_webhook_with_a_private_address_is_refused_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_webhook_without_tls_is_refused() {
     let world = World::start(Place::Embedded).await;
+    let problem = set(&world, json!({"url": "https://shop.test:0/"})).await;
+    let problem = problem.is(400);
+    assert!(
+        problem["detail"].as_str().unwrap().contains("port 0"),
+        "{problem}"
+    );
     let problem = set(&world, json!({"url": "http://shop.test/"}))
         .await
         .is(403);

@@ -143,7 +143,8 @@ fn configure(connection: &Connection, new: bool) -> rusqlite::Result<()> {
         return Err(rusqlite::Error::InvalidQuery);
     }
     // FULL: a commit is on disk when it returns. The writer checkpoints by itself. Bytes that
-    // were freed may stay in the file: an envelope that is secret is encrypted.
+    // were freed may stay in the file, unless a person was erased: an envelope that is secret is
+    // encrypted.
     connection.execute_batch(
         "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; PRAGMA mmap_size = 0; \
          PRAGMA cache_size = -16000; PRAGMA temp_store = MEMORY",

@@ -197,4 +197,60 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         )],
         delivery("the_audit_is_bounded_and_the_oldest_lines_go"),
     ),
+    Controls.bug(
+        "audit-of-all-in-one",
+        "a busy namespace pushes the lines of others out of the audit",
+        &[put(
+            "audit::trail_of",
+            "return «$trail»",
+            "AUDIT.to_owned()",
+        )],
+        delivery("the_audit_is_bounded_and_the_oldest_lines_go"),
+    ),
+    Controls.bug(
+        "declared-rate-ignored",
+        "a rate that is declared reaches nobody",
+        &[put(
+            "RuntimeSettings::in_force",
+            "rate: «$set.rate.or_else($..)»",
+            "$set.rate",
+        )],
+        delivery("a_declared_rate_holds_from_the_first_start"),
+    ),
+    Controls.bug(
+        "declared-rate-wins",
+        "a rate that is declared takes precedence over what an operator sets",
+        &[put(
+            "RuntimeSettings::in_force",
+            "rate: «$set.rate.or_else($..)»",
+            "self.declared.of($queue).or($set.rate)",
+        )],
+        delivery("what_is_set_wins_over_what_is_declared_and_over_a_deploy"),
+    ),
+    Controls.bug(
+        "erase-what-waits",
+        "a person is erased although events of theirs wait",
+        &[drop("Erasure::begin", "self.refuse_if_some_wait()")],
+        delivery("what_waits_is_not_erased_unasked"),
+    ),
+    Controls.bug(
+        "erase-other-queues",
+        "a person is erased in queues that were not chosen",
+        &[put(
+            "Erasure::selects",
+            "self.queues.contains($queue)«»",
+            "|| true",
+        )],
+        delivery("other_keys_and_other_queues_keep_theirs"),
+    ),
+    Controls.bug(
+        "bulk-without-end",
+        "a change of many events takes what is pushed meanwhile",
+        &[put(
+            "EventFilter::matches",
+            "«self.pushed_until.is_none_or($..)»",
+            "true",
+        )],
+        delivery("what_is_pushed_meanwhile_is_left_alone"),
+    ),
 ];

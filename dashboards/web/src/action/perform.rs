@@ -161,7 +161,7 @@ fn number(fields: &Fields, name: &str) -> Result<Option<f64>> {
     let wrong = || {
         PageError::invalid(format!(
             "{name} is “{}”; it must be a number",
-            text::cut(text, 40)
+            text::shown(text, 40)
         ))
     };
     number.map(Some).ok_or_else(wrong)

@@ -75,7 +75,7 @@ pub(crate) async fn page(
                 at: Moment::new(line.at, now),
                 actor: line.actor.clone(),
                 action: line.action.clone(),
-                target: text::cut(&line.target, TARGET_MAX),
+                target: text::shown(&line.target, TARGET_MAX),
                 link: page_of(&line.target),
             })
             .collect(),

@@ -86,12 +86,12 @@ impl DeadFilter {
         words.extend(
             self.error
                 .as_ref()
-                .map(|it| format!("whose error has “{}”", text::cut(it, 80))),
+                .map(|it| format!("whose error has “{}”", text::shown(it, 80))),
         );
         words.extend(
             self.key
                 .as_ref()
-                .map(|it| format!("with key {}", text::cut(it, 80))),
+                .map(|it| format!("with key {}", text::shown(it, 80))),
         );
         words.extend(self.since.map(|at| format!("dead since {at}")));
         words.extend(self.until.map(|at| format!("dead before {at}")));
@@ -207,7 +207,7 @@ pub(crate) async fn page(
             .map(|cause| cause.as_str().replace('_', " "))
             .unwrap_or_default(),
         error: match (&letter.last, letter.error()) {
-            (_, Some(error)) => text::cut(error, 300),
+            (_, Some(error)) => text::shown(error, 300),
             (duly::dead_letters::LastRecord::Pruned, None) => "its record was pruned".to_owned(),
             _ => String::new(),
         },

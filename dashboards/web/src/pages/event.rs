@@ -81,7 +81,13 @@ pub(crate) async fn page(
     };
     let explained = tokio::time::timeout(patience, app.bus.explain_in(&name, id)).await;
     let reasons = match explained {
-        Ok(explained) => Some(explained?.reasons.iter().map(ToString::to_string).collect()),
+        Ok(explained) => Some(
+            explained?
+                .reasons
+                .iter()
+                .map(|it| text::visible(&it.to_string()))
+                .collect(),
+        ),
         Err(_) => None,
     };
     let now = text::now();
@@ -96,16 +102,18 @@ pub(crate) async fn page(
         queue: name.to_string(),
         state: state.map(EventState::as_str),
         attempts: attempts(found.as_ref(), &records),
-        key,
+        key: key.as_deref().map(text::visible),
         schedule,
-        unique: found.as_ref().and_then(|event| event.unique.clone()),
+        unique: found
+            .as_ref()
+            .and_then(|event| event.unique.as_deref().map(text::visible)),
         expires: found
             .as_ref()
             .and_then(|event| event.expires)
             .map(|at| Moment::new(at, now)),
         headers: found
             .as_ref()
-            .map(|event| event.headers.clone())
+            .map(|event| headers(&event.headers))
             .unwrap_or_default(),
         is_hidden: payload
             .as_ref()
@@ -116,6 +124,14 @@ pub(crate) async fn page(
         waits: matches!(state, Some(EventState::Scheduled | EventState::Ready)),
         dead: state == Some(EventState::Dead),
     })
+}
+
+/// Returns headers for display.
+fn headers(headers: &[(String, String)]) -> Vec<(String, String)> {
+    let headers = headers.iter();
+    headers
+        .map(|(name, value)| (text::visible(name), text::visible(value)))
+        .collect()
 }
 
 /// Returns the name of the schedule that an event is an occurrence of. Of one that is over the key is
@@ -194,7 +210,7 @@ fn steps(event: Option<&StoredEvent>, records: &[Record], now: Timestamp) -> Vec
             .into_iter()
             .flatten()
             .collect();
-        let detail = (!detail.is_empty()).then(|| detail.join(" · "));
+        let detail = (!detail.is_empty()).then(|| text::visible(&detail.join(" · ")));
         let (title, class) = outcome(record.outcome);
         add(at(stages.finished_us), title, detail, class);
     }

@@ -29,7 +29,7 @@ pub(crate) fn rows(events: &[StoredEvent]) -> Vec<EventRow> {
             state: event.state.as_str(),
             due: Moment::new(event.due, now),
             tries: event.tries,
-            key: key.map(|key| text::cut(key, KEY_MAX)).unwrap_or_default(),
+            key: key.map(|key| text::shown(key, KEY_MAX)).unwrap_or_default(),
         }
     };
     events.iter().map(row).collect()

@@ -121,7 +121,7 @@ impl EventFilter {
             None => "of every queue".to_owned(),
         }];
         words.extend(self.text.as_ref().map(|text| {
-            let text = text::cut(text, 80);
+            let text = text::shown(text, 80);
             match self.place {
                 Place::Key => format!("with key {text}"),
                 Place::Unique => format!("with unique key {text}"),

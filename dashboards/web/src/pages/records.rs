@@ -132,7 +132,7 @@ pub(crate) async fn page(
         let took = took.filter(|_| stages.started_us > 0);
         let cause = record.cause.map(|cause| cause.as_str().replace('_', " "));
         let by = record.by.as_ref().map(|by| format!("by {by}"));
-        let error = record.error.as_ref().map(|error| text::cut(error, 200));
+        let error = record.error.as_ref().map(|error| text::shown(error, 200));
         let error: Vec<String> = [cause, by, error].into_iter().flatten().collect();
         Row {
             id: record.id.to_string(),

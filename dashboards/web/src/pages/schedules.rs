@@ -96,7 +96,7 @@ impl LastResult {
             at: Moment::new(at, now),
             outcome,
             class,
-            error: text::cut(record.error.as_deref().unwrap_or_default(), 200),
+            error: text::shown(record.error.as_deref().unwrap_or_default(), 200),
         }
     }
 }

@@ -1,0 +1,97 @@
+//! What a store and a server do to many events at once.
+
+use std::time::Duration;
+
+use duly::admin::{ErasureCursor, EventAction, EventCursor};
+use duly::time::{Timestamp, When};
+use duly_server::api::{ChangedEvents, ErasedEvents};
+use reqwest::Method;
+use serde_json::json;
+
+use super::error::Result;
+use super::remote::{Server, millis};
+use super::store::Store;
+use super::values;
+use super::view::{BulkAction, EraseStep, EventBulk, EventFilter};
+
+/// A store or a server, for many events at once.
+pub(crate) trait BulkSource {
+    /// Changes about so many of the events that match and wait.
+    async fn change_events(&self, filter: &EventFilter, bulk: EventBulk) -> Result<ChangedEvents>;
+    /// Erases a part of what is stored of the events of a key.
+    async fn erase(&self, step: EraseStep<'_>) -> Result<ErasedEvents>;
+}
+
+impl BulkSource for Store {
+    async fn change_events(&self, filter: &EventFilter, bulk: EventBulk) -> Result<ChangedEvents> {
+        let pushed_until_ms = bulk.pushed_until_ms.unwrap_or_else(values::now_ms);
+        let after = bulk.after.as_deref().map(str::parse::<EventCursor>);
+        let action = match bulk.action {
+            BulkAction::Count => None,
+            BulkAction::Cancel => Some(EventAction::Cancel),
+            BulkAction::After(delay) => Some(EventAction::Reschedule(When::After(delay))),
+            BulkAction::At(due) => Some(EventAction::Reschedule(When::At(due))),
+        };
+        let events = filter.events(self.bus()).limit(bulk.limit);
+        let events = events.pushed_until(Timestamp::from_millis(pushed_until_ms));
+        let page = events.after(after.transpose()?).change_page(action).await?;
+        Ok(ChangedEvents {
+            matched: page.matched,
+            changed: page.changed,
+            pushed_until_ms,
+            next: page.next.map(|next| next.to_string()),
+        })
+    }
+
+    async fn erase(&self, step: EraseStep<'_>) -> Result<ErasedEvents> {
+        let mut erasure = self.bus().erase(step.key).by(&self.actor);
+        if let Some(queue) = step.queue {
+            erasure = erasure.queue(queue);
+        }
+        if step.cancel {
+            erasure = erasure.cancel();
+        }
+        if step.dry_run {
+            erasure = erasure.dry_run();
+        }
+        let after = step.after.map(str::parse::<ErasureCursor>).transpose()?;
+        Ok(ErasedEvents::from(&erasure.step(after).await?))
+    }
+}
+
+impl BulkSource for Server {
+    async fn change_events(&self, filter: &EventFilter, bulk: EventBulk) -> Result<ChangedEvents> {
+        let (namespace, name) = self.of_queue(filter.queue.as_deref())?;
+        let (action, delay, due) = match bulk.action {
+            BulkAction::Count => ("count", None, None),
+            BulkAction::Cancel => ("cancel", None, None),
+            BulkAction::After(Duration::ZERO) => ("run_now", None, None),
+            BulkAction::After(delay) => ("reschedule", Some(millis(delay)), None),
+            BulkAction::At(due) => ("reschedule", None, Some(due.as_millis())),
+        };
+        let body = json!({
+            "action": action, "delay_ms": delay, "due_ms": due,
+            "queue": name, "key": filter.key, "unique": filter.unique,
+            "contains": filter.contains, "state": filter.state.map(|it| it.as_str()),
+            "since_ms": filter.since.map(Timestamp::as_millis),
+            "until_ms": filter.until.map(Timestamp::as_millis),
+            "pushed_until_ms": bulk.pushed_until_ms, "after": bulk.after, "limit": bulk.limit,
+        });
+        let path = ["v1", namespace, "events", "change"];
+        let body = Some(body.to_string());
+        let answer = self.http.send(Method::POST, &path, &[], body).await?;
+        self.http.read(answer)
+    }
+
+    async fn erase(&self, step: EraseStep<'_>) -> Result<ErasedEvents> {
+        let (namespace, name) = self.of_queue(step.queue)?;
+        let body = json!({
+            "key": step.key, "queue": name, "cancel": step.cancel, "dry_run": step.dry_run,
+            "after": step.after,
+        });
+        let path = ["v1", namespace, "events", "erase"];
+        let body = Some(body.to_string());
+        let answer = self.http.send(Method::POST, &path, &[], body).await?;
+        self.http.read(answer)
+    }
+}
