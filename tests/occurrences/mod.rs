@@ -28,6 +28,11 @@ use crate::servers::{Cluster, Redis};
 
 /// What a child is called with: folder, URL, and by how many seconds its clock is wrong.
 const SITE: &str = "DULY_OCCURRENCE_SITE";
+/// What is killed again and again has attempts left, soon after.
+const REPORT: Annotation = Annotation::new("report")
+    .workers(64)
+    .attempts(1_000)
+    .backoff(RetryPolicy::fixed(Duration::from_millis(100)));
 /// How many kills there are when nobody says otherwise.
 const KILLS: u64 = 12;
 /// How long nothing of what is left may come: longer than a dead process holds up what it was at.
@@ -55,7 +60,7 @@ fn child() {
             .settings(Default::default())
             .store_url(url)
             .clock(Arc::new(WrongClock(SystemClock::new(), clock_s)))
-            .register_as(Annotation::new("report").workers(64), report)
+            .register_as(REPORT, report)
             .start()
             .await
             .unwrap();
