@@ -1,4 +1,4 @@
-//! What the tests, the simulator, the benchmarks and the fuzzers of this repository reach into: no
+//! The parts that tests, the simulator, benchmarks and fuzzers of this repository use: no
 //! part of the public face, and outside of semver.
 
 pub use crate::core::engine::{Bucket, DedupWindow, Head, LastSettlement, Restored, Tombstone};
@@ -37,7 +37,7 @@ pub mod pool {
 #[cfg(feature = "redis")]
 pub mod redis {
     pub use crate::codec::body::{decode, encode};
-    pub use crate::store::redis::hub::members::{read_members, read_queues};
+    pub use crate::store::redis::hub::members::{read_host, read_members, read_queues};
     pub use crate::store::redis::hub::notifications::callbacks_of;
     pub use crate::store::redis::hub::registry::read_page;
     pub use crate::store::redis::hub::settings::read_controls;

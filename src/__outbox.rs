@@ -1,4 +1,5 @@
-//! What `duly-outbox` of the same version uses: no part of the public face, and outside of semver.
+//! The parts that `duly-outbox` and the dashboard of the same version use: not public, and outside of
+//! semver.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use serde::Serialize;
 
 use crate::backoff::Backoff;
 use crate::bus::{Bus, EventBuilder, PushItem, PushMany};
-pub use crate::bus::{PlainEvent, StagedEvent, StagedPush};
+pub use crate::bus::{OutboxBacklog, PlainEvent, StagedEvent, StagedPush};
 use crate::error::{Error, Result};
 use crate::outage::Outage;
 use crate::time::Timestamp;
@@ -62,6 +63,17 @@ pub fn renew(bus: &Bus, staged: &StagedEvent) -> Result<StagedEvent> {
 /// Pushes staged events, and returns a result for each in their order.
 pub async fn push(bus: &Bus, events: &[StagedEvent]) -> Vec<StagedPush> {
     bus.push_staged(events).await
+}
+
+/// Notes what a relay of this process sees in its outbox; `None` once it has ended.
+pub fn report_backlog(bus: &Bus, relay: u64, backlog: Option<OutboxBacklog>) {
+    bus.report_outbox(relay, backlog);
+}
+
+/// Returns what waits in outboxes, as the relays of this process see it; `None` without one.
+#[must_use]
+pub fn backlog(bus: &Bus) -> Option<OutboxBacklog> {
+    bus.outbox_backlog()
 }
 
 /// Returns the store's time.

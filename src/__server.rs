@@ -1,4 +1,4 @@
-//! What `duly-server` of the same version uses: no part of the public face, and outside of semver.
+//! The parts that `duly-server` of the same version uses: not public, and outside of semver.
 
 /// Names of queues and of schedules.
 pub mod names {

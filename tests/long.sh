@@ -60,6 +60,8 @@ schedules() { # all changes of all clocks, beside a walk through their minutes; 
     duly --release --test bus -- schedule::clocks
     default DULY_SCHEDULE_STOPS all
     duly --test bus -- schedule::stops
+    default DULY_SCHEDULE_SEEDS 2000
+    duly --test bus -- schedule::random
     default DULY_OCCURRENCE_KILLS 300
     duly --test faults -- occurrences::
 }

@@ -123,6 +123,8 @@ need redis-sentinel redis-sentinel
 need openssl openssl # certificates for servers that speak TLS
 for bin in /usr/lib/postgresql/*/bin; do PATH=$PATH:$bin; done # Debian keeps it out of the PATH
 need postgres postgresql
+PATH=$PATH:/usr/sbin
+need mariadbd mariadb-server
 need pgbouncer pgbouncer
 need prometheus prometheus # with promtool: reads the metrics, the board and the alerts
 need systemd-analyze systemd # checks the unit file

@@ -1,4 +1,4 @@
-//! What a push in a transaction costs: beside the transaction without it, and beside a direct push.
+//! What a push in a transaction costs: beside an insert in it, and beside a direct push.
 //!
 //! `cargo bench -p duly-outbox --all-features`; `DULY_BENCH_ROUNDS` sets how often each is measured.
 
@@ -10,8 +10,9 @@ mod servers;
 use std::time::Duration;
 
 use duly::prelude::*;
-use duly_outbox::{Database, PushIn, Relay, RelayOptions, schema};
-use servers::{Postgres, PostgresOptions, prefix, shared};
+use duly_outbox::{Database, PushIn, Relay, RelayOptions, at_once, schema};
+use servers::{MariaDb, Postgres, PostgresOptions, prefix, shared};
+use sqlx::{Connection, Executor, MySqlConnection};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_postgres::{Client, NoTls};
@@ -52,20 +53,35 @@ async fn main() -> Result<(), Failed> {
     let store = format!("{}?prefix={}", shared().url(), prefix());
     let builder = Bus::builder().only_registered().store_url(&store);
     let bus = builder.register(late {}).state(handled).start().await?;
-    let (mut plain, mut pushing) = (Vec::new(), Vec::new());
-    for _ in 0..rounds {
-        plain.push(transactions(&mut client, None).await?);
-        let queue = bus.queue_named::<u64>("orders")?;
-        pushing.push(transactions(&mut client, Some(&queue)).await?);
-    }
     // Without a relay, whose work is measured next.
-    let (plain, pushing) = (median(plain), median(pushing));
-    println!(
-        "a transaction with one insert: {:.0} us, and with a push: {:.0} us, {:.2} of it",
-        1e6 * plain / TRANSACTIONS as f64,
-        1e6 * pushing / TRANSACTIONS as f64,
-        pushing / plain
-    );
+    let queue = bus.queue_named::<u64>("orders")?;
+    let folder = tempfile::tempdir()?;
+    let mut file = rusqlite::Connection::open(folder.path().join("shop.db"))?;
+    file.pragma_update(None, "journal_mode", "wal")?;
+    file.execute_batch("create table orders (id integer, customer text, note text)")?;
+    file.execute_batch(schema(Database::Sqlite))?;
+    let maria = MariaDb::start();
+    let orders = "create table orders (id bigint, customer text, note text)";
+    maria.sql(&format!(
+        "create database shop; use shop; {orders}; {}",
+        schema(Database::Mysql)
+    ));
+    let mut mysql = MySqlConnection::connect(&maria.url("shop")).await?;
+    let mut calls = [Calls::default(), Calls::default(), Calls::default()];
+    for _ in 0..rounds {
+        in_postgres(&mut client, &queue, &mut calls[0]).await?;
+        in_sqlite(&mut file, &queue, &mut calls[1])?;
+        in_mysql(&mut mysql, &queue, &mut calls[2]).await?;
+    }
+    for (name, calls) in ["PostgreSQL", "SQLite", "MariaDB"].into_iter().zip(calls) {
+        let (insert, push) = (median(calls.inserts), median(calls.pushes));
+        println!(
+            "{name}: an insert {:.0} us, and a push in the same transaction {:.0} us, {:.2} of it",
+            1e6 * insert,
+            1e6 * push,
+            push / insert
+        );
+    }
 
     let config = server.url().parse()?;
     let relay = Relay::tokio_postgres(&bus, config, NoTls, RelayOptions::default()).await?;
@@ -106,22 +122,81 @@ fn median(mut seconds: Vec<f64>) -> f64 {
     seconds[seconds.len() / 2]
 }
 
-/// Returns the seconds of a round of transactions that insert an order, and push if there is a queue.
-async fn transactions(client: &mut Client, queue: Option<&Queue<u64>>) -> Result<f64, Failed> {
-    let began = Instant::now();
+/// The seconds of each call.
+#[derive(Default)]
+struct Calls {
+    inserts: Vec<f64>,
+    pushes: Vec<f64>,
+}
+
+impl Calls {
+    fn insert(&mut self, began: Instant) {
+        self.inserts.push(began.elapsed().as_secs_f64());
+    }
+
+    fn push(&mut self, began: Instant) {
+        self.pushes.push(began.elapsed().as_secs_f64());
+    }
+}
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+async fn in_postgres(
+    client: &mut Client,
+    queue: &Queue<u64>,
+    calls: &mut Calls,
+) -> Result<(), Failed> {
+    let order = "insert into orders values ($1, 'Ada', 'a note of some length')";
+    let order = client.prepare(order).await?;
     for id in 0..TRANSACTIONS {
         let mut tx = client.transaction().await?;
-        let order = "insert into orders values ($1, 'Ada', 'a note of some length')";
-        tx.query_typed(order, &[(&(id as i64), tokio_postgres::types::Type::INT8)])
-            .await?;
-        if let Some(queue) = queue {
-            queue
-                .push_in(&mut tx, id, Duration::from_secs(3_600))
-                .await?;
-        }
+        let began = Instant::now();
+        tx.execute(&order, &[&(id as i64)]).await?;
+        calls.insert(began);
+        let began = Instant::now();
+        queue.push_in(&mut tx, id, HOUR).await?;
+        calls.push(began);
         tx.commit().await?;
     }
-    Ok(began.elapsed().as_secs_f64())
+    Ok(())
+}
+
+fn in_sqlite(
+    file: &mut rusqlite::Connection,
+    queue: &Queue<u64>,
+    calls: &mut Calls,
+) -> Result<(), Failed> {
+    for id in 0..TRANSACTIONS {
+        let mut tx = file.transaction()?;
+        let began = Instant::now();
+        let order = "insert into orders values (?1, 'Ada', 'a note of some length')";
+        tx.prepare_cached(order)?.execute([id as i64])?;
+        calls.insert(began);
+        let began = Instant::now();
+        at_once(queue.push_in(&mut tx, id, HOUR))?;
+        calls.push(began);
+        tx.commit()?;
+    }
+    Ok(())
+}
+
+async fn in_mysql(
+    connection: &mut MySqlConnection,
+    queue: &Queue<u64>,
+    calls: &mut Calls,
+) -> Result<(), Failed> {
+    for id in 0..TRANSACTIONS {
+        let mut tx = connection.begin().await?;
+        let began = Instant::now();
+        let order = "insert into orders values (?, 'Ada', 'a note of some length')";
+        tx.execute(sqlx::query(order).bind(id as i64)).await?;
+        calls.insert(began);
+        let began = Instant::now();
+        queue.push_in(&mut tx, id, HOUR).await?;
+        calls.push(began);
+        tx.commit().await?;
+    }
+    Ok(())
 }
 
 async fn through_the_outbox(client: &mut Client, queue: &Queue<u64>) -> Result<f64, Failed> {

@@ -16,6 +16,7 @@
 //! | `tokio-postgres` | PostgreSQL by tokio-postgres |
 //! | `sqlx` | PostgreSQL by sqlx 0.9, and pushes in its transactions of SQLite |
 //! | `sqlx-0-8` | PostgreSQL by sqlx 0.8 |
+//! | `sqlx-mysql` | MySQL and MariaDB by sqlx 0.9 |
 //! | `rusqlite` | SQLite by rusqlite |
 //!
 //! A file of SQLite is relayed by `rusqlite`, which is then needed beside `sqlx`.
@@ -26,6 +27,7 @@
         feature = "tokio-postgres",
         feature = "sqlx",
         feature = "sqlx-0-8",
+        feature = "sqlx-mysql",
         feature = "rusqlite"
     )),
     allow(dead_code)
@@ -33,13 +35,24 @@
 
 mod finish;
 mod hint;
+#[cfg(feature = "sqlx-mysql")]
+mod mysql;
 #[cfg(any(feature = "tokio-postgres", feature = "sqlx", feature = "sqlx-0-8"))]
 mod postgres;
 mod push;
 mod relay;
 mod schema;
+#[cfg(any(
+    feature = "tokio-postgres",
+    feature = "sqlx",
+    feature = "sqlx-0-8",
+    feature = "sqlx-mysql"
+))]
+mod session;
 #[cfg(feature = "rusqlite")]
 mod sqlite;
+#[cfg(any(feature = "sqlx", feature = "sqlx-mysql"))]
+mod sqlx_0_9;
 mod transaction;
 
 pub use self::finish::{Finish, FinishIn};
@@ -48,9 +61,7 @@ pub use self::relay::handle::Relay;
 pub use self::relay::meters::CATALOGUE;
 pub use self::relay::options::RelayOptions;
 pub use self::schema::{Database, VERSION, schema};
-#[cfg(feature = "rusqlite")]
-pub use self::sqlite::driver::at_once;
-pub use self::transaction::{Done, Transaction};
+pub use self::transaction::{Done, Transaction, at_once};
 
 /// The page of this crate, whose examples are tests of it.
 #[cfg(all(doctest, feature = "sqlx"))]

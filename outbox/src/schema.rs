@@ -13,11 +13,13 @@ pub enum Database {
     Postgres,
     /// SQLite.
     Sqlite,
+    /// MySQL 8.0.29 or later, and MariaDB 10.6 or later.
+    Mysql,
 }
 
 impl Database {
     /// All databases.
-    pub const ALL: [Self; 2] = [Self::Postgres, Self::Sqlite];
+    pub const ALL: [Self; 3] = [Self::Postgres, Self::Sqlite, Self::Mysql];
 
     /// Its name, as `duly outbox schema --database` takes it.
     #[must_use]
@@ -25,6 +27,7 @@ impl Database {
         match self {
             Self::Postgres => "postgres",
             Self::Sqlite => "sqlite",
+            Self::Mysql => "mysql",
         }
     }
 }
@@ -41,7 +44,10 @@ impl FromStr for Database {
     fn from_str(text: &str) -> duly::Result<Self> {
         let known = Self::ALL.into_iter().find(|it| it.as_str() == text);
         known.ok_or_else(|| {
-            let wrong = format!("there is no outbox for {text:?}; there are postgres and sqlite");
+            let wrong = format!(
+                "there is no outbox for {text:?}; there are postgres, sqlite and \
+                                 mysql, which is that of MariaDB, too"
+            );
             Error::new(ErrorKind::Invalid, wrong)
         })
     }
@@ -66,5 +72,6 @@ pub const fn schema(database: Database) -> &'static str {
     match database {
         Database::Postgres => include_str!("schema/postgres.sql"),
         Database::Sqlite => include_str!("schema/sqlite.sql"),
+        Database::Mysql => include_str!("schema/mysql.sql"),
     }
 }

@@ -1,9 +1,13 @@
 //! The interface to a transaction of the user's.
 
-use duly::Result;
+use duly::{Error, ErrorKind, Result};
+use futures_util::FutureExt;
 
 /// A transaction in which events are pushed and finished: of tokio-postgres, sqlx or rusqlite, each
-/// with the feature of that name.
+/// with the feature of that name. Implement it for a newtype of another driver, as [the guide] does
+/// for SeaORM and diesel.
+///
+/// [the guide]: https://docs.rs/duly-outbox
 ///
 /// A connection outside of a transaction is one too: then each call commits by itself.
 pub trait Transaction {
@@ -34,4 +38,36 @@ impl Done {
             lease,
         }
     }
+}
+
+/// Returns the result of a push or a finish in a transaction of rusqlite or diesel, whose calls do
+/// not wait for other tasks: for code that blocks.
+///
+/// # Errors
+///
+/// That of the call; [`Invalid`](ErrorKind::Invalid) for a future of another driver, which has to be
+/// awaited.
+///
+/// # Examples
+///
+/// ```no_run
+/// use duly::Queue;
+/// use duly::time::When;
+/// use duly_outbox::{PushIn, at_once};
+///
+/// # #[cfg(feature = "rusqlite")]
+/// fn order(file: &mut rusqlite::Connection, closes: &Queue<u64>) -> Result<(), duly::Error> {
+///     # let failed = |_| duly::Error::new(duly::ErrorKind::Unavailable, "");
+///     let mut tx = file.transaction().map_err(failed)?;
+///     tx.execute("insert into orders (id) values (7)", []).map_err(failed)?;
+///     at_once(closes.push_in(&mut tx, 7, When::Now))?;
+///     tx.commit().map_err(failed)
+/// }
+/// ```
+pub fn at_once<T>(call: impl Future<Output = Result<T>>) -> Result<T> {
+    call.now_or_never().unwrap_or_else(|| {
+        let wrong =
+            "the call waits for its database; await it, `at_once` is for drivers that block";
+        Err(Error::new(ErrorKind::Invalid, wrong))
+    })
 }

@@ -7,6 +7,7 @@ use duly::store::{DedupWindow, MemoryStore};
 use duly_outbox::{PushEventIn, Relay, RelayOptions};
 use sqlx_0_8::Executor;
 
+use crate::databases::Outbox;
 use crate::world::{self, Seen, TestDatabase, World, order, orders, push, push_to};
 
 /// A store that remembers few ends, so that ids from before those are too old.
@@ -98,6 +99,64 @@ async fn an_old_event_that_may_have_been_pushed_is_not_pushed_again() {
             .await,
         0
     );
+}
+
+/// Nothing tells whether it was pushed: neither a second event nor a lost one without a word.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_old_event_of_which_nothing_is_known_is_put_aside() {
+    for outbox in Outbox::all().await {
+        let seen = Seen::default();
+        let bus = forgetful(&seen).await;
+        let queue = orders(&bus);
+        outbox.push(&queue, 1..2, When::Now).await;
+        outbox
+            .execute("update duly_outbox set repeated = true")
+            .await;
+        for number in 1_000..2_000 {
+            queue.push(order(number), When::Now).await.unwrap();
+        }
+        seen.reach(1_000).await;
+        let relay = outbox.relay(&bus).await;
+        let reason = "select count(*) from duly_outbox_refused \
+                      where reason like '%may have been accepted%'";
+        outbox.until(reason, 1).await;
+        assert!(!seen.numbers().contains(&1));
+        relay.stop().await;
+    }
+}
+
+/// Its rows are those of before, and say nothing of what was pushed since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_restored_backup_has_again_is_handled_once() {
+    for outbox in Outbox::all().await {
+        let seen = Seen::default();
+        let bus = forgetful(&seen).await;
+        let queue = orders(&bus);
+        outbox.push(&queue, 1..4, When::Now).await;
+        outbox
+            .execute("create table backup as select event from duly_outbox")
+            .await;
+        let relay = outbox.relay(&bus).await;
+        seen.reach(3).await;
+        for number in 1_000..2_000 {
+            queue.push(order(number), When::Now).await.unwrap();
+        }
+        seen.reach(1_003).await;
+        outbox
+            .execute("insert into duly_outbox (event) select event from backup")
+            .await;
+        outbox.push(&queue, 9..10, When::Now).await;
+        seen.reach(1_004).await;
+        outbox.settled().await;
+        assert!(seen.counts().values().all(|count| *count == 1), "doubled");
+        assert_eq!(
+            outbox
+                .number("select count(*) from duly_outbox_refused")
+                .await,
+            0
+        );
+        relay.stop().await;
+    }
 }
 
 /// Transaction ids of a copy are others: by them alone rows would count as passed.

@@ -10,13 +10,13 @@ use std::time::Duration;
 use duly::prelude::*;
 use duly_outbox::{Database, PushIn, Relay, RelayOptions, schema};
 use parking_lot::Mutex;
-use sqlx_0_8::PgPool;
+use sqlx::{Connection, Executor};
 use sqlx_0_8::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio_postgres::NoTls;
 
 use crate::drivers::Driver;
-use crate::servers::{Aof, Postgres, PostgresOptions, Redis, RedisOptions};
-use crate::world::{Seen, bus, order, orders};
+use crate::servers::{Aof, MariaDb, Postgres, PostgresOptions, Redis, RedisOptions};
+use crate::world::{Rows, Seen, bus, order, orders};
 
 const CHILD_DATABASE: &str = "DULY_OUTBOX_CHILD_DATABASE";
 const CHILD_STORE: &str = "DULY_OUTBOX_CHILD_STORE";
@@ -42,8 +42,13 @@ async fn a_relay_in_a_process_of_its_own() {
 /// Starts a relay, as soon as the database lets it.
 async fn start_relay(bus: &Bus, url: &str) -> Relay {
     loop {
-        let config = url.parse().unwrap();
-        match Relay::tokio_postgres(bus, config, NoTls, RelayOptions::default()).await {
+        let options = RelayOptions::default();
+        let relay = if is_mysql(url) {
+            Relay::sqlx_mysql(bus, url.parse().unwrap(), options).await
+        } else {
+            Relay::tokio_postgres(bus, url.parse().unwrap(), NoTls, options).await
+        };
+        match relay {
             Ok(relay) => return relay,
             Err(error) if error.kind() == ErrorKind::Unavailable => pause(20).await,
             Err(error) => panic!("{error}"),
@@ -71,8 +76,55 @@ async fn pause(ms: u64) {
     tokio::time::sleep(Duration::from_millis(ms)).await;
 }
 
-fn options(url: &str) -> PgConnectOptions {
-    url.parse::<PgConnectOptions>().unwrap()
+fn is_mysql(url: &str) -> bool {
+    url.starts_with("mysql:")
+}
+
+/// A server that is killed.
+enum Server {
+    Postgres(Postgres),
+    MariaDb(MariaDb),
+}
+
+impl Server {
+    /// Starts a server with the tables; returns its URL, too.
+    fn start(database: Database) -> (Self, String) {
+        let orders = "create table orders (number bigint primary key)";
+        if database == Database::Mysql {
+            let server = MariaDb::start();
+            server.sql("create database shop");
+            let sql = format!("use shop; {orders}; {}", schema(database));
+            server.sql(&sql);
+            let url = server.url("shop");
+            return (Self::MariaDb(server), url);
+        }
+        let server = Postgres::start(PostgresOptions {
+            more: vec!["fsync=off".to_owned()], // processes are killed, the machine is not
+            ..PostgresOptions::default()
+        });
+        server.sql(orders);
+        server.sql(schema(database));
+        let url = server.url();
+        (Self::Postgres(server), url)
+    }
+
+    fn restart(&mut self) {
+        match self {
+            Self::Postgres(server) => server.restart(),
+            Self::MariaDb(server) => server.restart(),
+        }
+    }
+}
+
+/// Its rows, by connections of which none is opened before it is needed.
+fn rows(url: &str) -> Rows {
+    let patience = Duration::from_secs(2);
+    if is_mysql(url) {
+        let pool = sqlx::mysql::MySqlPoolOptions::new().acquire_timeout(patience);
+        return Rows::Mysql(pool.connect_lazy(url).unwrap());
+    }
+    let pool = PgPoolOptions::new().acquire_timeout(patience);
+    Rows::Postgres(pool.connect_lazy_with(url.parse::<PgConnectOptions>().unwrap()))
 }
 
 /// Inserts an order and its event, and ends the transaction in some way.
@@ -83,6 +135,9 @@ async fn place(
     ending: u64,
     wait: u64,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    if is_mysql(url) {
+        return place_in_mysql(url, queue, number, (ending, wait)).await;
+    }
     let (mut client, connection) = loop {
         match tokio_postgres::connect(url, NoTls).await {
             Ok(connected) => break connected,
@@ -114,6 +169,41 @@ async fn place(
     Ok(())
 }
 
+async fn place_in_mysql(
+    url: &str,
+    queue: &Queue<crate::world::Order>,
+    number: u64,
+    (ending, wait): (u64, u64),
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let mut connection = loop {
+        match sqlx::MySqlConnection::connect(url).await {
+            Ok(connected) => break connected,
+            Err(_) => pause(20).await, // the server starts
+        }
+    };
+    let mut tx = connection.begin().await?;
+    let insert = sqlx::query("insert into orders values (?)").bind(number as i64);
+    insert.execute(&mut *tx).await?;
+    if number.is_multiple_of(3) {
+        let call = sqlx::query("call duly_push('orders', ?, null, null)");
+        let call = call.bind(format!("{{\"number\": {number}}}"));
+        call.execute(&mut *tx).await?;
+    } else {
+        queue.push_in(&mut tx, order(number), When::Now).await?;
+    }
+    pause(wait).await;
+    match ending {
+        0..=5 => tx.commit().await?,
+        6 => tx.rollback().await?,
+        7 => drop(tx), // the connection breaks
+        _ => {
+            tx.execute("kill connection_id()").await.ok();
+            tx.commit().await?;
+        }
+    }
+    Ok(())
+}
+
 async fn write(url: String, queue: Queue<crate::world::Order>, first: u64, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     for number in first..first + ORDERS_OF_WRITER {
@@ -129,30 +219,26 @@ async fn write(url: String, queue: Queue<crate::world::Order>, first: u64, seed:
     }
 }
 
-async fn run(seed: u64) {
+async fn run(database: Database, seed: u64) {
     println!("DULY_OUTBOX_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
-    let server = Postgres::start(PostgresOptions {
-        more: vec!["fsync=off".to_owned()], // processes are killed, the machine is not
-        ..PostgresOptions::default()
-    });
-    server.sql("create table orders (number bigint primary key)");
-    server.sql(schema(Database::Postgres));
-    let url = server.url();
-    let pool = PgPoolOptions::new()
-        .acquire_timeout(Duration::from_secs(2))
-        .connect_lazy_with(options(&url));
+    let (server, url) = Server::start(database);
+    let rows = rows(&url);
     // Its own, as it is killed, too; what it has accepted is on its disk.
     let redis = Arc::new(Mutex::new(Redis::start(RedisOptions {
         aof: Aof::Everysec, // a kill of the process loses nothing of it
         ..RedisOptions::default()
     })));
     let store = redis.lock().url();
-    let seen = Seen::checking(pool.clone());
+    let seen = Seen::checking(rows.clone());
     let bus = bus(&store, &seen).await;
     let mut relays = vec![start_relay(&bus, &url).await];
-    for driver in [Driver::Sqlx08, Driver::Sqlx09] {
-        relays.push(driver.relay(&bus, &url).await.unwrap());
+    if database == Database::Mysql {
+        relays.push(start_relay(&bus, &url).await);
+    } else {
+        for driver in [Driver::Sqlx08, Driver::Sqlx09] {
+            relays.push(driver.relay(&bus, &url).await.unwrap());
+        }
     }
     let (server, is_over) = (
         Arc::new(Mutex::new(server)),
@@ -192,15 +278,17 @@ async fn run(seed: u64) {
     kills.await.unwrap();
 
     let committed: Vec<i64> = loop {
-        let rows = sqlx_0_8::query_scalar("select number from orders order by number");
-        match rows.fetch_all(&pool).await {
+        match rows
+            .numbers("select number from orders order by number")
+            .await
+        {
             Ok(rows) => break rows,
             Err(_) => pause(10).await, // it has just been started
         }
     };
     seen.reach(committed.len()).await;
     // Nothing comes any more: what was committed is passed.
-    settled(&pool).await;
+    settled(&rows).await;
     let counts = seen.counts();
     let handled: Vec<i64> = counts.keys().map(|number| *number as i64).collect();
     assert_eq!(handled, committed);
@@ -208,9 +296,10 @@ async fn run(seed: u64) {
     let doubled = seen.ids().into_iter().filter(|(_, ids)| ids.len() != 1);
     assert_eq!(doubled.collect::<Vec<_>>(), [], "accepted twice");
     assert_eq!(seen.early(), [0; 0], "handled before the commit");
-    let refused = sqlx_0_8::query_scalar("select count(*) from duly_outbox_refused");
-    let refused: i64 = refused.fetch_one(&pool).await.unwrap();
-    assert_eq!(refused, 0);
+    let refused = rows
+        .numbers("select count(*) from duly_outbox_refused")
+        .await;
+    assert_eq!(refused.unwrap(), [0]);
     println!(
         "{} of {} committed",
         committed.len(),
@@ -222,18 +311,21 @@ async fn run(seed: u64) {
     bus.shutdown(Duration::from_secs(10)).await.unwrap();
 }
 
-/// Waits until every row is visible in what is done.
-async fn settled(pool: &PgPool) {
-    let open = "select count(*) from duly_outbox o, (select done, reading from duly_outbox_step \
-                order by n desc limit 1) as s \
-                where s.reading is not null or not pg_visible_in_snapshot(o.xid, s.done) \
-                or exists (select from duly_outbox_deferred)";
+/// Waits until every row is passed.
+async fn settled(rows: &Rows) {
+    let open = match rows {
+        Rows::Postgres(_) => {
+            "select count(*) from duly_outbox o, (select done, reading from duly_outbox_step \
+             order by n desc limit 1) as s \
+             where s.reading is not null or not pg_visible_in_snapshot(o.xid, s.done) \
+             or exists (select from duly_outbox_deferred)"
+        }
+        Rows::Mysql(_) => {
+            "select (select count(*) from duly_outbox) + (select count(*) from duly_outbox_deferred)"
+        }
+    };
     for _ in 0..6_000 {
-        if sqlx_0_8::query_scalar(open)
-            .fetch_one(pool)
-            .await
-            .is_ok_and(|open: i64| open == 0)
-        {
+        if rows.numbers(open).await.is_ok_and(|open| open == [0]) {
             return;
         }
         pause(10).await;
@@ -241,10 +333,19 @@ async fn settled(pool: &PgPool) {
     panic!("rows are left in the outbox");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_handled_is_what_was_committed_once_and_not_before() {
+async fn runs(database: Database) {
     let seed = number("DULY_OUTBOX_SEED", fastrand::u64(..));
     for case in 0..number("DULY_OUTBOX_CASES", 1) {
-        run(seed.wrapping_add(case)).await;
+        run(database, seed.wrapping_add(case)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_handled_is_what_was_committed_once_and_not_before() {
+    runs(Database::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_handled_is_what_was_committed_in_mysql() {
+    runs(Database::Mysql).await;
 }

@@ -13,12 +13,14 @@ mod servers;
 mod faulty;
 
 mod aged;
+mod databases;
 mod drivers;
 mod finished;
 mod held;
 mod languages;
 mod load;
 mod metrics;
+mod mysql;
 mod partly;
 mod plain;
 mod pushed;

@@ -1,102 +1,15 @@
 //! A store that takes some events and not others: of one queue, or of one bucket. The others go on.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use duly::prelude::*;
 use duly::store::{DedupWindow, MemoryStore, Store, operation::StoreOp};
-use duly_outbox::{Database, PushIn, Relay, RelayOptions, schema};
-use rusqlite::Connection;
 
+use crate::databases::{DEFERRED, Outbox};
 use crate::drivers::Driver;
 use crate::faulty::{Fault, Faulty};
 use crate::world::{Order, Seen, TestDatabase, builder, eventually, order, orders, push_to};
-
-/// Where the outbox is.
-enum Outbox {
-    Postgres(TestDatabase),
-    Sqlite(tempfile::TempDir),
-}
-
-impl Outbox {
-    async fn both() -> [Self; 2] {
-        let folder = tempfile::tempdir().unwrap();
-        let file = Connection::open(folder.path().join("shop.db")).unwrap();
-        file.pragma_update(None, "journal_mode", "wal").unwrap();
-        file.execute_batch(schema(Database::Sqlite)).unwrap();
-        [
-            Self::Postgres(TestDatabase::new().await),
-            Self::Sqlite(folder),
-        ]
-    }
-
-    fn file(folder: &tempfile::TempDir) -> PathBuf {
-        folder.path().join("shop.db")
-    }
-
-    fn open(folder: &tempfile::TempDir) -> Connection {
-        let file = Connection::open(Self::file(folder)).unwrap();
-        file.busy_timeout(Duration::from_secs(30)).unwrap();
-        file
-    }
-
-    async fn relay(&self, bus: &Bus) -> Relay {
-        match self {
-            Self::Postgres(database) => Driver::Sqlx09.relay(bus, &database.url).await,
-            Self::Sqlite(folder) => {
-                Relay::rusqlite(bus, Self::file(folder), RelayOptions::default()).await
-            }
-        }
-        .unwrap()
-    }
-
-    async fn push(&self, queue: &Queue<Order>, numbers: std::ops::Range<u64>, when: When) {
-        let many = numbers.map(order);
-        match self {
-            Self::Postgres(database) => {
-                let mut tx = database.pool.begin().await.unwrap();
-                queue.push_many_in(&mut tx, many, when).await.unwrap();
-                tx.commit().await.unwrap();
-            }
-            Self::Sqlite(folder) => {
-                let mut file = Self::open(folder);
-                let mut tx = file.transaction().unwrap();
-                queue.push_many_in(&mut tx, many, when).await.unwrap();
-                tx.commit().unwrap();
-            }
-        }
-    }
-
-    async fn number(&self, sql: &str) -> i64 {
-        match self {
-            Self::Postgres(database) => database.number(sql).await,
-            Self::Sqlite(folder) => {
-                let file = Self::open(folder);
-                file.query_row(sql, [], |row| row.get(0)).unwrap()
-            }
-        }
-    }
-
-    /// Waits until the store has every row.
-    async fn settled(&self) {
-        let open = match self {
-            Self::Postgres(_) => {
-                "select count(*) from duly_outbox o, (select done, reading from duly_outbox_step \
-                 order by n desc limit 1) as s \
-                 where s.reading is not null or not pg_visible_in_snapshot(o.xid, s.done)"
-            }
-            Self::Sqlite(_) => "select count(*) from duly_outbox",
-        };
-        self.until(DEFERRED, 0).await;
-        self.until(open, 0).await;
-    }
-
-    async fn until(&self, sql: &str, wanted: i64) {
-        let reached = async || self.number(sql).await == wanted;
-        eventually(&format!("{sql} is {wanted}"), reached).await;
-    }
-}
 
 /// A bus on a store in memory that has faults.
 async fn faulty(seen: &Seen, store: MemoryStore) -> (Arc<Faulty>, Bus) {
@@ -122,54 +35,59 @@ fn away(
     }
 }
 
-const DEFERRED: &str = "select count(*) from duly_outbox_deferred";
-
-/// More than a page of each, and of each several transactions.
+/// More than a page of each, and of each several transactions. All faults and databases at once, as
+/// each waits for the store most of the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_that_the_store_does_not_take_delays_no_other() {
-    let hour = When::After(Duration::from_secs(3_600));
+    let mut cases = Vec::new();
     for fault in [
         Fault::Refused(ErrorKind::Unavailable),
         Fault::Refused(ErrorKind::Full),
         Fault::Lost,
         Fault::Hung,
     ] {
-        for outbox in Outbox::both().await {
-            let seen = Seen::default();
-            let (store, bus) = faulty(&seen, MemoryStore::new()).await;
-            store.meets(away("mails", None, fault));
-            let (mails, orders) = (bus.queue_named::<Order>("mails").unwrap(), orders(&bus));
-            outbox.push(&mails, 0..1_300, hour).await;
-            outbox.push(&orders, 0..1, When::Now).await;
-            let relay = outbox.relay(&bus).await;
-            seen.reach(1).await;
-            for number in 1..20 {
-                outbox
-                    .push(&mails, 2_000 + number..2_001 + number, hour)
-                    .await;
-                outbox.push(&orders, number..number + 1, When::Now).await;
-                seen.reach(usize::try_from(number + 1).unwrap()).await;
-            }
-            outbox.until(DEFERRED, 1_319).await;
-            relay.stop().await;
-            // Another one goes on where the first was. A push that hangs would be waited for.
-            if fault == Fault::Hung {
-                store.meets(|_, _| Fault::None);
-            }
-            let relay = outbox.relay(&bus).await;
-            store.meets(|_, _| Fault::None);
-            outbox.until(DEFERRED, 0).await;
-            let stats = bus.stats("mails").await.unwrap();
-            assert_eq!(stats.scheduled, 1_319, "{fault:?}");
-            assert!(seen.counts().values().all(|count| *count == 1));
-            relay.stop().await;
+        for outbox in Outbox::all().await {
+            cases.push(delays_no_other(fault, outbox));
         }
     }
+    futures_util::future::join_all(cases).await;
+}
+
+async fn delays_no_other(fault: Fault, outbox: Outbox) {
+    let hour = When::After(Duration::from_secs(3_600));
+    let seen = Seen::default();
+    let (store, bus) = faulty(&seen, MemoryStore::new()).await;
+    store.meets(away("mails", None, fault));
+    let (mails, orders) = (bus.queue_named::<Order>("mails").unwrap(), orders(&bus));
+    outbox.push(&mails, 0..1_300, hour).await;
+    outbox.push(&orders, 0..1, When::Now).await;
+    let relay = outbox.relay(&bus).await;
+    seen.reach(1).await;
+    for number in 1..20 {
+        outbox
+            .push(&mails, 2_000 + number..2_001 + number, hour)
+            .await;
+        outbox.push(&orders, number..number + 1, When::Now).await;
+        seen.reach(usize::try_from(number + 1).unwrap()).await;
+    }
+    outbox.until(DEFERRED, 1_319).await;
+    relay.stop().await;
+    // Another one goes on where the first was. A push that hangs would be waited for.
+    if fault == Fault::Hung {
+        store.meets(|_, _| Fault::None);
+    }
+    let relay = outbox.relay(&bus).await;
+    store.meets(|_, _| Fault::None);
+    outbox.until(DEFERRED, 0).await;
+    let stats = bus.stats("mails").await.unwrap();
+    assert_eq!(stats.scheduled, 1_319, "{fault:?}");
+    assert!(seen.counts().values().all(|count| *count == 1));
+    relay.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bucket_that_is_away_delays_no_other_bucket_of_its_queue() {
-    for outbox in Outbox::both().await {
+    for outbox in Outbox::all().await {
         let seen = Seen::default();
         let (store, bus) = faulty(&seen, MemoryStore::new()).await;
         let queue = orders(&bus);
@@ -208,7 +126,7 @@ async fn what_is_deferred_for_long_is_neither_lost_nor_doubled() {
         ..DedupWindow::default()
     };
     for fault in [Fault::Refused(ErrorKind::Unavailable), Fault::Lost] {
-        for outbox in Outbox::both().await {
+        for outbox in Outbox::all().await {
             let seen = Seen::default();
             let memory = MemoryStore::new().with_window(window());
             let (store, bus) = faulty(&seen, memory).await;

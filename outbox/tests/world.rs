@@ -7,10 +7,11 @@ use std::time::Duration;
 use duly::prelude::*;
 use duly_outbox::{Database, PushIn, Relay, RelayOptions, schema};
 use parking_lot::Mutex;
+use sqlx::MySqlPool;
 use sqlx_0_8::{Executor, PgPool};
 use tokio::sync::Notify;
 
-use crate::servers::{schema as name, shared_postgres};
+use crate::servers::{schema as name, shared_mariadb, shared_postgres};
 
 pub(crate) const LATE: Duration = Duration::from_secs(60);
 
@@ -24,6 +25,30 @@ pub(crate) fn order(number: u64) -> Order {
     Order { number }
 }
 
+/// The database in which orders are.
+#[derive(Clone)]
+pub(crate) enum Rows {
+    Postgres(PgPool),
+    Mysql(MySqlPool),
+}
+
+impl Rows {
+    /// Runs a query of numbers; an error is that of a server that was killed.
+    pub(crate) async fn numbers(&self, sql: &str) -> Result<Vec<i64>, String> {
+        match self {
+            Self::Postgres(pool) => {
+                let rows = sqlx_0_8::query_scalar(sql).fetch_all(pool).await;
+                rows.map_err(|error| error.to_string())
+            }
+            Self::Mysql(pool) => {
+                let query = sqlx::query_scalar(sqlx::AssertSqlSafe(sql));
+                let rows = query.fetch_all(pool).await;
+                rows.map_err(|error| error.to_string())
+            }
+        }
+    }
+}
+
 /// How often each order was handled.
 #[derive(Clone, Default)]
 pub(crate) struct Seen(Arc<SeenOrders>);
@@ -33,14 +58,14 @@ struct SeenOrders {
     counts: Mutex<BTreeMap<u64, u32>>,
     ids: Mutex<BTreeMap<u64, BTreeSet<EventId>>>,
     /// Where a handled order must be visible already.
-    rows: Option<PgPool>,
+    rows: Option<Rows>,
     early: Mutex<Vec<u64>>,
     changed: Notify,
 }
 
 impl Seen {
     /// Checks for each handled order that its row is committed.
-    pub(crate) fn checking(rows: PgPool) -> Self {
+    pub(crate) fn checking(rows: Rows) -> Self {
         Self(Arc::new(SeenOrders {
             rows: Some(rows),
             ..SeenOrders::default()
@@ -85,11 +110,11 @@ impl Seen {
 async fn handle(event: Event<Order>, seen: duly::State<Seen>) -> Result<(), Failure> {
     let (number, seen) = (event.payload.number, &seen.0.0);
     if let Some(rows) = &seen.rows {
-        let row = sqlx_0_8::query("select 1 from orders where number = $1").bind(number as i64);
-        match row.fetch_optional(rows).await {
-            Ok(Some(_)) => {}
-            Ok(None) => seen.early.lock().push(number),
-            Err(error) => return Err(Failure::retry(error.to_string())), // the server was killed
+        let sql = format!("select number from orders where number = {number}");
+        match rows.numbers(&sql).await {
+            Ok(found) if found.is_empty() => seen.early.lock().push(number),
+            Ok(_) => {}
+            Err(error) => return Err(Failure::retry(error)), // the server was killed
         }
     }
     seen.ids
@@ -172,6 +197,58 @@ pub(crate) async fn eventually(what: &str, holds: impl AsyncFn() -> bool) {
     };
     let reached = tokio::time::timeout(LATE, reached).await;
     assert!(reached.is_ok(), "not in time: {what}");
+}
+
+/// A database of its own on the shared server of MariaDB, with the tables.
+pub(crate) struct TestMysql {
+    pub(crate) name: String,
+    pub(crate) url: String,
+    pub(crate) pool: MySqlPool,
+}
+
+impl TestMysql {
+    pub(crate) async fn new() -> Self {
+        let database = Self::empty().await;
+        database.execute(schema(Database::Mysql)).await;
+        database
+    }
+
+    pub(crate) async fn empty() -> Self {
+        let (server, name) = (shared_mariadb(), name());
+        server.sql(&format!("create database {name}"));
+        let url = server.url("root", &name);
+        let pool = MySqlPool::connect(&url).await.unwrap();
+        Self { name, url, pool }
+    }
+
+    pub(crate) async fn execute(&self, sql: &str) {
+        let sql = sqlx::AssertSqlSafe(sql);
+        sqlx::Executor::execute(&self.pool, sql).await.unwrap();
+    }
+
+    pub(crate) async fn number(&self, sql: &str) -> i64 {
+        let query = sqlx::query_scalar(sqlx::AssertSqlSafe(sql));
+        query.fetch_one(&self.pool).await.unwrap()
+    }
+
+    /// Waits until a query returns this number.
+    pub(crate) async fn until(&self, sql: &str, wanted: i64) {
+        let reached = async || self.number(sql).await == wanted;
+        eventually(&format!("{sql} is {wanted}"), reached).await;
+    }
+
+    pub(crate) async fn relay(&self, bus: &Bus) -> Relay {
+        let (database, options) = (self.url.parse().unwrap(), RelayOptions::default());
+        Relay::sqlx_mysql(bus, database, options).await.unwrap()
+    }
+
+    /// Pushes an order in a transaction of its own.
+    pub(crate) async fn push(&self, orders: &Queue<Order>, number: u64) -> EventId {
+        let mut tx = self.pool.begin().await.unwrap();
+        let pushed = orders.push_in(&mut tx, order(number), When::Now).await;
+        tx.commit().await.unwrap();
+        pushed.unwrap()
+    }
 }
 
 /// A bus with the counting handler.

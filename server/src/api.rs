@@ -1,9 +1,10 @@
-//! What `/v1` returns of queues, events, dead letters and records, and commands show, whatever source
-//! it is from.
+//! Types of queues, events, dead letters and records, as `/v1` returns and commands show them from any
+//! source.
 
 mod audit;
 mod bulk;
 mod listed;
+mod node;
 mod schedule;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use utoipa::ToSchema;
 pub use self::audit::AuditView;
 pub use self::bulk::{ChangedEvents, ErasedEvents};
 pub use self::listed::ListedEvent;
+pub use self::node::NodeView;
 pub use self::schedule::{Instant, ScheduleView};
 
 /// The events of a queue by state, and its settings.

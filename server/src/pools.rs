@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::config::Settings;
-use duly::{Error, Result};
+use duly::{Bus, Error, Result};
 
 use crate::bus::Pool;
 use crate::clock::ManualClock;
+use crate::settings::DEFAULT_POOL;
 
 /// The pools.
 #[derive(Clone, Debug)]
@@ -34,6 +35,12 @@ impl Pools {
             pools.insert(name, pool);
         }
         Ok(Self(pools))
+    }
+
+    /// Makes the default pool of a bus that runs already.
+    pub(crate) fn of(bus: Bus) -> Result<Self> {
+        let pool = Pool::of(DEFAULT_POOL, bus)?;
+        Ok(Self(BTreeMap::from([(DEFAULT_POOL.to_owned(), pool)])))
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Pool> {

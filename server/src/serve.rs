@@ -1,5 +1,6 @@
 //! The server: opens its stores, starts its listeners, and stops in order.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use axum::routing::{any, get};
 use axum::{Router, middleware};
 use tower_http::catch_panic::CatchPanicLayer;
 
+use crate::auth::NewToken;
 use crate::clock::ManualClock;
 use crate::http::access_log::{self, AccessLog};
 use crate::http::listener::Listener;
@@ -15,7 +17,7 @@ use crate::http::tls::Certificates;
 use crate::http::{defaults, origin, unread, whole};
 use crate::lmstfy::JobIds;
 use crate::pools::Pools;
-use crate::settings::{ClockKind, LimitSettings, Settings};
+use crate::settings::{ClockKind, DEFAULT_POOL, LimitSettings, Settings};
 use crate::shared::SharedState;
 use crate::state::App;
 use crate::test_clock::TestClock;
@@ -125,15 +127,38 @@ impl Server {
             });
         }
         let clock = (settings.clock == ClockKind::Manual).then(|| Arc::new(ManualClock::new()));
-        let shared = SharedState::open(&state_url)
-            .await
-            .map_err(|error| StartError::new("the shared state cannot be opened", error))?;
-        let job_ids = JobIds::take(&shared)
-            .await
-            .map_err(|error| StartError::new("the shared state cannot be used", error))?;
+        let state = open_state(&state_url).await?;
         let pools = Pools::open(urls, &library, clock.as_ref())
             .await
             .map_err(|error| StartError::new(error.to_string(), error))?;
+        Self::start_on(settings, places, state, pools, clock).await
+    }
+
+    /// Starts both listeners on a bus that runs, so that its handlers and clients over HTTP share a
+    /// process, and a file if that is its store. `settings` name the shared state, and no store; the
+    /// bus has [`dynamic_queues`](duly::BusBuilder::dynamic_queues). [`stop`](Self::stop) shuts it
+    /// down, too.
+    ///
+    /// # Errors
+    ///
+    /// An address that is taken, a shared state that cannot be opened.
+    pub async fn start_with(settings: Settings, bus: duly::Bus) -> Result<Self, StartError> {
+        let connections = settings.limits.connections;
+        let places = Places::new(raise_file_limit(connections), &settings.limits);
+        metrics::install();
+        let state_url = settings.state_url(&BTreeMap::new());
+        let state = open_state(&state_url).await?;
+        let pools = Pools::of(bus).map_err(|error| StartError::new(error.to_string(), error))?;
+        Self::start_on(settings, places, state, pools, None).await
+    }
+
+    async fn start_on(
+        settings: Settings,
+        places: Places,
+        (shared, job_ids): (SharedState, JobIds),
+        pools: Pools,
+        clock: Option<Arc<ManualClock>>,
+    ) -> Result<Self, StartError> {
         let app = Arc::new(App::new(
             settings,
             pools,
@@ -222,6 +247,28 @@ impl Server {
         self.admin.address()
     }
 
+    /// Makes a token of a namespace in the default pool, with every right.
+    ///
+    /// # Errors
+    ///
+    /// The shared state's.
+    pub async fn create_token(
+        &self,
+        namespace: &str,
+        description: &str,
+    ) -> Result<String, StartError> {
+        let failed = |error| StartError::new("no token was made", error);
+        let tokens = &self.app.tokens;
+        let now = tokens.now().await.map_err(failed)?;
+        let new = NewToken::new(None, description.to_owned(), now);
+        let new = new.map_err(|error| StartError::new("no token was made", error))?;
+        let made = tokens.create(DEFAULT_POOL, namespace, new).await;
+        made.map_err(failed)?.ok_or_else(|| StartError {
+            what: "a token of chance was there already".to_owned(),
+            source: None,
+        })
+    }
+
     /// Reads again what may have changed: the certificate of the API.
     pub async fn reload(&self) {
         match &self.certificates {
@@ -244,6 +291,16 @@ impl Server {
         self.app.pools.close(grace).await;
         tracing::info!("stopped");
     }
+}
+
+async fn open_state(url: &str) -> Result<(SharedState, JobIds), StartError> {
+    let opened = SharedState::open(url).await;
+    let shared =
+        opened.map_err(|error| StartError::new("the shared state cannot be opened", error))?;
+    let job_ids = JobIds::take(&shared).await;
+    let job_ids =
+        job_ids.map_err(|error| StartError::new("the shared state cannot be used", error))?;
+    Ok((shared, job_ids))
 }
 
 fn api(app: &Arc<App>) -> Router {

@@ -1,4 +1,4 @@
-//! What every request of a server shares.
+//! The state that all requests of a server share.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -12,6 +12,7 @@ use crate::config::queue_meant;
 use crate::core::op::{Stats, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketId, BucketKey, QueueName, is_audit};
+use crate::flow::host;
 use crate::record::{NodeId, Page};
 use crate::store::MemberInfo;
 use crate::time::Timestamp;
@@ -52,6 +53,8 @@ pub struct NodeInfo {
     pub id: NodeId,
     /// The queues that it consumes.
     pub queues: Arc<[QueueName]>,
+    /// The name of its machine, or of its container; empty where it is unknown.
+    pub host: Arc<str>,
     /// The number of its last membership poll; a live node polls four times a second, so of a node
     /// that has stopped it does not change.
     pub beat: u64,
@@ -89,12 +92,14 @@ impl Bus {
             let reader = MemberInfo {
                 node: NodeId(fastrand::u64(1..)),
                 queues: [].into(),
+                host: "".into(),
                 leaves: true,
             };
             let members = in_time(store.poll_members(reader)).await?.members;
             nodes.extend(members.into_iter().map(|member| NodeInfo {
                 id: member.node,
                 queues: member.queues,
+                host: member.host,
                 beat: member.beat,
                 is_here: member.node == self.inner.id,
             }));
@@ -103,6 +108,7 @@ impl Bus {
             nodes.push(NodeInfo {
                 id: self.inner.id,
                 queues: here,
+                host: host(),
                 beat: 0,
                 is_here: true,
             });

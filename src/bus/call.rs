@@ -95,19 +95,19 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             event
         };
         event.push().await?;
-        let answer = async {
+        let result = async {
             let stored = tokio::select! {
                 biased; // a handler here knows the reply before it is stored
-                answer = waiting.answer() => return Ok(answer),
+                result = waiting.result() => return Ok(result),
                 stored = self.handle.stored_reply(id) => stored,
             };
             // It may have replied between the two polls, and the store has seen only the end.
             match waiting.reported() {
-                Some(answer) => Ok(Some(answer)),
+                Some(result) => Ok(Some(result)),
                 None => stored.map(Some),
             }
         };
-        match tokio::time::timeout(timeout.min(CALL_MAX), answer).await {
+        match tokio::time::timeout(timeout.min(CALL_MAX), result).await {
             Ok(Err(error)) => Err(error),
             Ok(Ok(Some(CallResult::Replied(reply)))) => {
                 let reply = reply.unwrap_or_else(|| b"null".to_vec());

@@ -13,10 +13,11 @@ use crate::bus::state::forecasts::ForecastPacer;
 use crate::bus::state::ids::NewIds;
 use crate::bus::state::leases::Leases;
 use crate::bus::state::names::CheckedNames;
+use crate::bus::state::outboxes::Outboxes;
 use crate::bus::state::round_trips::RoundTrips;
 use crate::bus::state::stop::BusStop;
 use crate::codec::KeyRing;
-use crate::core::op::{Answer, NewEvent, StoreOp};
+use crate::core::op::{NewEvent, Response, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, Payload, QueueName};
 use crate::flow::{Check, Flow, QueueOptions, Replies, RuntimeSettings};
@@ -66,6 +67,8 @@ pub(crate) struct Inner {
     /// The most schedules of a namespace.
     #[cfg(feature = "schedules")]
     pub(super) schedules_max: usize,
+    /// What waits in outboxes.
+    pub(super) outboxes: Outboxes,
     pub(super) stop: BusStop,
     /// The store is not called any more.
     pub(super) is_closed: AtomicBool,
@@ -93,7 +96,7 @@ impl Inner {
         bucket: &BucketKey,
         events: Vec<NewEvent>,
         wanted: Option<Durability>,
-    ) -> StoreFuture<Answer> {
+    ) -> StoreFuture<Response> {
         match (self.open(), wanted) {
             (Ok(store), Some(wanted)) => store.push_durably(bucket, events, wanted),
             (Ok(store), None) => store.apply(bucket, StoreOp::Push(events)),

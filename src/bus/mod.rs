@@ -65,3 +65,4 @@ pub use self::reencrypt::{KeyCounts, Reencrypt, ReencryptReport};
 pub use self::scan::EventCursor;
 #[cfg(feature = "schedules")]
 pub use self::schedules::{Schedule, Schedules};
+pub use self::state::outboxes::OutboxBacklog;

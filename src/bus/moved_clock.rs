@@ -10,7 +10,7 @@ use crate::bus::builder::options::BusBuilder;
 use crate::bus::handle::Bus;
 #[cfg(feature = "schedules")]
 use crate::bus::own_queues::has_schedules;
-use crate::core::op::{Answer, MoveReport, Reply, StoreOp};
+use crate::core::op::{MoveReport, Reply, Response, StoreOp};
 use crate::core::options::NodeOptions;
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, QueueName};
@@ -115,7 +115,7 @@ async fn bucket_work(bus: &Bus, bucket: &BucketKey) -> Result<(usize, usize, Opt
     let store = bus.inner.open()?;
     let mut work = (0, 0, None);
     for op in [StoreOp::Stats, StoreOp::MoveDue { limit, calls }] {
-        let Answer { reply, .. } = store.apply(bucket, op).await?;
+        let Response { reply, .. } = store.apply(bucket, op).await?;
         match reply {
             Reply::Stats(stats) => (work.0, work.1) = (stats.leased, stats.ready),
             Reply::Moved(MoveReport { next_due, .. }) => work.2 = next_due,

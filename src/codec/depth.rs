@@ -1,4 +1,4 @@
-//! How deep a text of MessagePack is nested, without recursion.
+//! A limit of the depth of MessagePack, without recursion.
 
 /// Returns whether arrays and maps are nested more than `most` deep in `bytes`.
 ///

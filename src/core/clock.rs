@@ -92,14 +92,14 @@ const SLEW: i64 = 20;
 pub(crate) struct SteadyClock {
     /// The store's time minus monotonic time; `None` before the first reading.
     offset_us: Option<i64>,
-    doubt: Option<Doubt>,
+    jump: Option<Jump>,
     /// The latest reading.
     at: Mono,
 }
 
 /// The wall clock shows another time.
 #[derive(Clone, Copy, Debug)]
-struct Doubt {
+struct Jump {
     since: Mono,
     /// The smallest difference since then: all of it has stood for so long.
     least_us: i64,
@@ -148,34 +148,34 @@ impl SteadyClock {
     /// Returns by how much the offset moves, and whether that is a jump.
     fn step(&mut self, now: Mono, passed: Duration, ahead_us: i64) -> (i64, bool) {
         if ahead_us.abs() <= TOLERANCE_US {
-            self.doubt = None;
+            self.jump = None;
             return (0, false);
         }
-        let doubt = match &mut self.doubt {
-            Some(doubt) if doubt.least_us.signum() == ahead_us.signum() => doubt,
-            doubt => doubt.insert(Doubt {
+        let jump = match &mut self.jump {
+            Some(jump) if jump.least_us.signum() == ahead_us.signum() => jump,
+            jump => jump.insert(Jump {
                 since: now,
                 least_us: ahead_us,
             }),
         };
-        if ahead_us.abs() < doubt.least_us.abs() {
-            doubt.least_us = ahead_us;
+        if ahead_us.abs() < jump.least_us.abs() {
+            jump.least_us = ahead_us;
         }
-        let Some(stood) = now.since(doubt.since).checked_sub(BELIEVED_AFTER) else {
+        let Some(stood) = now.since(jump.since).checked_sub(BELIEVED_AFTER) else {
             return (0, false);
         };
-        let least_us = doubt.least_us;
+        let least_us = jump.least_us;
         if least_us > JUMP_US {
-            self.doubt = None;
+            self.jump = None;
             return (least_us, true);
         }
         // Of the time that has passed since it is believed.
         let passed_us = i64::try_from(passed.min(stood).as_micros()).unwrap_or(i64::MAX);
         let most_us = passed_us / SLEW;
         let moved_us = least_us.clamp(-most_us, most_us);
-        doubt.least_us -= moved_us;
-        if doubt.least_us == 0 {
-            self.doubt = None;
+        jump.least_us -= moved_us;
+        if jump.least_us == 0 {
+            self.jump = None;
         }
         (moved_us, false)
     }

@@ -230,6 +230,7 @@ mod tests {
     fn member(node: u64, beat: u64) -> Member {
         Member {
             node: NodeId(node),
+            host: "a".into(),
             beat,
             queues: Arc::from([queue()]),
         }

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use crate::event::QueueName;
 use crate::record::NodeId;
 
+/// The most characters of a host's name, as in the domain name system.
+const HOST_MAX: usize = 253;
+
 /// What a node reports of itself with each membership poll.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberInfo {
@@ -12,6 +15,8 @@ pub struct MemberInfo {
     pub node: NodeId,
     /// The queues that it consumes. A node that only pushes consumes none and is no member.
     pub queues: Arc<[QueueName]>,
+    /// The name of its machine, for people; empty if it is unknown.
+    pub host: Arc<str>,
     /// Whether this is its last poll: it stops, holds no leases, and is no member from now on.
     pub leaves: bool,
 }
@@ -25,6 +30,8 @@ pub struct Member {
     pub beat: u64,
     /// The queues that it consumes.
     pub queues: Arc<[QueueName]>,
+    /// The name of its machine; empty if the node has not said it, as older versions do not.
+    pub host: Arc<str>,
 }
 
 /// The reply to a membership poll.
@@ -47,6 +54,7 @@ impl Membership {
             node: me.node,
             beat: 0,
             queues: Arc::clone(&me.queues),
+            host: Arc::clone(&me.host),
         };
         let is_member = !me.leaves && !me.queues.is_empty();
         Self {
@@ -54,5 +62,24 @@ impl Membership {
             buckets_version: 0,
             controls_version: 0,
         }
+    }
+}
+
+/// Makes of any text a host's name that is safe to print, and bounded.
+pub(crate) fn host_name(text: &str) -> Arc<str> {
+    let printed = text.trim().chars().filter(|c| !c.is_control());
+    printed.take(HOST_MAX).collect::<String>().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_host_is_printed_as_it_is_but_for_what_steers_a_terminal() {
+        assert_eq!(&*host_name("web-3.example.org\n"), "web-3.example.org");
+        assert_eq!(&*host_name("\u{1b}[2Jweb\n3"), "[2Jweb3");
+        assert_eq!(host_name(&"é".repeat(1_000)).chars().count(), HOST_MAX);
+        assert_eq!(&*host_name(""), "");
     }
 }

@@ -1,4 +1,4 @@
-//! How long a non-owner waits before it polls a bucket.
+//! The delay of a non-owner before it polls a bucket.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Inputs and actions of the node state machine.
 
 use crate::core::membership::Member;
-use crate::core::op::{Answer, AttemptOutcome, Delivery, RequestId, Settlement, StoreOp};
+use crate::core::op::{AttemptOutcome, Delivery, RequestId, Response, Settlement, StoreOp};
 use crate::error::ErrorKind;
 use crate::event::BucketKey;
 use crate::time::Mono;
@@ -30,7 +30,7 @@ pub enum Input<B> {
         /// time.
         arrived: Mono,
         /// The reply.
-        answer: Result<Answer<B>, ErrorKind>,
+        response: Result<Response<B>, ErrorKind>,
     },
     /// A published event left the node: its handler ended, or it was handed back.
     Ended {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::core::op::{Answer, AttemptOutcome, MoveReport, Reply, StoreOp};
+use crate::core::op::{AttemptOutcome, MoveReport, Reply, Response, StoreOp};
 use crate::error::Result;
 use crate::metrics::{MoverCounters, SettleKind};
 
@@ -31,8 +31,8 @@ impl CallMetrics {
 
     /// Counts a result. A call without a result is not counted: it is repeated, and then counted
     /// for both.
-    pub(crate) fn count(self, answer: &Result<Answer>) {
-        match answer.as_ref().map(|answer| &answer.reply) {
+    pub(crate) fn count(self, response: &Result<Response>) {
+        match response.as_ref().map(|response| &response.reply) {
             Ok(Reply::Moved(MoveReport { moved, aside, .. })) => {
                 self.moves.moved(*moved);
                 self.moves.set_aside(aside.expired, aside.late);

@@ -16,7 +16,7 @@ use tracing::{Instrument, Span};
 
 use crate::background::Background;
 use crate::core::node::Node;
-use crate::core::op::Answer;
+use crate::core::op::Response;
 use crate::core::step::{Action, CallId, Input};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Envelope;
@@ -146,12 +146,12 @@ impl Mover {
     /// While many attempts end, `patient` lets some gather before they wake the mover: a wake-up
     /// costs more than an attempt.
     fn turn(&mut self, patient: bool) -> Mono {
-        let mut answers = VecDeque::new();
+        let mut responses = VecDeque::new();
         let mut ended = 0;
         loop {
             self.inbox.take(&mut self.inputs);
             let now = self.clock.mono();
-            for input in self.inputs.drain(..).chain(answers.drain(..)) {
+            for input in self.inputs.drain(..).chain(responses.drain(..)) {
                 ended += usize::from(matches!(input, Input::Ended { .. }));
                 self.node.handle(now, input, &mut self.actions);
             }
@@ -159,7 +159,7 @@ impl Mover {
             let mut actions = std::mem::take(&mut self.actions);
             let is_idle = actions.is_empty();
             for action in actions.drain(..) {
-                answers.extend(self.act_or_report(action));
+                responses.extend(self.act_or_report(action));
             }
             self.actions = actions; // keeps its capacity
             if !is_idle {
@@ -198,7 +198,7 @@ impl Mover {
             Some(Input::Answered {
                 call: call?,
                 arrived: self.clock.mono(),
-                answer: Err(ErrorKind::Unknown),
+                response: Err(ErrorKind::Unknown),
             })
         })
     }
@@ -211,7 +211,7 @@ impl Mover {
                 let key = self.node.bucket(bucket);
                 let span = panics::caught(|| trace::call_of_settle(key, &op));
                 let span = span.unwrap_or_else(|_| Span::none());
-                let answer = span.in_scope(|| self.store.apply(key, op));
+                let response = span.in_scope(|| self.store.apply(key, op));
                 let outage = Arc::clone(&self.outage);
                 let context = CallContext {
                     tally,
@@ -219,7 +219,7 @@ impl Mover {
                     outage,
                     bucket,
                 };
-                return self.ask(call, answer, context);
+                return self.ask(call, response, context);
             }
             Action::PollMembers => {
                 if let Some(poll) = &self.membership {
@@ -276,20 +276,20 @@ impl Mover {
     fn ask(
         &self,
         call: CallId,
-        mut answer: StoreFuture<Answer>,
+        mut response: StoreFuture<Response>,
         context: CallContext,
     ) -> Option<NodeInput> {
         let mut cx = Context::from_waker(Waker::noop());
         let span = &context.span;
-        if let Poll::Ready(answer) = span.in_scope(|| Pin::new(&mut answer).poll(&mut cx)) {
-            return Some(reply_of(call, answer, self.clock.mono(), context));
+        if let Poll::Ready(response) = span.in_scope(|| Pin::new(&mut response).poll(&mut cx)) {
+            return Some(reply_of(call, response, self.clock.mono(), context));
         }
         let (inbox, clock) = (Arc::clone(&self.inbox), Arc::clone(&self.clock));
         self.calls.spawn(async move {
-            let answer =
-                tokio::time::timeout(CALL_TIMEOUT, answer).instrument(context.span.clone());
-            let answer = match AssertUnwindSafe(answer).catch_unwind().await {
-                Ok(Ok(answer)) => answer,
+            let response =
+                tokio::time::timeout(CALL_TIMEOUT, response).instrument(context.span.clone());
+            let response = match AssertUnwindSafe(response).catch_unwind().await {
+                Ok(Ok(response)) => response,
                 Ok(Err(_elapsed)) => Err(Error::new(
                     ErrorKind::Unknown,
                     "the store did not respond in time",
@@ -297,7 +297,7 @@ impl Mover {
                 // The span's subscriber did.
                 Err(panic) => Err(Error::new(ErrorKind::Unknown, panics::message(panic))),
             };
-            inbox.add(reply_of(call, answer, clock.mono(), context));
+            inbox.add(reply_of(call, response, clock.mono(), context));
         });
         None
     }
@@ -320,7 +320,7 @@ struct CallContext {
 
 fn reply_of(
     call: CallId,
-    answer: Result<Answer>,
+    response: Result<Response>,
     arrived: Mono,
     context: CallContext,
 ) -> NodeInput {
@@ -332,20 +332,20 @@ fn reply_of(
     } = context;
     // Whatever reports panic, the node gets its reply.
     panics::reported(|| {
-        trace::settled(&span, answer.as_ref().err());
-        tally.count(&answer);
+        trace::settled(&span, response.as_ref().err());
+        tally.count(&response);
     });
-    match &answer {
+    match &response {
         Ok(_) => outage.succeeded(&bucket),
         // The lease is lost, but the store is well.
         Err(error) if error.kind() == ErrorKind::LeaseLost => {}
         Err(error) => outage.failed(bucket, error),
     }
     panics::dropped(span); // its end is reported, too
-    let answer = answer.map_err(|error| error.kind());
+    let response = response.map_err(|error| error.kind());
     Input::Answered {
         call,
         arrived,
-        answer,
+        response,
     }
 }

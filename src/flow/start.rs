@@ -30,6 +30,7 @@ use crate::flow::handlers::waits::{QueueWaits, WaitGraph};
 use crate::flow::log_limiter::LogLimiter;
 use crate::flow::membership::clock_watch;
 use crate::flow::membership::depth_sampler::DepthSampler;
+use crate::flow::membership::host::host;
 use crate::flow::membership::poll::{MembershipPoll, SettingsReader};
 use crate::flow::mover::Mover;
 use crate::flow::node::inbox::Inbox;
@@ -117,7 +118,7 @@ impl Flow {
         } else {
             Background::current()
         };
-        let board = DeadlineTable::new(runtime.clone());
+        let deadlines = DeadlineTable::new(runtime.clone());
         let inbox = Arc::new(Inbox::default());
         let (stopping, stop) = (CancellationToken::new(), CancellationToken::new());
 
@@ -184,7 +185,7 @@ impl Flow {
             let parts = ConsumerDeps {
                 deps,
                 runtime: runtime.clone(),
-                board: Arc::clone(&board),
+                deadlines: Arc::clone(&deadlines),
                 virtual_time,
             };
             let handler = entry.handler;
@@ -209,6 +210,7 @@ impl Flow {
             let me = MemberInfo {
                 node: id,
                 queues: consumers.queues(),
+                host: host(),
                 leaves: false,
             };
             let membership = Arc::new(MembershipPoll::new(

@@ -69,8 +69,8 @@ impl From<Unread> for Error {
 }
 
 /// What the journal returns, which may be nothing.
-pub(crate) async fn of_journal<T>(answer: impl Future<Output = Result<T>>) -> Result<T, Unread> {
-    answered(PATIENCE, answer).await.map_err(Unread::Journal)
+pub(crate) async fn of_journal<T>(result: impl Future<Output = Result<T>>) -> Result<T, Unread> {
+    answered(PATIENCE, result).await.map_err(Unread::Journal)
 }
 
 /// A page of records: those of a store that keeps them itself, or of its outboxes and the journal.

@@ -1,4 +1,4 @@
-//! How far a step of pruning may go: which clocks it trusts, and how fast.
+//! The limit of a step of pruning: the clocks that it trusts, and its pace.
 //!
 //! A clock that jumps ahead makes everything look old. So what is too old is decided by the earliest
 //! of three times, and in an hour no more is removed than a share of the age: whoever has read the

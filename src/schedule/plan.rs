@@ -1,4 +1,4 @@
-//! What a schedule does at a time: which occurrences it pushes, which it passes over, and when it
+//! The plan of a schedule at a time: the occurrences that it pushes and passes over, and when it
 //! is looked at again. Pure: the time is an input.
 
 use std::collections::VecDeque;
@@ -48,11 +48,11 @@ pub(crate) struct Plan {
     pub(crate) look_at: Option<Timestamp>,
 }
 
-/// Decides what a schedule does at `now`. `busy_for`: how long its last occurrence has run for, or
-/// waited, if it has not ended.
+/// Decides what a schedule does at `now`. `until`: the last instant that it may have, if there is
+/// one. `busy_for`: how long its last occurrence has run for, or waited, if it has not ended.
 pub(crate) fn plan(
     (name, options): (&str, &ScheduleOptions),
-    progress: Progress,
+    (progress, until): (Progress, Option<Timestamp>),
     now: Timestamp,
     busy_for: Option<Duration>,
 ) -> Plan {
@@ -60,8 +60,10 @@ pub(crate) fn plan(
         name,
         occurrences: Vec::new(),
         progress,
+        until,
     };
     let look_at = match options.overlap_policy() {
+        _ if until.is_some_and(|until| progress.through >= until) => None,
         _ if planner.make_up(options, now) => Some(now),
         OverlapPolicy::Allow => planner.ahead(options, now),
         overlap => planner.in_turn(options, now, overlap, busy_for),
@@ -77,9 +79,20 @@ struct Planner<'a> {
     name: &'a str,
     occurrences: Vec<Occurrence>,
     progress: Progress,
+    until: Option<Timestamp>,
 }
 
 impl Planner<'_> {
+    /// The instants that are not decided yet, in order.
+    fn instants<'a>(
+        &self,
+        options: &'a ScheduleOptions,
+    ) -> impl Iterator<Item = Timestamp> + use<'a> {
+        let until = self.until;
+        let instants = options.instants(self.progress.through);
+        instants.take_while(move |instant| until.is_none_or(|until| *instant <= until))
+    }
+
     /// Adds an occurrence that is run, for itself and `missed` earlier ones.
     fn run(&mut self, instant: Timestamp, missed: u64) {
         let previous = self.progress.last.replace(instant);
@@ -112,7 +125,7 @@ impl Planner<'_> {
         let missed_until = before(now, GRACE);
         let mut missed = VecDeque::new();
         let mut count = 0;
-        let instants = options.instants(self.progress.through);
+        let instants = self.instants(options);
         for instant in instants.take_while(|instant| *instant <= missed_until) {
             count += 1;
             missed.push_back(instant);
@@ -156,7 +169,7 @@ impl Planner<'_> {
         let lead = now + LEAD;
         let mut pushed = 0;
         if self.progress.through <= lead {
-            for instant in options.instants(self.progress.through).take(AHEAD_MAX) {
+            for instant in self.instants(options).take(AHEAD_MAX) {
                 self.run(instant, 0);
                 pushed += 1;
                 if instant > lead {
@@ -184,7 +197,7 @@ impl Planner<'_> {
         overlap: OverlapPolicy,
         mut busy_for: Option<Duration>,
     ) -> Option<Timestamp> {
-        let mut instants = options.instants(self.progress.through).peekable();
+        let mut instants = self.instants(options).peekable();
         for _ in 0..AHEAD_MAX {
             let next = *instants.peek()?;
             if next > now {

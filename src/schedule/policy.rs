@@ -1,4 +1,4 @@
-//! What a schedule does about occurrences that were missed, and those that would overlap.
+//! Policies of a schedule: for occurrences that were missed, and for those that would overlap.
 
 use std::fmt;
 use std::str::FromStr;
@@ -111,6 +111,10 @@ impl FromStr for OverlapPolicy {
             "allow" => Ok(Self::Allow),
             "skip" => Ok(Self::Skip),
             "wait" => Ok(Self::Wait),
+            "cancel" => Err(Error::invalid(
+                "`overlap` cannot be `cancel`: a handler that runs is not stopped from outside; give \
+                 the queue a `timeout` shorter than the interval, and let the next one `wait`",
+            )),
             text => Err(Error::invalid(format!(
                 "unknown policy for overlapping occurrences `{}`, expected `allow`, `skip` or \
                  `wait`",

@@ -1,4 +1,4 @@
-//! Whose file it is, in which format, and what an error means while it is opened.
+//! The kind and format of a SQLite file, and the classification of errors while it is opened.
 
 use std::path::Path;
 

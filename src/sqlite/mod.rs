@@ -1,4 +1,4 @@
-//! What every SQLite file of duly has in common: where it lies, whose it is, what it means when it
+//! The common part of all SQLite files of duly: their place, their owner, the errors when one
 //! cannot be opened, and the tables of records, which a store and a journal both have.
 
 mod kind;

@@ -1,4 +1,4 @@
-//! What not every SQLite can do that duly may be built with: another package of a program may need an
+//! Features that some of the allowed versions of SQLite lack: another package of a program may need an
 //! older one, and a program has one.
 
 /// Whether `PRAGMA wal_checkpoint(NOOP)` says how large the log is; older ones take the word for a

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::core::membership::{MemberInfo, Membership};
-use crate::core::op::{Answer, Delivery, NewEvent, StoreOp};
+use crate::core::op::{Delivery, NewEvent, Response, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::record::Cursor;
@@ -77,7 +77,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// As in the contract above.
-    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer>;
+    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Response>;
 
     /// Returns what a push that returned `Ok` survives.
     fn durability(&self) -> Durability;
@@ -95,7 +95,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         bucket: &BucketKey,
         events: Vec<NewEvent>,
         wanted: Durability,
-    ) -> StoreFuture<Answer> {
+    ) -> StoreFuture<Response> {
         let reaches = self.durability();
         if wanted > reaches {
             let refused = Error::invalid(format!(

@@ -32,27 +32,27 @@ pub struct StoreFuture<T>(State<T>);
 enum State<T> {
     /// The result, until it is taken.
     Ready(Option<Result<T>>),
-    Coming(Contained<BoxedAnswer<T>>),
+    Coming(Contained<BoxedResult<T>>),
 }
 
-type BoxedAnswer<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
+type BoxedResult<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
 impl<T> StoreFuture<T> {
-    /// Creates a future that is ready with `answer`.
-    pub fn ready(answer: Result<T>) -> Self {
-        Self(State::Ready(Some(answer)))
+    /// Creates a future that is ready with `response`.
+    pub fn ready(response: Result<T>) -> Self {
+        Self(State::Ready(Some(response)))
     }
 
     /// Wraps a future.
-    pub fn new(answer: impl Future<Output = Result<T>> + Send + 'static) -> Self {
-        let answer: BoxedAnswer<T> = Box::pin(answer);
-        Self(State::Coming(Contained::new(answer)))
+    pub fn new(response: impl Future<Output = Result<T>> + Send + 'static) -> Self {
+        let response: BoxedResult<T> = Box::pin(response);
+        Self(State::Coming(Contained::new(response)))
     }
 
     /// Returns the result if it is ready.
     pub(crate) fn peek(&self) -> Option<&Result<T>> {
         match &self.0 {
-            State::Ready(answer) => answer.as_ref(),
+            State::Ready(response) => response.as_ref(),
             State::Coming(_) => None,
         }
     }
@@ -67,8 +67,8 @@ impl<T> Future for StoreFuture<T> {
     /// Not ready again after it has returned its result.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            State::Ready(answer) => answer.take().map_or(Poll::Pending, Poll::Ready),
-            State::Coming(answer) => panics::caught(|| answer.as_mut().poll(cx))
+            State::Ready(response) => response.take().map_or(Poll::Pending, Poll::Ready),
+            State::Coming(response) => panics::caught(|| response.as_mut().poll(cx))
                 .unwrap_or_else(|words| Poll::Ready(Err(panicked(&words)))),
         }
     }

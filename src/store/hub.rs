@@ -52,6 +52,7 @@ impl LocalMembership {
                 node: me.node,
                 beat: known.map_or(0, |(known, _)| known.beat) + 1,
                 queues: me.queues,
+                host: me.host,
             };
             members.insert(me.node, (member, now_us));
         }

@@ -8,7 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::core::engine::{Bucket, DedupWindow};
 use crate::core::membership::{MemberInfo, Membership};
-use crate::core::op::{Answer, ChangeSink, StoreOp, UsedAttempts};
+use crate::core::op::{ChangeSink, Response, StoreOp, UsedAttempts};
 use crate::error::Result;
 use crate::event::{BucketKey, Envelope, EventId, Payload, QueueName};
 use crate::record::{Cursor, Numbered, Record};
@@ -119,18 +119,18 @@ impl MemoryStore {
         self.shards.check()
     }
 
-    fn decide(&self, bucket: &BucketKey, op: StoreOp) -> Result<Answer> {
+    fn decide(&self, bucket: &BucketKey, op: StoreOp) -> Result<Response> {
         if matches!(op, StoreOp::Push(_)) {
             self.records().check_room()?;
         }
         let now_us = self.time.now_us();
         let (news, adds) = (WakeRule::of(&op), matches!(op, StoreOp::Push(_)));
-        let answer = self.change(bucket, (news, adds), now_us, op);
+        let response = self.change(bucket, (news, adds), now_us, op);
         for unused in self.shards.sweep(now_us) {
             // It ends only what has expired; nobody waits for its answer.
             let _ = self.change(&unused, (WakeRule::Swept, false), now_us, StoreOp::SWEEP);
         }
-        answer
+        response
     }
 
     fn change(
@@ -139,19 +139,19 @@ impl MemoryStore {
         (news, adds): (WakeRule, bool),
         now_us: u64,
         op: StoreOp,
-    ) -> Result<Answer> {
+    ) -> Result<Response> {
         let mut ledger = MemoryChangeSink::default();
         let mut has_recorded = false;
         let apply = |bucket: &mut Bucket<Arc<Envelope>>| {
-            let answer = bucket.apply(now_us, op, &mut ledger);
+            let response = bucket.apply(now_us, op, &mut ledger);
             has_recorded = !ledger.records.is_empty();
             if has_recorded {
                 // Still under the bucket's lock, which keeps the records in order.
                 self.records().append(ledger.records);
             }
-            answer
+            response
         };
-        let answer = if adds {
+        let response = if adds {
             self.shards.change(key, news, apply)
         } else {
             self.shards.change_known(key, news, apply)
@@ -160,7 +160,7 @@ impl MemoryStore {
             self.recorded
                 .tell(|watcher| watcher.recorded(&Outbox::Store));
         }
-        answer
+        response
     }
 
     fn records(&self) -> MutexGuard<'_, Records> {
@@ -186,7 +186,7 @@ impl Default for MemoryStore {
 }
 
 impl Store for MemoryStore {
-    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
+    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Response> {
         StoreFuture::ready(self.decide(bucket, op))
     }
 

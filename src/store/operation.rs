@@ -23,11 +23,11 @@
 //! ```
 
 pub use crate::core::op::{
-    Answer, AttemptOutcome, BATCH_BYTES, BATCH_MAX, CROWD, CROWD_SPAN, DeadLetterEdit, DeadPage,
-    Delivery, FREE_INTERRUPTIONS_MAX, FailureReason, Fetch, FetchReport, HOLDS_MAX,
-    HeartbeatReport, Holding, Lease, MoveReport, NewEvent, Operation, PeekBy, PeekCursor, PeekPage,
-    PushOutcome, PushReport, ReapReport, Reply, RequestId, Rewriting, SetAside, Settlement,
-    Snapshot, StartMark, Stats, StoreOp,
+    AttemptOutcome, BATCH_BYTES, BATCH_MAX, CROWD, CROWD_SPAN, DeadLetterEdit, DeadPage, Delivery,
+    FREE_INTERRUPTIONS_MAX, FailureReason, Fetch, FetchReport, HOLDS_MAX, HeartbeatReport, Holding,
+    Lease, MoveReport, NewEvent, Operation, PeekBy, PeekCursor, PeekPage, PushOutcome, PushReport,
+    ReapReport, Reply, RequestId, Response, Rewriting, SetAside, Settlement, Snapshot, StartMark,
+    Stats, StoreOp,
 };
 use crate::error::{Error, Result};
 use crate::event::BucketKey;
@@ -50,7 +50,7 @@ impl<R> Operation<R> {
         store: &dyn Store,
         bucket: &BucketKey,
     ) -> Result<(R, u64)> {
-        let Answer { now_us, reply } = store.apply(bucket, self.op).await?;
+        let Response { now_us, reply } = store.apply(bucket, self.op).await?;
         let reply = (self.reply)(reply).ok_or_else(unexpected)?;
         Ok((reply, now_us))
     }

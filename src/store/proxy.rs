@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::core::membership::{MemberInfo, Membership};
-use crate::core::op::{Answer, Delivery, NewEvent, StoreOp};
+use crate::core::op::{Delivery, NewEvent, Response, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::metrics::StoreCallMetrics;
@@ -138,10 +138,10 @@ impl StoreProxy {
             return self.uncounted(call);
         };
         let since = meter.clock.mono();
-        let answer = self.uncounted(call);
-        if let Some(answered) = answer.peek() {
+        let response = self.uncounted(call);
+        if let Some(answered) = response.peek() {
             meter.ended(place, since, answered.as_ref().err().map(Error::kind));
-            return answer;
+            return response;
         }
         let mut timed = InFlightCall {
             meter: Arc::clone(meter),
@@ -150,9 +150,9 @@ impl StoreProxy {
             answered: None,
         };
         StoreFuture::new(async move {
-            let answer = answer.await;
-            timed.answered(answer.as_ref().err());
-            answer
+            let response = response.await;
+            timed.answered(response.as_ref().err());
+            response
         })
     }
 }
@@ -193,7 +193,7 @@ impl fmt::Debug for StoreProxy {
 }
 
 impl Store for StoreProxy {
-    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
+    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Response> {
         self.timed(op.place(), |near| near.apply(bucket, op))
     }
 
@@ -207,7 +207,7 @@ impl Store for StoreProxy {
         bucket: &BucketKey,
         events: Vec<NewEvent>,
         wanted: Durability,
-    ) -> StoreFuture<Answer> {
+    ) -> StoreFuture<Response> {
         let push = StoreOp::Push(Vec::new()).place();
         self.timed(push, |near| near.push_durably(bucket, events, wanted))
     }

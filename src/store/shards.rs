@@ -182,7 +182,7 @@ impl<B: Clone> Shards<B> {
     ) -> T {
         let (before, remembered): (Head, _) = (bucket.head(), bucket.remembered());
         bucket.set_window(self.window_now());
-        let answer = change(&mut bucket);
+        let response = change(&mut bucket);
         self.count(remembered, bucket.remembered());
         let is_earlier = bucket.head().is_earlier_than(before);
         let is_ready = bucket.head().ready;
@@ -201,7 +201,7 @@ impl<B: Clone> Shards<B> {
         if is_ready && news == WakeRule::Called {
             self.watchers.tell(|watcher| watcher.called(key));
         }
-        answer
+        response
     }
 
     /// Restores an event, as [`Bucket::restore_unindexed`] does.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::bus::{Bus, BusBuilder};
-use crate::core::op::{Answer, MoveReport, Reply, Stats, StoreOp};
+use crate::core::op::{MoveReport, Reply, Response, Stats, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::EventId;
 use crate::record::{Outcome, Record};
@@ -212,11 +212,11 @@ impl TestBus {
                 },
             ] {
                 match store.apply(&bucket, op).await? {
-                    Answer {
+                    Response {
                         reply: Reply::Stats(stats),
                         ..
                     } => sum += stats,
-                    Answer {
+                    Response {
                         reply: Reply::Moved(MoveReport { next_due, .. }),
                         ..
                     } => next = next.into_iter().chain(next_due).min(),

@@ -30,7 +30,7 @@ pub async fn outside<F: Future>(future: F) -> F::Output {
     let (waits, ended) = channel::<()>();
     // Time stands still while a blocking task runs; it ends when this future does, or is dropped.
     drop(tokio::task::spawn_blocking(move || ended.recv()));
-    let answer = future.await;
+    let result = future.await;
     drop(waits);
-    answer
+    result
 }

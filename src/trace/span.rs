@@ -66,11 +66,11 @@ pub(crate) fn push_many(queue: &QueueName, events: usize) -> Span {
 }
 
 /// Records the result of a push of one event: its outcome and its due time.
-pub(crate) fn pushed(span: &Span, answer: Result<(&'static str, Timestamp), &Error>) {
+pub(crate) fn pushed(span: &Span, result: Result<(&'static str, Timestamp), &Error>) {
     if span.is_disabled() {
         return;
     }
-    match answer {
+    match result {
         Ok((outcome, due)) => {
             span.record(OUTCOME, outcome).record(DUE, display(due));
         }

@@ -21,6 +21,11 @@ impl File {
         Self::new(path, &fs::read_to_string(root().join(path)).expect(path))
     }
 
+    /// The folder that it is in, without a slash at the end.
+    pub(crate) fn folder(&self) -> &str {
+        self.path.rsplit_once('/').map_or("", |(folder, _)| folder)
+    }
+
     pub(crate) fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }

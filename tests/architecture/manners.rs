@@ -63,6 +63,21 @@ pub(crate) fn without_opening(files: &[File]) -> Vec<String> {
         .collect()
 }
 
+/// Files whose header is a question instead of a kind of thing.
+pub(crate) fn asking(files: &[File]) -> Vec<String> {
+    const QUESTIONS: [&str; 8] = [
+        "What", "Which", "How", "Who", "Whose", "When", "Whether", "Why",
+    ];
+    let headers = files.iter().filter_map(|file| {
+        let first = file.text.lines().next()?.strip_prefix("//! ")?;
+        Some((file, first.split(|c| !is_name(c)).next()?))
+    });
+    let asking = headers.filter(|(_, first)| QUESTIONS.contains(first));
+    asking
+        .map(|(file, first)| format!("{}: begins with {first}", file.path))
+        .collect()
+}
+
 /// Targets that are not among the lines of `listed`.
 pub(crate) fn not_run(files: &[File], listed: &str) -> Vec<String> {
     let listed: BTreeSet<_> = listed.lines().collect();

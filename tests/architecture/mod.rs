@@ -7,6 +7,7 @@
 mod circles;
 mod documents;
 pub(crate) mod files;
+mod guides;
 mod links;
 mod manners;
 mod rooms;
@@ -145,6 +146,19 @@ fn every_test_example_and_benchmark_says_what_it_is_for() {
 }
 
 #[test]
+fn a_header_says_what_a_file_is() {
+    expect_none(&manners::asking(&project(&[
+        "src",
+        "conformance/src",
+        "dashboards/web/src",
+        "macros/src",
+        "options/src",
+        "outbox/src",
+        "server/src",
+    ])));
+}
+
+#[test]
 fn every_test_belongs_to_a_program() {
     let manifest = File::read("Cargo.toml");
     expect_none(&manners::in_no_program(
@@ -193,13 +207,9 @@ fn documents_name_files_that_exist() {
 }
 
 #[test]
-fn links_of_documents_lead_somewhere_in_the_repository_and_in_the_documentation() {
-    let guides = documents_in(&["src/docs"]);
-    let definitions = File::read("src/docs/links.md").text;
-    expect_none(&links::broken_in_rust(&guides, &definitions));
-
+fn links_of_documents_lead_somewhere_in_the_repository() {
     let mut documents = documents_in(&["server", "outbox", "clients", "dashboards", "conformance"]);
-    documents.extend(guides);
+    documents.extend(documents_in(&["src/docs", "benches"]));
     let others = [
         "README.md",
         "CONTRIBUTING.md",
@@ -212,10 +222,51 @@ fn links_of_documents_lead_somewhere_in_the_repository_and_in_the_documentation(
     expect_none(&links::dead_links(&documents, text));
 }
 
-/// Every document in some folders, but the definitions of links.
+/// `DULY_LINKS=overwrite` writes both files anew.
+#[test]
+fn links_of_guides_lead_somewhere_in_the_documentation_of_rust() {
+    let mut guides = documents_in(&["src/docs"]);
+    guides.retain(|guide| !guide.path.ends_with("/SUMMARY.md"));
+    let (definitions, wrong) = guides::rust_definitions(&guides);
+    expect_none(&wrong);
+    expect_none(&guides::broken_in_rust(&guides));
+
+    let bytes = |name: &str| std::fs::read(root().join("src/docs").join(name)).expect(name);
+    let pictures = guides.iter().map(|guide| guides::pictures(guide, bytes));
+    for (path, right) in [
+        ("src/docs/links.md", definitions),
+        ("src/docs/pictures.md", pictures.collect()),
+    ] {
+        if std::env::var_os("DULY_LINKS").is_some_and(|how| how == "overwrite") {
+            std::fs::write(root().join(path), &right).expect(path);
+        }
+        let is_right = File::read(path).text == right;
+        assert!(is_right, "{path} is old: DULY_LINKS=overwrite writes it");
+    }
+}
+
+#[test]
+fn the_site_has_every_guide_and_what_its_pages_lead_to() {
+    let summary = File::read("src/docs/SUMMARY.md");
+    let mut guides = documents_in(&["src/docs"]);
+    guides.retain(|guide| guide.path != summary.path);
+    let missing = guides
+        .iter()
+        .map(|guide| guide.path.replacen("src/docs/", "](", 1) + ")");
+    let missing: Vec<_> = missing
+        .filter(|link| !summary.text.contains(link))
+        .collect();
+    expect_none(&missing);
+    expect_none(&guides::no_pages(&summary, File::read));
+}
+
+/// Every document in some folders, but the definitions of links and pictures.
 fn documents_in(folders: &[&str]) -> Vec<File> {
     let mut documents = project(folders);
-    let is_one = |path: &str| path.ends_with(".md") && !path.ends_with("/links.md");
+    let is_one = |path: &str| {
+        let made = ["/links.md", "/pictures.md"];
+        path.ends_with(".md") && !made.iter().any(|name| path.ends_with(name))
+    };
     documents.retain(|file| is_one(&file.path) && !file.path.contains("/node_modules/"));
     documents
 }

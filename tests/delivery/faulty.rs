@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use duly::event::BucketKey;
 use duly::records::Cursor;
-use duly::store::operation::{Answer, Delivery, NewEvent, PushOutcome, PushReport, Reply, StoreOp};
+use duly::store::operation::{
+    Delivery, NewEvent, PushOutcome, PushReport, Reply, Response, StoreOp,
+};
 use duly::store::{
     Control, Durability, MemberInfo, Membership, Outbox, OutboxLimit, OutboxPage, OutboxWatcher,
     RecordTable, Setting, Store, StoreFuture, Watcher,
@@ -101,31 +103,31 @@ impl Faulty {
 
     fn met<T: Send + 'static>(
         &self,
-        answer: impl FnOnce(&Arc<dyn Store>) -> StoreFuture<T> + Send + 'static,
+        response: impl FnOnce(&Arc<dyn Store>) -> StoreFuture<T> + Send + 'static,
     ) -> StoreFuture<T> {
         let fault = *self.rolls.lock().expect("no test panics in there");
-        self.meets_with(fault, answer)
+        self.meets_with(fault, response)
     }
 
     fn meets_with<T: Send + 'static>(
         &self,
         fault: Fault,
-        answer: impl FnOnce(&Arc<dyn Store>) -> StoreFuture<T> + Send + 'static,
+        response: impl FnOnce(&Arc<dyn Store>) -> StoreFuture<T> + Send + 'static,
     ) -> StoreFuture<T> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         match fault {
             // Only a push can be twice, or judged.
-            Fault::None | Fault::Twice | Fault::Judged(_) => answer(&self.near),
+            Fault::None | Fault::Twice | Fault::Judged(_) => response(&self.near),
             Fault::LatePolicy(by) => {
                 let near = Arc::clone(&self.near);
                 StoreFuture::new(async move {
                     tokio::time::sleep(by).await;
-                    answer(&near).await
+                    response(&near).await
                 })
             }
             Fault::Refused(kind) => failed(kind),
             Fault::Lost => {
-                drop(answer(&self.near));
+                drop(response(&self.near));
                 failed(ErrorKind::Unknown)
             }
             Fault::Hung => StoreFuture::new(std::future::pending()),
@@ -166,7 +168,7 @@ impl std::fmt::Debug for Faulty {
 }
 
 impl Store for Faulty {
-    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
+    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Response> {
         self.touches_records();
         let fault = (*self.faults.lock().expect("no test panics in there"))(bucket, &op);
         let bucket = bucket.clone();
@@ -175,7 +177,7 @@ impl Store for Faulty {
             (Fault::Judged(verdict), StoreOp::Push(events)) => {
                 let (due, now_us) = (Timestamp::EPOCH, self.near.now_us());
                 let reply = Reply::Pushed(vec![PushReport { due, verdict }; events.len()]);
-                return StoreFuture::ready(Ok(Answer { now_us, reply }));
+                return StoreFuture::ready(Ok(Response { now_us, reply }));
             }
             _ => {}
         }
@@ -196,7 +198,7 @@ impl Store for Faulty {
         bucket: &BucketKey,
         events: Vec<NewEvent>,
         wanted: Durability,
-    ) -> StoreFuture<Answer> {
+    ) -> StoreFuture<Response> {
         self.near.push_durably(bucket, events, wanted)
     }
 

@@ -12,7 +12,7 @@ use duly::config::NodeOptions;
 use duly::event::{BucketId, BucketKey};
 use duly::prelude::*;
 use duly::records::NodeId;
-use duly::store::operation::{Answer, Delivery, FetchReport, Holding, Reply, RequestId, StoreOp};
+use duly::store::operation::{Delivery, FetchReport, Holding, Reply, RequestId, Response, StoreOp};
 use duly::testing::{Probe, TestBus};
 use duly::time::{Mono, Timestamp};
 use duly::{Annotation, QueueName};
@@ -280,7 +280,7 @@ impl Asking {
         let answered = Input::Answered {
             call: self.call,
             arrived: self.asked + way,
-            answer: Ok(Answer {
+            response: Ok(Response {
                 now_us: now.as_micros(),
                 reply,
             }),

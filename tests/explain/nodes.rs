@@ -178,7 +178,15 @@ async fn a_lease_with_a_deadline_says_until_when() {
         panic!("{explained}");
     };
     assert_eq!(told, until);
-    assert!(explained.to_string().contains(&format!("until {until}")));
+    let text = explained.to_string();
+    assert!(text.contains(&format!("until {until}")), "{text}");
+    // It is no member, and so neither alive nor gone; nothing has to be started for it.
+    assert!(
+        text.contains("a consumer that pulls, as over HTTP"),
+        "{text}"
+    );
+    assert!(!text.contains("it is gone"), "{text}");
+    assert_eq!(explained.reasons[0].advice(id, "orders"), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,6 +196,7 @@ async fn who_asks_is_no_member_and_leaves_no_trace() {
     let ghost = MemberInfo {
         node: NodeId(99),
         queues: Arc::from([]),
+        host: "".into(),
         leaves: false,
     };
     let before = world.store.poll_members(ghost.clone()).await.unwrap();

@@ -1,12 +1,13 @@
 //! Tests of the list of mutants: every bug can still be planted, and the guide shows the list.
 //!
-//! That each bug is also caught takes an hour, in a program of its own: `cargo run --manifest-path
-//! tests/mutants/Cargo.toml`.
+//! That each bug is also caught takes half an hour, in a program of its own: `cargo run
+//! --manifest-path tests/mutants/Cargo.toml`.
 
 mod lasting;
 mod list;
 mod locals;
 mod operations;
+mod planting;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -189,6 +189,74 @@ fn the_outbox_beside_sqlx_0_8_with_sqlite() {
     .check();
 }
 
+/// A block of code of the page on transactions, and what a program does with it.
+fn with_code_of_the_page(begin: &str, main: &str) -> &'static str {
+    let page = include_str!("../../src/docs/transactions.md");
+    let mut blocks = page
+        .split("```text\n")
+        .filter_map(|it| it.split("```").next());
+    let block = blocks.find(|block| block.starts_with(begin));
+    let block = block.expect("it is on the page");
+    Box::leak(format!("{block}\n{main}").into_boxed_str())
+}
+
+/// A file with the tables, a relay of it, and a queue.
+const FILE: &str = "let file = rusqlite::Connection::open(\"shop.db\").unwrap(); \
+    file.pragma_update(None, \"journal_mode\", \"wal\").unwrap(); \
+    let schema = duly_outbox::schema(duly_outbox::Database::Sqlite); \
+    file.execute_batch(schema).unwrap(); drop(file); \
+    let options = duly_outbox::RelayOptions::default(); \
+    let relay = duly_outbox::Relay::rusqlite(&bus, \"shop.db\", options).await.unwrap(); \
+    let queue = bus.queue_named::<u64>(\"orders\").unwrap(); \
+    let hour = std::time::Duration::from_secs(3_600); ";
+/// One of the two transactions that a program ends is committed.
+const ONE: &str = "while bus.stats(\"orders\").await.unwrap().scheduled < 1 { \
+        tokio::task::yield_now().await } \
+    relay.stop().await; \
+    assert_eq!(bus.stats(\"orders\").await.unwrap().scheduled, 1);";
+
+#[test]
+fn the_outbox_beside_sea_orm_2() {
+    let main = "use sea_orm::TransactionTrait; \
+        let shop = sea_orm::Database::connect(\"sqlite://shop.db\").await.unwrap(); \
+        for is_kept in [false, true] { \
+            let tx = shop.begin().await.unwrap(); \
+            duly_outbox::PushIn::push_in(&queue, &mut SeaOrm(&tx), 7, hour).await.unwrap(); \
+            if is_kept { tx.commit().await.unwrap() } else { tx.rollback().await.unwrap() } \
+        } ";
+    let main = format!("{FILE}{main}{ONE}");
+    program(
+        "duly-outbox = { path = \"{root}/outbox\", features = [\"rusqlite\"] }\n\
+         rusqlite = { version = \"*\", features = [\"bundled\"] }\n\
+         sea-orm = { version = \"2\", features = [\"runtime-tokio-rustls\", \"sqlx-sqlite\"] }",
+    )
+    .that(with_code_of_the_page("struct SeaOrm", &main))
+    .check();
+}
+
+#[test]
+fn the_outbox_beside_diesel_2() {
+    let main = "use diesel::Connection; \
+        let mut shop = diesel::SqliteConnection::establish(\"shop.db\").unwrap(); \
+        for is_kept in [false, true] { \
+            let done = shop.transaction(|tx| { \
+                let mut tx = Diesel(tx); \
+                let push = duly_outbox::PushIn::push_in(&queue, &mut tx, 7, hour); \
+                duly_outbox::at_once(push).unwrap(); \
+                if is_kept { Ok(()) } else { Err(diesel::result::Error::RollbackTransaction) } \
+            }); \
+            assert_eq!(done.is_ok(), is_kept); \
+        } ";
+    let main = format!("{FILE}{main}{ONE}");
+    program(
+        "duly-outbox = { path = \"{root}/outbox\", features = [\"rusqlite\"] }\n\
+         rusqlite = { version = \"*\", features = [\"bundled\"] }\n\
+         diesel = { version = \"2\", features = [\"sqlite\"] }",
+    )
+    .that(with_code_of_the_page("struct Diesel", &main))
+    .check();
+}
+
 #[test]
 fn sea_orm_1() {
     program(
@@ -241,6 +309,82 @@ fn tonic() {
 fn reqwest() {
     program("reqwest = { version = \"0.13\", features = [\"json\"] }").check();
     program("reqwest = { version = \"0.12\", features = [\"json\"] }").check();
+}
+
+/// `tokio-console`: its subscriber brings a tonic of its own.
+#[test]
+fn console_subscriber() {
+    program("console-subscriber = \"0.5\"\ntracing = \"0.1\"").check();
+}
+
+/// What a program has of OpenTelemetry, and the layer that goes with it. A trace goes on through duly
+/// only if both use the same versions, so duly takes those that a program has in its lock.
+const TRACED: [(&str, &str); 6] = [
+    ("0.28", "0.29"),
+    ("0.29", "0.30"),
+    ("0.30", "0.31"),
+    ("0.31", "0.32"),
+    ("0.32", "0.33"),
+    ("0.33", "0.34"),
+];
+
+#[test]
+fn opentelemetry_of_the_version_that_a_program_has() {
+    for (api, layer) in TRACED {
+        let folder = tempfile::tempdir().expect("a directory");
+        let traced = format!(
+            "opentelemetry = \"{api}\"\nopentelemetry_sdk = \"{api}\"\n\
+             tracing-opentelemetry = \"{layer}\""
+        );
+        let manifest = folder.path().join("Cargo.toml");
+        let program = program(traced.leak());
+        program.write(folder.path());
+        // It has its lock before it has duly.
+        let with_duly = std::fs::read_to_string(&manifest).expect("the manifest");
+        let lines = with_duly
+            .lines()
+            .filter(|line| !line.starts_with("duly = "));
+        let before: Vec<_> = lines.collect();
+        std::fs::write(&manifest, before.join("\n")).expect("a manifest");
+        resolved(folder.path());
+        let traces = "\", features = [\"opentelemetry\"] }";
+        let with_duly = with_duly.replacen("\" }", traces, 1); // its first line
+        std::fs::write(&manifest, with_duly).expect("a manifest");
+        let output = cargo(folder.path(), &["update", "--workspace"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        let lock = std::fs::read_to_string(folder.path().join("Cargo.lock")).expect("a lock");
+        for (package, version) in [("opentelemetry", api), ("tracing-opentelemetry", layer)] {
+            let is = locked(&lock, package);
+            assert_eq!(is.len(), 1, "{package} beside {version}: {is:?}");
+            assert!(
+                is[0].starts_with(&format!("{version}.")),
+                "{package} is {is:?}"
+            );
+        }
+        if std::env::var("DULY_NEIGHBOURS").as_deref() == Ok("build") {
+            build(folder.path());
+        }
+    }
+}
+
+/// The manifest allows no version that is not tried here, and none of these is left out.
+#[test]
+fn the_versions_of_opentelemetry_are_those_that_are_tried() {
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).expect("the manifest");
+    let ends = |of: fn(&(&'static str, &'static str)) -> &'static str| {
+        let versions = TRACED.iter().map(of);
+        let numbers = versions.map(|it| it[2..].parse::<u32>().expect("a number"));
+        let numbers: Vec<u32> = numbers.collect();
+        (numbers[0], numbers[numbers.len() - 1] + 1)
+    };
+    for (package, (first, end)) in [
+        ("opentelemetry", ends(|it| it.0)),
+        ("tracing-opentelemetry", ends(|it| it.1)),
+    ] {
+        let range = format!("\n{package} = {{ version = \">=0.{first}, <0.{end}\"");
+        assert!(manifest.contains(&range), "{range}");
+    }
 }
 
 /// A service as there are many.

@@ -7,6 +7,8 @@
 
 #![allow(clippy::unwrap_used)] // what fails in a helper fails its test
 
+mod troubles;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Write;
@@ -21,6 +23,7 @@ use duly::prelude::*;
 use duly::schedule::{MissedPolicy, OverlapPolicy, ScheduleOptions};
 use duly::time::{Clock, Mono, SystemClock, Timestamp};
 
+use self::troubles::change;
 use crate::servers::{Cluster, Redis};
 
 /// What a child is called with: folder, URL, and by how many seconds its clock is wrong.
@@ -205,8 +208,23 @@ fn number(name: &str) -> Option<u64> {
 /// beside them.
 #[allow(clippy::disallowed_methods, clippy::print_stdout)] // real time and processes; tells the seed
 async fn killed(url: &str, clocks: &[i64], is_shared: bool) {
-    let seed = number("DULY_OCCURRENCE_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
     let kills = number("DULY_OCCURRENCE_KILLS").unwrap_or(KILLS);
+    carried_out(url, clocks, is_shared, (kills, None)).await;
+}
+
+/// What happens to a store beside a change of a schedule.
+type Trouble = Arc<dyn Fn(u64) + Send + Sync>;
+
+/// Carries schedules out while so many nodes are killed, or the store has `trouble` so often; then
+/// compares with the calendar.
+#[allow(clippy::disallowed_methods, clippy::print_stdout)] // real time and processes; tells the seed
+async fn carried_out(
+    url: &str,
+    clocks: &[i64],
+    is_shared: bool,
+    (kills, trouble): (u64, Option<Trouble>),
+) {
+    let seed = number("DULY_OCCURRENCE_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
     println!("DULY_OCCURRENCE_SEED={seed} DULY_OCCURRENCE_KILLS={kills}");
     let mut random = fastrand::Rng::with_seed(seed);
     let folder = tempfile::tempdir().unwrap();
@@ -227,16 +245,25 @@ async fn killed(url: &str, clocks: &[i64], is_shared: bool) {
     for kill in 0..kills {
         // While it opens the store, pushes what follows, or handles.
         std::thread::sleep(Duration::from_micros(random.u64(100_000..2_000_000)));
+        let moving = trouble.clone().map(|trouble| {
+            tokio::task::spawn_blocking(move || trouble(kill)) // while the schedule is changed
+        });
         if let Some(bus) = &bus {
-            // Beside it, a schedule is paused and resumed: what that takes back is made up for.
             let name = format!("plain-{}", random.u64(..10));
-            bus.schedules().pause(&name).await.unwrap();
-            std::thread::sleep(Duration::from_micros(random.u64(..300_000)));
-            bus.schedules().resume(&name).await.unwrap();
+            change(bus, (&name, &schedules[&name]), &mut random).await;
         }
-        let victim = random.usize(..nodes.len());
-        drop(nodes.swap_remove(victim));
-        nodes.push(start(kill as usize));
+        if let Some(moving) = moving {
+            moving.await.unwrap();
+        } else {
+            let victim = random.usize(..nodes.len());
+            drop(nodes.swap_remove(victim));
+            nodes.push(start(kill as usize));
+        }
+    }
+    if let Some(bus) = bus.as_ref().filter(|_| trouble.is_some()) {
+        for name in schedules.keys() {
+            bus.schedules().resume(name).await.unwrap(); // a failover forgets the last changes
+        }
     }
     let ended = now();
     // One carries out what is left.

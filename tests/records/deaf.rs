@@ -8,7 +8,7 @@ use std::time::Duration;
 use duly::QueueName;
 use duly::event::BucketKey;
 use duly::records::Numbered;
-use duly::store::operation::{Answer, StoreOp};
+use duly::store::operation::{Response, StoreOp};
 use duly::store::{
     Control, Durability, MemberInfo, Membership, Outbox, OutboxLimit, OutboxPage, OutboxWatcher,
     RecordTable, Setting, Store, StoreFuture, Watcher,
@@ -38,7 +38,7 @@ impl Deaf {
 }
 
 impl Store for Deaf {
-    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
+    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Response> {
         self.0.apply(bucket, op)
     }
 

@@ -8,7 +8,7 @@ use duly::event::{BucketId, BucketKey, Envelope, Payload, State};
 use duly::prelude::*;
 use duly::records::{Cause, NodeId, Query, Record};
 use duly::store::operation::{
-    Answer, AttemptOutcome, FailureReason, Fetch, NewEvent, Operation, Reply, Settlement,
+    AttemptOutcome, FailureReason, Fetch, NewEvent, Operation, Reply, Response, Settlement,
     StartMark, StoreOp,
 };
 use duly::store::{RedisOptions, RedisStore, Store};
@@ -160,7 +160,7 @@ impl Bare {
     }
 
     pub(crate) async fn apply(&self, op: StoreOp) -> Answered<Reply> {
-        let Answer { reply, .. } = self.store.apply(&self.bucket, op).await?;
+        let Response { reply, .. } = self.store.apply(&self.bucket, op).await?;
         Ok(reply)
     }
 

@@ -263,6 +263,7 @@ async fn a_process_whose_keys_get_another_format_takes_part_no_more() {
     let me = || MemberInfo {
         node: NODE,
         queues: [bare.bucket.queue.clone()].into(),
+        host: "".into(),
         leaves: false,
     };
     let roll_calls = async || {

@@ -70,6 +70,7 @@ async fn versions(store: &RedisStore) -> (u64, u64) {
     let me = MemberInfo {
         node: NodeId(9),
         queues: Arc::from([]),
+        host: "".into(),
         leaves: false,
     };
     let roll = store.poll_members(me).await.expect("it is answered");
@@ -223,4 +224,37 @@ async fn buckets_that_come_together_are_registered_together() {
     .await
     .expect("it is quick");
     assert_eq!(calls(&server, "sismember"), before);
+}
+
+/// A node of an older version says no host; its row is read all the same, and leaves with it.
+#[tokio::test]
+async fn a_member_without_a_host_is_read_and_one_that_leaves_takes_its_host_along() {
+    let server = Redis::plain();
+    let (url, prefix) = fresh(&server.url());
+    let store = RedisStore::open(&url).await.unwrap();
+    let me = |node: u64, leaves| MemberInfo {
+        node: NodeId(node),
+        queues: Arc::from(["letters".parse().unwrap()]),
+        host: "web-3".into(),
+        leaves,
+    };
+    store.poll_members(me(1, false)).await.unwrap();
+    let key = format!("{prefix}:{{hub}}:queues");
+    let field = "\0\0\0\0\0\0\0\u{1}h";
+    let delete = format!("return redis.call('HDEL', KEYS[1], {})", lua_text(field));
+    assert_eq!(server.cli(&["EVAL", &delete, "1", &key]), "1");
+    let other = RedisStore::open(&url).await.unwrap();
+    let members = other.poll_members(me(2, false)).await.unwrap().members;
+    let hosts: Vec<_> = members.iter().map(|it| (it.node.0, &*it.host)).collect();
+    assert_eq!(hosts, [(1, ""), (2, "web-3")]);
+    assert!(members.iter().all(|it| it.queues.len() == 1));
+
+    other.poll_members(me(2, true)).await.unwrap();
+    assert_eq!(server.cli(&["HLEN", &key]), "1", "the queues of the first");
+}
+
+/// A text of Lua with each byte by its number.
+fn lua_text(text: &str) -> String {
+    let bytes = text.bytes().map(|byte| format!("\\{byte:03}"));
+    format!("'{}'", bytes.collect::<String>())
 }

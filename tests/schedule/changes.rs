@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::prelude::*;
-use duly::schedule::{Calendar, OverlapPolicy};
+use duly::schedule::{Calendar, MissedPolicy, OverlapPolicy};
 use duly::store::MemoryStore;
 use duly::testing::{TestBus, VirtualClock};
 use duly::time::Timestamp;
@@ -222,6 +222,70 @@ async fn an_occurrence_by_hand_is_beside_those_of_the_calendar() {
     bus.advance(HOUR).await;
     assert_eq!(bus.outcomes(id).await.unwrap(), [Outcome::Acked]);
     assert_eq!(instants(&seen, "daily").len(), 1);
+}
+
+/// What was missed under the options before: a deploy after the fleet was away, or a change of a
+/// schedule that is paused.
+#[tokio::test(start_paused = true)]
+async fn what_was_missed_before_a_change_is_made_up_for_as_the_options_before_it_say() {
+    for (missed, runs) in [
+        (MissedPolicy::Skip, 0),
+        (MissedPolicy::Once, 1),
+        (MissedPolicy::All(100), 5),
+    ] {
+        for (overlap, is_pause) in [
+            (OverlapPolicy::Allow, true),
+            (OverlapPolicy::Allow, false),
+            (OverlapPolicy::Skip, false),
+        ] {
+            let clock = Arc::new(VirtualClock::new());
+            let store = Arc::new(MemoryStore::with_clock(Arc::clone(&clock) as _));
+            let seen = Seen::default();
+            let start = async |when: &str| {
+                let options = options(when).missed(missed).overlap(overlap);
+                let builder = builder(&seen, &[("daily", options)]);
+                let builder = builder.shared_store(store.clone());
+                TestBus::start_on(Arc::clone(&clock), builder)
+                    .await
+                    .unwrap()
+            };
+            let old = start("0 9 * * *").await;
+            old.advance(DAY).await;
+            // One more is pushed already where they may overlap, unless it is taken back by a pause.
+            let ahead = usize::from(overlap == OverlapPolicy::Allow && !is_pause);
+            if is_pause {
+                old.schedules().pause("daily").await.unwrap();
+                old.settle().await;
+            }
+            old.shutdown(DAY).await.unwrap();
+            tokio::time::advance(DAY * u32::try_from(5 + ahead).unwrap()).await;
+            let new = start("0 10 * * *").await;
+            let changed = new.now();
+            if is_pause {
+                new.schedules().resume("daily").await.unwrap();
+            }
+            new.advance(HOUR).await;
+            let what = format!("{missed}, {overlap}, pause: {is_pause}");
+            let mut all = ends(&new, "daily").await;
+            all.retain(|(_, it)| *it != Outcome::Cancelled); // taken back by the pause
+            let old = options("0 9 * * *");
+            let old = old.instants(clock.start()).take_while(|at| *at <= changed);
+            let expected: Vec<_> = old.collect();
+            let found: Vec<_> = all.iter().map(|(instant, _)| *instant).collect();
+            assert_eq!(found, expected, "{what}: {all:?}");
+            // Of those that may not overlap, one at a time is made up for.
+            let runs = match overlap {
+                OverlapPolicy::Skip => runs.min(1),
+                _ => runs,
+            };
+            let ahead = ahead * usize::from(missed != MissedPolicy::Skip);
+            let ran = all.iter().filter(|(_, it)| *it == Outcome::Acked).count();
+            assert_eq!(ran, 1 + ahead + runs, "{what}: {all:?}");
+            new.advance(DAY).await;
+            let next = options("0 10 * * *").instants(changed).next();
+            assert_eq!(instants(&seen, "daily").last().copied(), next, "{what}");
+        }
+    }
 }
 
 /// Two builds of a program on one store.

@@ -1,11 +1,14 @@
 //! Schedules: what recurs, and when.
 
+mod calendar;
 mod changes;
 mod clocks;
 mod deaths;
 mod declared;
 mod explained;
 mod many;
+mod peers;
+mod random;
 mod runs;
 mod stops;
 mod texts;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use duly::schedule::Recurrence;
+use duly::schedule::{OverlapPolicy, Recurrence};
 use duly::time::Timestamp;
 
 fn parsed(text: &str) -> Recurrence {
@@ -112,6 +112,16 @@ fn intervals_are_counted_from_the_epoch_whenever_they_begin() {
             "{text} after {after}"
         );
     }
+}
+
+#[test]
+fn to_cancel_a_handler_that_runs_is_refused_with_what_would_be_right() {
+    let error = "cancel".parse::<OverlapPolicy>().unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("`timeout`") && text.contains("`wait`"),
+        "{text}"
+    );
 }
 
 #[test]

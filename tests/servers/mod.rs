@@ -12,6 +12,7 @@ pub(crate) mod certificates;
 mod clock;
 mod cluster;
 mod home;
+mod mariadb;
 mod pooler;
 mod postgres;
 mod prometheus;
@@ -25,11 +26,15 @@ pub(crate) use self::{
     address::Address,
     clock::WallClock,
     cluster::Cluster,
+    mariadb::MariaDb,
     pooler::Pooler,
     postgres::{PASSWORD, Postgres, PostgresOptions, schema},
     prometheus::{Prometheus, check_metrics, get, promtool},
     proxy::{Counts, Fault, Proxy},
     redis::{Aof, Redis, RedisOptions},
     sentinels::Sentinels,
-    shared::{SharedPostgres, prefix, shared, shared_cluster, shared_newest, shared_postgres},
+    shared::{
+        SharedMariaDb, SharedPostgres, prefix, shared, shared_cluster, shared_mariadb,
+        shared_newest, shared_postgres,
+    },
 };

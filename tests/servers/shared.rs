@@ -9,6 +9,7 @@ use std::{fs, process};
 use super::address::Address;
 use super::cluster::{self, Cluster};
 use super::home::Home;
+use super::mariadb::{self, MariaDb};
 use super::postgres::{self, Postgres, PostgresOptions};
 use super::redis::{Redis, RedisOptions};
 
@@ -94,6 +95,44 @@ impl SharedPostgres {
 pub(crate) fn shared_postgres() -> &'static SharedPostgres {
     static USED: LazyLock<(File, SharedPostgres)> =
         LazyLock::new(|| join("shared-postgres", find_postgres, start_postgres));
+    &USED.1
+}
+
+/// A MariaDB server that many tests use, each in a database of its own.
+#[derive(Debug)]
+pub(crate) struct SharedMariaDb {
+    folder: PathBuf,
+}
+
+impl SharedMariaDb {
+    /// The URL of one of its databases, for one of its users.
+    pub(crate) fn url(&self, user: &str, database: &str) -> String {
+        mariadb::url_at(&self.folder, user, database)
+    }
+
+    /// Runs statements, and answers what they print.
+    pub(crate) fn sql(&self, statements: &str) -> String {
+        mariadb::sql(&self.folder, statements)
+    }
+}
+
+/// The server that all tests of this target folder share; no test kills it or changes a setting. It
+/// ends when no process has asked for 20 seconds.
+pub(crate) fn shared_mariadb() -> &'static SharedMariaDb {
+    static USED: LazyLock<(File, SharedMariaDb)> = LazyLock::new(|| {
+        let find = |folder: &Path, _: &[u16]| {
+            let folder = folder.to_owned();
+            mariadb::answers(&folder).then_some(SharedMariaDb { folder })
+        };
+        let start = |users: &Path, pointer: &Path| {
+            let server = MariaDb::start_in(Home::shared(users, pointer));
+            let folder = server.folder().to_owned();
+            point(pointer, &folder, &[]);
+            server.leave();
+            SharedMariaDb { folder }
+        };
+        join("shared-mariadb", find, start)
+    });
     &USED.1
 }
 

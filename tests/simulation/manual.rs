@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use duly::records::{Cause, NodeId};
 use duly::store::operation::{
-    Answer, AttemptOutcome, Delivery, FailureReason, Fetch, FetchReport, Reply, RequestId,
+    AttemptOutcome, Delivery, FailureReason, Fetch, FetchReport, Reply, RequestId, Response,
     Settlement, StartMark, StoreOp,
 };
 use duly::{ErrorKind, EventId};
@@ -138,12 +138,12 @@ impl World {
         &mut self,
         at: usize,
         call: u64,
-        answer: Result<Answer<Body>, ErrorKind>,
+        response: Result<Response<Body>, ErrorKind>,
     ) {
         let Some(call) = self.manuals[at].calls.remove(&call) else {
             return;
         };
-        match (&call.op, answer.map(|answer| answer.reply)) {
+        match (&call.op, response.map(|response| response.reply)) {
             (StoreOp::Fetch(fetch), Ok(Reply::Fetched(FetchReport { deliveries, .. }))) => {
                 self.manuals[at].is_fetching = false;
                 for delivery in deliveries {

@@ -2,7 +2,7 @@
 
 use duly::__internal::CallId;
 use duly::ErrorKind;
-use duly::store::operation::{Answer, MoveReport, Reply, StoreOp};
+use duly::store::operation::{MoveReport, Reply, Response, StoreOp};
 use duly_conformance::history::{EntryKind, Promise};
 
 use crate::bugs::Bug;
@@ -159,10 +159,10 @@ impl World {
             sent_us,
         } = request;
         if self.store.is_down && !self.store.refuses {
-            return self.answer(from, sent_us, None);
+            return self.response(from, sent_us, None);
         }
         let is_push = matches!(op, StoreOp::Push(_));
-        let answer = if self.store.is_down || self.is_refused(bucket) {
+        let response = if self.store.is_down || self.is_refused(bucket) {
             Err(ErrorKind::Unavailable)
         } else if let Some(kind) = self.network.refuses(from) {
             self.is_refused_for_ever(from, bucket);
@@ -177,11 +177,11 @@ impl World {
             self.apply(from, bucket, op)
         };
         let is_failed = self.store.health == Health::Failed;
-        if is_failed && answer.is_ok() {
+        if is_failed && response.is_ok() {
             let text = "a store that has stopped itself acknowledges something";
             self.break_off(Promise::Doubt, None, text);
         }
-        self.answer(from, sent_us, Some(answer));
+        self.response(from, sent_us, Some(response));
     }
 
     /// Whether the bucket is one of a clogged queue, and the store does not want it.
@@ -197,7 +197,7 @@ impl World {
         from: Caller,
         bucket: usize,
         op: StoreOp,
-    ) -> Result<Answer<Body>, ErrorKind> {
+    ) -> Result<Response<Body>, ErrorKind> {
         if self.store.health == Health::FailureReason {
             self.store.health = Health::Failed;
             if self.rng.chance(500) {
@@ -209,11 +209,15 @@ impl World {
     }
 
     /// Applies an operation and writes down what happened.
-    pub fn apply_plainly(&mut self, bucket: usize, op: StoreOp) -> Result<Answer<Body>, ErrorKind> {
+    pub fn apply_plainly(
+        &mut self,
+        bucket: usize,
+        op: StoreOp,
+    ) -> Result<Response<Body>, ErrorKind> {
         self.remember_store();
         let calls = matches!(op, StoreOp::MoveDue { calls: true, .. });
         let before = self.store.buckets[bucket].head();
-        let answer = self.apply_and_note(bucket, op);
+        let response = self.apply_and_note(bucket, op);
         if self.steps.is_multiple_of(self.plan.check_every)
             && let Err(text) = self.store.buckets[bucket].check()
         {
@@ -225,11 +229,11 @@ impl World {
         if self.store.buckets[bucket].head().is_earlier_than(before) {
             self.wake_all(bucket);
         }
-        let moved = answer.as_ref().map(|answer| &answer.reply);
+        let moved = response.as_ref().map(|response| &response.reply);
         if calls && matches!(moved, Ok(Reply::Moved(MoveReport { ready: 1.., .. }))) {
             self.call_all(bucket);
         }
-        answer
+        response
     }
 
     /// Applies an operation to a bucket and notes what happened, and nothing else.
@@ -237,8 +241,8 @@ impl World {
         &mut self,
         bucket: usize,
         op: StoreOp,
-    ) -> Result<Answer<Body>, ErrorKind> {
-        let (answer, happened) = self.store.apply(self.now_us, bucket, op);
+    ) -> Result<Response<Body>, ErrorKind> {
+        let (response, happened) = self.store.apply(self.now_us, bucket, op);
         let store_us = self.store.buckets[bucket].now_us();
         for (id, what) in self.written(happened) {
             if let EntryKind::Added { payload, .. } = what {
@@ -249,7 +253,7 @@ impl World {
         if let Err(broken) = self.checker.operation_ends() {
             self.broke(broken);
         }
-        answer
+        response
     }
 
     pub fn wake_all(&mut self, bucket: usize) {
@@ -273,11 +277,11 @@ impl World {
     }
 
     /// Answers, if there is an answer, whoever asked at `sent_us`.
-    fn answer(
+    fn response(
         &mut self,
         to: Caller,
         sent_us: u64,
-        answer: Option<Result<Answer<Body>, ErrorKind>>,
+        response: Option<Result<Response<Body>, ErrorKind>>,
     ) {
         let is_cut = match to {
             Caller::Nobody => return,
@@ -288,7 +292,7 @@ impl World {
         };
         let end_us = sent_us + self.plan.patience_us;
         let is_awaited = self.now_us < end_us; // otherwise it was given up already
-        let Some(answer) = answer.filter(|_| !is_cut && !self.happens(self.plan.lose)) else {
+        let Some(response) = response.filter(|_| !is_cut && !self.happens(self.plan.lose)) else {
             if is_awaited {
                 self.never_answered(to, sent_us);
             }
@@ -300,10 +304,10 @@ impl World {
         }
         if self.happens(self.plan.duplicate) {
             let delay = self.delay_us();
-            self.after(delay, Happening::Answered(to, answer.clone()));
+            self.after(delay, Happening::Answered(to, response.clone()));
             self.is_copied(to);
         }
-        self.after(delay, Happening::Answered(to, answer));
+        self.after(delay, Happening::Answered(to, response));
     }
 
     /// Two of a message are on their way.

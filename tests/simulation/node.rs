@@ -200,28 +200,28 @@ impl World {
             return;
         }
         let input = match happening {
-            Happening::Answered(Caller::Node { call, bucket, .. }, mut answer) => {
-                if matches!(answer, Err(ErrorKind::Closed)) && !node.given_up.contains(&call) {
+            Happening::Answered(Caller::Node { call, bucket, .. }, mut response) => {
+                if matches!(response, Err(ErrorKind::Closed)) && !node.given_up.contains(&call) {
                     node.doubted.push(bucket);
                     if self.bug == Some(Bug::DoubtIgnored) {
-                        answer = Err(ErrorKind::Unavailable);
+                        response = Err(ErrorKind::Unavailable);
                     }
                 }
                 Input::Answered {
                     call,
                     arrived,
-                    answer,
+                    response,
                 }
             }
             Happening::GivenUp(from @ Caller::Node { call, .. }) => {
                 if self.plan.failures > 0 {
                     node.given_up.push(call);
                 }
-                let answer = self.tells_unknown(from);
+                let response = self.tells_unknown(from);
                 Input::Answered {
                     call,
                     arrived,
-                    answer,
+                    response,
                 }
             }
             Happening::Woken { bucket, .. } => {

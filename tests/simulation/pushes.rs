@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use duly::__internal::{Attempts, NextPush, PushedId};
 use duly::event::Envelope;
-use duly::store::operation::{Answer, NewEvent, PushOutcome, PushReport, Reply, StoreOp};
+use duly::store::operation::{NewEvent, PushOutcome, PushReport, Reply, Response, StoreOp};
 use duly::time::Timestamp;
 use duly::{ErrorKind, EventId};
 use duly_conformance::history::{EntryKind, PushResult};
@@ -60,8 +60,8 @@ impl World {
     }
 
     /// The store has decided.
-    pub fn bus_push_answered(&mut self, at: usize, mut push: BusPush, answer: &Answer<Body>) {
-        let Reply::Pushed(pushed) = &answer.reply else {
+    pub fn bus_push_answered(&mut self, at: usize, mut push: BusPush, response: &Response<Body>) {
+        let Reply::Pushed(pushed) = &response.reply else {
             return;
         };
         let (PushReport { due, verdict }, event) = (pushed[0], self.clients.event_of(at));
@@ -88,7 +88,7 @@ impl World {
         };
         self.note(Some(id), what);
         if next == NextPush::Renew {
-            let now = Timestamp::from_millis(answer.now_us / 1_000);
+            let now = Timestamp::from_millis(response.now_us / 1_000);
             let renewed = BusPush {
                 attempts: Attempts::default(),
                 made: PushedId::Renewed,

@@ -98,6 +98,7 @@ impl World {
         let all = (self.bug == Some(Bug::AllServeAll)).then(|| self.queues_of(0));
         let members = members.map(|(node, entry)| Member {
             node: *node,
+            host: Arc::from("a"),
             beat: if forges { now_us } else { entry.beat },
             queues: Arc::clone(all.as_ref().unwrap_or(&entry.queues)),
         });

@@ -9,7 +9,7 @@ use duly::config::NodeOptions;
 use duly::event::{BucketId, BucketKey};
 use duly::records::NodeId;
 use duly::store::Member;
-use duly::store::operation::{Answer, FetchReport, Holding, Reply, SetAside, StoreOp};
+use duly::store::operation::{FetchReport, Holding, Reply, Response, SetAside, StoreOp};
 use duly::time::{Mono, Timestamp};
 
 /// A node that is no owner, whose first look has found nothing that is due before `DUE_MS`.
@@ -62,11 +62,11 @@ impl NextInLine {
             holding: Holding::default(),
         });
         let now_us = ms * 1_000;
-        let answer = Ok(Answer { now_us, reply });
+        let response = Ok(Response { now_us, reply });
         let answered = Input::Answered {
             call,
             arrived: at(ms),
-            answer,
+            response,
         };
         self.0.handle(at(ms), answered, &mut Vec::new());
     }
@@ -79,6 +79,7 @@ fn node(id: NodeId) -> Node<()> {
     node.add_bucket(queue, BucketKey::new(name.clone(), BucketId(0)));
     let owner = Member {
         node: NodeId(1_000),
+        host: "a".into(),
         beat: 1,
         queues: [name].into(),
     };

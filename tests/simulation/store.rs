@@ -9,7 +9,7 @@ use duly::__internal::{Bucket, ChangeSink, UsedAttempts};
 use duly::event::{BucketKey, Envelope, Payload};
 use duly::records::Record;
 use duly::store::DedupWindow;
-use duly::store::operation::{Answer, StoreOp};
+use duly::store::operation::{Response, StoreOp};
 use duly::time::Timestamp;
 use duly::{ErrorKind, EventId};
 use duly_conformance::history::{EntryKind, Lease};
@@ -84,7 +84,7 @@ struct WallClock {
 struct Notes(Vec<(EventId, EntryKind)>);
 
 /// An answer, and what happened to which event beside.
-pub type Applied = (Result<Answer<Body>, ErrorKind>, Vec<(EventId, EntryKind)>);
+pub type Applied = (Result<Response<Body>, ErrorKind>, Vec<(EventId, EntryKind)>);
 
 impl ChangeSink for Notes {
     type Body = Body;
@@ -189,8 +189,8 @@ impl SimStore {
     pub fn apply(&mut self, now_us: u64, bucket: usize, op: StoreOp) -> Applied {
         let clock_us = self.clock_us(now_us);
         let asked = Asked::of(&op);
-        let answer = self.buckets[bucket].apply(clock_us, op, &mut self.notes[bucket]);
-        let answer = answer.map_err(|error| error.kind());
+        let response = self.buckets[bucket].apply(clock_us, op, &mut self.notes[bucket]);
+        let response = response.map_err(|error| error.kind());
         let (shown, ahead_us) = (
             &mut self.shown[bucket],
             self.buckets[bucket].now_us() - now_us,
@@ -201,8 +201,8 @@ impl SimStore {
         {}
         shown.push((now_us, ahead_us));
         let mut asked_of = Vec::new();
-        if let Ok(answer) = &answer {
-            tell(&asked, answer, self.promised, &mut asked_of);
+        if let Ok(response) = &response {
+            tell(&asked, response, self.promised, &mut asked_of);
         }
         let noted = std::mem::take(&mut self.notes[bucket].0);
         // What was asked comes before what followed from it. Nothing follows from a change that
@@ -212,7 +212,7 @@ impl SimStore {
         } else {
             (asked_of, noted)
         };
-        (answer, first.into_iter().chain(then).collect())
+        (response, first.into_iter().chain(then).collect())
     }
 
     /// Applies at `clock_us` what is no part of the history. What ends by then, the bucket's next
@@ -222,7 +222,7 @@ impl SimStore {
         clock_us: u64,
         bucket: usize,
         op: StoreOp,
-    ) -> duly::Result<Answer<Body>> {
+    ) -> duly::Result<Response<Body>> {
         self.buckets[bucket].apply(clock_us, op, &mut self.notes[bucket])
     }
 }

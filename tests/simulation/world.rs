@@ -33,7 +33,7 @@ pub enum Happening {
     /// An answer reaches whoever asked.
     Answered(
         Caller,
-        Result<duly::store::operation::Answer<Body>, duly::ErrorKind>,
+        Result<duly::store::operation::Response<Body>, duly::ErrorKind>,
     ),
     /// Whoever asked waits no longer.
     GivenUp(Caller),
@@ -238,8 +238,8 @@ impl World {
             let Some(bucket) = self.clients.bucket_of(id) else {
                 continue;
             };
-            let answer = self.apply_and_note(bucket, StoreOp::Get { id });
-            if let Ok(Reply::Found(found)) = answer.map(|answer| answer.reply) {
+            let response = self.apply_and_note(bucket, StoreOp::Get { id });
+            if let Ok(Reply::Found(found)) = response.map(|response| response.reply) {
                 let store_us = self.store.time_us(self.now_us, Some(bucket));
                 if found.is_none() && self.checker.is_forgotten(id, store_us) {
                     continue; // which says nothing of how it ended
@@ -275,11 +275,11 @@ impl World {
     fn happen(&mut self, happening: Happening) {
         match happening {
             Happening::Arrives(request) => self.arrives(request),
-            Happening::Answered(Caller::Client(op), answer) => self.client_answered(op, answer),
+            Happening::Answered(Caller::Client(op), response) => self.client_answered(op, response),
             Happening::GivenUp(Caller::Client(op)) => self.client_gives_up(op),
             Happening::Asks(op) => self.client_asks(op),
-            Happening::Answered(Caller::Manual { at, call }, answer) => {
-                self.manual_answered(at, call, answer);
+            Happening::Answered(Caller::Manual { at, call }, response) => {
+                self.manual_answered(at, call, response);
             }
             Happening::GivenUp(Caller::Manual { at, call }) => self.manual_gives_up(at, call),
             Happening::ManualFetches(at) => self.manual_fetches(at),

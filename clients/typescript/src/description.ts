@@ -113,6 +113,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/{namespace}/nodes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns the processes that have handlers for queues of a namespace */
+        get: operations["listNodes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/{namespace}/overview": {
         parameters: {
             query?: never;
@@ -1260,6 +1277,38 @@ export interface components {
         } | {
             payload_base64: string;
         }) & unknown & unknown);
+        /** @description Nodes. */
+        NodeList: {
+            /** @description The nodes, in the order of their ids, at most 1,000. Clients over HTTP are none. */
+            items: components["schemas"]["NodeView"][];
+        };
+        /** @description A process that has handlers for queues. */
+        NodeView: {
+            /**
+             * Format: int64
+             * @description The number of its last sign of life, of which a live node gives four a second. Of a process
+             *     that has the store alone it is always 0.
+             * @example 1207
+             */
+            beat: number;
+            /**
+             * @description The name of its machine or container; absent where it is unknown.
+             * @example web-3
+             */
+            host?: string | null;
+            /**
+             * @description The node, as records name it.
+             * @example 9f3c51d20b7e4a68
+             */
+            id: string;
+            /**
+             * @description The queues that it has handlers for.
+             * @example [
+             *       "close"
+             *     ]
+             */
+            queues: string[];
+        };
         /** @description A page of queues with their counts. */
         Overview: {
             /** @description The queues, sorted by name; there may be fewer than the limit although there are more. */
@@ -1891,6 +1940,8 @@ export type LeaseView = components['schemas']['LeaseView'];
 export type ListedEvent = components['schemas']['ListedEvent'];
 export type NamedQueue = components['schemas']['NamedQueue'];
 export type NewEvent = components['schemas']['NewEvent'];
+export type NodeList = components['schemas']['NodeList'];
+export type NodeView = components['schemas']['NodeView'];
 export type Overview = components['schemas']['Overview'];
 export type Pending = components['schemas']['Pending'];
 export type Problem = components['schemas']['Problem'];
@@ -2778,6 +2829,158 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description A name, an id, a parameter or the syntax of the body is wrong */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token is missing, unknown, expired, or of another namespace */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token may not do this, or not to this queue */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such event, lease, queue or schedule */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The path does not have this method */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The state of the event, or what is stored under its id, does not allow it */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description What is asked for was kept for a time, and is over */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body has another content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is JSON of another form */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The limit of the token is reached */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store does not answer, or the server stops */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is full; `Retry-After` says when to try again */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listNodes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The namespace that the token is for.
+                 * @example shop
+                 */
+                namespace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The nodes */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeList"];
+                };
             };
             /** @description A name, an id, a parameter or the syntax of the body is wrong */
             400: {

@@ -34,6 +34,7 @@ impl World {
         let me = MemberInfo {
             node,
             queues,
+            host: format!("host-{}", node.0).into(),
             leaves,
         };
         self.store().poll_members(me).await.expect("it is answered")
@@ -172,6 +173,21 @@ pub async fn a_node_alone_is_the_only_member(harness: &dyn StoreHarness) {
     let queues = roll.members[0].queues.iter();
     let names: Vec<&str> = queues.map(|queue| queue.as_str()).collect();
     assert_eq!((roll.members[0].node, names), (A, vec!["one", "two"]));
+    assert_eq!(*roll.members[0].host, *format!("host-{}", A.0));
+}
+
+pub async fn a_member_is_seen_with_its_host(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    if !world.store().is_shared() {
+        return;
+    }
+    world.call(A, &["one"]).await;
+    for _ in 0..2 {
+        // Also when it is known already.
+        let roll = world.call(B, &["two"]).await;
+        let hosts: Vec<_> = roll.members.iter().map(|it| it.host.to_string()).collect();
+        assert_eq!(hosts, [A, B].map(|node| format!("host-{}", node.0)));
+    }
 }
 
 pub async fn each_call_of_a_member_has_a_greater_number(harness: &dyn StoreHarness) {
@@ -204,6 +220,7 @@ pub async fn a_member_that_leaves_is_gone_at_once(harness: &dyn StoreHarness) {
     let me = MemberInfo {
         node: A,
         queues: Arc::from(["one".parse().expect("a legal name")]),
+        host: "".into(),
         leaves: true,
     };
     let roll = world

@@ -336,6 +336,7 @@ macro_rules! store_contract_tests {
                 a_bucket_that_was_used_once_stays_listed
                 the_store_tells_its_time
                 a_node_alone_is_the_only_member
+                a_member_is_seen_with_its_host
                 each_call_of_a_member_has_a_greater_number
                 a_node_that_consumes_nothing_is_no_member
                 a_member_that_leaves_is_gone_at_once

@@ -1,3 +1,43 @@
+// The steps of a chart: the arrow keys, or a pointer, choose one, whose values are shown below it;
+// Enter, or a click, leads to its records. Without script the table has all of it.
+(() => {
+  "use strict";
+  for (const plot of document.querySelectorAll(".plot[data-steps]")) {
+    const steps = [...plot.querySelectorAll(".hit")];
+    const shown = plot.parentElement.querySelector("output.step");
+    let at = steps.length - 1;
+    const text = (step) => step.querySelector("title").textContent;
+    const choose = (next) => {
+      steps[at].classList.remove("chosen");
+      at = Math.max(0, Math.min(steps.length - 1, next));
+      steps[at].classList.add("chosen");
+      shown.textContent = text(steps[at]);
+      plot.setAttribute("aria-valuenow", String(at));
+      plot.setAttribute("aria-valuetext", text(steps[at]));
+    };
+    const go = () => { location.href = steps[at].dataset.to; };
+    const attributes = {
+      role: "slider", tabindex: "0", "aria-label": `${plot.dataset.steps}: arrow keys show values, Enter the records`,
+      "aria-valuemin": "0", "aria-valuemax": String(at), "aria-valuenow": String(at), "aria-valuetext": text(steps[at]),
+    };
+    for (const [name, value] of Object.entries(attributes)) plot.setAttribute(name, value);
+    // A slider has no parts of its own: what the picture says is the text of the steps.
+    plot.querySelector("svg").setAttribute("aria-hidden", "true");
+    plot.addEventListener("keydown", (event) => {
+      const to = { ArrowLeft: at - 1, ArrowDown: at - 1, ArrowRight: at + 1, ArrowUp: at + 1, PageUp: at + 10, PageDown: at - 10, Home: 0, End: steps.length - 1 }[event.key];
+      if (to !== undefined) choose(to);
+      else if (event.key === "Enter") go();
+      else return;
+      event.preventDefault();
+    });
+    plot.addEventListener("focus", () => choose(at));
+    steps.forEach((step, index) => {
+      step.addEventListener("pointerenter", () => choose(index));
+      step.addEventListener("click", () => { choose(index); go(); });
+    });
+  }
+})();
+
 // Keeps a page current: when the server says that it has counted anew, the content is fetched and
 // replaced, unless somebody types or has selected text in it.
 (() => {

@@ -1,4 +1,4 @@
-//! Who may do what: roles, users, and the trait that knows them.
+//! Authorisation: roles, users, and the trait that knows them.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What every request of a dashboard shares.
+//! The state that all requests of a dashboard share.
 
 use std::fmt;
 use std::sync::Arc;

@@ -18,6 +18,12 @@ pub(crate) struct Chart {
     pub(crate) from: String,
     pub(crate) to: String,
     pub(crate) top: String,
+    /// The values at the top, the middle and the bottom, with their unit; empty without an axis.
+    pub(crate) scale: Vec<String>,
+    /// Times that are evenly spread below it, instead of `from` and `to`.
+    pub(crate) times: Vec<String>,
+    /// Whether each step has a title, and leads somewhere.
+    pub(crate) has_steps: bool,
     /// The class of each part, and what it is of.
     pub(crate) legend: Vec<(&'static str, &'static str)>,
     svg: String,
@@ -41,6 +47,12 @@ impl Chart {
     /// The largest value, as a text.
     pub(crate) fn top(mut self, top: String) -> Self {
         self.top = top;
+        self
+    }
+
+    /// The values on its left side, and the times below it.
+    pub(crate) fn axes(mut self, scale: [String; 3], times: Vec<String>) -> Self {
+        (self.scale, self.times) = (scale.into(), times);
         self
     }
 
@@ -106,18 +118,21 @@ impl Chart {
         self
     }
 
-    /// The values of each step, which a pointer shows; they have no characters that mean something in
-    /// SVG.
-    pub(crate) fn titles(mut self, titles: &[String]) -> Self {
-        let step = WIDTH / titles.len().max(1) as f64;
-        for (at, title) in titles.iter().enumerate() {
+    /// The values of each step, which a pointer and the arrow keys show, and where it leads; neither
+    /// has characters that mean something in SVG, but `&` between the fields of an address.
+    pub(crate) fn steps<'a>(mut self, steps: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        let steps: Vec<_> = steps.collect();
+        let step = WIDTH / steps.len().max(1) as f64;
+        for (at, (title, to)) in steps.iter().enumerate() {
+            let to = to.replace('&', "&amp;");
             let _ = write!(
                 self.svg,
-                "<rect class=\"hit\" x=\"{:.1}\" y=\"0\" width=\"{step:.1}\" height=\"{HEIGHT}\">\
-                 <title>{title}</title></rect>",
+                "<rect class=\"hit\" data-to=\"{to}\" x=\"{:.1}\" y=\"0\" width=\"{step:.1}\" \
+                 height=\"{HEIGHT}\"><title>{title}</title></rect>",
                 at as f64 * step
             );
         }
+        self.has_steps = !steps.is_empty();
         self
     }
 

@@ -1,4 +1,4 @@
-//! What a page says when it cannot be shown.
+//! The error of a page that cannot be shown.
 
 use askama::Template;
 use axum::http::StatusCode;

@@ -1,4 +1,4 @@
-//! What is wrong, worst first, each with its reason and where to look.
+//! Problems, worst first, each with its reason and where to look.
 
 use std::time::Duration;
 
@@ -83,6 +83,7 @@ pub(crate) fn find(
         found.extend(late(picture, load, name, now));
         found.extend(dead(picture, name));
     }
+    found.extend(outbox(picture, user));
     found.extend(failing(picture, user, now));
     found.extend(silent(picture, user, now));
     found.sort_by(|a, b| (a.severity, b.weight, &a.what).cmp(&(b.severity, a.weight, &b.what)));
@@ -209,6 +210,55 @@ fn dead(picture: &Picture, name: &str) -> Option<Problem> {
         why,
         link: format!("/dead?queue={}", encoded(name)),
         go: "Dead letters".to_owned(),
+    })
+}
+
+/// An outbox whose events wait for too long, or of which some were put aside.
+fn outbox(picture: &Picture, user: &User) -> Option<Problem> {
+    let outbox = picture.outbox.filter(|_| user.sees_all())?;
+    let many = |events: u64| usize::try_from(events).unwrap_or(usize::MAX);
+    let waiting = count(
+        many(outbox.waiting),
+        "committed event waits",
+        "committed events wait",
+    );
+    let age = span(Duration::from_secs(outbox.oldest.as_secs()));
+    let (severity, what, why) = if outbox.is_away {
+        (
+            Severity::Bad,
+            "The database of the outbox does not answer".to_owned(),
+            format!("Events that are committed there wait: {waiting} when it did."),
+        )
+    } else if outbox.oldest >= LATE {
+        let severity = match outbox.oldest >= VERY_LATE {
+            true => Severity::Bad,
+            false => Severity::Warning,
+        };
+        (
+            severity,
+            format!("The outbox is {age} behind"),
+            format!("{waiting} for the store. The log of the relay says why."),
+        )
+    } else if outbox.refused > 0 {
+        (
+            Severity::Warning,
+            count(
+                many(outbox.refused),
+                "event of the outbox was refused",
+                "events of the outbox were refused",
+            ),
+            "They can never be accepted; the table duly_outbox_refused has the reasons.".to_owned(),
+        )
+    } else {
+        return None;
+    };
+    Some(Problem {
+        severity,
+        weight: outbox.oldest.as_secs().max(outbox.waiting),
+        what,
+        why,
+        link: "/queues".to_owned(),
+        go: "Queues".to_owned(),
     })
 }
 

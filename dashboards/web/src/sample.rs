@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use duly::__outbox::{OutboxBacklog, backlog};
 use duly::admin::{NodeInfo, QueueStats};
 use duly::records::{MinuteStats, NodeId};
 use duly::store::Control;
@@ -96,6 +97,8 @@ pub(crate) struct Picture {
     /// Of the queues with most scheduled events, what is due in each step of the next hour.
     pub(crate) coming: Vec<(QueueName, Vec<usize>)>,
     pub(crate) dead: BTreeMap<QueueName, DeadReason>,
+    /// What waits in outboxes; `None` without a relay in this process.
+    pub(crate) outbox: Option<OutboxBacklog>,
     /// Why the store could not be asked, if that is so.
     pub(crate) error: Option<String>,
 }
@@ -226,6 +229,7 @@ impl Sampler {
             Picture::clone(&picture)
         };
         picture.error = None;
+        picture.outbox = backlog(&self.bus);
         if let Err(error) = self.count(&mut picture, progress).await {
             picture.error = Some(error.to_string());
         }

@@ -1,13 +1,14 @@
 //! The statements of a step: a claim with its page, a close, and a start from nothing.
 
 use crate::postgres::page;
-use crate::postgres::session::{hex, text};
+use crate::postgres::session::text;
 use crate::postgres::step::Step;
 use crate::relay::source::Closing;
+use crate::session::hex;
 
 /// Whatever the database's defaults are: the plans are those of the indexes, and each statement sees
 /// what is committed when it begins.
-const BEGIN: &str = "begin isolation level read committed; set local enable_seqscan = off; \
+const BEGIN: &str = "begin isolation level read committed; set local jit = off; set local enable_seqscan = off; \
                      set local enable_bitmapscan = off";
 
 /// Returns the statements that claim rows and read them: the first row of the reply is the number of

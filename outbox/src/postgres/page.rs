@@ -4,9 +4,9 @@ use duly::__outbox::PlainEvent;
 use duly::time::Timestamp;
 use duly::{EventId, Result};
 
-use crate::postgres::session::{TextRow, unhex, unreadable};
 use crate::postgres::step::Step;
 use crate::relay::source::{PAGE_BYTES, PAGE_MAX, Row, RowContent};
+use crate::session::{TextRow, unhex, unreadable};
 
 /// Rows that were read, and where they are.
 #[derive(Debug)]

@@ -7,12 +7,13 @@ use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::postgres::page::{self, Page};
-use crate::postgres::session::{Session, SqlResult, TextRow, unreadable};
+use crate::postgres::session::Session;
 use crate::postgres::snapshot::Snapshot;
 use crate::postgres::step::{Look, NextStep, Step, look};
 use crate::postgres::{claim, deferred, sweep};
 use crate::relay::source::{Closing, DeferredRow, Settling, Source, Taken, Waiting};
 use crate::schema::VERSION;
+use crate::session::{SqlResult, TextRow, unreadable};
 
 /// A look that takes so much longer than the quickest makes a step of what is visible, so that the
 /// next is short again.

@@ -6,7 +6,8 @@ macro_rules! session {
         use $sqlx::postgres::PgRow;
         use $sqlx::{Executor, PgPool, Row, ValueRef};
 
-        use crate::postgres::session::{Session, SqlError, SqlResult, TextRow};
+        use crate::postgres::session::Session;
+        use crate::session::{SqlError, SqlResult, TextRow};
 
         /// A pool, of which each request takes a connection.
         #[derive(Clone)]

@@ -1,7 +1,7 @@
 //! The state of the relays in the database, and what follows from it: a pure function.
 
-use crate::postgres::session::TextRow;
 use crate::postgres::snapshot::Snapshot;
+use crate::session::TextRow;
 
 /// How many steps lie in one of the two partitions before the next are written into the other.
 pub(crate) const STEPS_IN_PART: u64 = 10_000;
@@ -55,7 +55,7 @@ pub(crate) enum NextStep {
 pub(crate) const fn look() -> &'static str {
     // Rows of transactions that still run are not visible by themselves; of those that ran when the
     // last step was done only the ones are asked for that are over, as the others may have many.
-    "begin isolation level read committed; set local enable_seqscan = off; \
+    "begin isolation level read committed; set local jit = off; set local enable_seqscan = off; \
      select s.n, s.cluster, s.done, s.reading, s.passed_xid, s.passed_n, s.repeated, \
          case when s.until > clock_timestamp() and s.until < clock_timestamp() + interval '1 minute' \
              then s.holder end, \

@@ -55,7 +55,7 @@ pub(crate) fn truncate(name: &str) -> String {
     format!(
         "begin isolation level read committed; \
          lock table {name} in access exclusive mode nowait; \
-         set local enable_seqscan = off; \
+         set local jit = off; set local enable_seqscan = off; \
          do $$ begin if exists (select from duly_outbox_step) and not exists ({kept}) \
          then truncate {name}; end if; end $$; commit"
     )

@@ -10,8 +10,9 @@ use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, GenericClient, SimpleQueryMessage, Socket, Transaction};
 
-use crate::postgres::session::{Session, SqlError, SqlResult, TextRow};
+use crate::postgres::session::Session;
 use crate::postgres::{INSERT_DONE, INSERT_EVENT, INSERT_EVENTS};
+use crate::session::{SqlError, SqlResult, TextRow};
 use crate::transaction::Done;
 
 /// Opens a connection.

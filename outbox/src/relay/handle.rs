@@ -129,6 +129,38 @@ impl Relay {
         Self::start(bus, PostgresSource::new(session), options).await
     }
 
+    /// Starts a relay of an outbox in MySQL or MariaDB on a connection of its own, by sqlx 0.9. The
+    /// options are those of a URL, or of a pool: `(*pool.connect_options()).clone()`.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) for an option out of its bounds, and for tables that are
+    /// missing or too old, which it names; [`Unavailable`](ErrorKind::Unavailable) when the database
+    /// cannot be reached.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn start(bus: duly::Bus) -> Result<(), Box<dyn std::error::Error>> {
+    /// use duly_outbox::{Relay, RelayOptions};
+    ///
+    /// let database = "mysql://relay:secret@db.example/shop".parse()?;
+    /// let relay = Relay::sqlx_mysql(&bus, database, RelayOptions::default()).await?;
+    /// # relay.stop().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "sqlx-mysql")]
+    pub async fn sqlx_mysql(
+        bus: &Bus,
+        database: sqlx::mysql::MySqlConnectOptions,
+        options: RelayOptions,
+    ) -> Result<Self> {
+        use crate::mysql::source::MysqlSource;
+
+        Self::start(bus, MysqlSource::new(database), options).await
+    }
+
     /// Starts a relay of an outbox in a file of SQLite, on a connection of its own. The file should be
     /// in WAL mode, or the relay waits for each writer.
     ///

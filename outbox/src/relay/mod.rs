@@ -6,6 +6,7 @@ pub(crate) mod meters;
 pub(crate) mod options;
 pub(crate) mod push;
 pub(crate) mod pushes;
+pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod settle;
 pub(crate) mod source;

@@ -137,28 +137,28 @@ fn encode(bus: &Bus, plain: &PlainEvent) -> Fate {
 /// The id of an event is not within the time that the store accepts: it has waited for long, or
 /// was made by a clock that was wrong.
 ///
-/// One that was never pushed goes on under a new id. One that may have been accepted, and be
-/// over and forgotten, does not: its records say so, or it is put aside.
+/// Its records say whether it was accepted and is over: the row may be one of a backup. Without one, an
+/// event that was never pushed goes on under a new id. One that may have been accepted, and be over and
+/// forgotten, does not: it is put aside.
 async fn out_of_time(bus: &Bus, event: &StagedEvent, is_repeated: bool) -> Fate {
-    if !is_repeated {
-        return match renew(bus, event) {
+    let records = bus.records().queue(event.queue()).id(event.id());
+    match records.limit(1).page().await {
+        Ok(page) if !page.items.is_empty() => Fate::Accepted { is_new: false },
+        Ok(_) if is_repeated => Fate::Refused(format!(
+            "the event {} may have been accepted by an earlier push whose result was lost, and \
+             its id is now older than the tombstones of the store; there is no record of it. \
+             Push it again under a new id if handling it twice does no harm",
+            event.id()
+        )),
+        Ok(_) => match renew(bus, event) {
             Ok(renewed) => {
                 tracing::debug!(first = %event.id(), id = %renewed.id(), "an event of the outbox \
                     has a new id, as the store does not accept one of that age");
                 Fate::Instead(renewed.encode())
             }
             Err(error) => Fate::Refused(with_causes(&error)),
-        };
-    }
-    let records = bus.records().queue(event.queue()).id(event.id());
-    match records.limit(1).page().await {
-        Ok(page) if !page.items.is_empty() => Fate::Accepted { is_new: false },
-        Ok(_) => Fate::Refused(format!(
-            "the event {} may have been accepted by an earlier push whose result was lost, and \
-             its id is now older than the tombstones of the store; there is no record of it. \
-             Push it again under a new id if handling it twice does no harm",
-            event.id()
-        )),
-        Err(_) => Fate::Unknown,
+        },
+        Err(_) if is_repeated => Fate::Unknown,
+        Err(_) => Fate::NotYet,
     }
 }

@@ -239,7 +239,7 @@ impl<S: Source> Run<S> {
         log_refused(fates.iter().map(|(_, fate)| fate));
         let settled = self.source.settle_deferred(settling(keys, fates)).await;
         match settled {
-            Ok(()) => meters::settled(pushed, repeated, refused),
+            Ok(()) => self.report.settled(pushed, repeated, refused),
             Err(error) => self.database_failed(&error),
         }
     }

@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::hint;
 use crate::relay::groups::Groups;
-use crate::relay::meters;
 use crate::relay::options::RelayOptions;
 use crate::relay::pushes::Pushes;
+use crate::relay::report::Report;
 use crate::relay::settle::{Fate, closing};
 use crate::relay::source::{PAGE_MAX, Source, Taken};
 
@@ -41,6 +41,7 @@ pub(crate) struct Run<S> {
     pub(crate) options: RelayOptions,
     pub(crate) wake: watch::Receiver<u64>,
     pub(crate) stop: CancellationToken,
+    pub(crate) report: Report,
     database: OutageLog,
     pub(crate) store: OutageLog,
     failures: u32,
@@ -80,6 +81,7 @@ impl<S: Source> Run<S> {
     ) -> Self {
         let now = Instant::now();
         Self {
+            report: Report::new(bus.clone()),
             bus,
             source,
             options,
@@ -168,7 +170,7 @@ impl<S: Source> Run<S> {
     pub(crate) fn database_failed(&mut self, error: &Error) {
         self.database.failed(error);
         self.is_database_away = true;
-        meters::database_failed();
+        self.report.database_failed();
     }
 
     /// Takes a page, pushes it and closes it.
@@ -195,7 +197,7 @@ impl<S: Source> Run<S> {
         let deferred = closing.deferred.len() as u64;
         if self.source.close(closing).await? {
             let (pushed, repeated, refused) = counts;
-            meters::settled(pushed, repeated, refused);
+            self.report.settled(pushed, repeated, refused);
             self.deferred += deferred;
             let now = Instant::now();
             groups
@@ -233,7 +235,7 @@ impl<S: Source> Run<S> {
             match self.source.waiting().await {
                 Ok(waiting) => {
                     self.deferred = waiting.deferred;
-                    meters::waiting(waiting);
+                    self.report.waiting(waiting);
                 }
                 Err(error) => self.database_failed(&error),
             }

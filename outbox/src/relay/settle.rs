@@ -1,4 +1,4 @@
-//! What becomes of the rows of a page: a pure function of the results of their pushes.
+//! The fate of the rows of a page: a pure function of the results of their pushes.
 
 use duly::__outbox::StagedPush;
 use duly::ErrorKind;

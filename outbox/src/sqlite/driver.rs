@@ -1,40 +1,9 @@
 //! SQLite by rusqlite.
 
 use duly::{Error, ErrorKind, Result};
-use futures_util::FutureExt;
 use rusqlite::{Connection, params};
 
 use crate::transaction::{Done, Transaction};
-
-/// Returns the result of a push or a finish in a transaction of rusqlite, whose calls do not wait for
-/// other tasks: for code that blocks.
-///
-/// # Errors
-///
-/// That of the call; [`Invalid`](ErrorKind::Invalid) for a future of another driver, which has to be
-/// awaited.
-///
-/// # Examples
-///
-/// ```no_run
-/// use duly::Queue;
-/// use duly::time::When;
-/// use duly_outbox::{PushIn, at_once};
-///
-/// fn order(file: &mut rusqlite::Connection, closes: &Queue<u64>) -> Result<(), duly::Error> {
-///     # let failed = |_| duly::Error::new(duly::ErrorKind::Unavailable, "");
-///     let mut tx = file.transaction().map_err(failed)?;
-///     tx.execute("insert into orders (id) values (7)", []).map_err(failed)?;
-///     at_once(closes.push_in(&mut tx, 7, When::Now))?;
-///     tx.commit().map_err(failed)
-/// }
-/// ```
-pub fn at_once<T>(call: impl Future<Output = Result<T>>) -> Result<T> {
-    call.now_or_never().unwrap_or_else(|| {
-        let wrong = "the call waits for its database; await it, `at_once` is for rusqlite";
-        Err(Error::new(ErrorKind::Invalid, wrong))
-    })
-}
 
 impl Transaction for Connection {
     #[allow(clippy::unused_async)] // the trait's is

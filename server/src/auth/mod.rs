@@ -1,4 +1,4 @@
-//! Who may do what: tokens, their scopes, their limits, and the audit of changes.
+//! Authorisation: tokens, their scopes, their limits, and the audit of changes.
 
 mod lasting;
 mod limit;

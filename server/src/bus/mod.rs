@@ -99,6 +99,11 @@ impl Pool {
             .schedules_max(SCHEDULES_MAX)
             .start()
             .await?;
+        Self::of(name, bus)
+    }
+
+    /// Makes a pool of a bus.
+    pub(crate) fn of(name: &str, bus: Bus) -> Result<Self> {
         Ok(Self {
             name: name.into(),
             clock: bus.queue_to_push(OWN_QUEUE)?,

@@ -17,6 +17,7 @@ mod forecast;
 mod health;
 mod http;
 mod manual;
+mod node;
 mod outbox;
 mod output;
 mod queue;
@@ -81,6 +82,13 @@ pub(crate) enum OperatorCommand {
         command: audit::AuditCommand,
         #[command(flatten)]
         target: Target,
+    },
+    /// Processes that have handlers: list
+    Node {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        command: node::NodeCommand,
     },
     /// Shows what falls due when, as a chart
     Forecast {
@@ -204,6 +212,7 @@ pub(crate) async fn run(command: OperatorCommand, description: clap::Command) ->
         OperatorCommand::Records { target, command } => on(target, Work::Records(command)).await,
         OperatorCommand::Audit { target, command } => on(target, Work::Audit(command)).await,
         OperatorCommand::Forecast { target, command } => on(target, Work::Forecast(command)).await,
+        OperatorCommand::Node { target, command } => on(target, Work::Node(command)).await,
         OperatorCommand::Top { target, command } => on(target, Work::Top(command)).await,
     }
 }
@@ -217,6 +226,7 @@ enum Work {
     Audit(audit::AuditCommand),
     Forecast(forecast::ForecastCommand),
     Schedule(ScheduleCommand),
+    Node(node::NodeCommand),
     Top(top::TopCommand),
 }
 
@@ -245,6 +255,7 @@ async fn on_source<S: Source + ScheduleSource + BulkSource>(
         Work::Audit(command) => audit::run(&source, output, command).await,
         Work::Forecast(command) => forecast::run(&source, output, command).await,
         Work::Schedule(command) => schedule::run(&source, output, command).await,
+        Work::Node(command) => node::run(&source, output, command).await,
         Work::Top(command) => top::run(&source, output, command).await,
     };
     let closed = source.close().await;

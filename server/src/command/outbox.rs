@@ -11,7 +11,7 @@ use super::error::Result;
 pub(crate) enum OutboxCommand {
     /// Writes the SQL of the tables, which may be run again at any time, to the standard output
     Schema {
-        /// The database: postgres or sqlite
+        /// The database: postgres, sqlite or mysql, which is that of MariaDB, too
         #[arg(long, value_name = "DATABASE")]
         database: Database,
     },

@@ -200,9 +200,9 @@ pub(crate) fn confirm(yes: bool, question: &str) -> Result<()> {
         )));
     }
     write!(io::stderr().lock(), "{question} [y/N] ")?;
-    let mut answer = String::new();
-    stdin.lock().read_line(&mut answer)?;
-    match answer.trim() {
+    let mut result = String::new();
+    stdin.lock().read_line(&mut result)?;
+    match result.trim() {
         "y" | "Y" | "yes" => Ok(()),
         _ => Err(CommandError::usage("nothing was changed")),
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use duly::EventId;
 use duly::time::Timestamp;
-use duly_server::api::{self, AuditView, Explanation, ForecastStep};
+use duly_server::api::{self, AuditView, Explanation, ForecastStep, NodeView};
 use reqwest::Method;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -345,6 +345,20 @@ impl Source for Server {
             ("limit", Some(limit.to_string())),
         ]);
         self.get(&["v1", namespace, "audit"], &query).await
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeView>> {
+        let namespace = self.namespace.as_deref().ok_or_else(|| {
+            let text = "with --server nodes are those of a namespace; add --namespace";
+            CommandError::usage(text)
+        })?;
+        let page: PageView<NodeView> = self.get(&["v1", namespace, "nodes"], &[]).await?;
+        let name = |queue: String| format!("{namespace}.{queue}");
+        let nodes = page.items.into_iter().map(|node| NodeView {
+            queues: node.queues.into_iter().map(name).collect(),
+            ..node
+        });
+        Ok(nodes.collect())
     }
 
     async fn close(self) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use duly::EventId;
-use duly_server::api::{AuditView, Explanation, ForecastStep};
+use duly_server::api::{AuditView, Explanation, ForecastStep, NodeView};
 
 use super::error::Result;
 use super::view::{
@@ -59,5 +59,7 @@ pub(crate) trait Source {
     async fn audit(&self, action: &str, target: &str) -> Result<()>;
     /// Returns lines of the audit, the newest first.
     async fn audit_lines(&self, before: Option<&str>, limit: usize) -> Result<PageView<AuditView>>;
+    /// Returns the processes that have handlers.
+    async fn nodes(&self) -> Result<Vec<NodeView>>;
     async fn close(self) -> Result<()>;
 }

@@ -13,7 +13,7 @@ use duly::event::{Payload, State};
 use duly::records::Cursor;
 use duly::time::Timestamp;
 use duly::{Bus, CancelOutcome, ChangeOutcome, EventId, Queue, QueueName};
-use duly_server::api::{self, AuditView, Explanation, ForecastStep};
+use duly_server::api::{self, AuditView, Explanation, ForecastStep, NodeView};
 use duly_server::overview::{self, EndedCounter, QueueSummary};
 use duly_server::purge;
 use serde_json::value::RawValue;
@@ -368,6 +368,15 @@ impl Source for Store {
             items: page.items.iter().map(AuditView::from).collect(),
             next: page.next.map(|next| next.to_string()),
         })
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeView>> {
+        let nodes = self.bus.nodes().await?;
+        let seen = |queue: &str| Some(queue.to_owned());
+        Ok(nodes
+            .iter()
+            .filter_map(|it| NodeView::new(it, seen))
+            .collect())
     }
 
     async fn close(self) -> Result<()> {

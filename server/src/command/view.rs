@@ -1,4 +1,4 @@
-//! What commands show, and ask of a source.
+//! The types that commands read from a source and show.
 
 use std::ops::Deref;
 use std::time::Duration;

@@ -29,21 +29,21 @@ async fn work(ms: u64) {
     tokio::time::sleep(Duration::from_millis(ms)).await;
 }
 
-#[delay_event(queue = "order-confirmations", workers = 8, register = false)]
+#[delay_event(queue = "shop.order-confirmations", workers = 8, register = false)]
 async fn confirm(event: Event<Order>) -> Result<(), Failure> {
     work(20 + event.payload.order % 40).await;
     Ok(())
 }
 
 /// It renders for most of a second, and there is one of it.
-#[delay_event(queue = "invoices", workers = 1, ring = 64, register = false)]
+#[delay_event(queue = "shop.invoices", workers = 1, ring = 64, register = false)]
 async fn invoice(event: Event<Order>) -> Result<(), Failure> {
     work(800 + event.payload.order % 200).await;
     Ok(())
 }
 
 #[delay_event(
-    queue = "payments",
+    queue = "shop.payments",
     workers = 4,
     attempts = 3,
     backoff = "fixed(3s)",
@@ -61,25 +61,25 @@ async fn capture(event: Event<Order>) -> Result<(), Failure> {
     Ok(())
 }
 
-#[delay_event(queue = "newsletter", workers = 4, register = false)]
+#[delay_event(queue = "shop.newsletter", workers = 4, register = false)]
 async fn newsletter(_event: Event<Order>) -> Result<(), Failure> {
     work(15).await;
     Ok(())
 }
 
-#[delay_event(queue = "cart-reminders", workers = 4, register = false)]
+#[delay_event(queue = "shop.cart-reminders", workers = 4, register = false)]
 async fn remind(_event: Event<Order>) -> Result<(), Failure> {
     work(25).await;
     Ok(())
 }
 
-#[delay_event(queue = "renewals", workers = 2, register = false)]
+#[delay_event(queue = "shop.renewals", workers = 2, register = false)]
 async fn renew(_event: Event<Order>) -> Result<(), Failure> {
     work(50).await;
     Ok(())
 }
 
-#[delay_event(queue = "stock-sync", workers = 2, register = false)]
+#[delay_event(queue = "shop.stock-sync", workers = 2, register = false)]
 async fn sync(_event: Event<Order>) -> Result<(), Failure> {
     work(40).await;
     Ok(())

@@ -1,24 +1,26 @@
-//! `duly demo`: a made-up shop on an embedded store in a temporary folder, and its dashboard.
+//! `duly demo`: a made-up shop on an embedded store in a temporary folder, with a server.
 
 mod handlers;
 mod shop;
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
+use duly::Bus;
 use duly::config::Settings;
-use duly::{Bus, ErrorKind};
-use duly_dashboard::{Dashboard, Role};
+use duly_server::{Server, Settings as ServerSettings};
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 
 use crate::cli;
 use crate::demo::shop::Shop;
 
 /// How long handlers and requests may take to end.
-const GRACE: Duration = Duration::from_secs(2);
+const GRACE_S: u64 = 2;
+/// The part of the queues' names before the dot.
+const NAMESPACE: &str = "shop";
 
 /// What a demo is given.
 #[derive(Args, Debug)]
@@ -26,6 +28,9 @@ pub(crate) struct Demo {
     /// The address of the dashboard; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7788")]
     listen: SocketAddr,
+    /// The address of the API; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7789")]
+    api: SocketAddr,
     /// Ends by itself after so many seconds [default: it runs until Ctrl-C]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: Option<u64>,
@@ -40,28 +45,26 @@ type Failed = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) async fn run(
     Demo {
         listen,
+        api,
         seconds,
         seed,
     }: Demo,
 ) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    let listener = TcpListener::bind(listen)
-        .await
-        .map_err(|error| format!("the demo cannot listen on {listen}: {error}"))?;
-    let address = listener.local_addr()?;
+    for listen in [listen, api] {
+        // Says which of them is taken; the server's own error follows if another takes it now.
+        TcpListener::bind(listen)
+            .await
+            .map_err(|error| format!("the demo cannot listen on {listen}: {error}"))?;
+    }
     let url = format!("sqlite:{}", folder.path().join("shop.db").display());
     let bus = handlers::register(Bus::builder().settings(Settings::default()).store_url(url));
-    let bus = bus.start().await?;
+    let bus = bus.dynamic_queues().start().await?;
     let shop = Shop::open(&bus, seed)?;
     shop.fill().await?;
-    let closing = CancellationToken::new();
-    let dashboard = Dashboard::new(bus.clone())
-        .open(Role::Admin)
-        .until(closing.clone().cancelled_owned());
-    let serving = axum::serve(listener, dashboard.router())
-        .with_graceful_shutdown(closing.clone().cancelled_owned());
-    let serving = tokio::spawn(serving.into_future());
-    announce(address)?;
+    let server = Server::start_with(settings(listen, api), bus).await?;
+    let token = server.create_token(NAMESPACE, "the demo").await?;
+    announce(&server, &token)?;
     let time_is_over = async {
         match seconds {
             Some(seconds) => tokio::time::sleep(Duration::from_secs(seconds)).await,
@@ -73,29 +76,58 @@ pub(crate) async fn run(
         stopped = cli::stop_signal() => stopped.map_err(Failed::from),
         () = time_is_over => Ok(()),
     };
-    closing.cancel();
-    // A connection that is still open then is cut by the end of the process.
-    let _ = tokio::time::timeout(GRACE, serving).await;
-    match bus.shutdown(GRACE).await {
-        // A handler of the demo did not end in time; nobody misses its outcome.
-        Err(error) if error.kind() == ErrorKind::TimedOut => {}
-        closed => closed?,
-    }
+    // A handler or a request that does not end in time is cut by the end of the process.
+    server.stop().await;
     ended
 }
 
-/// Says where to look, and at what.
-fn announce(address: SocketAddr) -> std::io::Result<()> {
+/// A server on this bus, whose tokens are in memory.
+fn settings(listen: SocketAddr, api: SocketAddr) -> ServerSettings {
+    let mut settings = ServerSettings::default();
+    settings.api.listen = api;
+    settings.admin.listen = listen;
+    settings.admin.state = Some("memory:".to_owned());
+    settings.limits.grace_s = GRACE_S;
+    settings
+}
+
+/// Says where to look, at what, and what to try.
+fn announce(server: &Server, token: &str) -> std::io::Result<()> {
+    let (admin, api) = (server.admin_address(), server.api_address());
+    let duly = program();
+    let on = format!("--server http://{api} --namespace {NAMESPACE} --token {token}");
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
-        "A made-up shop runs. Its dashboard: http://{address}/dashboard\n\n\
+        "A made-up shop runs. Its dashboard: http://{admin}/dashboard\n\
+         Its API: http://{api}/v1/{NAMESPACE}, with the token {token}\n\n\
          Look at:\n  \
-         invoices        late: one slow worker, and more comes than it handles\n  \
-         payments        cards are declined: dead letters, with the reason, to be revived\n  \
-         newsletter      waits for its rate of 5 a second\n  \
-         cart-reminders  what falls due in the next hour, with a peak\n\n\
+         shop.invoices        late: one slow worker, and more comes than it handles\n  \
+         shop.payments        cards are declined: dead letters, with the reason, to be revived\n  \
+         shop.newsletter      waits for its rate of 5 a second\n  \
+         shop.cart-reminders  what falls due in the next hour, with a peak\n\n\
+         Try in another terminal:\n  \
+         {duly} top {on}\n  \
+         {duly} node list {on}\n  \
+         {duly} event list --key customer:ada --limit 5 {on}\n  \
+         {duly} dead revive --queue shop.payments --all --dry-run {on}\n  \
+         curl -X PUT -H 'X-Token: {token}' -d hello 'http://{api}/api/{NAMESPACE}/mine?delay=60&tries=3'\n\n\
          It keeps everything in a temporary folder, which goes when it ends: press Ctrl-C."
     )?;
     out.flush()
+}
+
+/// How to call this program in a shell: by its name if that finds it.
+fn program() -> String {
+    let Ok(here) = std::env::current_exe() else {
+        return "duly".to_owned();
+    };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut found = std::env::split_paths(&path).map(|folder| folder.join("duly"));
+    let found = found.find(|file| file.is_file());
+    let is_same = |file: &Path| file.canonicalize().ok() == here.canonicalize().ok();
+    match found {
+        Some(file) if is_same(&file) => "duly".to_owned(),
+        _ => format!("'{}'", here.display()),
+    }
 }

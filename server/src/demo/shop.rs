@@ -1,4 +1,4 @@
-//! What happens in the made-up shop: what is there at the begin, and what customers do.
+//! The made-up shop: its events at the begin, and its customers.
 
 use std::time::Duration;
 
@@ -41,13 +41,13 @@ pub(super) struct Shop {
 impl Shop {
     pub(super) fn open(bus: &Bus, seed: u64) -> Result<Self> {
         Ok(Self {
-            confirmations: bus.queue_named("order-confirmations")?,
-            invoices: bus.queue_named("invoices")?,
-            payments: bus.queue_named("payments")?,
-            newsletter: bus.queue_named("newsletter")?,
-            reminders: bus.queue_named("cart-reminders")?,
-            renewals: bus.queue_named("renewals")?,
-            stock: bus.queue_named("stock-sync")?,
+            confirmations: bus.queue_named("shop.order-confirmations")?,
+            invoices: bus.queue_named("shop.invoices")?,
+            payments: bus.queue_named("shop.payments")?,
+            newsletter: bus.queue_named("shop.newsletter")?,
+            reminders: bus.queue_named("shop.cart-reminders")?,
+            renewals: bus.queue_named("shop.renewals")?,
+            stock: bus.queue_named("shop.stock-sync")?,
             state: Mutex::new((fastrand::Rng::with_seed(seed), 1_000)),
             bus: bus.clone(),
         })
@@ -72,7 +72,7 @@ impl Shop {
     /// Fills the shop with what was there before it opens.
     pub(super) async fn fill(&self) -> Result<()> {
         self.bus
-            .set_rate("newsletter", Some(NEWSLETTER_RATE))
+            .set_rate("shop.newsletter", Some(NEWSLETTER_RATE))
             .await?;
         let mut reminders = Vec::new();
         for number in 0..REMINDERS {
@@ -103,15 +103,15 @@ impl Shop {
     /// What recurs without a customer.
     async fn set_schedules(&self) -> Result<()> {
         for (name, queue, when) in [
-            ("stock-sync", "stock-sync", "every 10s"),
+            ("shop.stock-sync", "shop.stock-sync", "every 10s"),
             (
-                "newsletter-of-the-week",
-                "newsletter",
+                "shop.newsletter-of-the-week",
+                "shop.newsletter",
                 "0 9 * * MON Europe/Berlin",
             ),
             (
-                "renewals-of-the-night",
-                "renewals",
+                "shop.renewals-of-the-night",
+                "shop.renewals",
                 "30 2 * * * America/New_York",
             ),
         ] {

@@ -1,4 +1,4 @@
-//! What a response has unless its handler has set it: headers, and the body of an error.
+//! Defaults of a response whose handler has not set them: headers, and the body of an error.
 
 use std::time::Duration;
 

@@ -5,7 +5,7 @@ use utoipa::OpenApi;
 
 use super::event::latest_due_ms;
 use super::{
-    audit, bulk, calls, dead, event_list, events, lease_stream, leases, problem, push_lines,
+    audit, bulk, calls, dead, event_list, events, lease_stream, leases, nodes, problem, push_lines,
     queue_list, queues, records, schedules, webhook_schema, webhooks,
 };
 
@@ -29,7 +29,7 @@ const ABOUT: &str = "Delayed jobs over HTTP. Times are in milliseconds, errors a
     components(schemas(problem::Problem)),
     paths(
         events::push, push_lines::push_lines, events::get, events::cancel, events::change, events::explain,
-        event_list::list, bulk::change, bulk::erase, audit::list,
+        event_list::list, bulk::change, bulk::erase, audit::list, nodes::list,
         calls::call, calls::get_reply,
         leases::lease, lease_stream::stream_leases, lease_stream::drain_stream, leases::settle, leases::extend,
         records::list,

@@ -1,4 +1,4 @@
-//! What a request brings: the parameters of its path, and its body.
+//! The input of a request: the parameters of its path, and its body.
 
 use std::time::Duration;
 

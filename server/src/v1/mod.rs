@@ -16,6 +16,7 @@ mod events;
 mod input;
 mod lease_stream;
 mod leases;
+mod nodes;
 mod problem;
 mod push_lines;
 mod queue_list;
@@ -76,6 +77,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/{namespace}/events/change", post(bulk::change))
         .route("/{namespace}/events/erase", post(bulk::erase))
         .route("/{namespace}/audit", get(audit::list))
+        .route("/{namespace}/nodes", get(nodes::list))
         .route("/{namespace}/queues", get(queue_list::list))
         .route("/{namespace}/overview", get(queue_list::overview))
         .route(

@@ -1,4 +1,4 @@
-//! How an attempt ended, in the form of JSON.
+//! The end of an attempt, as JSON.
 
 use std::time::Duration;
 

@@ -144,9 +144,11 @@ fn the_tables_of_an_outbox_are_printed_for_migrations() {
     for (database, table) in [
         ("postgres", "create table if not exists duly_outbox ("),
         ("sqlite", "create table if not exists duly_outbox ("),
+        ("mysql", "create procedure if not exists duly_push("),
     ] {
         let shown = duly(&["outbox", "schema", "--database", database]);
         assert!(shown.text().contains(table), "{database}");
     }
-    duly(&["outbox", "schema", "--database", "oracle"]).fails(2, "there are postgres and sqlite");
+    duly(&["outbox", "schema", "--database", "oracle"])
+        .fails(2, "there are postgres, sqlite and mysql");
 }

@@ -25,6 +25,8 @@ async fn demo(seconds: &str) -> Demo {
             "demo",
             "--listen",
             "127.0.0.1:0",
+            "--api",
+            "127.0.0.1:0",
             "--seconds",
             seconds,
             "--seed",
@@ -61,6 +63,53 @@ async fn a_demo_says_what_to_look_at_and_ends_by_itself() {
     assert!(process.wait().await.unwrap().success());
 }
 
+/// Each line that a demo gives to try works as it is, and those of nodes name the host.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_demo_says_to_try_works_when_it_is_pasted() {
+    let Demo {
+        mut process,
+        mut out,
+        ..
+    } = demo("600").await;
+    let (mut commands, mut tries) = (Vec::new(), false);
+    while commands.len() < 5 {
+        let mut line = String::new();
+        assert!(out.read_line(&mut line).await.unwrap() > 0, "{commands:?}");
+        if tries && !line.trim().is_empty() {
+            commands.push(line.trim().to_owned());
+        }
+        tries |= line.starts_with("Try");
+    }
+    let paste = async |command: &str| {
+        let output = Command::new("sh").args(["-c", command]).output();
+        let output = output.await.unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command}: {text}{error}");
+        text
+    };
+    for command in &commands {
+        let said = paste(command).await;
+        let expected = match command {
+            it if it.contains(" top ") => "shop.invoices",
+            it if it.contains(" event list ") => "customer:ada",
+            it if it.contains(" node list ") => "alive",
+            it if it.contains("curl") => "job_id",
+            _ => "",
+        };
+        assert!(said.contains(expected), "{command}: {said}");
+    }
+    let nodes = commands.iter().find(|it| it.contains(" node list "));
+    let nodes = paste(&format!("{} --json", nodes.unwrap())).await;
+    let nodes: serde_json::Value = serde_json::from_str(&nodes).unwrap();
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    assert_eq!(nodes["items"][0]["host"], host.trim());
+    assert_eq!(nodes["items"][0]["is_alive"], true);
+    let queues = nodes["items"][0]["queues"].as_array().unwrap();
+    assert!(queues.contains(&"shop.invoices".into()), "{queues:?}");
+    process.kill().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_newcomer_finds_what_is_wrong_and_mends_it() {
     let Demo {
@@ -92,18 +141,25 @@ async fn a_newcomer_finds_what_is_wrong_and_mends_it() {
     for page in [
         "/",
         "/queues",
-        "/queues/invoices",
+        "/queues/shop.invoices",
         "/dead",
         "/records",
         "/schedules",
-        "/schedules/stock-sync",
+        "/schedules/shop.stock-sync",
         "/find",
-        "/find?queue=invoices",
+        "/find?queue=shop.invoices",
         "/find?q=customer",
-        "/act/pause?queue=invoices",
-        "/act/reschedule-all?queue=invoices",
+        "/act/pause?queue=shop.invoices",
+        "/act/reschedule-all?queue=shop.invoices",
         "/audit",
         "/history?span=hour",
+        "/history?span=year&queue=shop.payments",
+        "/queues?sort=name",
+        "/dead?queue=shop.payments",
+        "/records?outcome=failed",
+        "/act/revive-all?queue=shop.payments",
+        "/act/rate?queue=shop.payments",
+        "/queues/no-such-queue",
         "/nodes",
     ] {
         browser.goto(&format!("{url}{page}")).await;
@@ -117,6 +173,32 @@ async fn a_newcomer_finds_what_is_wrong_and_mends_it() {
         }
         browser.looks("light", 1280, 900).await;
     }
+
+    // The values of a chart, and the way from its peak to the records, by keyboard alone.
+    browser.goto(&format!("{url}/history?span=hour")).await;
+    let chart = "const plot = document.querySelector('.plot[data-steps]'); plot.focus(); \
+                 for (const key of ['End', 'ArrowLeft', 'ArrowRight']) \
+                 plot.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true})); \
+                 return [plot.getAttribute('role'), plot.getAttribute('aria-valuetext'), \
+                 plot.parentElement.querySelector('output').textContent, \
+                 document.activeElement === plot].join('|')";
+    let values = browser.run(chart).await;
+    let values: Vec<&str> = values.as_str().unwrap().split('|').collect();
+    assert_eq!((values[0], values[3]), ("slider", "true"), "{values:?}");
+    assert_eq!(values[1], values[2]);
+    assert!(
+        values[1].contains(" done, ") && values[1].contains("p99"),
+        "{values:?}"
+    );
+    let enter = "document.activeElement.dispatchEvent(\
+                 new KeyboardEvent('keydown', {key: 'Enter', bubbles: true}))";
+    browser.run(enter).await;
+    browser.sees("Outcome").await;
+    let address = browser.run("return location.href").await;
+    assert!(
+        address.as_str().unwrap().contains("/records?since="),
+        "{address}"
+    );
 
     // Revives one event, by way of its page.
     browser.goto(&format!("{url}/")).await;
@@ -170,17 +252,23 @@ async fn pictures(browser: &Browser, url: &str) {
     for (name, page, scheme, width, height) in [
         ("now", "/", "light", 1280, 860),
         ("now-dark", "/", "dark", 1280, 860),
-        ("queue", "/queues/invoices", "light", 1280, 960),
+        ("queue", "/queues/shop.invoices", "light", 1280, 960),
         ("dead", "/dead", "light", 1280, 860),
         ("queues", "/queues", "dark", 1280, 600),
         ("records", "/records?outcome=failed", "light", 1280, 860),
         ("nodes", "/nodes", "light", 1280, 760),
         ("phone", "/", "light", 390, 844),
         ("phone-dead", "/dead", "dark", 390, 844),
-        ("find", "/find?queue=cart-reminders", "light", 1440, 900),
+        (
+            "find",
+            "/find?queue=shop.cart-reminders",
+            "light",
+            1440,
+            900,
+        ),
         (
             "phone-find",
-            "/find?queue=cart-reminders",
+            "/find?queue=shop.cart-reminders",
             "light",
             390,
             844,
@@ -190,7 +278,7 @@ async fn pictures(browser: &Browser, url: &str) {
         ("audit", "/audit", "light", 1440, 900),
         (
             "ask",
-            "/act/reschedule-all?queue=invoices",
+            "/act/reschedule-all?queue=shop.invoices",
             "light",
             1440,
             900,

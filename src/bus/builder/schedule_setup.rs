@@ -1,4 +1,4 @@
-//! What a builder says of schedules.
+//! The schedule options of a builder.
 
 use std::collections::BTreeMap;
 

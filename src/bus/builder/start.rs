@@ -200,6 +200,7 @@ impl BusBuilder {
             schedules_woken: Default::default(),
             #[cfg(feature = "schedules")]
             schedules_max: self.schedules.max.unwrap_or(SCHEDULES_MAX),
+            outboxes: Default::default(),
             stop: Default::default(),
             is_closed: AtomicBool::new(false),
             is_lent: self.is_lent,

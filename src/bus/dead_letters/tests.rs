@@ -6,8 +6,8 @@ use crate::bus::dead_letters::dead_letter::LastRecord;
 use crate::bus::dead_letters::display;
 use crate::bus::dead_letters::page::last_of;
 use crate::core::op::{
-    Answer, AttemptOutcome, FailureReason, Fetch, NewEvent, Reply, Settlement, Snapshot, StartMark,
-    StoreOp, Unique,
+    AttemptOutcome, FailureReason, Fetch, NewEvent, Reply, Response, Settlement, Snapshot,
+    StartMark, StoreOp, Unique,
 };
 use crate::event::{BucketId, BucketKey, Envelope, EventId, Payload, QueueName};
 use crate::journal::{Batch, Journal, MemoryJournal};
@@ -20,7 +20,7 @@ fn bucket() -> BucketKey {
 }
 
 async fn apply(store: &MemoryStore, op: StoreOp) -> Reply {
-    let Answer { reply, .. } = store.apply(&bucket(), op).await.unwrap();
+    let Response { reply, .. } = store.apply(&bucket(), op).await.unwrap();
     reply
 }
 

@@ -13,6 +13,7 @@ use crate::bus::locate::{Located, Location};
 use crate::core::op::{Stats, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, QueueName, State};
+use crate::flow::host;
 use crate::record::NodeId;
 use crate::store::{Control, Member, MemberInfo, clock_ahead_us, differs};
 use crate::time::Timestamp;
@@ -162,6 +163,7 @@ async fn poll_members(inner: &Inner) -> Result<Vec<Member>> {
     let listener = MemberInfo {
         node: NodeId(fastrand::u64(1..)),
         queues: [].into(),
+        host: "".into(),
         leaves: true,
     };
     let membership = in_time(inner.store.poll_members(listener)).await?;
@@ -220,6 +222,7 @@ fn this_node(inner: &Inner) -> Option<ObservedNode> {
             node: inner.id,
             beat: 0,
             queues: queues.collect(),
+            host: host(),
         },
         answers: true,
     })

@@ -26,6 +26,13 @@ impl Reason {
             Self::RateLimited { .. } => Some(format!(
                 "duly queue set {queue} --rate none, or a higher rate"
             )),
+            Self::NoConsumer { .. } => Some(match queue.split_once('.') {
+                Some((namespace, name)) => format!(
+                    "start a process with a handler for queue {queue}, or one that leases: POST \
+                     /v1/{namespace}/queues/{name}/leases"
+                ),
+                None => format!("start a process with a handler for queue {queue}"),
+            }),
             Self::Dead { .. } => Some(format!(
                 "fix the cause, then duly dead revive {id} --queue {queue}; or duly dead drop {id} \
                  --queue {queue}"

@@ -212,13 +212,13 @@ impl Reason {
                 until,
                 ..
             } => match standing {
+                _ if until.is_some() => return None,
                 HolderStatus::Silent | HolderStatus::Gone if *consumers == 0 => {
                     format!("{}: no live node reaps it", consume())
                 }
-                HolderStatus::Silent | HolderStatus::Gone => match until {
-                    Some(_) => "nothing: a consumer reaps it at that time".to_owned(),
-                    None => "nothing: another consumer reaps it within about 3s".to_owned(),
-                },
+                HolderStatus::Silent | HolderStatus::Gone => {
+                    "nothing: another consumer reaps it within about 3s".to_owned()
+                }
                 _ => return None,
             },
             Self::Dead { .. } => format!(
@@ -302,17 +302,17 @@ impl fmt::Display for Reason {
                 )?;
                 here.as_ref().map_or(Ok(()), |load| write!(f, "; {load}"))
             }
+            // It settles in time or not, whatever the membership says of it: consumers that pull are
+            // no members.
             Self::Held {
-                node,
-                until,
-                standing,
-                ..
-            } => {
-                write!(f, "node {node} has leased it ")?;
-                match until {
-                    Some(until) => write!(f, "until {until}")?,
-                    None => f.write_str("while that node is alive")?,
-                }
+                until: Some(until), ..
+            } => write!(
+                f,
+                "a consumer that pulls, as over HTTP, has leased it until {until}; it is ready again \
+                 then, unless it is settled or extended"
+            ),
+            Self::Held { node, standing, .. } => {
+                write!(f, "node {node} has leased it while that node is alive")?;
                 match standing {
                     HolderStatus::Here { runs, load } => {
                         f.write_str("; that is this process")?;

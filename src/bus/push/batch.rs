@@ -8,7 +8,7 @@ use crate::bus::push::prepare::PreparedEvent;
 use crate::bus::push::receipt::{Receipt, lost, receipt};
 use crate::bus::queue_handle::QueueHandle;
 use crate::codec::PayloadForm;
-use crate::core::op::{Answer, NewEvent, PushReport, Reply};
+use crate::core::op::{NewEvent, PushReport, Reply, Response};
 use crate::core::push::{NextPush, PushedId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, EventId, Payload};
@@ -51,8 +51,20 @@ impl QueueHandle {
         if given.is_empty() {
             return self.push_made(bucket, events, durability).await;
         }
+        self.push_fixed(bucket, events, &given, durability).await
+    }
+
+    /// Pushes a batch into one bucket, under ids that stay as they are. With the values of events whose
+    /// ids their callers chose, a repeat is recognised that has another form.
+    pub(super) async fn push_fixed(
+        &self,
+        bucket: BucketId,
+        events: Vec<NewEvent>,
+        given: &[EncodedValue],
+        durability: Option<Durability>,
+    ) -> Result<Vec<Result<Receipt>>> {
         let mut receipts = self.push_given(bucket, events.clone(), durability).await?;
-        for (receipt, (event, value)) in receipts.iter_mut().zip(events.iter().zip(&given)) {
+        for (receipt, (event, value)) in receipts.iter_mut().zip(events.iter().zip(given)) {
             let is_conflict = |error: &Error| error.kind() == ErrorKind::Conflict;
             if receipt.as_ref().is_err_and(is_conflict)
                 && let Some(same) = self.same_in_another_form(event, value, durability).await?
@@ -64,7 +76,7 @@ impl QueueHandle {
     }
 
     /// Pushes a batch into one bucket, under ids of the callers.
-    pub(super) async fn push_given(
+    async fn push_given(
         &self,
         bucket: BucketId,
         events: Vec<NewEvent>,
@@ -171,7 +183,7 @@ impl QueueHandle {
             .push(&self.bucket(bucket), events, wanted)
             .await?
         {
-            Answer {
+            Response {
                 reply: Reply::Pushed(pushed),
                 now_us,
             } if pushed.len() == many => Ok((pushed, now_us)),

@@ -1,14 +1,28 @@
-//! A push under an id and into a bucket that are fixed, however often it is repeated.
+//! Pushes under ids and into buckets that are fixed, however often they are repeated.
 
 use crate::bus::payloads::EncodedValue;
 use crate::bus::push::options::EventOptions;
-use crate::bus::push::prepare::EventPlace;
-use crate::bus::push::receipt::{count, lost};
+use crate::bus::push::prepare::{EventPlace, PreparedEvent};
+use crate::bus::push::receipt::{Receipt, count, lost};
 use crate::bus::queue_handle::QueueHandle;
 use crate::error::{ErrorKind, Result};
 use crate::event::{BucketId, EventId};
 
 impl QueueHandle {
+    /// Pushes an event under its own id, which stays as it is.
+    pub(super) async fn push_again(&self, mut prepared: PreparedEvent) -> Result<Receipt> {
+        self.follow_earlier_push(&mut prepared).await?;
+        let PreparedEvent {
+            event,
+            given,
+            durability,
+        } = prepared;
+        let bucket = event.envelope.bucket();
+        let given: Vec<_> = given.into_iter().collect();
+        let pushed = self.push_fixed(bucket, vec![event], &given, durability);
+        pushed.await?.pop().unwrap_or_else(|| Err(lost()))
+    }
+
     /// Pushes an event under an id that belongs to this push alone; whoever repeats it names the same
     /// bucket. Returns whether it was new: an event under the id, whatever its payload is now, is the
     /// one of an earlier try.
@@ -27,11 +41,12 @@ impl QueueHandle {
         };
         let event = self.build(place, now, value, options)?;
         event.envelope.check(self.inner.payload_bytes_max)?;
-        let pushed = self
-            .push_given(bucket, vec![event], durability)
-            .await?
-            .pop();
-        let pushed = [pushed.unwrap_or_else(|| Err(lost()))];
+        let prepared = PreparedEvent {
+            event,
+            given: None, // so there is no value to compare with
+            durability,
+        };
+        let pushed = [self.push_again(prepared).await];
         count(&self.pushes, &pushed);
         let [pushed] = pushed;
         match pushed {

@@ -6,7 +6,6 @@ use futures_util::{StreamExt, stream};
 
 use crate::bus::handle::Bus;
 use crate::bus::payloads::EncodedValue;
-use crate::bus::push::batch::Batch;
 use crate::bus::push::prepare::PreparedEvent;
 use crate::bus::push::receipt::Receipt;
 use crate::bus::push::staged::StagedEvent;
@@ -177,21 +176,12 @@ async fn push_one_given(handle: &QueueHandle, staged: &StagedEvent) -> Result<Re
         codec: opened.codec,
         bytes: opened.value.into_owned(),
     });
-    let mut prepared = PreparedEvent {
+    let prepared = PreparedEvent {
         event: staged.event.clone(),
         given: value,
         durability: staged.durability,
     };
-    handle.follow_earlier_push(&mut prepared).await?;
-    let batch = Batch {
-        bucket: prepared.event.envelope.bucket(),
-        durability: prepared.durability,
-        events: vec![prepared.event],
-        given: prepared.given.into_iter().collect(),
-    };
-    let mut receipts = handle.push_batch(batch).await?;
-    let lost = || Err(crate::bus::push::receipt::lost());
-    receipts.pop().unwrap_or_else(lost)
+    handle.push_again(prepared).await
 }
 
 /// Returns an error for each event of a call that failed.

@@ -14,6 +14,7 @@ use crate::bus::push::options::EventOptions;
 use crate::bus::push::prepare::EventPlace;
 use crate::bus::push::staged::StagedEvent;
 use crate::bus::queue::Queue;
+use crate::bus::state::outboxes::OutboxBacklog;
 use crate::codec::Codec;
 use crate::core::op::{NewEvent, Unique};
 use crate::error::{Error, Result};
@@ -114,6 +115,16 @@ impl Bus {
         let now_us = handle.inner.store.now_us();
         let durability = handle.inner.durability;
         Ok(StagedEvent::new(event, is_given, durability, now_us))
+    }
+
+    /// Notes what a relay of this process sees in its outbox; `None` once it has ended.
+    pub(crate) fn report_outbox(&self, relay: u64, backlog: Option<OutboxBacklog>) {
+        self.inner.outboxes.report(relay, backlog);
+    }
+
+    /// Returns what waits in outboxes; `None` without a relay in this process.
+    pub(crate) fn outbox_backlog(&self) -> Option<OutboxBacklog> {
+        self.inner.outboxes.backlog()
     }
 
     /// Gives a staged event an id that is made by the store's time now, with the random part of the

@@ -7,15 +7,15 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 
 use crate::bus::fan_out::as_they_come;
-use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::push::options::EventOptions;
 use crate::bus::queue_handle::QueueHandle;
 use crate::bus::schedules::event::event_of;
+use crate::bus::schedules::history::{cancel, ended, is_cancelled};
 use crate::bus::schedules::link::{Link, Pushed, bucket_of};
 use crate::bus::schedules::links::Links;
-use crate::core::op::{CancelOutcome, Snapshot, StoreOp, Unique};
-use crate::error::Result;
+use crate::core::op::{Snapshot, StoreOp, Unique};
+use crate::error::{Error, Result};
 use crate::event::{BucketId, BucketKey, EventId, LatePolicy, Occurrence, State};
 use crate::schedule::plan::plan;
 use crate::schedule::{MissedPolicy, OverlapPolicy};
@@ -23,20 +23,28 @@ use crate::time::{Timestamp, When};
 
 /// An occurrence that waits is given up no earlier than this, whatever its schedule says.
 const LATE_MIN: Duration = Duration::from_secs(60);
-/// How many records of a schedule are read where a look may repeat an old one.
-const RECORDS_READ: u32 = 1_000;
 /// Schedules with the same next instant are looked at within this time, not at once.
 const SPREAD: Duration = Duration::from_secs(15);
 
+/// A look at a schedule.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    /// When the store took its link for due, which this process may take for later than now.
+    pub(super) due: Timestamp,
+    /// Whether another look at the link has begun before, which may have pushed something.
+    pub(super) is_repeated: bool,
+    /// Whether that may be so long ago that the store has forgotten it.
+    pub(super) is_old: bool,
+}
+
 /// Looks at the schedule of a link that is leased, and returns what was pushed. Another look at the
-/// link may have done so before, in part or wholly; `is_old`: so long ago that it may be forgotten.
-/// `due`: when the store took the link for due, which this process may take for later than now.
+/// link may have done so before, in part or wholly.
 pub(super) async fn advance(
     inner: &Arc<Inner>,
     link: &Link,
-    (due, is_old): (Timestamp, bool),
+    look: Look,
 ) -> Result<Vec<Occurrence>> {
-    let now = due.max(inner.now());
+    let now = look.due.max(inner.now());
     let links = Links::of(inner, &link.name)?;
     let newest = links.find(&link.name).await?.map(|newest| newest.link);
     let is_over = |newest: Link| newest.number > link.number || newest.life != link.life;
@@ -48,6 +56,9 @@ pub(super) async fn advance(
     if link.change != link.applied && !link.withdraws {
         // The next link takes back what is to come; it knows then that what is cancelled was
         // cancelled by it.
+        if look.is_repeated {
+            complete(inner, &mut link, (now, look)).await?;
+        }
         keep_unwanted(inner, &mut link).await?;
         link.withdraws = true;
         links.push(&link, Some(now), Unique::Replace).await?;
@@ -56,12 +67,18 @@ pub(super) async fn advance(
     if link.withdraws {
         withdraw(inner, &mut link, now).await?;
         link.withdraws = false;
+        if !link.removed {
+            // What follows is pushed under the change by the next link, so that one that is changed
+            // again has pushed nothing that is not under its last.
+            links.push(&link, Some(now), Unique::Replace).await?;
+        }
+        return Ok(Vec::new());
     }
     if link.removed {
         return Ok(Vec::new());
     }
     let queue = link.options.queue();
-    if link.pushed.queue != *queue {
+    if link.former.is_none() && link.pushed.queue != *queue {
         // Where its occurrences go is noted before the first of them is pushed: a look that is
         // repeated may find another number of buckets.
         let bucket = bucket_of(&link.name, inner.buckets(queue, &inner.options(queue)));
@@ -71,40 +88,81 @@ pub(super) async fn advance(
     }
     let (mut look_at, mut occurrences) = (None, Vec::new());
     if link.paused.is_none() {
-        let busy_for = busy_for(inner, &link, now).await?;
-        let of = (link.name.as_str(), &link.options);
-        let planned = plan(of, link.progress, now, busy_for);
+        // First what the options before a change have left, until it was made.
+        let (of_former, until) = (link.acting(), link.former.as_ref().map(|_| link.since));
+        let acting = of_former.as_ref().unwrap_or(&link);
+        let busy_for = busy_for(inner, acting, now).await?;
+        let of = (acting.name.as_str(), &acting.options);
+        let planned = plan(of, (acting.progress, until), now, busy_for);
         occurrences = planned.occurrences;
-        let pushed = pushed_of(&link, &occurrences, now);
-        let ended = if is_old {
-            ended(inner, &link, &pushed).await?
-        } else {
-            BTreeSet::new()
-        };
-        let is_open = |one: &&Occurrence| !ended.contains(&link.id_of(&pushed, one.instant));
-        let pushes = occurrences.iter().filter(is_open);
-        let pushes = pushes.map(|one| push(inner, (&link, &pushed), one, now));
-        as_they_come(pushes).try_collect::<()>().await?;
+        let pushed = pushed_of(acting, &occurrences, now);
+        push_all(inner, (acting, &pushed), &occurrences, (now, look)).await?;
         link.progress = planned.progress;
         link.pushed = pushed;
         if occurrences.iter().any(|one| one.skipped.is_none()) {
             link.note_last();
         }
         look_at = planned.look_at.map(|at| staggered(&link, now, at));
+        if until.is_some() && look_at.is_none() {
+            link.former = None;
+            link.progress.through = link.progress.through.max(link.since);
+            look_at = Some(now);
+        }
     }
     links.push(&link, look_at, Unique::Replace).await?;
     Ok(occurrences)
 }
 
+/// Before a change is carried out: what an earlier look at the link has pushed, and did not note,
+/// is noted, and what it left out in between is pushed.
+async fn complete(
+    inner: &Arc<Inner>,
+    link: &mut Link,
+    (now, look): (Timestamp, Look),
+) -> Result<()> {
+    let of_former = link.acting();
+    let acting = of_former.as_ref().unwrap_or(link);
+    if acting.pushed.queue != *acting.options.queue() {
+        return Ok(()); // it had not come so far
+    }
+    let of = (acting.name.as_str(), &acting.options);
+    let mut occurrences = plan(of, (acting.progress, None), now, None).occurrences;
+    let pushed = pushed_of(acting, &occurrences, now);
+    let ended = ended_of(inner, (acting, &pushed), &occurrences, look).await?;
+    let place = pushed.place();
+    let finds = occurrences.iter().map(|one| {
+        let (id, place) = (acting.id_of(&pushed, one.instant), &place);
+        let is_ended = ended.contains(&id);
+        async move {
+            let is_there = is_ended || inner.apply(place, StoreOp::get(id)).await?.is_some();
+            Ok::<_, Error>(is_there.then_some(one.instant))
+        }
+    });
+    let finds: Vec<_> = as_they_come(finds).try_collect().await?;
+    let last = finds.into_iter().flatten().max();
+    occurrences.retain(|one| Some(one.instant) <= last);
+    let Some(through) = last else {
+        return Ok(());
+    };
+    let pushed = pushed_of(acting, &occurrences, now);
+    push_all(inner, (acting, &pushed), &occurrences, (now, look)).await?;
+    link.pushed = pushed;
+    link.progress.through = through;
+    let run = occurrences.iter().rfind(|one| one.skipped.is_none());
+    if let Some(run) = run {
+        link.progress.last = Some(run.instant);
+        link.note_last();
+    }
+    Ok(())
+}
+
 /// Before what is to come is taken back: what somebody has cancelled, and all before it, stays as it
 /// is.
-async fn keep_unwanted(inner: &Inner, link: &mut Link) -> Result<()> {
+async fn keep_unwanted(inner: &Arc<Inner>, link: &mut Link) -> Result<()> {
     let place = link.pushed.place();
     let mut kept = 0;
     for (at, instant) in link.pushed.ahead.iter().enumerate() {
-        let id = link.id_of(&link.pushed, *instant);
-        let found = inner.apply(&place, StoreOp::get(id)).await?;
-        if found.is_some_and(|found| found.state == State::Cancelled) {
+        if is_cancelled(inner, &place, link.id_of(&link.pushed, *instant)).await? {
             kept = at + 1;
         }
     }
@@ -115,23 +173,18 @@ async fn keep_unwanted(inner: &Inner, link: &mut Link) -> Result<()> {
 }
 
 /// Takes back what was pushed and is to come, since the schedule has changed.
-async fn withdraw(inner: &Inner, link: &mut Link, now: Timestamp) -> Result<()> {
+async fn withdraw(inner: &Arc<Inner>, link: &mut Link, now: Timestamp) -> Result<()> {
     let place = link.pushed.place();
+    // Whoever made the change may have taken the time for later than it was.
+    link.since = link.since.min(now);
+    let mut first = None;
     while let Some(instant) = link.pushed.ahead.last().copied() {
         let id = link.id_of(&link.pushed, instant);
         let is_back = if instant > now {
-            let cancelled = inner.apply(&place, StoreOp::cancel(id)).await?;
-            // Also by an earlier look.
-            matches!(
-                cancelled,
-                CancelOutcome::Cancelled
-                    | CancelOutcome::CancelledAfterAttempt
-                    | CancelOutcome::TooLate(State::Cancelled)
-            )
+            cancel(inner, &place, id).await? // also by an earlier look
         } else {
             // What is due is under way, unless an earlier look has taken it back in time.
-            let found = inner.apply(&place, StoreOp::get(id)).await?;
-            found.is_some_and(|found| found.state == State::Cancelled)
+            is_cancelled(inner, &place, id).await?
         };
         if !is_back {
             break;
@@ -139,10 +192,18 @@ async fn withdraw(inner: &Inner, link: &mut Link, now: Timestamp) -> Result<()> 
         link.pushed.ahead.pop();
         let last = link.pushed.ahead.last().copied();
         link.progress.last = last.or(link.pushed.before);
-        link.progress.through = link.progress.last.unwrap_or(link.since);
         link.note_last();
+        first = Some(instant);
     }
-    link.progress.through = link.progress.through.max(link.since);
+    if let Some(first) = first {
+        // Each instant before it is decided.
+        let before = Timestamp::from_millis(first.as_millis().saturating_sub(1));
+        let last = link.progress.last.unwrap_or_default();
+        link.progress.through = match link.former.take() {
+            Some(_) => link.since.max(last),
+            None => before,
+        };
+    }
     link.applied = link.change;
     Ok(())
 }
@@ -188,6 +249,35 @@ fn pushed_of(link: &Link, occurrences: &[Occurrence], now: Timestamp) -> Pushed 
     }
 }
 
+/// Pushes occurrences, apart from those that have ended and that the store may have forgotten.
+async fn push_all(
+    inner: &Arc<Inner>,
+    (link, pushed): (&Link, &Pushed),
+    occurrences: &[Occurrence],
+    (now, look): (Timestamp, Look),
+) -> Result<()> {
+    let ended = ended_of(inner, (link, pushed), occurrences, look).await?;
+    let is_open = |one: &&Occurrence| !ended.contains(&link.id_of(pushed, one.instant));
+    let pushes = occurrences.iter().filter(is_open);
+    let pushes = pushes.map(|one| push(inner, (link, pushed), one, now));
+    as_they_come(pushes).try_collect::<()>().await
+}
+
+/// Those of some occurrences that have ended, where the store may have forgotten them.
+async fn ended_of(
+    inner: &Arc<Inner>,
+    (link, pushed): (&Link, &Pushed),
+    occurrences: &[Occurrence],
+    look: Look,
+) -> Result<BTreeSet<EventId>> {
+    if !look.is_old || occurrences.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let ids = occurrences.iter();
+    let ids: BTreeSet<_> = ids.map(|one| link.id_of(pushed, one.instant)).collect();
+    ended(inner, link, pushed, (&ids, look.due)).await
+}
+
 /// Pushes an occurrence, or leaves a record of one that is passed over: an event that has expired.
 async fn push(
     inner: &Arc<Inner>,
@@ -222,15 +312,6 @@ async fn push(
         .push_placed((id, pushed.place().bucket), value, event)
         .await?;
     Ok(())
-}
-
-/// The events of the schedule that have ended, by its latest records: where their ids may be
-/// forgotten, the store would take them for new.
-async fn ended(inner: &Arc<Inner>, link: &Link, pushed: &Pushed) -> Result<BTreeSet<EventId>> {
-    let records = Bus::from_inside(Arc::clone(inner)).records();
-    let records = records.queue(&pushed.queue).key(&link.name);
-    let latest = records.newest_first().limit(RECORDS_READ).page().await?;
-    Ok(latest.items.into_iter().map(|record| record.id).collect())
 }
 
 /// When the schedule is looked at, if it need not be at that very time.

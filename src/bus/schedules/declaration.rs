@@ -1,4 +1,4 @@
-//! Which builds of a program declare a schedule, and whose declaration is in force.
+//! The declarations of a schedule by the builds of a program, and the one that is in force.
 //!
 //! While builds replace one another, programs with different declarations of one schedule run side by
 //! side. That of the later build is in force: of the higher number of the deploy, where programs say

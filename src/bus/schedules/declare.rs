@@ -84,9 +84,7 @@ pub(super) async fn declare(
         let edit = |link: &mut Link| {
             let given = link.declarations.declare((fingerprint, deploy), now, every);
             if given == Verdict::TakesOver && link.options != *options {
-                link.options = options.clone();
-                link.since = now;
-                link.change += 1;
+                link.set_options(options.clone(), now);
             }
             *verdict.lock() = given;
             Ok(matches!(given, Verdict::TakesOver | Verdict::Seen))

@@ -40,6 +40,9 @@ pub(super) struct Link {
     pub(super) applied: u64,
     /// Since when its options hold: earlier instants are none of theirs.
     pub(super) since: Timestamp,
+    /// The options until then, of which instants may be left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) former: Option<ScheduleOptions>,
     pub(super) pushed: Pushed,
     /// The event of the last occurrence that was to run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,6 +124,7 @@ impl Link {
             change: 1,
             applied: 1,
             since: now,
+            former: None,
             pushed: Pushed::none((options.queue().clone(), bucket_of(name, buckets)), 1, None),
             last: None,
             paused: None,
@@ -129,6 +133,28 @@ impl Link {
             options,
             declarations,
         }
+    }
+
+    /// Gives it other options from `now` on; one that was removed begins anew.
+    pub(super) fn set_options(&mut self, options: ScheduleOptions, now: Timestamp) {
+        let before = std::mem::replace(&mut self.options, options);
+        if std::mem::take(&mut self.removed) {
+            self.paused = None; // it is another schedule
+            self.progress.through = self.progress.through.max(now);
+        }
+        // Of two changes that nobody has carried out, the first never held.
+        self.former.get_or_insert(before);
+        self.since = now;
+        self.change += 1;
+    }
+
+    /// The schedule with the options before a change, while instants of these are left.
+    pub(super) fn acting(&self) -> Option<Self> {
+        let options = self.former.clone()?;
+        Some(Self {
+            options,
+            ..self.clone()
+        })
     }
 
     /// The bucket of all links of a schedule, in the queue of its namespace.

@@ -10,6 +10,7 @@ mod advance;
 mod declaration;
 pub(in crate::bus) mod declare;
 mod event;
+mod history;
 mod link;
 mod links;
 mod shown;
@@ -220,12 +221,7 @@ impl Schedules {
             let edit = |link: &mut Link| {
                 let is_other = link.options != options || link.removed;
                 if is_other {
-                    link.options = options.clone();
-                    link.since = now;
-                    link.change += 1;
-                }
-                if std::mem::take(&mut link.removed) {
-                    link.paused = None; // it is another schedule
+                    link.set_options(options.clone(), now);
                 }
                 Ok(is_other)
             };

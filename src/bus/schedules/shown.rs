@@ -42,7 +42,8 @@ impl Schedule {
             last: link.progress.last,
             ahead,
             declared: link.declarations.current().map(|current| current.seen),
-            is_changing: link.change != link.applied,
+            is_changing: link.change != link.applied
+                || (link.former.is_some() && link.paused.is_none()),
             now,
             gone_after: inner.real_pause(EVERY) * GONE_AFTER,
             name: link.name,

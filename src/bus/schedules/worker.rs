@@ -14,7 +14,7 @@ use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::lease::{EncodedPayload, LEASE_WAIT_MAX, Leased};
 use crate::bus::own_queues::has_schedules;
-use crate::bus::schedules::advance::advance;
+use crate::bus::schedules::advance::{Look, advance};
 use crate::bus::schedules::link::{Link, VERSION};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Occurrence, QueueName, SkipReason};
@@ -136,10 +136,14 @@ impl Worker {
     async fn look(&self, inner: &Arc<Inner>, leased: Leased<EncodedPayload>) {
         let name = leased.event().key().unwrap_or_default().to_owned();
         let due = leased.event().due().unwrap_or_default();
-        // An earlier look may have been so long ago that what it pushed is forgotten.
-        let is_old = leased.attempt() > 1 || inner.now().since(due) > KEEP_FOR;
+        let is_repeated = leased.attempt() > 1;
+        let look = Look {
+            due,
+            is_repeated,
+            is_old: is_repeated || inner.now().since(due) > KEEP_FOR,
+        };
         let settled = match read(&leased.event().payload.bytes) {
-            Ok(link) => match advance(inner, &link, (due, is_old)).await {
+            Ok(link) => match advance(inner, &link, look).await {
                 Ok(occurrences) => {
                     self.outage.succeeded(&name);
                     self.tell(&link, &occurrences);

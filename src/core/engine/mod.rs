@@ -54,7 +54,7 @@ use self::waiting::WaitingEvents;
 #[cfg(feature = "redis")]
 pub(crate) use self::window::FORGET_MAX;
 pub use self::window::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};
-use crate::core::op::{Answer, BATCH_MAX, ChangeSink, MoveReport, Reply, SetAside, StoreOp};
+use crate::core::op::{BATCH_MAX, ChangeSink, MoveReport, Reply, Response, SetAside, StoreOp};
 pub use crate::core::op::{LastSettlement, Tombstone};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId, State};
@@ -72,7 +72,7 @@ use crate::time::Timestamp;
 /// # use duly::EventId;
 /// # use duly::__internal::ChangeSink;
 /// # use duly::event::{BucketId, BucketKey, Envelope, Payload};
-/// # use duly::store::operation::Answer;
+/// # use duly::store::operation::Response;
 /// # struct Forgetful;
 /// # impl ChangeSink for Forgetful {
 /// #     type Body = Arc<Envelope>;
@@ -88,7 +88,7 @@ use crate::time::Timestamp;
 /// # }
 ///
 /// let mut bucket = Bucket::new(BucketKey::new("orders".parse()?, BucketId(0)));
-/// let Answer { now_us, reply } = bucket.apply(1_000, StoreOp::Stats, &mut Forgetful)?;
+/// let Response { now_us, reply } = bucket.apply(1_000, StoreOp::Stats, &mut Forgetful)?;
 /// assert_eq!((now_us, reply), (1_000, Reply::Stats(Default::default())));
 /// // Time does not go back within a bucket.
 /// assert_eq!(bucket.apply(999, StoreOp::Stats, &mut Forgetful)?.now_us, 1_000);
@@ -184,7 +184,7 @@ impl<B: Clone> Bucket<B> {
         now_us: u64,
         op: StoreOp,
         sink: &mut L,
-    ) -> Result<Answer<B>> {
+    ) -> Result<Response<B>> {
         self.now_us = self.now_us.max(now_us);
         self.dedup.begin();
         let is_look = matches!(op, StoreOp::Reap { .. });
@@ -203,7 +203,7 @@ impl<B: Clone> Bucket<B> {
         if let (dropped @ 1.., until) = self.dedup.dropped() {
             sink.forgot(&self.key, dropped, until);
         }
-        Ok(Answer {
+        Ok(Response {
             now_us: self.now_us,
             reply: reply?,
         })

@@ -239,12 +239,12 @@ impl<B> Node<B> {
             Input::Answered {
                 call,
                 arrived,
-                answer,
+                response,
             } => {
                 let call = self.calls.remove(&call);
                 if let Some(call) = call.filter(|call| !self.buckets[call.bucket].failed) {
                     self.touched.insert(call.bucket);
-                    self.handle_reply(now, &call, arrived.min(now), answer, out);
+                    self.handle_reply(now, &call, arrived.min(now), response, out);
                 }
             }
             Input::Ended { bucket, settlement } => {

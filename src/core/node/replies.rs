@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::core::mover::Waiting;
 use crate::core::node::{Call, CallKind, Node};
 use crate::core::op::{
-    Answer, FetchReport, HeartbeatReport, MoveReport, Reply, RequestId, Settlement, StartMark,
+    FetchReport, HeartbeatReport, MoveReport, Reply, RequestId, Response, Settlement, StartMark,
 };
 use crate::core::step::Action;
 use crate::error::ErrorKind;
@@ -17,20 +17,20 @@ impl<B> Node<B> {
         now: Mono,
         call: &Call,
         arrived: Mono,
-        answer: Result<Answer<B>, ErrorKind>,
+        response: Result<Response<B>, ErrorKind>,
         out: &mut Vec<Action<B>>,
     ) {
-        let answer = answer.and_then(|answer| {
-            if call.kind.is_answered_by(&answer.reply) {
-                Ok(answer)
+        let response = response.and_then(|response| {
+            if call.kind.is_answered_by(&response.reply) {
+                Ok(response)
             } else {
                 Err(ErrorKind::Corrupt)
             }
         });
         let state = &mut self.buckets[call.bucket];
         let queue = &mut self.queues[state.queue];
-        match answer {
-            Ok(Answer { now_us, reply }) => {
+        match response {
+            Ok(Response { now_us, reply }) => {
                 state.clock.learn(call.sent, arrived, now_us);
                 state.backoff.reset();
                 self.replied(now, call, now_us, reply, out);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::core::node::Node;
-use crate::core::op::{Answer, Delivery, FetchReport, Holding, Reply, StoreOp};
+use crate::core::op::{Delivery, FetchReport, Holding, Reply, Response, StoreOp};
 use crate::core::options::NodeOptions;
 use crate::core::step::{Action, CallId, Input};
 use crate::event::{BucketId, BucketKey, EventId, QueueName};
@@ -29,12 +29,12 @@ fn turn(node: &mut Node<()>, ms: u64) -> Vec<(CallId, usize)> {
     calls.collect()
 }
 
-fn answer(node: &mut Node<()>, ms: u64, call: CallId, reply: Reply<()>) {
+fn response(node: &mut Node<()>, ms: u64, call: CallId, reply: Reply<()>) {
     let now_us = ms * 1_000;
     let answered = Input::Answered {
         call,
         arrived: at(ms),
-        answer: Ok(Answer { now_us, reply }),
+        response: Ok(Response { now_us, reply }),
     };
     node.handle(at(ms), answered, &mut Vec::new());
 }
@@ -50,7 +50,7 @@ fn brings_nothing(node: &mut Node<()>, ms: u64, call: CallId, ready: usize) {
         holding: Holding::default(),
         aside: Default::default(),
     });
-    answer(node, ms, call, reply);
+    response(node, ms, call, reply);
 }
 
 /// A bucket that waits for room, which fetches of others have reserved, is asked when they bring
@@ -132,7 +132,7 @@ fn the_time_is_asked_for_once_shortly_before_an_event_is_due() {
             holding: Holding::default(),
             aside: Default::default(),
         };
-        answer(&mut node, 2, fetch, Reply::Fetched(fetched));
+        response(&mut node, 2, fetch, Reply::Fetched(fetched));
         assert!(calls_for_time(&mut node, 94).is_empty(), "too early");
         let calls = calls_for_time(&mut node, 96);
         assert_eq!(calls.len(), usize::from(is_shared));
@@ -141,7 +141,7 @@ fn the_time_is_asked_for_once_shortly_before_an_event_is_due() {
             "one is in flight"
         );
         for call in calls {
-            answer(&mut node, 197, call, Reply::Settled(Vec::new()));
+            response(&mut node, 197, call, Reply::Settled(Vec::new()));
             assert_eq!(calls_for_time(&mut node, 197).len(), 1, "the next event");
         }
     }

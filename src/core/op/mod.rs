@@ -22,9 +22,8 @@ use serde::{Deserialize, Serialize};
 pub use self::attempt::{AttemptOutcome, FREE_INTERRUPTIONS_MAX, FailureReason, UsedAttempts};
 pub use self::operation::Operation;
 pub use self::reply::{
-    Answer, CancelOutcome, ChangeOutcome, DeadPage, Delivery, FetchReport, HeartbeatReport,
-    MoveReport, PeekCursor, PeekPage, PushOutcome, PushReport, ReapReport, SetAside, Snapshot,
-    Stats,
+    CancelOutcome, ChangeOutcome, DeadPage, Delivery, FetchReport, HeartbeatReport, MoveReport,
+    PeekCursor, PeekPage, PushOutcome, PushReport, ReapReport, Response, SetAside, Snapshot, Stats,
 };
 pub use self::sink::ChangeSink;
 pub use self::table::{Reply, StoreOp};

@@ -1,4 +1,4 @@
-//! What the table of operations makes of its rows.
+//! The types and functions that the table of operations makes of its rows.
 
 use crate::core::op::{Reply, StoreOp};
 

@@ -55,7 +55,7 @@ impl<B> Delivery<B> {
 
 /// A reply with the store's time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer<B = Arc<Envelope>> {
+pub struct Response<B = Arc<Envelope>> {
     /// The store's time, in microseconds since the epoch.
     pub now_us: u64,
     /// The reply.

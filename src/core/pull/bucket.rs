@@ -1,4 +1,4 @@
-//! What a puller knows of one bucket, and when it does something about it.
+//! A puller's state of one bucket, and the time of its next step.
 
 use std::time::Duration;
 

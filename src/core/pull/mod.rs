@@ -23,7 +23,7 @@ use self::queue::PulledQueue;
 pub(crate) use self::requests::LeaseOrder;
 use self::requests::Requester;
 use crate::core::clock::StoreClock;
-use crate::core::op::{Answer, Delivery, RequestId, Settlement, StoreOp};
+use crate::core::op::{Delivery, RequestId, Response, Settlement, StoreOp};
 use crate::core::step::CallId;
 use crate::error::ErrorKind;
 use crate::event::{BucketKey, QueueName};
@@ -81,7 +81,7 @@ pub(crate) enum PullInput<B> {
         /// The call.
         call: CallId,
         /// The reply.
-        answer: Result<Answer<B>, ErrorKind>,
+        response: Result<Response<B>, ErrorKind>,
     },
     /// Pull from a queue, which has at least these buckets.
     Serve {
@@ -270,10 +270,10 @@ impl<B: Clone> Puller<B> {
                     self.touched.insert(at);
                 }
             }
-            PullInput::Answered { call, answer } => {
+            PullInput::Answered { call, response } => {
                 if let Some(call) = self.calls.remove(&call) {
                     self.touched.insert(call.bucket);
-                    self.handle_reply(now, call, answer);
+                    self.handle_reply(now, call, response);
                 }
             }
             PullInput::Serve { queue, buckets } => self.serve(now, queue, buckets),

@@ -1,8 +1,8 @@
-//! What replies of the store change, and what a bucket needs besides fetches.
+//! The handling of replies of the store by a puller, and its calls other than fetches.
 
 use std::time::Duration;
 
-use crate::core::op::{Answer, BATCH_MAX, FetchReport, MoveReport, Reply, StartMark, StoreOp};
+use crate::core::op::{BATCH_MAX, FetchReport, MoveReport, Reply, Response, StartMark, StoreOp};
 use crate::core::pull::{
     PullAction, PullCall, PullCallKind, PullFetch, PulledEvent, Puller, RequesterId,
 };
@@ -15,26 +15,26 @@ impl<B: Clone> Puller<B> {
         &mut self,
         now: Mono,
         call: PullCall,
-        answer: Result<Answer<B>, ErrorKind>,
+        response: Result<Response<B>, ErrorKind>,
     ) {
         let (at, sent) = (call.bucket, call.sent);
-        let answer = answer.inspect(|answer| self.clock.learn(sent, now, answer.now_us));
+        let response = response.inspect(|response| self.clock.learn(sent, now, response.now_us));
         let many = self.buckets.len();
         let Some(bucket) = self.buckets.get_mut(&at) else {
             return;
         };
-        match (call.kind, answer) {
-            (PullCallKind::Probe, Ok(answer)) => match answer.reply {
+        match (call.kind, response) {
+            (PullCallKind::Probe, Ok(response)) => match response.reply {
                 Reply::Moved(MoveReport {
                     ready, next_due, ..
                 }) => bucket.knows(sent, ready, next_due),
                 _ => self.failed(now, at, ErrorKind::Corrupt),
             },
             (PullCallKind::Probe, Err(kind)) => self.failed(now, at, kind),
-            (PullCallKind::Fetch(fetch), answer) => {
-                self.fetched(now, (at, sent), &fetch, answer);
+            (PullCallKind::Fetch(fetch), response) => {
+                self.fetched(now, (at, sent), &fetch, response);
             }
-            (PullCallKind::Reap, Ok(answer)) => match answer.reply {
+            (PullCallKind::Reap, Ok(response)) => match response.reply {
                 Reply::Reaped(reaped) => {
                     if reaped.ready > 0 {
                         bucket.wake();
@@ -65,14 +65,14 @@ impl<B: Clone> Puller<B> {
         now: Mono,
         (at, sent): (usize, Mono),
         fetch: &PullFetch,
-        answer: Result<Answer<B>, ErrorKind>,
+        response: Result<Response<B>, ErrorKind>,
     ) {
         let Some(bucket) = self.buckets.get_mut(&at) else {
             return;
         };
         let queue = bucket.queue;
-        let (now_us, deliveries) = match answer {
-            Ok(Answer {
+        let (now_us, deliveries) = match response {
+            Ok(Response {
                 now_us,
                 reply:
                     Reply::Fetched(FetchReport {
@@ -87,8 +87,8 @@ impl<B: Clone> Puller<B> {
                 bucket.knows(sent, ready, next_due);
                 (now_us, deliveries)
             }
-            answer => {
-                let kind = answer.err().unwrap_or(ErrorKind::Corrupt);
+            response => {
+                let kind = response.err().unwrap_or(ErrorKind::Corrupt);
                 if kind == ErrorKind::Unknown {
                     // It may have leased events, which its repeat returns.
                     let shares = Vec::new();

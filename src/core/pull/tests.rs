@@ -115,9 +115,9 @@ impl Rig {
                             self.fetched_max = self.fetched_max.max(fetch.limit);
                         }
                         let now_us = self.now_us();
-                        let answer = self.bucket.apply(now_us, op, &mut sink::Forget);
-                        let answer = answer.map_err(|error| error.kind());
-                        let answered = PullInput::Answered { call, answer };
+                        let response = self.bucket.apply(now_us, op, &mut sink::Forget);
+                        let response = response.map_err(|error| error.kind());
+                        let answered = PullInput::Answered { call, response };
                         self.puller.handle(self.now, answered, &mut actions);
                     }
                 }
@@ -245,15 +245,15 @@ fn a_lease_that_is_granted_while_a_reap_is_on_its_way_is_reaped_at_its_deadline(
     };
     assert_eq!(name_of(op), "reap");
     // The store reaps, then it leases; the second reply comes first.
-    let answer = rig
+    let response = rig
         .bucket
         .apply(rig.now_us(), op.clone(), &mut sink::Forget);
-    let answer = answer.map_err(|error| error.kind());
+    let response = response.map_err(|error| error.kind());
     rig.lease(0, 1, Duration::from_secs(5), true);
     assert_eq!(rig.replies, [(0, Ok(1))]);
     rig.input(PullInput::Answered {
         call: *call,
-        answer,
+        response,
     });
     rig.advance(Duration::from_millis(5_001));
     assert_eq!(rig.bucket.stats().dead, 1);

@@ -103,7 +103,7 @@ where
     pub(crate) fn new(
         executor: Executor<A>,
         runtime: &Handle,
-        board: &Arc<DeadlineTable>,
+        deadlines: &Arc<DeadlineTable>,
     ) -> Result<Self> {
         let options = Arc::clone(&executor.deps.options);
         let own_runtime = if !options.dedicated {
@@ -111,8 +111,8 @@ where
         } else {
             Some(own_runtime(&executor.deps.surroundings.queue)?)
         };
-        let (runtime, board) = match &own_runtime {
-            None => (runtime.clone(), Arc::clone(board)),
+        let (runtime, deadlines) = match &own_runtime {
+            None => (runtime.clone(), Arc::clone(deadlines)),
             Some(own) => (
                 own.handle().clone(),
                 DeadlineTable::new(own.handle().clone()),
@@ -121,7 +121,7 @@ where
         let pool_options = PoolOptions {
             capacity: options.ring,
             linger: options.linger,
-            ..PoolOptions::new(options.workers, runtime.clone(), board)
+            ..PoolOptions::new(options.workers, runtime.clone(), deadlines)
         };
         let pool = Pool::new(executor, pool_options)
             .map_err(|error| Error::invalid("invalid ring size").because(error))?;

@@ -24,7 +24,7 @@ use crate::panics;
 pub(crate) struct ConsumerDeps {
     pub(crate) deps: ExecutorDeps,
     pub(crate) runtime: Handle,
-    pub(crate) board: Arc<DeadlineTable>,
+    pub(crate) deadlines: Arc<DeadlineTable>,
     /// Whether time is virtual, and so must stand still while a thread works.
     pub(crate) virtual_time: bool,
 }
@@ -130,7 +130,7 @@ impl Entry {
             let ConsumerDeps {
                 deps,
                 runtime,
-                board,
+                deadlines,
                 virtual_time: _,
             } = parts;
             let reading = PayloadDecoder {
@@ -143,7 +143,7 @@ impl Entry {
                 deps,
                 reading,
             };
-            let consumer = HandlerConsumer::new(executor, &runtime, &board)?;
+            let consumer = HandlerConsumer::new(executor, &runtime, &deadlines)?;
             Ok(Arc::new(consumer) as Arc<dyn Consumer>)
         };
         Self {

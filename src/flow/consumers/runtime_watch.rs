@@ -61,17 +61,17 @@ impl RuntimeWatch {
         loop {
             let (tell, mut told) = oneshot::channel();
             self.program.spawn(async move { tell.send(()) });
-            let mut answer = timeout(BLOCKED_AFTER, &mut told).await;
-            if answer.is_err() {
+            let mut result = timeout(BLOCKED_AFTER, &mut told).await;
+            if result.is_err() {
                 // Twice, as a process that was stopped for a while finds all times over.
                 let earlier = PollSnapshot::take();
-                answer = timeout(BLOCKED_AFTER, &mut told).await;
-                if answer.is_err() {
+                result = timeout(BLOCKED_AFTER, &mut told).await;
+                if result.is_err() {
                     lines.blocked(&self.consumers, &earlier);
-                    answer = Ok(self.wait(told).await);
+                    result = Ok(self.wait(told).await);
                 }
             }
-            match answer {
+            match result {
                 Ok(Err(_gone)) => return self.has_ended(),
                 _ => sleep(ASK_EVERY).await,
             }
@@ -81,11 +81,11 @@ impl RuntimeWatch {
     /// Waits until a blocked runtime runs tasks again, or has ended.
     async fn wait(&self, mut told: Receiver<()>) -> Result<(), RecvError> {
         let gives_up_at = Instant::now() + limit(&self.consumers);
-        let answer = loop {
+        let result = loop {
             self.consumers.follow_blocked(true);
             let next = Instant::now() + AGAIN;
-            if let Ok(answer) = timeout_at(next.min(gives_up_at), &mut told).await {
-                break answer;
+            if let Ok(result) = timeout_at(next.min(gives_up_at), &mut told).await {
+                break result;
             }
             if Instant::now() >= gives_up_at {
                 tracing::error!(
@@ -93,14 +93,14 @@ impl RuntimeWatch {
                      other nodes"
                 );
                 self.halted.store(true, Ordering::Release);
-                let answer = told.await;
+                let result = told.await;
                 self.halted.store(false, Ordering::Release);
                 self.inbox.wake();
-                break answer;
+                break result;
             }
         };
         self.consumers.follow_blocked(false);
-        answer
+        result
     }
 
     /// The runtime has ended, and all handlers with it.

@@ -45,7 +45,7 @@ pub(crate) struct Replies {
 pub(crate) struct PendingReply {
     replies: Arc<Replies>,
     id: EventId,
-    answer: oneshot::Receiver<CallResult>,
+    result: oneshot::Receiver<CallResult>,
 }
 
 impl fmt::Debug for Replies {
@@ -69,7 +69,7 @@ impl Default for Replies {
 impl Replies {
     /// Waits for the end of `id`, from now on.
     pub(crate) fn wait(self: &Arc<Self>, id: EventId) -> PendingReply {
-        let (sender, answer) = oneshot::channel();
+        let (sender, result) = oneshot::channel();
         self.count.fetch_add(1, Ordering::SeqCst); // before the push, so no end is missed
         if let Some(waiting) = &mut *self.lock() {
             waiting.insert(id, sender);
@@ -77,17 +77,17 @@ impl Replies {
         PendingReply {
             replies: Arc::clone(self),
             id,
-            answer,
+            result,
         }
     }
 
     /// Reports the result to the caller of `id` in this process; returns whether there is one.
-    pub(crate) fn tell(&self, id: EventId, answer: impl FnOnce() -> CallResult) -> bool {
+    pub(crate) fn tell(&self, id: EventId, result: impl FnOnce() -> CallResult) -> bool {
         if self.count.load(Ordering::SeqCst) == 0 {
             return false;
         }
         let sender = self.lock().as_mut().and_then(|it| it.remove(&id));
-        sender.is_some_and(|sender| sender.send(answer()).is_ok()) // it may have given up
+        sender.is_some_and(|sender| sender.send(result()).is_ok()) // it may have given up
     }
 
     /// Sets where replies to callers of other processes are stored.
@@ -116,13 +116,13 @@ impl Replies {
 
 impl PendingReply {
     /// Returns the result; `None` when the flow was dropped.
-    pub(crate) async fn answer(&mut self) -> Option<CallResult> {
-        (&mut self.answer).await.ok()
+    pub(crate) async fn result(&mut self) -> Option<CallResult> {
+        (&mut self.result).await.ok()
     }
 
     /// Returns the result if it has been reported, and was not returned before.
     pub(crate) fn reported(&mut self) -> Option<CallResult> {
-        self.answer.try_recv().ok()
+        self.result.try_recv().ok()
     }
 }
 

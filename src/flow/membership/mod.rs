@@ -2,6 +2,7 @@
 
 pub(in crate::flow) mod clock_watch;
 pub(in crate::flow) mod depth_sampler;
+pub(in crate::flow) mod host;
 pub(in crate::flow) mod poll;
 
 use std::time::Duration;

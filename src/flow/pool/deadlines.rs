@@ -88,7 +88,7 @@ impl DeadlineTable {
             slot
         });
         DeadlineSlot {
-            board: self.clone(),
+            deadlines: self.clone(),
             slot,
         }
     }
@@ -174,7 +174,7 @@ impl DeadlineTable {
 
 /// A worker's slot, released on drop.
 pub(crate) struct DeadlineSlot {
-    board: Arc<DeadlineTable>,
+    deadlines: Arc<DeadlineTable>,
     slot: Arc<Slot>,
 }
 
@@ -184,10 +184,10 @@ impl DeadlineSlot {
     #[inline]
     pub(crate) fn arm(&self, limit: Duration) -> Deadline {
         let whole = ticks(limit.saturating_add(TICK - Duration::from_nanos(1)));
-        let now = self.board.ticks_at(Instant::now());
+        let now = self.deadlines.ticks_at(Instant::now());
         let deadline = now.saturating_add(whole).saturating_add(1);
         self.slot.deadline.store(deadline, Relaxed);
-        self.board.start_ticking();
+        self.deadlines.start_ticking();
         Deadline(deadline)
     }
 
@@ -206,7 +206,7 @@ impl DeadlineSlot {
     /// Returns whether `deadline` has passed. Call [`watch`](Self::watch) first.
     #[inline]
     pub(crate) fn has_passed(&self, deadline: Deadline) -> bool {
-        self.board.now.load(Acquire) >= deadline.0
+        self.deadlines.now.load(Acquire) >= deadline.0
     }
 }
 
@@ -214,7 +214,7 @@ impl Drop for DeadlineSlot {
     fn drop(&mut self) {
         self.disarm();
         self.slot.waker.take();
-        self.board.slots().free.push(self.slot.clone());
+        self.deadlines.slots().free.push(self.slot.clone());
     }
 }
 
@@ -240,8 +240,8 @@ mod tests {
     use super::*;
 
     /// Suspends until `limit` has passed in the table; returns the time that took.
-    async fn wait(board: &Arc<DeadlineTable>, limit: Duration) -> Duration {
-        let (slot, start) = (board.reserve(), Instant::now());
+    async fn wait(deadlines: &Arc<DeadlineTable>, limit: Duration) -> Duration {
+        let (slot, start) = (deadlines.reserve(), Instant::now());
         let deadline = slot.arm(limit);
         poll_fn(|cx| {
             slot.watch(cx.waker());
@@ -257,11 +257,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_deadline_comes_at_most_two_ticks_late_and_never_early() {
-        let board = DeadlineTable::new(Handle::current());
+        let deadlines = DeadlineTable::new(Handle::current());
         for ms in [0, 1, 9, 10, 11, 100, 4_999, 5_000] {
             let limit = Duration::from_millis(ms);
             sleep(Duration::from_millis(ms % 13)).await;
-            let took = wait(&board, limit).await;
+            let took = wait(&deadlines, limit).await;
             assert!(took >= limit, "{took:?} is early for {limit:?}");
             assert!(took <= limit + 3 * TICK, "{took:?} is late for {limit:?}");
         }
@@ -269,15 +269,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_task_ends_when_there_is_no_deadline_and_starts_again() {
-        let board = DeadlineTable::new(Handle::current());
+        let deadlines = DeadlineTable::new(Handle::current());
         for _ in 0..2 {
-            assert!(!board.ticking.runs());
+            assert!(!deadlines.ticking.runs());
             let waiting = tokio::spawn({
-                let board = board.clone();
-                async move { wait(&board, Duration::from_secs(1)).await }
+                let deadlines = deadlines.clone();
+                async move { wait(&deadlines, Duration::from_secs(1)).await }
             });
             sleep(TICK).await;
-            assert!(board.ticking.runs());
+            assert!(deadlines.ticking.runs());
             waiting.await.unwrap();
             sleep(TICK * (QUIET_TICKS + 3)).await;
         }
@@ -285,19 +285,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_slot_is_used_again_without_its_old_deadline() {
-        let board = DeadlineTable::new(Handle::current());
-        let slot = board.reserve();
+        let deadlines = DeadlineTable::new(Handle::current());
+        let slot = deadlines.reserve();
         slot.arm(Duration::from_secs(1));
         drop(slot);
-        assert!(!board.has_deadlines());
-        let _again = board.reserve();
-        assert_eq!(board.slots().all.len(), 1);
+        assert!(!deadlines.has_deadlines());
+        let _again = deadlines.reserve();
+        assert_eq!(deadlines.slots().all.len(), 1);
     }
 
     #[tokio::test]
     async fn waking_all_wakes_who_has_no_deadline() {
-        let board = DeadlineTable::new(Handle::current());
-        let slot = board.reserve();
+        let deadlines = DeadlineTable::new(Handle::current());
+        let slot = deadlines.reserve();
         let woken = AtomicBool::new(false);
         let waiting = poll_fn(|cx| {
             slot.watch(cx.waker());
@@ -309,17 +309,17 @@ mod tests {
         });
         let waking = async {
             woken.store(true, Release);
-            board.wake_all();
+            deadlines.wake_all();
         };
         tokio::join!(biased; waiting, waking);
     }
 
     #[tokio::test]
     async fn one_worker_of_a_runtime_may_linger() {
-        let board = DeadlineTable::new(Handle::current());
-        assert!(board.try_linger());
-        assert!(!board.try_linger());
-        board.stop_lingering();
-        assert!(board.try_linger());
+        let deadlines = DeadlineTable::new(Handle::current());
+        assert!(deadlines.try_linger());
+        assert!(!deadlines.try_linger());
+        deadlines.stop_lingering();
+        assert!(deadlines.try_linger());
     }
 }

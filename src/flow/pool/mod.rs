@@ -69,19 +69,19 @@ pub struct PoolOptions {
     /// The runtime of the workers, with timers enabled.
     pub runtime: Handle,
     /// The deadline table of that runtime.
-    pub board: Arc<DeadlineTable>,
+    pub deadlines: Arc<DeadlineTable>,
 }
 
 impl PoolOptions {
     /// Sets 256 slots, 20 µs of lingering and slices of 50 µs.
-    pub fn new(workers: usize, runtime: Handle, board: Arc<DeadlineTable>) -> Self {
+    pub fn new(workers: usize, runtime: Handle, deadlines: Arc<DeadlineTable>) -> Self {
         Self {
             capacity: 256,
             workers,
             linger: Duration::from_micros(20),
             slice: Duration::from_micros(50),
             runtime,
-            board,
+            deadlines,
         }
     }
 }
@@ -111,7 +111,7 @@ impl<W: Work> Pool<W> {
             wake: CachePadded::new(Wake::new(options.workers)),
             feed: JobQueue::new(consumer),
             work,
-            board: options.board,
+            deadlines: options.deadlines,
             runtime: options.runtime,
             linger: options.linger,
             slice: options.slice,
@@ -197,7 +197,7 @@ impl<W: Work> Pool<W> {
     /// first. Queued jobs stay: set the workers to 0 first, or the next jobs begin.
     pub fn cut(&self) {
         self.shared.cuts.fetch_add(1, SeqCst);
-        self.shared.board.wake_all();
+        self.shared.deadlines.wake_all();
     }
 
     /// [`close`](Self::close)s the pool and returns the jobs that were not begun, oldest first.
@@ -253,7 +253,7 @@ pub(super) struct Shared<W: Work> {
     pub(super) wake: CachePadded<Wake>,
     pub(super) feed: JobQueue<W::Job>,
     pub(super) work: W,
-    pub(super) board: Arc<DeadlineTable>,
+    pub(super) deadlines: Arc<DeadlineTable>,
     pub(super) linger: Duration,
     pub(super) slice: Duration,
     runtime: Handle,

@@ -1,4 +1,4 @@
-//! Which pool's job each thread polls at the moment, for whoever finds that the threads are blocked.
+//! A table of the pools' jobs that threads poll at the moment, read when threads are blocked.
 //!
 //! A thread writes into a cell of its own, which costs next to nothing; the cells are read only when
 //! something is wrong.

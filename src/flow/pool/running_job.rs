@@ -139,7 +139,7 @@ impl<'a, W: Work, F> RunningJob<'a, W, F> {
             pool.feed.give_back(local);
             pool.call();
         }
-        let reserved = reserved.get_or_insert_with(|| pool.board.reserve());
+        let reserved = reserved.get_or_insert_with(|| pool.deadlines.reserve());
         self.limit = match pool.work.limit() {
             None => JobLimit::None,
             Some(limit) if limit >= COARSE_MIN => JobLimit::Coarse(reserved.arm(limit)),

@@ -161,7 +161,7 @@ impl<W: Work> Worker<W> {
         }
         if let WorkerPhase::Lingering(..) = self.phase {
             self.phase = WorkerPhase::Working;
-            pool.board.stop_lingering();
+            pool.deadlines.stop_lingering();
             more |= pool.wake.found(|| pool.feed.has_work());
         }
         if more {
@@ -210,7 +210,7 @@ impl<W: Work> Worker<W> {
                 return true;
             }
             WorkerPhase::Lingering(..) => *dense = false,
-            _ if *dense && !over && pool.board.try_linger() => {
+            _ if *dense && !over && pool.deadlines.try_linger() => {
                 if pool.wake.linger() {
                     self.phase = WorkerPhase::Lingering(Instant::now() + pool.linger, LOOKS_MAX);
                     // A worker that is quicker than its publisher would find one job at a time, and
@@ -219,7 +219,7 @@ impl<W: Work> Worker<W> {
                     self.pace.restart(Instant::now());
                     return true;
                 }
-                pool.board.stop_lingering();
+                pool.deadlines.stop_lingering();
             }
             _ => {}
         }
@@ -231,7 +231,7 @@ impl<W: Work> Worker<W> {
         let pool = &self.pool;
         let lingering = matches!(self.phase, WorkerPhase::Lingering(..));
         if lingering {
-            pool.board.stop_lingering();
+            pool.deadlines.stop_lingering();
         }
         pool.is_left_now();
         self.phase = WorkerPhase::Gone;
@@ -258,7 +258,7 @@ impl<W: Work> Drop for Worker<W> {
         pool.feed.give_back(&mut self.local);
         let lingering = matches!(self.phase, WorkerPhase::Lingering(..));
         if lingering {
-            pool.board.stop_lingering();
+            pool.deadlines.stop_lingering();
         }
         // No other worker is started: it would be dropped, too.
         let last = pool

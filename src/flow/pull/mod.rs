@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use self::hand_off::HandOff;
 use self::pulled_queues::PulledQueues;
 use self::task::PullTask;
-use crate::core::op::{Answer, FetchReport, MoveReport, Reply, SetAside};
+use crate::core::op::{FetchReport, MoveReport, Reply, Response, SetAside};
 use crate::core::pull::{LeaseOrder, PullInput, PullOptions, PulledEvent, RequesterId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, Envelope, QueueName};
@@ -111,12 +111,12 @@ impl Pulls {
     }
 
     /// Counts the events that were ended because they were of no use any more.
-    fn count(&self, bucket: &BucketKey, answer: &Result<Answer>) {
-        if let Ok(Answer {
+    fn count(&self, bucket: &BucketKey, response: &Result<Response>) {
+        if let Ok(Response {
             reply:
                 Reply::Moved(MoveReport { aside, .. }) | Reply::Fetched(FetchReport { aside, .. }),
             ..
-        }) = answer
+        }) = response
             && *aside != SetAside::default()
         {
             let meters = self.meters.of(&bucket.queue);

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::oneshot;
 
-use crate::core::op::Answer;
+use crate::core::op::Response;
 use crate::core::pull::{PullAction, PullInput, PullOptions, Puller, RequesterId};
 use crate::core::step::CallId;
 use crate::error::{Error, ErrorKind, Result};
@@ -43,13 +43,13 @@ pub(super) struct PullTask {
     outage: Outage,
 }
 
-type Answers = VecDeque<PullInput<Arc<Envelope>>>;
+type Responses = VecDeque<PullInput<Arc<Envelope>>>;
 
 /// A store call that did not complete at once.
 type CallInFlight = Pin<Box<dyn Future<Output = CallReply> + Send>>;
 
 /// The reply to a store call, and its number.
-type CallReply = (CallId, Result<Answer>);
+type CallReply = (CallId, Result<Response>);
 
 impl PullTask {
     pub(super) fn new(pulls: Arc<Pulls>, options: PullOptions) -> Self {
@@ -113,9 +113,9 @@ impl PullTask {
             self.ready.push(reply);
         }
         let mut has_messages = !self.ready.is_empty();
-        for (call, answer) in std::mem::take(&mut self.ready) {
-            let answer = note_outcome(&self.outage, answer);
-            let answered = PullInput::Answered { call, answer };
+        for (call, response) in std::mem::take(&mut self.ready) {
+            let response = note_outcome(&self.outage, response);
+            let answered = PullInput::Answered { call, response };
             self.puller.handle(now, answered, &mut actions);
         }
         let messages = self.pulls.take();
@@ -135,13 +135,13 @@ impl PullTask {
             self.settings.retain(|queue, _| self.puller.serves(queue));
         }
         let is_busy = has_messages || !actions.is_empty();
-        let mut answers = Answers::new();
-        self.act(actions, &mut answers);
-        while let Some(answer) = answers.pop_front() {
+        let mut responses = Responses::new();
+        self.act(actions, &mut responses);
+        while let Some(response) = responses.pop_front() {
             let now = self.pulls.clock.mono();
             let mut actions = Vec::new();
-            self.puller.handle(now, answer, &mut actions);
-            self.act(actions, &mut answers);
+            self.puller.handle(now, response, &mut actions);
+            self.act(actions, &mut responses);
         }
         is_busy || self.puller.wakes() <= now
     }
@@ -218,8 +218,8 @@ impl PullTask {
         }
     }
 
-    /// Carries out actions; results of store calls that complete at once are added to `answers`.
-    fn act(&mut self, actions: Vec<PullAction<Arc<Envelope>>>, answers: &mut Answers) {
+    /// Carries out actions; results of store calls that complete at once are added to `responses`.
+    fn act(&mut self, actions: Vec<PullAction<Arc<Envelope>>>, responses: &mut Responses) {
         for action in actions {
             match action {
                 PullAction::Reply { requester, leased } => {
@@ -231,12 +231,12 @@ impl PullTask {
                     let _ = reply.send(leased); // if the caller is gone, it is handed back
                 }
                 PullAction::Call { call, bucket, op } => {
-                    let mut answer = self.pulls.store.apply(&bucket, op);
+                    let mut response = self.pulls.store.apply(&bucket, op);
                     let mut cx = Context::from_waker(Waker::noop());
-                    if let Poll::Ready(answer) = Pin::new(&mut answer).poll(&mut cx) {
-                        self.pulls.count(&bucket, &answer);
-                        let answer = note_outcome(&self.outage, answer);
-                        answers.push_back(PullInput::Answered { call, answer });
+                    if let Poll::Ready(response) = Pin::new(&mut response).poll(&mut cx) {
+                        self.pulls.count(&bucket, &response);
+                        let response = note_outcome(&self.outage, response);
+                        responses.push_back(PullInput::Answered { call, response });
                         continue;
                     }
                     let pulls = Arc::clone(&self.pulls);
@@ -245,10 +245,10 @@ impl PullTask {
                             let words = "the store did not respond in time";
                             Err(Error::new(ErrorKind::Unknown, words))
                         };
-                        let answer = tokio::time::timeout(CALL_TIMEOUT, answer).await;
-                        let answer = answer.unwrap_or_else(late);
-                        pulls.count(&bucket, &answer);
-                        (call, answer)
+                        let response = tokio::time::timeout(CALL_TIMEOUT, response).await;
+                        let response = response.unwrap_or_else(late);
+                        pulls.count(&bucket, &response);
+                        (call, response)
                     }));
                 }
             }
@@ -264,12 +264,12 @@ impl Drop for PullTask {
 }
 
 /// Logs failures of the store in a bounded number of lines.
-fn note_outcome<T>(outage: &Outage, answer: Result<T>) -> Result<T, ErrorKind> {
-    match &answer {
+fn note_outcome<T>(outage: &Outage, response: Result<T>) -> Result<T, ErrorKind> {
+    match &response {
         Ok(_) => outage.succeeded(&()),
         Err(error) => outage.failed((), error),
     }
-    answer.map_err(|error| error.kind())
+    response.map_err(|error| error.kind())
 }
 
 fn refused(kind: ErrorKind) -> Error {

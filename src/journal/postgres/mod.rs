@@ -49,9 +49,9 @@ macro_rules! call {
                 let mut held = $shared.$door.open(&$shared.server).await?;
                 $shared.refuse_if_closed()?; // while this call waited for its turn
                 let $client = held.client();
-                let answer = $call.await?;
+                let result = $call.await?;
                 held.keep();
-                Ok(answer)
+                Ok(result)
             })
             .await
         })

@@ -17,8 +17,8 @@ use crate::backoff::Backoff;
 use crate::core::op::BATCH_MAX;
 use crate::error::{Error, ErrorKind, Result};
 use crate::journal::contract::{Batch, Journal};
-use crate::journal::recorder::news::News;
-use crate::journal::recorder::status::Board;
+use crate::journal::recorder::changed::ChangedOutboxes;
+use crate::journal::recorder::status::SharedStatus;
 use crate::journal::recorder::{RecorderOptions, Setup, answered};
 use crate::panics;
 use crate::record::Record;
@@ -61,8 +61,8 @@ pub(super) struct Carrier {
     outbox_max: Option<u64>,
     member_lost: Arc<Notify>,
     options: RecorderOptions,
-    board: Arc<Board>,
-    news: Arc<News>,
+    status: Arc<SharedStatus>,
+    changed: Arc<ChangedOutboxes>,
     /// The outboxes that may have something, and the number to read from; above 0 where it is known
     /// that there is more.
     behind: BTreeMap<Outbox, u64>,
@@ -83,7 +83,11 @@ struct Progress {
 type Outboxes = Vec<(Outbox, u64)>;
 
 impl Carrier {
-    pub(super) fn new(setup: Setup, board: Arc<Board>, news: Arc<News>) -> Self {
+    pub(super) fn new(
+        setup: Setup,
+        status: Arc<SharedStatus>,
+        changed: Arc<ChangedOutboxes>,
+    ) -> Self {
         Self {
             store: setup.store,
             journal: setup.journal,
@@ -91,8 +95,8 @@ impl Carrier {
             outbox_max: setup.outbox_max,
             member_lost: setup.member_lost,
             options: setup.options,
-            board,
-            news,
+            status,
+            changed,
             behind: BTreeMap::new(),
             progress: Mutex::new(Progress {
                 known: BTreeMap::new(),
@@ -122,8 +126,8 @@ impl Carrier {
                 Err(trouble) => {
                     failures += 1;
                     panics::reported(|| match &trouble {
-                        Trouble::Journal(error) => self.board.failed(error, self.now()),
-                        Trouble::Store(error) => self.board.store_failed(error),
+                        Trouble::Journal(error) => self.status.failed(error, self.now()),
+                        Trouble::Store(error) => self.status.store_failed(error),
                     });
                 }
             }
@@ -150,7 +154,7 @@ impl Carrier {
         }
         let wake = async {
             tokio::select! {
-                () = self.news.arrived() => sleep(self.options.linger).await,
+                () = self.changed.arrived() => sleep(self.options.linger).await,
                 () = sleep_until(look_at) => {}
                 () = self.member_lost.notified() => self.member_lost.notify_one(), // who waits for this asks
             }
@@ -160,7 +164,7 @@ impl Carrier {
 
     /// Takes what outboxes have, some of each, until each has been read once.
     async fn pass(&mut self, looks: bool) -> Result<(), Trouble> {
-        for outbox in self.news.take() {
+        for outbox in self.changed.take() {
             self.behind.entry(outbox).or_insert(0);
         }
         if looks {
@@ -266,9 +270,9 @@ impl Carrier {
             self.progress().known.insert(outbox.clone(), last);
             let trimmed = self.store.trim_outbox(&outbox, last).await;
             trimmed.map_err(Trouble::Store)?;
-            self.board.damaged(&outbox, damaged);
+            self.status.damaged(&outbox, damaged);
             let left = next.saturating_sub(last + 1);
-            self.board.wait_in(&outbox, left);
+            self.status.wait_in(&outbox, left);
             if more {
                 behind.push((outbox, last));
             }
@@ -285,7 +289,7 @@ impl Carrier {
     async fn load(&self, batches: Vec<Batch>, many: usize) -> Result<()> {
         let load = async { self.journal.load(batches).await };
         match answered(self.options.patience, load).await {
-            Ok(()) => self.board.recorded(many as u64, self.now()),
+            Ok(()) => self.status.recorded(many as u64, self.now()),
             Err(error) => {
                 let mut progress = self.progress();
                 progress.share = (progress.share / 2).max(LEAST); // it may be too much for it
@@ -297,7 +301,7 @@ impl Carrier {
 
     /// Takes note of what an outbox holds, and of what it has let go.
     fn note(&self, outbox: &Outbox, page: &OutboxPage) {
-        self.board.seen(outbox, page);
+        self.status.seen(outbox, page);
         let gone = page.first.saturating_sub(1);
         let mut progress = self.progress();
         let known = progress.known.entry(outbox.clone()).or_insert(gone);
@@ -305,7 +309,7 @@ impl Carrier {
         if missing > 0 {
             *known = gone;
             if self.has_let_go(page) {
-                self.board.dropped(outbox, missing);
+                self.status.dropped(outbox, missing);
             }
         } else if page.next <= *known {
             // The store has lost its tail, and counts from an earlier number again.
@@ -318,7 +322,7 @@ impl Carrier {
         let mut progress = self.progress();
         progress.oldest_us = progress.oldest_us.min(oldest_us);
         let lag_us = self.store.now_us().saturating_sub(progress.oldest_us);
-        self.board.lags(Duration::from_micros(lag_us));
+        self.status.lags(Duration::from_micros(lag_us));
     }
 
     /// Whether what is missing before the first record was let go, and not carried by another node:

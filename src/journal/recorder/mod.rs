@@ -12,7 +12,7 @@
 //! same outbox at once, for the same reason.
 
 mod carry;
-mod news;
+mod changed;
 mod prune;
 mod status;
 
@@ -29,9 +29,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::carry::Carrier;
-use self::news::News;
-use self::status::Board;
+use self::changed::ChangedOutboxes;
 pub use self::status::JournalStatus;
+use self::status::SharedStatus;
 use crate::error::{Error, ErrorKind, Result};
 use crate::journal::contract::Journal;
 use crate::panics;
@@ -116,8 +116,8 @@ pub(crate) struct Setup {
 
 /// A running recorder: one task that records, and one that removes what is old.
 pub(crate) struct Recorder {
-    board: Arc<Board>,
-    news: Arc<News>,
+    status: Arc<SharedStatus>,
+    changed: Arc<ChangedOutboxes>,
     stop: CancellationToken,
     stop_within: Duration,
     /// The one that records, until somebody waits for its end.
@@ -132,10 +132,13 @@ impl Recorder {
     ///
     /// [`ErrorKind::Full`] when as many recorders as the store takes carry its records.
     pub(crate) fn start(setup: Setup) -> Result<Self> {
-        let (board, news) = (Arc::new(Board::new()), Arc::<News>::default());
+        let (status, changed) = (
+            Arc::new(SharedStatus::new()),
+            Arc::<ChangedOutboxes>::default(),
+        );
         let stop = CancellationToken::new();
         let stop_within = setup.options.stop_within;
-        let watcher: Arc<dyn OutboxWatcher> = Arc::clone(&news) as _;
+        let watcher: Arc<dyn OutboxWatcher> = Arc::clone(&changed) as _;
         setup.store.watch_outboxes(Arc::downgrade(&watcher))?;
         let pruning = prune::run(
             Arc::clone(&setup.store),
@@ -143,12 +146,12 @@ impl Recorder {
             setup.keep,
             setup.options.patience,
         );
-        let carrier = Carrier::new(setup, Arc::clone(&board), Arc::clone(&news));
+        let carrier = Carrier::new(setup, Arc::clone(&status), Arc::clone(&changed));
         Ok(Self {
             recording: Mutex::new(Some(tokio::spawn(carrier.run(stop.clone())))),
             pruning: tokio::spawn(pruning),
-            board,
-            news,
+            status,
+            changed,
             stop,
             stop_within,
         })
@@ -156,7 +159,7 @@ impl Recorder {
 
     /// What it has done, and how the journal is.
     pub(crate) fn status(&self) -> JournalStatus {
-        self.board.status()
+        self.status.status()
     }
 
     /// Records what is left, for as long as that may take, and ends.
@@ -168,7 +171,7 @@ impl Recorder {
             return;
         };
         let ended = tokio::time::timeout(self.stop_within, &mut recording).await;
-        self.news.end();
+        self.changed.end();
         if ended.is_err() {
             recording.abort();
         }
@@ -185,7 +188,7 @@ impl Recorder {
     /// Ends at once; what is left stays in the store.
     pub(crate) fn abandon(&self) {
         self.pruning.abort();
-        self.news.end();
+        self.changed.end();
         if let Some(recording) = self.lock().take() {
             recording.abort();
         }
@@ -214,10 +217,10 @@ impl fmt::Debug for Recorder {
 /// whoever asks goes on.
 pub(crate) async fn answered<T>(
     patience: Duration,
-    answer: impl Future<Output = Result<T>>,
+    result: impl Future<Output = Result<T>>,
 ) -> Result<T> {
-    match tokio::time::timeout(patience, AssertUnwindSafe(answer).catch_unwind()).await {
-        Ok(Ok(answer)) => answer,
+    match tokio::time::timeout(patience, AssertUnwindSafe(result).catch_unwind()).await {
+        Ok(Ok(result)) => result,
         Ok(Err(panic)) => Err(Error::new(
             ErrorKind::Unknown,
             format!("the journal panicked: {}", panics::message(panic)),

@@ -1,4 +1,4 @@
-//! What the recorder has done, and how the journal is.
+//! The status of a recorder and its journal.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub struct JournalStatus {
 
 /// The status as the recorder keeps it.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(super) struct SharedStatus {
     state: Mutex<State>,
     metrics: JournalMetrics,
 }
@@ -47,7 +47,7 @@ struct State {
     waiting: BTreeMap<Outbox, u64>,
 }
 
-impl Board {
+impl SharedStatus {
     pub(super) fn new() -> Self {
         Self {
             state: Mutex::default(),

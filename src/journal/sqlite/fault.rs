@@ -1,4 +1,4 @@
-//! What an error of SQLite means for the journal.
+//! The classification of errors of SQLite for the journal.
 
 use rusqlite::ErrorCode;
 

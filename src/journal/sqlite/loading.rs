@@ -1,4 +1,4 @@
-//! What the writing thread does: one transaction a call.
+//! The writing thread: one transaction a call.
 
 use std::borrow::Cow;
 use std::path::Path;

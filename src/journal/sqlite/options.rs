@@ -1,4 +1,4 @@
-//! How a journal in a file is opened.
+//! Options of a journal in a file.
 
 /// Collects the choices for a [`SqliteJournal`](super::SqliteJournal).
 ///

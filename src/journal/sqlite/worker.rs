@@ -55,8 +55,8 @@ impl<T: Send + 'static> Worker<T> {
         &self,
         call: impl FnOnce(&mut T) -> Result<A> + Send + 'static,
     ) -> impl Future<Output = Result<A>> + Send + 'static {
-        let (answer, answered) = oneshot::channel();
-        let call: Call<T> = Box::new(move |owned| drop(answer.send(call(owned))));
+        let (result, answered) = oneshot::channel();
+        let call: Call<T> = Box::new(move |owned| drop(result.send(call(owned))));
         let refused = match &*lock(&self.calls) {
             Some(calls) => calls.try_send(call).err().map(|error| match error {
                 TrySendError::Full(_) => Error::new(

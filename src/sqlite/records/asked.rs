@@ -1,4 +1,4 @@
-//! What a query asks of a row, once it is known through which index rows are come by.
+//! The conditions of a query on a row that was found through an index.
 
 use std::collections::BTreeSet;
 

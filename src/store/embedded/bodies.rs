@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::core::op::{
-    Answer, AttemptOutcome, DeadPage, Delivery, FetchReport, PeekPage, Reply, Settlement,
+    AttemptOutcome, DeadPage, Delivery, FetchReport, PeekPage, Reply, Response, Settlement,
     StartMark, StoreOp,
 };
 use crate::error::{Error, Result};
@@ -30,11 +30,11 @@ impl Shared {
     /// Finds the bodies that are in memory; `Err` when some must be read.
     pub(super) fn find(
         &self,
-        answer: Answer<i64>,
-    ) -> std::result::Result<Answer, Box<Answer<BodyLookup>>> {
+        response: Response<i64>,
+    ) -> std::result::Result<Response, Box<Response<BodyLookup>>> {
         let cache = self.cache.lock();
         let mut whole = true;
-        let known = answer.reply.try_map(|id, number| {
+        let known = response.reply.try_map(|id, number| {
             let row = Row::new(number, id);
             let cached = cache.get(row);
             whole &= matches!(cached, CacheEntry::Whole(_));
@@ -42,23 +42,23 @@ impl Shared {
         });
         drop(cache);
         let Ok(reply) = known;
-        let now_us = answer.now_us;
-        let answer = Answer { now_us, reply };
+        let now_us = response.now_us;
+        let response = Response { now_us, reply };
         if !whole {
-            return Err(Box::new(answer));
+            return Err(Box::new(response));
         }
-        Ok(finish(answer))
+        Ok(finish(response))
     }
 
     /// Reads the bodies that are not in memory; a delivery whose bytes are damaged is set aside.
     pub(super) fn load(
         &self,
         reader: &Reader,
-        mut answer: Answer<BodyLookup>,
+        mut response: Response<BodyLookup>,
         bucket: &BucketKey,
         node: NodeId,
-    ) -> Result<Answer> {
-        match &mut answer.reply {
+    ) -> Result<Response> {
+        match &mut response.reply {
             Reply::Fetched(FetchReport { deliveries, .. }) => {
                 for mut delivery in std::mem::take(deliveries) {
                     match fill(reader, &mut delivery.body)? {
@@ -76,7 +76,7 @@ impl Shared {
             }
             _ => {}
         }
-        Ok(finish(answer))
+        Ok(finish(response))
     }
 
     /// Takes an event out of circulation whose bytes cannot be believed.
@@ -108,7 +108,7 @@ impl Shared {
         self.shards.change(bucket, WakeRule::Known, |shard| {
             let settled = shard.apply(now_us, op, &mut recorder);
             // Refused: somebody else has settled it, and its row is gone for that reason.
-            if settled.is_ok_and(|answer| answer.reply == Reply::Settled(vec![true])) {
+            if settled.is_ok_and(|response| response.reply == Reply::Settled(vec![true])) {
                 tracing::error!(event = %delivery.id, %why, "damaged event moved to the dead letters");
                 self.pending.submit(Chunk {
                     bucket: Some(bucket.clone()),
@@ -146,13 +146,13 @@ fn forget_damaged(reader: &Reader, body: &mut Option<BodyLookup>) -> Result<()> 
 }
 
 /// An answer all of whose bodies are in memory.
-fn finish(answer: Answer<BodyLookup>) -> Answer {
-    let reply = answer.reply.try_map(|_, known| match known.cached {
+fn finish(response: Response<BodyLookup>) -> Response {
+    let reply = response.reply.try_map(|_, known| match known.cached {
         CacheEntry::Whole(envelope) => Ok(envelope),
         CacheEntry::OnDisk | CacheEntry::Updated(_) => Err(()),
     });
-    Answer {
-        now_us: answer.now_us,
+    Response {
+        now_us: response.now_us,
         // Every body was found or taken out before.
         reply: reply.unwrap_or(Reply::Found(None)),
     }

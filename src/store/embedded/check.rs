@@ -24,11 +24,11 @@ impl Shared {
     pub(super) fn check(self: &Arc<Self>, task: CheckTask) -> StoreFuture<Vec<Damage>> {
         let shared = Arc::clone(self);
         StoreFuture::new(async move {
-            let (answer, answered) = oneshot::channel();
+            let (response, answered) = oneshot::channel();
             let (path, counted) = (shared.paths.data.clone(), task.clone());
             std::thread::Builder::new()
                 .name("duly-check".to_owned())
-                .spawn(move || drop(answer.send(faults(&path, &counted))))
+                .spawn(move || drop(response.send(faults(&path, &counted))))
                 .map_err(|error| {
                     Error::new(ErrorKind::Unavailable, "no thread could be started").because(error)
                 })?;

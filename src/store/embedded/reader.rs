@@ -122,10 +122,10 @@ impl<R: Send + 'static> ReadThread<R> {
         &self,
         read: impl FnOnce(&mut R) -> Result<T> + Send + 'static,
     ) -> impl Future<Output = Result<T>> + Send + 'static {
-        let (answer, answered) = oneshot::channel();
+        let (response, answered) = oneshot::channel();
         let refused = match self {
             Self::Thread(thread) => {
-                let job = Job(Box::new(move |reader| drop(answer.send(read(reader)))));
+                let job = Job(Box::new(move |reader| drop(response.send(read(reader)))));
                 match &*thread.lock() {
                     Some((jobs, _)) => match jobs.try_send(job) {
                         Ok(()) => None,
@@ -140,7 +140,7 @@ impl<R: Send + 'static> ReadThread<R> {
             }
             Self::Inline(reader) => match &mut *reader.lock() {
                 Some(reader) => {
-                    drop(answer.send(read(reader)));
+                    drop(response.send(read(reader)));
                     None
                 }
                 None => Some(closed()),

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::core::engine::Bucket;
-use crate::core::op::{Answer, StoreOp};
+use crate::core::op::{Response, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, Payload, QueueName};
 use crate::outage::Outage;
@@ -59,7 +59,7 @@ pub(super) struct Shared {
 
 /// An answer whose bodies are still to be found, and what must be on disk before it may be given.
 pub(super) struct Decision {
-    pub(super) answer: Answer<i64>,
+    pub(super) response: Response<i64>,
     pub(super) wait: Option<(Arc<CommitTicket>, CommitPart)>,
     /// Who fetched, if it was a fetch.
     pub(super) node: NodeId,
@@ -84,7 +84,7 @@ impl Shared {
         let now_us = self.time.now_us();
         let mut recorder = ChangeRecorder::new(&self.cache);
         let decide = |bucket: &mut Bucket<i64>| {
-            let answer = bucket.apply(now_us, op, &mut recorder);
+            let response = bucket.apply(now_us, op, &mut recorder);
             let changes = recorder.changes;
             // Also of one that is refused: what had expired has ended.
             if !released.is_empty() {
@@ -107,7 +107,7 @@ impl Shared {
                 Some(ticket.ok_or_else(|| self.why_closed())?).filter(|_| must_wait)
             };
             Ok(Decision {
-                answer: answer?,
+                response: response?,
                 wait: wait.map(|ticket| (ticket, part)),
                 node,
             })

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 
 use crate::core::membership::{MemberInfo, Membership};
-use crate::core::op::{Answer, Delivery, StoreOp};
+use crate::core::op::{Delivery, Response, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, QueueName};
 use crate::outage::Outage;
@@ -213,10 +213,14 @@ impl EmbeddedStore {
 }
 
 impl Store for EmbeddedStore {
-    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
+    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Response> {
         let decided = self.shared.decide(bucket, op);
         self.shared.sweep();
-        let Decision { answer, wait, node } = match decided {
+        let Decision {
+            response,
+            wait,
+            node,
+        } = match decided {
             Ok(decided) => decided,
             Err(error) => {
                 // Also of what is refused: what had expired has ended.
@@ -224,12 +228,12 @@ impl Store for EmbeddedStore {
                 return StoreFuture::ready(Err(error));
             }
         };
-        let found = self.shared.find(answer);
+        let found = self.shared.find(response);
         self.write_inline();
         let known = match (found, wait) {
-            (Ok(answer), None) => return StoreFuture::ready(Ok(answer)),
-            (Ok(answer), Some((ticket, part))) => {
-                return StoreFuture::new(async move { ticket.wait(part).await.map(|()| answer) });
+            (Ok(response), None) => return StoreFuture::ready(Ok(response)),
+            (Ok(response), Some((ticket, part))) => {
+                return StoreFuture::new(async move { ticket.wait(part).await.map(|()| response) });
             }
             // Nothing that waits for the writer carries a body.
             (Err(known), _) => *known,

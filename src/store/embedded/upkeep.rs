@@ -1,4 +1,4 @@
-//! When the file must be looked after, and what of it is left to do.
+//! The timetable of the maintenance of the file, and the work that is left.
 
 use std::time::Duration;
 

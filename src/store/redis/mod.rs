@@ -31,7 +31,7 @@ use self::op::shared::Shared;
 use self::op::{confirmed, outbox};
 pub use self::options::RedisOptions;
 use crate::core::membership::{MemberInfo, Membership};
-use crate::core::op::{Answer, NewEvent, StoreOp};
+use crate::core::op::{NewEvent, Response, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, QueueName};
 use crate::store::contract::{KnownBuckets, Store, Watcher};
@@ -170,7 +170,7 @@ impl fmt::Debug for RedisStore {
 }
 
 impl Store for RedisStore {
-    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
+    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Response> {
         let (shared, pushes) = (Arc::clone(&self.shared), Arc::clone(&self.pushes));
         op::apply(shared, pushes, bucket.clone(), op)
     }
@@ -197,7 +197,7 @@ impl Store for RedisStore {
         bucket: &BucketKey,
         events: Vec<NewEvent>,
         wanted: Durability,
-    ) -> StoreFuture<Answer> {
+    ) -> StoreFuture<Response> {
         if wanted <= self.found.durability {
             return self.apply(bucket, StoreOp::Push(events));
         }

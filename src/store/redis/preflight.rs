@@ -91,7 +91,7 @@ async fn durability(link: &ManagedConnection, infos: &[Info]) -> Durability {
     let mut question = redis::cmd("CONFIG");
     question.arg("GET").arg("appendfsync");
     match link.send_everywhere(&question).await {
-        Ok(answers) if answers.iter().all(is_always) => Durability::Disk,
+        Ok(replies) if replies.iter().all(is_always) => Durability::Disk,
         Ok(_) => Durability::OsCache,
         Err(error) => {
             tracing::debug!("appendfsync assumed to be everysec: {error}");
@@ -101,13 +101,13 @@ async fn durability(link: &ManagedConnection, infos: &[Info]) -> Durability {
 }
 
 /// Returns whether the reply to `CONFIG GET appendfsync` is `always`.
-fn is_always(answer: &Value) -> bool {
+fn is_always(reply: &Value) -> bool {
     let text = |value: &Value| match value {
         Value::BulkString(text) => text == b"always",
         Value::SimpleString(text) => text == "always",
         _ => false,
     };
-    match answer {
+    match reply {
         Value::Map(pairs) => pairs.iter().any(|(_, value)| text(value)),
         Value::Array(parts) => parts.iter().any(text),
         _ => false,
@@ -117,10 +117,10 @@ fn is_always(answer: &Value) -> bool {
 /// Returns the server's clock minus this one; half of the round trip is subtracted.
 async fn offset(link: &ManagedConnection, target: &Target, clock: &dyn Clock) -> Result<i64> {
     let asked = clock.wall_us();
-    let answer = link.send(&redis::cmd("TIME")).await?;
+    let reply = link.send(&redis::cmd("TIME")).await?;
     let answered = clock.wall_us();
     let (seconds, micros): (u64, u64) =
-        redis::from_redis_value(answer).map_err(|_| unreadable(target))?;
+        redis::from_redis_value(reply).map_err(|_| unreadable(target))?;
     let theirs = seconds * 1_000_000 + micros;
     let ours = asked + answered.saturating_sub(asked) / 2;
     let offset = i128::from(theirs) - i128::from(ours);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use duly::QueueName;
 use duly::event::BucketKey;
 use duly::records::Cursor;
-use duly::store::operation::{Answer, Delivery, NewEvent, StoreOp};
+use duly::store::operation::{Delivery, NewEvent, Response, StoreOp};
 use duly::store::{
     CheckTask, Control, Damage, Durability, KnownBuckets, MemberInfo, Membership, Outbox,
     OutboxLimit, OutboxPage, OutboxWatcher, RecordTable, Setting, Store, StoreFuture, Watcher,
@@ -28,15 +28,15 @@ impl Slow {
         let near = Arc::clone(&self.0);
         StoreFuture::new(async move {
             tokio::task::yield_now().await;
-            let answer = call(&near).await;
+            let response = call(&near).await;
             tokio::task::yield_now().await;
-            answer
+            response
         })
     }
 }
 
 impl Store for Slow {
-    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
+    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Response> {
         let bucket = bucket.clone();
         self.slowly(move |near| near.apply(&bucket, op))
     }
@@ -50,7 +50,7 @@ impl Store for Slow {
         bucket: &BucketKey,
         events: Vec<NewEvent>,
         wanted: Durability,
-    ) -> StoreFuture<Answer> {
+    ) -> StoreFuture<Response> {
         let bucket = bucket.clone();
         self.slowly(move |near| near.push_durably(&bucket, events, wanted))
     }

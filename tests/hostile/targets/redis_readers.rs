@@ -34,7 +34,7 @@ pub(crate) fn message(prefix: &str, bucket: &BucketKey, said: &[u8]) -> usize {
 pub(crate) type Reader = fn(Value) -> Result<Box<dyn fmt::Debug>>;
 
 /// All reply decoders.
-pub(crate) const READERS: [(&str, Reader); 24] = [
+pub(crate) const READERS: [(&str, Reader); 25] = [
     ("move_due", |value| {
         operation(
             StoreOp::MoveDue {
@@ -117,6 +117,9 @@ pub(crate) const READERS: [(&str, Reader); 24] = [
     ("queues", |value| {
         shown(readers::read_queues(&mut parts(value)?))
     }),
+    ("host", |value| {
+        shown(readers::read_host(&mut parts(value)?))
+    }),
     ("buckets", |value| shown(readers::read_page(value))),
     ("controls", |value| shown(readers::read_controls(value))),
     ("outbox", |value| {
@@ -147,7 +150,7 @@ fn parts(value: Value) -> Result<ReplyReader> {
 #[allow(clippy::needless_pass_by_value)] // made for this call
 fn operation(op: StoreOp, value: Value) -> Result<Box<dyn fmt::Debug>> {
     let read = readers::read(&queue(), &op, parts(value)?)?;
-    shown(Ok((read.answer, read.damaged)))
+    shown(Ok((read.response, read.damaged)))
 }
 
 fn queue() -> QueueName {

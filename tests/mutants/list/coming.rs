@@ -30,7 +30,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[put(
             "Inbox::earlier",
             "$active.note($bucket)",
-            "let _ = news",
+            "let _ = $active",
         )],
         coming("a_bucket_that_was_empty_is_counted_as_soon_as_something_comes"),
     ),

@@ -84,7 +84,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Controls.bug(
         "lost-time-is-lost",
         "a node that comes late makes up for nothing",
-        &[put("OWED", "Duration::from_millis(300)", "BURST")],
+        &[put("Rate::from", "OWED", "BURST")],
         lib("who_comes_late_again_and_again_makes_up_for_it_and_no_second_has_too_many"),
     ),
     Controls.bug(
@@ -105,7 +105,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[put(
             "Flow::is_consumed",
             "$membership.is_some_and(|$membership| $membership.is_consumed($queue))",
-            "roll.is_some_and(|roll| roll.is_consumed($queue) && $queue.is_empty())",
+            "$membership.is_some_and(|_| false)",
         )],
         delivery("a_queue_of_another_program_is_no_slip"),
     ),

@@ -61,8 +61,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "embedded: pushes are taken however much waits for the disk",
         &[put(
             "Pending::has_room",
-            "«» self.weight_max",
-            "= usize::MAX -",
+            "«< self.weight_max»",
+            "<= usize::MAX",
         )],
         embedded("when_too_much_waits_to_be_written_pushes_are_refused_and_the_rest_goes_on"),
     ),

@@ -32,7 +32,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "outbox-old-event-doubled",
         "an event whose push may have been accepted goes on under another id when its own is too old",
         &[put("relay::push::push_group", "$row.is_repeated", "false")],
-        outbox("an_old_event_that_may_have_been_pushed_is_not_pushed_again"),
+        outbox("an_old_event_of_which_nothing_is_known_is_put_aside"),
     ),
     InTransaction.bug(
         "outbox-copy-not-noticed",

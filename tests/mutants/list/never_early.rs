@@ -80,7 +80,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     NeverEarly.bug(
         "glitch-believed",
         "a wall clock that is a day ahead for three seconds is believed at once",
-        &[put("BELIEVED_AFTER", "from_secs(10)", "ZERO")],
+        &[put("SteadyClock::step", "BELIEVED_AFTER", "Duration::ZERO")],
         store_contract("a_glitch_of_the_clock_changes_no_due_time"),
     ),
 ];

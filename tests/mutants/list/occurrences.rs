@@ -26,11 +26,43 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "own-cancel-taken-for-anothers",
         "what a bus took back before it died counts as under way when its time has passed",
         &[put(
-            "advance::withdraw",
-            "«$found.is_some_and(|$found| $found.state == State::Cancelled)»",
-            "{ drop($found); false }",
+            "history::is_cancelled",
+            "«Ok($found.state == State::Cancelled)»",
+            "{ drop($found); Ok(false) }",
         )],
         schedule("what_a_bus_took_back_before_it_died_is_made_up_for"),
+    ),
+    Occurrences.bug(
+        "own-cancel-forgotten",
+        "what a bus took back before it died is lost once the store has forgotten it",
+        &[put(
+            "history::is_cancelled",
+            "«Ok(last_outcome(inner, $place, $id).await? == Some(Outcome::Cancelled))»",
+            "Ok(false)",
+        )],
+        schedule("what_a_bus_took_back_and_the_store_forgot_is_made_up_for"),
+    ),
+    Occurrences.bug(
+        "change-cuts-off-what-was-missed",
+        "what the options before a change have missed is left out without a record",
+        &[drop("Link::set_options", "self.former.get_or_insert($before)")],
+        schedule("what_was_missed_before_a_change_is_made_up_for_as_the_options_before_it_say"),
+    ),
+    Occurrences.bug(
+        "interrupted-look-not-completed",
+        "what a look has pushed that died is pushed again under the next change",
+        &[drop("advance::advance", "complete(inner, &mut $link, ($now, $look)).await?")],
+        schedule("what_a_bus_pushed_before_it_died_is_not_pushed_again_by_a_change"),
+    ),
+    Occurrences.bug(
+        "occurrence-has-any-id-in-the-simulation",
+        "a look that is repeated pushes its occurrences under other ids, in the simulation",
+        &[put(
+            "Link::id_of",
+            "«EventId::for_name(&$pushed.queue, &$words)»",
+            "EventId::for_name(&$pushed.queue, &format!(\"{}{}\", $words, fastrand::u64(..)))",
+        )],
+        schedule("whatever_happens_each_instant_of_the_calendar_is_exactly_one_event"),
     ),
     Occurrences.bug(
         "change-not-announced",
@@ -79,7 +111,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Occurrences.bug(
         "list-read-once",
         "a schedule that is carried out while all are listed is left out",
-        &[put("LISTS_MAX", "«8»", "1")],
+        &[put("Links::read_all", "LISTS_MAX", "1")],
         schedule("a_list_has_each_schedule_once_while_all_of_them_are_carried_out"),
     ),
     Occurrences.bug(

@@ -60,7 +60,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "conflict-after-rotation",
         "the same push after another key was chosen is a conflict",
         &[put(
-            "QueueHandle::push_batch",
+            "QueueHandle::push_fixed",
             "*$receipt = Ok($same)",
             "let _ = $same",
         )],

@@ -8,7 +8,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[put(
             "Carrier::carry",
             "$trims) = (Vec $... «» if $many > 0 { self.load",
-            "for (outbox, last, _, _) in &$trims { let trimmed = \
+            "for (outbox, last, ..) in &$trims { let trimmed = \
              self.store.trim_outbox(outbox, *last); \
              trimmed.await.map_err(Trouble::Store)?; }",
         )],

@@ -215,13 +215,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Served.bug(
         "server-respawn-lists-again",
         "a respawn lists all dead jobs again for each thousand of them",
-        &[put("dead::PASS_MAX", "DEAD_MAX", "1_000")],
+        &[put("dead::respawn", "PASS_MAX", "1_000")],
         server("each_of_many_respawned_jobs_costs_no_more_than_each_of_few"),
     ),
     Served.bug(
         "dashboard-shows-the-last-round",
         "a page after an action shows what the last round saw",
-        &[drop("action::act", "$app.sampler.refresh($..)")],
+        &[never("action::act", r#"$.get("queue")"#)],
         pages("every_page_shows_a_pause_and_a_resume_at_once"),
     ),
     Served.bug(
@@ -263,7 +263,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Served.bug(
         "dashboard-sweeps-of-one",
         "one user's sweeps keep all others from sweeping",
-        &[put("sweeps::RUNNING_OF_USER_MAX", "4", "99")],
+        &[put("Sweeps::start", "RUNNING_OF_USER_MAX", "99")],
         pages("the_sweeps_of_one_keep_no_other_from_sweeping_and_hide_none"),
     ),
     Served.bug(
@@ -290,7 +290,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "server-records-by-any-index",
         "an empty page of records tells of those of others",
         &[
-            put("records::PAGES_MAX", "64", "16"),
+            put("records::matching_page", "PAGES_MAX", "16"),
             put(
                 "records::list",
                 "matching_page(«$records», &$matching",

@@ -10,6 +10,7 @@ pub(crate) mod pattern;
 mod rust;
 pub(crate) mod tokens;
 pub(crate) mod tree;
+pub(crate) mod variants;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -64,29 +65,45 @@ type Replaced = (Range<usize>, String);
 
 /// The files with all of these edits made.
 pub(crate) fn planted(edits: &[Edit], tree: &Tree) -> Result<Vec<Changed>, String> {
-    let mut replaced = BTreeMap::<&Path, (&File, Vec<Replaced>)>::new();
+    let changed = replacements(edits, tree)?.into_iter();
+    let changed = changed.map(|(file, replaced)| Changed {
+        path: file.path.clone(),
+        text: applied(&file.text, 0, replaced),
+    });
+    Ok(changed.collect())
+}
+
+/// What these edits replace in which file, in the order of the bytes.
+fn replacements<'a>(
+    edits: &[Edit],
+    tree: &'a Tree,
+) -> Result<Vec<(&'a File, Vec<Replaced>)>, String> {
+    let mut of_files = BTreeMap::<&Path, (&File, Vec<Replaced>)>::new();
     for edit in edits {
         let (file, item) = tree.find(edit.at)?;
         let place = Place::of(file, item)?;
         let done = place.replaced(edit.change);
         let done = done.map_err(|why| format!("{}: {why}: {:?}", edit.at, edit.change))?;
-        let of_file = replaced.entry(&file.path);
+        let of_file = of_files.entry(&file.path);
         of_file.or_insert_with(|| (file, Vec::new())).1.extend(done);
     }
-    let changed = replaced.into_values().map(|(file, mut replaced)| {
+    for (file, replaced) in of_files.values_mut() {
         replaced.sort_by_key(|(bytes, _)| (bytes.start, bytes.end));
         let mut overlaps = replaced.iter().zip(replaced.iter().skip(1));
         if overlaps.any(|((one, _), (next, _))| one.end > next.start) {
             return Err(format!("{}: edits overlap", file.path.display()));
         }
-        let mut text = file.text.clone();
-        for (bytes, put) in replaced.into_iter().rev() {
-            text.replace_range(bytes, &put);
-        }
-        let path = file.path.clone();
-        Ok(Changed { path, text })
-    });
-    changed.collect()
+    }
+    Ok(of_files.into_values().collect())
+}
+
+/// A text that begins at byte `from` of its file, with its replacements made.
+fn applied(text: &str, from: usize, replaced: Vec<Replaced>) -> String {
+    let mut text = text.to_owned();
+    for (bytes, put) in replaced.into_iter().rev() {
+        text.replace_range(bytes.start - from..bytes.end - from, &put);
+    }
+    text
 }
 
 /// What is changed, in tokens.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-use super::tree::{Item, Kind, Parsed, Region};
+use super::tree::{Body, Item, Kind, Parsed, Region};
 
 pub(crate) fn parsed(text: &str, modules: &[String]) -> Result<Parsed, String> {
     let file = syn::parse_file(text).map_err(|error| error.to_string())?;
@@ -35,6 +35,13 @@ impl Reader {
             path,
             bytes,
             without: Vec::new(),
+        });
+    }
+
+    fn body(&mut self, signature: &syn::Signature, block: &syn::Block) {
+        self.parsed.bodies.push(Body {
+            bytes: block.span().byte_range(),
+            is_const: signature.constness.is_some(),
         });
     }
 
@@ -98,6 +105,7 @@ impl<'a> Visit<'a> for Reader {
         }
         let name = item.sig.ident.to_string();
         self.item(name.clone(), item.span().byte_range());
+        self.body(&item.sig, &item.block);
         self.within(name, |it| visit::visit_item_fn(it, item));
     }
 
@@ -107,12 +115,16 @@ impl<'a> Visit<'a> for Reader {
         }
         let name = item.sig.ident.to_string();
         self.item(name.clone(), item.span().byte_range());
+        self.body(&item.sig, &item.block);
         self.within(name, |it| visit::visit_impl_item_fn(it, item));
     }
 
     fn visit_trait_item_fn(&mut self, item: &'a syn::TraitItemFn) {
         let name = item.sig.ident.to_string();
         self.item(name.clone(), item.span().byte_range());
+        if let Some(block) = &item.default {
+            self.body(&item.sig, block);
+        }
         self.within(name, |it| visit::visit_trait_item_fn(it, item));
     }
 

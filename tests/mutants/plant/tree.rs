@@ -39,6 +39,7 @@ pub(crate) struct File {
 pub(crate) struct Parsed {
     pub(crate) items: Vec<Item>,
     pub(crate) regions: Vec<Region>,
+    pub(crate) bodies: Vec<Body>,
     /// Where locals and parameters get their names.
     pub(crate) locals: Vec<(usize, String)>,
 }
@@ -50,6 +51,13 @@ pub(crate) struct Item {
     pub(crate) bytes: Range<usize>,
     /// What is within and no part of it: the functions in a script.
     pub(crate) without: Vec<Range<usize>>,
+}
+
+/// The body of a function, with its braces.
+#[derive(Debug)]
+pub(crate) struct Body {
+    pub(crate) bytes: Range<usize>,
+    pub(crate) is_const: bool,
 }
 
 #[derive(Debug)]

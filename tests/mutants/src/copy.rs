@@ -1,23 +1,24 @@
 //! A copy of the project, in which mutants are planted and taken back.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::plant::{self, Edit, Tree};
+use crate::plant::{self, Changed, Edit, Tree};
 
 /// The files of the project as they are in the work tree, in a folder of their own.
 pub struct Copy {
     folder: PathBuf,
     pub target: PathBuf,
+    /// Where `tests/run.sh` puts the newest server.
+    pub newest_redis: PathBuf,
 }
 
 /// Edits that are made; taken back with its end.
 pub struct Planted<'a> {
     copy: &'a Copy,
-    before: RefCell<BTreeMap<PathBuf, String>>,
+    before: BTreeMap<PathBuf, String>,
 }
 
 impl Copy {
@@ -26,10 +27,10 @@ impl Copy {
         let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let project = project.canonicalize().map_err(|error| error.to_string())?;
         let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-        let scratch = target
-            .unwrap_or_else(|| project.join("target"))
-            .join("mutants");
+        let target = target.unwrap_or_else(|| project.join("target"));
+        let scratch = target.join("mutants");
         let copy = Self {
+            newest_redis: target.join("newest-redis"),
             folder: scratch.join("tree"),
             target: scratch.join("target"),
         };
@@ -89,16 +90,23 @@ impl Copy {
     }
 
     pub fn plant(&self, edits: &[Edit]) -> Result<Planted<'_>, String> {
-        let planted = Planted {
+        self.write(plant::planted(edits, &self.tree()?)?)
+    }
+
+    pub fn tree(&self) -> Result<Tree, String> {
+        Tree::read(&self.folder)
+    }
+
+    pub fn write(&self, all: Vec<Changed>) -> Result<Planted<'_>, String> {
+        let mut planted = Planted {
             copy: self,
-            before: RefCell::default(),
+            before: BTreeMap::new(),
         };
-        let tree = Tree::read(&self.folder)?;
-        for changed in plant::planted(edits, &tree)? {
+        for changed in all {
             let path = self.folder.join(&changed.path);
             let text = fs::read_to_string(&path).map_err(|error| error.to_string())?;
             fs::write(&path, changed.text).map_err(|error| error.to_string())?;
-            planted.before.borrow_mut().insert(changed.path, text);
+            planted.before.insert(changed.path, text);
         }
         Ok(planted)
     }
@@ -106,7 +114,7 @@ impl Copy {
 
 impl Drop for Planted<'_> {
     fn drop(&mut self) {
-        for (file, text) in self.before.borrow().iter() {
+        for (file, text) in &self.before {
             // What is left behind here is put right when the copy is brought up to date.
             let _ = fs::write(self.copy.folder.join(file), text);
         }

@@ -7,10 +7,12 @@
 //! cargo run --manifest-path tests/mutants/Cargo.toml -- --table          the guide's table
 //! ```
 //!
-//! The copy lies in the target folder and keeps a target folder of its own, so that a mutant costs
-//! one small build; the work tree is never touched. First the copy as it is must pass each test that
-//! the list names. A mutant that does not compile, or is caught by another test than the list says,
-//! is an error of the list; with `--listed` no other test is tried, which saves minutes. The end is 1 if a mutant survived or the list is wrong.
+//! The copy lies in the target folder and keeps a target folder of its own; the work tree is never
+//! touched. Bugs within functions are built together and switched on one by one; one that cannot be
+//! built so, or is not caught as listed there, is planted by itself, which costs a build. First the
+//! copy without a bug must pass each test that the list names. A mutant that does not compile, or is
+//! caught by another test than the list says, is an error of the list; with `--listed` no other test
+//! is tried, which saves minutes. The end is 1 if a mutant survived or the list is wrong.
 
 #![allow(clippy::disallowed_methods)] // it watches processes, by the machine's clock
 
@@ -22,16 +24,17 @@ mod mutant;
 #[path = "../plant/mod.rs"]
 mod plant;
 mod tests;
+mod together;
 mod watched;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use copy::Copy;
 use mutant::{Mutant, Test};
 use plant::Edit;
-use tests::{Outcome, Tests, Verdict};
+use tests::{NotBuilt, Outcome, RUN_MAX, Tests};
 
 /// What is run when the test of the list stays green: what catches it instead belongs in the list.
 const WIDER: [&str; 8] = [
@@ -55,7 +58,7 @@ fn main() -> ExitCode {
     let before = wanted.len();
     wanted.retain(|name| name != "--listed");
     let listed_only = wanted.len() < before;
-    let chosen: Vec<&Mutant> = list::all()
+    let chosen: Vec<&'static Mutant> = list::all()
         .filter(|mutant| wanted.is_empty() || wanted.iter().any(|name| name == mutant.name))
         .collect();
     if chosen.len() < wanted.len() {
@@ -73,13 +76,13 @@ fn main() -> ExitCode {
 }
 
 /// Answers whether each was caught as the list says.
-fn run(chosen: &[&Mutant], listed_only: bool) -> Result<bool, String> {
+fn run(chosen: &[&'static Mutant], listed_only: bool) -> Result<bool, String> {
     let copy = Copy::of_the_project()?;
     let tests = Tests::of(&copy);
-    green_as_it_is(&tests, chosen)?;
-    let mut rows = Vec::new();
-    let mut all_is_well = true;
-    for mutant in chosen {
+    let (mut rows, apart) = together::run(&copy, &tests, chosen)?;
+    println!("\n{} by themselves\n", apart.len());
+    for (mutant, why) in apart {
+        println!("{}: {why}", mutant.name);
         let began = Instant::now();
         let found = hunt(&copy, &tests, mutant, listed_only)?;
         let row = Row {
@@ -88,7 +91,6 @@ fn run(chosen: &[&Mutant], listed_only: bool) -> Result<bool, String> {
             took: began.elapsed(),
         };
         println!("{}", row.line());
-        all_is_well &= matches!(row.found, Found::AsListed(_));
         rows.push(row);
     }
     println!("\nbug -> test that caught it\n");
@@ -96,48 +98,9 @@ fn run(chosen: &[&Mutant], listed_only: bool) -> Result<bool, String> {
     let caught = rows
         .iter()
         .filter(|row| matches!(row.found, Found::AsListed(_)));
-    println!("\n{} of {} caught as listed", caught.count(), rows.len());
-    Ok(all_is_well)
-}
-
-/// The control: without a mutant, every test that the list names is there and passes.
-///
-/// Together, which is quick; and one that does not pass among others by itself, as it is run with
-/// its mutant.
-fn green_as_it_is(tests: &Tests<'_>, chosen: &[&Mutant]) -> Result<(), String> {
-    let mut named = BTreeMap::<&str, BTreeSet<&str>>::new();
-    for Test { target, name } in chosen.iter().map(|mutant| mutant.caught_by) {
-        named.entry(target).or_default().insert(name);
-    }
-    for (target, names) in named {
-        println!("unchanged: {} tests of {target}", names.len());
-        let names: Vec<&str> = names.into_iter().collect();
-        let together = unchanged(tests, target, &names)?;
-        for name in names {
-            let is_green = |outcome: &Outcome| {
-                let is_it = |test: &String| is_of(test, name);
-                outcome.passed.iter().any(is_it) && !outcome.failed.iter().any(is_it)
-            };
-            if is_green(&together) {
-                continue;
-            }
-            let alone = unchanged(tests, target, &[name])?;
-            if !is_green(&alone) {
-                return Err(format!(
-                    "without a mutant {target}: {name} ended as {alone:?}"
-                ));
-            }
-            println!("unchanged: {name} of {target} is green by itself alone");
-        }
-    }
-    Ok(())
-}
-
-fn unchanged(tests: &Tests<'_>, target: &str, names: &[&str]) -> Result<Outcome, String> {
-    match tests.run(target, names)? {
-        Verdict::DoesNotCompile(words) => Err(words),
-        Verdict::Ended(outcome) => Ok(outcome),
-    }
+    let (caught, all) = (caught.count(), rows.len());
+    println!("\n{caught} of {all} caught as listed");
+    Ok(caught == all)
 }
 
 enum Found {
@@ -150,15 +113,17 @@ enum Found {
     /// The bug alone was caught, so nothing masks it.
     NotMasked(String),
     DoesNotCompile(String),
+    /// The test of the list is not green without the bug.
+    WithoutIt(String),
 }
 
-struct Row<'a> {
-    mutant: &'a Mutant,
+struct Row {
+    mutant: &'static Mutant,
     found: Found,
     took: Duration,
 }
 
-impl Row<'_> {
+impl Row {
     fn line(&self) -> String {
         let words = match (&self.found, self.mutant.masked_by) {
             (Found::AsListed(test), None) => format!("caught by {test}"),
@@ -169,6 +134,7 @@ impl Row<'_> {
             (Found::Elsewhere(test), _) => format!("NOT AS LISTED: caught by {test}"),
             (Found::NotMasked(test), _) => format!("NOT MASKED: caught by {test}"),
             (Found::DoesNotCompile(words), _) => format!("DOES NOT COMPILE: {words}"),
+            (Found::WithoutIt(how), _) => format!("NOT GREEN WITHOUT IT: {how}"),
         };
         let (name, promise) = (self.mutant.name, self.mutant.breaks.title());
         format!(
@@ -178,6 +144,7 @@ impl Row<'_> {
     }
 }
 
+/// Plants a mutant by itself.
 fn hunt(
     copy: &Copy,
     tests: &Tests<'_>,
@@ -185,46 +152,62 @@ fn hunt(
     listed_only: bool,
 ) -> Result<Found, String> {
     let alone = planted(copy, tests, mutant.edits, mutant.caught_by)?;
-    let Some(masked) = mutant.masked_by else {
-        return match alone {
-            Verdict::DoesNotCompile(words) => Ok(Found::DoesNotCompile(words)),
-            Verdict::Ended(outcome) if outcome.is_red() => {
-                Ok(Found::AsListed(outcome.red(mutant.caught_by.name)))
-            }
-            Verdict::Ended(_) if listed_only => Ok(Found::Nowhere),
-            Verdict::Ended(_) => wider(copy, tests, mutant),
-        };
+    let both = match (mutant.masked_by, &alone) {
+        (Some(masked), Ok(outcome)) if !outcome.is_red() => {
+            let edits = [mutant.edits, masked.edits].concat();
+            Some(planted(copy, tests, &edits, mutant.caught_by)?)
+        }
+        _ => None,
     };
-    match alone {
-        Verdict::DoesNotCompile(words) => return Ok(Found::DoesNotCompile(words)),
-        Verdict::Ended(outcome) if outcome.is_red() => {
-            return Ok(Found::NotMasked(outcome.red(mutant.caught_by.name)));
-        }
-        Verdict::Ended(_) => {}
+    match Found::of(mutant, alone, both) {
+        Found::Nowhere if !listed_only && mutant.masked_by.is_none() => wider(copy, tests, mutant),
+        found => Ok(found),
     }
-    let both = [mutant.edits, masked.edits].concat();
-    match planted(copy, tests, &both, mutant.caught_by)? {
-        Verdict::DoesNotCompile(words) => Ok(Found::DoesNotCompile(words)),
-        Verdict::Ended(outcome) if outcome.is_red() => {
-            Ok(Found::AsListed(outcome.red(mutant.caught_by.name)))
+}
+
+impl Found {
+    /// What it means how a mutant's test ended, and how with its mask taken away as well.
+    fn of(
+        mutant: &Mutant,
+        alone: Result<Outcome, NotBuilt>,
+        both: Option<Result<Outcome, NotBuilt>>,
+    ) -> Self {
+        let name = mutant.caught_by.name;
+        match (alone, both) {
+            (Err(why), _) | (_, Some(Err(why))) => Self::DoesNotCompile(why.words),
+            (Ok(alone), _) if alone.is_red() && mutant.masked_by.is_some() => {
+                Self::NotMasked(alone.red(name))
+            }
+            (Ok(one), None) | (_, Some(Ok(one))) if one.is_red() => Self::AsListed(one.red(name)),
+            _ => Self::Nowhere,
         }
-        Verdict::Ended(_) => Ok(Found::Nowhere),
     }
 }
 
 /// Runs one test with the edits made, and takes them back.
-fn planted(copy: &Copy, tests: &Tests<'_>, edits: &[Edit], test: Test) -> Result<Verdict, String> {
+fn planted(
+    copy: &Copy,
+    tests: &Tests<'_>,
+    edits: &[Edit],
+    test: Test,
+) -> Result<Result<Outcome, NotBuilt>, String> {
     let _planted = copy.plant(edits)?;
-    tests.run(test.target, &[test.name])
+    let built = match tests.build(&BTreeSet::from([test.target])) {
+        Ok(built) => built,
+        Err(why) => return Ok(Err(why)),
+    };
+    Ok(Ok(built.run(test.target, &[test.name], "", RUN_MAX)?))
 }
 
 /// What else goes red, in the first of the wider suites in which something does.
 fn wider(copy: &Copy, tests: &Tests<'_>, mutant: &Mutant) -> Result<Found, String> {
     let _planted = copy.plant(mutant.edits)?;
     for target in WIDER {
-        if let Verdict::Ended(outcome) = tests.run(target, &[])?
-            && outcome.is_red()
-        {
+        let Ok(built) = tests.build(&BTreeSet::from([target])) else {
+            continue;
+        };
+        let outcome = built.run(target, &[], "", RUN_MAX)?;
+        if outcome.is_red() {
             let test = format!("{} in {target}", outcome.red("something"));
             return Ok(Found::Elsewhere(test));
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use duly::event::Envelope;
-use duly::store::operation::{Answer, Reply, StoreOp};
+use duly::store::operation::{Reply, Response, StoreOp};
 use duly::{ErrorKind, EventId};
 use duly_conformance::history::{EntryKind, Promise, PushResult};
 
@@ -74,20 +74,20 @@ impl World {
         (op.id, op.op) = (id, StoreOp::Push(vec![push]));
     }
 
-    pub fn client_answered(&mut self, at: usize, answer: Result<Answer<Body>, ErrorKind>) {
+    pub fn client_answered(&mut self, at: usize, response: Result<Response<Body>, ErrorKind>) {
         let op = &self.clients.ops[at];
         if op.is_answered {
             return;
         }
         let id = op.id;
-        match (op.push, &answer) {
-            (Some(push), Ok(answer)) => return self.bus_push_answered(at, push, answer),
+        match (op.push, &response) {
+            (Some(push), Ok(response)) => return self.bus_push_answered(at, push, response),
             (Some(push), Err(kind)) if *kind != ErrorKind::Unknown => {
                 return self.bus_push_failed(at, push, *kind);
             }
             _ => {}
         }
-        let what = match (&op.op, answer.map(|answer| answer.reply)) {
+        let what = match (&op.op, response.map(|response| response.reply)) {
             (_, Err(ErrorKind::Unknown)) => return self.client_gives_up(at),
             (_, Err(kind @ (ErrorKind::Unavailable | ErrorKind::Full | ErrorKind::Closed))) => {
                 return self.client_refused(at, kind);

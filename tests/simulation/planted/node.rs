@@ -8,7 +8,7 @@ use duly::ErrorKind;
 use duly::config::NodeOptions;
 use duly::event::Envelope;
 use duly::store::operation::{
-    Answer, AttemptOutcome, FetchReport, Holding, NewEvent, Reply, SetAside, StartMark, StoreOp,
+    AttemptOutcome, FetchReport, Holding, NewEvent, Reply, Response, SetAside, StartMark, StoreOp,
 };
 use duly::time::Mono;
 
@@ -66,7 +66,10 @@ impl World {
                 if bug == Bug::SettleAnsweredEarly {
                     let reply = Reply::Settled(vec![true; settlements.len()]);
                     let now_us = self.store.buckets[bucket].now_us();
-                    self.after(100, Happening::Answered(from, Ok(Answer { now_us, reply })));
+                    self.after(
+                        100,
+                        Happening::Answered(from, Ok(Response { now_us, reply })),
+                    );
                     return self.send(Caller::Nobody, bucket, op);
                 }
             }
@@ -135,7 +138,7 @@ impl World {
     }
 
     /// A call of a node was given up: whether it is told so.
-    pub fn tells_unknown(&mut self, from: Caller) -> Result<Answer<Body>, ErrorKind> {
+    pub fn tells_unknown(&mut self, from: Caller) -> Result<Response<Body>, ErrorKind> {
         if self.bug == Some(Bug::FetchNotRepeated) && self.planted.calls.contains(&from) {
             let reply = Reply::Fetched(FetchReport {
                 deliveries: Vec::new(),
@@ -147,7 +150,7 @@ impl World {
                 holding: Holding::default(),
             });
             let now_us = self.store.buckets[0].now_us();
-            return Ok(Answer { now_us, reply });
+            return Ok(Response { now_us, reply });
         }
         Err(ErrorKind::Unknown)
     }

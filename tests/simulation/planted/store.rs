@@ -7,7 +7,7 @@ use duly::event::State;
 use duly::records::{NodeId, Outcome};
 use duly::store::DedupWindow;
 use duly::store::operation::{
-    Answer, BATCH_MAX, PeekBy, PeekPage, PushOutcome, PushReport, ReapReport, Reply, StartMark,
+    BATCH_MAX, PeekBy, PeekPage, PushOutcome, PushReport, ReapReport, Reply, Response, StartMark,
     StoreOp,
 };
 use duly::time::{Timestamp, When};
@@ -38,8 +38,8 @@ impl Asked {
     }
 
     /// Whether it is due before that.
-    fn is_early(self, answer: &Answer<Body>) -> bool {
-        let (when, due) = match (self, &answer.reply) {
+    fn is_early(self, response: &Response<Body>) -> bool {
+        let (when, due) = match (self, &response.reply) {
             (Self::Push(when), Reply::Pushed(pushed)) => match pushed[0].verdict {
                 PushOutcome::Accepted | PushOutcome::Replaced(_) => (when, pushed[0].due),
                 _ => return false,
@@ -53,7 +53,7 @@ impl Asked {
             _ => return false,
         };
         match when {
-            When::After(delay) => due.as_micros() < answer.now_us + delay.as_micros() as u64,
+            When::After(delay) => due.as_micros() < response.now_us + delay.as_micros() as u64,
             When::At(at) => due < at,
             _ => false,
         }
@@ -78,7 +78,7 @@ impl World {
         from: Caller,
         bucket: usize,
         mut op: StoreOp,
-    ) -> Result<Answer<Body>, ErrorKind> {
+    ) -> Result<Response<Body>, ErrorKind> {
         let asked = Asked::of(&op);
         let unique = unique_of(&op);
         match (&mut op, self.bug) {
@@ -131,12 +131,12 @@ impl World {
                 };
                 self.note(Some(id), what);
                 let reply = Reply::Extended(vec![stood]);
-                return Ok(Answer { now_us, reply });
+                return Ok(Response { now_us, reply });
             }
             (StoreOp::Reconcile { .. }, Some(Bug::OrphansKept)) => {
                 let now_us = self.store.time_us(self.now_us, Some(bucket));
                 let reply = Reply::Reaped(ReapReport::default());
-                return Ok(Answer { now_us, reply });
+                return Ok(Response { now_us, reply });
             }
             (StoreOp::Push(events), Some(Bug::DueRoundedDown)) => {
                 let now_us = self.store.time_us(self.now_us, Some(bucket));
@@ -152,7 +152,7 @@ impl World {
                     silent: Vec::new(),
                     limit: 1,
                 };
-                if let Ok(Answer {
+                if let Ok(Response {
                     reply: Reply::Reaped(reaped),
                     ..
                 }) = self.apply_plainly(bucket, look)
@@ -168,10 +168,10 @@ impl World {
             }
             _ => {}
         }
-        let mut answer = self.apply_plainly(bucket, op);
+        let mut response = self.apply_plainly(bucket, op);
         self.store.promised = None;
-        if let (Ok(answer), Some((id, key, replaces))) = (&answer, unique)
-            && let Reply::Pushed(pushed) = &answer.reply
+        if let (Ok(response), Some((id, key, replaces))) = (&response, unique)
+            && let Reply::Pushed(pushed) = &response.reply
         {
             let taken_by = match pushed[0].verdict {
                 PushOutcome::Duplicate(other) if other != id => Some(Some(other)),
@@ -187,12 +187,12 @@ impl World {
                 self.note(Some(id), what);
             }
         }
-        if let Ok(answer) = &mut answer {
-            if asked.is_early(answer) {
+        if let Ok(response) = &mut response {
+            if asked.is_early(response) {
                 let text = "an event is due before it was asked for";
                 self.break_off(Promise::NeverEarly, None, text);
             }
-            match (&mut answer.reply, self.bug) {
+            match (&mut response.reply, self.bug) {
                 (Reply::Cancelled(truth), Some(Bug::CancelOfLeasedIsDone))
                     if *truth == CancelOutcome::TooLate(State::Leased) =>
                 {
@@ -214,7 +214,7 @@ impl World {
                 _ => {}
             }
         }
-        answer
+        response
     }
 
     /// What a store that has failed makes of an operation.
@@ -223,7 +223,7 @@ impl World {
         from: Caller,
         bucket: usize,
         op: StoreOp,
-    ) -> Result<Answer<Body>, ErrorKind> {
+    ) -> Result<Response<Body>, ErrorKind> {
         let now_us = self.store.buckets[bucket].now_us();
         match (&op, self.bug) {
             (StoreOp::Push(events), Some(Bug::AcknowledgesAfterFailure)) => {
@@ -232,7 +232,7 @@ impl World {
                     verdict: PushOutcome::Accepted,
                 };
                 let reply = Reply::Pushed(vec![accepted; events.len()]);
-                Ok(Answer { now_us, reply })
+                Ok(Response { now_us, reply })
             }
             (StoreOp::Fetch(_), Some(Bug::ReadsAfterFailure)) => self.apply(from, bucket, op),
             _ => Err(ErrorKind::Closed),
@@ -245,7 +245,7 @@ impl World {
         from: Caller,
         bucket: usize,
         op: StoreOp,
-    ) -> Result<Answer<Body>, ErrorKind> {
+    ) -> Result<Response<Body>, ErrorKind> {
         match self.bug {
             Some(Bug::FullIsLate) => {
                 let _ = self.apply(from, bucket, op);
@@ -255,7 +255,7 @@ impl World {
                 let verdict = PushOutcome::Accepted;
                 let reply = Reply::Pushed(vec![PushReport { due, verdict }]);
                 let now_us = self.store.buckets[bucket].now_us();
-                return Ok(Answer { now_us, reply });
+                return Ok(Response { now_us, reply });
             }
             _ => {}
         }
@@ -309,7 +309,7 @@ impl World {
         let clock_us = self.store.clock_us(self.now_us);
         let (by, from, limit) = (PeekBy::All, None, BATCH_MAX);
         let peek = StoreOp::Peek { by, from, limit };
-        let Ok(Answer {
+        let Ok(Response {
             reply: Reply::Peeked(PeekPage { events, .. }),
             ..
         }) = self.store.look(clock_us, bucket, peek)

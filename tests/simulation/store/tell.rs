@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use duly::records::NodeId;
 use duly::store::operation::{
-    Answer, AttemptOutcome, FetchReport, PushOutcome, Reply, RequestId, StoreOp,
+    AttemptOutcome, FetchReport, PushOutcome, Reply, RequestId, Response, StoreOp,
 };
 use duly::time::Timestamp;
 use duly::{ChangeOutcome, EventId};
@@ -72,15 +72,15 @@ impl Asked {
 /// store was asked for.
 pub fn tell(
     asked: &Asked,
-    answer: &Answer<Body>,
+    response: &Response<Body>,
     promised: Option<Duration>,
     happened: &mut Vec<(EventId, EntryKind)>,
 ) {
     let end = |hold: Duration| {
         let hold_us = promised.unwrap_or(hold).as_micros() as u64;
-        Timestamp::from_micros_up(answer.now_us + hold_us)
+        Timestamp::from_micros_up(response.now_us + hold_us)
     };
-    match (asked, &answer.reply) {
+    match (asked, &response.reply) {
         (Asked::Fetch { node, hold }, Reply::Fetched(FetchReport { deliveries, .. })) => {
             for delivery in deliveries {
                 let lease = Lease {

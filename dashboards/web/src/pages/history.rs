@@ -21,7 +21,9 @@ use crate::sample::in_time;
 use crate::text::{self, Fields, number, span};
 
 /// The most statistics of minutes that one page reads, and how many minutes it asks for at a time.
-const READ_MAX: usize = 100_000;
+///
+/// A queue in which something ends in every minute has 527,040 in a year.
+const READ_MAX: usize = 600_000;
 const AT_ONCE: u64 = 10_000;
 const MINUTE: u64 = 60_000;
 
@@ -102,6 +104,8 @@ struct HistoryPage {
     totals: Vec<(&'static str, String)>,
     charts: Vec<Chart>,
     rows: Vec<Row>,
+    /// When most ended, and the query of its records.
+    peak: Option<(String, String)>,
     read_from: Option<String>,
     /// How many queues there are, if one has to be chosen.
     choose_of: Option<String>,
@@ -204,6 +208,8 @@ pub(crate) async fn page(
     let to = |changes: &[(&str, &str)]| format!("?{}", fields.with(changes));
     let at_end = |end: u64| (end * MINUTE).to_string();
     let next = end + length;
+    let name = fields.get("queue");
+    let rows = rows(&history.steps, (extent, begin), name);
     html(&HistoryPage {
         extents: EXTENTS
             .iter()
@@ -227,8 +233,12 @@ pub(crate) async fn page(
             minute_text(end.min(now))
         ),
         totals: totals(&history.steps),
-        charts: charts(&history.steps, (extent, begin)),
-        rows: rows(&history.steps, (extent, begin), fields.get("queue")),
+        charts: charts(&history.steps, (extent, begin), name),
+        peak: rows
+            .iter()
+            .find(|row| row.is_peak)
+            .map(|row| (row.at.clone(), row.records.clone())),
+        rows,
         read_from: history.read_from.map(|at| minute_text(minute_of(at))),
         choose_of: queues.map(|queues| number(queues as u64)),
         queue: queue.map(|queue| queue.to_string()).unwrap_or_default(),
@@ -264,14 +274,32 @@ fn totals(steps: &[Step]) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn charts(steps: &[Step], (extent, begin): (Extent, u64)) -> Vec<Chart> {
+/// How many times are below a chart.
+const TIMES: u64 = 5;
+
+/// The begin of some steps as texts, as short as the span allows; the last is where the span ends.
+fn times((extent, begin): (Extent, u64)) -> Vec<String> {
+    let length = extent.steps * extent.minutes;
+    let time = |part: u64| {
+        let text = minute_text(begin + length * part / (TIMES - 1));
+        let shown = match extent.name {
+            "hour" | "day" => text.get(11..),
+            "month" => text.get(5..10),
+            _ => text.get(..7),
+        };
+        shown.unwrap_or(&text).to_owned()
+    };
+    (0..TIMES).map(time).collect()
+}
+
+fn charts(steps: &[Step], (extent, begin): (Extent, u64), queue: Option<&str>) -> Vec<Chart> {
     let at = |step: usize| minute_text(begin + step as u64 * extent.minutes);
-    let (from, to) = (at(0), at(steps.len()));
     let ended: Vec<u64> = steps.iter().map(|step| step.done + step.failed).collect();
     let most = ended.iter().copied().max().unwrap_or(0);
+    let step_text = span(Duration::from_secs(extent.minutes * 60));
     let titles = steps.iter().enumerate().map(|(index, step)| {
         format!(
-            "{}: {} done, {} failed, late p50 {}, p99 {}",
+            "{}, {step_text}: {} done, {} failed, late p50 {}, p99 {}",
             at(index),
             number(step.done),
             number(step.failed),
@@ -280,12 +308,20 @@ fn charts(steps: &[Step], (extent, begin): (Extent, u64)) -> Vec<Chart> {
         )
     });
     let titles: Vec<String> = titles.collect();
-    let step = span(Duration::from_secs(extent.minutes * 60));
+    let records: Vec<String> = (0..steps.len())
+        .map(|index| format!("records?{}", records_of(index, (extent, begin), queue)))
+        .collect();
+    let marked = || {
+        titles
+            .iter()
+            .map(String::as_str)
+            .zip(records.iter().map(String::as_str))
+    };
     let attempts = Chart::new(
         "Attempts",
         number(ended.iter().sum::<u64>()),
         format!(
-            "Attempts that ended, at most {} in {step}; the table has the values",
+            "Attempts that ended, at most {} in {step_text}; the table has the values",
             number(most)
         ),
     );
@@ -295,12 +331,17 @@ fn charts(steps: &[Step], (extent, begin): (Extent, u64)) -> Vec<Chart> {
         "Lateness, p99",
         secs(latest),
         format!(
-            "From due to start, at most {}; the table has the values",
+            "From due to start, at most {} in {step_text}; the table has the values",
             secs(latest)
         ),
     );
-    let attempts = attempts.between(&from, &to).top(number(most));
-    let lateness = lateness.between(from, to).top(secs(latest));
+    let half = match most {
+        0 | 1 => String::new(),
+        most => number(most / 2),
+    };
+    let attempts = attempts.axes([number(most), half, "0".to_owned()], times((extent, begin)));
+    let scale = [secs(latest), secs(latest / 2.0), "0s".to_owned()];
+    let lateness = lateness.axes(scale, times((extent, begin)));
     let parts = |of: fn(&Step) -> u64| steps.iter().map(|step| of(step) as f64).collect();
     vec![
         attempts
@@ -309,9 +350,22 @@ fn charts(steps: &[Step], (extent, begin): (Extent, u64)) -> Vec<Chart> {
                 ("good", parts(|it| it.done)),
                 ("fail", parts(|it| it.failed)),
             ])
-            .titles(&titles),
-        lateness.bars(&[("fetch", p99)]).titles(&titles),
+            .steps(marked()),
+        lateness.bars(&[("fetch", p99)]).steps(marked()),
     ]
+}
+
+/// The query of the records of a step.
+fn records_of(index: usize, (extent, begin): (Extent, u64), queue: Option<&str>) -> String {
+    let since = begin + index as u64 * extent.minutes;
+    let mut records = form_urlencoded::Serializer::new(String::new());
+    if let Some(queue) = queue {
+        records.append_pair("queue", queue);
+    }
+    records.append_pair("since", &(since * MINUTE).to_string());
+    let until = (since + extent.minutes) * MINUTE;
+    records.append_pair("until", &until.to_string());
+    records.finish()
 }
 
 /// The steps in which something ended, the newest first.
@@ -319,24 +373,14 @@ fn rows(steps: &[Step], (extent, begin): (Extent, u64), queue: Option<&str>) -> 
     let most = steps.iter().map(|step| step.done + step.failed).max();
     let busy = steps.iter().enumerate().rev();
     let busy = busy.filter(|(_, step)| step.done + step.failed > 0);
-    let row = |(index, step): (usize, &Step)| {
-        let since = begin + index as u64 * extent.minutes;
-        let mut records = form_urlencoded::Serializer::new(String::new());
-        if let Some(queue) = queue {
-            records.append_pair("queue", queue);
-        }
-        let until = (since + extent.minutes) * MINUTE;
-        records.append_pair("since", &(since * MINUTE).to_string());
-        records.append_pair("until", &until.to_string());
-        Row {
-            at: minute_text(since),
-            done: number(step.done),
-            failed: number(step.failed),
-            p50: secs(step.late(50.0)),
-            p99: secs(step.late(99.0)),
-            records: records.finish(),
-            is_peak: most == Some(step.done + step.failed),
-        }
+    let row = |(index, step): (usize, &Step)| Row {
+        at: minute_text(begin + index as u64 * extent.minutes),
+        done: number(step.done),
+        failed: number(step.failed),
+        p50: secs(step.late(50.0)),
+        p99: secs(step.late(99.0)),
+        records: records_of(index, (extent, begin), queue),
+        is_peak: most == Some(step.done + step.failed),
     };
     busy.map(row).collect()
 }

@@ -35,6 +35,8 @@ struct NodesPage {
 
 struct Row {
     id: String,
+    /// The name of its machine; empty where it is unknown.
+    host: String,
     is_here: bool,
     is_alive: bool,
     heard: Moment,
@@ -63,6 +65,7 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visit: Visit) -> Result<Re
         let all = queues.clone().count();
         Row {
             id: node.node.id.to_string(),
+            host: node.node.host.to_string(),
             is_here: node.node.is_here,
             is_alive: node.is_alive,
             heard: Moment::new(node.heard, now),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use duly::__outbox::OutboxBacklog;
 use duly::records::{Lateness, MinuteStats, Outcome};
 use duly::time::Timestamp;
 
@@ -17,7 +18,7 @@ use crate::error::{Result, html};
 use crate::guard::Visit;
 use crate::problems::{self, Problem};
 use crate::sample::{MINUTES, NodeNow, Picture};
-use crate::text::{self, number, span};
+use crate::text::{self, count, number, span};
 
 #[derive(Template)]
 #[template(path = "now.html")]
@@ -30,6 +31,8 @@ struct NowPage {
     coming: Option<Chart>,
     sources: Vec<(String, String)>,
     is_whole: bool,
+    /// What waits in the outbox, and for how long.
+    outbox: Option<String>,
 }
 
 struct Total {
@@ -61,7 +64,20 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visit: Visit) -> Result<Re
         coming,
         sources,
         is_whole: picture.is_whole,
+        outbox: picture
+            .outbox
+            .filter(|_| visit.user.sees_all())
+            .map(waiting),
     })
+}
+
+fn waiting(outbox: OutboxBacklog) -> String {
+    let waiting = usize::try_from(outbox.waiting).unwrap_or(usize::MAX);
+    let many = count(waiting, "committed event waits", "committed events wait");
+    match waiting {
+        0 => "no committed event waits".to_owned(),
+        _ => format!("{many}, the oldest for {}", span(outbox.oldest)),
+    }
 }
 
 fn totals(picture: &Picture, user: &User, nodes: usize) -> Vec<Total> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use duly::event::{BucketId, BucketKey};
-use duly::store::operation::{Answer, NewEvent, Reply, StoreOp};
+use duly::store::operation::{NewEvent, Reply, Response, StoreOp};
 use duly::store::{Control, Durability, MemoryStore, Setting, Store, StoreFuture, Watcher};
 use duly::{Bus, QueueName};
 use duly_dashboard::Role;
@@ -27,7 +27,7 @@ struct Counted {
 }
 
 impl Store for Counted {
-    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
+    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Response> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let (answer, read) = (self.store.apply(bucket, op), Arc::clone(&self.read));
         StoreFuture::new(async move {
@@ -51,7 +51,7 @@ impl Store for Counted {
         bucket: &BucketKey,
         events: Vec<NewEvent>,
         wanted: Durability,
-    ) -> StoreFuture<Answer> {
+    ) -> StoreFuture<Response> {
         self.store.push_durably(bucket, events, wanted)
     }
 

@@ -37,6 +37,8 @@ async fn every_span_has_its_values_and_leads_to_its_records() {
                 assert!(page.text.contains(&total), "{span} {queue}: {}", page.text);
             }
             assert!(page.text.contains("<title>"), "a pointer shows values");
+            let scale = page.text.split_once("class=\"scale\"").unwrap().1;
+            assert!(scale.contains(">0</span>"), "{span} has an axis");
             assert!(page.text.contains("peak"), "{}", page.text);
             let (_, rest) = page.text.split_once("/records?").unwrap();
             let query = rest.split('"').next().unwrap().replace("&#38;", "&");
@@ -61,4 +63,44 @@ async fn every_span_has_its_values_and_leads_to_its_records() {
         let page = site.get(&format!("/history?{wrong}")).await;
         assert!(page.status.is_client_error(), "{wrong}");
     }
+}
+
+/// A queue in which something ends in each minute has its whole year on one page.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_year_of_a_busy_queue_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let open = async || {
+        let bus = duly::Bus::builder().settings(Default::default());
+        let bus = bus.store_url(format!("sqlite:{}", file.display()));
+        bus.only_registered().publish_only().start().await.unwrap()
+    };
+    let bus = open().await;
+    let queue = bus.queue_named::<u64>("mail").unwrap();
+    queue.push(7, Duration::ZERO).await.unwrap();
+    let leased = queue.lease(1, Duration::from_secs(30));
+    let leased = leased.wait(Duration::from_secs(5)).send().await.unwrap();
+    assert_eq!(
+        leased[0].ack().await.unwrap(),
+        duly::lease::LeaseStatus::Held
+    );
+    bus.shutdown(Duration::from_secs(5)).await.unwrap();
+    // As if each minute of the last year had an end, as that one has.
+    let database = rusqlite::Connection::open(&file).unwrap();
+    let minutes = 359 * 1_440; // the first step of the year may have begun five days later
+    let added = database
+        .execute(
+            "WITH RECURSIVE back(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM back WHERE n < ?1) \
+             INSERT INTO minutes SELECT minute - n, queue, outcome, count FROM minutes, back",
+            [i64::try_from(minutes).expect("they are few")],
+        )
+        .unwrap();
+    assert_eq!(added, minutes);
+    drop(database);
+
+    let site = Site::of(open().await, Role::View).await;
+    let page = site.get("/history?span=year&queue=mail").await.text;
+    assert!(!page.contains("Read back to"), "it is cut off");
+    let done = "<dt>Done</dt><dd>516\u{202f}961<";
+    assert!(page.contains(done), "{page}");
 }

@@ -12,6 +12,7 @@ mod find;
 mod forms;
 mod history;
 mod lasting;
+mod outbox;
 mod redis;
 mod schedules;
 mod site;

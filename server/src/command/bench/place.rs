@@ -1,4 +1,4 @@
-//! Where a benchmark works: a folder or a prefix of its own, beside the data of others.
+//! The place of a benchmark: a folder or a prefix of its own, beside the data of others.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! What of a table and of a line fits into a width: whole columns and whole parts, as a number of
+//! The part of a table or a line that fits into a width: whole columns and whole parts, as a number of
 //! which a part is missing is another number.
 
 /// The least width of the first column, unless its cells need less.

@@ -1,4 +1,4 @@
-//! What `duly top` shows: the queues in an order, and which of them is selected.
+//! The view of `duly top`: the queues in an order, and the one that is selected.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the server says of itself.
+//! Endpoints about the server itself: pools, version, statistics, metrics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -140,10 +140,10 @@ where
 /// Creates a pool of `workers` in the current runtime, with the smallest ring.
 fn pool<W: Work>(work: W, workers: usize) -> Pool<W> {
     let runtime = Handle::current();
-    let board = DeadlineTable::new(runtime.clone());
+    let deadlines = DeadlineTable::new(runtime.clone());
     let options = PoolOptions {
         capacity: 64,
-        ..PoolOptions::new(workers, runtime, board)
+        ..PoolOptions::new(workers, runtime, deadlines)
     };
     Pool::new(work, options).expect("the capacity is good")
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::core::membership::{Member, MemberInfo, Membership};
+use crate::core::membership::{Member, MemberInfo, Membership, host_name};
 use crate::error::Result;
 use crate::event::QueueName;
 use crate::record::NodeId;
@@ -18,6 +18,9 @@ use crate::store::redis::script::table::script;
 
 /// How long a member that does not poll stays listed.
 const LISTED_FOR: Duration = Duration::from_secs(60);
+
+/// The field of a member's host is that of its queues and this byte.
+const HOST_FIELD: u8 = b'h';
 
 /// The key format is checked once in this many membership polls: every two seconds.
 const FORMAT_EVERY: u32 = 8;
@@ -37,6 +40,8 @@ script! {
         act: &'a str,
         /// The queues that it consumes, a line for each.
         queues: String,
+        /// The name of its machine, with its queues.
+        host: &'a str,
         /// How long a silent member stays listed, ms.
         listed_for: u128,
         /// Whether to return the format of all keys.
@@ -55,14 +60,21 @@ script! {
     }
 }
 
+/// What a member says of itself, once.
+#[derive(Clone, Default)]
+struct Said {
+    queues: Arc<[QueueName]>,
+    host: Arc<str>,
+}
+
 /// What this process knows of the members.
 pub(in crate::store::redis) struct Members {
     hub: Arc<SharedKeys>,
     evictions: EvictionWatch,
     /// The number of membership polls.
     calls: AtomicU32,
-    /// The queues of known members.
-    queues: Mutex<HashMap<NodeId, Arc<[QueueName]>>>,
+    /// What known members have said of themselves.
+    said: Mutex<HashMap<NodeId, Said>>,
 }
 
 impl Members {
@@ -71,7 +83,7 @@ impl Members {
             hub,
             evictions: EvictionWatch::default(),
             calls: AtomicU32::new(0),
-            queues: Mutex::default(),
+            said: Mutex::default(),
         }
     }
 
@@ -93,6 +105,7 @@ impl Members {
                     "queues" => lines(&me.queues),
                     _ => String::new(),
                 },
+                host: if act == "queues" { &me.host } else { "" },
                 listed_for: LISTED_FOR.as_millis(),
                 asks_format: calls.is_multiple_of(FORMAT_EVERY),
             });
@@ -112,40 +125,48 @@ impl Members {
                 continue;
             }
             return Ok(Membership {
-                members: self.with_queues(read_members(parts)?).await?,
+                members: self.with_said(read_members(parts)?).await?,
                 buckets_version: read_version(&reply.buckets),
                 controls_version: read_version(&reply.controls),
             });
         }
     }
 
-    /// Adds the queues that the members consume, each read once.
-    async fn with_queues(&self, members: Vec<(NodeId, u64)>) -> Result<Vec<Member>> {
+    /// Adds what the members have said of themselves, each read once.
+    async fn with_said(&self, members: Vec<(NodeId, u64)>) -> Result<Vec<Member>> {
         let unknown: Vec<NodeId> = {
-            let mut queues = self.queues.lock();
-            queues.retain(|node, _| members.iter().any(|(member, _)| member == node));
+            let mut said = self.said.lock();
+            said.retain(|node, _| members.iter().any(|(member, _)| member == node));
             let unknown = members.iter().map(|(node, _)| *node);
-            unknown.filter(|node| !queues.contains_key(node)).collect()
+            unknown.filter(|node| !said.contains_key(node)).collect()
         };
         if !unknown.is_empty() {
             let mut command = redis::cmd("HMGET");
             command.arg(self.hub.key("queues"));
             for node in &unknown {
-                command.arg(&node.0.to_be_bytes());
+                let mut field = node.0.to_be_bytes().to_vec();
+                command.arg(&field);
+                field.push(HOST_FIELD);
+                command.arg(field);
             }
             let value = self.hub.send(&command).await?;
             let mut parts = ReplyReader::of("poll_members", value)?;
             for node in unknown {
                 // A member that has left meanwhile consumes nothing.
                 let queues = read_queues(&mut parts)?;
-                self.queues.lock().insert(node, queues);
+                let host = read_host(&mut parts)?;
+                self.said.lock().insert(node, Said { queues, host });
             }
         }
-        let queues = self.queues.lock();
-        let member = |(node, beat)| Member {
-            node,
-            beat,
-            queues: queues.get(&node).map(Arc::clone).unwrap_or_default(),
+        let known = self.said.lock();
+        let member = |(node, beat)| {
+            let Said { queues, host } = known.get(&node).cloned().unwrap_or_default();
+            Member {
+                node,
+                beat,
+                queues,
+                host,
+            }
         };
         Ok(members.into_iter().map(member).collect())
     }
@@ -173,6 +194,12 @@ pub fn read_queues(parts: &mut ReplyReader) -> Result<Arc<[QueueName]>> {
     let queue =
         |line| QueueName::new(line).map_err(|error| unreadable("poll_members").because(error));
     lines.lines().map(queue).collect()
+}
+
+/// Decodes the name of a member's machine; a member of an older version has none.
+pub fn read_host(parts: &mut ReplyReader) -> Result<Arc<str>> {
+    let name = parts.optional()?.unwrap_or_default();
+    Ok(host_name(&String::from_utf8_lossy(&name)))
 }
 
 fn lines(queues: &[QueueName]) -> String {

@@ -1,4 +1,4 @@
-//! What all processes of a store share, and how they learn of it.
+//! The state that all processes of a store share, and its notifications.
 
 pub(in crate::store::redis) mod eviction_watch;
 pub(crate) mod members;

@@ -111,18 +111,18 @@ impl SharedKeys {
         let hub = self.key("hub");
         let mut question = redis::cmd("HGET");
         question.arg(&hub).arg("format");
-        let mut answer = self.send(&question).await?;
+        let mut reply = self.send(&question).await?;
         // Only if it is missing: a server whose memory is full refuses writes, and must drain.
-        if answer == Value::Nil {
+        if reply == Value::Nil {
             if !writes {
                 return Ok(false);
             }
             let mut command = redis::cmd("HSETNX");
             command.arg(&hub).arg("format").arg(FORMAT);
             self.send(&command).await?;
-            answer = self.send(&question).await?;
+            reply = self.send(&question).await?;
         }
-        match answer {
+        match reply {
             Value::BulkString(format) => self.check_format(&format).map(|()| true),
             _ => Err(unreadable("HGET")),
         }

@@ -194,7 +194,7 @@ impl Health {
     /// message stays in the channel whose reader has gone, and has no reply for ever.
     pub(in crate::store::redis) async fn or_ended<T>(
         &self,
-        answer: impl Future<Output = RedisResult<T>>,
+        reply: impl Future<Output = RedisResult<T>>,
     ) -> RedisResult<T> {
         let mut ended = pin!(self.ends.notified());
         ended.as_mut().enable();
@@ -203,7 +203,7 @@ impl Health {
         }
         tokio::select! {
             biased;
-            answer = answer => answer,
+            reply = reply => reply,
             () = ended => Err(cut()),
         }
     }
@@ -285,8 +285,8 @@ mod tests {
     async fn a_call_that_its_connection_has_forgotten_ends_with_it() {
         let health = health();
         let forgotten = || {
-            let answer = health.or_ended(std::future::pending::<RedisResult<()>>());
-            tokio::time::timeout(Duration::from_secs(60), answer)
+            let reply = health.or_ended(std::future::pending::<RedisResult<()>>());
+            tokio::time::timeout(Duration::from_secs(60), reply)
         };
         let (waited, ()) = tokio::join!(forgotten(), async { health.end() });
         let error = waited.expect("it ends").expect_err("it has ended");

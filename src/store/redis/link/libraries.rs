@@ -12,12 +12,12 @@ use super::managed::ManagedConnection;
 pub(in crate::store::redis) async fn remove_others(link: &ManagedConnection, ours: &HashSet<&str>) {
     let mut list = redis::cmd("FUNCTION");
     list.arg("LIST").arg("LIBRARYNAME").arg("duly\\_*");
-    let Ok(answers) = link.send_everywhere(&list).await else {
+    let Ok(replies) = link.send_everywhere(&list).await else {
         return;
     };
     let mut found = HashSet::new();
-    for answer in &answers {
-        names_in(answer, &mut found);
+    for reply in &replies {
+        names_in(reply, &mut found);
     }
     for name in found.iter().filter(|name| !ours.contains(name.as_str())) {
         let mut delete = redis::cmd("FUNCTION");

@@ -79,13 +79,13 @@ impl LiveConnection {
         let call = self.call(deadline);
         let mut is_repeat = false;
         let asking = async {
-            let answer;
-            (answer, is_repeat) = connection.ask(command, deadline).await;
-            answer
+            let reply;
+            (reply, is_repeat) = connection.ask(command, deadline).await;
+            reply
         };
-        let answer = self.health.or_ended(asking).await;
+        let reply = self.health.or_ended(asking).await;
         over(call);
-        (self.judge(answer, is_repeat), is_repeat)
+        (self.judge(reply, is_repeat), is_repeat)
     }
 
     /// Sends one command to every server.
@@ -97,9 +97,9 @@ impl LiveConnection {
         let mut connection = self.connection.clone();
         let call = self.call(deadline);
         let asking = connection.ask_everywhere(command, deadline);
-        let answers = self.health.or_ended(asking).await;
+        let replies = self.health.or_ended(asking).await;
         over(call);
-        self.judge(answers, false)
+        self.judge(replies, false)
     }
 
     /// Sends several commands in one pipeline; a refused command has its error as its reply. Also
@@ -114,26 +114,26 @@ impl LiveConnection {
         let _call = self.health.blocking_call(); // it may end with a `WAIT`
         let mut is_repeat = false;
         let asking = async {
-            let answers;
-            (answers, is_repeat) = connection.ask_all(commands, slot, deadline).await;
-            answers
+            let replies;
+            (replies, is_repeat) = connection.ask_all(commands, slot, deadline).await;
+            replies
         };
-        let answers = self.health.or_ended(asking).await;
-        let answers = self.judge(answers, is_repeat);
-        for answer in answers.iter().flatten() {
-            if let Value::ServerError(error) = answer {
+        let replies = self.health.or_ended(asking).await;
+        let replies = self.judge(replies, is_repeat);
+        for reply in replies.iter().flatten() {
+            if let Value::ServerError(error) = reply {
                 self.note(&fault::of(&error.clone().into(), Stage::Sent));
             }
         }
-        (answers, is_repeat)
+        (replies, is_repeat)
     }
 
     /// Updates the state of the connection by the result.
-    fn judge<T>(&self, answer: RedisResult<T>, is_repeat: bool) -> Result<T, CallFailure> {
-        let cause = match answer {
-            Ok(answer) => {
+    fn judge<T>(&self, reply: RedisResult<T>, is_repeat: bool) -> Result<T, CallFailure> {
+        let cause = match reply {
+            Ok(reply) => {
                 self.health.succeeded();
-                return Ok(answer);
+                return Ok(reply);
             }
             Err(cause) => cause,
         };
@@ -183,8 +183,8 @@ impl LiveConnection {
         }
         let mut connection = self.connection.clone();
         let deadline = Instant::now() + patience;
-        let (answer, _) = connection.ask(&redis::cmd("PING"), deadline).await;
-        match answer.map_err(|cause| fault::of(&cause, Stage::Sent)) {
+        let (reply, _) = connection.ask(&redis::cmd("PING"), deadline).await;
+        match reply.map_err(|cause| fault::of(&cause, Stage::Sent)) {
             Err(fault) if fault.is_silence => self.health.end(),
             Err(fault) if fault.breaks => self.health.break_off(),
             _ => {}

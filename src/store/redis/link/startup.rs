@@ -1,4 +1,4 @@
-//! How long a start waits for servers that cannot be used yet.
+//! The wait of a start for servers that cannot be used yet.
 
 use std::time::Duration;
 

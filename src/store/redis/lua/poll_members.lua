@@ -2,7 +2,7 @@
 --
 -- MEMBERS hash  node -> number of its last poll, ":", its time in ms; and "buckets" and "control" ->
 --               the token of the last change of each
--- QUEUES  hash  node -> the queues that it consumes, a line for each
+-- QUEUES  hash  node -> the queues that it consumes, a line for each; node .. "h" -> its host
 -- HUB     hash  for its field "format"
 --
 -- A node is no member before its queues are known.
@@ -25,7 +25,7 @@ for i = 1, #members, 2 do
     mine = tonumber(number)
   elseif number and now - seen > tonumber(ARGV.listed_for) then
     call("HDEL", MEMBERS, node)
-    call("HDEL", QUEUES, node)
+    call("HDEL", QUEUES, node, node .. "h")
   elseif number then
     others[#others + 1], others[#others + 2] = node, tonumber(number)
   end
@@ -33,10 +33,10 @@ end
 local is_known = 1
 if act == "leaves" then
   call("HDEL", MEMBERS, me)
-  call("HDEL", QUEUES, me)
+  call("HDEL", QUEUES, me, me .. "h")
 elseif me ~= "" and (mine or act == "queues") then
   if act == "queues" then
-    call("HSET", QUEUES, me, ARGV.queues)
+    call("HSET", QUEUES, me, ARGV.queues, me .. "h", ARGV.host)
   end
   mine = (mine or 0) + 1
   call("HSET", MEMBERS, me, mine .. ":" .. string.format("%.0f", now))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::core::op::{Answer, NewEvent, Reply};
+use crate::core::op::{NewEvent, Reply, Response};
 use crate::core::push::Attempts;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
@@ -30,14 +30,14 @@ pub(in crate::store::redis) async fn push(
     bucket: &BucketKey,
     events: Vec<NewEvent>,
     wanted: Durability,
-) -> Result<Answer> {
+) -> Result<Response> {
     let wait = wait(found, wanted)?;
     check_push(bucket, &events)?;
     let mut whole = push::CombinedReply::default();
     for part in push::parts_of(events) {
         whole.add(push_part(shared, bucket, &part, (wanted, wait)).await)?;
     }
-    Ok(whole.answer())
+    Ok(whole.response())
 }
 
 /// Pushes a part that fits into one call; retries while the servers do not respond.
@@ -46,7 +46,7 @@ async fn push_part(
     bucket: &BucketKey,
     events: &[NewEvent],
     (wanted, wait): (Durability, DurabilityWait),
-) -> Result<Answer> {
+) -> Result<Response> {
     let _reserved = shared.capacity.reserve(bucket, events)?;
     let now = Instant::now();
     let (deadline, until) = (now + shared.push_timeout(), now + shared.options.retry_for);
@@ -55,7 +55,7 @@ async fn push_part(
         let times = (wait, until, deadline);
         let tried = attempt(shared, bucket, events, times, &mut attempts);
         let error = match tried.await {
-            Ok((answer, reached)) => return is_reached(wanted, &reached).map(|()| answer),
+            Ok((response, reached)) => return is_reached(wanted, &reached).map(|()| response),
             Err(error) => Arc::new(error),
         };
         failures += 1;
@@ -73,7 +73,7 @@ async fn attempt(
     events: &[NewEvent],
     (wait, until, deadline): (DurabilityWait, Instant, Instant),
     attempts: &mut Attempts,
-) -> Result<(Answer, ReachedDurability)> {
+) -> Result<(Response, ReachedDurability)> {
     push::register(shared, bucket, until).await?;
     // A pipeline with its wait brings a server no library; a script it brings once.
     let terms = CallContext {
@@ -95,7 +95,7 @@ async fn attempt(
     }
     push::tell_of_replaced(shared, bucket, &pushed);
     let reply = Reply::Pushed(pushed);
-    Ok((Answer { now_us, reply }, reached))
+    Ok((Response { now_us, reply }, reached))
 }
 
 /// Returns the confirmation to wait for.

@@ -45,7 +45,7 @@ impl Shared {
         loop {
             match self.call(link, call).await {
                 Err(error) if tries < TRIES && is_refusal(&error) => tries += 1,
-                answer => return answer,
+                response => return response,
             }
             self.end_expired(bucket, link).await?;
         }

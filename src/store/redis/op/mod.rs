@@ -42,7 +42,7 @@ use std::sync::atomic::Ordering;
 use self::push::Pushes;
 use self::reply::DecodedReply;
 use self::shared::Shared;
-use crate::core::op::{Answer, AttemptOutcome, FailureReason, Settlement, StartMark, StoreOp};
+use crate::core::op::{AttemptOutcome, FailureReason, Response, Settlement, StartMark, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, QueueName};
 use crate::record::{Cause, NodeId};
@@ -137,7 +137,7 @@ pub(in crate::store::redis) fn apply(
     pushes: Arc<Pushes>,
     bucket: BucketKey,
     op: StoreOp,
-) -> StoreFuture<Answer> {
+) -> StoreFuture<Response> {
     match op {
         StoreOp::Push(events) => {
             StoreFuture::new(async move { push::push(&pushes, &shared, bucket, events).await })
@@ -181,7 +181,7 @@ pub(in crate::store::redis) async fn operate(
     shared: &Arc<Shared>,
     bucket: &BucketKey,
     op: &StoreOp,
-) -> Result<Answer> {
+) -> Result<Response> {
     let terms = shared.terms(bucket);
     let call = call(&terms, op)?;
     if matches!(op, StoreOp::Fetch(_) | StoreOp::MoveDue { .. }) {
@@ -190,7 +190,7 @@ pub(in crate::store::redis) async fn operate(
     let link = link_of(shared, bucket, op);
     let parts = shared.call_unexpired(bucket, link, &call).await?;
     let read = read(&bucket.queue, op, parts)?;
-    shared.learn(&terms, read.answer.now_us);
+    shared.learn(&terms, read.response.now_us);
     if read.is_earlier {
         shared.tell(bucket);
     }
@@ -210,7 +210,7 @@ pub(in crate::store::redis) async fn operate(
         let burying = bury(shared, bucket, fetch.node, fetch.request, read.damaged);
         Box::pin(burying).await?; // rare, and large
     }
-    Ok(read.answer)
+    Ok(read.response)
 }
 
 /// Buries leased events whose bytes are damaged, so that they are never delivered, and can be

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::backoff::Backoff;
-use crate::core::op::{Answer, BATCH_MAX, NewEvent, PushOutcome, PushReport, Reply, Unique};
+use crate::core::op::{BATCH_MAX, NewEvent, PushOutcome, PushReport, Reply, Response, Unique};
 use crate::core::push::Attempts;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
@@ -46,7 +46,7 @@ pub(in crate::store::redis) struct PendingPush {
     alone: bool,
     /// The end of its retries.
     until: Instant,
-    answer: oneshot::Sender<Result<Answer>>,
+    response: oneshot::Sender<Result<Response>>,
     _reserved: Reservation,
 }
 
@@ -60,13 +60,13 @@ pub(in crate::store::redis) async fn push(
     shared: &Arc<Shared>,
     bucket: BucketKey,
     events: Vec<NewEvent>,
-) -> Result<Answer> {
+) -> Result<Response> {
     check_push(&bucket, &events)?;
     let mut whole = CombinedReply::default();
     for part in parts_of(events) {
         whole.add(push_part(pushes, shared, bucket.clone(), part).await)?;
     }
-    Ok(whole.answer())
+    Ok(whole.response())
 }
 
 /// Splits events into parts that fit into one call each.
@@ -95,8 +95,8 @@ pub(super) struct CombinedReply {
 
 impl CombinedReply {
     /// Adds the reply of the next part.
-    pub(super) fn add(&mut self, answer: Result<Answer>) -> Result<()> {
-        let answer = answer.map_err(|error| {
+    pub(super) fn add(&mut self, response: Result<Response>) -> Result<()> {
+        let response = response.map_err(|error| {
             if self.pushed.is_empty() {
                 error
             } else {
@@ -108,16 +108,16 @@ impl CombinedReply {
         .because(error)
             }
         })?;
-        let Reply::Pushed(pushed) = answer.reply else {
+        let Reply::Pushed(pushed) = response.reply else {
             return Err(unreadable("push"));
         };
         self.pushed.extend(pushed);
-        self.now_us = answer.now_us.max(self.now_us);
+        self.now_us = response.now_us.max(self.now_us);
         Ok(())
     }
 
-    pub(super) fn answer(self) -> Answer {
-        Answer {
+    pub(super) fn response(self) -> Response {
+        Response {
             now_us: self.now_us,
             reply: Reply::Pushed(self.pushed),
         }
@@ -130,11 +130,11 @@ async fn push_part(
     shared: &Arc<Shared>,
     bucket: BucketKey,
     events: Vec<NewEvent>,
-) -> Result<Answer> {
+) -> Result<Response> {
     let reserved = shared.capacity.reserve(&bucket, &events)?;
     let now = Instant::now();
     let deadline = now + shared.push_timeout();
-    let (answer, answered) = oneshot::channel();
+    let (response, answered) = oneshot::channel();
     let waiting = PendingPush {
         bytes: events.iter().map(weight).sum(),
         alone: events
@@ -142,7 +142,7 @@ async fn push_part(
             .any(|event| may_be_refused(event, shared.now_us())),
         events,
         until: now + shared.options.retry_for,
-        answer,
+        response,
         _reserved: reserved,
     };
     let (mut place, is_first) = pushes.join(&bucket, waiting);
@@ -151,9 +151,9 @@ async fn push_part(
         tokio::spawn(drive(Arc::clone(shared), pushes.drive(bucket)));
     }
     match timeout_at(deadline, answered).await {
-        Ok(Ok(answer)) => {
+        Ok(Ok(response)) => {
             place.answered();
-            answer
+            response
         }
         Ok(Err(_)) => Err(Error::new(
             ErrorKind::Unknown,
@@ -239,7 +239,7 @@ fn put_runs_together(batch: &mut Vec<PendingPush>) {
 async fn deliver(shared: &Arc<Shared>, bucket: &BucketKey, mut batch: Vec<PendingPush>) {
     let (mut failures, mut attempts) = (0, Attempts::default());
     loop {
-        batch.retain(|waiting| !waiting.answer.is_closed());
+        batch.retain(|waiting| !waiting.response.is_closed());
         if batch.is_empty() {
             return;
         }
@@ -252,7 +252,7 @@ async fn deliver(shared: &Arc<Shared>, bucket: &BucketKey, mut batch: Vec<Pendin
                 for waiting in batch {
                     let own = pushed.by_ref().take(waiting.events.len()).collect();
                     let reply = Reply::Pushed(own);
-                    let _ = waiting.answer.send(Ok(Answer { now_us, reply })); // unless it was cancelled
+                    let _ = waiting.response.send(Ok(Response { now_us, reply })); // unless it was cancelled
                 }
                 return;
             }
@@ -266,7 +266,7 @@ async fn deliver(shared: &Arc<Shared>, bucket: &BucketKey, mut batch: Vec<Pendin
             .into_iter()
             .partition(|waiting| may_pass && next <= waiting.until);
         for waiting in over {
-            let _ = waiting.answer.send(Err(given_up(&attempts, &error)));
+            let _ = waiting.response.send(Err(given_up(&attempts, &error)));
         }
         batch = again;
         if batch.is_empty() {

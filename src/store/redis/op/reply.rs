@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::codec::body;
-use crate::core::op::{Answer, ChangeOutcome, Reply, Snapshot};
+use crate::core::op::{ChangeOutcome, Reply, Response, Snapshot};
 use crate::error::{Error, Result};
 use crate::event::{Envelope, EventId, QueueName, State};
 use crate::record::NodeId;
@@ -14,7 +14,7 @@ use crate::time::Timestamp;
 #[derive(Debug)]
 pub struct DecodedReply {
     /// The answer itself.
-    pub answer: Answer,
+    pub response: Response,
     /// Whether the call brought work that was not known before.
     pub is_earlier: bool,
     /// Whether it wrote records; rarely true although it did not.
@@ -29,7 +29,7 @@ impl DecodedReply {
     /// The reply of an operation that brought no work and wrote no record.
     pub(super) fn new(now_us: u64, reply: Reply) -> Self {
         Self {
-            answer: Answer { now_us, reply },
+            response: Response { now_us, reply },
             is_earlier: false,
             has_recorded: false,
             newer: 0,

@@ -1,7 +1,7 @@
 //! Revives dead events or deletes them, in as many calls as their bodies need.
 
 use crate::core::engine::{bounded, check_by};
-use crate::core::op::{Answer, Reply};
+use crate::core::op::{Reply, Response};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId};
 use crate::store::redis::op::in_parts::call_part;
@@ -58,7 +58,7 @@ pub(in crate::store::redis) async fn revive_or_drop(
     ids: &[EventId],
     by: Option<&str>,
     revives: bool,
-) -> Result<Answer> {
+) -> Result<Response> {
     bounded("ids", ids.len())?;
     check_by(by)?;
     let (mut rest, mut count, mut now_us): (&[EventId], _, _) = (ids, 0, 0);
@@ -88,7 +88,7 @@ pub(in crate::store::redis) async fn revive_or_drop(
         (rest, count) = (&rest[looked..], count + done);
         if rest.is_empty() {
             let reply = Reply::Counted(count);
-            return Ok(Answer { now_us, reply });
+            return Ok(Response { now_us, reply });
         }
     }
 }

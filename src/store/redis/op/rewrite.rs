@@ -2,7 +2,7 @@
 
 use crate::codec::body;
 use crate::core::engine::{bounded, check_bytes};
-use crate::core::op::{Answer, Reply, Rewriting};
+use crate::core::op::{Reply, Response, Rewriting};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId};
 use crate::store::redis::op::look::look;
@@ -39,7 +39,7 @@ pub(in crate::store::redis) async fn rewrite(
     shared: &Shared,
     bucket: &BucketKey,
     rewritings: &[Rewriting],
-) -> Result<Answer> {
+) -> Result<Response> {
     bounded("events", rewritings.len())?;
     check_bytes(rewritings.iter().map(|one| one.payload.len()))?;
     let (mut rest, mut rewritten, mut now_us) = (rewritings, 0, 0);
@@ -49,7 +49,7 @@ pub(in crate::store::redis) async fn rewrite(
         rest = &rest[done.min(rest.len())..];
         if rest.is_empty() {
             let reply = Reply::Counted(rewritten);
-            return Ok(Answer { now_us, reply });
+            return Ok(Response { now_us, reply });
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the start of a store finds out about its servers.
+//! Facts about its servers that a store finds at its start.
 
 use crate::store::durability::Durability;
 use crate::store::redis::link::preflight::Version;

@@ -6,7 +6,7 @@ use redis::Cmd;
 
 use crate::core::engine::bounded;
 use crate::core::op::{
-    Answer, AttemptOutcome, BATCH_MAX, FREE_INTERRUPTIONS_MAX, Reply, Settlement, StartMark,
+    AttemptOutcome, BATCH_MAX, FREE_INTERRUPTIONS_MAX, Reply, Response, Settlement, StartMark,
 };
 use crate::error::Result;
 use crate::event::{BucketKey, EventId};
@@ -70,7 +70,7 @@ pub(in crate::store::redis) async fn settle(
     settlements: &[Settlement],
     started: StartMark,
     damaged: u8,
-) -> Result<Answer> {
+) -> Result<Response> {
     let (mut accepted, mut now_us) = (Vec::new(), 0);
     loop {
         let rest = &settlements[accepted.len()..];
@@ -89,7 +89,7 @@ pub(in crate::store::redis) async fn settle(
         accepted.extend(some);
         if accepted.len() == settlements.len() {
             let reply = Reply::Settled(accepted);
-            return Ok(Answer { now_us, reply });
+            return Ok(Response { now_us, reply });
         }
     }
 }

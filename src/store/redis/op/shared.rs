@@ -1,4 +1,4 @@
-//! What the operations of a store share: connections, clock, keys of buckets, watchers.
+//! The shared state of the operations of a store: connections, clock, keys of buckets, watchers.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};

@@ -2,7 +2,7 @@
 
 use crate::codec::body;
 use crate::core::engine::check_by;
-use crate::core::op::{Answer, ChangeOutcome, DeadLetterEdit, Reply};
+use crate::core::op::{ChangeOutcome, DeadLetterEdit, Reply, Response};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId, Payload, State};
 use crate::store::redis::op::look::look;
@@ -99,7 +99,7 @@ pub(in crate::store::redis) async fn update(
     payload: &Payload,
     by: Option<&str>,
     dead_only: bool,
-) -> Result<Answer> {
+) -> Result<Response> {
     check_by(by)?;
     for _ in 0..RACES_MAX {
         let (_, mut parts) = look(shared, bucket, &[id]).await?;
@@ -127,7 +127,7 @@ pub(in crate::store::redis) async fn update(
             if has_recorded {
                 shared.outboxes.tell(bucket);
             }
-            return Ok(Answer {
+            return Ok(Response {
                 now_us,
                 reply: Reply::Updated(changed),
             });
@@ -144,12 +144,12 @@ pub(in crate::store::redis) async fn edit_and_revive(
     shared: &Shared,
     bucket: &BucketKey,
     edit: &DeadLetterEdit,
-) -> Result<Answer> {
+) -> Result<Response> {
     let id = edit.id;
     check_by(edit.by.as_deref())?;
     let (now_us, mut parts) = look(shared, bucket, &[id]).await?;
     let (kind, bytes) = (parts.optional()?, parts.optional()?);
-    let answer = |now_us, changed| Answer {
+    let response = |now_us, changed| Response {
         now_us,
         reply: Reply::Updated(changed),
     };
@@ -157,15 +157,15 @@ pub(in crate::store::redis) async fn edit_and_revive(
     let kind = kind.and_then(|kind| kind.first().copied());
     let found = match kind {
         Some(kind) => state(kind)?,
-        None if read.is_empty() => return Ok(answer(now_us, ChangeOutcome::NotFound)),
+        None if read.is_empty() => return Ok(response(now_us, ChangeOutcome::NotFound)),
         None => State::Scheduled,
     };
     if found != State::Dead || read.is_empty() {
-        return Ok(answer(now_us, ChangeOutcome::TooLate(found)));
+        return Ok(response(now_us, ChangeOutcome::TooLate(found)));
     }
     let mut envelope = body::decode(id, &bucket.queue, &read)?;
     if envelope.fingerprint() != edit.was {
-        return Ok(answer(now_us, ChangeOutcome::TooLate(State::Dead)));
+        return Ok(response(now_us, ChangeOutcome::TooLate(State::Dead)));
     }
     envelope.payload = edit.payload.clone();
     let head = &read[..read.len().min(body::HEAD_LEN)];
@@ -190,7 +190,7 @@ pub(in crate::store::redis) async fn edit_and_revive(
     if reply.earlier {
         shared.tell(bucket);
     }
-    Ok(answer(reply.now, change))
+    Ok(response(reply.now, change))
 }
 
 /// Decodes the reply of an update: the time, the result, which is `None` when a concurrent change came

@@ -1,4 +1,4 @@
-//! Whether a store may still be used.
+//! The lifecycle of a store: open, or closed.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! What a process knows of a server's clock: its offset from the process's own, which never steps.
+//! An estimate of a server's clock: its offset from the process's own, which never steps.
 //!
 //! Each call on a bucket carries the server's time as it is by that, so that a script knows a step of
 //! its server's clock from time that has passed (`lua/bucket.lua`).

@@ -87,12 +87,12 @@ async fn called(act: Act) -> (Error, bool) {
 
 #[tokio::test]
 async fn every_answer_means_what_the_table_says() {
-    for (answer, kind, breaks) in ANSWERS {
-        let (error, is_other) = called(Act::Say(answer)).await;
+    for (reply, kind, breaks) in ANSWERS {
+        let (error, is_other) = called(Act::Say(reply)).await;
         assert_eq!(
             (error.kind(), is_other),
             (*kind, *breaks),
-            "{answer}: {error}"
+            "{reply}: {error}"
         );
     }
 }
@@ -148,8 +148,8 @@ async fn nothing_happened_where_there_was_no_connection() {
 #[test]
 fn every_row_of_the_table_is_the_answer_to_an_error() {
     for rule in RULES {
-        let is_answer = |(answer, ..): &(&str, _, _)| {
-            let words = answer.strip_prefix('-').and_then(|it| it.split_once(' '));
+        let is_answer = |(reply, ..): &(&str, _, _)| {
+            let words = reply.strip_prefix('-').and_then(|it| it.split_once(' '));
             let first = words.and_then(|(code, detail)| rule_of(code, detail));
             first.is_some_and(|first| std::ptr::eq(first, rule))
         };
@@ -158,14 +158,14 @@ fn every_row_of_the_table_is_the_answer_to_an_error() {
     }
     for (saying, _) in SAYINGS {
         let start = format!("-DULY {saying} ");
-        let tested = |(answer, ..): &(&str, _, _)| answer.starts_with(&start);
+        let tested = |(reply, ..): &(&str, _, _)| reply.starts_with(&start);
         assert!(ANSWERS.iter().any(tested), "{saying}");
     }
 }
 
 #[tokio::test]
 async fn the_words_say_what_to_do() {
-    for (answer, words) in [
+    for (reply, words) in [
         ("-OOM command not allowed\r\n", "raise it"),
         ("-MOVED 866 127.0.0.1:7000\r\n", "redis-cluster://"),
         (
@@ -173,7 +173,7 @@ async fn the_words_say_what_to_do() {
             "event 7 was reaped",
         ),
     ] {
-        let (error, _) = called(Act::Say(answer)).await;
+        let (error, _) = called(Act::Say(reply)).await;
         let text = error.to_string();
         assert!(text.contains(words), "{text}");
         assert!(!text.contains("DULY"), "{text}");

@@ -52,12 +52,12 @@ impl DurabilityWait {
         command
     }
 
-    fn reached(&self, answer: Value) -> RedisResult<ReachedDurability> {
-        let answer = accepted(answer)?;
+    fn reached(&self, reply: Value) -> RedisResult<ReachedDurability> {
+        let reply = accepted(reply)?;
         let (synced, replicas): (u64, u64) = if self.disk {
-            redis::from_redis_value(answer)?
+            redis::from_redis_value(reply)?
         } else {
-            (0, redis::from_redis_value(answer)?)
+            (0, redis::from_redis_value(reply)?)
         };
         Ok(ReachedDurability {
             disk: synced > 0,
@@ -70,7 +70,7 @@ impl DurabilityWait {
 struct GroupCall {
     command: Cmd,
     text: Arc<str>,
-    answer: oneshot::Sender<Result<(ScriptReply, ReachedDurability)>>,
+    reply: oneshot::Sender<Result<(ScriptReply, ReachedDurability)>>,
 }
 
 /// What a group shares: the wait, and in a cluster the slot, hence the node.
@@ -109,20 +109,20 @@ impl DurableCalls {
         deadline: Instant,
     ) -> Result<(ScriptReply, ReachedDurability)> {
         let lot = (self.link.slot_of(call), wait);
-        let (answer, answered) = oneshot::channel();
+        let (reply, answered) = oneshot::channel();
         let call = GroupCall {
             command: call.clone(),
             text: text.into(),
-            answer,
+            reply,
         };
         let (mut place, is_first) = self.waiting.join(&lot, call);
         if is_first {
             tokio::spawn(carry(Arc::clone(self), self.waiting.drive(lot)));
         }
         match timeout_at(deadline, answered).await {
-            Ok(Ok(answer)) => {
+            Ok(Ok(reply)) => {
                 place.answered();
-                answer
+                reply
             }
             Ok(Err(_)) => {
                 let words = "the call was cancelled before its reply";
@@ -147,22 +147,22 @@ impl DurableCalls {
     /// Sends one group, followed by its wait.
     async fn send(&self, (slot, wait): GroupKey, calls: &[GroupCall]) -> Result<GroupReplies> {
         let commands = calls.iter().map(|call| call.command.clone());
-        let mut answers = self.exchange(slot, wait, commands).await?;
+        let mut replies = self.exchange(slot, wait, commands).await?;
         let unknown: Vec<usize> = (0..calls.len())
-            .filter(|call| is_noscript(&answers.calls[*call]))
+            .filter(|call| is_noscript(&replies.calls[*call]))
             .collect();
         if !unknown.is_empty() {
             let texts = unknown.iter().map(|call| &calls[*call]);
             let texts = texts.map(|call| with_text(&call.text, &call.command));
             // The second wait confirms the writes of the first group as well.
             let again = self.exchange(slot, wait, texts).await?;
-            for (call, answer) in unknown.into_iter().zip(again.calls) {
-                answers.calls[call] = answer;
+            for (call, reply) in unknown.into_iter().zip(again.calls) {
+                replies.calls[call] = reply;
             }
-            answers.confirmed = again.confirmed;
-            answers.is_repeat |= again.is_repeat;
+            replies.confirmed = again.confirmed;
+            replies.is_repeat |= again.is_repeat;
         }
-        Ok(answers)
+        Ok(replies)
     }
 
     async fn exchange(
@@ -190,30 +190,30 @@ impl DurableCalls {
         }
     }
 
-    fn answer(&self, wait: DurabilityWait, calls: Vec<GroupCall>, outcome: Result<GroupReplies>) {
+    fn reply(&self, wait: DurabilityWait, calls: Vec<GroupCall>, outcome: Result<GroupReplies>) {
         let GroupReplies {
-            calls: answers,
+            calls: replies,
             confirmed,
             is_repeat,
         } = match outcome {
-            Ok(answers) => answers,
+            Ok(replies) => replies,
             Err(error) => {
                 for call in calls {
                     let shared = Error::new(error.kind(), error.to_string());
-                    let _ = call.answer.send(Err(shared));
+                    let _ = call.reply.send(Err(shared));
                 }
                 return;
             }
         };
         let reached = wait.reached(confirmed);
-        for (call, answer) in calls.into_iter().zip(answers) {
-            let outcome = match (accepted(answer), &reached) {
+        for (call, reply) in calls.into_iter().zip(replies) {
+            let outcome = match (accepted(reply), &reached) {
                 (Err(refused), _) => Err(maybe_applied(self.link.refused(refused), is_repeat)),
                 (Ok(value), Ok(reached)) => Ok((ScriptReply { value, is_repeat }, *reached)),
                 (Ok(_), Err(error)) => Err(unconfirmed(error)),
             };
             // The caller may have gone.
-            let _ = call.answer.send(outcome);
+            let _ = call.reply.send(outcome);
         }
     }
 }
@@ -230,10 +230,10 @@ async fn carry(durable: Arc<DurableCalls>, mut driver: Driver<GroupKey, GroupCal
         let Some(mut calls) = group else {
             return;
         };
-        calls.retain(|call| !call.answer.is_closed());
+        calls.retain(|call| !call.reply.is_closed());
         if !calls.is_empty() {
             let outcome = durable.send((slot, wait), &calls).await;
-            durable.answer(wait, calls, outcome);
+            durable.reply(wait, calls, outcome);
         }
     }
 }
@@ -243,6 +243,6 @@ fn unconfirmed(error: &redis::RedisError) -> Error {
     Error::new(ErrorKind::Unknown, text)
 }
 
-fn is_noscript(answer: &Value) -> bool {
-    matches!(answer, Value::ServerError(error) if error.code() == "NOSCRIPT")
+fn is_noscript(reply: &Value) -> bool {
+    matches!(reply, Value::ServerError(error) if error.code() == "NOSCRIPT")
 }

@@ -134,8 +134,8 @@ impl ManagedConnection {
     pub(in crate::store::redis) async fn send(&self, command: &Cmd) -> Result<Value> {
         let deadline = self.deadline();
         let live = self.live(deadline).await?;
-        let answer = live.ask(command, deadline).await;
-        self.judge(&live, answer)
+        let reply = live.ask(command, deadline).await;
+        self.judge(&live, reply)
     }
 
     /// Sends one command to every server; the replies come in no order.
@@ -149,8 +149,8 @@ impl ManagedConnection {
     ) -> Result<Vec<Value>> {
         let deadline = self.deadline();
         let live = self.live(deadline).await?;
-        let answers = live.ask_everywhere(command, deadline).await;
-        self.judge(&live, answers)
+        let replies = live.ask_everywhere(command, deadline).await;
+        self.judge(&live, replies)
     }
 
     /// Sends several commands in one pipeline; their replies, including errors, come in order. In a
@@ -164,9 +164,9 @@ impl ManagedConnection {
     ) -> Result<(Vec<Value>, bool)> {
         let deadline = self.deadline();
         let live = self.live(deadline).await?;
-        let (answers, is_repeat) = live.ask_all(commands, slot, deadline + more).await;
-        self.judge(&live, answers)
-            .map(|answers| (answers, is_repeat))
+        let (replies, is_repeat) = live.ask_all(commands, slot, deadline + more).await;
+        self.judge(&live, replies)
+            .map(|replies| (replies, is_repeat))
     }
 
     /// Returns the error for a refused call among several.
@@ -236,12 +236,12 @@ impl ManagedConnection {
     fn judge<T>(
         &self,
         live: &Arc<LiveConnection>,
-        answer: std::result::Result<T, CallFailure>,
+        reply: std::result::Result<T, CallFailure>,
     ) -> Result<T> {
         if live.is_broken() {
             self.shared.give_up(live);
         }
-        answer.map_err(|failure| failure.error(&self.shared.target.to_string()))
+        reply.map_err(|failure| failure.error(&self.shared.target.to_string()))
     }
 }
 

@@ -67,20 +67,20 @@ impl ManagedConnection {
     ) -> Result<ScriptReply> {
         let deadline = self.deadline();
         let live = self.live(deadline).await?;
-        let (mut answer, mut is_repeat) = {
+        let (mut reply, mut is_repeat) = {
             let asking = pin!(live.send_noted(call, deadline));
             self.watched(&live, asking).await
         };
-        if answer.as_ref().is_err_and(CallFailure::lacks_script) {
+        if reply.as_ref().is_err_and(CallFailure::lacks_script) {
             // Rare, so boxed: every call would be as large.
             let whole = with_text(text, call);
             let (again, repeats) = Box::pin(live.send_noted(&whole, deadline)).await;
-            (answer, is_repeat) = (again, is_repeat || repeats);
+            (reply, is_repeat) = (again, is_repeat || repeats);
             if let Some(library) = library.filter(|_| call.args_iter().next() == Some(FCALL)) {
                 Box::pin(self.load(&live, library, call, deadline)).await;
             }
         }
-        match self.judge(&live, answer) {
+        match self.judge(&live, reply) {
             Ok(value) => Ok(ScriptReply { value, is_repeat }),
             Err(error) => Err(maybe_applied(error, is_repeat)),
         }
@@ -90,9 +90,9 @@ impl ManagedConnection {
     /// again then.
     async fn load(&self, live: &LiveConnection, library: &str, call: &Cmd, deadline: Instant) {
         let load = functions::load(library);
-        let (answers, _) = live.ask_all(&load, self.slot_of(call), deadline).await;
-        let answer = answers.ok().and_then(|answers| answers.into_iter().next());
-        if let Some(Value::ServerError(error)) = answer
+        let (replies, _) = live.ask_all(&load, self.slot_of(call), deadline).await;
+        let reply = replies.ok().and_then(|replies| replies.into_iter().next());
+        if let Some(Value::ServerError(error)) = reply
             && !error.details().is_some_and(is_loaded)
         {
             let why = CallFailure::new(error.into(), Stage::Sent);

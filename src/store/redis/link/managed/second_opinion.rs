@@ -25,8 +25,8 @@ impl ManagedConnection {
         let Some(heard_us) = live.health().and_then(|health| health.idle_since()) else {
             return asking.await;
         };
-        if let Ok(answer) = timeout(DOUBT_AFTER, asking.as_mut()).await {
-            return answer;
+        if let Ok(reply) = timeout(DOUBT_AFTER, asking.as_mut()).await {
+            return reply;
         }
         // A task of its own, as the caller may give up.
         let (shared, live) = (Arc::clone(&self.shared), Arc::clone(live));

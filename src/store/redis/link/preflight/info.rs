@@ -37,8 +37,8 @@ pub(in crate::store::redis) struct Info {
 }
 
 impl Info {
-    pub(in crate::store::redis) fn read(answer: Value) -> Option<Self> {
-        let mut fields = fields(answer)?;
+    pub(in crate::store::redis) fn read(reply: Value) -> Option<Self> {
+        let mut fields = fields(reply)?;
         let is_on = |fields: &HashMap<String, String>, name: &str| {
             fields.get(name).is_some_and(|value| value == "1")
         };
@@ -52,8 +52,8 @@ impl Info {
 }
 
 /// Returns the lines `name:value` of a reply.
-pub(in crate::store::redis) fn fields(answer: Value) -> Option<HashMap<String, String>> {
-    let text = match answer {
+pub(in crate::store::redis) fn fields(reply: Value) -> Option<HashMap<String, String>> {
+    let text = match reply {
         Value::BulkString(bytes) => String::from_utf8(bytes).ok()?,
         Value::VerbatimString { text, .. } => text,
         _ => return None,

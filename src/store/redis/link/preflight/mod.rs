@@ -78,8 +78,8 @@ pub(in crate::store::redis) async fn check(
 
 pub(in crate::store::redis) async fn infos(link: &ManagedConnection) -> Result<Vec<Info>> {
     // Without a section: the default ones contain all fields.
-    let answers = link.send_everywhere(&redis::cmd("INFO")).await?;
-    let infos: Option<Vec<_>> = answers.into_iter().map(Info::read).collect();
+    let replies = link.send_everywhere(&redis::cmd("INFO")).await?;
+    let infos: Option<Vec<_>> = replies.into_iter().map(Info::read).collect();
     infos.ok_or_else(|| Error::corrupt("the reply to INFO could not be decoded"))
 }
 
@@ -126,13 +126,13 @@ pub(in crate::store::redis) fn nothing_is_evicted(
 async fn every_slot_is_served(link: &ManagedConnection, target: &Target) -> Result<()> {
     let mut question = redis::cmd("CLUSTER");
     question.arg("INFO");
-    let answer = match link.send(&question).await {
-        Ok(answer) => answer,
+    let reply = match link.send(&question).await {
+        Ok(reply) => reply,
         // The permission check reports it, with everything else that is missing.
         Err(error) if rights::is_denied(&error) => return Ok(()),
         Err(error) => return Err(error),
     };
-    let fields = info::fields(answer).ok_or_else(|| unreadable(target))?;
+    let fields = info::fields(reply).ok_or_else(|| unreadable(target))?;
     let number = |name: &str| fields.get(name).and_then(|number| number.parse().ok());
     let served: u16 = number("cluster_slots_ok").unwrap_or(0);
     if served == SLOTS {
@@ -163,6 +163,6 @@ pub(in crate::store::redis) fn unreadable(target: &Target) -> Error {
 }
 
 /// Decodes a reply to `INFO`, to be displayed.
-pub fn info(answer: Value) -> impl std::fmt::Debug {
-    Info::read(answer)
+pub fn info(reply: Value) -> impl std::fmt::Debug {
+    Info::read(reply)
 }

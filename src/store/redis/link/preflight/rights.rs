@@ -72,9 +72,9 @@ pub(super) async fn check(
         call.arg(question.words.len()).arg(&question.words);
     }
     let (lacks, has_optional) = match link.send(&call).await {
-        Ok(Value::BulkString(answers)) if answers.len() == needed.len() + optional.len() => {
-            let (needs, uses) = answers.split_at(needed.len());
-            let has_optional = uses.iter().all(|answer| *answer == b'1');
+        Ok(Value::BulkString(replies)) if replies.len() == needed.len() + optional.len() => {
+            let (needs, uses) = replies.split_at(needed.len());
+            let has_optional = uses.iter().all(|reply| *reply == b'1');
             (MissingPermissions::read(&needed, needs), has_optional)
         }
         Ok(_) => {
@@ -221,14 +221,14 @@ impl MissingPermissions {
 
     /// A server does not say whether it refuses a command or its key. If every command on a key is
     /// refused, it is the key.
-    fn read(questions: &[Permission], answers: &[u8]) -> Self {
-        let answered = || questions.iter().zip(answers);
+    fn read(questions: &[Permission], replies: &[u8]) -> Self {
+        let answered = || questions.iter().zip(replies);
         let mut lacks = Self::default();
-        let unknown = answered().filter(|(_, answer)| **answer == b'2');
+        let unknown = answered().filter(|(_, reply)| **reply == b'2');
         lacks.unknown = unknown.map(|(question, _)| question.name()).collect();
-        for (question, _) in answered().filter(|(_, answer)| **answer == b'0') {
+        for (question, _) in answered().filter(|(_, reply)| **reply == b'0') {
             let mut alike = answered().filter(|(other, _)| other.about == question.about);
-            let is_all = alike.all(|(_, answer)| *answer == b'0');
+            let is_all = alike.all(|(_, reply)| *reply == b'0');
             match &question.about {
                 PermissionObject::Key(key) if is_all => {
                     lacks.keys.insert(key.clone());

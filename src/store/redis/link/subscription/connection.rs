@@ -83,11 +83,11 @@ impl SubscriberConnection {
             let asking = self
                 .connection
                 .send_packed_commands(&pipeline, 0, channels.len());
-            let answers = timeout(self.patience, asking)
+            let replies = timeout(self.patience, asking)
                 .await
                 .map_err(|_| topology::late())??;
-            let has = |answer: &&Value| matches!(answer, Value::Push { kind, .. } if *kind == PushKind::SSubscribe);
-            let had = answers.iter().take_while(has).count();
+            let has = |reply: &&Value| matches!(reply, Value::Push { kind, .. } if *kind == PushKind::SSubscribe);
+            let had = replies.iter().take_while(has).count();
             subscribed += had;
             if had < channels.len() {
                 break;
@@ -101,10 +101,10 @@ impl SubscriberConnection {
         let mut question = redis::cmd("CLUSTER");
         question.arg("SLOTS");
         let asking = self.connection.send_packed_command(&question);
-        let answer = timeout(self.patience, asking)
+        let reply = timeout(self.patience, asking)
             .await
             .map_err(|_| topology::late())??;
-        topology::accepted(answer)
+        topology::accepted(reply)
     }
 }
 
@@ -126,8 +126,8 @@ async fn probe(
         let echo = format!("{number}-{round}").into_bytes();
         let mut ping = redis::cmd("PING");
         ping.arg(&echo);
-        let answer = timeout(options.timeout, connection.send_packed_command(&ping)).await;
-        if !matches!(answer, Ok(Ok(Value::BulkString(text))) if text == echo) {
+        let reply = timeout(options.timeout, connection.send_packed_command(&ping)).await;
+        if !matches!(reply, Ok(Ok(Value::BulkString(text))) if text == echo) {
             let _ = lost.send(number);
             return;
         }

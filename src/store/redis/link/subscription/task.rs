@@ -201,10 +201,10 @@ impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
             Some(connection) => connection,
             None => self.open(&place).await?,
         };
-        let answer = connection.slots().await;
+        let reply = connection.slots().await;
         let number = connection.number;
         self.connections.insert(place, connection);
-        let slots = answer.and_then(|answer| Slots::read(answer, node));
+        let slots = reply.and_then(|reply| Slots::read(reply, node));
         slots.map_err(|error| {
             self.forget(number);
             Error::new(ErrorKind::Unavailable, format!("redis at {node}")).because(error)

@@ -29,10 +29,10 @@ async fn what_was_not_reached_is_said_and_it_happened_all_the_same() {
     let server = Redis::plain();
     let link = open(&server.url()).await;
     let calling = call(COUNT, "k");
-    let answer = link
+    let reply = link
         .run_text_durably(COUNT, &calling, replicas(1, 50))
         .await;
-    let (value, so_far) = answer.expect("it runs");
+    let (value, so_far) = reply.expect("it runs");
     assert_eq!((value, so_far), (redis::Value::Int(1), reached(0)));
     assert_eq!(server.cli(&["GET", "k"]), "1");
 }
@@ -49,17 +49,17 @@ async fn a_replica_confirms() {
     let link = open(&master.url()).await;
     let calling = call(COUNT, "k");
     // The first waits until the replica has all the data.
-    let answer = link
+    let reply = link
         .run_text_durably(COUNT, &calling, replicas(1, 4_000))
         .await;
-    assert_eq!(answer.expect("it runs").1, reached(1));
+    assert_eq!(reply.expect("it runs").1, reached(1));
     assert_eq!(replica.cli(&["GET", "k"]), "1");
 
     replica.stop_process();
-    let answer = link
+    let reply = link
         .run_text_durably(COUNT, &calling, replicas(1, 50))
         .await;
-    assert_eq!(answer.expect("it runs").1, reached(0));
+    assert_eq!(reply.expect("it runs").1, reached(0));
     replica.cont();
 }
 
@@ -110,9 +110,9 @@ async fn a_server_that_cannot_confirm_is_doubted_not_believed() {
         disk: true,
         ..replicas(0, 50)
     };
-    let answer = link.run_text_durably(COUNT, &call(COUNT, "k"), wait).await;
+    let reply = link.run_text_durably(COUNT, &call(COUNT, "k"), wait).await;
     // Before 7.2 there is no WAITAOF; after it, it needs an append-only file.
-    let error = answer.expect_err("nobody can confirm");
+    let error = reply.expect_err("nobody can confirm");
     assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
     assert!(error.to_string().contains("carried out"), "{error}");
     assert_eq!(server.cli(&["GET", "k"]), "1");

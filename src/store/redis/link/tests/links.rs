@@ -21,8 +21,8 @@ async fn a_script_that_the_server_forgot_is_given_to_it_again() {
     let link = open(&server.url()).await;
     for number in 1..=3 {
         server.cli(&["SCRIPT", "FLUSH"]);
-        let answer = count(&link, "k").await.expect("it runs");
-        assert_eq!(answer, redis::Value::Int(number));
+        let reply = count(&link, "k").await.expect("it runs");
+        assert_eq!(reply, redis::Value::Int(number));
     }
 }
 
@@ -137,11 +137,11 @@ async fn a_caller_that_stops_waiting_disturbs_nobody() {
         let patience = Duration::from_micros(number % 200);
         let _ = timeout(patience, link.send(&abandoned)).await;
         let text = number.to_string();
-        let answer = link
+        let reply = link
             .send(&words(&["ECHO", &text]))
             .await
             .expect("it answers");
-        assert_eq!(answer, redis::Value::BulkString(text.into_bytes()));
+        assert_eq!(reply, redis::Value::BulkString(text.into_bytes()));
     }
     assert_eq!(*link.connections().borrow(), made);
 }
@@ -254,22 +254,22 @@ async fn a_closed_link_says_so() {
 #[tokio::test]
 async fn a_connection_that_is_not_logged_in_any_more_is_made_again_also_in_a_cluster() {
     use super::pretend::{self, Act};
-    for answer in [
+    for reply in [
         "-NOAUTH Authentication required.\r\n",
         "-WRONGPASS invalid username-password pair or user is disabled.\r\n",
         "-DENIED Redis is running in protected mode\r\n",
         "-ERR max number of clients reached\r\n",
     ] {
         for is_cluster in [false, true] {
-            let acts = vec![Act::SayToOld(answer)];
+            let acts = vec![Act::SayToOld(reply)];
             let url = if !is_cluster {
                 pretend::server(acts[0].clone()).await
             } else {
                 pretend::cluster(acts).await
             };
             let link = open(&url).await;
-            let error = count(&link, "k").await.expect_err(answer);
-            assert_eq!(error.kind(), ErrorKind::Unavailable, "{answer}");
+            let error = count(&link, "k").await.expect_err(reply);
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{reply}");
             until_answered(&link, "k").await;
         }
     }

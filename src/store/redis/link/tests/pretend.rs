@@ -68,27 +68,27 @@ async fn serve(
             Act::Greet(greeting) => greeting,
             _ => "%1\r\n+server\r\n+redis\r\n",
         };
-        let answer = match command.as_str() {
+        let reply = match command.as_str() {
             "HELLO" => greeting,
             "CLIENT" => "+OK\r\n",
             "PING" => "+PONG\r\n",
             "CLUSTER" => &slots,
             _ => match next(&acts, true) {
-                Act::Say(answer) => answer,
+                Act::Say(reply) => reply,
                 Act::Close | Act::Greet(_) => return Ok(()),
-                Act::SayAndClose(answer) => {
-                    stream.write_all(answer.as_bytes()).await?;
+                Act::SayAndClose(reply) => {
+                    stream.write_all(reply.as_bytes()).await?;
                     return Ok(());
                 }
                 Act::Hang => continue,
-                Act::SayToOld(answer) if is_old => {
+                Act::SayToOld(reply) if is_old => {
                     has_come.store(true, Ordering::Relaxed);
-                    answer
+                    reply
                 }
                 Act::SayToOld(_) => ":1\r\n",
             },
         };
-        stream.write_all(answer.as_bytes()).await?;
+        stream.write_all(reply.as_bytes()).await?;
     }
 }
 

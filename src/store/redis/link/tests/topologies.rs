@@ -142,8 +142,8 @@ async fn a_sentinel_that_still_names_the_old_master_is_not_believed() {
     for named in [&old, &master] {
         let port = named.port().to_string();
         let (digits, host) = (port.len(), "127.0.0.1");
-        let answer = format!("*2\r\n$9\r\n{host}\r\n${digits}\r\n{port}\r\n");
-        let url = pretend::server(Act::Say(answer.leak())).await;
+        let reply = format!("*2\r\n$9\r\n{host}\r\n${digits}\r\n{port}\r\n");
+        let url = pretend::server(Act::Say(reply.leak())).await;
         sentinels.push(url.replace("redis://", ""));
     }
     let link = open(&format!("redis-sentinel://{}/m", sentinels.join(","))).await;

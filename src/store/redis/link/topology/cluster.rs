@@ -123,10 +123,10 @@ impl Cluster {
                 let up = node.connection().await?;
                 let call = up.health.call(deadline);
                 let asking = send(up.connection, Calls::One(command), false);
-                let answer = up.health.or_ended(asking).await;
+                let reply = up.health.or_ended(asking).await;
                 call.over();
-                node.answered(&up.health, &answer).await;
-                answer
+                node.answered(&up.health, &reply).await;
+                reply
             };
             let patience = deadline.min(Instant::now() + self.0.options.attempt_timeout());
             timeout_at(patience, asking)
@@ -134,9 +134,9 @@ impl Cluster {
                 .unwrap_or_else(|_| Err(late()))
         });
         let (mut values, mut away) = (Vec::new(), None);
-        for answer in join_all(asked).await {
-            match answer {
-                Ok(answer) => values.extend(answer),
+        for reply in join_all(asked).await {
+            match reply {
+                Ok(reply) => values.extend(reply),
                 Err(error) if is_of_the_connection(&error) => away = Some(error),
                 Err(error) => return Err(error),
             }
@@ -218,21 +218,21 @@ impl Cluster {
             Calls::One(_) => health.call(deadline),
             Calls::Many(_) => health.blocking_call(), // it may end with a `WAIT`
         };
-        let answer = async {
-            let answer = pin!(health.or_ended(send(up.connection, calls, asking)));
+        let reply = async {
+            let reply = pin!(health.or_ended(send(up.connection, calls, asking)));
             match calls {
-                Calls::One(_) => node.watched(&health, answer).await,
-                Calls::Many(_) => answer.await,
+                Calls::One(_) => node.watched(&health, reply).await,
+                Calls::Many(_) => reply.await,
             }
         };
-        tokio::pin!(answer);
+        tokio::pin!(reply);
         let half = deadline.min(began + self.0.options.attempt_timeout());
-        let mut answered = timeout_at(half, &mut answer).await;
+        let mut answered = timeout_at(half, &mut reply).await;
         if answered.is_err() && half < deadline {
             let _ = timeout_at(deadline, self.read_slots(began)).await;
             let is_owner = slot.is_some() && self.owner(slot).as_ref() == Some(&address);
             if is_owner {
-                answered = timeout_at(deadline, &mut answer).await;
+                answered = timeout_at(deadline, &mut reply).await;
             }
         }
         call.over();
@@ -319,8 +319,8 @@ impl Cluster {
             });
         let mut asked: FuturesUnordered<_> = asked.collect();
         let mut last = Err(late());
-        while let Some(answer) = asked.next().await {
-            match answer {
+        while let Some(reply) = asked.next().await {
+            match reply {
                 // A node that was removed from its cluster knows no slots.
                 Ok(slots) if slots.is_empty() => last = Ok(()),
                 Ok(slots) => {

@@ -54,8 +54,8 @@ impl Connection {
     ) -> (RedisResult<Value>, bool) {
         match self {
             Self::Single(connection) => {
-                let answer = in_time(deadline, connection.send_packed_command(command)).await;
-                (answer.and_then(accepted), false)
+                let reply = in_time(deadline, connection.send_packed_command(command)).await;
+                (reply.and_then(accepted), false)
             }
             // Boxed, as it is far larger than the call to one server, which every call would carry.
             Self::Cluster(cluster) => Box::pin(cluster.ask(command, deadline)).await,
@@ -95,9 +95,9 @@ impl Connection {
 
 async fn in_time<T>(
     deadline: Instant,
-    answer: impl Future<Output = RedisResult<T>>,
+    reply: impl Future<Output = RedisResult<T>>,
 ) -> RedisResult<T> {
-    timeout_at(deadline, answer)
+    timeout_at(deadline, reply)
         .await
         .unwrap_or_else(|_| Err(late()))
 }
@@ -112,10 +112,10 @@ impl fmt::Debug for Connection {
 }
 
 /// Returns the reply, or its error: the package returns error replies as values.
-pub(in crate::store::redis) fn accepted(answer: Value) -> RedisResult<Value> {
-    match answer {
+pub(in crate::store::redis) fn accepted(reply: Value) -> RedisResult<Value> {
+    match reply {
         Value::ServerError(error) => Err(error.into()),
-        answer => Ok(answer),
+        reply => Ok(reply),
     }
 }
 

@@ -136,8 +136,8 @@ impl Node {
 
     /// Records the reply of a call. After some errors its connection is of no more use: one that is
     /// not logged in is not until it is made again.
-    pub(super) async fn answered(&self, health: &Arc<Health>, answer: &RedisResult<Vec<Value>>) {
-        let cause = match answer {
+    pub(super) async fn answered(&self, health: &Arc<Health>, reply: &RedisResult<Vec<Value>>) {
+        let cause = match reply {
             Ok(values) => match values.first() {
                 Some(Value::ServerError(error)) => RedisError::from(error.clone()),
                 _ => return health.succeeded(),
@@ -182,8 +182,8 @@ impl Node {
         let Some(heard_us) = health.idle_since() else {
             return asking.await;
         };
-        if let Ok(answer) = timeout(DOUBT_AFTER, asking.as_mut()).await {
-            return answer;
+        if let Ok(reply) = timeout(DOUBT_AFTER, asking.as_mut()).await {
+            return reply;
         }
         let (node, health) = (Arc::clone(self), Arc::clone(health));
         let until = Instant::now() + (SILENT_FOR - DOUBT_AFTER);
@@ -229,9 +229,9 @@ impl Node {
         };
         let ping = cmd("PING");
         let asking = connection.send_packed_command(&ping);
-        let answer = timeout(self.options.connect_timeout, asking).await;
-        let answer = answer.unwrap_or_else(|_| Err(late())).and_then(accepted);
-        let is_lost = answer.is_err_and(|cause| {
+        let reply = timeout(self.options.connect_timeout, asking).await;
+        let reply = reply.unwrap_or_else(|_| Err(late())).and_then(accepted);
+        let is_lost = reply.is_err_and(|cause| {
             let fault = fault::of(&cause, Stage::Sent);
             fault.is_silence || fault.breaks
         });

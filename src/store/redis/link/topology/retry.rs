@@ -1,4 +1,4 @@
-//! Whether a call to a cluster is sent again after an error.
+//! The decision to send a call to a cluster again after an error.
 
 use redis::{ErrorKind as Theirs, RedisError, Value};
 

@@ -94,8 +94,8 @@ impl SentinelMaster<'_> {
             .await?;
         let mut question = cmd("SENTINEL");
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(self.master);
-        let answer = accepted(connection.send_packed_command(&question).await?)?;
-        let named: Option<(String, u16)> = redis::from_redis_value(answer)?;
+        let reply = accepted(connection.send_packed_command(&question).await?)?;
+        let named: Option<(String, u16)> = redis::from_redis_value(reply)?;
         let (host, port) = named.ok_or_else(|| {
             RedisError::from((
                 Theirs::MasterNameNotFoundBySentinel,

@@ -27,21 +27,21 @@ pub(super) async fn ask_slots(
 ) -> RedisResult<Slots> {
     let mut question = redis::cmd("CLUSTER");
     question.arg("SLOTS");
-    let answer = connection.send_packed_command(&question).await?;
-    Slots::read(super::accepted(answer)?, address)
+    let reply = connection.send_packed_command(&question).await?;
+    Slots::read(super::accepted(reply)?, address)
 }
 
 impl Slots {
     /// Decodes the reply to `CLUSTER SLOTS`; `asked` is the node that sent it, since a node that
     /// does not know its own address leaves it out.
-    pub fn read(answer: Value, asked: &Address) -> RedisResult<Self> {
+    pub fn read(reply: Value, asked: &Address) -> RedisResult<Self> {
         let wrong = || {
             RedisError::from((
                 Theirs::UnexpectedReturnType,
                 "the reply to CLUSTER SLOTS could not be decoded",
             ))
         };
-        let ranges = ranges(answer).ok_or_else(wrong)?;
+        let ranges = ranges(reply).ok_or_else(wrong)?;
         let mut slots = Self::default();
         for (first, last, node, replicas) in ranges {
             let replicas = replicas.into_iter().filter_map(|it| address(it, asked));
@@ -104,8 +104,8 @@ impl Slots {
 /// First slot, last slot, master and replicas of a range.
 type Range = (u16, u16, Value, Vec<Value>);
 
-fn ranges(answer: Value) -> Option<Vec<Range>> {
-    let Value::Array(ranges) = answer else {
+fn ranges(reply: Value) -> Option<Vec<Range>> {
+    let Value::Array(ranges) = reply else {
         return None;
     };
     let range = |range| {

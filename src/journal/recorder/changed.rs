@@ -1,4 +1,4 @@
-//! Which outboxes have something new.
+//! The set of outboxes that have something new.
 
 use std::collections::BTreeSet;
 
@@ -9,22 +9,22 @@ use crate::store::{Outbox, OutboxWatcher};
 
 /// Which outboxes have something new, as stores tell it and the recorder takes it.
 #[derive(Debug, Default)]
-pub(super) struct News {
-    heard: Mutex<Heard>,
+pub(super) struct ChangedOutboxes {
+    changes: Mutex<Changes>,
     arrived: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Heard {
+struct Changes {
     outboxes: BTreeSet<Outbox>,
     /// Nobody takes anything any more, and the store may still have it.
     is_over: bool,
 }
 
-impl News {
+impl ChangedOutboxes {
     /// Everything that was heard of since the last call.
     pub(super) fn take(&self) -> BTreeSet<Outbox> {
-        std::mem::take(&mut self.heard().outboxes)
+        std::mem::take(&mut self.changes().outboxes)
     }
 
     /// Waits until something was heard of that nobody has waited for yet.
@@ -34,25 +34,25 @@ impl News {
 
     /// From now on nothing is kept.
     pub(super) fn end(&self) {
-        *self.heard() = Heard {
+        *self.changes() = Changes {
             outboxes: BTreeSet::new(),
             is_over: true,
         };
     }
 
-    fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock()
+    fn changes(&self) -> MutexGuard<'_, Changes> {
+        self.changes.lock()
     }
 }
 
-impl OutboxWatcher for News {
+impl OutboxWatcher for ChangedOutboxes {
     fn recorded(&self, outbox: &Outbox) {
-        let mut heard = self.heard();
-        if heard.is_over || heard.outboxes.contains(outbox) {
+        let mut changes = self.changes();
+        if changes.is_over || changes.outboxes.contains(outbox) {
             return; // whoever added it has told the recorder, and it has not taken it yet
         }
-        heard.outboxes.insert(outbox.clone());
-        drop(heard);
+        changes.outboxes.insert(outbox.clone());
+        drop(changes);
         self.arrived.notify_one();
     }
 }

@@ -1,0 +1,107 @@
+//! The statements of deferred rows, and their replies.
+
+use duly::Result;
+
+use crate::mysql::sql::{by_keys, bytes, claim, is_free, text};
+use crate::relay::source::{DeferredRow, GROUPS_MAX, Settling};
+use crate::session::{TextRow, unhex, unreadable};
+
+const TABLE: &str = "duly_outbox_deferred";
+
+/// Returns the statement that lists the groups: each is one step through the index.
+pub(super) fn groups() -> String {
+    format!("select distinct bucket from duly_outbox_deferred limit {GROUPS_MAX}")
+}
+
+/// Reads the rows of [`groups`].
+pub(super) fn read_groups(texts: &[TextRow]) -> Result<Vec<String>> {
+    let name = |row: &TextRow| row.first().cloned().flatten();
+    let names: Option<Vec<_>> = texts.iter().map(name).collect();
+    names.ok_or_else(|| unreadable("groups of deferred rows"))
+}
+
+/// Returns the statement that lists rows of a group that may be claimed, with their sizes.
+pub(super) fn find(own: &str, group: &str, limit: usize) -> String {
+    format!(
+        "select n, length(event) from duly_outbox_deferred where bucket = {} and {} \
+         order by tries, n limit {limit}",
+        text(group),
+        is_free(own)
+    )
+}
+
+/// Returns the statements that claim rows for the relay `own`, and read those that it has then.
+pub(super) fn take(own: &str, keys: &[i64]) -> Vec<String> {
+    if keys.is_empty() {
+        return Vec::new();
+    }
+    let read = format!(
+        "select o.n, o.repeated, hex(o.event) from {} where o.holder = '{own}' \
+         order by o.tries, o.n",
+        by_keys(TABLE, keys)
+    );
+    vec![claim(TABLE, own, keys), read]
+}
+
+/// Reads the rows of [`take`].
+pub(super) fn read(texts: &[TextRow]) -> Result<Vec<DeferredRow>> {
+    let row = |texts: &TextRow| {
+        let text = |at: usize| texts.get(at).and_then(Option::as_deref);
+        Some(DeferredRow {
+            key: text(0)?.parse().ok()?,
+            is_repeated: text(1)?.parse::<i64>().ok()? > 1,
+            event: unhex(text(2)?)?,
+        })
+    };
+    let rows: Option<Vec<_>> = texts.iter().map(row).collect();
+    rows.ok_or_else(|| unreadable("deferred rows"))
+}
+
+/// Returns the statement that gives back what the relay `own` has claimed.
+pub(super) fn release(own: &str) -> String {
+    format!("update duly_outbox_deferred set holder = '' where holder = '{own}'")
+}
+
+/// Returns the statements that settle rows which the relay `own` has claimed. A row that another one
+/// has settled meanwhile is not settled again.
+pub(super) fn settle(own: &str, settling: &Settling) -> Vec<String> {
+    let refused = settling.refused.iter().map(|(key, _)| *key);
+    let moved: Vec<_> = refused
+        .chain(settling.instead.iter().map(|(key, _)| *key))
+        .collect();
+    let mut statements = Vec::new();
+    if !moved.is_empty() {
+        let locked = by_keys(TABLE, &moved);
+        statements.push(format!("select null from {locked} for update"));
+    }
+    for (key, reason) in &settling.refused {
+        statements.push(format!(
+            "insert into duly_outbox_refused (at, reason, event) \
+             select at, {}, event from duly_outbox_deferred where n = {key}",
+            text(reason)
+        ));
+    }
+    for (key, event) in &settling.instead {
+        statements.push(format!(
+            "insert into duly_outbox (at, event) \
+             select at, {} from duly_outbox_deferred where n = {key}",
+            bytes(event)
+        ));
+    }
+    for keys in [&moved, &settling.gone] {
+        if !keys.is_empty() {
+            statements.push(format!("delete o from {}", by_keys(TABLE, keys)));
+        }
+    }
+    // Of those that were never accepted, this push counts for nothing.
+    for (keys, pushed) in [(&settling.maybe, 0), (&settling.never, 1)] {
+        if !keys.is_empty() {
+            statements.push(format!(
+                "update {} set o.holder = '', o.repeated = o.repeated - {pushed}, \
+                 o.tries = least(o.tries, 1000000) + 1 where o.holder = '{own}'",
+                by_keys(TABLE, keys)
+            ));
+        }
+    }
+    statements
+}

@@ -1,0 +1,160 @@
+//! The statements of the rows that wait, and their replies.
+
+use duly::__outbox::PlainEvent;
+use duly::event::BucketId;
+use duly::time::Timestamp;
+use duly::{EventId, Result};
+
+use crate::mysql::sql::{by_keys, bytes, claim, is_free, text};
+use crate::relay::source::{Closing, PAGE_BYTES, PAGE_MAX, Row, RowContent};
+use crate::session::{TextRow, unhex, unreadable};
+
+/// The columns of a row that was written by plain SQL, and those of both kinds.
+const PLAIN: &str = "queue, payload, due, id, options";
+
+/// Returns the statement that lists rows behind a number that may be claimed, with their sizes.
+pub(super) fn find(own: &str, behind: i64) -> String {
+    format!(
+        "select n, coalesce(length(event), length(payload)) from duly_outbox force index (primary) \
+         where n > {behind} and {} order by n limit {PAGE_MAX}",
+        is_free(own)
+    )
+}
+
+/// Reads the keys of a list of rows with their sizes: as many as fit into a page.
+pub(super) fn read_keys(texts: &[TextRow]) -> Result<Vec<i64>> {
+    let (mut keys, mut size) = (Vec::with_capacity(texts.len()), 0);
+    for row in texts {
+        let number = |at: usize| row.get(at)?.as_deref()?.parse::<i64>().ok();
+        let (Some(key), Some(len)) = (number(0), number(1)) else {
+            return Err(unreadable("list of rows"));
+        };
+        keys.push(key);
+        size += usize::try_from(len).unwrap_or(0);
+        if size >= PAGE_BYTES {
+            break;
+        }
+    }
+    Ok(keys)
+}
+
+/// Returns the statements that claim rows for the relay `own`, and read those that it has then.
+pub(super) fn take(own: &str, keys: &[i64]) -> Vec<String> {
+    let read = format!(
+        "select o.n, o.repeated, hex(o.event), {PLAIN}, o.at from {} \
+         where o.holder = '{own}' order by o.n",
+        by_keys("duly_outbox", keys)
+    );
+    vec![claim("duly_outbox", own, keys), read]
+}
+
+/// Reads the rows of [`take`], with their keys.
+pub(super) fn read(texts: &[TextRow]) -> Result<(Vec<i64>, Vec<Row>)> {
+    let (mut keys, mut rows) = (Vec::with_capacity(texts.len()), Vec::new());
+    for texts in texts {
+        let text = |at: usize| texts.get(at).and_then(Option::as_deref);
+        let number = |at: usize| text(at).and_then(|text| text.parse::<i64>().ok());
+        let (Some(key), Some(claims), Some(at)) = (number(0), number(1), number(8)) else {
+            return Err(unreadable("rows"));
+        };
+        keys.push(key);
+        rows.push(Row {
+            is_repeated: claims > 1,
+            content: content(text, at),
+        });
+    }
+    Ok((keys, rows))
+}
+
+fn content<'a>(text: impl Fn(usize) -> Option<&'a str>, at: i64) -> RowContent {
+    if let Some(event) = text(2) {
+        return match unhex(event) {
+            Some(bytes) => RowContent::Staged(bytes),
+            None => RowContent::Unreadable("the bytes of the event are no bytes".to_owned()),
+        };
+    }
+    let millis = |ms: i64| Timestamp::from_millis(u64::try_from(ms).unwrap_or(0));
+    let id = match text(6) {
+        Some(id) => id.parse::<EventId>(),
+        // The highest bit of the last byte is that of ids of runs.
+        None => Ok(EventId::from_parts(
+            millis(at),
+            BucketId(fastrand::u16(..)),
+            fastrand::u64(..) & !128,
+        )),
+    };
+    match id {
+        Ok(id) => RowContent::Plain(PlainEvent {
+            queue: text(3).unwrap_or_default().to_owned(),
+            payload: text(4).unwrap_or_default().to_owned(),
+            due: text(5).and_then(|due| due.parse().ok()).map(millis),
+            id,
+            options: text(7).unwrap_or("{}").to_owned(),
+        }),
+        Err(error) => RowContent::Unreadable(error.to_string()),
+    }
+}
+
+/// Returns the statements that settle the rows of a page which the relay `own` has claimed. They
+/// return how many rows were deleted, as [`read_deleted`] reads it.
+pub(super) fn close(own: &str, keys: &[i64], closing: &Closing) -> Vec<String> {
+    let (passed, rest) = keys.split_at(closing.passed.min(keys.len()));
+    let key = |at: usize| passed.get(at).copied().unwrap_or_default();
+    let mut statements = Vec::new();
+    let goes_on = [
+        closing.refused.len(),
+        closing.instead.len(),
+        closing.deferred.len(),
+    ];
+    if goes_on.iter().sum::<usize>() > 0 {
+        // Another relay that has claimed them since may be settling them: what it has deleted is not
+        // read by the next statements.
+        let locked = by_keys("duly_outbox", passed);
+        statements.push(format!("select null from {locked} for update"));
+    }
+    for (at, reason) in &closing.refused {
+        statements.push(format!(
+            "insert into duly_outbox_refused (at, reason, event, {PLAIN}) \
+             select at, {}, event, {PLAIN} from duly_outbox where n = {}",
+            text(reason),
+            key(*at)
+        ));
+    }
+    for (at, event) in &closing.instead {
+        statements.push(format!(
+            "insert into duly_outbox (at, event) select at, {} from duly_outbox where n = {}",
+            bytes(event),
+            key(*at)
+        ));
+    }
+    for row in &closing.deferred {
+        statements.push(format!(
+            "insert into duly_outbox_deferred (at, repeated, bucket, event) \
+             select at, {}, {}, event from duly_outbox where n = {}",
+            u8::from(row.is_repeated),
+            text(&row.group),
+            key(row.place)
+        ));
+    }
+    if !passed.is_empty() {
+        let rows = by_keys("duly_outbox", passed);
+        statements.push(format!("delete o from {rows}"));
+        statements.push("select row_count()".to_owned());
+    }
+    if !rest.is_empty() {
+        // None of them was pushed by this relay, unless it says so.
+        let pushed = u8::from(!closing.is_repeated);
+        statements.push(format!(
+            "update {} set o.holder = '', o.repeated = o.repeated - {pushed} \
+             where o.holder = '{own}'",
+            by_keys("duly_outbox", rest)
+        ));
+    }
+    statements
+}
+
+/// Reads how many rows were deleted by [`close`].
+pub(super) fn read_deleted(texts: &[TextRow]) -> u64 {
+    let count = |row: &TextRow| row.first()?.as_deref()?.parse::<u64>().ok();
+    texts.iter().filter_map(count).sum()
+}

@@ -1,0 +1,171 @@
+//! A connection of a relay to MySQL or MariaDB.
+//!
+//! It speaks the text protocol: a request has several statements, which are one round trip.
+
+use std::time::Duration;
+
+use duly::{Error, ErrorKind, Result};
+use sqlx::mysql::{MySqlConnectOptions, MySqlRow};
+use sqlx::{AssertSqlSafe, ConnectOptions, Executor, MySqlConnection, Row};
+use tokio::time::timeout;
+
+use crate::session::{SqlResult, TextRow};
+use crate::sqlx_0_9::of;
+
+/// What a relay depends on, whatever the defaults of the server or of the user's pool are.
+const SETTINGS: &str = "set names utf8mb4; \
+     set session transaction isolation level read committed; \
+     set session autocommit = 1, session sql_mode = 'STRICT_ALL_TABLES', \
+     session sql_safe_updates = 0, session time_zone = '+00:00', \
+     session innodb_lock_wait_timeout = 5";
+/// How long a request may take.
+const REQUEST_MAX: Duration = Duration::from_secs(30);
+/// A request of more than one statement has no more bytes: below the least `max_allowed_packet`.
+const REQUEST_BYTES: usize = 512 << 10;
+/// How often a transaction is tried that the server has ended for another one.
+const TRIES_MAX: u32 = 4;
+/// The codes of such ends: a deadlock, which it breaks, and a lock that was waited for too long.
+const CONFLICTS: [u16; 2] = [1213, 1205];
+
+/// A session of its own.
+pub(super) struct MysqlSession {
+    options: MySqlConnectOptions,
+    /// Taken out while a request is under way, so that one that fails or is dropped loses it.
+    open: Option<MySqlConnection>,
+}
+
+impl MysqlSession {
+    pub(super) fn new(options: MySqlConnectOptions) -> Self {
+        Self {
+            options: options.disable_statement_logging(),
+            open: None,
+        }
+    }
+
+    /// Opens a connection if there is none; returns whether it did.
+    pub(super) async fn open(&mut self) -> Result<bool> {
+        if self.open.is_some() {
+            return Ok(false);
+        }
+        let open = async {
+            let mut connection = self.options.connect().await.map_err(|it| of(&it))?;
+            fetch(&mut connection, SETTINGS.to_owned()).await?;
+            SqlResult::Ok(connection)
+        };
+        self.open = Some(in_time(open).await?);
+        Ok(true)
+    }
+
+    /// Closes the connection.
+    pub(super) fn close(&mut self) {
+        self.open = None;
+    }
+
+    /// Runs a statement that is a transaction by itself, and returns its rows.
+    pub(super) async fn run(&mut self, sql: String) -> Result<Vec<TextRow>> {
+        let mut connection = self.open.take().ok_or_else(closed)?;
+        let rows = in_time(fetch(&mut connection, sql)).await?;
+        self.open = Some(connection);
+        Ok(rows)
+    }
+
+    /// Runs statements in a transaction, and returns the rows of all of them; after an error none of
+    /// them has taken effect.
+    pub(super) async fn transaction(&mut self, statements: &[String]) -> Result<Vec<TextRow>> {
+        let mut tries = 1;
+        loop {
+            let mut connection = self.open.take().ok_or_else(closed)?;
+            match in_time(attempt(&mut connection, statements)).await? {
+                Attempt::Committed(rows) => {
+                    self.open = Some(connection);
+                    return Ok(rows);
+                }
+                Attempt::Conflict(_) if tries < TRIES_MAX => {
+                    tries += 1;
+                    in_time(fetch(&mut connection, "rollback".to_owned())).await?;
+                    self.open = Some(connection);
+                }
+                Attempt::Conflict(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// What a try of a transaction came to.
+enum Attempt {
+    Committed(Vec<TextRow>),
+    /// It may be tried again.
+    Conflict(Error),
+}
+
+async fn attempt(connection: &mut MySqlConnection, statements: &[String]) -> SqlResult<Attempt> {
+    let mut rows = Vec::new();
+    let mut sql = "start transaction".to_owned();
+    for statement in statements.iter().map(String::as_str).chain(["commit"]) {
+        if sql.len() + statement.len() > REQUEST_BYTES {
+            let request = std::mem::take(&mut sql);
+            match step(connection, request).await? {
+                Attempt::Committed(more) => rows.extend(more),
+                conflict => return Ok(conflict),
+            }
+        } else {
+            sql += ";";
+        }
+        sql += statement;
+    }
+    Ok(match step(connection, sql).await? {
+        Attempt::Committed(more) => {
+            rows.extend(more);
+            Attempt::Committed(rows)
+        }
+        conflict => conflict,
+    })
+}
+
+async fn step(connection: &mut MySqlConnection, sql: String) -> SqlResult<Attempt> {
+    let reply = connection.fetch_all(AssertSqlSafe(sql)).await;
+    let rows = match reply {
+        Ok(rows) => rows,
+        Err(error) => {
+            let database = error.as_database_error();
+            let mysql = database
+                .and_then(|error| error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>());
+            return match mysql {
+                Some(it) if CONFLICTS.contains(&it.number()) => {
+                    Ok(Attempt::Conflict(of(&error).into()))
+                }
+                _ => Err(of(&error)),
+            };
+        }
+    };
+    let rows: SqlResult<_> = rows.iter().map(texts).collect();
+    Ok(Attempt::Committed(rows?))
+}
+
+async fn fetch(connection: &mut MySqlConnection, sql: String) -> SqlResult<Vec<TextRow>> {
+    let reply = connection.fetch_all(AssertSqlSafe(sql)).await;
+    let rows = reply.map_err(|it| of(&it))?;
+    rows.iter().map(texts).collect()
+}
+
+fn texts(row: &MySqlRow) -> SqlResult<TextRow> {
+    // A text of this protocol, whatever its type is.
+    let text = |at: usize| row.try_get_unchecked::<Option<String>, _>(at);
+    (0..row.len())
+        .map(|at| text(at).map_err(|it| of(&it)))
+        .collect()
+}
+
+async fn in_time<T>(request: impl Future<Output = SqlResult<T>>) -> Result<T> {
+    let reply = timeout(REQUEST_MAX, request).await;
+    let late = |_| {
+        let late = format!("the database of the outbox has not replied within {REQUEST_MAX:?}");
+        Error::new(ErrorKind::Unavailable, late)
+    };
+    Ok(reply.map_err(late)??)
+}
+
+fn closed() -> Error {
+    let text = "the connection to the database of the outbox was lost";
+    Error::new(ErrorKind::Unavailable, text)
+}

@@ -1,0 +1,367 @@
+//! The outbox in MySQL or MariaDB as the source of a relay.
+
+use std::time::Duration;
+
+use duly::{Error, ErrorKind, Result};
+use futures_util::future::BoxFuture;
+use sqlx::mysql::MySqlConnectOptions;
+use tokio::time::Instant;
+
+use crate::mysql::session::MysqlSession;
+use crate::mysql::sql::{NOW, by_keys, done_by_events, text};
+use crate::mysql::{deferred, rows};
+use crate::relay::source::{Closing, DeferredRow, Settling, Source, Taken, Waiting};
+use crate::schema::VERSION;
+use crate::session::{TextRow, unreadable};
+
+/// As many rows are counted.
+const COUNTED_MAX: u32 = 100_000;
+/// The most ends that one statement deletes, and the most statements of one sweep.
+const DONE_MAX: u32 = 1_000;
+const DONE_ROUNDS: u32 = 10;
+/// As many rows are marked at once.
+const MARKED_MAX: usize = 500;
+/// A read of the whole table may take a part of the time that is one of so many.
+const WHOLE_PAUSE: u32 = 10;
+/// What was passed for so long is not read again but by a read of the whole table.
+const BEHIND_FOR: Duration = Duration::from_secs(1);
+/// The tables that a relay needs.
+const NEEDED: [&str; 6] = [
+    "duly_outbox",
+    "duly_outbox_identity",
+    "duly_outbox_deferred",
+    "duly_outbox_refused",
+    "duly_done",
+    "duly_outbox_version",
+];
+
+/// An outbox in a database.
+pub(crate) struct MysqlSource {
+    session: MysqlSession,
+    /// The name of this relay.
+    own: String,
+    /// The keys of the page that is being pushed.
+    taken: Option<Vec<i64>>,
+    start: ReadStart,
+}
+
+/// Where a read of the rows begins.
+///
+/// A snapshot that somebody holds keeps deleted rows from being removed, and each read of the whole
+/// table passes them. So when such reads are slow there are few of them, and the others begin behind
+/// what was passed; a row with a smaller number, which has been committed late, waits for one of the
+/// few.
+#[derive(Debug)]
+struct ReadStart {
+    whole_at: Instant,
+    /// What was passed, and when: a while ago, and lately.
+    passed: [(Instant, i64); 2],
+}
+
+impl ReadStart {
+    fn new(now: Instant) -> Self {
+        Self {
+            whole_at: now,
+            passed: [(now, 0); 2],
+        }
+    }
+
+    /// Returns behind which number to read.
+    fn behind(&self, now: Instant) -> i64 {
+        if now >= self.whole_at {
+            0
+        } else {
+            self.passed[0].1
+        }
+    }
+
+    /// Notes how long a read of the whole table has taken.
+    fn whole(&mut self, began: Instant, now: Instant) {
+        self.whole_at = now + (now - began) * WHOLE_PAUSE;
+    }
+
+    /// Notes that the rows up to this one were passed, as far as they were committed.
+    fn passed(&mut self, n: i64, now: Instant) {
+        if now >= self.passed[1].0 + BEHIND_FOR {
+            self.passed = [self.passed[1], (now, n)];
+        }
+    }
+}
+
+impl MysqlSource {
+    pub(crate) fn new(options: MySqlConnectOptions) -> Self {
+        Self {
+            session: MysqlSession::new(options),
+            own: format!("{:016x}", fastrand::u64(..)),
+            taken: None,
+            start: ReadStart::new(Instant::now()),
+        }
+    }
+
+    /// Opens a connection if there is none, to the database of before or to a copy of it.
+    async fn open(&mut self) -> Result<()> {
+        if self.session.open().await?
+            && let Err(error) = self.identify().await
+        {
+            self.session.close();
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    async fn run(&mut self, sql: String) -> Result<Vec<TextRow>> {
+        self.open().await?;
+        self.session.run(sql).await
+    }
+
+    async fn transaction(&mut self, statements: Vec<String>) -> Result<Vec<TextRow>> {
+        if statements.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.open().await?;
+        self.session.transaction(&statements).await
+    }
+
+    /// Looks whether this is the database of before. In a copy, and in one that was restored from a
+    /// backup, each row may have been pushed since.
+    async fn identify(&mut self) -> Result<()> {
+        let server = "show global variables where variable_name in ('server_uuid', 'server_uid')";
+        let server = self.session.run(server.to_owned()).await?;
+        let server = server.first().and_then(|row| row.get(1)).cloned().flatten();
+        let sql = format!(
+            "select concat_ws('/', {}, table_schema, create_time), \
+             coalesce((select identity from duly_outbox_identity), '') \
+             from information_schema.tables \
+             where table_schema = database() and table_name = 'duly_outbox'",
+            text(&server.unwrap_or_default())
+        );
+        let found = self.session.run(sql).await?;
+        let found: Option<Vec<String>> = found
+            .into_iter()
+            .next()
+            .and_then(|row| row.into_iter().collect());
+        let Some([is, was]) = found.as_deref() else {
+            return Err(unreadable("identity"));
+        };
+        if is == was {
+            return Ok(());
+        }
+        if !was.is_empty() {
+            tracing::warn!(
+                was,
+                is,
+                "the outbox is that of another database or of an earlier time of it; every row of \
+                 it may have been pushed already"
+            );
+            for table in ["duly_outbox", "duly_outbox_deferred"] {
+                self.mark_repeated(table).await?;
+            }
+        }
+        let is = text(is);
+        let sql = format!(
+            "insert into duly_outbox_identity values (1, {is}) on duplicate key update identity = {is}"
+        );
+        self.session.run(sql).await.map(drop)
+    }
+
+    /// Notes of all committed rows of a table that they may have been pushed.
+    async fn mark_repeated(&mut self, table: &str) -> Result<()> {
+        let mut last = 0;
+        loop {
+            let sql = format!(
+                "select n, 0 from {table} force index (primary) where n > {last} \
+                 order by n limit {MARKED_MAX}"
+            );
+            let keys = rows::read_keys(&self.session.run(sql).await?)?;
+            let Some(greatest) = keys.last() else {
+                return Ok(());
+            };
+            last = *greatest;
+            let update = format!(
+                "update {} set o.repeated = greatest(o.repeated, 2), o.holder = ''",
+                by_keys(table, &keys)
+            );
+            self.session.transaction(&[update]).await?;
+        }
+    }
+
+    async fn take_rows(&mut self) -> Result<Taken> {
+        self.taken = None;
+        self.open().await?;
+        let began = Instant::now();
+        let behind = self.start.behind(began);
+        let found = self.session.run(rows::find(&self.own, behind)).await?;
+        if behind == 0 {
+            self.start.whole(began, Instant::now());
+        }
+        let keys = rows::read_keys(&found)?;
+        if keys.is_empty() {
+            return Ok(Taken::Nothing);
+        }
+        let taken = self.transaction(rows::take(&self.own, &keys)).await?;
+        let (keys, rows) = rows::read(&taken)?;
+        if rows.is_empty() {
+            return Ok(Taken::Held); // another relay was faster
+        }
+        self.taken = Some(keys);
+        Ok(Taken::Rows(rows))
+    }
+
+    async fn close_page(&mut self, closing: Closing) -> Result<bool> {
+        let Some(keys) = self.taken.take() else {
+            return Ok(false);
+        };
+        let statements = rows::close(&self.own, &keys, &closing);
+        let deleted = rows::read_deleted(&self.transaction(statements).await?);
+        let passed = closing.passed.checked_sub(1).and_then(|at| keys.get(at));
+        if let Some(last) = passed {
+            self.start.passed(*last, Instant::now());
+        }
+        Ok(closing.passed == 0 || deleted > 0)
+    }
+
+    async fn take_deferred_rows(&mut self, group: &str, limit: usize) -> Result<Vec<DeferredRow>> {
+        let found = deferred::find(&self.own, group, limit);
+        let keys = rows::read_keys(&self.run(found).await?)?;
+        let taken = deferred::take(&self.own, &keys);
+        deferred::read(&self.transaction(taken).await?)
+    }
+
+    async fn count(&mut self) -> Result<Waiting> {
+        let behind = self.start.behind(Instant::now());
+        let sql = format!(
+            "select count(*), greatest(coalesce({NOW} - min(at), 0), 0), \
+             coalesce(sum(is_deferred), 0) from ( \
+             (select at, 0 as is_deferred from duly_outbox force index (primary) \
+                 where n > {behind} order by n limit {COUNTED_MAX}) union all \
+             (select at, 1 from duly_outbox_deferred limit {COUNTED_MAX})) as waiting"
+        );
+        let rows = self.run(sql).await?;
+        let number = |at: usize| rows.first()?.get(at)?.as_deref()?.parse::<u64>().ok();
+        let (Some(rows), Some(oldest), Some(deferred)) = (number(0), number(1), number(2)) else {
+            return Err(unreadable("count"));
+        };
+        Ok(Waiting {
+            rows,
+            oldest: Duration::from_millis(oldest),
+            deferred,
+        })
+    }
+
+    /// Deletes by keys that were read before, so that no row is waited for that is being inserted.
+    async fn delete_done(&mut self, kept: Duration) -> Result<()> {
+        let kept = kept.as_millis();
+        let old = format!(
+            "select event from duly_done where at < {NOW} - {kept} order by at limit {DONE_MAX}"
+        );
+        for _ in 0..DONE_ROUNDS {
+            let found = self.run(old.clone()).await?;
+            let is_last = found.len() < DONE_MAX as usize;
+            let events = found.into_iter().flatten().flatten();
+            let events: Vec<String> = events.collect();
+            if !events.is_empty() {
+                let delete = format!("delete o from {}", done_by_events(&events));
+                self.transaction(vec![delete]).await?;
+            }
+            if is_last {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn check_tables(&mut self) -> Result<()> {
+        // Not yet with a look at the identity, whose table may be missing.
+        self.session.open().await?;
+        let sql =
+            "select table_name from information_schema.tables where table_schema = database()";
+        let found = self.session.run(sql.to_owned()).await?;
+        let found: Vec<_> = found.into_iter().flatten().flatten().collect();
+        let missing = NEEDED
+            .into_iter()
+            .filter(|name| !found.iter().any(|it| it == name));
+        let missing: Vec<_> = missing.collect();
+        let wrong = if missing.is_empty() {
+            let sql = "select coalesce(max(version), 0) from duly_outbox_version";
+            let version = self.session.run(sql.to_owned()).await?;
+            let version = version.first().and_then(|row| row.first()?.as_deref());
+            let version = version.and_then(|version| version.parse::<u32>().ok());
+            match version.unwrap_or(0) {
+                version if version >= VERSION => return self.identify().await,
+                version => format!(
+                    "the tables of the outbox have version {version}, this program needs {VERSION}"
+                ),
+            }
+        } else {
+            format!("the database has no {}", missing.join(", "))
+        };
+        let text = format!("{wrong}; run the SQL of `duly outbox schema --database mysql`");
+        Err(Error::new(ErrorKind::Invalid, text))
+    }
+}
+
+impl Source for MysqlSource {
+    fn check(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.check_tables())
+    }
+
+    fn take(&mut self) -> BoxFuture<'_, Result<Taken>> {
+        Box::pin(self.take_rows())
+    }
+
+    fn close(&mut self, closing: Closing) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(self.close_page(closing))
+    }
+
+    fn groups(&mut self) -> BoxFuture<'_, Result<Vec<String>>> {
+        Box::pin(async move { deferred::read_groups(&self.run(deferred::groups()).await?) })
+    }
+
+    fn take_deferred(
+        &mut self,
+        group: String,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<DeferredRow>>> {
+        Box::pin(async move { self.take_deferred_rows(&group, limit).await })
+    }
+
+    fn release_deferred(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { self.run(deferred::release(&self.own)).await.map(drop) })
+    }
+
+    fn settle_deferred(&mut self, settling: Settling) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let statements = deferred::settle(&self.own, &settling);
+            self.transaction(statements).await.map(drop)
+        })
+    }
+
+    fn waiting(&mut self) -> BoxFuture<'_, Result<Waiting>> {
+        Box::pin(self.count())
+    }
+
+    fn sweep(&mut self, done_kept: Duration) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.delete_done(done_kept))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_reads_of_the_whole_table_are_few() {
+        let now = Instant::now();
+        let mut start = ReadStart::new(now);
+        let after = |ms| now + Duration::from_millis(ms);
+        assert_eq!(start.behind(now), 0);
+        start.passed(700, after(1_000));
+        start.passed(800, after(1_500));
+        start.passed(900, after(2_000));
+        start.whole(now, after(1));
+        assert_eq!(start.behind(after(11)), 0, "a quick one is worth each time");
+        start.whole(after(2_000), after(2_100));
+        assert_eq!(start.behind(after(3_099)), 700, "passed for a second");
+        assert_eq!(start.behind(after(3_100)), 0);
+    }
+}

@@ -1,0 +1,80 @@
+-- The outbox of duly in MySQL 8.0.29 or MariaDB 10.6, or later; version 1. It may be run again at any
+-- time. Times are milliseconds since 1970, whatever the time zone of a session is.
+
+-- The version of these tables.
+create table if not exists duly_outbox_version (version integer primary key) engine = InnoDB;
+
+-- Events that wait for a relay, which claims the committed ones and deletes those that are accepted.
+create table if not exists duly_outbox (
+    n bigint not null auto_increment primary key,
+    at bigint not null default (timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) div 1000),
+    repeated smallint not null default 0, -- how often it may have been accepted already
+    holder varchar(16) character set ascii collate ascii_bin not null default '', -- the relay that pushes it
+    held_until bigint not null default 0, -- and how long others leave it alone
+    event longblob, -- by a program in Rust; otherwise the rest, by plain SQL
+    queue varchar(512) character set utf8mb4 collate utf8mb4_bin,
+    payload longtext character set utf8mb4 collate utf8mb4_bin,
+    due bigint,
+    id varchar(64) character set ascii collate ascii_bin,
+    options text character set utf8mb4 collate utf8mb4_bin,
+    check (event is not null or queue is not null and payload is not null),
+    check (payload is null or json_valid(payload)),
+    check (options is null or json_valid(options))
+) engine = InnoDB;
+
+-- Which database this is, and not a copy elsewhere.
+create table if not exists duly_outbox_identity (
+    only_row tinyint primary key,
+    identity varchar(512) character set utf8mb4 collate utf8mb4_bin not null
+) engine = InnoDB;
+
+-- Events that the store did not take when their turn came, by queue and bucket: they are tried again
+-- while the others go on.
+create table if not exists duly_outbox_deferred (
+    n bigint not null auto_increment primary key,
+    at bigint not null,
+    repeated smallint not null, -- how often it may have been accepted already
+    holder varchar(16) character set ascii collate ascii_bin not null default '', -- the relay that pushes it
+    held_until bigint not null default 0, -- and how long others leave it alone
+    tries integer not null default 0,
+    bucket varchar(600) character set utf8mb4 collate utf8mb4_bin not null,
+    event longblob not null,
+    key duly_outbox_deferred_by_bucket (bucket, tries, n)
+) engine = InnoDB;
+
+-- Events that can never be accepted, each with the reason.
+create table if not exists duly_outbox_refused (
+    n bigint not null auto_increment primary key,
+    at bigint not null,
+    refused bigint not null default (timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) div 1000),
+    reason text character set utf8mb4 collate utf8mb4_bin not null,
+    event longblob,
+    queue varchar(512) character set utf8mb4 collate utf8mb4_bin,
+    payload longtext character set utf8mb4 collate utf8mb4_bin,
+    due bigint,
+    id varchar(64) character set ascii collate ascii_bin,
+    options text character set utf8mb4 collate utf8mb4_bin
+) engine = InnoDB;
+
+-- Events whose effect has been committed in this database.
+create table if not exists duly_done (
+    event varchar(600) character set utf8mb4 collate utf8mb4_bin primary key,
+    attempt integer not null,
+    lease varchar(255) character set utf8mb4 collate utf8mb4_bin not null,
+    at bigint not null default (timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) div 1000),
+    key duly_done_by_at (at)
+) engine = InnoDB;
+
+-- Pushes an event, when this transaction commits, that is due after a delay in seconds; null is none.
+create procedure if not exists duly_push(
+    in queue_name varchar(512) character set utf8mb4, in payload_text longtext character set utf8mb4,
+    in delay_seconds decimal(20, 3), in event_options text character set utf8mb4
+) sql security invoker
+insert into duly_outbox (queue, payload, due, options) values (
+    queue_name, payload_text,
+    if(delay_seconds > 0,
+        timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) div 1000 + delay_seconds * 1000, null),
+    event_options
+);
+
+insert ignore into duly_outbox_version values (1);

@@ -1,0 +1,124 @@
+//! The databases that an outbox can be in, by the same tests.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use duly::prelude::*;
+use duly_outbox::{Database, PushIn, Relay, RelayOptions, schema};
+use rusqlite::Connection;
+
+use crate::drivers::Driver;
+use crate::world::{Order, TestDatabase, TestMysql, eventually, order};
+
+pub(crate) const DEFERRED: &str = "select count(*) from duly_outbox_deferred";
+
+/// Where the outbox is.
+pub(crate) enum Outbox {
+    Postgres(TestDatabase),
+    Sqlite(tempfile::TempDir),
+    Mysql(TestMysql),
+}
+
+impl Outbox {
+    pub(crate) async fn all() -> [Self; 3] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = Connection::open(folder.path().join("shop.db")).unwrap();
+        file.pragma_update(None, "journal_mode", "wal").unwrap();
+        file.execute_batch(schema(Database::Sqlite)).unwrap();
+        [
+            Self::Postgres(TestDatabase::new().await),
+            Self::Sqlite(folder),
+            Self::Mysql(TestMysql::new().await),
+        ]
+    }
+
+    fn file(folder: &tempfile::TempDir) -> PathBuf {
+        folder.path().join("shop.db")
+    }
+
+    fn open(folder: &tempfile::TempDir) -> Connection {
+        let file = Connection::open(Self::file(folder)).unwrap();
+        file.busy_timeout(Duration::from_secs(30)).unwrap();
+        file
+    }
+
+    pub(crate) async fn relay(&self, bus: &Bus) -> Relay {
+        match self {
+            Self::Postgres(database) => Driver::Sqlx09.relay(bus, &database.url).await,
+            Self::Sqlite(folder) => {
+                Relay::rusqlite(bus, Self::file(folder), RelayOptions::default()).await
+            }
+            Self::Mysql(database) => Ok(database.relay(bus).await),
+        }
+        .unwrap()
+    }
+
+    pub(crate) async fn push(
+        &self,
+        queue: &Queue<Order>,
+        numbers: std::ops::Range<u64>,
+        when: When,
+    ) {
+        let many = numbers.map(order);
+        match self {
+            Self::Postgres(database) => {
+                let mut tx = database.pool.begin().await.unwrap();
+                queue.push_many_in(&mut tx, many, when).await.unwrap();
+                tx.commit().await.unwrap();
+            }
+            Self::Sqlite(folder) => {
+                let mut file = Self::open(folder);
+                let mut tx = file.transaction().unwrap();
+                queue.push_many_in(&mut tx, many, when).await.unwrap();
+                tx.commit().unwrap();
+            }
+            Self::Mysql(database) => {
+                let mut tx = database.pool.begin().await.unwrap();
+                queue.push_many_in(&mut tx, many, when).await.unwrap();
+                tx.commit().await.unwrap();
+            }
+        }
+    }
+
+    pub(crate) async fn number(&self, sql: &str) -> i64 {
+        match self {
+            Self::Postgres(database) => database.number(sql).await,
+            Self::Sqlite(folder) => {
+                let file = Self::open(folder);
+                file.query_row(sql, [], |row| row.get(0)).unwrap()
+            }
+            Self::Mysql(database) => database.number(sql).await,
+        }
+    }
+
+    pub(crate) async fn execute(&self, sql: &str) {
+        match self {
+            Self::Postgres(database) => {
+                sqlx_0_8::Executor::execute(&database.pool, sql)
+                    .await
+                    .unwrap();
+            }
+            Self::Sqlite(folder) => Self::open(folder).execute_batch(sql).unwrap(),
+            Self::Mysql(database) => database.execute(sql).await,
+        }
+    }
+
+    /// Waits until the store has every row.
+    pub(crate) async fn settled(&self) {
+        let open = match self {
+            Self::Postgres(_) => {
+                "select count(*) from duly_outbox o, (select done, reading from duly_outbox_step \
+                 order by n desc limit 1) as s \
+                 where s.reading is not null or not pg_visible_in_snapshot(o.xid, s.done)"
+            }
+            Self::Sqlite(_) | Self::Mysql(_) => "select count(*) from duly_outbox",
+        };
+        self.until(DEFERRED, 0).await;
+        self.until(open, 0).await;
+    }
+
+    pub(crate) async fn until(&self, sql: &str, wanted: i64) {
+        let reached = async || self.number(sql).await == wanted;
+        eventually(&format!("{sql} is {wanted}"), reached).await;
+    }
+}

@@ -1,0 +1,53 @@
+//! The nodes that have handlers for queues of a namespace.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::access::{granted_namespace, refused};
+use super::input::{InPath, NamespacePath};
+use super::problem::{Problems, Result};
+use crate::api::NodeView;
+use crate::auth::Scope;
+use crate::state::App;
+
+/// The most nodes of a list: a store with more is none that was tried.
+const NODES_MAX: usize = 1_000;
+
+/// Nodes.
+#[derive(Serialize, ToSchema)]
+pub(super) struct NodeList {
+    /// The nodes, in the order of their ids, at most 1,000. Clients over HTTP are none.
+    items: Vec<NodeView>,
+}
+
+/// Returns the processes that have handlers for queues of a namespace
+#[utoipa::path(
+    get, path = "/v1/{namespace}/nodes", operation_id = "listNodes", tag = "queues",
+    params(NamespacePath),
+    responses((status = 200, description = "The nodes", body = NodeList), Problems)
+)]
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    InPath(NamespacePath { namespace }): InPath<NamespacePath>,
+    headers: HeaderMap,
+) -> Result<Response> {
+    let (pool, grant) = granted_namespace(&app, &headers, &namespace).await?;
+    // Which machines there are is for who administers queues.
+    grant.allows_anywhere(Scope::Admin).map_err(refused)?;
+    let nodes = pool.bus().nodes().await?;
+    let prefix = format!("{namespace}.");
+    let seen = |queue: &str| {
+        let name = queue.strip_prefix(&prefix)?;
+        let is_seen = grant.allows(Scope::Admin, name).is_ok();
+        is_seen.then(|| name.to_owned())
+    };
+    let items = nodes.iter().filter_map(|node| NodeView::new(node, seen));
+    let items = items.take(NODES_MAX).collect();
+    Ok(Json(NodeList { items }).into_response())
+}
