@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use duly::__server::text::is_unseen;
 use duly::time::Timestamp;
 
 use crate::error::PageError;
@@ -196,6 +195,13 @@ pub(crate) fn visible(text: &str) -> String {
         }
     }
     visible
+}
+
+/// Returns whether a character is none that is seen: it controls a terminal, or turns the direction of
+/// the text around it.
+fn is_unseen(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns
 }
 
 /// A number with its noun.

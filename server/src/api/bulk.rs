@@ -1,4 +1,4 @@
-//! What became of many events.
+//! Answers to requests that change or erase many events.
 
 use duly::admin::ErasureStep;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What a store and a server do to many events at once.
+//! The trait of sources that change many events at once: a store, or a server.
 
 use std::time::Duration;
 

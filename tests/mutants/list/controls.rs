@@ -222,7 +222,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a rate that is declared takes precedence over what an operator sets",
         &[put(
             "RuntimeSettings::in_force",
-            "rate: «$set.rate.or_else($..)»",
+            "rate: «$set.rate.or_else(|| self.declared.of($queue))»",
             "self.declared.of($queue).or($set.rate)",
         )],
         delivery("what_is_set_wins_over_what_is_declared_and_over_a_deploy"),
