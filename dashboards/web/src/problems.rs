@@ -230,9 +230,10 @@ fn outbox(picture: &Picture, user: &User) -> Option<Problem> {
             format!("Events that are committed there wait: {waiting} when it did."),
         )
     } else if outbox.oldest >= LATE {
-        let severity = match outbox.oldest >= VERY_LATE {
-            true => Severity::Bad,
-            false => Severity::Warning,
+        let severity = if outbox.oldest >= VERY_LATE {
+            Severity::Bad
+        } else {
+            Severity::Warning
         };
         (
             severity,
