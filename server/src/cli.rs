@@ -29,7 +29,7 @@ pub(crate) enum Command {
     /// Runs a made-up shop with its dashboard, to look around
     Demo(Demo),
     #[command(flatten)]
-    Operator(OperatorCommand),
+    Operator(Box<OperatorCommand>),
 }
 
 /// Every flag overrides the environment, which overrides the file.

@@ -39,7 +39,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        Command::Operator(command) => match operate(command) {
+        Command::Operator(command) => match operate(*command) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) if error.is_broken_pipe => ExitCode::SUCCESS,
             Err(error) => {

@@ -148,7 +148,7 @@ mod tests {
              [`config`]: {ITEMS}config/index.html\n[`outside`]: {ITEMS}testing/fn.outside.html\n"
         );
         let guide = File::new("src/docs/a.md", &text);
-        let bytes = |path: &str| path[9..].as_bytes().to_vec();
+        let bytes = |path: &str| path.as_bytes()[9..].to_vec();
         assert_eq!(
             pictures(&guide, bytes),
             "[p]: data:image/svg+xml;base64,cC5zdmc=\n"

@@ -14,10 +14,10 @@ fn holding() -> Vec<Numbered> {
             it.cause = Some(Cause::Failed);
             it.trace = Some(trace(1));
             it.by = Some("ann".to_owned());
-            if number % 2 == 0 {
+            if number.is_multiple_of(2) {
                 it.payload = Some(format!("{{\"name\":\"Ann {number}\"}}").into_bytes().into());
             }
-            if number % 3 == 0 {
+            if number.is_multiple_of(3) {
                 it.error = Some(format!("no such address: Ann {number}"));
             }
         })

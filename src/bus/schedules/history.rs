@@ -1,4 +1,4 @@
-//! What became of the occurrences of a schedule, also of those whose ids the store has forgotten: by
+//! The outcomes of the occurrences of a schedule, also of those whose ids the store has forgotten: by
 //! their records.
 
 use std::collections::BTreeSet;
