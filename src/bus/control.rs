@@ -64,7 +64,7 @@ impl Bus {
     }
 
     /// Limits how many handlers of a queue start per second, over all nodes, whatever the
-    /// [`rate`](crate::QueueOptions::rate) that they declare; `None` removes this limit, and what is
+    /// [`rate`](crate::config::QueueOptions::rate) that they declare; `None` removes this limit, and what is
     /// declared holds again. Reaches every node as [`pause`](Self::pause) does.
     ///
     /// Each node that consumes the queue has an equal share and paces its starts evenly; an unused

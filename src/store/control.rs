@@ -15,7 +15,7 @@ pub struct Control {
     /// The limit of concurrent handlers on each node.
     pub workers: Option<u16>,
     /// The limit of handler starts per second, over all nodes; it takes precedence over a declared
-    /// [`rate`](crate::QueueOptions::rate).
+    /// [`rate`](crate::config::QueueOptions::rate).
     pub rate: Option<f64>,
     /// The number of buckets over which new events are distributed.
     pub buckets: Option<u16>,
