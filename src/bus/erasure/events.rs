@@ -97,7 +97,7 @@ impl Erasure {
                 _ => Ended::Gone,
             },
             // It was pushed since those that wait were looked for.
-            State::Scheduled | State::Ready => return Err(Self::conflict(1)),
+            State::Scheduled | State::Ready => return Err(Self::pushed_meanwhile()),
             State::Leased => Ended::Stays,
             _ => Ended::Gone,
         };

@@ -169,8 +169,9 @@ impl Erasure {
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`] for an invalid option or an empty key; [`ErrorKind::Conflict`] while
-    /// events wait and [`cancel`](Self::cancel) was not called: then nothing was erased. Otherwise the
-    /// error of the store or of the journal; what was erased stays erased, and calling again is safe.
+    /// events wait and [`cancel`](Self::cancel) was not called: then nothing was erased, unless one was
+    /// pushed meanwhile, which the error says. Otherwise the error of the store or of the journal; what
+    /// was erased stays erased, and calling again is safe.
     pub async fn run(self) -> Result<ErasureReport> {
         let has_journal = self.inner.recorded.is_some();
         let (mut sum, mut next, mut waits) = (ErasureReport::default(), None, 0);
@@ -277,6 +278,13 @@ impl Erasure {
             ErrorKind::Conflict,
             format!("{many}, and nothing was erased; cancel them first, or erase with `cancel`"),
         )
+    }
+
+    /// The end of an erasure that has begun.
+    fn pushed_meanwhile() -> Error {
+        let text = "an event with this key was pushed while others were erased; cancel it, or erase \
+                    with `cancel`";
+        Error::new(ErrorKind::Conflict, text)
     }
 }
 

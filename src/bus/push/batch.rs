@@ -28,6 +28,20 @@ pub(super) struct Batch {
 pub(super) type BatchResult = (Vec<PushReport>, u64);
 
 impl QueueHandle {
+    /// Pushes an event under its own id, which stays as it is.
+    pub(super) async fn push_again(&self, mut prepared: PreparedEvent) -> Result<Receipt> {
+        self.follow_earlier_push(&mut prepared).await?;
+        let PreparedEvent {
+            event,
+            given,
+            durability,
+        } = prepared;
+        let bucket = event.envelope.bucket();
+        let given: Vec<_> = given.into_iter().collect();
+        let pushed = self.push_fixed(bucket, vec![event], &given, durability);
+        pushed.await?.pop().unwrap_or_else(|| Err(lost()))
+    }
+
     /// Pushes one event, under its own id or a generated one.
     pub(super) async fn push_prepared(&self, prepared: PreparedEvent) -> Result<Receipt> {
         let batch = Batch {

@@ -3,26 +3,12 @@
 use crate::bus::payloads::EncodedValue;
 use crate::bus::push::options::EventOptions;
 use crate::bus::push::prepare::{EventPlace, PreparedEvent};
-use crate::bus::push::receipt::{Receipt, count, lost};
+use crate::bus::push::receipt::count;
 use crate::bus::queue_handle::QueueHandle;
 use crate::error::{ErrorKind, Result};
 use crate::event::{BucketId, EventId};
 
 impl QueueHandle {
-    /// Pushes an event under its own id, which stays as it is.
-    pub(super) async fn push_again(&self, mut prepared: PreparedEvent) -> Result<Receipt> {
-        self.follow_earlier_push(&mut prepared).await?;
-        let PreparedEvent {
-            event,
-            given,
-            durability,
-        } = prepared;
-        let bucket = event.envelope.bucket();
-        let given: Vec<_> = given.into_iter().collect();
-        let pushed = self.push_fixed(bucket, vec![event], &given, durability);
-        pushed.await?.pop().unwrap_or_else(|| Err(lost()))
-    }
-
     /// Pushes an event under an id that belongs to this push alone; whoever repeats it names the same
     /// bucket. Returns whether it was new: an event under the id, whatever its payload is now, is the
     /// one of an earlier try.

@@ -27,7 +27,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "no-descriptor-is-doubt",
         "embedded: a process without descriptors stops its store",
         &[put("Shortage::of_io", "contains($number)«»", "&& false")],
-        embedded("when_a_shortage_is_over_everything_works_and_nothing_was_lost"),
+        lib("the_numbers_of_the_system_say_what_is_short_and_what_is_in_doubt"),
     ),
     Doubt.bug(
         "quota-is-doubt",
