@@ -11,7 +11,7 @@ use duly_dashboard::LoginThrottle;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::{Grant, LastingGrant, Refusal, Tokens};
+use crate::auth::{AuditedBulks, Grant, LastingGrant, Refusal, Tokens};
 use crate::http::body::{Bodies, BodyError};
 use crate::lmstfy::JobIds;
 use crate::lmstfy::gauges::Gauges;
@@ -59,6 +59,8 @@ pub(crate) struct App {
     pub(crate) job_ids: JobIds,
     /// Slows down guesses of passwords, wherever they are checked.
     pub(crate) logins: LoginThrottle,
+    /// Actions on many events, as the audit has them.
+    pub(crate) audited_bulks: AuditedBulks,
     /// Whether requests are logged.
     pub(crate) access_log: Arc<AtomicBool>,
     /// Bodies of requests under way.
@@ -117,6 +119,7 @@ impl App {
             shared,
             job_ids,
             logins: LoginThrottle::default(),
+            audited_bulks: AuditedBulks::default(),
             line_pushes: Shares::new(LINE_PUSHES),
             polls: Shares::new(POLLS),
             responses: Shares::new(RESPONSES),

@@ -206,6 +206,25 @@ pub(super) fn actor(app: &App, headers: &HeaderMap, pool: &Pool, namespace: &str
     app.tokens.handle(pool.name(), namespace, token)
 }
 
+/// Adds what is done to many events to the audit, when it begins, and when a request goes on with
+/// what has no line there. What begins may be in the store's audit already.
+pub(super) async fn audit_bulk(
+    app: &App,
+    headers: &HeaderMap,
+    action: &str,
+    (pool, namespace, target): (&Pool, &str, &str),
+    (goes_on, store_has_it): (bool, bool),
+) {
+    let by = actor(app, headers, pool, namespace);
+    let of = format!("{}/{namespace}/{target}", pool.name());
+    let is_new = app.audited_bulks.note(format!("{by} {action} {of}"));
+    match (goes_on, store_has_it) {
+        (true, _) if !is_new => {}
+        (false, true) => app.tokens.audit(&by, action, &of).await,
+        _ => audit(app, headers, action, (pool, namespace, target)).await,
+    }
+}
+
 /// Adds what was done with a token to the audit.
 pub(super) async fn audit(
     app: &App,

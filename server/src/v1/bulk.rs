@@ -233,7 +233,7 @@ pub(super) async fn change(
     };
     let after = bulk.after.as_deref().map(str::parse::<EventCursor>);
     let after = after.transpose()?;
-    let said = bulk.said().filter(|_| after.is_none());
+    let said = bulk.said();
     let queues = queues(pool, &grant, &namespace, bulk.queue.as_deref()).await?;
     let mut answer = ChangedEvents {
         pushed_until_ms: pushed_until.as_millis(),
@@ -250,7 +250,8 @@ pub(super) async fn change(
     };
     let mut events = events(pool, query)?.limit(limit).pushed_until(pushed_until);
     if let Some((action, target)) = said {
-        access::audit(&app, &headers, action, (pool, &namespace, &target)).await;
+        let place = (pool, namespace.as_str(), target.as_str());
+        access::audit_bulk(&app, &headers, action, place, (after.is_some(), false)).await;
     }
     if !queues.is_empty() {
         for queue in &queues {
@@ -329,14 +330,13 @@ pub(super) async fn erase(
     }
     let after = request.after.as_deref().map(str::parse::<ErasureCursor>);
     let after = after.transpose()?;
-    let begins = after.is_none() && !request.dry_run;
+    let goes_on = after.is_some();
     let step = erasure.step(after).await?;
-    if begins {
-        // The store's own audit has it already.
-        let target = format!("{}/{namespace}/{target}, key {key}", pool.name());
-        app.tokens
-            .audit(&actor, "events of a key erased", &target)
-            .await;
+    if !request.dry_run {
+        let target = format!("{target}, key {key}");
+        let place = (pool, namespace.as_str(), target.as_str());
+        let action = "events of a key erased";
+        access::audit_bulk(&app, &headers, action, place, (goes_on, true)).await;
     }
     Ok(Json(ErasedEvents::from(&step)).into_response())
 }

@@ -252,6 +252,19 @@ async fn many_events_are_changed_by_who_administers_them(world: World) {
     assert_eq!(counted.is(200)["matched"], 7, "that of the other is left");
     let none = world.new_token("ns", "&scopes=publish").await;
     with_token(&world, &none, path, &all).await.is(403);
+    // A request that goes on with what was never begun has a line, too, and the next one has none.
+    for _ in 0..2 {
+        let body = json!({"action": "cancel", "state": "scheduled", "after": "ns.b/0/"});
+        change(body).await.is(200);
+    }
+    assert_eq!(lines_of(&world, "events cancelled").await, 2);
+}
+
+/// Returns how many lines of the audit are of an action.
+async fn lines_of(world: &World, action: &str) -> usize {
+    let audit = world.get("/v1/ns/audit").await.is(200);
+    let lines = audit["items"].as_array().expect("lines").iter();
+    lines.filter(|line| line["action"] == action).count()
 }
 
 async fn a_person_is_erased_by_who_administers_all_of_it(world: World) {
@@ -293,4 +306,9 @@ async fn a_person_is_erased_by_who_administers_all_of_it(world: World) {
     send(&world, Method::POST, path, &json!({"key": "k"}))
         .await
         .is(200);
+    for _ in 0..2 {
+        let goes_on = json!({"key": "never begun", "after": "records"});
+        send(&world, Method::POST, path, &goes_on).await.is(200);
+    }
+    assert_eq!(lines_of(&world, "events of a key erased").await, 3);
 }
