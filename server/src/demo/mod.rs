@@ -96,9 +96,8 @@ fn announce(server: &Server, token: &str) -> std::io::Result<()> {
     let (admin, api) = (server.admin_address(), server.api_address());
     let duly = program();
     let on = format!("--server http://{api} --namespace {NAMESPACE} --token {token}");
-    let mut out = std::io::stdout().lock();
-    writeln!(
-        out,
+    // In one piece, so that a reader of the first line alone ends nothing.
+    let text = format!(
         "A made-up shop runs. Its dashboard: http://{admin}/dashboard\n\
          Its API: http://{api}/v1/{NAMESPACE}, with the token {token}\n\n\
          Look at:\n  \
@@ -112,8 +111,10 @@ fn announce(server: &Server, token: &str) -> std::io::Result<()> {
          {duly} event list --key customer:ada --limit 5 {on}\n  \
          {duly} dead revive --queue shop.payments --all --dry-run {on}\n  \
          curl -X PUT -H 'X-Token: {token}' -d hello 'http://{api}/api/{NAMESPACE}/mine?delay=60&tries=3'\n\n\
-         It keeps everything in a temporary folder, which goes when it ends: press Ctrl-C."
-    )?;
+         It keeps everything in a temporary folder, which goes when it ends: press Ctrl-C.\n"
+    );
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
     out.flush()
 }
 

@@ -113,7 +113,9 @@ async fn what_a_demo_says_to_try_works_when_it_is_pasted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_newcomer_finds_what_is_wrong_and_mends_it() {
     let Demo {
-        mut process, url, ..
+        mut process,
+        url,
+        out: _out, // which it goes on to write to
     } = demo("600").await;
     let browser = Browser::start().await;
     browser.goto(&format!("{url}/")).await;

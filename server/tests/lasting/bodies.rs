@@ -57,7 +57,7 @@ pub(super) fn requests(
     waiting: &str,
     held: &str,
     dead: &str,
-) -> [(&'static str, String, Value, &'static str); 14] {
+) -> [(&'static str, String, Value, &'static str); 16] {
     let in_queue = |queue: &str, rest: &str| format!("/v1/ns/queues/{queue}/{rest}");
     let lease = |rest: &str| format!("/v1/ns/leases/{held}/{rest}");
     let events = json!({"events": [{"payload": 1}]});
@@ -108,6 +108,18 @@ pub(super) fn requests(
             "/v1/ns/schedules/new".to_owned(),
             json!({"queue": "new", "when": "every 1s"}),
             "setSchedule",
+        ),
+        (
+            "POST",
+            "/v1/ns/events/change".to_owned(),
+            json!({"action": "cancel", "queue": "waits"}),
+            "changeEvents",
+        ),
+        (
+            "POST",
+            "/v1/ns/events/erase".to_owned(),
+            json!({"key": "k", "queue": "dead", "cancel": true}),
+            "eraseEvents",
         ),
     ]
 }

@@ -120,6 +120,18 @@ fn bodies(operation: &str, secrets: &Secrets) -> Vec<Option<Value>> {
             Some(json!({"delay_ms": 1_000})),
             Some(json!({"payload": 1})),
         ],
+        "changeEvents" => {
+            let change = |body: Value| Some(body);
+            vec![
+                change(json!({"action": "cancel", "key": "k"})),
+                change(json!({"action": "count", "contains": "resplendent"})),
+                change(json!({"action": "run_now", "queue": QUEUE})),
+            ]
+        }
+        "eraseEvents" => vec![
+            Some(json!({"key": "k"})),
+            Some(json!({"key": "k", "queue": QUEUE, "cancel": true})),
+        ],
         "leaseEvents" => vec![Some(json!({"ttr_ms": 1_000, "max": 10}))],
         "settleLease" => ["ack", "retry", "release", "bury"].map(settle).to_vec(),
         "extendLease" => vec![Some(json!({"ttr_ms": 1_000}))],
@@ -133,8 +145,8 @@ fn bodies(operation: &str, secrets: &Secrets) -> Vec<Option<Value>> {
         "getEvent" | "cancelEvent" | "explainEvent" | "getReply" | "listQueues" | "getOverview"
         | "getQueue" | "forecastQueue" | "listRecords" | "listDeadLetters" | "getWebhook"
         | "removeWebhook" | "listWebhooks" | "streamLeases" | "drainStream" | "listAudit"
-        | "listEvents" | "listSchedules" | "getSchedule" | "pauseSchedule" | "resumeSchedule"
-        | "runSchedule" | "removeSchedule" => {
+        | "listEvents" | "listNodes" | "listSchedules" | "getSchedule" | "pauseSchedule"
+        | "resumeSchedule" | "runSchedule" | "removeSchedule" => {
             vec![None]
         }
         other => panic!("{other} is new: say here which bodies it takes"),
