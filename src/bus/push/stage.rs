@@ -129,7 +129,7 @@ impl Bus {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> duly::Result<()> {
-    /// let bus = duly::Bus::builder().store_url("memory:").start().await?;
+    /// let bus = duly::Bus::builder().store_url("memory:").publish_only().start().await?;
     /// assert!(bus.outbox_backlog().is_none());
     /// # Ok(())
     /// # }

@@ -1,5 +1,7 @@
 //! The journal contract, and what is promised of the file alone.
 
+#[path = "../../journal/erase.rs"]
+mod erase;
 #[path = "../../journal/file.rs"]
 mod file;
 #[path = "../../journal/filters.rs"]
