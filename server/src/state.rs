@@ -11,7 +11,7 @@ use duly_dashboard::LoginThrottle;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::{AuditedBulks, Grant, LastingGrant, Refusal, Tokens};
+use crate::auth::{Grant, LastingGrant, Refusal, Tokens};
 use crate::http::body::{Bodies, BodyError};
 use crate::lmstfy::JobIds;
 use crate::lmstfy::gauges::Gauges;
@@ -20,7 +20,7 @@ use crate::settings::Settings;
 use crate::shared::{Result, SharedState, Table};
 use crate::shares::{Bounds, Share, Shares};
 use crate::test_clock::TestClock;
-use crate::v1::Waiters;
+use crate::v1::{AuditedBulks, Waiters};
 use crate::webhook::Webhooks;
 
 /// How many known queues are in memory; beyond it the memory starts anew.

@@ -1,6 +1,5 @@
 //! Authorisation: tokens, their scopes, their limits, and the audit of changes.
 
-mod audited_bulks;
 mod lasting;
 mod limit;
 mod scope;
@@ -13,7 +12,6 @@ use std::time::Duration;
 use duly::time::Timestamp;
 use parking_lot::Mutex;
 
-pub(crate) use self::audited_bulks::AuditedBulks;
 pub(crate) use self::lasting::LastingGrant;
 pub(crate) use self::limit::{Limit, LimitError, Taken};
 pub(crate) use self::scope::{Action, QueuePattern, Scope};

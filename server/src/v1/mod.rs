@@ -6,6 +6,7 @@
 
 mod access;
 mod audit;
+mod audited_bulks;
 mod bulk;
 mod calls;
 mod dead;
@@ -36,6 +37,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
 
+pub(crate) use self::audited_bulks::AuditedBulks;
 use self::problem::Problem;
 pub(crate) use self::waiters::Waiters;
 use crate::http::whole;
