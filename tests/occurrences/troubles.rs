@@ -6,7 +6,7 @@ use std::time::Duration;
 use duly::prelude::*;
 use duly::schedule::{Calendar, ScheduleOptions};
 
-use super::carried_out;
+use super::{carried_out, now};
 use crate::servers::{Cluster, Sentinels};
 
 /// Pauses and resumes a schedule, or gives it other options with the same instants: what that takes
@@ -52,6 +52,7 @@ async fn each_instant_is_one_event_while_slots_move_and_schedules_change() {
         };
         let slot = cluster.slot_of(&tag);
         cluster.move_slot(slot, (cluster.master_of(slot) + 1) % 3);
+        None
     };
     carried_out(&url, &[0, 5], true, (moves, Some(Arc::new(trouble)))).await;
 }
@@ -63,8 +64,11 @@ async fn each_instant_is_one_event_over_failovers_beside_a_change() {
     let sentinels = std::sync::Mutex::new(sentinels);
     let trouble = move |_| {
         let mut sentinels = sentinels.lock().unwrap();
+        let killed = now();
         sentinels.failover();
         sentinels.restart_dead();
+        // Until the sentinels agreed, nobody took a write.
+        Some(killed)
     };
     carried_out(&url, &[0, -5], true, (2, Some(Arc::new(trouble)))).await;
 }
