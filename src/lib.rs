@@ -187,7 +187,7 @@ pub mod lease {
 ///
 /// It starts with [`Bus::records`].
 pub mod records {
-    pub use crate::bus::{MinuteStatsQuery, RecordStream, Records};
+    pub use crate::bus::{MinuteStatsQuery, RecordStream, Records, Replay, ReplayReport};
     pub use crate::record::{
         BY_BYTES_MAX, Cause, Cursor, ERROR_BYTES_MAX, Format, Lateness, MinuteQuery, MinuteStats,
         NodeId, Numbered, Order, Outcome, PAYLOAD_KEPT_MAX, Page, Query, Record, Stages, cut_error,

@@ -23,7 +23,10 @@ type Event struct {
 	// Attempts is the most attempts; 0 is the default of the queue.
 	Attempts int
 	Expires  time.Duration
-	Headers  map[string]string
+	// KeepPayload is whether its records keep its payload, so that it can be replayed; nil is the
+	// default of the queue.
+	KeepPayload *bool
+	Headers     map[string]string
 	// ID is a ULID, if you choose it.
 	ID string
 	// IdempotencyKey is a name that stands for the id. Without it and ID one is made, so that a
@@ -72,6 +75,7 @@ type eventBody struct {
 	Replace        bool              `json:"replace,omitempty"`
 	Attempts       int               `json:"attempts,omitempty"`
 	ExpiresMS      *int64            `json:"expires_ms,omitempty"`
+	KeepPayload    *bool             `json:"keep_payload,omitempty"`
 	Headers        map[string]string `json:"headers,omitempty"`
 }
 
@@ -93,7 +97,7 @@ func newKey() (string, error) {
 func (e Event) body() (*eventBody, error) {
 	body := &eventBody{
 		ID: e.ID, IdempotencyKey: e.IdempotencyKey, Key: e.Key, Unique: e.Unique, Replace: e.Replace,
-		Attempts: e.Attempts, Headers: e.Headers,
+		Attempts: e.Attempts, KeepPayload: e.KeepPayload, Headers: e.Headers,
 	}
 	switch {
 	case e.Delay != 0 && !e.At.IsZero():

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use self::audit::AuditView;
-pub use self::bulk::{ChangedEvents, ErasedEvents};
+pub use self::bulk::{ChangedEvents, ErasedEvents, ReplayedRecords};
 pub use self::listed::ListedEvent;
 pub use self::node::NodeView;
 pub use self::schedule::{Instant, ScheduleView};

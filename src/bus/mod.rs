@@ -60,7 +60,7 @@ pub use self::push::relay::StagedPush;
 pub use self::push::stage::PlainEvent;
 pub use self::push::staged::StagedEvent;
 pub use self::queue::Queue;
-pub use self::records::{MinuteStatsQuery, RecordStream, Records};
+pub use self::records::{MinuteStatsQuery, RecordStream, Records, Replay, ReplayReport};
 pub use self::reencrypt::{KeyCounts, Reencrypt, ReencryptReport};
 pub use self::scan::EventCursor;
 #[cfg(feature = "schedules")]

@@ -39,6 +39,7 @@ mod pushes;
 mod records;
 mod refused;
 mod renewed;
+mod replay;
 mod retry;
 mod shutdown;
 mod spread;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::prelude::*;
+use duly::records::NodeId;
 
 use crate::nodes::{Log, Memory, Role, Site, bus, push_one, starts, starts_of};
 use crate::redis_faults::finish;
@@ -31,6 +32,19 @@ fn push(site: &Site, events: usize) {
         let ids: BTreeSet<_> = starts(entries).map(|start| start.id).collect();
         ids.len() == events
     });
+}
+
+/// The beat of each node of the store.
+fn beats(site: &Site) -> BTreeMap<NodeId, u64> {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let builder = Bus::builder().only_registered().publish_only();
+        let builder = builder.settings(Default::default()).store_url(&site.url);
+        let bus = builder.start().await.expect("a start");
+        let nodes = bus.nodes().await.expect("the nodes");
+        bus.shutdown(Duration::from_secs(30)).await.expect("a stop");
+        nodes.iter().map(|node| (node.id, node.beat)).collect()
+    })
 }
 
 /// Two processes with such handlers, and how often each of some events is started.
@@ -118,7 +132,15 @@ fn a_node_ends_with_its_runtime_though_its_bus_is_kept() {
     };
     let kept = runtime.block_on(bus(&site.url, &log, &holder));
     push(&site, 1);
+    let alone = beats(&site);
+    assert_eq!(alone.len(), 1, "{alone:?}");
     runtime.shutdown_background();
+    let mut before = alone;
+    site.wait_until("it beats no more", |_| {
+        std::thread::sleep(Duration::from_secs(1)); // it beats four times in it
+        let beats = beats(&site);
+        std::mem::replace(&mut before, beats) == before
+    });
     let heir = site.spawn(&Role::worker());
     let heir_id = heir.id();
     site.wait_until("another one has it", |entries| {

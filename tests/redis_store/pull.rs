@@ -36,6 +36,71 @@ async fn a_waiter_in_another_process_is_woken_by_the_push() {
     stop(&other).await;
 }
 
+/// What makes an event ready that was not.
+#[derive(Clone, Copy, Debug)]
+enum Readied {
+    Rescheduled,
+    Revived,
+    Released,
+    Retried,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_in_another_process_is_woken_by_whatever_makes_an_event_ready() {
+    let (url, _) = fresh(&servers::shared().url());
+    let (bus, queue) = pusher(&url).await;
+    let (other, elsewhere) = pusher(&url).await;
+    for by in [
+        Readied::Rescheduled,
+        Readied::Revived,
+        Readied::Released,
+        Readied::Retried,
+    ] {
+        let delay = match by {
+            Readied::Rescheduled => LONG * 60,
+            _ => Duration::ZERO,
+        };
+        let id = queue.push("a letter".to_owned(), delay).await.unwrap().id();
+        let held = match by {
+            Readied::Rescheduled => None,
+            _ => Some(one(&queue, Duration::ZERO, LONG).await),
+        };
+        if let (Readied::Revived, Some(held)) = (by, &held) {
+            assert_eq!(held.bury("no address").await.unwrap(), LeaseStatus::Held);
+        }
+        let waiting = tokio::spawn(elsewhere.lease(1, LONG).wait(LONG).send());
+        tokio::time::sleep(Duration::from_millis(300)).await; // it has looked, and waits
+        assert!(!waiting.is_finished(), "{by:?}");
+        let began = Instant::now();
+        match (by, held) {
+            (Readied::Released, Some(held)) => {
+                assert_eq!(held.release().await.unwrap(), LeaseStatus::Held);
+            }
+            (Readied::Retried, Some(held)) => {
+                let again = held.retry_after(Duration::ZERO, "not yet").await;
+                assert_eq!(again.unwrap(), LeaseStatus::Held);
+            }
+            (Readied::Revived, _) => {
+                let letters = bus.dead_letters().queue(queue.name());
+                assert_eq!(letters.revive([id]).await.unwrap().done, 1);
+            }
+            _ => {
+                let moved = queue.reschedule(id, When::Now).await.unwrap();
+                assert!(matches!(moved, ChangeOutcome::Changed(_)), "{moved:?}");
+            }
+        }
+        let leased = waiting.await.unwrap().unwrap();
+        assert_eq!(leased[0].id(), id, "{by:?}");
+        assert!(
+            began.elapsed() < Duration::from_secs(5),
+            "{by:?}: not by a poll"
+        );
+        assert_eq!(leased[0].ack().await.unwrap(), LeaseStatus::Held);
+    }
+    stop(&bus).await;
+    stop(&other).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_another_process_has_pushed_is_seen_without_a_wait() {
     let (url, _) = fresh(&servers::shared().url());

@@ -34,6 +34,8 @@ export interface EventOptions {
   readonly replace?: boolean;
   readonly attempts?: number;
   readonly expires?: number;
+  /** Whether its records keep its payload, so that it can be replayed. */
+  readonly keepPayload?: boolean;
   readonly headers?: Readonly<Record<string, string>>;
   /** A ULID, if you choose it. */
   readonly id?: string;
@@ -126,6 +128,7 @@ function bodyOf(event: EventToPush): NewEvent {
     ...(event.delay !== undefined && { delay_ms: span("delay", event.delay) }),
     ...(event.at && { due_ms: event.at.getTime() }),
     ...(event.expires !== undefined && { expires_ms: span("expires", event.expires) }),
+    ...(event.keepPayload !== undefined && { keep_payload: event.keepPayload }),
     ...(event.id !== undefined
       ? { id: event.id }
       : { idempotency_key: event.idempotencyKey ?? randomUUID() }),

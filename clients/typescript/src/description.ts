@@ -475,6 +475,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/{namespace}/queues/{queue}/records/replay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Pushes the events of records once more, about a thousand with each request, each as an event of its
+         *     own that is due now
+         */
+        post: operations["replayRecords"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/{namespace}/queues/{queue}/webhook": {
         parameters: {
             query?: never;
@@ -1251,6 +1271,11 @@ export interface components {
              */
             idempotency_key?: string | null;
             /**
+             * @description Whether its records keep its payload, so that it can be replayed. Default: that of the queue in
+             *     the server's settings.
+             */
+            keep_payload?: boolean | null;
+            /**
              * @description The key by which events are found.
              * @example customer:8
              */
@@ -1518,6 +1543,62 @@ export interface components {
              */
             next?: string | null;
         };
+        /** @description Which records are replayed; all filters must match. */
+        RecordReplay: {
+            /** @description The `next` of the answer before. */
+            after?: string | null;
+            /**
+             * @description Those that failed for this cause.
+             * @example too_late
+             */
+            cause?: string | null;
+            /** @description Whether nothing is pushed, only counted. */
+            dry_run?: boolean;
+            /**
+             * @description Those with an error that contains this text, case-sensitively.
+             * @example the bank
+             */
+            error?: string | null;
+            /**
+             * @description Those of events with this key.
+             * @example customer:8
+             */
+            key?: string | null;
+            /**
+             * Format: int32
+             * @description About how many records are read, 1 to 1,000: to keep a rate. Default: 1,000.
+             * @example 100
+             */
+            limit?: number | null;
+            /**
+             * @description The name of the replay: a request that is repeated under the same name pushes nothing again, for a
+             *     minute at least, usually for a day.
+             * @example bank was down, 26 November
+             */
+            name: string;
+            /**
+             * @description Those with this outcome. Default: all that an event ends with.
+             * @example expired
+             */
+            outcome?: string | null;
+            /**
+             * Format: int64
+             * @description Those that ended at this time or later, in milliseconds since the epoch.
+             */
+            since_ms?: number | null;
+            /**
+             * Format: int64
+             * @description Those that ended before this time, in milliseconds since the epoch. Default: now, so that what
+             *     is replayed is not replayed again; the answer says it for the next request.
+             */
+            until_ms?: number | null;
+            /**
+             * Format: int32
+             * @description The version of the payloads, which records do not have. Default: 0, as of all that is pushed over
+             *     HTTP without a version.
+             */
+            version?: number | null;
+        };
         /** @description How an attempt or an event ended. */
         RecordView: {
             /**
@@ -1574,6 +1655,47 @@ export interface components {
              * @example acked
              */
             outcome: string;
+        };
+        /**
+         * @description What became of a part of the records that a filter finds; in a dry run, what would become of it. Records
+         *     of attempts after which their event went on are in none of the counts.
+         */
+        ReplayedRecords: {
+            /**
+             * @description The `after` of the next request; absent after the last one.
+             * @example 1767225600000000-7-01KBKSY8Q3X4H1W9V0T5RZ7M2C
+             */
+            next?: string | null;
+            /**
+             * Format: int64
+             * @description How many events were pushed.
+             * @example 100
+             */
+            pushed: number;
+            /**
+             * Format: int64
+             * @description How many an earlier request under the same name had pushed; a dry run does not look.
+             * @example 0
+             */
+            repeated: number;
+            /**
+             * Format: int64
+             * @description How many payloads cannot be read, since the server has no key for them.
+             * @example 0
+             */
+            unreadable: number;
+            /**
+             * Format: int64
+             * @description The `until_ms` of the next request.
+             * @example 1767225600000
+             */
+            until_ms: number;
+            /**
+             * Format: int64
+             * @description How many records have no payload: their events did not keep it.
+             * @example 0
+             */
+            without_payload: number;
         };
         /** @description The reply to an event. */
         ReplyView: {
@@ -1953,7 +2075,9 @@ export type QueueChange = components['schemas']['QueueChange'];
 export type QueuePage = components['schemas']['QueuePage'];
 export type QueueView = components['schemas']['QueueView'];
 export type RecordPage = components['schemas']['RecordPage'];
+export type RecordReplay = components['schemas']['RecordReplay'];
 export type RecordView = components['schemas']['RecordView'];
+export type ReplayedRecords = components['schemas']['ReplayedRecords'];
 export type ReplyView = components['schemas']['ReplyView'];
 export type Run = components['schemas']['Run'];
 export type ScheduleBody = components['schemas']['ScheduleBody'];
@@ -6497,6 +6621,167 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RecordPage"];
+                };
+            };
+            /** @description A name, an id, a parameter or the syntax of the body is wrong */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token is missing, unknown, expired, or of another namespace */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token may not do this, or not to this queue */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such event, lease, queue or schedule */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The path does not have this method */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The state of the event, or what is stored under its id, does not allow it */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description What is asked for was kept for a time, and is over */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body has another content type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is JSON of another form */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The limit of the token is reached */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store does not answer, or the server stops */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is full; `Retry-After` says when to try again */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    replayRecords: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The namespace that the token is for.
+                 * @example shop
+                 */
+                namespace: string;
+                /**
+                 * @description The queue. It exists by use.
+                 * @example close
+                 */
+                queue: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RecordReplay"];
+            };
+        };
+        responses: {
+            /** @description A part of them is replayed */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReplayedRecords"];
                 };
             };
             /** @description A name, an id, a parameter or the syntax of the body is wrong */

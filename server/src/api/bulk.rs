@@ -1,6 +1,7 @@
-//! Answers to requests that change or erase many events.
+//! Responses to requests that change, erase or replay many events.
 
 use duly::admin::ErasureStep;
+use duly::records::ReplayReport;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -54,6 +55,45 @@ impl From<&ErasureStep> for ErasedEvents {
             records: report.records,
             unreached: report.unreached,
             next: step.next.map(|next| next.to_string()),
+        }
+    }
+}
+
+/// What became of a part of the records that a filter finds; in a dry run, what would become of it. Records
+/// of attempts after which their event went on are in none of the counts.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
+pub struct ReplayedRecords {
+    /// How many events were pushed.
+    #[schema(minimum = 0, example = 100)]
+    pub pushed: u64,
+    /// How many an earlier request under the same name had pushed; a dry run does not look.
+    #[schema(minimum = 0, example = 0)]
+    pub repeated: u64,
+    /// How many records have no payload: their events did not keep it.
+    #[schema(minimum = 0, example = 0)]
+    pub without_payload: u64,
+    /// How many payloads cannot be read, since the server has no key for them.
+    #[schema(minimum = 0, example = 0)]
+    pub unreadable: u64,
+    /// The `until_ms` of the next request.
+    #[schema(minimum = 0, example = 1767225600000u64)]
+    pub until_ms: u64,
+    /// The `after` of the next request; absent after the last one.
+    #[schema(example = "1767225600000000-7-01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
+    pub next: Option<String>,
+}
+
+impl ReplayedRecords {
+    /// The response to a part of a replay.
+    #[must_use]
+    pub fn new(report: ReplayReport, until_ms: u64, next: Option<String>) -> Self {
+        Self {
+            pushed: report.pushed,
+            repeated: report.repeated,
+            without_payload: report.without_payload,
+            unreadable: report.unreadable,
+            until_ms,
+            next,
         }
     }
 }

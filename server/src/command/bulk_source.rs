@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use duly::admin::{ErasureCursor, EventAction, EventCursor};
+use duly::records::Cursor;
 use duly::time::{Timestamp, When};
-use duly_server::api::{ChangedEvents, ErasedEvents};
+use duly_server::api::{ChangedEvents, ErasedEvents, ReplayedRecords};
 use reqwest::Method;
 use serde_json::json;
 
 use super::error::Result;
-use super::remote::{Server, millis};
+use super::remote::{Server, in_queue, millis};
 use super::store::Store;
 use super::values;
-use super::view::{BulkAction, EraseStep, EventBulk, EventFilter};
+use super::view::{BulkAction, EraseStep, EventBulk, EventFilter, RecordFilter, ReplayStep};
 
 /// A store or a server, for many events at once.
 pub(crate) trait BulkSource {
@@ -20,6 +21,8 @@ pub(crate) trait BulkSource {
     async fn change_events(&self, filter: &EventFilter, bulk: EventBulk) -> Result<ChangedEvents>;
     /// Erases a part of what is stored of the events of a key.
     async fn erase(&self, step: EraseStep<'_>) -> Result<ErasedEvents>;
+    /// Pushes the events of about so many records once more; the filter has a queue and an end.
+    async fn replay(&self, filter: &RecordFilter, step: ReplayStep<'_>) -> Result<ReplayedRecords>;
 }
 
 impl BulkSource for Store {
@@ -57,6 +60,24 @@ impl BulkSource for Store {
         let after = step.after.map(str::parse::<ErasureCursor>).transpose()?;
         Ok(ErasedEvents::from(&erasure.step(after).await?))
     }
+
+    async fn replay(&self, filter: &RecordFilter, step: ReplayStep<'_>) -> Result<ReplayedRecords> {
+        let limit = u32::try_from(step.limit).unwrap_or(u32::MAX);
+        let after = step.after.map(str::parse::<Cursor>).transpose()?;
+        let records = filter.records(self.bus()).limit(limit).after(after);
+        let page = records.page().await?;
+        let mut replay = self.bus().replay(step.name);
+        if let Some(version) = step.version {
+            replay = replay.version(version);
+        }
+        if step.dry_run {
+            replay = replay.dry_run();
+        }
+        let report = replay.push(&page.items).await?;
+        let until_ms = filter.until.unwrap_or_default().as_millis();
+        let next = page.next.map(|next| next.to_string());
+        Ok(ReplayedRecords::new(report, until_ms, next))
+    }
 }
 
 impl BulkSource for Server {
@@ -90,6 +111,22 @@ impl BulkSource for Server {
             "after": step.after,
         });
         let path = ["v1", namespace, "events", "erase"];
+        let body = Some(body.to_string());
+        let answer = self.http.send(Method::POST, &path, &[], body).await?;
+        self.http.read(answer)
+    }
+
+    async fn replay(&self, filter: &RecordFilter, step: ReplayStep<'_>) -> Result<ReplayedRecords> {
+        let (namespace, name) = in_queue(filter.queue.as_ref(), "records")?;
+        let body = json!({
+            "name": step.name, "outcome": filter.outcome.map(|it| it.as_str()),
+            "cause": filter.cause.map(|it| it.as_str()), "error": filter.error, "key": filter.key,
+            "since_ms": filter.since.map(Timestamp::as_millis),
+            "until_ms": filter.until.map(Timestamp::as_millis),
+            "version": step.version, "dry_run": step.dry_run, "after": step.after,
+            "limit": step.limit,
+        });
+        let path = ["v1", namespace, "queues", name, "records", "replay"];
         let body = Some(body.to_string());
         let answer = self.http.send(Method::POST, &path, &[], body).await?;
         self.http.read(answer)

@@ -1,4 +1,4 @@
-//! `duly event`: list, show, explain, cancel, reschedule, run-now, update, erase.
+//! `duly event`: list, show, explain, cancel, reschedule, run-now, update, erase, replay.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -14,6 +14,7 @@ use super::bulk_source::BulkSource;
 use super::error::{CommandError, Result};
 use super::event_bulk::{self, EraseArguments, ManyArguments, Selected};
 use super::event_list::{self, ListArguments};
+use super::event_replay::{self, ReplayArguments};
 use super::output::{Output, confirm, payload, plain, time};
 use super::source::Source;
 use super::values;
@@ -54,6 +55,8 @@ pub(crate) enum EventCommand {
     RunNow(ManyArguments),
     /// Erases payloads, headers, replies and error texts of the events of a key
     Erase(EraseArguments),
+    /// Pushes events that have ended once more, from the payloads of their records
+    Replay(ReplayArguments),
     /// Replaces the payload of an event that waits
     #[command(group = clap::ArgGroup::new("new").required(true))]
     Update {
@@ -130,6 +133,7 @@ pub(crate) async fn run<S: Source + BulkSource>(
             moved(source, output, ("run now", &events), change).await
         }
         EventCommand::Erase(arguments) => event_bulk::erase(source, output, arguments).await,
+        EventCommand::Replay(arguments) => event_replay::replay(source, output, arguments).await,
         EventCommand::Update {
             event,
             payload,

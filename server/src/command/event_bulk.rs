@@ -139,6 +139,14 @@ struct Done {
     next: Option<String>,
 }
 
+/// How much is done at once at a rate.
+pub(super) fn stride(rate: Option<f64>) -> usize {
+    // Bounded by the range of a rate and by a page.
+    rate.map_or(PAGE, |rate| {
+        ((rate / STRIDES_A_SECOND).ceil() as usize).clamp(1, PAGE)
+    })
+}
+
 /// Goes through all matches; `done` is accurate at any time, but for the step that is under way.
 async fn sweep<S: BulkSource>(
     source: &S,
@@ -147,10 +155,7 @@ async fn sweep<S: BulkSource>(
     progress: &dyn Fn(u64),
 ) -> Result<()> {
     let filter = arguments.filter.filter();
-    let limit = arguments.rate.map_or(PAGE, |rate| {
-        // Bounded by the range of a rate and by a page.
-        ((rate / STRIDES_A_SECOND).ceil() as usize).clamp(1, PAGE)
-    });
+    let limit = stride(arguments.rate);
     let (mut pushed_until_ms, mut start_at) = (None, Instant::now());
     loop {
         sleep_until(start_at).await;

@@ -13,6 +13,7 @@ mod error;
 mod event;
 mod event_bulk;
 mod event_list;
+mod event_replay;
 mod forecast;
 mod health;
 mod http;

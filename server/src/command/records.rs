@@ -5,9 +5,9 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use duly::records::{Cause, Outcome};
+use duly::records::{Cause, Outcome, Records};
 use duly::time::Timestamp;
-use duly::{EventId, QueueName};
+use duly::{Bus, EventId, QueueName};
 use tokio::time::sleep;
 
 use super::error::{CommandError, Result};
@@ -70,6 +70,41 @@ enum Format {
     Json,
     /// Comma-separated values, with a line of names
     Csv,
+}
+
+impl RecordFilter {
+    /// Returns the query of a store.
+    pub(super) fn records(&self, bus: &Bus) -> Records {
+        let mut records = bus.records();
+        if let Some(queue) = &self.queue {
+            records = records.queue(queue);
+        }
+        if let Some(id) = self.id {
+            records = records.id(id);
+        }
+        if let Some(outcome) = self.outcome {
+            records = records.outcome(outcome);
+        }
+        if let Some(cause) = self.cause {
+            records = records.cause(cause);
+        }
+        if let Some(since) = self.since {
+            records = records.since(since);
+        }
+        if let Some(until) = self.until {
+            records = records.until(until);
+        }
+        if let Some(key) = &self.key {
+            records = records.key(key);
+        }
+        if let Some(error) = &self.error {
+            records = records.error_contains(error);
+        }
+        if self.newest_first {
+            records = records.newest_first();
+        }
+        records
+    }
 }
 
 /// Writes records in a form.

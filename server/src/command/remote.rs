@@ -99,7 +99,7 @@ fn of_event<'a>(path: EventPath<'a>) -> Result<(&'a str, &'a str, String)> {
     Ok((namespace, queue, path.id.to_string()))
 }
 
-fn in_queue<'a>(queue: Option<&'a String>, what: &str) -> Result<(&'a str, &'a str)> {
+pub(super) fn in_queue<'a>(queue: Option<&'a String>, what: &str) -> Result<(&'a str, &'a str)> {
     let queue = queue.ok_or_else(|| {
         let text = format!("with --server, {what} are those of a queue; add --queue");
         CommandError::usage(text)

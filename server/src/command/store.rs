@@ -318,34 +318,7 @@ impl Source for Store {
         limit: usize,
     ) -> Result<PageView<RecordView>> {
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-        let mut records = self.bus.records().limit(limit);
-        if let Some(queue) = &filter.queue {
-            records = records.queue(queue);
-        }
-        if let Some(id) = filter.id {
-            records = records.id(id);
-        }
-        if let Some(outcome) = filter.outcome {
-            records = records.outcome(outcome);
-        }
-        if let Some(cause) = filter.cause {
-            records = records.cause(cause);
-        }
-        if let Some(since) = filter.since {
-            records = records.since(since);
-        }
-        if let Some(until) = filter.until {
-            records = records.until(until);
-        }
-        if let Some(key) = &filter.key {
-            records = records.key(key);
-        }
-        if let Some(error) = &filter.error {
-            records = records.error_contains(error);
-        }
-        if filter.newest_first {
-            records = records.newest_first();
-        }
+        let records = filter.records(&self.bus).limit(limit);
         let after = after.map(str::parse::<Cursor>).transpose()?;
         let page = records.after(after).page().await?;
         let items = page.items.into_iter();

@@ -123,6 +123,16 @@ pub(crate) struct EraseStep<'a> {
     pub(crate) after: Option<&'a str>,
 }
 
+/// A bounded part of a replay.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReplayStep<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) version: Option<u32>,
+    pub(crate) dry_run: bool,
+    pub(crate) after: Option<&'a str>,
+    pub(crate) limit: usize,
+}
+
 /// A part of a list of events.
 #[derive(Debug, Deserialize)]
 pub(crate) struct EventListView {

@@ -6,7 +6,7 @@ use utoipa::OpenApi;
 use super::event::latest_due_ms;
 use super::{
     audit, bulk, calls, dead, event_list, events, lease_stream, leases, nodes, problem, push_lines,
-    queue_list, queues, records, schedules, webhook_schema, webhooks,
+    queue_list, queues, records, replay, schedules, webhook_schema, webhooks,
 };
 
 /// What the operations do not say.
@@ -32,7 +32,7 @@ const ABOUT: &str = "Delayed jobs over HTTP. Times are in milliseconds, errors a
         event_list::list, bulk::change, bulk::erase, audit::list, nodes::list,
         calls::call, calls::get_reply,
         leases::lease, lease_stream::stream_leases, lease_stream::drain_stream, leases::settle, leases::extend,
-        records::list,
+        records::list, replay::replay,
         queue_list::list, queue_list::overview, queues::stats, queues::set, queues::forecast, queues::purge,
         dead::list, dead::revive, dead::drop_letters,
         schedules::list, schedules::get, schedules::set, schedules::pause, schedules::resume,

@@ -78,6 +78,9 @@ pub(super) struct NewEvent {
     #[serde(default, deserialize_with = "input::whole_or_none")]
     #[schema(minimum = 1, maximum = 4294967295000u64, example = 86400000)]
     expires_ms: Option<u64>,
+    /// Whether its records keep its payload, so that it can be replayed. Default: that of the queue in
+    /// the server's settings.
+    keep_payload: Option<bool>,
     /// Its headers.
     #[serde(default)]
     #[schema(example = json!({"shop": "a"}))]
@@ -184,6 +187,9 @@ impl NewEvent {
         }
         if let Some(expires) = self.expires_ms {
             event = event.expires_after(within("expires_ms", expires, (1, SPAN_MS_MAX))?);
+        }
+        if let Some(keep) = self.keep_payload {
+            event = event.keep_payload(keep);
         }
         if self.headers.len() > HEADERS_MAX {
             return Err(Problem::invalid(format!(

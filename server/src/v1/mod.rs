@@ -1,7 +1,7 @@
 //! `/v1`: the interface of duly itself, small and regular, described by OpenAPI.
 //!
 //! [`problem`] is the form of its errors, [`access`] checks tokens, [`input`] reads requests;
-//! [`events`], [`bulk`], [`calls`], [`leases`], [`records`], [`queues`], [`dead`], [`schedules`] and
+//! [`events`], [`bulk`], [`calls`], [`leases`], [`records`], [`replay`], [`queues`], [`dead`], [`schedules`] and
 //! [`webhooks`] are its resources, [`schedule_forms`] what is said of a schedule, and [`description`] is what OpenAPI says of them.
 
 mod access;
@@ -23,6 +23,7 @@ mod push_lines;
 mod queue_list;
 mod queues;
 mod records;
+mod replay;
 mod schedule_forms;
 mod schedules;
 mod settlement;
@@ -73,6 +74,10 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             post(lease_stream::drain_stream),
         )
         .route("/{namespace}/queues/{queue}/records", get(records::list))
+        .route(
+            "/{namespace}/queues/{queue}/records/replay",
+            post(replay::replay),
+        )
         .route("/{namespace}/leases/{token}/settle", post(leases::settle))
         .route("/{namespace}/leases/{token}/extend", post(leases::extend))
         .route("/{namespace}/events", get(event_list::list))

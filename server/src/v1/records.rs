@@ -19,40 +19,41 @@ use super::input::{InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use crate::api::RecordView;
 use crate::auth::Scope;
+use crate::bus::Pool;
 use crate::state::App;
 
 /// The filters of records; all must match.
-#[derive(Deserialize, IntoParams)]
+#[derive(Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RecordFilter {
     /// Records of this event: its whole history.
     #[param(value_type = Option<String>, min_length = 26, max_length = 26,
         pattern = "^[0-7][0-9A-TV-Za-tv-z]{25}$", example = "01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
-    id: Option<EventId>,
+    pub(super) id: Option<EventId>,
     /// Records with this outcome.
     #[param(value_type = Option<String>, example = "buried",
         pattern = "^(acked|retried|snoozed|buried|discarded|cancelled|expired|lease_lost|revived|edited|dropped)$")]
-    outcome: Option<Outcome>,
+    pub(super) outcome: Option<Outcome>,
     /// Records of attempts that failed for this cause.
     #[param(value_type = Option<String>, example = "failed",
         pattern = "^(failed|timed_out|panicked|undecodable|interrupted|lease_lost|too_late|undecryptable)$")]
-    cause: Option<Cause>,
+    pub(super) cause: Option<Cause>,
     /// Records with an error that contains this text, case-sensitively.
     #[param(min_length = 1, max_length = 256, example = "the bank")]
-    error: Option<String>,
+    pub(super) error: Option<String>,
     /// Records of events with this key.
     #[param(min_length = 1, max_length = 256, example = "customer:8")]
-    key: Option<String>,
+    pub(super) key: Option<String>,
     /// What ended at this time or later, in milliseconds since the epoch.
     #[param(minimum = 0, maximum = 4102444800000u64, example = 1767225600000u64)]
-    since_ms: Option<u64>,
+    pub(super) since_ms: Option<u64>,
     /// What ended before this time, in milliseconds since the epoch.
     #[param(minimum = 0, maximum = 4102444800000u64, example = 1767312000000u64)]
-    until_ms: Option<u64>,
+    pub(super) until_ms: Option<u64>,
     /// Whether the newest come first. Default: the oldest.
     #[param(example = true)]
-    newest_first: Option<bool>,
+    pub(super) newest_first: Option<bool>,
     /// The `next` of the page before.
     #[param(
         min_length = 30,
@@ -60,14 +61,14 @@ pub(super) struct RecordFilter {
         example = "1767225600000000-7-01KBKSY8Q3X4H1W9V0T5RZ7M2C",
         pattern = "^[0-9]{1,19}-[0-9]{1,19}-[0-7][0-9A-TV-Za-tv-z]{25}$"
     )]
-    after: Option<String>,
+    pub(super) after: Option<String>,
     /// The most records of the page, 1 to 1,000. Default: 100.
     #[param(minimum = 1, maximum = 1000, example = 100)]
-    limit: Option<u32>,
+    pub(super) limit: Option<u32>,
 }
 
 /// The most records of a page.
-const LIMIT_MAX: u32 = 1_000;
+pub(super) const LIMIT_MAX: u32 = 1_000;
 /// The latest time of a filter, in milliseconds since the epoch.
 const TIME_MS_MAX: u64 = 4_102_444_800_000;
 
@@ -192,22 +193,9 @@ fn nameless(cursor: Cursor, items: &[Record], newest_first: bool) -> Cursor {
     }
 }
 
-/// Returns records of a queue, page by page
-#[utoipa::path(
-    get, path = "/v1/{namespace}/queues/{queue}/records", operation_id = "listRecords",
-    tag = "records", params(QueuePath, RecordFilter),
-    responses((status = 200, description = "A page of records", body = RecordPage), Problems)
-)]
-pub(super) async fn list(
-    State(app): State<Arc<App>>,
-    InPath(QueuePath { namespace, queue }): InPath<QueuePath>,
-    headers: HeaderMap,
-    filter: std::result::Result<Query<RecordFilter>, QueryRejection>,
-) -> Result<Response> {
-    let (pool, grant) = granted_lasting(&app, &headers, &namespace, &queue, Scope::Consume).await?;
-    let Query(filter) = filter?;
-    let name = pool.queue(&namespace, &queue)?.name().clone();
-    let mut records = pool.bus().records().queue(&name);
+/// Reads a page of the records of a queue, by its whole name.
+pub(super) async fn read(pool: &Pool, name: &str, filter: RecordFilter) -> Result<Page<Record>> {
+    let mut records = pool.bus().records().queue(name);
     if let Some(id) = filter.id {
         records = records.id(id);
     }
@@ -227,7 +215,8 @@ pub(super) async fn list(
     if let Some(until) = filter.until_ms {
         records = records.until(Timestamp::from_millis(until));
     }
-    if filter.newest_first == Some(true) {
+    let newest_first = filter.newest_first == Some(true);
+    if newest_first {
         records = records.newest_first();
     }
     let after = filter.after.map(|after| after.parse::<Cursor>());
@@ -243,9 +232,8 @@ pub(super) async fn list(
     if let (Some(since), Some(until)) = (filter.since_ms, filter.until_ms)
         && since >= until
     {
-        return Ok(Json(RecordPage::default()).into_response());
+        return Ok(Page::new(Vec::new(), None));
     }
-    let newest_first = filter.newest_first == Some(true);
     let mut page = if filter.id.is_none() && matching.is_all() {
         page_of(records.limit(limit), None, newest_first).await?
     } else {
@@ -255,6 +243,24 @@ pub(super) async fn list(
     if page.items.is_empty() && page.next.is_none() {
         page.end = after; // not where a record of another queue is
     }
+    Ok(page)
+}
+
+/// Returns records of a queue, page by page
+#[utoipa::path(
+    get, path = "/v1/{namespace}/queues/{queue}/records", operation_id = "listRecords",
+    tag = "records", params(QueuePath, RecordFilter),
+    responses((status = 200, description = "A page of records", body = RecordPage), Problems)
+)]
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    InPath(QueuePath { namespace, queue }): InPath<QueuePath>,
+    headers: HeaderMap,
+    filter: std::result::Result<Query<RecordFilter>, QueryRejection>,
+) -> Result<Response> {
+    let (pool, grant) = granted_lasting(&app, &headers, &namespace, &queue, Scope::Consume).await?;
+    let Query(filter) = filter?;
+    let page = read(pool, pool.queue(&namespace, &queue)?.name(), filter).await?;
     // Many pages take their time.
     grant.check(&app.tokens).await.map_err(refused)?;
     let page = RecordPage {

@@ -57,7 +57,7 @@ pub(super) fn requests(
     waiting: &str,
     held: &str,
     dead: &str,
-) -> [(&'static str, String, Value, &'static str); 16] {
+) -> [(&'static str, String, Value, &'static str); 17] {
     let in_queue = |queue: &str, rest: &str| format!("/v1/ns/queues/{queue}/{rest}");
     let lease = |rest: &str| format!("/v1/ns/leases/{held}/{rest}");
     let events = json!({"events": [{"payload": 1}]});
@@ -120,6 +120,12 @@ pub(super) fn requests(
             "/v1/ns/events/erase".to_owned(),
             json!({"key": "k", "queue": "dead", "cancel": true}),
             "eraseEvents",
+        ),
+        (
+            "POST",
+            in_queue("dead", "records/replay"),
+            json!({"name": "one"}),
+            "replayRecords",
         ),
     ]
 }

@@ -132,6 +132,10 @@ fn bodies(operation: &str, secrets: &Secrets) -> Vec<Option<Value>> {
             Some(json!({"key": "k"})),
             Some(json!({"key": "k", "queue": QUEUE, "cancel": true})),
         ],
+        "replayRecords" => vec![
+            Some(json!({"name": "one"})),
+            Some(json!({"name": "one", "key": "k", "error": "resplendent", "dry_run": true})),
+        ],
         "leaseEvents" => vec![Some(json!({"ttr_ms": 1_000, "max": 10}))],
         "settleLease" => ["ack", "retry", "release", "bury"].map(settle).to_vec(),
         "extendLease" => vec![Some(json!({"ttr_ms": 1_000}))],

@@ -14,6 +14,7 @@ on_every_store! {
     many_events_are_changed_by_who_administers_them
     a_person_is_erased_by_who_administers_all_of_it
     dead_letters_and_records_are_filtered
+    records_are_replayed_by_who_administers_the_queue
 }
 
 async fn queues_are_listed_page_by_page(world: World) {
@@ -311,4 +312,76 @@ async fn a_person_is_erased_by_who_administers_all_of_it(world: World) {
         send(&world, Method::POST, path, &goes_on).await.is(200);
     }
     assert_eq!(lines_of(&world, "events of a key erased").await, 3);
+}
+
+async fn records_are_replayed_by_who_administers_the_queue(world: World) {
+    let path = "/v1/ns/queues/q/records/replay";
+    for number in 0..6 {
+        let event = json!({"payload": number, "key": format!("k{}", number % 2),
+            "keep_payload": number != 5, "delay_ms": 600_000});
+        let id = super::of(&push(&world, event).await, "id");
+        let path = format!("/v1/ns/queues/q/events/{id}");
+        send(&world, Method::DELETE, &path, &json!(null))
+            .await
+            .is(204);
+    }
+    let replay = async |body: Value| send(&world, Method::POST, path, &body).await;
+    let some = world.new_token("ns", "&queues=other").await;
+    with_token(&world, &some, path, &json!({"name": "one"}))
+        .await
+        .is(403);
+    let publishes = world.new_token("ns", "&scopes=publish").await;
+    with_token(&world, &publishes, path, &json!({"name": "one"}))
+        .await
+        .is(403);
+    for wrong in [
+        json!({}),
+        json!({"name": ""}),
+        json!({"name": "n".repeat(129)}),
+        json!({"name": "one", "limit": 0}),
+        json!({"name": "one", "after": "x"}),
+        json!({"name": "one", "outcome": "nope"}),
+    ] {
+        let reply = replay(wrong.clone()).await;
+        assert!(
+            [400, 422].contains(&reply.status.as_u16()),
+            "{wrong}: {reply:?}"
+        );
+    }
+    let dry = replay(json!({"name": "one", "dry_run": true}))
+        .await
+        .is(200);
+    assert_eq!(
+        (&dry["pushed"], &dry["without_payload"]),
+        (&json!(5), &json!(1))
+    );
+    let ready = async || world.get("/v1/ns/queues/q").await.is(200)["ready"].clone();
+    assert_eq!(ready().await, 0, "nothing was pushed");
+    let of_key = json!({"name": "one", "key": "k0", "outcome": "cancelled"});
+    assert_eq!(replay(of_key).await.is(200)["pushed"], 3);
+    assert_eq!(ready().await, 3);
+    // In steps, up to the time that the first of them has said.
+    let (mut sums, mut body) = ([0, 0, 0], json!({"name": "one", "limit": 2}));
+    loop {
+        let step = replay(body.clone()).await.is(200);
+        let counts = ["pushed", "repeated", "without_payload"].map(|it| step[it].as_u64());
+        for (sum, count) in sums.iter_mut().zip(counts) {
+            *sum += count.unwrap();
+        }
+        body["until_ms"] = step["until_ms"].clone();
+        body["after"] = step["next"].clone();
+        if body["after"].is_null() {
+            break;
+        }
+    }
+    assert_eq!(sums, [2, 3, 1]);
+    let leased = super::lease(&world, json!({"ttr_ms": 30_000, "max": 10})).await;
+    assert_eq!(leased.len(), 5);
+    assert!(
+        leased
+            .iter()
+            .all(|it| it["headers"]["duly-replay-of"].is_string()),
+        "{leased:?}"
+    );
+    assert_eq!(lines_of(&world, "records replayed").await, 2);
 }

@@ -24,4 +24,5 @@ pub(in crate::bus) struct EventOptions {
     pub(in crate::bus) durability: Option<Durability>,
     pub(in crate::bus) keep_payload: Option<bool>,
     pub(in crate::bus) codec: Option<Codec>,
+    pub(in crate::bus) version: Option<u32>,
 }

@@ -32,6 +32,27 @@ impl QueueHandle {
             given: None, // so there is no value to compare with
             durability,
         };
+        self.push_once(prepared).await
+    }
+
+    /// Pushes an event under an id that belongs to this push alone, in the bucket of the id. Returns
+    /// whether it was new.
+    pub(in crate::bus) async fn push_named(
+        &self,
+        id: EventId,
+        value: EncodedValue,
+        options: EventOptions,
+    ) -> Result<bool> {
+        let options = EventOptions {
+            id: Some(id),
+            ..options
+        };
+        let mut prepared = self.prepare(value, options)?;
+        prepared.stamp();
+        self.push_once(prepared).await
+    }
+
+    async fn push_once(&self, prepared: PreparedEvent) -> Result<bool> {
         let pushed = [self.push_again(prepared).await];
         count(&self.pushes, &pushed);
         let [pushed] = pushed;

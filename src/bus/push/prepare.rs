@@ -104,7 +104,7 @@ impl QueueHandle {
             pushed: place.pushed,
             attempts,
             delayed: when != When::Now,
-            version: self.options.version,
+            version: options.version.unwrap_or(self.options.version),
             keeps_payload: options.keep_payload.unwrap_or(self.options.keep_payload),
             key: options.key,
             unique,

@@ -1,12 +1,14 @@
 //! Queries for consumption records.
 
 mod minute_stats;
+mod replay;
 mod stream;
 
 use std::fmt;
 use std::sync::Arc;
 
 pub use self::minute_stats::MinuteStatsQuery;
+pub use self::replay::{Replay, ReplayReport};
 pub use self::stream::RecordStream;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;

@@ -8,8 +8,9 @@ use duly::__server::{moved_clock, replies};
 use duly::admin::{EventAction, Schedules};
 use duly::lease::LeaseOutcome;
 use duly::prelude::*;
-use duly::records::Format;
+use duly::records::{Format, Record};
 use duly::schedule::ScheduleOptions;
+use duly::time::Timestamp;
 use futures_util::future::BoxFuture;
 
 use super::stage::{PULLED, Stage};
@@ -46,6 +47,25 @@ macro_rules! calls {
 
 fn day() -> Duration {
     secs(86_400)
+}
+
+/// A record of an event that has ended.
+fn ended(id: EventId) -> Record {
+    Record {
+        id,
+        queue: duly::QueueName::new(PULLED).expect("a legal name"),
+        key: None,
+        attempt: 1,
+        outcome: Outcome::Acked,
+        cause: None,
+        due: Timestamp::default(),
+        stages: Default::default(),
+        node: Default::default(),
+        error: None,
+        trace: None,
+        payload: Some(b"1".to_vec().into()),
+        by: None,
+    }
 }
 
 /// Ends the test of a bulk operation with its error.
@@ -177,6 +197,7 @@ calls! {
     Closed Queue cancel_by_key: |it| it.pulled.cancel_by_key("key");
     Closed Events change_page: |it| it.pulled.events().change_page(EventAction::Cancel);
     Closed Erasure run: |it| it.bus.erase("customer:8").run();
+    Closed Replay push: |it| it.bus.replay("one").push(&[ended(it.waiting)]);
     Closed Erasure step: |it| async { it.bus.erase("customer:8").step(None).await.map(drop) };
     Closed Events cancel: |it| it.pulled.events().key("key").cancel();
     Closed Events reschedule: |it| it.pulled.events().key("key").reschedule(day());

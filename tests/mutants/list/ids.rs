@@ -203,6 +203,6 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "dropped-tombstones-come-back",
         "embedded: a start remembers ids that the dedup window had dropped",
         &[put("TombstoneRows::restore", "skip($gone«»)", "* 0")],
-        store_model("the_embedded_store_without_a_thread_answers_as_the_model_does"),
+        lib("of_a_row_that_was_dropped_in_part_the_rest_comes_back"),
     ),
 ];

@@ -31,7 +31,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "redis-wake-up-not-published",
         "Redis: the script does not say on its channel that there is earlier work",
         &[drop("lua::wake", r#""SPUBLISH""#)],
-        redis_faults("a_node_at_rest_is_woken_after_the_server_was_killed"),
+        redis_store("a_waiter_in_another_process_is_woken_by_whatever_makes_an_event_ready"),
     ),
     Punctual.bug(
         "redis-full-node-calls-nobody",

@@ -29,6 +29,8 @@ class NewEvent:
     """Whether an event that waits with the unique key is replaced."""
     attempts: int | None = None
     expires: Span | None = None
+    keep_payload: bool | None = None
+    """Whether its records keep its payload, so that it can be replayed."""
     headers: Mapping[str, str] = field(default_factory=dict)
     id: str | None = None
     """A ULID, if you choose it."""
@@ -58,7 +60,12 @@ class NewEvent:
             body["id"] = self.id
         else:
             body["idempotency_key"] = self.idempotency_key or uuid.uuid4().hex
-        optional = {"key": self.key, "unique": self.unique, "attempts": self.attempts}
+        optional = {
+            "key": self.key,
+            "unique": self.unique,
+            "attempts": self.attempts,
+            "keep_payload": self.keep_payload,
+        }
         body.update({name: value for name, value in optional.items() if value is not None})
         if self.replace:
             body["replace"] = True

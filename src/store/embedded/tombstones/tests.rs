@@ -137,3 +137,21 @@ fn names_that_are_not_used_any_more_leave_a_bounded_number_of_rows_and_no_waterm
     let (_, seen) = side.read();
     assert_eq!(seen.known, []);
 }
+
+#[test]
+fn of_a_row_that_was_dropped_in_part_the_rest_comes_back() {
+    let mut side = Side::new();
+    let one = |entropy| ended(3, entropy).ended.remove(0);
+    let many = WindowChange {
+        bucket: Some(bucket(3)),
+        ended: (1..=5).map(one).collect(),
+        ..WindowChange::default()
+    };
+    side.write(many);
+    side.write(dropped(3));
+    side.write(dropped(3));
+    let (_, seen) = side.read();
+    let left: Vec<_> = seen.known.into_iter().map(|(_, id)| id).collect();
+    let expected: Vec<_> = (3..=5).map(|entropy| one(entropy).id).collect();
+    assert_eq!(left, expected);
+}

@@ -1,0 +1,174 @@
+//! `duly event replay`: the events of records are pushed once more, at a rate, with a place from which
+//! an interrupted replay goes on.
+
+use std::time::Duration;
+
+use clap::Args;
+use duly::QueueName;
+use duly::records::{Cause, Outcome};
+use duly::time::Timestamp;
+use duly_server::api::ReplayedRecords;
+use serde_json::json;
+use tokio::time::{Instant, sleep_until};
+
+use super::bulk_source::BulkSource;
+use super::error::{CommandError, Result};
+use super::event_bulk::stride;
+use super::output::{Output, confirm, plain, progress};
+use super::source::Source;
+use super::values;
+use super::view::{RecordFilter, ReplayStep};
+
+/// `duly event replay`.
+#[derive(Args, Debug)]
+pub(crate) struct ReplayArguments {
+    /// The name of the replay: a command that is repeated under the same name pushes nothing again, for
+    /// a minute at least, usually for a day
+    #[arg(long, value_name = "NAME")]
+    name: String,
+    /// The queue
+    #[arg(long, short, value_name = "QUEUE")]
+    queue: QueueName,
+    /// Events that ended with this outcome: acked, discarded, cancelled, expired or dropped
+    #[arg(long, value_name = "OUTCOME")]
+    outcome: Option<Outcome>,
+    /// Those that failed for this cause
+    #[arg(long, value_name = "CAUSE")]
+    cause: Option<Cause>,
+    /// What ended at this time or later: 2026-01-31T12:00:00Z, or a duration ago, such as 2h
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    since: Option<Timestamp>,
+    /// What ended before this time [default: now]
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    until: Option<Timestamp>,
+    /// Those with this key
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+    /// Those whose error contains this text
+    #[arg(long, value_name = "TEXT")]
+    error: Option<String>,
+    /// The version of the payloads, which records do not have [default: 0]
+    #[arg(long, value_name = "N")]
+    version: Option<u32>,
+    /// Counts what would be pushed, and pushes nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Pushes at most so many in a second
+    #[arg(long, value_name = "N", value_parser = values::rate)]
+    rate: Option<f64>,
+    /// Goes on where a replay was interrupted, with the same name, filters and --until
+    #[arg(long, value_name = "CURSOR", requires = "until")]
+    resume: Option<String>,
+    /// Does not ask
+    #[arg(long)]
+    yes: bool,
+}
+
+pub(super) async fn replay<S: Source + BulkSource>(
+    source: &S,
+    output: Output,
+    arguments: ReplayArguments,
+) -> Result<()> {
+    let queue = arguments.queue.as_str();
+    source.queue(queue).await?;
+    let until = Timestamp::from_millis(values::now_ms());
+    let filter = RecordFilter {
+        queue: Some(queue.to_owned()),
+        outcome: arguments.outcome,
+        cause: arguments.cause,
+        since: arguments.since,
+        // What is replayed has records of its own, which are not replayed again.
+        until: Some(arguments.until.unwrap_or(until)),
+        key: arguments.key.clone(),
+        error: arguments.error.clone(),
+        ..RecordFilter::default()
+    };
+    if !arguments.dry_run {
+        let name = plain(&arguments.name);
+        let what = format!("Push the matching events of {queue} once more, as the replay {name}?");
+        confirm(arguments.yes, &what)?;
+        if arguments.resume.is_none() {
+            let target = format!("{queue}, replay {}", arguments.name);
+            source.audit("records replayed", &target).await?;
+        }
+    }
+    let bar = progress(None, "replayed");
+    let mut sum = ReplayedRecords {
+        next: arguments.resume.clone(),
+        ..ReplayedRecords::default()
+    };
+    let show = |many| bar.set_position(many);
+    let ended = tokio::select! {
+        ended = sweep(source, (&filter, &arguments), &mut sum, &show) => ended,
+        _ = tokio::signal::ctrl_c() => Err(CommandError::failed("it was interrupted")),
+    };
+    bar.finish_and_clear();
+    if let Err(error) = ended {
+        let pushed = sum.pushed;
+        let until = filter.until.unwrap_or_default();
+        let place = sum.next.map_or_else(String::new, |next| {
+            format!("; go on with the same name and filters, --until {until} and --resume '{next}'")
+        });
+        let text = format!("{error}; {pushed} events were replayed before{place}");
+        return Err(CommandError::new(error.failure, text));
+    }
+    said(output, arguments.dry_run, &sum)
+}
+
+/// Goes through all matches; `sum` is accurate at any time, but for the step that is under way.
+async fn sweep<S: BulkSource>(
+    source: &S,
+    (filter, arguments): (&RecordFilter, &ReplayArguments),
+    sum: &mut ReplayedRecords,
+    progress: &dyn Fn(u64),
+) -> Result<()> {
+    let mut start_at = Instant::now();
+    loop {
+        sleep_until(start_at).await;
+        let after = sum.next.clone();
+        let step = ReplayStep {
+            name: &arguments.name,
+            version: arguments.version,
+            dry_run: arguments.dry_run,
+            after: after.as_deref(),
+            limit: stride(arguments.rate),
+        };
+        let step = source.replay(filter, step).await?;
+        sum.pushed += step.pushed;
+        sum.repeated += step.repeated;
+        sum.without_payload += step.without_payload;
+        sum.unreadable += step.unreadable;
+        progress(sum.pushed);
+        if let Some(rate) = arguments.rate {
+            start_at = Instant::now() + Duration::from_secs_f64(step.pushed as f64 / rate);
+        }
+        sum.next = step.next;
+        if sum.next.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+fn said(output: Output, dry_run: bool, sum: &ReplayedRecords) -> Result<()> {
+    let value = json!({
+        "pushed": sum.pushed, "repeated": sum.repeated, "without_payload": sum.without_payload,
+        "unreadable": sum.unreadable, "dry_run": dry_run,
+    });
+    let mut text = if dry_run {
+        format!("{} events would be pushed; nothing was changed", sum.pushed)
+    } else {
+        format!("{} events are pushed", sum.pushed)
+    };
+    let others = [
+        (sum.repeated, "were pushed by this replay before"),
+        (
+            sum.without_payload,
+            "have no payload: their queue does not keep it (keep_payload)",
+        ),
+        (sum.unreadable, "have a payload for which there is no key"),
+    ];
+    for (many, what) in others.into_iter().filter(|(many, _)| *many > 0) {
+        text.push_str(&format!("\n{many} {what}"));
+    }
+    output.value(&value, &text)
+}

@@ -1,0 +1,188 @@
+//! Replay: events of records are pushed once more, each as an event of its own.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+
+use crate::bus::fan_out::in_order;
+use crate::bus::handle::Bus;
+use crate::bus::inner::Inner;
+use crate::bus::own_queues::is_own;
+use crate::bus::payloads::EncodedValue;
+use crate::bus::push::options::EventOptions;
+use crate::bus::queue_handle::QueueHandle;
+use crate::error::{Error, Result};
+use crate::event::EventId;
+use crate::record::Record;
+
+/// The longest name of a replay, in bytes.
+const NAME_MAX: usize = 128;
+/// The header of a replayed event that has the id of the event it repeats.
+const REPLAY_HEADER: &str = "duly-replay-of";
+
+/// A replay of records, made by [`Bus::replay`].
+#[derive(Clone)]
+#[must_use = "nothing is pushed before `push`"]
+pub struct Replay {
+    inner: Arc<Inner>,
+    name: String,
+    version: Option<u32>,
+    dry_run: bool,
+}
+
+/// What a part of a replay did; in a dry run, what it would do. The events of records that are not [final](Record::is_final) are in
+/// none of these: they have not ended, or another record tells of their end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReplayReport {
+    /// How many events were pushed.
+    pub pushed: u64,
+    /// How many an earlier call under the same name had pushed.
+    pub repeated: u64,
+    /// How many records have no payload: their queue does not keep payloads, the payload was too long,
+    /// or it was erased.
+    pub without_payload: u64,
+    /// How many payloads cannot be read, since the bus has no key for them.
+    pub unreadable: u64,
+}
+
+/// What became of a record.
+enum Replayed {
+    Pushed,
+    Repeated,
+    WithoutPayload,
+    Unreadable,
+}
+
+impl Bus {
+    /// Starts a replay under a name: the events of records are pushed once more, due now.
+    ///
+    /// A replayed event has an id of its own, made from the name and the id of the event that it repeats, so
+    /// that a call that is repeated under the same name pushes nothing again for as long as the store knows
+    /// these ids: at least a minute, usually a day (the guide to mechanisms says when). It has the key and
+    /// the payload of the record, the header `duly-replay-of` with the id of that event, and all else
+    /// from the options of its queue. A record has a payload only where the queue
+    /// [keeps it](crate::EventBuilder::keep_payload).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::{Duration, SystemTime};
+    /// # use duly::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> duly::Result<()> {
+    /// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+    /// let queue = bus.queue_named::<u64>("order-close")?;
+    /// let order = queue.event(7).after(Duration::from_secs(60)).keep_payload(true);
+    /// queue.cancel(order.push().await?.id()).await?;
+    ///
+    /// // What is replayed has records of its own when it ends: they are not to be replayed.
+    /// let (replay, now) = (bus.replay("by mistake, 26 November"), SystemTime::now());
+    /// let (mut pushed, mut after) = (0, None);
+    /// loop {
+    ///     let cancelled = bus.records().queue("order-close").outcome(Outcome::Cancelled);
+    ///     let page = cancelled.until(now).after(after).page().await?;
+    ///     pushed += replay.push(&page.items).await?.pushed;
+    ///     after = page.next;
+    ///     if after.is_none() {
+    ///         break;
+    ///     }
+    /// }
+    /// assert_eq!((pushed, queue.stats().await?.ready), (1, 1));
+    /// # bus.shutdown(Duration::from_secs(1)).await
+    /// # }
+    /// ```
+    pub fn replay(&self, name: impl Into<String>) -> Replay {
+        Replay {
+            inner: Arc::clone(&self.inner),
+            name: name.into(),
+            version: None,
+            dry_run: false,
+        }
+    }
+}
+
+impl Replay {
+    /// Sets the version of the payloads, which records do not have. Default: that of the queue now.
+    pub fn version(mut self, version: u32) -> Self {
+        self.version = Some(version);
+        self
+    }
+
+    /// Counts, and pushes nothing; events that an earlier call has pushed count as pushed.
+    pub fn dry_run(mut self) -> Self {
+        self.dry_run = true;
+        self
+    }
+
+    /// Pushes the events of these records that are final, and returns how many.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a name that is empty or longer than 128
+    /// bytes, and for an event that cannot be pushed as its queue is now. Or the store's error. Some
+    /// may have been pushed; calling again is safe.
+    pub async fn push(&self, records: &[Record]) -> Result<ReplayReport> {
+        let len = self.name.len();
+        if !(1..=NAME_MAX).contains(&len) {
+            return Err(Error::invalid(format!(
+                "the name of the replay has {len} bytes; it must have 1 to {NAME_MAX}"
+            )));
+        }
+        let is_meant = |record: &&Record| record.is_final() && !is_own(&record.queue);
+        let pushes = records.iter().filter(is_meant).map(|it| self.push_one(it));
+        let (mut report, mut pushes) = (ReplayReport::default(), in_order(pushes));
+        while let Some(pushed) = pushes.next().await {
+            let count = match pushed? {
+                Replayed::Pushed => &mut report.pushed,
+                Replayed::Repeated => &mut report.repeated,
+                Replayed::WithoutPayload => &mut report.without_payload,
+                Replayed::Unreadable => &mut report.unreadable,
+            };
+            *count += 1;
+        }
+        Ok(report)
+    }
+
+    async fn push_one(&self, record: &Record) -> Result<Replayed> {
+        let Some(payload) = &record.payload else {
+            return Ok(Replayed::WithoutPayload);
+        };
+        let Ok(opened) = self.inner.keys.open(record.id, &record.queue, payload) else {
+            return Ok(Replayed::Unreadable);
+        };
+        if self.dry_run {
+            return Ok(Replayed::Pushed);
+        }
+        let value = EncodedValue {
+            codec: opened.codec,
+            bytes: opened.value.into_owned(),
+        };
+        let name = format!("replay/{}/{}", self.name, record.id);
+        let id = EventId::for_name(&record.queue, &name);
+        let options = EventOptions {
+            key: record.key.clone(),
+            version: self.version.or(opened.version),
+            headers: vec![(REPLAY_HEADER.to_owned(), record.id.to_string())],
+            ..EventOptions::default()
+        };
+        let queue = QueueHandle::new(Arc::clone(&self.inner), record.queue.clone());
+        let is_new = queue.push_named(id, value, options).await?;
+        Ok(if is_new {
+            Replayed::Pushed
+        } else {
+            Replayed::Repeated
+        })
+    }
+}
+
+impl fmt::Debug for Replay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replay")
+            .field("name", &self.name)
+            .field("version", &self.version)
+            .field("dry_run", &self.dry_run)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,244 @@
+//! A replay: the events of records are pushed once more, each as an event of its own.
+
+use duly::OldPayload;
+use duly::codec::{Key, KeyRing};
+use duly::prelude::*;
+use duly::records::{Record, ReplayReport};
+use duly::testing::{Probe, TestBus};
+
+use crate::world::{ORDERS, World, ms, secs};
+
+over_every_store! {
+    what_has_ended_is_pushed_once_more,
+    a_repeated_replay_pushes_nothing_again,
+    what_has_not_ended_is_passed_over,
+    what_holds_no_payload_is_counted,
+    a_dry_replay_counts_and_pushes_nothing,
+    an_encrypted_payload_is_sealed_for_the_new_event,
+    a_given_version_is_that_of_the_events,
+    a_replay_has_a_name,
+}
+
+async fn records(bus: &TestBus) -> Vec<Record> {
+    let page = bus.records().limit(1_000).page().await.unwrap();
+    page.items
+}
+
+async fn push(queue: &Queue<String>, text: &str) -> EventId {
+    let event = queue.event(text.to_owned()).key("customer:8");
+    event.push().await.unwrap().id()
+}
+
+fn counts(report: ReplayReport) -> [u64; 4] {
+    let ReplayReport {
+        pushed,
+        repeated,
+        without_payload,
+        unreadable,
+        ..
+    } = report;
+    [pushed, repeated, without_payload, unreadable]
+}
+
+async fn what_has_ended_is_pushed_once_more(world: World) {
+    let probe = Probe::running(|event: Event<String>, _cx| async move {
+        if event.header("duly-replay-of").is_none() && event.payload == "bad" {
+            return Err(Failure::discard("no such order"));
+        }
+        Ok(())
+    });
+    let (bus, queue) = world.serve(ORDERS.keep_payload(true), &probe).await;
+    let first = [push(&queue, "good").await, push(&queue, "bad").await];
+    let event = queue.event("away".to_owned()).after(secs(60));
+    let cancelled = event.push().await.unwrap().id();
+    let ended = queue.cancel(cancelled).await.unwrap();
+    assert_eq!(ended, CancelOutcome::Cancelled);
+    bus.advance(secs(1)).await;
+
+    let report = bus.replay("one").push(&records(&bus).await).await.unwrap();
+    assert_eq!(counts(report), [3, 0, 0, 0]);
+    bus.advance(secs(1)).await;
+    let seen = probe.seen();
+    let (before, after) = seen.split_at(2);
+    let mut texts: Vec<_> = after.iter().map(|it| it.payload.as_str()).collect();
+    texts.sort_unstable();
+    assert_eq!(texts, ["away", "bad", "good"], "each once, and due at once");
+    let ids: Vec<_> = before.iter().map(|it| it.id).collect();
+    assert_eq!(ids, first);
+    for it in after {
+        assert!(!first.contains(&it.id) && it.id != cancelled);
+        let history = bus.history(it.id).await.unwrap();
+        let [record] = &history[..] else {
+            panic!("one record: {history:?}");
+        };
+        assert_eq!(record.outcome, Outcome::Acked, "it is told by its header");
+        let key = (it.payload != "away").then_some("customer:8");
+        assert_eq!(record.key.as_deref(), key);
+    }
+}
+
+async fn a_repeated_replay_pushes_nothing_again(world: World) {
+    let probe = Probe::<String>::new();
+    let (bus, queue) = world.serve(ORDERS.keep_payload(true), &probe).await;
+    for _ in 0..20 {
+        push(&queue, "good").await;
+    }
+    bus.advance(secs(1)).await;
+    let records = records(&bus).await;
+    let (some, all) = (&records[..12], &records[..]);
+    let replay = bus.replay("one");
+    assert_eq!(counts(replay.push(some).await.unwrap()), [12, 0, 0, 0]);
+    assert_eq!(counts(replay.push(all).await.unwrap()), [8, 12, 0, 0]);
+    bus.advance(secs(1)).await;
+    assert_eq!(probe.count(), 40);
+    bus.shutdown(secs(1)).await.unwrap();
+    drop((bus, queue));
+
+    let world = world.restart();
+    let probe = Probe::<String>::new();
+    let (bus, _queue) = world.serve(ORDERS.keep_payload(true), &probe).await;
+    let again = bus.replay("one").push(all).await.unwrap();
+    assert_eq!(counts(again), [0, 20, 0, 0], "also by the next process");
+    let other = bus.replay("two").push(all).await.unwrap();
+    assert_eq!(counts(other), [20, 0, 0, 0], "it is another replay");
+    bus.advance(secs(1)).await;
+    assert_eq!(probe.count(), 20);
+}
+
+async fn what_has_not_ended_is_passed_over(world: World) {
+    let probe = Probe::answering(|event: &Event<String>, _cx| match event.payload.as_str() {
+        "once" if event.attempt() == 1 => Err(Failure::retry("not yet")),
+        "never" => Err(Failure::permanent("not ever")),
+        _ => Ok(()),
+    });
+    let (bus, queue) = world.serve(ORDERS.keep_payload(true), &probe).await;
+    push(&queue, "once").await;
+    push(&queue, "never").await;
+    bus.advance(secs(5)).await;
+    let before = records(&bus).await;
+    assert_eq!(before.len(), 3, "retried, acked, buried");
+    let report = bus.replay("one").push(&before).await.unwrap();
+    assert_eq!(
+        counts(report),
+        [1, 0, 0, 0],
+        "a dead letter is to be revived"
+    );
+}
+
+async fn what_holds_no_payload_is_counted(world: World) {
+    let probe = Probe::<String>::new();
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    let long = "x".repeat(duly::records::PAYLOAD_KEPT_MAX);
+    for (text, keeps) in [("kept", true), ("not kept", false), (&long, true)] {
+        let event = queue.event(text.to_owned()).keep_payload(keeps);
+        event.push().await.unwrap();
+    }
+    bus.advance(secs(1)).await;
+    let report = bus.replay("one").push(&records(&bus).await).await.unwrap();
+    assert_eq!(counts(report), [1, 0, 2, 0]);
+    bus.advance(secs(1)).await;
+    assert_eq!(probe.payloads().last().unwrap(), "kept");
+}
+
+async fn a_dry_replay_counts_and_pushes_nothing(world: World) {
+    let probe = Probe::<String>::new();
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    for keeps in [true, false, true] {
+        let event = queue.event("it".to_owned()).keep_payload(keeps);
+        event.push().await.unwrap();
+    }
+    bus.advance(secs(1)).await;
+    let records = records(&bus).await;
+    let dry = bus.replay("one").dry_run().push(&records).await.unwrap();
+    assert_eq!(counts(dry), [2, 0, 1, 0]);
+    bus.advance(secs(1)).await;
+    assert_eq!(probe.count(), 3);
+    let report = bus.replay("one").push(&records).await.unwrap();
+    assert_eq!(counts(report), [2, 0, 1, 0]);
+}
+
+async fn an_encrypted_payload_is_sealed_for_the_new_event(world: World) {
+    let ring = |id: &str| {
+        let keys = KeyRing::new();
+        keys.add(id, Key::new([7; 32])).unwrap();
+        keys.choose(id).unwrap();
+        keys
+    };
+    let serve = async |keys: &KeyRing, probe: &Probe<String>| {
+        let annotation = ORDERS.encrypt(true).keep_payload(true);
+        let builder = world.builder().keys(keys.clone());
+        let bus = world
+            .start(builder.register_as(annotation, probe.clone()))
+            .await;
+        let queue = bus.queue_named::<String>("orders").unwrap();
+        (bus, queue)
+    };
+    let probe = Probe::<String>::new();
+    let (bus, queue) = serve(&ring("k1"), &probe).await;
+    push(&queue, "a secret").await;
+    bus.advance(secs(1)).await;
+    let records = records(&bus).await;
+    let report = bus.replay("one").push(&records).await.unwrap();
+    assert_eq!(counts(report), [1, 0, 0, 0]);
+    let again = bus.replay("one").push(&records).await.unwrap();
+    assert_eq!(counts(again), [0, 1, 0, 0]);
+    bus.advance(secs(1)).await;
+    assert_eq!(probe.payloads(), ["a secret", "a secret"]);
+    bus.shutdown(secs(1)).await.unwrap();
+
+    let (bus, _queue) = serve(&ring("k2"), &Probe::new()).await;
+    let report = bus.replay("two").push(&records).await.unwrap();
+    assert_eq!(counts(report), [0, 0, 0, 1], "nobody has the key any more");
+}
+
+fn of_older(old: OldPayload<'_>) -> Result<String, Failure> {
+    Ok(format!("{} of {}", old.decode::<String>()?, old.version()))
+}
+
+#[delay_event(queue = "orders", version = 3, upgrade = of_older, keep_payload = true, register = false)]
+struct Texts(Probe<String>);
+
+impl Handler for Texts {
+    type Payload = String;
+
+    async fn handle(&self, event: Event<String>, cx: &Context) -> Result<(), Failure> {
+        self.0.handle(event, cx).await
+    }
+}
+
+async fn a_given_version_is_that_of_the_events(world: World) {
+    let probe = Probe::<String>::new();
+    let builder = world.builder().register(Texts(probe.clone()));
+    let bus = world.start(builder).await;
+    push(&bus.queue_named("orders").unwrap(), "it").await;
+    bus.advance(secs(1)).await;
+    let records = records(&bus).await;
+    // One that knows no annotation, as a server.
+    let (other, _) = world.push_only::<String>("orders").await;
+    for replay in [
+        bus.replay("of the queue"),
+        bus.replay("of an older one").version(2),
+        other.replay("of nobody's"),
+        other.replay("of a given one").version(3),
+    ] {
+        assert_eq!(replay.push(&records).await.unwrap().pushed, 1);
+        bus.advance(secs(1)).await;
+    }
+    assert_eq!(probe.payloads(), ["it", "it", "it of 2", "it of 0", "it"]);
+}
+
+async fn a_replay_has_a_name(world: World) {
+    let probe = Probe::<String>::new();
+    let (bus, queue) = world.serve(ORDERS.keep_payload(true), &probe).await;
+    push(&queue, "it").await;
+    bus.advance(ms(10)).await;
+    let records = records(&bus).await;
+    for (name, bytes) in [(String::new(), 0), ("n".repeat(129), 129)] {
+        let error = bus.replay(name).push(&records).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        let expected = format!("the name of the replay has {bytes} bytes; it must have 1 to 128");
+        assert_eq!(error.to_string(), expected);
+    }
+    let longest = bus.replay("n".repeat(128)).push(&records).await.unwrap();
+    assert_eq!(counts(longest), [1, 0, 0, 0]);
+}
