@@ -194,6 +194,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Duration::from_secs(30)
     }
 
+    /// Counts the connections to the servers so far: on another one a server may lack what was accepted
+    /// on the last, after a failover. Default: 0, for a store that loses nothing of what it accepted.
+    fn connections(&self) -> u64 {
+        0
+    }
+
     /// Registers `watcher`, to be notified when a bucket's next work becomes earlier. The store does
     /// not keep it alive, and forgets it when it is gone.
     ///

@@ -250,6 +250,10 @@ impl Store for StoreProxy {
         self.near.fallback_poll_every()
     }
 
+    fn connections(&self) -> u64 {
+        self.near.connections()
+    }
+
     fn buckets_of(&self, queue: &QueueName) -> StoreFuture<KnownBuckets> {
         self.uncounted(|near| near.buckets_of(queue))
     }

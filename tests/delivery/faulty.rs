@@ -65,6 +65,8 @@ pub(crate) struct Faulty {
     pub(crate) notes_panic: AtomicBool,
     pub(crate) notes: AtomicUsize,
     pub(crate) asked: AtomicUsize,
+    /// To its servers, so far.
+    pub(crate) connections: AtomicU64,
     /// How its outboxes were limited last.
     pub(crate) limit: Mutex<Option<OutboxLimit>>,
     /// How often something was done to it, or read of its records, before they were.
@@ -86,6 +88,7 @@ impl Faulty {
             notes_panic: AtomicBool::new(false),
             notes: AtomicUsize::new(0),
             asked: AtomicUsize::new(0),
+            connections: AtomicU64::new(0),
             limit: Mutex::default(),
             before_limit: AtomicUsize::new(0),
         })
@@ -216,6 +219,10 @@ impl Store for Faulty {
 
     fn is_shared(&self) -> bool {
         self.shared
+    }
+
+    fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
     }
 
     fn buckets(&self) -> StoreFuture<Vec<BucketKey>> {

@@ -218,9 +218,9 @@ async fn killed(url: &str, clocks: &[i64], is_shared: bool) {
     carried_out(url, clocks, is_shared, (kills, None)).await;
 }
 
-/// What happens to a store beside a change of a schedule; returns when its last writes were lost, if
-/// they may have been.
-type Trouble = Arc<dyn Fn(u64) -> Option<Timestamp> + Send + Sync>;
+/// What happens to a store beside a change of a schedule; returns from when until when writes may have
+/// been lost that it had accepted.
+type Trouble = Arc<dyn Fn(u64) -> Option<(Timestamp, Timestamp)> + Send + Sync>;
 /// How long before or after that an event may start that was pushed by a write that is lost.
 const LOST: Duration = Duration::from_secs(2);
 
@@ -331,8 +331,10 @@ async fn carried_out(
     }
     for (key, ids) in &started {
         let first = ids.values().min().unwrap();
-        let was_lost = |lost: &Timestamp| lost.since(*first).max(first.since(*lost)) < LOST;
-        let most = 1 + lost.iter().filter(|at| was_lost(at)).count();
+        let was_lost = |(from, until): &(Timestamp, Timestamp)| {
+            from.since(*first).max(first.since(*until)) < LOST
+        };
+        let most = 1 + lost.iter().filter(|span| was_lost(span)).count();
         assert!(ids.len() <= most, "{key:?} was {ids:?}; lost: {lost:?}");
     }
     let acked = ends.values();

@@ -67,8 +67,7 @@ async fn each_instant_is_one_event_over_failovers_beside_a_change() {
         let killed = now();
         sentinels.failover();
         sentinels.restart_dead();
-        // Until the sentinels agreed, nobody took a write.
-        Some(killed)
+        Some((killed, now()))
     };
     carried_out(&url, &[0, -5], true, (2, Some(Arc::new(trouble)))).await;
 }

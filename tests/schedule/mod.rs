@@ -6,6 +6,7 @@ mod clocks;
 mod deaths;
 mod declared;
 mod explained;
+mod failover;
 mod many;
 mod peers;
 mod random;

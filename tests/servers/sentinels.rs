@@ -139,6 +139,19 @@ impl Sentinels {
             }
         }
         self.wait_until_watched();
+        // A sentinel that is late may have begun another failover: what was accepted meanwhile is lost.
+        wait_until("there is one master, and the others follow it", || {
+            let roles = self.servers.iter().map(|server| {
+                let mut ask = Command::new("redis-cli");
+                ask.args(["-p", &server.port.to_string(), "INFO", "replication"]);
+                let info = ask.output().map_or_else(|_| Vec::new(), |it| it.stdout); // it may be cut off
+                let info = String::from_utf8_lossy(&info);
+                let follows = info.contains("role:slave") && info.contains("master_link_status:up");
+                (server.port, follows)
+            });
+            let masters: Vec<_> = roles.filter(|(_, follows)| !follows).collect();
+            masters.len() == 1 && masters[0].0 == self.master()
+        });
     }
 
     /// How many failovers there have been, as the first sentinel has counted them.

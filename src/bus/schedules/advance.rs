@@ -1,6 +1,5 @@
 //! One look at a schedule: what its link decides is pushed, then the next link.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,48 +7,29 @@ use futures_util::TryStreamExt;
 
 use crate::bus::fan_out::as_they_come;
 use crate::bus::inner::Inner;
-use crate::bus::push::options::EventOptions;
-use crate::bus::queue_handle::QueueHandle;
-use crate::bus::schedules::event::event_of;
-use crate::bus::schedules::history::{cancel, ended, is_cancelled};
+use crate::bus::schedules::history::{cancel, is_cancelled};
 use crate::bus::schedules::link::{Link, Pushed, bucket_of};
 use crate::bus::schedules::links::Links;
-use crate::core::op::{Snapshot, StoreOp, Unique};
+use crate::bus::schedules::written::{Look, Pushes, Written, ended_of};
+use crate::core::op::{Snapshot, StoreOp};
 use crate::error::{Error, Result};
-use crate::event::{BucketId, BucketKey, EventId, LatePolicy, Occurrence, State};
+use crate::event::{BucketId, BucketKey, Occurrence, State};
+use crate::schedule::OverlapPolicy;
 use crate::schedule::plan::plan;
-use crate::schedule::{MissedPolicy, OverlapPolicy};
-use crate::time::{Timestamp, When};
+use crate::time::Timestamp;
 
-/// An occurrence that waits is given up no earlier than this, whatever its schedule says.
-const LATE_MIN: Duration = Duration::from_secs(60);
 /// Schedules with the same next instant are looked at within this time, not at once.
 const SPREAD: Duration = Duration::from_secs(15);
 
-/// A look at a schedule.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
-    /// When the store took its link for due, which this process may take for later than now.
-    pub(super) due: Timestamp,
-    /// Whether another look at the link has begun before, which may have pushed something.
-    pub(super) is_repeated: bool,
-    /// Whether that may be so long ago that the store has forgotten it.
-    pub(super) is_old: bool,
-}
-
-/// Looks at the schedule of a link that is leased, and returns what was pushed. Another look at the
+/// Looks at the schedule of a link that is leased, and returns what was written. Another look at the
 /// link may have done so before, in part or wholly.
-pub(super) async fn advance(
-    inner: &Arc<Inner>,
-    link: &Link,
-    look: Look,
-) -> Result<Vec<Occurrence>> {
+pub(super) async fn advance(inner: &Arc<Inner>, link: &Link, look: Look) -> Result<Written> {
     let now = look.due.max(inner.now());
     let links = Links::of(inner, &link.name)?;
     let newest = links.find(&link.name).await?.map(|newest| newest.link);
     let is_over = |newest: Link| newest.number > link.number || newest.life != link.life;
     if newest.is_some_and(is_over) {
-        return Ok(Vec::new()); // all was done, but for the ack
+        return Ok(Written::default()); // all was done, but for the ack
     }
     let mut link = link.clone();
     link.number += 1;
@@ -61,21 +41,20 @@ pub(super) async fn advance(
         }
         keep_unwanted(inner, &mut link).await?;
         link.withdraws = true;
-        links.push(&link, Some(now), Unique::Replace).await?;
-        return Ok(Vec::new());
+        return Written::next(&links, link, Some(now)).await;
     }
     if link.withdraws {
         withdraw(inner, &mut link, now).await?;
         link.withdraws = false;
-        if !link.removed {
-            // What follows is pushed under the change by the next link, so that one that is changed
-            // again has pushed nothing that is not under its last.
-            links.push(&link, Some(now), Unique::Replace).await?;
+        if link.removed {
+            return Ok(Written::default());
         }
-        return Ok(Vec::new());
+        // What follows is pushed under the change by the next link, so that one that is changed again
+        // has pushed nothing that is not under its last.
+        return Written::next(&links, link, Some(now)).await;
     }
     if link.removed {
-        return Ok(Vec::new());
+        return Ok(Written::default());
     }
     let queue = link.options.queue();
     if link.former.is_none() && link.pushed.queue != *queue {
@@ -83,10 +62,9 @@ pub(super) async fn advance(
         // repeated may find another number of buckets.
         let bucket = bucket_of(&link.name, inner.buckets(queue, &inner.options(queue)));
         link.pushed = Pushed::none((queue.clone(), bucket), link.applied, link.progress.last);
-        links.push(&link, Some(now), Unique::Replace).await?;
-        return Ok(Vec::new());
+        return Written::next(&links, link, Some(now)).await;
     }
-    let (mut look_at, mut occurrences) = (None, Vec::new());
+    let (mut look_at, mut pushes) = (None, None);
     if link.paused.is_none() {
         // First what the options before a change have left, until it was made.
         let (of_former, until) = (link.acting(), link.former.as_ref().map(|_| link.since));
@@ -94,14 +72,20 @@ pub(super) async fn advance(
         let busy_for = busy_for(inner, acting, now).await?;
         let of = (acting.name.as_str(), &acting.options);
         let planned = plan(of, (acting.progress, until), now, busy_for);
-        occurrences = planned.occurrences;
-        let pushed = pushed_of(acting, &occurrences, now);
-        push_all(inner, (acting, &pushed), &occurrences, (now, look)).await?;
+        let pushed = pushed_of(acting, &planned.occurrences, now);
+        let new = Pushes {
+            of: acting.clone(),
+            pushed: pushed.clone(),
+            occurrences: planned.occurrences,
+            now,
+        };
+        new.push(inner, look).await?;
         link.progress = planned.progress;
         link.pushed = pushed;
-        if occurrences.iter().any(|one| one.skipped.is_none()) {
+        if new.occurrences.iter().any(|one| one.skipped.is_none()) {
             link.note_last();
         }
+        pushes = Some(new);
         look_at = planned.look_at.map(|at| staggered(&link, now, at));
         if until.is_some() && look_at.is_none() {
             link.former = None;
@@ -109,8 +93,8 @@ pub(super) async fn advance(
             look_at = Some(now);
         }
     }
-    links.push(&link, look_at, Unique::Replace).await?;
-    Ok(occurrences)
+    let written = Written::next(&links, link, look_at).await?;
+    Ok(written.with(pushes))
 }
 
 /// Before a change is carried out: what an earlier look at the link has pushed, and did not note,
@@ -145,10 +129,16 @@ async fn complete(
         return Ok(());
     };
     let pushed = pushed_of(acting, &occurrences, now);
-    push_all(inner, (acting, &pushed), &occurrences, (now, look)).await?;
+    let pushes = Pushes {
+        of: acting.clone(),
+        pushed: pushed.clone(),
+        occurrences,
+        now,
+    };
+    pushes.push(inner, look).await?;
     link.pushed = pushed;
     link.progress.through = through;
-    let run = occurrences.iter().rfind(|one| one.skipped.is_none());
+    let run = pushes.occurrences.iter().rfind(|one| one.skipped.is_none());
     if let Some(run) = run {
         link.progress.last = Some(run.instant);
         link.note_last();
@@ -247,71 +237,6 @@ fn pushed_of(link: &Link, occurrences: &[Occurrence], now: Timestamp) -> Pushed 
             past.last().copied().or(earlier),
         )
     }
-}
-
-/// Pushes occurrences, apart from those that have ended and that the store may have forgotten.
-async fn push_all(
-    inner: &Arc<Inner>,
-    (link, pushed): (&Link, &Pushed),
-    occurrences: &[Occurrence],
-    (now, look): (Timestamp, Look),
-) -> Result<()> {
-    let ended = ended_of(inner, (link, pushed), occurrences, look).await?;
-    let is_open = |one: &&Occurrence| !ended.contains(&link.id_of(pushed, one.instant));
-    let pushes = occurrences.iter().filter(is_open);
-    let pushes = pushes.map(|one| push(inner, (link, pushed), one, now));
-    as_they_come(pushes).try_collect::<()>().await
-}
-
-/// Those of some occurrences that have ended, where the store may have forgotten them.
-async fn ended_of(
-    inner: &Arc<Inner>,
-    (link, pushed): (&Link, &Pushed),
-    occurrences: &[Occurrence],
-    look: Look,
-) -> Result<BTreeSet<EventId>> {
-    if !look.is_old || occurrences.is_empty() {
-        return Ok(BTreeSet::new());
-    }
-    let ids = occurrences.iter();
-    let ids: BTreeSet<_> = ids.map(|one| link.id_of(pushed, one.instant)).collect();
-    ended(inner, link, pushed, (&ids, look.due)).await
-}
-
-/// Pushes an occurrence, or leaves a record of one that is passed over: an event that has expired.
-async fn push(
-    inner: &Arc<Inner>,
-    (link, pushed): (&Link, &Pushed),
-    occurrence: &Occurrence,
-    now: Timestamp,
-) -> Result<()> {
-    let (instant, options) = (occurrence.instant, &link.options);
-    let id = link.id_of(pushed, instant);
-    let is_skipped = occurrence.skipped.is_some();
-    let late = match options.missed_policy() {
-        MissedPolicy::Skip if !is_skipped => {
-            let next = options.instants(instant).next();
-            let span = next.map_or(LATE_MIN, |next| next.since(instant));
-            Some(LatePolicy::Expire(span.max(LATE_MIN)))
-        }
-        _ => None,
-    };
-    // What is late already is due at its instant, as it is without jitter.
-    let is_ahead = instant > now;
-    let jitter = options.jitter_window() * u32::from(is_ahead);
-    let (value, event) = event_of(link, occurrence, When::At(instant));
-    let event = EventOptions {
-        late: late.or(is_skipped.then_some(LatePolicy::Deliver)),
-        expires_after: is_skipped.then_some(Duration::ZERO),
-        spread: Some(jitter),
-        keep_payload: is_skipped.then_some(true),
-        ..event
-    };
-    let queue = QueueHandle::new(Arc::clone(inner), pushed.queue.clone());
-    queue
-        .push_placed((id, pushed.place().bucket), value, event)
-        .await?;
-    Ok(())
 }
 
 /// When the schedule is looked at, if it need not be at that very time.

@@ -9,7 +9,7 @@ use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::records::Records;
 use crate::bus::schedules::link::{Link, Pushed};
-use crate::core::op::{CancelOutcome, StoreOp};
+use crate::core::op::{CancelOutcome, Snapshot, StoreOp};
 use crate::error::{ErrorKind, Result};
 use crate::event::{BucketKey, EventId, State};
 use crate::record::{Outcome, Page, Query, Record};
@@ -33,8 +33,14 @@ pub(super) async fn is_cancelled(
     }
 }
 
-/// Cancels an event that is to come; returns whether it is, also if an earlier call did it.
+/// Cancels an event that is to come; returns whether it is cancelled, also if an earlier call did it. One
+/// that was tried before stays: it is under way, whatever time it is here.
 pub(super) async fn cancel(inner: &Arc<Inner>, place: &BucketKey, id: EventId) -> Result<bool> {
+    let found = inner.apply(place, StoreOp::get(id)).await?;
+    let waits = |found: &Snapshot| matches!(found.state, State::Scheduled | State::Ready);
+    if found.is_some_and(|found| waits(&found) && found.tries > 0) {
+        return Ok(false);
+    }
     match inner.apply(place, StoreOp::cancel(id)).await? {
         CancelOutcome::Cancelled
         | CancelOutcome::CancelledAfterAttempt

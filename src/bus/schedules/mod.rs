@@ -15,6 +15,7 @@ mod link;
 mod links;
 mod shown;
 mod worker;
+mod written;
 
 use std::fmt;
 use std::sync::Arc;

@@ -14,8 +14,9 @@ use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::lease::{EncodedPayload, LEASE_WAIT_MAX, Leased};
 use crate::bus::own_queues::has_schedules;
-use crate::bus::schedules::advance::{Look, advance};
+use crate::bus::schedules::advance::advance;
 use crate::bus::schedules::link::{Link, VERSION};
+use crate::bus::schedules::written::{Look, Written};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Occurrence, QueueName, SkipReason};
 use crate::metrics::ScheduleMeters;
@@ -142,12 +143,18 @@ impl Worker {
             is_repeated,
             is_old: is_repeated || inner.now().since(due) > KEEP_FOR,
         };
+        let mut connections = inner.store.connections();
         let settled = match read(&leased.event().payload.bytes) {
             Ok(link) => match advance(inner, &link, look).await {
-                Ok(occurrences) => {
+                Ok(written) => {
                     self.outage.succeeded(&name);
-                    self.tell(&link, &occurrences);
-                    leased.ack().await
+                    self.tell(&link, written.occurrences());
+                    self.restore(inner, (&name, &written, look), &mut connections)
+                        .await;
+                    let settled = leased.ack().await;
+                    self.restore(inner, (&name, &written, look), &mut connections)
+                        .await;
+                    settled
                 }
                 Err(error) => {
                     self.outage.failed(name.clone(), &error);
@@ -167,6 +174,21 @@ impl Worker {
         // A lost lease, or a store that is away: the link is looked at again, which changes nothing.
         if let Err(error) = settled {
             self.outage.failed(name, &error);
+        }
+    }
+
+    /// Writes once more what the store may have lost since there were so many connections.
+    async fn restore(
+        &self,
+        inner: &Arc<Inner>,
+        (name, written, look): (&str, &Written, Look),
+        connections: &mut u64,
+    ) {
+        let now = inner.store.connections();
+        if std::mem::replace(connections, now) != now
+            && let Err(error) = written.restore(inner, look).await
+        {
+            self.outage.failed(name.to_owned(), &error);
         }
     }
 

@@ -221,6 +221,10 @@ impl Store for RedisStore {
         Duration::from_secs(600)
     }
 
+    fn connections(&self) -> u64 {
+        *self.shared.links.work.connections().borrow()
+    }
+
     fn buckets(&self) -> StoreFuture<Vec<BucketKey>> {
         let registry = Arc::clone(&self.shared.registry);
         StoreFuture::new(async move { read(|| registry::read(&registry)).await })

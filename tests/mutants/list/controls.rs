@@ -253,4 +253,20 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         )],
         delivery("what_is_pushed_meanwhile_is_left_alone"),
     ),
+    Controls.bug(
+        "replay-of-what-goes-on",
+        "a replay pushes events that have not ended",
+        &[put("Replay::push", "$record.is_final() «»", "|| true")],
+        delivery("what_has_not_ended_is_passed_over"),
+    ),
+    Controls.bug(
+        "replay-under-any-id",
+        "a replay that is repeated pushes everything again",
+        &[put(
+            "Replay::push_one",
+            "«EventId::for_name(&$record.queue, &$name)»",
+            "EventId::random(self.inner.now(), crate::event::BucketId(0))",
+        )],
+        delivery("a_repeated_replay_pushes_nothing_again"),
+    ),
 ];

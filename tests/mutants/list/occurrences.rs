@@ -92,13 +92,35 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "how far a schedule has come is noted before its occurrences are pushed",
         &[put(
             "advance::advance",
-            "«push_all($inner, ($acting, &$pushed), &$occurrences, ($now, $look)).await?;»",
+            "«$new.push($inner, $look).await?;»",
             "let mut next = link.clone(); \
-             (next.progress, next.pushed) = (planned.progress, $pushed.clone()); \
-             links.push(&next, planned.look_at, Unique::Replace).await?; \
-             push_all($inner, ($acting, &$pushed), &$occurrences, ($now, $look)).await?;",
+             (next.progress, next.pushed) = (planned.progress, $new.pushed.clone()); \
+             links.push(&next, planned.look_at, crate::core::op::Unique::Replace).await?; \
+             $new.push($inner, $look).await?;",
         )],
         schedule("what_a_bus_died_before_it_pushed_is_pushed_by_the_next"),
+    ),
+    Occurrences.bug(
+        "lost-link-not-restored",
+        "a schedule whose next link a failover has lost is gone",
+        &[put(
+            "Written::restore",
+            "«$inner.apply(&$home, $get).await?.is_none()»",
+            "$inner.apply(&$home, $get).await.is_err()",
+        )],
+        schedule("whatever_push_of_a_look_is_lost_the_schedule_goes_on"),
+    ),
+    Occurrences.bug(
+        "lost-occurrence-not-restored",
+        "an occurrence that a failover has lost, and not the next link, is never run",
+        &[drop("Written::restore", "$pushes.push($inner, $look).await?")],
+        schedule("whatever_push_of_a_look_is_lost_the_schedule_goes_on"),
+    ),
+    Occurrences.bug(
+        "tried-occurrence-taken-back",
+        "a change takes back an occurrence whose lease was lost, and pushes it again",
+        &[put("history::cancel", "$found.tries «> 0»", "> 60_000")],
+        schedule("what_was_tried_and_lost_is_not_taken_back_by_a_change"),
     ),
     Occurrences.bug(
         "schedules-without-bound",
