@@ -1,4 +1,4 @@
-use super::{delivery, drop, embedded, never, put, redis_store, store_contract, store_model};
+use super::{delivery, drop, embedded, lib, never, put, redis_store, store_contract};
 use crate::mutant::{Mutant, Promise::Ids};
 
 pub(crate) const MUTANTS: &[Mutant] = &[

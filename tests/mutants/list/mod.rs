@@ -121,5 +121,5 @@ macro_rules! targets {
 targets! {
     coming crash dashboards dead_letters delivery embedded explain journal lib loom metrics names
     outages outbox pages payloads power records redis_faults redis_store schedule server simulation store_contract
-    store_model syscalls traces
+    syscalls traces
 }

@@ -1,6 +1,4 @@
-use super::{
-    delivery, drop, lib, loom, never, put, redis_faults, redis_store, simulation, store_contract,
-};
+use super::{delivery, drop, lib, loom, never, put, redis_store, simulation, store_contract};
 use crate::mutant::{Mutant, Promise::Punctual};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
