@@ -194,7 +194,11 @@ fn nameless(cursor: Cursor, items: &[Record], newest_first: bool) -> Cursor {
 }
 
 /// Reads a page of the records of a queue, by its whole name.
-pub(super) async fn read(pool: &Pool, name: &str, filter: RecordFilter) -> Result<Page<Record>> {
+pub(super) async fn read_page(
+    pool: &Pool,
+    name: &str,
+    filter: RecordFilter,
+) -> Result<Page<Record>> {
     let mut records = pool.bus().records().queue(name);
     if let Some(id) = filter.id {
         records = records.id(id);
@@ -260,7 +264,7 @@ pub(super) async fn list(
 ) -> Result<Response> {
     let (pool, grant) = granted_lasting(&app, &headers, &namespace, &queue, Scope::Consume).await?;
     let Query(filter) = filter?;
-    let page = read(pool, pool.queue(&namespace, &queue)?.name(), filter).await?;
+    let page = read_page(pool, pool.queue(&namespace, &queue)?.name(), filter).await?;
     // Many pages take their time.
     grant.check(&app.tokens).await.map_err(refused)?;
     let page = RecordPage {

@@ -110,7 +110,7 @@ pub(super) async fn replay(
         limit: Some(request.limit.unwrap_or(LIMIT_MAX)),
         ..RecordFilter::default()
     };
-    let page = records::read(pool, pool.queue(&namespace, &queue)?.name(), filter).await?;
+    let page = records::read_page(pool, pool.queue(&namespace, &queue)?.name(), filter).await?;
     let mut replay = pool.bus().replay(&name);
     if let Some(version) = request.version {
         replay = replay.version(version);

@@ -1,4 +1,4 @@
-//! What a look at a schedule writes: occurrences, then the next link; and both once more where a failover
+//! The writes of a look at a schedule: occurrences, then the next link; both once more where a failover
 //! of the store may have lost them.
 //!
 //! A look may span a failover: what it has pushed before is not on the new master, and what it does

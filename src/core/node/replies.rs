@@ -150,7 +150,8 @@ impl<B> Node<B> {
                     aside: _,
                 }),
             ) => {
-                if !queue.is_low() || queue.window.room(queue.startable()) == 0 {
+                let window = queue.window.room(queue.startable());
+                if queue.room() == 0 || window == 0 || !queue.is_low() {
                     self.roomy.insert(state.queue); // the other buckets waited for this reply
                 }
                 state.fetch_over(queue);

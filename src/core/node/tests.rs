@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::core::node::Node;
-use crate::core::op::{Delivery, FetchReport, Holding, Reply, Response, StoreOp};
+use crate::core::op::{Delivery, FetchReport, Holding, MoveReport, Reply, Response, StoreOp};
 use crate::core::options::NodeOptions;
 use crate::core::step::{Action, CallId, Input};
 use crate::event::{BucketId, BucketKey, EventId, QueueName};
@@ -82,6 +82,50 @@ fn a_bucket_that_waits_for_the_room_of_others_is_fetched_when_they_bring_nothing
         .map(|(_, bucket)| *bucket)
         .collect();
     assert_eq!(calls, [waits.1]);
+}
+
+/// So is one that is new while the only other one has reserved all room, where so few are running
+/// that any event is worth a fetch.
+#[test]
+fn a_new_bucket_that_waits_for_all_room_is_fetched_when_that_is_free() {
+    let options = NodeOptions {
+        ahead: Duration::ZERO,
+        ..NodeOptions::default().for_one_process()
+    };
+    let mut node = Node::new(NodeId(1), options);
+    let name: QueueName = "mail".parse().expect("a name");
+    let queue = node.add_queue(name.clone(), 42, 42);
+    let key = |bucket| BucketKey::new(name.clone(), BucketId(bucket));
+    node.add_bucket(queue, key(0));
+    let first = turn(&mut node, 1)[0].0;
+    let serve = Input::Serve {
+        queue,
+        bucket: key(1),
+    };
+    node.handle(at(2), serve, &mut Vec::new());
+    let mut actions = Vec::new();
+    node.turn(at(2), &mut actions);
+    let moves = actions.iter().find_map(|action| match action {
+        Action::Call {
+            call,
+            bucket: 1,
+            op: StoreOp::MoveDue { .. },
+        } => Some(*call),
+        _ => None,
+    });
+    let one_is_ready = MoveReport {
+        moved: 0,
+        ready: 1,
+        next_due: None,
+        aside: Default::default(),
+    };
+    let moves = moves.expect("there is no room for a fetch");
+    response(&mut node, 3, moves, Reply::Moved(one_is_ready));
+    assert_eq!(turn(&mut node, 3), []);
+    brings_nothing(&mut node, 4, first, 0);
+    let calls = turn(&mut node, 4);
+    let calls: Vec<_> = calls.iter().map(|(_, bucket)| *bucket).collect();
+    assert_eq!(calls, [1]);
 }
 
 /// Takes a turn; returns the calls that settle nothing.

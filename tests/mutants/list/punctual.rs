@@ -32,6 +32,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         redis_store("a_waiter_in_another_process_is_woken_by_whatever_makes_an_event_ready"),
     ),
     Punctual.bug(
+        "new-bucket-waits-for-nothing",
+        "a bucket that had to wait for all room is left alone when that is free",
+        &[put(
+            "Node::replied",
+            "$queue.room() «== 0» || $window",
+            "== usize::MAX",
+        )],
+        lib("a_new_bucket_that_waits_for_all_room_is_fetched_when_that_is_free"),
+    ),
+    Punctual.bug(
         "redis-full-node-calls-nobody",
         "Redis: a node that has no room for what is ready does not say so",
         &[drop("move_due.lua", r#""SPUBLISH""#)],

@@ -292,7 +292,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[
             put("records::matching_page", "PAGES_MAX", "16"),
             put(
-                "records::list",
+                "records::read_page",
                 "matching_page(«$records», &$matching",
                 "match &matching.key { Some(key) => $records.key(key.as_str()), None => $records }",
             ),
