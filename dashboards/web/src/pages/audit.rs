@@ -73,7 +73,7 @@ pub(crate) async fn page(
         rows: seen
             .map(|line| Row {
                 at: Moment::new(line.at, now),
-                actor: line.actor.clone(),
+                actor: text::visible(&line.actor),
                 action: line.action.clone(),
                 target: text::shown(&line.target, TARGET_MAX),
                 link: page_of(&line.target),

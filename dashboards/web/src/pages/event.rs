@@ -118,7 +118,7 @@ pub(crate) async fn page(
         is_hidden: payload
             .as_ref()
             .is_some_and(|it| it.starts_with("encrypted under key")),
-        payload,
+        payload: payload.as_deref().map(text::visible),
         steps: steps(found.as_ref(), &records, now),
         reasons,
         waits: matches!(state, Some(EventState::Scheduled | EventState::Ready)),

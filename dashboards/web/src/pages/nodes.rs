@@ -65,7 +65,7 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visit: Visit) -> Result<Re
         let all = queues.clone().count();
         Row {
             id: node.node.id.to_string(),
-            host: node.node.host.to_string(),
+            host: text::visible(&node.node.host),
             is_here: node.node.is_here,
             is_alive: node.is_alive,
             heard: Moment::new(node.heard, now),

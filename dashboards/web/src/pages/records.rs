@@ -131,7 +131,10 @@ pub(crate) async fn page(
         let took = stages.finished_us.checked_sub(stages.started_us);
         let took = took.filter(|_| stages.started_us > 0);
         let cause = record.cause.map(|cause| cause.as_str().replace('_', " "));
-        let by = record.by.as_ref().map(|by| format!("by {by}"));
+        let by = record
+            .by
+            .as_deref()
+            .map(|by| format!("by {}", text::visible(by)));
         let error = record.error.as_ref().map(|error| text::shown(error, 200));
         let error: Vec<String> = [cause, by, error].into_iter().flatten().collect();
         Row {

@@ -62,6 +62,38 @@ async fn hostile_texts_are_escaped_on_every_page() {
 }
 
 #[tokio::test]
+async fn marks_that_turn_a_text_are_seen_as_numbers() {
+    const TURNED: &str = "ann\u{202e}gnp.exe\u{7}";
+    let site = Site::memory(Role::Admin).await;
+    let queue = site.bus.queue_named::<Value>("mail").unwrap();
+    let event = queue.event(json!(TURNED)).key(TURNED);
+    let id = event.header("name", TURNED).push().await.unwrap().id();
+    let minute = Duration::from_secs(60);
+    let leased = queue.lease(1, minute).wait(minute).send().await.unwrap();
+    let _ = leased[0].bury(TURNED).await.unwrap();
+    let letters = site.bus.dead_letters().queue("mail").by(TURNED);
+    let edited = letters.edit(id, &json!(TURNED)).await.unwrap();
+    assert_eq!(edited, duly::dead_letters::Edited::Edited);
+    let audit = (TURNED, "dead letter edited", TURNED);
+    site.bus
+        .add_to_audit(audit.0, audit.1, audit.2)
+        .await
+        .unwrap();
+    for path in [
+        "/audit".to_owned(),
+        "/dead".to_owned(),
+        "/records".to_owned(),
+        "/find?state=dead&queue=mail".to_owned(),
+        format!("/queues/mail/events/{id}"),
+    ] {
+        let page = site.get(&path).await;
+        assert!(page.text.contains("\\u{202e}"), "{path}: {page:?}");
+        let raw = page.text.contains(['\u{202e}', '\u{7}']);
+        assert!(!raw, "{path}: {page:?}");
+    }
+}
+
+#[tokio::test]
 async fn every_response_forbids_what_is_not_ours() {
     let site = Site::memory(Role::View).await;
     for path in [
