@@ -17,6 +17,7 @@ use crate::bus::own_queues::has_schedules;
 use crate::bus::schedules::advance::advance;
 use crate::bus::schedules::link::{Link, VERSION};
 use crate::bus::schedules::written::{Look, Written};
+use crate::core::op::Unique;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Occurrence, QueueName, SkipReason};
 use crate::metrics::ScheduleMeters;
@@ -149,10 +150,11 @@ impl Worker {
                 Ok(written) => {
                     self.outage.succeeded(&name);
                     self.tell(&link, written.occurrences());
-                    self.restore(inner, (&name, &written, look), &mut connections)
+                    let what = (name.as_str(), &written, look);
+                    self.restore(inner, what, (&mut connections, Unique::Replace))
                         .await;
                     let settled = leased.ack().await;
-                    self.restore(inner, (&name, &written, look), &mut connections)
+                    self.restore(inner, what, (&mut connections, Unique::Keep))
                         .await;
                     settled
                 }
@@ -182,11 +184,11 @@ impl Worker {
         &self,
         inner: &Arc<Inner>,
         (name, written, look): (&str, &Written, Look),
-        connections: &mut u64,
+        (connections, keeps): (&mut u64, Unique),
     ) {
         let now = inner.store.connections();
         if std::mem::replace(connections, now) != now
-            && let Err(error) = written.restore(inner, look).await
+            && let Err(error) = written.restore(inner, look, keeps).await
         {
             self.outage.failed(name.to_owned(), &error);
         }

@@ -82,8 +82,14 @@ impl Written {
         self.pushes.as_ref().map_or(&[], |it| &it.occurrences)
     }
 
-    /// Writes it once more where the store does not have it.
-    pub(super) async fn restore(&self, inner: &Arc<Inner>, look: Look) -> Result<()> {
+    /// Writes it once more where the store does not have it. `keeps`: as in a push of the next link,
+    /// whose place the last one has until it is acked.
+    pub(super) async fn restore(
+        &self,
+        inner: &Arc<Inner>,
+        look: Look,
+        keeps: Unique,
+    ) -> Result<()> {
         if let Some(pushes) = &self.pushes {
             let look = Look {
                 is_old: true,
@@ -98,7 +104,7 @@ impl Written {
         let get = StoreOp::get(link.id(&home.queue));
         if inner.apply(&home, get).await?.is_none() {
             let links = Links::of(inner, &link.name)?;
-            links.push(link, *look_at, Unique::Keep).await?;
+            links.push(link, *look_at, keeps).await?;
         }
         Ok(())
     }
