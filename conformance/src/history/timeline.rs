@@ -24,6 +24,8 @@ pub(super) struct EventTimeline {
     /// old. A later copy of the push may still be accepted.
     is_turned_down: bool,
     unknown: u64,
+    /// Whether its payload was changed.
+    is_updated: bool,
     is_cancelled: bool,
     /// Whether it started after a confirmed cancel.
     ran_after_cancel: bool,
@@ -91,7 +93,8 @@ impl EventTimeline {
                     self.is_accepted = true;
                     self.dues.insert(payload, due.unwrap_or(Timestamp::EPOCH));
                 }
-                PushResult::Conflict => {}
+                // Its own payload may have been there, and was changed since.
+                PushResult::Conflict => self.unknown += u64::from(self.is_updated),
                 PushResult::Taken | PushResult::TooOld | PushResult::TooNew => {
                     self.is_turned_down = true;
                 }
@@ -102,7 +105,7 @@ impl EventTimeline {
             EntryKind::CancelAnswered { truth } => self.is_cancelled |= truth == ChangeResult::Done,
             EntryKind::Rescheduled { .. }
             | EntryKind::Ended {
-                ending: AttemptEnd::Retry | AttemptEnd::Snooze,
+                ending: AttemptEnd::Retry | AttemptEnd::Snooze | AttemptEnd::Interrupt,
                 ..
             } => self.is_moved = true,
             EntryKind::Started {
@@ -136,6 +139,10 @@ impl EventTimeline {
                 self.revivals += 1;
                 self.revived_at = self.records.len();
             }
+            EntryKind::Updated {
+                truth: ChangeResult::Done,
+                ..
+            } => self.is_updated = true,
             EntryKind::Found { state } => (self.state, self.is_found) = (state, true),
             _ => {}
         }
