@@ -5,7 +5,6 @@ mod each;
 pub(in crate::bus) mod event;
 pub(in crate::bus) mod many;
 pub(in crate::bus) mod options;
-#[cfg(feature = "schedules")]
 mod placed;
 mod prepare;
 mod queue;

@@ -2,16 +2,21 @@
 
 use crate::bus::payloads::EncodedValue;
 use crate::bus::push::options::EventOptions;
-use crate::bus::push::prepare::{EventPlace, PreparedEvent};
+#[cfg(feature = "schedules")]
+use crate::bus::push::prepare::EventPlace;
+use crate::bus::push::prepare::PreparedEvent;
 use crate::bus::push::receipt::count;
 use crate::bus::queue_handle::QueueHandle;
 use crate::error::{ErrorKind, Result};
-use crate::event::{BucketId, EventId};
+#[cfg(feature = "schedules")]
+use crate::event::BucketId;
+use crate::event::EventId;
 
 impl QueueHandle {
     /// Pushes an event under an id that belongs to this push alone; whoever repeats it names the same
     /// bucket. Returns whether it was new: an event under the id, whatever its payload is now, is the
     /// one of an earlier try.
+    #[cfg(feature = "schedules")]
     pub(in crate::bus) async fn push_placed(
         &self,
         (id, bucket): (EventId, BucketId),
