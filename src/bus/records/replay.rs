@@ -89,7 +89,7 @@ impl Bus {
     ///         break;
     ///     }
     /// }
-    /// assert_eq!((pushed, queue.stats().await?.ready), (1, 1));
+    /// assert_eq!(pushed, 1);
     /// # bus.shutdown(Duration::from_secs(1)).await
     /// # }
     /// ```
