@@ -1,6 +1,6 @@
 //! Tests of the list of mutants: every bug can still be planted, and the guide shows the list.
 //!
-//! That each bug is also caught takes half an hour, in a program of its own: `cargo run
+//! That each bug is also caught is shown by a program of its own: `cargo run
 //! --manifest-path tests/mutants/Cargo.toml`.
 
 mod lasting;
