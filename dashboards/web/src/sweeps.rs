@@ -1,5 +1,5 @@
-//! Sweeps: dead letters that are revived or dropped, and events that are cancelled or rescheduled, in
-//! the background, at a rate, a few at a time.
+//! Sweeps: dead letters that are revived or dropped, events that are cancelled or rescheduled, and
+//! records that are replayed, in the background, at a rate, a few at a time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use duly::Bus;
 use duly::admin::{EventAction, EventCursor, Events};
 use duly::dead_letters::{DeadLetterCursor, DeadLetters};
+use duly::records::{Cursor, Records, Replay};
 use duly::time::When;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -146,6 +147,8 @@ pub(crate) enum Work {
     Cancel(Query<Events>),
     /// Due so long from when each is changed.
     Reschedule(Query<Events>, Duration),
+    /// The events of these records are pushed once more.
+    Replay(Box<Records>, Replay),
 }
 
 /// Makes a query with filters and actor.
@@ -194,7 +197,7 @@ impl Sweeps {
         let running = Arc::clone(&sweep);
         tokio::spawn(async move {
             let end = match run(&running, (&work, &grant), (&bus, rate)).await {
-                Ok(()) => "done".to_owned(),
+                Ok(done) => done,
                 Err(end) => end.to_string(),
             };
             *running.ended.lock() = Some(end);
@@ -203,26 +206,32 @@ impl Sweeps {
     }
 }
 
-/// Works through what was there when it began.
+/// Works through what was there when it began; returns in words that it is done.
 async fn run(
     sweep: &Sweep,
     (work, grant): (&Work, &Grant),
     (bus, rate): (&Bus, f64),
-) -> Result<(), End> {
+) -> Result<String, End> {
     // One pace for the whole sweep: each call of the store would begin one of its own.
     let pace = Pace {
         rate,
         next: Instant::now(),
     };
     match work {
-        Work::Revive(make) => letters(sweep, (make, true), grant, (bus, pace)).await,
-        Work::Drop(make) => letters(sweep, (make, false), grant, (bus, pace)).await,
-        Work::Cancel(make) => events(sweep, (make, EventAction::Cancel), grant, (bus, pace)).await,
+        Work::Revive(make) => letters(sweep, (make, true), grant, (bus, pace)).await?,
+        Work::Drop(make) => letters(sweep, (make, false), grant, (bus, pace)).await?,
+        Work::Cancel(make) => {
+            events(sweep, (make, EventAction::Cancel), grant, (bus, pace)).await?;
+        }
         Work::Reschedule(make, delay) => {
             let action = EventAction::Reschedule(When::After(*delay));
-            events(sweep, (make, action), grant, (bus, pace)).await
+            events(sweep, (make, action), grant, (bus, pace)).await?;
+        }
+        Work::Replay(records, replay) => {
+            return replayed(sweep, (records, replay), grant, pace).await;
         }
     }
+    Ok("done".to_owned())
 }
 
 /// Works through the pages of dead letters.
@@ -294,6 +303,42 @@ async fn events(
             return Ok(());
         }
     }
+}
+
+/// Works through the pages of records.
+async fn replayed(
+    sweep: &Sweep,
+    (records, replay): (&Records, &Replay),
+    grant: &Grant,
+    mut pace: Pace,
+) -> Result<String, End> {
+    let mut after: Option<Cursor> = None;
+    let (mut repeated, mut left_out) = (0, 0);
+    loop {
+        sweep.waits_until(pace.next, grant).await?;
+        let limit = u32::try_from(pace.batch()).unwrap_or(1);
+        let page = records.clone().after(after).limit(limit).page().await?;
+        let report = replay.push(&page.items).await?;
+        sweep.done.fetch_add(report.pushed, Ordering::Relaxed);
+        repeated += report.repeated;
+        left_out += report.without_payload + report.unreadable;
+        pace.take(
+            Instant::now(),
+            usize::try_from(report.pushed).unwrap_or(usize::MAX),
+        );
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let mut done = "done".to_owned();
+    if repeated > 0 {
+        done += &format!("; {repeated} were pushed under its name before");
+    }
+    if left_out > 0 {
+        done += &format!("; {left_out} have no payload that can be read");
+    }
+    Ok(done)
 }
 
 #[cfg(test)]

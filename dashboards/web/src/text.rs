@@ -26,6 +26,13 @@ impl Fields {
         self.get(name).unwrap_or_default().to_owned()
     }
 
+    /// Returns these fields and one more.
+    pub(crate) fn and(&self, name: &str, value: &str) -> Self {
+        let mut fields = self.0.clone();
+        fields.insert(name.to_owned(), value.to_owned());
+        Self(fields)
+    }
+
     /// Returns a query of these fields with some replaced; an empty value removes a field.
     pub(crate) fn with(&self, changes: &[(&str, &str)]) -> String {
         let mut fields = self.0.clone();

@@ -159,6 +159,8 @@ async fn a_newcomer_finds_what_is_wrong_and_mends_it() {
         "/queues?sort=name",
         "/dead?queue=shop.payments",
         "/records?outcome=failed",
+        "/records?queue=shop.invoices",
+        "/act/replay?queue=shop.invoices",
         "/act/revive-all?queue=shop.payments",
         "/act/rate?queue=shop.payments",
         "/queues/no-such-queue",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use duly::QueueName;
 
-use super::Action;
+use super::kind::Action;
 use super::perform::{delay, rate, too_many};
 use crate::app::App;
 use crate::error::{PageError, Result};

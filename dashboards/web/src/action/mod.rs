@@ -1,7 +1,9 @@
 //! Actions: what each needs, and the page that asks before it is done; [`perform`] does it.
 
 mod events;
+mod kind;
 mod perform;
+mod replay;
 mod schedule;
 
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use askama::Template;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Redirect, Response};
 
-use crate::access::Role;
+use self::kind::Action;
 use crate::app::{App, Frame};
 use crate::error::{PageError, Result, html};
 use crate::guard::{CSRF, Form, Visit};
@@ -23,172 +25,6 @@ use crate::text::{Fields, count};
 const DRY_RUN: usize = 1_000;
 /// The rate of a sweep unless another is entered, in a second.
 const SWEEP_RATE: f64 = 10.0;
-
-/// Something a user can do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
-    Pause,
-    Resume,
-    Rate,
-    Cancel,
-    RunNow,
-    Reschedule,
-    Revive,
-    Drop,
-    ReviveAll,
-    DropAll,
-    CancelAll,
-    RunAll,
-    RescheduleAll,
-    Stop,
-    PauseSchedule,
-    ResumeSchedule,
-    RunSchedule,
-    RemoveSchedule,
-}
-
-impl Action {
-    const ALL: [(&'static str, Self); 18] = [
-        ("pause", Self::Pause),
-        ("resume", Self::Resume),
-        ("rate", Self::Rate),
-        ("cancel", Self::Cancel),
-        ("run-now", Self::RunNow),
-        ("reschedule", Self::Reschedule),
-        ("revive", Self::Revive),
-        ("drop", Self::Drop),
-        ("revive-all", Self::ReviveAll),
-        ("drop-all", Self::DropAll),
-        ("cancel-all", Self::CancelAll),
-        ("run-all", Self::RunAll),
-        ("reschedule-all", Self::RescheduleAll),
-        ("stop", Self::Stop),
-        ("pause-schedule", Self::PauseSchedule),
-        ("resume-schedule", Self::ResumeSchedule),
-        ("run-schedule", Self::RunSchedule),
-        ("remove-schedule", Self::RemoveSchedule),
-    ];
-
-    fn parse(name: &str) -> Result<Self> {
-        let found = Self::ALL.into_iter().find(|(known, _)| *known == name);
-        let (_, action) = found.ok_or_else(|| PageError::not_found("there is no such action"))?;
-        Ok(action)
-    }
-
-    fn role(self) -> Role {
-        match self {
-            // To stop what somebody else began needs more.
-            Self::Cancel
-            | Self::RunNow
-            | Self::Reschedule
-            | Self::RunSchedule
-            | Self::CancelAll
-            | Self::RunAll
-            | Self::RescheduleAll
-            | Self::Stop => Role::Operate,
-            _ => Role::Admin,
-        }
-    }
-
-    /// The title of the question, and the text of its button.
-    fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Pause => ("Pause this queue?", "Pause"),
-            Self::Resume => ("Resume this queue?", "Resume"),
-            Self::Rate => ("Set the rate of this queue", "Set rate"),
-            Self::Cancel => ("Cancel this event?", "Cancel the event"),
-            Self::RunNow => ("Run this event now?", "Run now"),
-            Self::Reschedule => ("Reschedule this event", "Reschedule"),
-            Self::Revive => ("Revive this dead letter?", "Revive"),
-            Self::Drop => ("Drop this dead letter?", "Drop for good"),
-            Self::ReviveAll => ("Revive dead letters?", "Revive"),
-            Self::DropAll => ("Drop dead letters?", "Drop for good"),
-            Self::CancelAll => ("Cancel events?", "Cancel them for good"),
-            Self::RunAll => ("Run events now?", "Run them now"),
-            Self::RescheduleAll => ("Reschedule events", "Reschedule them"),
-            Self::Stop => ("Stop this sweep?", "Stop"),
-            Self::PauseSchedule => ("Pause this schedule?", "Pause"),
-            Self::ResumeSchedule => ("Resume this schedule?", "Resume"),
-            Self::RunSchedule => ("Run this schedule now?", "Run now"),
-            Self::RemoveSchedule => ("Remove this schedule?", "Remove for good"),
-        }
-    }
-
-    /// What will happen.
-    fn effect(self) -> &'static str {
-        match self {
-            Self::Pause => {
-                "No handler of it starts on any node until it is resumed. Running handlers finish, \
-                 and pushes are accepted."
-            }
-            Self::Resume => "Its handlers start again on every node within a quarter of a second.",
-            Self::Rate => "At most so many handlers start in a second, over all nodes.",
-            Self::Cancel => "It will not run. This cannot be undone.",
-            Self::RunNow => "It becomes due now, and runs as soon as a worker is free.",
-            Self::Reschedule => "It becomes due so long from now.",
-            Self::Revive => "It becomes ready again, with all its attempts.",
-            Self::Drop => "It is removed, with its payload. This cannot be undone.",
-            Self::ReviveAll => {
-                "They become ready again, with all their attempts, in the background at this rate; \
-                 the page of dead letters shows how far it is, and stops it."
-            }
-            Self::DropAll => {
-                "They are removed, with their payloads, in the background at this rate. This cannot \
-                 be undone."
-            }
-            Self::CancelAll => {
-                "Those that wait will not run, cancelled in the background at this rate; the page \
-                 of events shows how far it is, and stops it. What runs, or is dead, stays as it is. \
-                 This cannot be undone."
-            }
-            Self::RunAll => {
-                "Those that wait become due now, in the background at this rate, and run as workers \
-                 are free."
-            }
-            Self::RescheduleAll => {
-                "Those that wait become due so long after each is changed, in the background at this \
-                 rate."
-            }
-            Self::Stop => "What it has done stays done; the rest stays dead.",
-            Self::PauseSchedule => {
-                "It pushes nothing until it is resumed, and what it has pushed that is to come is \
-                 taken back. Occurrences that are due run."
-            }
-            Self::ResumeSchedule => "It goes on, and makes up for what it missed as it says.",
-            Self::RunSchedule => {
-                "An occurrence of it is pushed and due now, beside those of its calendar."
-            }
-            Self::RemoveSchedule => {
-                "It ends, and what it has pushed that is to come is taken back. One that a program \
-                 declares comes back while the program runs."
-            }
-        }
-    }
-
-    fn is_dangerous(self) -> bool {
-        matches!(
-            self,
-            Self::Cancel | Self::CancelAll | Self::Drop | Self::DropAll | Self::RemoveSchedule
-        )
-    }
-
-    /// Whether it is a sweep over events.
-    fn is_of_events(self) -> bool {
-        matches!(self, Self::CancelAll | Self::RunAll | Self::RescheduleAll)
-    }
-
-    fn is_of_schedule(self) -> bool {
-        matches!(
-            self,
-            Self::PauseSchedule | Self::ResumeSchedule | Self::RunSchedule | Self::RemoveSchedule
-        )
-    }
-
-    fn name(self) -> &'static str {
-        let found = Self::ALL.into_iter().find(|(_, action)| *action == self);
-        found.map_or("", |(name, _)| name)
-    }
-}
 
 #[derive(Template)]
 #[template(path = "confirm.html")]
@@ -211,6 +47,8 @@ struct Input {
     label: &'static str,
     value: String,
     hint: &'static str,
+    /// The keys of a phone for it.
+    keys: &'static str,
 }
 
 impl Input {
@@ -220,6 +58,7 @@ impl Input {
             label,
             value: SWEEP_RATE.to_string(),
             hint: "0.001 to 1000000",
+            keys: "decimal",
         }
     }
 
@@ -229,6 +68,7 @@ impl Input {
             label: "Seconds from now",
             value: "60".to_owned(),
             hint: "0 to 4294967295",
+            keys: "decimal",
         }
     }
 }
@@ -246,9 +86,20 @@ fn back(action: Action, fields: &Fields) -> String {
             let query = fields.with(&[(CSRF, ""), ("rate", ""), ("delay", "")]);
             format!("/find?{query}")
         }
+        Action::Replay => {
+            let query = fields.with(&[
+                (CSRF, ""),
+                ("rate", ""),
+                ("name", ""),
+                ("version", ""),
+                (replay::ASKED, ""),
+            ]);
+            format!("/records?{query}")
+        }
         Action::ReviveAll | Action::DropAll | Action::Stop => {
             let query = fields.with(&[("id", ""), (CSRF, ""), ("rate", ""), ("from", "")]);
-            let page = fields.get("from").filter(|page| *page == "find");
+            let page = fields.get("from");
+            let page = page.filter(|page| matches!(*page, "find" | "records"));
             format!("/{}?{query}", page.unwrap_or("dead"))
         }
         _ => format!("/queues/{queue}/events/{id}"),
@@ -264,7 +115,7 @@ pub(crate) async fn confirm(
 ) -> Result<Response> {
     let action = Action::parse(&name)?;
     visit.needs(action.role())?;
-    let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
+    let mut fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
     let mut dry_run = None;
     let subject = match action {
         Action::ReviveAll | Action::DropAll => {
@@ -283,6 +134,11 @@ pub(crate) async fn confirm(
         }
         _ if action.is_of_events() => {
             let (subject, count) = events::asked(&app, &visit, &fields).await?;
+            dry_run = Some(count);
+            subject
+        }
+        Action::Replay => {
+            let (subject, count) = replay::asked(&app, &visit, &mut fields).await?;
             dry_run = Some(count);
             subject
         }
@@ -310,33 +166,47 @@ pub(crate) async fn confirm(
                 label: "Starts in a second",
                 value: rate.map(|rate| rate.to_string()).unwrap_or_default(),
                 hint: "0.001 to 1000000; empty removes the limit",
+                keys: "decimal",
             }]
         }
         Action::ReviveAll | Action::DropAll => vec![Input::rate("Dead letters in a second")],
         Action::CancelAll | Action::RunAll => vec![Input::rate("Events in a second")],
         Action::RescheduleAll => vec![Input::delay(), Input::rate("Events in a second")],
         Action::Reschedule => vec![Input::delay()],
+        Action::Replay => replay::inputs(),
         _ => Vec::new(),
     };
     let hidden = [
-        "queue", "id", "schedule", "cause", "error", "key", "since", "until", "q", "in", "state",
+        "queue",
+        "id",
+        "schedule",
+        "outcome",
+        "cause",
+        "error",
+        "key",
+        "node",
+        "since",
+        "until",
+        "q",
+        "in",
+        "state",
         "from",
+        replay::ASKED,
     ];
     let hidden = hidden
         .into_iter()
         .filter_map(|name| Some((name, fields.get(name)?.to_owned())));
-    let (title, button) = action.words();
     html(&ConfirmPage {
         hidden: hidden.collect(),
         action: action.name(),
         subject,
         effect: action.effect(),
         dry_run,
-        button,
+        button: action.button(),
         is_dangerous: action.is_dangerous(),
         inputs,
         back: back(action, &fields),
-        frame: app.frame(&visit, "", title),
+        frame: app.frame(&visit, "", action.title()),
     })
 }
 
@@ -349,23 +219,7 @@ pub(crate) async fn act(
     let action = Action::parse(&name)?;
     visit.needs(action.role())?;
     let (done, target) = perform::perform(&app, &visit, action, &fields).await?;
-    let name = match action {
-        Action::Pause => "queue paused",
-        Action::Resume => "queue resumed",
-        Action::Rate => "rate of queue set",
-        Action::Cancel => "event cancelled",
-        Action::RunNow | Action::Reschedule => "event rescheduled",
-        Action::Revive | Action::ReviveAll => "dead letters revived",
-        Action::Drop | Action::DropAll => "dead letters dropped",
-        Action::CancelAll => "events cancelled",
-        Action::RunAll | Action::RescheduleAll => "events rescheduled",
-        Action::Stop => "sweep stopped",
-        Action::PauseSchedule => "schedule paused",
-        Action::ResumeSchedule => "schedule resumed",
-        Action::RunSchedule => "schedule run",
-        Action::RemoveSchedule => "schedule removed",
-    };
-    app.audit(&visit.user, name, &target).await;
+    app.audit(&visit.user, action.audited(), &target).await;
     if let Some(queue) = fields.get("queue").and_then(|queue| queue.parse().ok()) {
         app.sampler.refresh(&queue).await;
     }

@@ -6,7 +6,8 @@ use axum::http::StatusCode;
 use duly::admin::StoredEvent;
 use duly::{CancelOutcome, ChangeOutcome, EventId, QueueName};
 
-use super::{Action, SWEEP_RATE, events, schedule, sweep_filter};
+use super::kind::Action;
+use super::{SWEEP_RATE, events, replay, schedule, sweep_filter};
 use crate::access::Role;
 use crate::app::App;
 use crate::error::{PageError, Result};
@@ -28,6 +29,7 @@ pub(super) async fn perform(
     match action {
         Action::ReviveAll | Action::DropAll => return sweep(app, visit, action, fields),
         _ if action.is_of_events() => return events::sweep(app, visit, action, fields).await,
+        Action::Replay => return replay::sweep(app, visit, fields).await,
         Action::Stop => return stop(app, visit, fields),
         _ if action.is_of_schedule() => {
             return schedule::perform(app, visit, action, fields).await;

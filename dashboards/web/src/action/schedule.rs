@@ -3,7 +3,7 @@
 use duly::ErrorKind;
 use duly::admin::Schedule;
 
-use super::Action;
+use super::kind::Action;
 use crate::app::App;
 use crate::error::{PageError, Result};
 use crate::guard::Visit;

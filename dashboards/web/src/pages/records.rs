@@ -15,6 +15,7 @@ use crate::app::{App, Frame};
 use crate::error::{PageError, Result, html};
 use crate::grant::{Ended, Extent};
 use crate::guard::Visit;
+use crate::pages::dead::{SweepRow, sweep_rows};
 use crate::pages::event::outcome;
 use crate::pages::queue::name_of;
 use crate::sample::in_time;
@@ -44,6 +45,9 @@ struct RecordsPage {
     is_first: bool,
     /// How many queues there are, if one has to be chosen.
     choose_of: Option<String>,
+    /// Whether what is found can be replayed, which is of one queue.
+    replays: bool,
+    sweeps: Vec<SweepRow>,
 }
 
 /// A field of text of the filter.
@@ -67,8 +71,8 @@ struct Row {
     error: String,
 }
 
-/// Returns the query of a filter, newest first unless it says otherwise.
-fn records(app: &App, visit: &Visit, fields: &Fields) -> Result<Records> {
+/// Returns the query of a filter, oldest first.
+pub(crate) fn filtered(app: &App, visit: &Visit, fields: &Fields) -> Result<Records> {
     let mut records = app.bus.records();
     if let Some(queue) = fields.get("queue") {
         records = records.queue(&name_of(visit, queue)?);
@@ -101,6 +105,12 @@ fn records(app: &App, visit: &Visit, fields: &Fields) -> Result<Records> {
     if let Some(until) = text::instant(fields, "until")? {
         records = records.until(until);
     }
+    Ok(records)
+}
+
+/// Returns the query of a page, newest first unless it says otherwise.
+fn records(app: &App, visit: &Visit, fields: &Fields) -> Result<Records> {
+    let mut records = filtered(app, visit, fields)?;
     if fields.get("order") != Some("oldest") {
         records = records.newest_first();
     }
@@ -186,6 +196,8 @@ pub(crate) async fn page(
             .next
             .map(|next| format!("?{}", fields.with(&[("after", &next.to_string())]))),
         is_first: fields.get("after").is_none(),
+        replays: fields.get("queue").is_some(),
+        sweeps: sweep_rows(&app, &visit),
         choose_of: queues.map(|queues| text::number(queues as u64)),
         frame: app.frame(&visit, "records", "Records"),
     })

@@ -6,20 +6,9 @@ use std::time::Duration;
 use duly::event::State;
 use duly_dashboard::Role;
 
-use crate::site::Site;
+use crate::site::{Site, until};
 
 const HOUR: Duration = Duration::from_secs(3_600);
-
-/// Waits for a condition of the store.
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let waited = async {
-        while !is_so().await {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    let waited = tokio::time::timeout(Duration::from_secs(60), waited).await;
-    waited.unwrap_or_else(|_| panic!("{what} is not so within a minute"));
-}
 
 async fn shop(role: Role) -> Site {
     let site = Site::memory(role).await;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::site::Site;
 
-const ACTIONS: [(&str, Role); 14] = [
+const ACTIONS: [(&str, Role); 18] = [
     ("pause", Role::Admin),
     ("resume", Role::Admin),
     ("rate", Role::Admin),
@@ -22,6 +22,10 @@ const ACTIONS: [(&str, Role); 14] = [
     ("drop", Role::Admin),
     ("revive-all", Role::Admin),
     ("drop-all", Role::Admin),
+    ("cancel-all", Role::Operate),
+    ("run-all", Role::Operate),
+    ("reschedule-all", Role::Operate),
+    ("replay", Role::Admin),
     ("pause-schedule", Role::Admin),
     ("resume-schedule", Role::Admin),
     ("run-schedule", Role::Operate),

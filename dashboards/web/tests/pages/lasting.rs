@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::forms::bury;
-use crate::site::{Page, Site};
+use crate::site::{Page, Site, until};
 
 /// What a user is by now.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,7 +37,7 @@ const ENDS: [(Standing, &str); 3] = [
 ];
 
 /// Every form that changes something.
-const FORMS: [&str; 12] = [
+const FORMS: [&str; 16] = [
     "/act/pause",
     "/act/resume",
     "/act/rate",
@@ -48,6 +48,10 @@ const FORMS: [&str; 12] = [
     "/act/drop",
     "/act/revive-all",
     "/act/drop-all",
+    "/act/cancel-all",
+    "/act/run-all",
+    "/act/reschedule-all",
+    "/act/replay",
     "/act/stop",
     "/dead/edit",
 ];
@@ -128,16 +132,6 @@ impl World {
     async fn dead(&self) -> usize {
         self.site.bus.stats("mail").await.unwrap().dead
     }
-}
-
-async fn until(what: &str, holds: impl AsyncFn() -> bool) {
-    let wait = async {
-        while !holds().await {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    let waited = tokio::time::timeout(Duration::from_secs(60), wait).await;
-    assert!(waited.is_ok(), "not within a minute: {what}");
 }
 
 #[tokio::test]

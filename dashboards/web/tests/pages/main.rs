@@ -14,6 +14,7 @@ mod history;
 mod lasting;
 mod outbox;
 mod redis;
+mod replay;
 mod schedules;
 mod site;
 mod texts;

@@ -1,6 +1,7 @@
 //! A dashboard on a port of its own, and its visitor.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use duly::Bus;
 use duly_dashboard::{Dashboard, Role};
@@ -101,4 +102,15 @@ impl Site {
     pub(crate) async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Page {
         Self::send(self.form(path, fields)).await
     }
+}
+
+/// Waits for a condition of the store.
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let waited = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(60), waited).await;
+    waited.unwrap_or_else(|_| panic!("{what} is not so within a minute"));
 }

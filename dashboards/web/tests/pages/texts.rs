@@ -50,6 +50,7 @@ async fn hostile_texts_are_escaped_on_every_page() {
         format!("/act/run-schedule?schedule={text}"),
         format!("/login?to={text}"),
         format!("/act/revive-all?error={text}"),
+        format!("/act/replay?queue=mail&key={text}&error={text}"),
         format!("/act/{text}"),
     ] {
         let page = site.get(&path).await;

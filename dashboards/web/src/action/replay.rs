@@ -1,0 +1,156 @@
+//! A sweep over the records that a filter finds: what had ended is pushed once more.
+
+use duly::records::Records;
+
+use super::Input;
+use super::kind::Action;
+use super::perform::{rate, too_many};
+use crate::app::App;
+use crate::error::{PageError, Result};
+use crate::grant::Extent;
+use crate::guard::Visit;
+use crate::pages::records;
+use crate::sample::in_time;
+use crate::sweeps::Work;
+use crate::text::{self, Fields, count, shown};
+
+/// How many records a dry run reads.
+const DRY_RUN: u32 = 1_000;
+/// The field that says when the question was asked.
+pub(super) const ASKED: &str = "asked";
+/// The fields of the filter, beside the queue, with what they mean.
+const FILTERS: [(&str, &str); 8] = [
+    ("id", "of event"),
+    ("outcome", "with outcome"),
+    ("cause", "with cause"),
+    ("key", "with key"),
+    ("error", "with error"),
+    ("node", "on node"),
+    ("since", "since"),
+    ("until", "before"),
+];
+
+/// Returns the queue, which a replay needs.
+fn queue_of(fields: &Fields) -> Result<&str> {
+    let queue = fields.get("queue");
+    queue.ok_or_else(|| PageError::invalid("choose a queue first: a replay is of one queue"))
+}
+
+fn words(fields: &Fields, queue: &str) -> String {
+    let said = FILTERS.into_iter().filter_map(|(name, what)| {
+        let value = shown(fields.get(name)?, 80);
+        Some(format!(", {what} {value}"))
+    });
+    format!("of queue {queue}{}", said.collect::<String>())
+}
+
+/// Returns the query of what is replayed. Without an end the filter ends when it was asked: what is
+/// pushed once more has records of its own, which are not to be replayed.
+fn records(app: &App, visit: &Visit, fields: &Fields) -> Result<Records> {
+    let records = records::filtered(app, visit, fields)?;
+    if fields.get("until").is_some() {
+        return Ok(records);
+    }
+    let asked = text::instant(fields, ASKED)?;
+    let missing = || PageError::invalid("the time of the question is missing: ask again");
+    Ok(records.until(asked.ok_or_else(missing)?))
+}
+
+/// Returns what a replay would be over, and how many events it would push.
+pub(super) async fn asked(
+    app: &App,
+    visit: &Visit,
+    fields: &mut Fields,
+) -> Result<(String, String)> {
+    let queue = queue_of(fields)?.to_owned();
+    *fields = fields.and(ASKED, &text::now().as_millis().to_string());
+    let records = records(app, visit, fields)?.limit(DRY_RUN);
+    let page = in_time(records.page()).await?;
+    let report = app
+        .bus
+        .replay("counted")
+        .dry_run()
+        .push(&page.items)
+        .await?;
+    let mut said = count(
+        usize::try_from(report.pushed).unwrap_or(usize::MAX),
+        "event would be pushed once more",
+        "events would be pushed once more",
+    );
+    if page.next.is_some() {
+        said = format!("At least {said}");
+    }
+    Ok((
+        format!("Records {}", words(fields, &queue)),
+        format!(
+            "{said}{}.",
+            left_out(report.without_payload, report.unreadable)
+        ),
+    ))
+}
+
+/// Returns what is said of events that cannot be replayed.
+fn left_out(without_payload: u64, unreadable: u64) -> String {
+    let mut said = String::new();
+    if without_payload > 0 {
+        let many = text::number(without_payload);
+        said += &format!("; {many} have no payload (their queue does not say keep_payload)");
+    }
+    if unreadable > 0 {
+        let many = text::number(unreadable);
+        said += &format!("; {many} have a payload for which there is no key");
+    }
+    said
+}
+
+pub(super) fn inputs() -> Vec<Input> {
+    vec![
+        Input {
+            name: "name",
+            label: "Name of this replay",
+            value: format!("{}", text::now()),
+            hint: "a replay under the same name pushes nothing twice",
+            keys: "text",
+        },
+        Input {
+            name: "version",
+            label: "Version of the payloads",
+            value: String::new(),
+            hint: "empty: that of the queue now",
+            keys: "numeric",
+        },
+        Input::rate("Events in a second"),
+    ]
+}
+
+/// Starts a replay; returns what was done, and to what.
+pub(super) async fn sweep(app: &App, visit: &Visit, fields: &Fields) -> Result<(String, String)> {
+    let queue = queue_of(fields)?.to_owned();
+    let rate = rate(fields)?;
+    let records = records(app, visit, fields)?;
+    let name = fields.get("name").unwrap_or_default();
+    let mut replay = app.bus.replay(name);
+    if let Some(version) = fields.get("version") {
+        let wrong = |_| PageError::invalid("the version must be a number from 0 to 4294967295");
+        replay = replay.version(version.parse().map_err(wrong)?);
+    }
+    // A name that is too long is told now, and not by the sweep.
+    replay.push(&[]).await?;
+    let words = words(fields, &queue);
+    let name = shown(name, 128);
+    let grant = visit.grant(app, Action::Replay.role(), Extent::Queue(queue.clone()));
+    let started = app.sweeps.start(
+        (Work::Replay(Box::new(records), replay), grant),
+        (
+            format!("Replay records {words}, as {name}, {rate} in a second"),
+            visit.user.name.clone(),
+            Some(queue),
+        ),
+        (app.bus.clone(), rate),
+    );
+    started.ok_or_else(too_many)?;
+    Ok((
+        "The replay has begun.".to_owned(),
+        format!("{words}, replay {name}"),
+    ))
+}
