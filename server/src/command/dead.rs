@@ -1,25 +1,22 @@
 //! `duly dead`: list, show, revive, drop.
 
 use std::collections::{BTreeMap, HashSet};
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use duly::records::Cause;
 use duly::time::Timestamp;
 use duly::{EventId, QueueName};
 use serde_json::json;
-use tokio::time::{Instant, sleep_until};
 
 use super::error::{CommandError, Result};
 use super::output::{Colour, Output, confirm, payload, plain, progress, time};
+use super::pace::Pace;
 use super::source::{PAGE, Source};
 use super::values;
 use super::view::{DeadAction, DeadFilter, DeadView};
 
 /// The most dead letters that are looked through for one of an id.
 const SHOW_SCAN_MAX: usize = 1_000_000;
-/// How much of the time a paced operation changes at once, in parts of a second.
-const STRIDES_A_SECOND: f64 = 10.0;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeadCommand {
@@ -299,11 +296,7 @@ async fn sweep<S: Source>(
     let began_ms = values::now_ms();
     let named: HashSet<String> = arguments.ids.iter().map(EventId::to_string).collect();
     let most = arguments.limit.map_or(u64::MAX, |limit| limit as u64);
-    let stride = arguments.rate.map_or(PAGE, |rate| {
-        // Bounded by the range of a rate and by a page.
-        ((rate / STRIDES_A_SECOND).ceil() as usize).clamp(1, PAGE)
-    });
-    let (mut next, mut start_at) = (None, Instant::now());
+    let (mut next, mut pace) = (None, Pace::new(arguments.rate));
     loop {
         let page = source.dead(&filter, next.as_deref(), PAGE).await?;
         let mut by_queue: BTreeMap<String, Vec<EventId>> = BTreeMap::new();
@@ -320,12 +313,9 @@ async fn sweep<S: Source>(
             }
         }
         for (queue, ids) in by_queue.iter().filter(|_| !arguments.dry_run) {
-            for ids in ids.chunks(stride) {
-                sleep_until(start_at).await;
-                if let Some(rate) = arguments.rate {
-                    let pause = Duration::from_secs_f64(ids.len() as f64 / rate);
-                    start_at = Instant::now() + pause;
-                }
+            for ids in ids.chunks(pace.stride()) {
+                pace.wait().await;
+                pace.count(ids.len() as u64);
                 result.done += source.act_on_dead(queue, ids, action).await?;
                 progress(result.done);
             }

@@ -6,18 +6,15 @@ use std::time::Duration;
 use clap::Args;
 use duly::EventId;
 use serde_json::json;
-use tokio::time::{Instant, sleep_until};
 
 use super::bulk_source::BulkSource;
 use super::error::{CommandError, Failure, Result};
 use super::event_list::FilterArguments;
 use super::output::{Output, confirm, progress};
-use super::source::{PAGE, Source};
+use super::pace::Pace;
+use super::source::Source;
 use super::values;
 use super::view::{BulkAction, EventBulk, EventPath};
-
-/// How much of the time a paced operation changes at once, in parts of a second.
-const STRIDES_A_SECOND: f64 = 10.0;
 
 /// One event, by its id, or those that filters find.
 #[derive(Args, Debug)]
@@ -139,14 +136,6 @@ struct Done {
     next: Option<String>,
 }
 
-/// How much is done at once at a rate.
-pub(super) fn stride(rate: Option<f64>) -> usize {
-    // Bounded by the range of a rate and by a page.
-    rate.map_or(PAGE, |rate| {
-        ((rate / STRIDES_A_SECOND).ceil() as usize).clamp(1, PAGE)
-    })
-}
-
 /// Goes through all matches; `done` is accurate at any time, but for the step that is under way.
 async fn sweep<S: BulkSource>(
     source: &S,
@@ -155,24 +144,21 @@ async fn sweep<S: BulkSource>(
     progress: &dyn Fn(u64),
 ) -> Result<()> {
     let filter = arguments.filter.filter();
-    let limit = stride(arguments.rate);
-    let (mut pushed_until_ms, mut start_at) = (None, Instant::now());
+    let (mut pushed_until_ms, mut pace) = (None, Pace::new(arguments.rate));
     loop {
-        sleep_until(start_at).await;
+        pace.wait().await;
         let bulk = EventBulk {
             action,
             pushed_until_ms,
             after: done.next.clone(),
-            limit,
+            limit: pace.stride(),
         };
         let step = source.change_events(&filter, bulk).await?;
         pushed_until_ms = Some(step.pushed_until_ms);
         done.matched += step.matched;
         done.changed += step.changed;
         progress(done.changed);
-        if let Some(rate) = arguments.rate {
-            start_at = Instant::now() + Duration::from_secs_f64(step.changed as f64 / rate);
-        }
+        pace.count(step.changed);
         done.next = step.next;
         if done.next.is_none() {
             return Ok(());

@@ -1,20 +1,17 @@
 //! `duly event replay`: the events of records are pushed once more, at a rate, with a place from which
 //! an interrupted replay goes on.
 
-use std::time::Duration;
-
 use clap::Args;
 use duly::QueueName;
-use duly::records::{Cause, Outcome};
 use duly::time::Timestamp;
 use duly_server::api::ReplayedRecords;
 use serde_json::json;
-use tokio::time::{Instant, sleep_until};
 
 use super::bulk_source::BulkSource;
 use super::error::{CommandError, Result};
-use super::event_bulk::stride;
 use super::output::{Output, confirm, plain, progress};
+use super::pace::Pace;
+use super::records::RecordArguments;
 use super::source::Source;
 use super::values;
 use super::view::{RecordFilter, ReplayStep};
@@ -29,24 +26,8 @@ pub(crate) struct ReplayArguments {
     /// The queue
     #[arg(long, short, value_name = "QUEUE")]
     queue: QueueName,
-    /// Events that ended with this outcome: acked, discarded, cancelled, expired or dropped
-    #[arg(long, value_name = "OUTCOME")]
-    outcome: Option<Outcome>,
-    /// Those that failed for this cause
-    #[arg(long, value_name = "CAUSE")]
-    cause: Option<Cause>,
-    /// What ended at this time or later: 2026-01-31T12:00:00Z, or a duration ago, such as 2h
-    #[arg(long, value_name = "TIME", value_parser = values::time)]
-    since: Option<Timestamp>,
-    /// What ended before this time [default: now]
-    #[arg(long, value_name = "TIME", value_parser = values::time)]
-    until: Option<Timestamp>,
-    /// Those with this key
-    #[arg(long, value_name = "KEY")]
-    key: Option<String>,
-    /// Those whose error contains this text
-    #[arg(long, value_name = "TEXT")]
-    error: Option<String>,
+    #[command(flatten)]
+    filter: RecordArguments,
     /// The version of the payloads, which records do not have [default: 0]
     #[arg(long, value_name = "N")]
     version: Option<u32>,
@@ -71,18 +52,10 @@ pub(super) async fn replay<S: Source + BulkSource>(
 ) -> Result<()> {
     let queue = arguments.queue.as_str();
     source.queue(queue).await?;
-    let until = Timestamp::from_millis(values::now_ms());
-    let filter = RecordFilter {
-        queue: Some(queue.to_owned()),
-        outcome: arguments.outcome,
-        cause: arguments.cause,
-        since: arguments.since,
-        // What is replayed has records of its own, which are not replayed again.
-        until: Some(arguments.until.unwrap_or(until)),
-        key: arguments.key.clone(),
-        error: arguments.error.clone(),
-        ..RecordFilter::default()
-    };
+    let mut filter = arguments.filter.filter(Some(&arguments.queue));
+    // What is replayed has records of its own, which are not replayed again.
+    let now = Timestamp::from_millis(values::now_ms());
+    filter.until = filter.until.or(Some(now));
     if !arguments.dry_run {
         let name = plain(&arguments.name);
         let what = format!("Push the matching events of {queue} once more, as the replay {name}?");
@@ -122,16 +95,16 @@ async fn sweep<S: BulkSource>(
     sum: &mut ReplayedRecords,
     progress: &dyn Fn(u64),
 ) -> Result<()> {
-    let mut start_at = Instant::now();
+    let mut pace = Pace::new(arguments.rate);
     loop {
-        sleep_until(start_at).await;
+        pace.wait().await;
         let after = sum.next.clone();
         let step = ReplayStep {
             name: &arguments.name,
             version: arguments.version,
             dry_run: arguments.dry_run,
             after: after.as_deref(),
-            limit: stride(arguments.rate),
+            limit: pace.stride(),
         };
         let step = source.replay(filter, step).await?;
         sum.pushed += step.pushed;
@@ -139,9 +112,7 @@ async fn sweep<S: BulkSource>(
         sum.without_payload += step.without_payload;
         sum.unreadable += step.unreadable;
         progress(sum.pushed);
-        if let Some(rate) = arguments.rate {
-            start_at = Instant::now() + Duration::from_secs_f64(step.pushed as f64 / rate);
-        }
+        pace.count(step.pushed);
         sum.next = step.next;
         if sum.next.is_none() {
             return Ok(());

@@ -21,6 +21,7 @@ mod manual;
 mod node;
 mod outbox;
 mod output;
+mod pace;
 mod queue;
 mod records;
 mod remote;

@@ -21,14 +21,9 @@ const FOLLOW_POLL: Duration = Duration::from_millis(500);
 /// How late a record may be stored: nodes write them behind the work.
 const FOLLOW_OVERLAP_MS: u64 = 5_000;
 
+/// Which records are meant.
 #[derive(Args, Debug)]
-pub(crate) struct RecordsCommand {
-    /// Those of this queue; needed with --server
-    #[arg(long, short, value_name = "QUEUE")]
-    queue: Option<QueueName>,
-    /// Those of this event: its whole history
-    #[arg(long, value_name = "ID")]
-    id: Option<EventId>,
+pub(super) struct RecordArguments {
     /// Those with this outcome, such as acked, retried or buried
     #[arg(long, value_name = "OUTCOME")]
     outcome: Option<Outcome>,
@@ -47,6 +42,33 @@ pub(crate) struct RecordsCommand {
     /// Those whose error contains this text
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
+}
+
+impl RecordArguments {
+    pub(super) fn filter(&self, queue: Option<&QueueName>) -> RecordFilter {
+        RecordFilter {
+            queue: queue.map(QueueName::to_string),
+            outcome: self.outcome,
+            cause: self.cause,
+            since: self.since,
+            until: self.until,
+            key: self.key.clone(),
+            error: self.error.clone(),
+            ..RecordFilter::default()
+        }
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RecordsCommand {
+    /// Those of this queue; needed with --server
+    #[arg(long, short, value_name = "QUEUE")]
+    queue: Option<QueueName>,
+    /// Those of this event: its whole history
+    #[arg(long, value_name = "ID")]
+    id: Option<EventId>,
+    #[command(flatten)]
+    filter: RecordArguments,
     /// The newest first
     #[arg(long, conflicts_with = "follow")]
     newest: bool,
@@ -215,15 +237,9 @@ pub(crate) async fn run<S: Source>(
     command: RecordsCommand,
 ) -> Result<()> {
     let mut filter = RecordFilter {
-        queue: command.queue.as_ref().map(QueueName::to_string),
         id: command.id,
-        outcome: command.outcome,
-        cause: command.cause,
-        since: command.since,
-        until: command.until,
-        key: command.key,
-        error: command.error,
         newest_first: command.newest,
+        ..command.filter.filter(command.queue.as_ref())
     };
     let mut writer = Writer {
         output,
