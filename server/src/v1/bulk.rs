@@ -96,6 +96,7 @@ pub(super) struct EventBulk {
     #[schema(min_length = 1, max_length = 1200)]
     after: Option<String>,
     /// About how many events are changed, 1 to 1,000: to keep a rate. Default: 1,000.
+    #[serde(default, deserialize_with = "input::whole_or_none")]
     #[schema(minimum = 1, maximum = 1000, example = 100)]
     limit: Option<usize>,
 }

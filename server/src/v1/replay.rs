@@ -61,15 +61,21 @@ pub(super) struct RecordReplay {
     until_ms: Option<u64>,
     /// The version of the payloads, which records do not have. Default: 0, as of all that is pushed over
     /// HTTP without a version.
+    #[serde(default, deserialize_with = "input::whole_or_none")]
     #[schema(minimum = 0, maximum = 4294967295u64)]
     version: Option<u32>,
     /// Whether nothing is pushed, only counted.
     #[serde(default)]
     dry_run: bool,
     /// The `next` of the answer before.
-    #[schema(min_length = 30, max_length = 80)]
+    #[schema(
+        min_length = 30,
+        max_length = 80,
+        pattern = "^[0-9]{1,19}-[0-9]{1,19}-[0-7][0-9A-TV-Za-tv-z]{25}$"
+    )]
     after: Option<String>,
     /// About how many records are read, 1 to 1,000: to keep a rate. Default: 1,000.
+    #[serde(default, deserialize_with = "input::whole_or_none")]
     #[schema(minimum = 1, maximum = 1000, example = 100)]
     limit: Option<u32>,
 }

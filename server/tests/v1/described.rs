@@ -14,16 +14,6 @@ async fn schema(world: &World, name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whole_numbers_of_a_webhook_may_have_a_fraction_of_zero() {
-    let world = World::start(Place::Embedded).await;
-    let body = json!({"url": "https://shop.test/", "concurrency": 236.0, "timeout_ms": 451.0});
-    send(&world, Method::PUT, WEBHOOK, &body).await.is(201);
-    let seen = world.get(WEBHOOK).await.is(200);
-    let numbers = (&seen["concurrency"], &seen["timeout_ms"]);
-    assert_eq!(numbers, (&json!(236), &json!(451)));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn headers_of_a_webhook_are_as_described() {
     let world = World::start(Place::Embedded).await;
     let set = async |name: &str, value: &str| {
@@ -78,4 +68,72 @@ async fn a_cancelled_event_is_gone_and_its_explanation_stays_elsewhere() {
     }
     let explanation = path.replace("events", "explanations");
     assert_eq!(world.get(&explanation).await.is(200)["state"], "cancelled");
+}
+
+/// Returns the schema that a reference leads to, or it itself.
+fn resolved<'a>(description: &'a Value, schema: &'a Value) -> &'a Value {
+    let parts = schema["allOf"].as_array().or(schema["oneOf"].as_array());
+    let inner = parts.and_then(|parts| parts.iter().find(|it| it["$ref"].is_string()));
+    match inner.unwrap_or(schema)["$ref"].as_str() {
+        Some(reference) => description.pointer(&reference[1..]).unwrap(),
+        None => schema,
+    }
+}
+
+/// Returns a body for each whole number that a schema describes, with `number` in its place and
+/// nothing else, and the number's name.
+fn bodies(description: &Value, schema: &Value, number: &Value) -> Vec<(String, Value)> {
+    let mut found = Vec::new();
+    let schema = resolved(description, schema);
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        let kind = &property["type"];
+        let kinds = kind
+            .as_array()
+            .map_or(std::slice::from_ref(kind), Vec::as_slice);
+        if kinds.contains(&json!("integer")) {
+            found.push((name.clone(), json!({name: number})));
+        }
+        for (inner, body) in bodies(description, &property["items"], number) {
+            found.push((format!("{name}.{inner}"), json!({name: [body]})));
+        }
+        let resolved = resolved(description, property);
+        if !std::ptr::eq(resolved, property) {
+            for (inner, body) in bodies(description, resolved, number) {
+                found.push((format!("{name}.{inner}"), json!({name: body})));
+            }
+        }
+    }
+    found
+}
+
+/// JSON writes a whole number with or without a fraction of zero, and some languages always write it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whole_numbers_of_every_body_may_have_a_fraction_of_zero() {
+    let world = World::start(Place::Embedded).await;
+    let description = world.get("/v1/openapi.json").await.is(200);
+    let mut seen = Vec::new();
+    for (path, operations) in description["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+            let id = "01KBKSY8Q3X4H1W9V0T5RZ7M2C";
+            let path = path.replace("{namespace}", "ns").replace("{queue}", "q");
+            let path = path.replace("{id}", id).replace("{schedule}", "s");
+            let path = path.replace("{token}", &format!("{id}-9f-2a-1-64a0b1c2d3e4f-ns.q"));
+            let method: Method = method.to_uppercase().parse().unwrap();
+            let whole = bodies(&description, schema, &json!(7.0)).into_iter();
+            for ((name, whole), (_, part)) in whole.zip(bodies(&description, schema, &json!(7.5))) {
+                let case = format!("{method} {path} {name}");
+                let part = send(&world, method.clone(), &path, &part).await;
+                let whole = send(&world, method.clone(), &path, &whole).await;
+                assert!(!whole.text.contains("floating point"), "{case}: {whole:?}");
+                assert!(!whole.text.contains("no whole number"), "{case}: {whole:?}");
+                assert!(
+                    part.text.contains("7.5 is no whole number"),
+                    "{case}: {part:?}"
+                );
+                seen.push(case);
+            }
+        }
+    }
+    assert!(seen.len() > 20, "{seen:#?}");
 }
