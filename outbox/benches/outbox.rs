@@ -1,4 +1,5 @@
-//! What a push in a transaction costs: beside an insert in it, and beside a direct push.
+//! What a push in a transaction costs: beside the inserts of a business row and of a bare row of the
+//! outbox in it, and beside a direct push.
 //!
 //! `cargo bench -p duly-outbox --all-features`; `DULY_BENCH_ROUNDS` sets how often each is measured.
 
@@ -7,14 +8,16 @@
 #[path = "../../tests/servers/mod.rs"]
 mod servers;
 
+use std::ops::Range;
 use std::time::Duration;
 
 use duly::prelude::*;
 use duly_outbox::{Database, PushIn, Relay, RelayOptions, at_once, schema};
 use servers::{MariaDb, Postgres, PostgresOptions, prefix, shared};
-use sqlx::{Connection, Executor, MySqlConnection};
+use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use tokio_postgres::types::Type;
 use tokio_postgres::{Client, NoTls};
 
 /// Transactions of a round of the first measurement.
@@ -46,7 +49,7 @@ async fn client(url: &str) -> Result<Client, Failed> {
 async fn main() -> Result<(), Failed> {
     let rounds = std::env::var("DULY_BENCH_ROUNDS").map_or(Ok(5), |text| text.parse())?;
     let server = Postgres::start(PostgresOptions::default());
-    server.sql("create table orders (id bigint, customer text, note text)");
+    server.sql("create table orders (id bigint primary key, customer text, note text)");
     server.sql(schema(Database::Postgres));
     let mut client = client(&server.url()).await?;
     let (handled, handled_at) = mpsc::unbounded_channel();
@@ -58,28 +61,33 @@ async fn main() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let mut file = rusqlite::Connection::open(folder.path().join("shop.db"))?;
     file.pragma_update(None, "journal_mode", "wal")?;
-    file.execute_batch("create table orders (id integer, customer text, note text)")?;
+    file.execute_batch("create table orders (id integer primary key, customer text, note text)")?;
     file.execute_batch(schema(Database::Sqlite))?;
     let maria = MariaDb::start();
-    let orders = "create table orders (id bigint, customer text, note text)";
+    let orders = "create table orders (id bigint primary key, customer text, note text)";
     maria.sql(&format!(
         "create database shop; use shop; {orders}; {}",
         schema(Database::Mysql)
     ));
     let mut mysql = MySqlConnection::connect(&maria.url("shop")).await?;
     let mut calls = [Calls::default(), Calls::default(), Calls::default()];
-    for _ in 0..rounds {
-        in_postgres(&mut client, &queue, &mut calls[0]).await?;
-        in_sqlite(&mut file, &queue, &mut calls[1])?;
-        in_mysql(&mut mysql, &queue, &mut calls[2]).await?;
+    for round in 0..rounds {
+        let ids = TRANSACTIONS * round..TRANSACTIONS * (round + 1);
+        in_postgres(&mut client, &queue, (ids.clone(), &mut calls[0])).await?;
+        in_sqlite(&mut file, &queue, (ids.clone(), &mut calls[1]))?;
+        in_mysql(&mut mysql, &queue, (ids, &mut calls[2])).await?;
     }
     for (name, calls) in ["PostgreSQL", "SQLite", "MariaDB"].into_iter().zip(calls) {
         let (insert, push) = (median(calls.inserts), median(calls.pushes));
+        let bare = median(calls.bare);
         println!(
-            "{name}: an insert {:.0} us, and a push in the same transaction {:.0} us, {:.2} of it",
+            "{name}: in a transaction an insert of an order {:.0} us; a push {:.0} us, {:.2} of it, of \
+             which the insert of its row {:.0} us, and the rest {:.2} of that",
             1e6 * insert,
             1e6 * push,
-            push / insert
+            push / insert,
+            1e6 * bare,
+            push / bare - 1.0
         );
     }
 
@@ -126,6 +134,8 @@ fn median(mut seconds: Vec<f64>) -> f64 {
 #[derive(Default)]
 struct Calls {
     inserts: Vec<f64>,
+    /// A row of the outbox as a push writes it, by hand.
+    bare: Vec<f64>,
     pushes: Vec<f64>,
 }
 
@@ -134,25 +144,36 @@ impl Calls {
         self.inserts.push(began.elapsed().as_secs_f64());
     }
 
+    fn bare(&mut self, began: Instant) {
+        self.bare.push(began.elapsed().as_secs_f64());
+    }
+
     fn push(&mut self, began: Instant) {
         self.pushes.push(began.elapsed().as_secs_f64());
     }
 }
 
+/// As many bytes as an event of these has in the outbox, and the statement of a push.
+const ROW: [u8; 90] = [7; 90];
+const BARE: &str = "insert into duly_outbox (event) values ($1)";
 const HOUR: Duration = Duration::from_secs(3_600);
 
 async fn in_postgres(
     client: &mut Client,
     queue: &Queue<u64>,
-    calls: &mut Calls,
+    (ids, calls): (Range<u64>, &mut Calls),
 ) -> Result<(), Failed> {
     let order = "insert into orders values ($1, 'Ada', 'a note of some length')";
     let order = client.prepare(order).await?;
-    for id in 0..TRANSACTIONS {
+    for id in ids {
         let mut tx = client.transaction().await?;
         let began = Instant::now();
         tx.execute(&order, &[&(id as i64)]).await?;
         calls.insert(began);
+        let began = Instant::now();
+        tx.query_typed(BARE, &[(&ROW.as_slice(), Type::BYTEA)])
+            .await?;
+        calls.bare(began);
         let began = Instant::now();
         queue.push_in(&mut tx, id, HOUR).await?;
         calls.push(began);
@@ -164,14 +185,17 @@ async fn in_postgres(
 fn in_sqlite(
     file: &mut rusqlite::Connection,
     queue: &Queue<u64>,
-    calls: &mut Calls,
+    (ids, calls): (Range<u64>, &mut Calls),
 ) -> Result<(), Failed> {
-    for id in 0..TRANSACTIONS {
+    for id in ids {
         let mut tx = file.transaction()?;
         let began = Instant::now();
         let order = "insert into orders values (?1, 'Ada', 'a note of some length')";
         tx.prepare_cached(order)?.execute([id as i64])?;
         calls.insert(began);
+        let began = Instant::now();
+        tx.prepare_cached(BARE)?.execute([ROW])?;
+        calls.bare(began);
         let began = Instant::now();
         at_once(queue.push_in(&mut tx, id, HOUR))?;
         calls.push(began);
@@ -183,14 +207,19 @@ fn in_sqlite(
 async fn in_mysql(
     connection: &mut MySqlConnection,
     queue: &Queue<u64>,
-    calls: &mut Calls,
+    (ids, calls): (Range<u64>, &mut Calls),
 ) -> Result<(), Failed> {
-    for id in 0..TRANSACTIONS {
+    for id in ids {
         let mut tx = connection.begin().await?;
         let began = Instant::now();
         let order = "insert into orders values (?, 'Ada', 'a note of some length')";
         tx.execute(sqlx::query(order).bind(id as i64)).await?;
         calls.insert(began);
+        let began = Instant::now();
+        let bare = BARE.replace("$1", "?");
+        tx.execute(sqlx::query(AssertSqlSafe(bare)).bind(ROW.as_slice()))
+            .await?;
+        calls.bare(began);
         let began = Instant::now();
         queue.push_in(&mut tx, id, HOUR).await?;
         calls.push(began);
