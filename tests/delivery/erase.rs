@@ -16,6 +16,8 @@ over_every_store! {
     a_dry_run_counts_and_changes_nothing,
     an_erasure_goes_on_step_by_step,
     an_erasure_is_in_the_audit_once,
+    many_of_another_namespace_hide_none_and_are_not_shown,
+    many_that_run_hide_none_that_wait,
 }
 
 const ANN: &str = "customer:8";
@@ -222,4 +224,85 @@ async fn an_erasure_is_in_the_audit_once(world: World) {
     assert_eq!(&*line.actor, "ann");
     assert_eq!(&*line.action, "events of a key erased");
     assert_eq!(&*line.target, "orders, key customer:8");
+}
+
+/// More than a step looks at.
+const MANY: usize = 10_500;
+
+async fn push_many(queue: &Queue<String>, many: usize, after: std::time::Duration) {
+    for first in (0..many).step_by(1_000) {
+        let events = (first..many.min(first + 1_000)).map(|_| {
+            let event = queue.event("Dear Ann".to_owned());
+            event.key(ANN).keep_payload(true)
+        });
+        queue.push_many(events, after).await.unwrap();
+    }
+}
+
+async fn many_of_another_namespace_hide_none_and_are_not_shown(world: World) {
+    let (bus, _queue) = world.serve(ORDERS, &failing()).await;
+    let theirs = bus.queue_named::<String>("acme.mail").unwrap();
+    let own = bus.queue_named::<String>("shop.mail").unwrap();
+    push_many(&theirs, MANY, secs(3_600)).await;
+    push_many(&own, 2, secs(3_600)).await;
+    // Records of theirs, more than a page has.
+    let mut gone = 0;
+    while gone <= 1_000 {
+        let page = theirs.events().key(ANN).limit(1_000).page().await.unwrap();
+        for event in &page.items {
+            let _ = event.cancel().await.unwrap();
+        }
+        gone += page.items.len();
+    }
+    let refused = bus.erase(ANN).namespace("shop").run().await.unwrap_err();
+    assert!(
+        refused.to_string().contains("2 events with this key wait"),
+        "{refused}"
+    );
+    let step = bus.erase(ANN).namespace("shop").cancel().step(None).await;
+    let step = step.unwrap();
+    assert_eq!((step.report.cancelled, step.report.records), (2, 2));
+    assert_eq!(
+        step.next, None,
+        "another step would show that others are there"
+    );
+    let (mut left, mut next) = (0, None);
+    loop {
+        let page = theirs
+            .events()
+            .key(ANN)
+            .limit(1_000)
+            .after(next)
+            .page()
+            .await;
+        let page = page.unwrap();
+        left += page.items.len();
+        next = page.next;
+        if next.is_none() {
+            break;
+        }
+    }
+    assert_eq!(left, MANY - gone);
+}
+
+async fn many_that_run_hide_none_that_wait(world: World) {
+    let (bus, _queue) = world.serve(ORDERS, &failing()).await;
+    let queue = bus.queue_named::<String>("shop.mail").unwrap();
+    push_many(&queue, MANY, ms(0)).await;
+    let mut leased = Vec::new();
+    while leased.len() < MANY {
+        let more = queue.lease(1_000, secs(600)).send().await.unwrap();
+        assert!(!more.is_empty(), "{} of {MANY} are leased", leased.len());
+        leased.extend(more);
+    }
+    push_many(&queue, 2, secs(3_600)).await;
+    let refused = bus.erase(ANN).run().await.unwrap_err();
+    assert!(
+        refused.to_string().contains("2 events with this key wait"),
+        "{refused}"
+    );
+    let dry = bus.erase(ANN).cancel().dry_run().run().await.unwrap();
+    assert_eq!((dry.cancelled, dry.running), (2, MANY as u64));
+    let report = bus.erase(ANN).cancel().run().await.unwrap();
+    assert_eq!((report.cancelled, report.running), (2, MANY as u64));
 }

@@ -54,7 +54,7 @@ impl From<&ErasureStep> for ErasedEvents {
             running: report.running,
             records: report.records,
             unreached: report.unreached,
-            next: step.next.map(|next| next.to_string()),
+            next: step.next.as_ref().map(ToString::to_string),
         }
     }
 }

@@ -229,7 +229,7 @@ pub(super) async fn erase<S: Source + BulkSource>(
         sum.cancelled += step.cancelled;
         sum.dropped += step.dropped;
         sum.records += step.records;
-        sum.running = sum.running.max(step.running);
+        sum.running += step.running;
         sum.unreached = step.unreached;
         bar.set_position(sum.records);
         next = step.next;

@@ -288,7 +288,7 @@ pub(super) struct EraseRequest {
     #[serde(default)]
     dry_run: bool,
     /// The `next` of the answer before.
-    #[schema(min_length = 1, max_length = 80)]
+    #[schema(min_length = 1, max_length = 1200)]
     after: Option<String>,
 }
 

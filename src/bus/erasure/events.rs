@@ -9,9 +9,11 @@ use crate::bus::erasure::{Erasure, ErasureReport};
 use crate::bus::events::StoredEvent;
 use crate::bus::fan_out::in_order;
 use crate::bus::handle::Bus;
+use crate::bus::scan::EventCursor;
 use crate::core::op::{BATCH_MAX, CancelOutcome, StoreOp};
 use crate::error::Result;
-use crate::event::{BucketKey, State};
+use crate::event::{BucketKey, QueueName, State};
+use crate::record::Page;
 
 /// The most pages of one step.
 const PAGES_MAX: usize = 10;
@@ -27,37 +29,35 @@ enum Ended {
 }
 
 impl Erasure {
-    /// Refuses if events wait.
-    pub(super) async fn refuse_if_some_wait(&self) -> Result<()> {
-        let bus = Bus::from_inside(Arc::clone(&self.inner));
-        let mut place = None;
+    /// Looks for events that wait, and refuses if some do; returns where the next look goes on.
+    pub(super) async fn look(&self, mut place: Option<EventCursor>) -> Result<Option<EventCursor>> {
+        let queues = self.queues().await?;
+        let mut waiting = 0;
         for _ in 0..PAGES_MAX {
-            let events = bus.events().key(&self.key).limit(BATCH_MAX).after(place);
-            let page = events.page().await?;
-            let waits = |event: &&StoredEvent| {
-                matches!(event.state, State::Scheduled | State::Ready) && self.selects(&event.queue)
-            };
-            let waiting = page.items.iter().filter(waits).count();
-            if waiting > 0 {
-                return Err(Self::conflict(waiting));
-            }
+            let page = self.event_page(&queues, place).await?;
+            let waits = |it: &&StoredEvent| matches!(it.state, State::Scheduled | State::Ready);
+            waiting += page.items.iter().filter(waits).count();
             place = page.next;
             if place.is_none() {
                 break;
             }
         }
-        Ok(())
+        match waiting {
+            0 => Ok(place),
+            _ => Err(Self::conflict(waiting, place.is_none())),
+        }
     }
 
-    /// Ends what is not over; returns whether it came to the last event.
-    pub(super) async fn end_events(&self, report: &mut ErasureReport) -> Result<bool> {
-        let bus = Bus::from_inside(Arc::clone(&self.inner));
-        let mut place = None;
+    /// Ends what is not over; returns where the next step goes on.
+    pub(super) async fn end_events(
+        &self,
+        mut place: Option<EventCursor>,
+        report: &mut ErasureReport,
+    ) -> Result<Option<EventCursor>> {
+        let queues = self.queues().await?;
         for _ in 0..PAGES_MAX {
-            let events = bus.events().key(&self.key).limit(BATCH_MAX).after(place);
-            let page = events.page().await?;
-            let selected = page.items.iter().filter(|it| self.selects(&it.queue));
-            let mut ends = in_order(selected.map(|event| self.end(event)));
+            let page = self.event_page(&queues, place).await?;
+            let mut ends = in_order(page.items.iter().map(|event| self.end(event)));
             while let Some(ended) = ends.next().await {
                 match ended? {
                     Ended::Cancelled => report.cancelled += 1,
@@ -68,11 +68,35 @@ impl Erasure {
             }
             place = page.next;
             if place.is_none() {
-                return Ok(true);
+                break;
             }
         }
-        // What runs stays where it is, so a step that ends nothing must not be repeated.
-        Ok(self.dry_run || report.cancelled + report.dropped == 0)
+        Ok(place)
+    }
+
+    /// Returns the queues that may have such events. Those of others are not even read: many of them
+    /// would delay this one, and a cursor would name them.
+    async fn queues(&self) -> Result<Vec<QueueName>> {
+        let bus = Bus::from_inside(Arc::clone(&self.inner));
+        let mut queues = bus.queues().await?;
+        queues.retain(|queue| self.selects(queue));
+        Ok(queues)
+    }
+
+    async fn event_page(
+        &self,
+        queues: &[QueueName],
+        place: Option<EventCursor>,
+    ) -> Result<Page<StoredEvent, EventCursor>> {
+        if queues.is_empty() {
+            return Ok(Page::new(Vec::new(), None));
+        }
+        let bus = Bus::from_inside(Arc::clone(&self.inner));
+        let events = bus.events().key(&self.key).limit(BATCH_MAX).after(place);
+        let events = queues
+            .iter()
+            .fold(events, |events, name| events.queue(name));
+        events.page().await
     }
 
     async fn end(&self, event: &StoredEvent) -> Result<Ended> {

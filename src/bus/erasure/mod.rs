@@ -18,7 +18,7 @@ use crate::bus::inner::Inner;
 use crate::bus::own_queues::is_own;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::QueueName;
-use crate::record::BY_BYTES_MAX;
+use crate::record::{BY_BYTES_MAX, Cursor};
 
 /// How long [`Erasure::run`] waits for records that are on their way to the journal, and how often it
 /// looks.
@@ -180,8 +180,7 @@ impl Erasure {
             sum.cancelled += report.cancelled;
             sum.dropped += report.dropped;
             sum.records += report.records;
-            // Later steps count these again.
-            sum.running = sum.running.max(report.running);
+            sum.running += report.running;
             sum.unreached = report.unreached;
             next = then;
             if next.is_some() {
@@ -205,32 +204,50 @@ impl Erasure {
     pub async fn step(&self, from: Option<ErasureCursor>) -> Result<ErasureStep> {
         self.check()?;
         let mut report = ErasureReport::default();
-        let after = match from {
-            Some(ErasureCursor::Record(after)) => after,
-            from => {
-                if from.is_none() {
-                    self.begin().await?;
-                }
-                if !self.end_events(&mut report).await? {
-                    let next = Some(ErasureCursor::Events);
-                    return Ok(ErasureStep { report, next });
-                }
-                None
-            }
-        };
-        let next = self.erase_records(after, &mut report).await?;
-        let next = next.map(|place| ErasureCursor::Record(Some(place)));
+        let next = self.next_step(from, &mut report).await?;
         Ok(ErasureStep { report, next })
     }
 
-    /// Refuses what must not be begun, and adds to the audit what is.
+    async fn next_step(
+        &self,
+        from: Option<ErasureCursor>,
+        report: &mut ErasureReport,
+    ) -> Result<Option<ErasureCursor>> {
+        let place = match from {
+            Some(ErasureCursor::Record(after)) => return self.record_step(after, report).await,
+            Some(ErasureCursor::Events(at)) => Some(at),
+            _ if self.dry_run => None,
+            from => {
+                let at = match from {
+                    Some(ErasureCursor::Look(at)) => Some(at),
+                    _ => None,
+                };
+                if !self.cancels
+                    && let Some(next) = self.look(at).await?
+                {
+                    return Ok(Some(ErasureCursor::Look(next)));
+                }
+                self.begin().await?;
+                None
+            }
+        };
+        match self.end_events(place, report).await? {
+            Some(next) => Ok(Some(ErasureCursor::Events(next))),
+            None => self.record_step(None, report).await,
+        }
+    }
+
+    async fn record_step(
+        &self,
+        after: Option<Cursor>,
+        report: &mut ErasureReport,
+    ) -> Result<Option<ErasureCursor>> {
+        let next = self.erase_records(after, report).await?;
+        Ok(next.map(|place| ErasureCursor::Record(Some(place))))
+    }
+
+    /// Adds to the audit that it begins.
     async fn begin(&self) -> Result<()> {
-        if self.dry_run {
-            return Ok(());
-        }
-        if !self.cancels {
-            self.refuse_if_some_wait().await?;
-        }
         let bus = Bus::from_inside(Arc::clone(&self.inner));
         let actor = self.by.as_deref().unwrap_or("program");
         bus.add_to_audit(actor, "events of a key erased", &self.target())
@@ -268,11 +285,11 @@ impl Erasure {
         }
     }
 
-    fn conflict(waiting: usize) -> Error {
-        let many = if waiting == 1 {
-            "1 event with this key waits".to_owned()
-        } else {
-            format!("{waiting} events with this key wait")
+    fn conflict(waiting: usize, are_all: bool) -> Error {
+        let many = match (waiting, are_all) {
+            (1, true) => "1 event with this key waits".to_owned(),
+            (_, true) => format!("{waiting} events with this key wait"),
+            (_, false) => format!("at least {waiting} events with this key wait"),
         };
         Error::new(
             ErrorKind::Conflict,

@@ -8,55 +8,79 @@ use crate::bus::call::stored_replies::{self, REPLY_KEPT};
 use crate::bus::erasure::{Erasure, ErasureReport};
 use crate::bus::fan_out::in_order;
 use crate::error::Result;
+use crate::event::EventId;
 use crate::journal::reading::{self, of_journal};
 use crate::record::{Cursor, FoundRecords, Numbered, Query};
 
+/// The most pages that are read for records of the queues that are meant.
+const PAGES_MAX: usize = 64;
 /// How much longer than it is kept a reply may be there.
 const REPLY_SLACK: Duration = Duration::from_secs(60);
 
 impl Erasure {
-    /// Erases a page of records; returns where the next one begins.
+    /// Erases about a page of records; returns where the next one begins.
     pub(super) async fn erase_records(
         &self,
-        after: Option<Cursor>,
+        mut after: Option<Cursor>,
         report: &mut ErasureReport,
     ) -> Result<Option<Cursor>> {
-        let store = self.inner.open()?;
-        let query = Query {
+        for _ in 0..PAGES_MAX {
+            let found = self.page(self.query(after)).await?;
+            let places = self.places(&found.records).await?;
+            report.records += places.len() as u64;
+            if !self.dry_run && !places.is_empty() {
+                self.erase(places).await?;
+            }
+            if found.next.is_none() {
+                if self.inner.open()?.records().is_none() {
+                    self.erase_waiting(&self.query(None), report).await?;
+                }
+                return Ok(None);
+            }
+            after = found.next;
+            // A cursor has the id of its event, which may be that of somebody else.
+            let own = found.records.iter().rfind(|it| self.selects(&it.1.queue));
+            if let Some(own) = own {
+                return Ok(Some(Cursor::of(own)));
+            }
+        }
+        Ok(after.map(|Cursor { finished_us, .. }| Cursor {
+            finished_us,
+            number: 0,
+            id: EventId::from_bytes([0; 16]),
+        }))
+    }
+
+    fn query(&self, after: Option<Cursor>) -> Query {
+        Query {
             key: Some(self.key.clone()),
             after,
             limit: Some(Query::LIMIT_MAX),
             ..Query::default()
-        };
-        if let Some(table) = store.records() {
-            let found = table.page(query).await?;
-            let places = self.places(&found.records).await?;
-            report.records += places.len() as u64;
-            if !self.dry_run && !places.is_empty() {
-                store.erase_records(places).await?;
+        }
+    }
+
+    /// Reads a page of the table of the store, or of the journal.
+    async fn page(&self, query: Query) -> Result<FoundRecords> {
+        if let Some(table) = self.inner.open()?.records() {
+            return Ok(table.page(query).await?);
+        }
+        match self.inner.journal() {
+            Some(journal) => Ok(of_journal(journal.page(query)).await?),
+            None => Ok(FoundRecords::default()),
+        }
+    }
+
+    /// Erases in the table of the store, or in the journal.
+    async fn erase(&self, places: Vec<Cursor>) -> Result<()> {
+        let store = self.inner.open()?;
+        match self.inner.journal() {
+            Some(journal) if store.records().is_none() => {
+                of_journal(journal.erase(places)).await?;
             }
-            return Ok(found.next);
+            _ => drop(store.erase_records(places).await?),
         }
-        let found = match self.inner.journal() {
-            Some(journal) => of_journal(journal.page(query.clone())).await?,
-            None => FoundRecords::default(),
-        };
-        let places = self.places(&found.records).await?;
-        report.records += places.len() as u64;
-        if let Some(journal) = self.inner.journal()
-            && !self.dry_run
-            && !places.is_empty()
-        {
-            of_journal(journal.erase(places)).await?;
-        }
-        if found.next.is_none() {
-            let whole = Query {
-                after: None,
-                ..query
-            };
-            self.erase_waiting(&whole, report).await?;
-        }
-        Ok(found.next)
+        Ok(())
     }
 
     /// Erases what waits in outboxes, where the store can.
