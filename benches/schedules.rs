@@ -7,8 +7,9 @@
 //! ```
 //!
 //! All schedules have one instant, at the begin of a minute; a minute later as many plain events are
-//! due at one instant. Both are handled by the same handler in the same run, so that the ratio of
-//! their lateness travels between machines. Then all schedules get an instant that is a day away,
+//! due at one instant, which a store may keep together, and another minute later as many with keys of
+//! their own, as occurrences have ids of their own. All are handled by the same handler in the same
+//! run, so that the ratio of their lateness travels between machines. Then all schedules get an instant that is a day away,
 //! and the bus is watched while nothing is due. `-- embedded` and `-- redis` are the parts.
 
 #![allow(clippy::print_stdout)] // a bench talks
@@ -103,29 +104,36 @@ async fn run(part: &str, many: usize) -> Outcome {
     let took = set_all(&bus, many, &daily).await?;
     println!("{:<52} {:>10.0}/s", "set, 64 at a time", many as f64 / took);
     let queue = bus.queue_named::<u64>(QUEUE)?;
-    let plain = instant + MINUTE;
     for first in (0..many).step_by(BATCH) {
-        let events: Vec<EventBuilder<u64>> = (first..many.min(first + BATCH))
-            .map(|number| queue.event(number as u64))
-            .collect();
-        queue.push_many(events, plain).await?;
+        let numbers = first..many.min(first + BATCH);
+        let plain = numbers.clone().map(|number| queue.event(number as u64));
+        let plain: Vec<EventBuilder<u64>> = plain.collect();
+        queue.push_many(plain, instant + MINUTE).await?;
+        let keyed = numbers.map(|number| queue.event(number as u64).key(format!("k{number}")));
+        let keyed: Vec<EventBuilder<u64>> = keyed.collect();
+        queue.push_many(keyed, instant + 2 * MINUTE).await?;
     }
     let of_schedules = herd(&late, many).await?;
     let of_plain = herd(&late, many).await?;
+    let of_keyed = herd(&late, many).await?;
     println!(
         "{:<52} {:>10} {:>10} {:>10}",
         "lateness", "p50", "p99", "max"
     );
     for (name, herd) in [
         ("plain events of one instant", &of_plain),
+        ("events with keys, of one instant", &of_keyed),
         ("occurrences of one instant", &of_schedules),
     ] {
         let ms = herd.map(|late| format!("{:.1} ms", late.as_secs_f64() * 1e3));
         println!("{name:<52} {:>10} {:>10} {:>10}", ms[0], ms[1], ms[2]);
     }
-    let ratio = |at: usize| of_schedules[at].as_secs_f64() / of_plain[at].as_secs_f64();
-    let [p50, p99, max] = [ratio(0), ratio(1), ratio(2)];
-    println!("{:<52} {p50:>10.2} {p99:>10.2} {max:>10.2}", "ratio");
+    for (name, herd) in [("plain events", of_plain), ("events with keys", of_keyed)] {
+        let ratio = |at: usize| of_schedules[at].as_secs_f64() / herd[at].as_secs_f64();
+        let [p50, p99, max] = [ratio(0), ratio(1), ratio(2)];
+        let name = format!("occurrences, beside {name}");
+        println!("{name:<52} {p50:>10.2} {p99:>10.2} {max:>10.2}");
+    }
     // The next instant of all is a day away.
     tokio::time::sleep(MINUTE).await;
     let before = (cpu_time()?, calls(redis.as_ref()));
