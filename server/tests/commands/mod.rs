@@ -8,6 +8,7 @@ mod dead;
 mod doctor;
 mod event;
 mod general;
+mod interrupted;
 mod queue;
 mod records;
 mod schedule;
@@ -53,6 +54,14 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
+    fn of(output: &std::process::Output) -> Self {
+        Self {
+            code: output.status.code().unwrap(),
+            out: String::from_utf8(output.stdout.clone()).unwrap(),
+            err: String::from_utf8(output.stderr.clone()).unwrap(),
+        }
+    }
+
     /// Asserts success, and returns the JSON of the output.
     pub(crate) fn json(&self) -> Value {
         assert_eq!(self.code, 0, "{self:?}");
@@ -81,20 +90,17 @@ pub(crate) fn duly(arguments: &[&str]) -> Ran {
 /// As [`duly`], with more variables.
 fn duly_with(arguments: &[&str], variables: &[(&str, String)]) -> Ran {
     let folder = tempfile::tempdir().unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_duly"))
-        .args(arguments)
-        .current_dir(folder.path())
-        .env("USER", "ann")
-        .env_remove("DULY_TOKEN")
-        .envs(variables.iter().map(|(name, value)| (name, value)))
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    Ran {
-        code: output.status.code().unwrap(),
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-    }
+    let mut command = command(arguments);
+    command.current_dir(folder.path());
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
+    Ran::of(&command.output().unwrap())
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_duly"));
+    command.args(arguments).stdin(Stdio::null());
+    command.env("USER", "ann").env_remove("DULY_TOKEN");
+    command
 }
 
 impl Shop {
@@ -133,9 +139,42 @@ impl Shop {
     }
 
     fn run_with(&self, arguments: &[&str], variables: &[(&str, String)]) -> Ran {
+        duly_with(&self.with_target(arguments), variables)
+    }
+
+    fn with_target<'a>(&'a self, arguments: &[&'a str]) -> Vec<&'a str> {
         let target = self.target.iter().map(String::as_str);
-        let arguments: Vec<_> = arguments.iter().copied().chain(target).collect();
-        duly_with(&arguments, variables)
+        arguments.iter().copied().chain(target).collect()
+    }
+
+    /// A command that is to be started.
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = command(&self.with_target(arguments));
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder.path());
+        }
+        command
+    }
+
+    /// Pushes events that are due in an hour, and keep their payloads.
+    async fn push(&self, many: u64) {
+        let Some(world) = &self.world else {
+            let bus = Bus::builder().store_url(&self.target[1]).only_registered();
+            let bus = bus.publish_only().start().await.unwrap();
+            let queue = bus.queue_named::<u64>("ns.mail").unwrap();
+            let events = (0..many).map(|number| queue.event(number).keep_payload(true));
+            let sent = queue.push_many(events, Duration::from_secs(3_600)).await;
+            assert_eq!(sent.unwrap().len() as u64, many);
+            return bus.shutdown(Duration::from_secs(5)).await.unwrap();
+        };
+        let event =
+            |number| json!({"payload": number, "delay_ms": 3_600_000, "keep_payload": true});
+        let events: Vec<_> = (0..many).map(event).collect();
+        let request = world.request(reqwest::Method::POST, "/v1/ns/queues/mail/events");
+        let request = request.header("content-type", "application/json");
+        let request = request.body(json!({"events": events}).to_string());
+        let reply = request.send().await;
+        assert!(reply.unwrap().status().is_success());
     }
 
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
@@ -145,7 +184,10 @@ impl Shop {
 
     /// Returns how many events of the queue wait: a due one is scheduled until a consumer moves it.
     pub(crate) fn waiting(&self) -> u64 {
-        let queue = self.json(&["queue", "show", "ns.mail"]);
+        self.count(&self.json(&["queue", "show", "ns.mail"]))
+    }
+
+    fn count(&self, queue: &Value) -> u64 {
         let count = |state: &str| queue[state].as_u64().unwrap();
         count("scheduled") + count("ready")
     }
@@ -153,6 +195,10 @@ impl Shop {
     /// Returns whether it is run against a server.
     pub(crate) fn is_server(&self) -> bool {
         self.world.is_some()
+    }
+
+    fn is_embedded(&self) -> bool {
+        self.target[1].starts_with("sqlite:")
     }
 
     pub(crate) fn folder(&self) -> &std::path::Path {

@@ -1,0 +1,103 @@
+//! What changes many events is interrupted by Ctrl-C, says where it goes on, and goes on there.
+
+use std::process::Stdio;
+
+use super::{Ran, Shop, on_every_target};
+use crate::world::until;
+
+on_every_target! {
+    a_bulk_goes_on_where_it_was_interrupted
+    a_replay_goes_on_where_it_was_interrupted
+}
+
+/// Events that are changed, and how many in a second until it is interrupted.
+const MANY: u64 = 16;
+const SLOW: [&str; 2] = ["--rate", "2"];
+
+/// Whether a process has a handler of SIGINT, which has the second bit.
+fn catches_interrupts(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    mask.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() & 2 != 0)
+}
+
+/// Runs a command, and interrupts it when it has begun.
+async fn interrupted(shop: &Shop, arguments: &[&str]) -> Ran {
+    let before = shop.waiting();
+    let arguments: Vec<_> = arguments.iter().chain(&SLOW).copied().collect();
+    let child = shop
+        .command(&arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let child = child.unwrap();
+    until("it has begun", async || {
+        // No other command can open an embedded store meanwhile, or it could not.
+        let has_changed = shop.is_embedded() || shop.waiting() != before;
+        has_changed && catches_interrupts(child.id())
+    })
+    .await;
+    let pid = child.id().to_string();
+    let sent = std::process::Command::new("kill")
+        .args(["-s", "INT", &pid])
+        .status();
+    assert!(sent.unwrap().success());
+    Ran::of(&child.wait_with_output().unwrap())
+}
+
+/// Returns the number that the error says before a word, and the arguments with which it goes on.
+fn said<'a>(ran: &'a Ran, done: &str) -> (u64, Vec<&'a str>) {
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let (_, said) = ran.err.split_once("it was interrupted; ").unwrap();
+    let (count, rest) = said
+        .split_once(&format!(" events were {done} before"))
+        .unwrap();
+    let value = |name: &'static str| {
+        let (_, rest) = rest.split_once(name)?;
+        Some([name, rest.split_whitespace().next()?.trim_matches('\'')])
+    };
+    let arguments = [value("--until"), value("--resume")];
+    (
+        count.parse().unwrap(),
+        arguments.into_iter().flatten().flatten().collect(),
+    )
+}
+
+async fn a_bulk_goes_on_where_it_was_interrupted(shop: &Shop) {
+    shop.push(MANY).await;
+    let total = shop.waiting();
+    let cancel = ["event", "cancel", "--queue", "ns.mail", "--all", "--yes"];
+    let ran = interrupted(shop, &cancel).await;
+    let (first, place) = said(&ran, "cancelled");
+    assert!(first < total, "{ran:?}");
+    let rest = shop.json(&[&cancel[..], &place].concat());
+    let sum = first + rest["done"].as_u64().unwrap();
+    // The step that was under way may be done, and is not counted.
+    assert!(
+        (total - 1..=total).contains(&sum),
+        "{sum} of {total}: {ran:?}, {rest}"
+    );
+    assert_eq!(shop.waiting(), 0);
+}
+
+async fn a_replay_goes_on_where_it_was_interrupted(shop: &Shop) {
+    shop.push(MANY).await;
+    let cancel = ["event", "cancel", "--queue", "ns.mail", "--all", "--yes"];
+    shop.json(&cancel);
+    let replay = [
+        "event",
+        "replay",
+        "--name",
+        "by mistake",
+        "--queue",
+        "ns.mail",
+    ];
+    let replay = [&replay[..], &["--outcome", "cancelled", "--yes"]].concat();
+    let ran = interrupted(shop, &replay).await;
+    let (first, place) = said(&ran, "replayed");
+    assert!(first < MANY, "{ran:?}");
+    let rest = shop.json(&[&replay[..], &place].concat());
+    let sum = first + rest["pushed"].as_u64().unwrap() + rest["repeated"].as_u64().unwrap();
+    assert!(sum >= MANY - 1, "{ran:?}, {rest}");
+    assert_eq!(shop.waiting(), MANY, "each once: {ran:?}, {rest}");
+}
