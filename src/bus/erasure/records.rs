@@ -63,7 +63,7 @@ impl Erasure {
     /// Reads a page of the table of the store, or of the journal.
     async fn page(&self, query: Query) -> Result<FoundRecords> {
         if let Some(table) = self.inner.open()?.records() {
-            return Ok(table.page(query).await?);
+            return table.page(query).await;
         }
         match self.inner.journal() {
             Some(journal) => Ok(of_journal(journal.page(query)).await?),
