@@ -230,8 +230,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Controls.bug(
         "erase-what-waits",
         "a person is erased although events of theirs wait",
-        &[drop("Erasure::begin", "self.refuse_if_some_wait()")],
+        &[put("Erasure::look", "match «$waiting»", "0")],
         delivery("what_waits_is_not_erased_unasked"),
+    ),
+    Controls.bug(
+        "erase-among-others",
+        "events of another namespace with the same key are erased, too, or hide those that are meant",
+        &[put(
+            "Erasure::queues",
+            "$queues.retain(|$queue| «self.selects($queue)»)",
+            "true",
+        )],
+        delivery("many_of_another_namespace_hide_none_and_are_not_shown"),
     ),
     Controls.bug(
         "erase-other-queues",
