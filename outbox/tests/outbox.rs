@@ -13,6 +13,7 @@ mod servers;
 mod faulty;
 
 mod aged;
+mod clock;
 mod databases;
 mod drivers;
 mod finished;
