@@ -92,7 +92,8 @@ server() {
 }
 outbox() {
     default DULY_OUTBOX_CASES 30
-    cargo test --quiet --locked --package duly-outbox --all-features --test outbox -- load:: \
+    default DULY_OUTBOX_KILLS 300
+    cargo test --quiet --locked --package duly-outbox --all-features --test outbox -- load:: files:: \
         --nocapture --test-threads=1
 }
 held() { # a transaction that is held open for five minutes beside 2,000 pushes a second

@@ -1,6 +1,7 @@
 //! Tests of the outbox: real databases, real kills.
 //!
-//! `DULY_OUTBOX_CASES` and `DULY_OUTBOX_SEED` choose the random loads, and how many there are.
+//! `DULY_OUTBOX_CASES` and `DULY_OUTBOX_SEED` choose the random loads, and how many there are;
+//! `DULY_OUTBOX_KILLS` those of a program in files.
 
 #![allow(clippy::print_stdout)] // seeds that are not printed are of no use
 #![allow(clippy::unwrap_used)] // what several tests share fails as they do
@@ -16,6 +17,7 @@ mod aged;
 mod clock;
 mod databases;
 mod drivers;
+mod files;
 mod finished;
 mod held;
 mod languages;
