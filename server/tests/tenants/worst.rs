@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::world::{Place, Reply, World, reply};
+use crate::world::{Place, Reply, World, reply, until};
 
 /// What the first tenant does.
 #[derive(Clone, Copy, Debug)]
@@ -69,9 +69,15 @@ impl GoingOn {
 
 async fn begin(world: &World, token: &str, worst: Worst) -> GoingOn {
     let mut goes_on = GoingOn::default();
-    let put = |path: String, body: String| {
-        let put = world.client.put(world.api_url(&path)).body(body);
-        reply(put.header("X-Token", token))
+    // What it did before may count against it until the server has noticed that it is gone.
+    let put = async |path: String, body: String| {
+        until(&format!("{path} is taken"), async || {
+            let put = world.client.put(world.api_url(&path)).body(body.clone());
+            let put = reply(put.header("X-Token", token)).await;
+            assert!([201, 429].contains(&put.status.as_u16()), "{path}: {put:?}");
+            put.status == 201
+        })
+        .await;
     };
     match worst {
         Worst::PollsManyNames => {
@@ -111,9 +117,7 @@ async fn begin(world: &World, token: &str, worst: Worst) -> GoingOn {
         Worst::LeavesLargeResponsesUnread => {
             let payload = "x".repeat(1_000_000);
             for _ in 0..40 {
-                put("/api/worst/large?tries=99".to_owned(), payload.clone())
-                    .await
-                    .is(201);
+                put("/api/worst/large?tries=99".to_owned(), payload.clone()).await;
             }
             let head = "GET /api/worst/large?count=100&ttr=0 HTTP/1.1";
             goes_on.send(world, token, 10, head, b"").await;
@@ -125,18 +129,14 @@ async fn begin(world: &World, token: &str, worst: Worst) -> GoingOn {
         }
         Worst::NamesQueues => {
             for queue in 0..1_500 {
-                put(format!("/api/worst/queue-{queue}"), "x".to_owned())
-                    .await
-                    .is(201);
+                put(format!("/api/worst/queue-{queue}"), "x".to_owned()).await;
             }
         }
         Worst::FillsItsDeadLetters => {
             let jobs: Vec<u32> = (0..64).collect();
             let jobs = json!(jobs).to_string();
             for _ in 0..20 {
-                put("/api/worst/dying/bulk?tries=1".to_owned(), jobs.clone())
-                    .await
-                    .is(201);
+                put("/api/worst/dying/bulk?tries=1".to_owned(), jobs.clone()).await;
             }
             let get = world
                 .client
