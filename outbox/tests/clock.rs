@@ -1,6 +1,6 @@
 //! A database whose clock is wrong, and steps while a relay works.
 
-use duly_outbox::{Database, Relay, RelayOptions, schema};
+use duly_outbox::{Relay, RelayOptions};
 use sqlx_0_8::{Executor, PgPool};
 
 use crate::world::{Seen, TestDatabase, bus, orders, push_to};
@@ -19,12 +19,7 @@ async fn shifted() -> TestDatabase {
                  pg_catalog', current_database()); end $$";
     database.pool.execute(order).await.unwrap();
     database.pool = PgPool::connect(&database.url).await.unwrap();
-    database
-        .pool
-        .execute(schema(Database::Postgres))
-        .await
-        .unwrap();
-    database
+    database.with_tables().await
 }
 
 /// It goes decades back, and forth, once the relay has claimed rows, too.

@@ -135,13 +135,12 @@ pub(crate) struct TestDatabase {
 
 impl TestDatabase {
     pub(crate) async fn new() -> Self {
-        let database = Self::empty().await;
-        database
-            .pool
-            .execute(schema(Database::Postgres))
-            .await
-            .unwrap();
-        database
+        Self::empty().await.with_tables().await
+    }
+
+    pub(crate) async fn with_tables(self) -> Self {
+        self.pool.execute(schema(Database::Postgres)).await.unwrap();
+        self
     }
 
     pub(crate) async fn empty() -> Self {
