@@ -29,8 +29,6 @@ use crate::state::App;
 
 /// The most events of one lease.
 const LEASE_MAX: usize = 1_000;
-/// How long a lease is extended by before its reply is stored.
-const REPLY_TTR: Duration = Duration::from_secs(30);
 
 /// A request for events.
 #[derive(Deserialize, ToSchema)]
@@ -219,10 +217,7 @@ pub(super) async fn settle(
     let fields: SettlementFields = input::json(&app, &grant, &headers, body).await?;
     let (outcome, reply) = fields.outcome()?;
     if let Some(reply) = reply {
-        // Only the holder replies.
-        held(pool.bus().extend_lease(&token, REPLY_TTR).await?)?;
-        let reply = reply.get().as_bytes();
-        replies::store(pool.bus(), token.queue(), token.id(), reply).await?;
+        replies::store(pool.bus(), &token, reply.get().as_bytes()).await?;
     }
     let status = pool.bus().settle_lease(&token, outcome).await?;
     app.waiters.settled(token.id(), &path.token);

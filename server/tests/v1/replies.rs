@@ -14,6 +14,8 @@ on_every_store! {
     a_reply_is_kept_as_it_was
     a_call_that_fails_says_why
     a_lost_lease_does_not_reply
+    events_of_one_id_in_two_queues_have_a_reply_each
+    a_reply_can_be_repeated
 }
 
 const CALLS: &str = "/v1/ns/queues/q/calls";
@@ -107,6 +109,40 @@ async fn a_lost_lease_does_not_reply(world: World) {
     let reply = |text: &str| json!({"outcome": "ack", "reply": text});
     settle(&world, &first[0], reply("late")).await.is(409);
     settle(&world, &second[0], reply("mine")).await.is(204);
+    let path = format!("/v1/ns/queues/q/events/{}/reply", super::of(&pushed, "id"));
+    assert_eq!(world.get(&path).await.is(200)["reply"], "mine");
+}
+
+async fn events_of_one_id_in_two_queues_have_a_reply_each(world: World) {
+    let id = "01KBKSY8Q3X4H1W9V0T5RZ7M2C";
+    let post = async |path: &str, body: Value| send(&world, Method::POST, path, &body).await;
+    for queue in ["price", "stock"] {
+        let path = format!("/v1/ns/queues/{queue}");
+        let event = json!({"events": [{"payload": 1, "id": id}]});
+        post(&format!("{path}/events"), event).await.is(201);
+        let wait = json!({"ttr_ms": 30_000, "wait_ms": 10_000});
+        let leased = post(&format!("{path}/leases"), wait).await.is(200);
+        let done = json!({"outcome": "ack", "reply": queue});
+        settle(&world, &leased[0], done).await.is(204);
+    }
+    for queue in ["price", "stock"] {
+        let path = format!("/v1/ns/queues/{queue}/events/{id}/reply");
+        assert_eq!(world.get(&path).await.is(200)["reply"], queue);
+    }
+    // Nor has an event that is nowhere the reply of another.
+    world
+        .get(&format!("/v1/ns/queues/other/events/{id}/reply"))
+        .await
+        .is(404);
+}
+
+async fn a_reply_can_be_repeated(world: World) {
+    let pushed = push(&world, json!({"payload": 1})).await;
+    let leased = lease(&world, json!({"ttr_ms": 30_000, "wait_ms": 10_000})).await;
+    for reply in ["mine", "mine", "another"] {
+        let done = json!({"outcome": "ack", "reply": reply});
+        settle(&world, &leased[0], done).await.is(204);
+    }
     let path = format!("/v1/ns/queues/q/events/{}/reply", super::of(&pushed, "id"));
     assert_eq!(world.get(&path).await.is(200)["reply"], "mine");
 }

@@ -1,8 +1,8 @@
 //! The ends of called events, looked up in the store, and replies to callers of other processes:
 //! events that are looked up, and never handled.
 //!
-//! A reply is an event of the queue `<namespace>.duly.replies` under the name of the event that it
-//! replies to, stored before that event is done. It is never due before it expires, so no consumer
+//! A reply is an event of the queue `<namespace>.duly.replies` under the name of the queue and the
+//! event that it replies to, stored before that event is done. It is never due before it expires, so no consumer
 //! gets it. It is encrypted if the queue of its event is, or the event's payload. `duly-server` stores
 //! the replies of its consumers here, and looks them up.
 
@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::backoff::Backoff;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
+use crate::bus::lease::{LeaseStatus, LeaseToken};
 use crate::bus::own_queues::{REPLIES, beside};
 use crate::bus::queue::Queue;
 use crate::bus::queue_handle::QueueHandle;
@@ -33,6 +34,8 @@ const STORE_TRIES: u32 = 3;
 const STORE_PAUSE: Duration = Duration::from_millis(200);
 /// How many expired replies are removed at a time.
 const EXPIRED_AT_ONCE: usize = 100;
+/// How long a lease lasts at least after a reply is stored.
+const SETTLE_TTR: Duration = Duration::from_secs(30);
 
 /// Stores the replies of the handlers of a bus.
 struct BusReplies(Weak<Inner>);
@@ -83,16 +86,30 @@ fn replies_of(inner: &Arc<Inner>, queue: &QueueName) -> Result<Queue<Raw>> {
     Ok(replies.with_codec(Codec::Raw).encrypted_as(queue))
 }
 
-/// Stores the reply to an event that a consumer has leased; the first one counts.
+/// Stores the reply of a consumer that holds a lease, and has half a minute at least to settle it
+/// then; the first reply counts. Without the lease nothing is done, and settling says so.
 ///
 /// # Errors
 ///
-/// The store's.
-pub async fn store(bus: &Bus, queue: &QueueName, id: EventId, reply: &[u8]) -> Result<()> {
-    let event = bus.queue_to_push::<Raw>(queue)?.get(id).await?;
-    let envelope = event.and_then(|event| event.body);
-    let is_secret = envelope.is_some_and(|envelope| is_encrypted(&envelope));
-    store_in(&bus.inner, (queue, id), is_secret, reply).await
+/// The store's, and [`ErrorKind::Invalid`] for a reply that is too large.
+pub async fn store(bus: &Bus, token: &LeaseToken, reply: &[u8]) -> Result<()> {
+    let inner = &bus.inner;
+    let found = inner.apply(&token.bucket(), StoreOp::get(token.id)).await?;
+    let is_held = |found: &Snapshot| {
+        let lease = (found.holder, found.request);
+        found.state == State::Leased && lease == (Some(token.node), Some(token.request))
+    };
+    let Some(found) = found.filter(is_held) else {
+        return Ok(());
+    };
+    let settled_by = inner.now() + SETTLE_TTR;
+    if found.until.is_some_and(|until| until < settled_by)
+        && bus.extend_lease(token, SETTLE_TTR).await? == LeaseStatus::Lost
+    {
+        return Ok(());
+    }
+    let is_secret = found.body.is_some_and(|body| is_encrypted(&body));
+    store_in(inner, (token.queue(), token.id()), is_secret, reply).await
 }
 
 /// Removes the reply to an event, if one is stored.
@@ -107,9 +124,14 @@ pub(in crate::bus) async fn forget(
 ) -> Result<()> {
     let replies = replies_of(inner, queue)?;
     replies
-        .cancel(replies.id_for_name(&id.to_string()))
+        .cancel(reply_id(&replies, queue, id))
         .await
         .map(drop)
+}
+
+/// Returns the id of the reply to an event. Another queue may have an event of the same id.
+fn reply_id(replies: &Queue<Raw>, queue: &QueueName, id: EventId) -> EventId {
+    replies.id_for_name(&format!("{queue}/{id}"))
 }
 
 fn is_encrypted(event: &Envelope) -> bool {
@@ -127,7 +149,7 @@ async fn store_in(
         // The event's pusher encrypts, so a reply is no less secret.
         Arc::make_mut(&mut replies.handle.options).encrypt = true;
     }
-    let id = replies.id_for_name(&id.to_string());
+    let id = reply_id(&replies, queue, id);
     let event = replies.event(Raw::from(reply)).id(id);
     match event
         .after(REPLY_KEPT)
@@ -286,7 +308,7 @@ async fn status_of(queue: &QueueHandle, id: EventId) -> Result<ReplyStatus> {
 /// Returns the stored reply to an event.
 async fn stored(queue: &QueueHandle, id: EventId) -> Result<Option<Vec<u8>>> {
     let replies = replies_of(&queue.inner, &queue.name)?;
-    let reply_id = replies.id_for_name(&id.to_string());
+    let reply_id = reply_id(&replies, &queue.name, id);
     let found = replies.get(reply_id).await?;
     let Some(envelope) = found.and_then(|found| found.body) else {
         return Ok(None);
