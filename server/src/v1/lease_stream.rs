@@ -33,6 +33,8 @@ const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 const IN_FLIGHT_MAX: usize = 1_000;
 /// The most events of one message to the client.
 const AT_ONCE_MAX: usize = 16;
+/// How long a stream rests first when a lease fails.
+const FIRST_REST: Duration = Duration::from_millis(200);
 /// How often a stream without events has a comment, so that both ends see whether the other lives.
 const COMMENT_EVERY: Duration = Duration::from_secs(10);
 
@@ -99,6 +101,8 @@ struct LeaseStream {
     place: (String, String),
     /// The same with its name, if it has one.
     name: Option<(String, String, String)>,
+    /// How many leases have failed in a row.
+    failures: u32,
     is_over: bool,
 }
 
@@ -131,12 +135,14 @@ impl LeaseStream {
                 continue;
             }
             match self.lease(room, wait).await {
-                Ok(leased) if leased.jobs().is_empty() => {}
-                Ok(leased) => return Some(self.deliver(leased)),
-                Err(problem) => match problem.retry_after() {
-                    // The limit of the token is reached: the stream goes on in its next window.
-                    Some(throttled) => tokio::select! {
-                        () = tokio::time::sleep(throttled.min(wait)) => {}
+                Ok(leased) if leased.jobs().is_empty() => self.failures = 0,
+                Ok(leased) => {
+                    self.failures = 0;
+                    return Some(self.deliver(leased));
+                }
+                Err(problem) => match self.rest(&problem) {
+                    Some(rest) => tokio::select! {
+                        () = tokio::time::sleep(rest.min(wait)) => {}
                         problem = self.grant.ended(&self.app) => return Some(self.end(&problem)),
                         () = self.app.closing.cancelled() => {}
                     },
@@ -147,6 +153,17 @@ impl LeaseStream {
         None
     }
 
+    /// Returns how long to rest before the next try: until the next window of the token's limit, or
+    /// longer with each time that the store or the shared state fails. What runs is not disturbed.
+    fn rest(&mut self, problem: &Problem) -> Option<Duration> {
+        if let Some(throttled) = problem.retry_after() {
+            return Some(throttled);
+        }
+        let rest = FIRST_REST * 2_u32.pow(self.failures.min(10));
+        self.failures += 1;
+        problem.passes().then_some(rest.min(COMMENT_EVERY))
+    }
+
     /// Leases the next events, which count as one call.
     async fn lease(&self, room: usize, wait: Duration) -> Result<Deliverable> {
         let taken = self.grant.take(&self.app).await?;
@@ -154,7 +171,7 @@ impl LeaseStream {
         let place = place.await;
         let leased = tokio::select! {
             leased = self.pool.lease(&self.queues, room, self.ttr, wait) => {
-                Undelivered::new(leased?)
+                Undelivered::new(leased.map_err(|error| Problem::unlogged(&error))?)
             }
             problem = self.grant.ended(&self.app) => return Err(problem),
             why = place.evicted() => return Err(Problem::evicted(why, POLLS)),
@@ -182,9 +199,13 @@ impl LeaseStream {
         Bytes::from(text)
     }
 
-    /// Ends the stream; returns its last message.
+    /// Ends the stream; returns its last message. The client lives, and goes on with what it has,
+    /// unless it has lost the right to.
     fn end(&mut self, problem: &Problem) -> Bytes {
         self.is_over = true;
+        if !problem.is_refusal() {
+            self.app.waiters.take(&self.in_flight);
+        }
         Bytes::from(message("problem", None, problem))
     }
 }
@@ -192,13 +213,18 @@ impl LeaseStream {
 /// Returns a server-sent event.
 fn message(name: &str, id: Option<&str>, data: &impl serde::Serialize) -> String {
     let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
-    // Texts and numbers are always JSON, and JSON has no line breaks.
+    // Texts and numbers are always JSON, and JSON has no line breaks. Some clients take these for
+    // line breaks, too; they occur in strings only.
     let data = serde_json::to_string(data).unwrap_or_default();
+    let data = data.replace('\u{85}', "\\u0085");
+    let data = data
+        .replace('\u{2028}', "\\u2028")
+        .replace('\u{2029}', "\\u2029");
     format!("{id}event: {name}\ndata: {data}\n\n")
 }
 
-/// What the client has not settled comes back, as if its time to run were over: it may have been
-/// worked on. When the server stops it stays leased, as the client may settle it elsewhere.
+/// What a client that goes away has not settled comes back, as if its time to run were over: it may
+/// have been worked on. When the server stops it stays leased, as the client may settle it elsewhere.
 impl Drop for LeaseStream {
     fn drop(&mut self) {
         self.app.waiters.stream_ended(&self.place);
@@ -280,6 +306,7 @@ pub(super) async fn stream_leases(
         in_flight,
         place,
         name,
+        failures: 0,
         is_over: false,
         app: Arc::clone(&app),
     };

@@ -75,6 +75,35 @@ impl Problem {
         self.retry_after
     }
 
+    /// Whether the request is to blame for nothing, and the same may succeed later.
+    pub(super) fn passes(&self) -> bool {
+        ["unavailable", "timed_out", "unknown", "full"].contains(&self.kind)
+    }
+
+    /// Whether the caller has no right to it.
+    pub(super) fn is_refusal(&self) -> bool {
+        [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&self.status())
+    }
+
+    fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// Returns the problem of an error that is repeated, and logged elsewhere.
+    pub(super) fn unlogged(error: &Error) -> Self {
+        let kind = error.kind();
+        let status = match kind {
+            ErrorKind::Invalid => StatusCode::BAD_REQUEST,
+            ErrorKind::NotFound => StatusCode::NOT_FOUND,
+            ErrorKind::Conflict | ErrorKind::LeaseLost => StatusCode::CONFLICT,
+            ErrorKind::Full => StatusCode::INSUFFICIENT_STORAGE,
+            ErrorKind::Unavailable | ErrorKind::Closed => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self::new(status, kind.name(), error.to_string())
+    }
+
     pub(super) fn invalid(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid", detail)
     }
@@ -99,20 +128,11 @@ impl Problem {
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        let kind = error.kind();
-        let status = match kind {
-            ErrorKind::Invalid => StatusCode::BAD_REQUEST,
-            ErrorKind::NotFound => StatusCode::NOT_FOUND,
-            ErrorKind::Conflict | ErrorKind::LeaseLost => StatusCode::CONFLICT,
-            ErrorKind::Full => StatusCode::INSUFFICIENT_STORAGE,
-            ErrorKind::Unavailable | ErrorKind::Closed => StatusCode::SERVICE_UNAVAILABLE,
-            ErrorKind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        if status.is_server_error() {
-            tracing::error!(%error, kind = kind.name(), "request failed");
+        let problem = Self::unlogged(&error);
+        if problem.status().is_server_error() {
+            tracing::error!(%error, kind = error.kind().name(), "request failed");
         }
-        Self::new(status, kind.name(), error.to_string())
+        problem
     }
 }
 
@@ -132,9 +152,8 @@ impl From<QueryRejection> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.status);
         let mut response = axum::Json(&self).into_response();
-        *response.status_mut() = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        *response.status_mut() = self.status();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         if let Some(wait) = self.retry_after {

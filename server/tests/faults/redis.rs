@@ -4,8 +4,12 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 
-use super::{Target, failed, publish};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{PATIENCE, Target, failed, publish};
 use crate::servers::{Aof, Redis, RedisOptions};
+use crate::world::reply;
 
 /// A connection of its own to a Redis, which takes commands when nobody else gets in.
 struct Operator(Child);
@@ -37,6 +41,44 @@ impl Drop for Operator {
         self.0.kill().ok();
         self.0.wait().ok();
     }
+}
+
+/// A stream of leases.
+struct Stream(reqwest::Response, String);
+
+impl Stream {
+    async fn open(server: &Target) -> Self {
+        let path = "/v1/ns/queues/streamed/leases/stream?max_in_flight=5&ttr_ms=600000";
+        let response = server.request(Method::GET, path).send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        Self(response, String::new())
+    }
+
+    /// Returns what the next message says.
+    async fn next(&mut self) -> Value {
+        loop {
+            if let Some((message, rest)) = self.1.split_once("\n\n") {
+                let (message, rest) = (message.to_owned(), rest.to_owned());
+                self.1 = rest;
+                if let Some((_, data)) = message.split_once("data: ") {
+                    return serde_json::from_str(data).unwrap();
+                }
+                continue;
+            }
+            let chunk = tokio::time::timeout(PATIENCE, self.0.chunk()).await;
+            let chunk = chunk.expect("a message").unwrap();
+            self.1 += std::str::from_utf8(&chunk.expect("the stream goes on")).unwrap();
+        }
+    }
+}
+
+/// Pushes an event for the stream; returns its id.
+async fn push(server: &Target) -> Value {
+    let request = server.request(Method::POST, "/v1/ns/queues/streamed/events");
+    let request = request.header("Content-Type", "application/json");
+    let body = json!({"events": [{"payload": 1}]});
+    let pushed = reply(request.body(body.to_string())).await.is(201);
+    pushed[0]["id"].clone()
 }
 
 /// What becomes of a Redis.
@@ -110,12 +152,27 @@ async fn requests_have_responses_and_afterwards_all_works(fault: Fault) {
     assert!(none.is_empty(), "{why}: before it: {none:?}");
     publish(&server, 10, &mut confirmed).await;
     assert_eq!(confirmed.len(), 10);
+    let mut stream = Stream::open(&server).await;
+    push(&server).await;
+    let first = stream.next().await;
     fault.begin(&mut redis, &mut operator);
     failed(&server, 1).await;
     publish(&server, 3, &mut confirmed).await;
     fault.end(&mut redis, &mut operator);
     server.recovers(why).await;
     publish(&server, 10, &mut confirmed).await;
+    // The stream goes on, and what its consumer has is its own.
+    let id = push(&server).await;
+    let second = stream.next().await;
+    let attempt = (&second["id"], &second["attempt"]);
+    assert_eq!(attempt, (&id, &json!(1)), "{why}");
+    for leased in [first, second] {
+        let path = format!("/v1/ns/leases/{}/settle", leased["token"].as_str().unwrap());
+        let request = server.request(Method::POST, &path);
+        let request = request.header("Content-Type", "application/json");
+        reply(request.body(r#"{"outcome":"ack"}"#)).await.is(204);
+    }
+    drop(stream);
     server.keeps(&confirmed, why).await;
 }
 
