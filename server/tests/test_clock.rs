@@ -88,6 +88,56 @@ async fn a_lease_ends_and_its_event_comes_back_in_time_with_the_clock() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reply_that_is_refused_leaves_a_long_lease_as_it_was() {
+    let world = World::start_manual().await;
+    push(&world, json!({"payload": 1, "attempts": 1})).await;
+    let leased = lease_of(&world, "q", 60 * MINUTE_MS).await;
+    let path = format!(
+        "/v1/ns/leases/{}/settle",
+        leased[0]["token"].as_str().unwrap()
+    );
+    let settle = async |body: Value| {
+        let request = world.request(Method::POST, &path);
+        let request = request.header("Content-Type", "application/json");
+        reply(request.body(body.to_string())).await
+    };
+    let large = settle(json!({"outcome": "ack", "reply": "x".repeat(2 << 20)})).await;
+    assert_eq!(large.status, 400, "{large:?}");
+    advance(&world, json!({"by_ms": 59 * MINUTE_MS})).await;
+    settle(json!({"outcome": "ack", "reply": 1})).await.is(204);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_that_expires_while_it_runs_is_shown_and_one_that_waits_is_not() {
+    let world = World::start_manual().await;
+    let ids = [
+        push(&world, json!({"payload": 1, "expires_ms": 1_000})).await,
+        push(
+            &world,
+            json!({"payload": 1, "expires_ms": 1_000, "delay_ms": 500}),
+        )
+        .await,
+    ];
+    let leased = lease_of(&world, "q", MINUTE_MS).await;
+    assert_eq!(leased.len(), 1);
+    advance(&world, json!({"by_ms": 2_000})).await;
+    let shown = world
+        .get(&format!("{QUEUE}/events/{}", ids[0]))
+        .await
+        .is(200);
+    assert_eq!(shown["state"], "leased");
+    world
+        .get(&format!("{QUEUE}/events/{}", ids[1]))
+        .await
+        .is(404);
+    let path = format!(
+        "/v1/ns/leases/{}/settle",
+        leased[0]["token"].as_str().unwrap()
+    );
+    post(&world, &path, json!({"outcome": "ack"})).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_occurrence_of_a_schedule_is_pushed_on_the_way_and_none_is_missed() {
     let world = World::start_manual().await;
     let schedule = json!({"queue": "report", "when": "0 * * * *", "payload": 1, "missed": "all(3)",

@@ -14,7 +14,6 @@ use duly::admin::{EventCursor, QueueStats, StoredEvent};
 use duly::config::Settings;
 use duly::event::State;
 use duly::lease::{EncodedPayload, EndResult, Leased};
-use duly::store::operation::Snapshot;
 use duly::time::Timestamp;
 use duly::{Bus, Error, ErrorKind, EventBuilder, EventId, Queue, QueueName, Result};
 
@@ -187,20 +186,33 @@ impl Pool {
         }
     }
 
-    /// Returns a job, if it is not over.
+    /// Returns a job, if it is not over. One that expires is, though a consumer has it.
     pub(crate) async fn get(&self, queue: &Queue<Body>, id: EventId) -> Result<Option<FoundJob>> {
-        let found = queue.get(id).await?;
-        found.map_or(Ok(None), |found| self.found(queue, &found))
+        let found = self.get_event(queue, id).await?;
+        let is_over = |job: &FoundJob| {
+            job.state == State::Leased && job.expires.is_some_and(|expires| expires <= self.now())
+        };
+        Ok(found.filter(|job| !is_over(job)))
     }
 
-    fn found(&self, queue: &Queue<Body>, found: &Snapshot) -> Result<Option<FoundJob>> {
+    /// Returns an event, if it is not over. One that expires is, unless a consumer has it.
+    pub(crate) async fn get_event(
+        &self,
+        queue: &Queue<Body>,
+        id: EventId,
+    ) -> Result<Option<FoundJob>> {
+        let Some(found) = queue.get(id).await? else {
+            return Ok(None);
+        };
         let Some(envelope) = &found.body else {
             return Ok(None);
         };
-        let has_expired = envelope
-            .expires
-            .is_some_and(|expires| expires <= self.now());
-        if has_expired && found.state != State::Dead {
+        let waits = matches!(found.state, State::Scheduled | State::Ready);
+        if waits
+            && envelope
+                .expires
+                .is_some_and(|expires| expires <= self.now())
+        {
             return Ok(None);
         }
         let opened = self

@@ -132,7 +132,7 @@ pub(super) async fn get(
     let scopes = [Scope::Consume, Scope::Publish];
     let pool = granted_any(&app, &headers, &path.namespace, &path.queue, &scopes).await?;
     let handle = pool.queue(&path.namespace, &path.queue)?;
-    let found = pool.get(&handle, path.id()?).await?;
+    let found = pool.get_event(&handle, path.id()?).await?;
     let found =
         found.ok_or_else(|| Problem::not_found(format!("no event {} waits or runs", path.id)))?;
     Ok(Json(EventView::from(found)).into_response())
