@@ -8,6 +8,7 @@ use crate::world::{World, on_every_store, reply};
 on_every_store! {
     admin_actions_are_recorded_and_nothing_secret
     the_audit_is_read_page_by_page
+    schedules_are_recorded_for_who_administers_all_queues
 }
 
 async fn audit(world: &World, query: &str) -> Value {
@@ -84,6 +85,24 @@ async fn admin_actions_are_recorded_and_nothing_secret(world: World) {
     assert!(
         !text.contains(&token) && !text.contains(&world.token),
         "{text}"
+    );
+}
+
+async fn schedules_are_recorded_for_who_administers_all_queues(world: World) {
+    let put = world.request(Method::PUT, "/v1/ns/schedules/payroll-cut");
+    let put = put.header("Content-Type", "application/json");
+    let schedule = json!({"queue": "b", "when": "0 9 * * *", "payload": 1});
+    reply(put.body(schedule.to_string())).await.is(201);
+    let seen = async |query: &str| {
+        let token = world.new_token("ns", query).await;
+        let get = world.client.get(world.api_url("/v1/ns/audit"));
+        let page = reply(get.header("X-Token", token)).await.is(200);
+        page.to_string().contains("payroll-cut")
+    };
+    assert!(seen("&scopes=admin").await);
+    assert!(
+        !seen("&scopes=admin&queues=a").await,
+        "it is of another queue"
     );
 }
 

@@ -32,6 +32,9 @@ pub(super) struct Call<'a> {
     pub(super) route: Route,
     /// Its right, and what the token may do; `None` on an endpoint that needs none.
     grant: Option<(LastingGrant, Arc<Grant>)>,
+    /// Whether it has begun to change what the audit tells of; from then on it has a line there,
+    /// however it ends.
+    pub(super) has_begun: bool,
 }
 
 impl Endpoint {
@@ -97,6 +100,7 @@ impl<'a> Call<'a> {
             pool,
             route,
             grant,
+            has_begun: false,
         })
     }
 
@@ -148,7 +152,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Adds the call to the audit, if it is an admin action.
+    /// Adds the call to the audit, if it is one that the audit tells of.
     pub(super) async fn audit(&self) {
         let action = match self.route.endpoint {
             Endpoint::Destroy => "queue destroyed",

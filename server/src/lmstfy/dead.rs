@@ -85,6 +85,7 @@ fn limit(params: &Params) -> Result<usize> {
 pub(super) async fn delete(call: &mut Call<'_>, query: Option<&str>) -> Result<Response> {
     let mut left = limit(&Params::new(query))?;
     let queue = call.queue()?;
+    call.has_begun = true;
     let mut vain = 0;
     while left > 0 && vain < VAIN_MAX {
         let dead = call.pool.dead(&queue, left.min(PASS_MAX)).await?;
@@ -107,6 +108,7 @@ pub(super) async fn respawn(call: &mut Call<'_>, query: Option<&str>) -> Result<
     let limit = limit(&params)?;
     let ttl_s = params.number("ttl", TTL_S)?;
     let queue = call.queue()?;
+    call.has_begun = true;
     let (mut count, mut vain) = (0_usize, 0);
     while count < limit && vain < VAIN_MAX {
         let dead = call

@@ -105,6 +105,7 @@ pub(super) fn sized(call: &Call<'_>, size: usize) -> Response {
 
 pub(super) async fn destroy(call: &mut Call<'_>) -> Result<Response> {
     let (queue, begun, mut place) = (call.queue()?, call.pool.now(), None);
+    call.has_begun = true;
     loop {
         place = call.pool.remove_ready(&queue, begun, place).await?;
         if place.is_none() {

@@ -167,9 +167,11 @@ pub(crate) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
         Ok(response) => response,
         Err(error) => error.into_response(),
     };
+    if call.has_begun {
+        call.audit().await;
+    }
     if response.status().is_success() {
         taken.into_iter().for_each(Taken::keep);
-        call.audit().await;
     } else if let Some(taken) = taken {
         taken.give_back().await;
     }

@@ -43,19 +43,23 @@ pub(super) struct AuditQuery {
 #[derive(Serialize, ToSchema)]
 pub(super) struct AuditPage {
     /// The lines, the newest first. There may be fewer than the limit, or none, although `next` is
-    /// there: those of queues that the token does not administer are left out.
+    /// there: those of queues that the token does not administer are left out, and those of schedules
+    /// unless it administers all queues.
     items: Vec<AuditView>,
     /// The `before` of the next page; absent after the last one.
     #[schema(example = "1767225600000-01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
     next: Option<String>,
 }
 
-/// Whether a line is about a queue or a schedule of the namespace that the token administers.
+/// Whether a line is about a queue of the namespace that the token administers, or about a schedule,
+/// if it administers all queues: a line does not say whose a schedule was.
 fn is_seen(grant: &Grant, prefix: &str, line: &AuditLine) -> bool {
-    let target = line.target.strip_prefix("schedules/");
-    let name = target.unwrap_or(&line.target).strip_prefix(prefix);
+    if let Some(schedule) = line.target.strip_prefix("schedules/") {
+        return schedule.starts_with(prefix) && grant.allows_all(Scope::Admin).is_ok();
+    }
+    let name = line.target.strip_prefix(prefix);
     let name = name.map(|name| name.split(['/', ',']).next().unwrap_or_default());
-    name.is_some_and(|name| target.is_some() || grant.allows(Scope::Admin, name).is_ok())
+    name.is_some_and(|name| grant.allows(Scope::Admin, name).is_ok())
 }
 
 /// Returns who did what to the queues and schedules of a namespace, page by page

@@ -97,32 +97,32 @@ pub(super) async fn set(
             )));
         }
     }
+    let audit = |action| access::audit(&app, &headers, action, (pool, &namespace, &queue));
     // The rate first: it may be out of bounds, and then nothing is changed.
     if let Some(rate) = change.rate {
         pool.bus().set_rate(&name, at_least(rate)).await?;
+        audit("rate of queue set").await;
     }
     let or_none = |value: u16| Some(value).filter(|value| *value > 0);
     if let Some(workers) = change.workers {
         let workers = or_none(workers);
         pool.bus().set_workers_everywhere(&name, workers).await?;
+        audit("workers of queue set").await;
     }
     if let Some(buckets) = change.buckets {
         pool.bus().set_buckets(&name, or_none(buckets)).await?;
+        audit("buckets of queue set").await;
     }
     match change.paused {
-        Some(true) => pool.bus().pause(&name).await?,
-        Some(false) => pool.bus().resume(&name).await?,
+        Some(true) => {
+            pool.bus().pause(&name).await?;
+            audit("queue paused").await;
+        }
+        Some(false) => {
+            pool.bus().resume(&name).await?;
+            audit("queue resumed").await;
+        }
         None => {}
-    }
-    let actions = [
-        (change.paused == Some(true), "queue paused"),
-        (change.paused == Some(false), "queue resumed"),
-        (change.rate.is_some(), "rate of queue set"),
-        (change.workers.is_some(), "workers of queue set"),
-        (change.buckets.is_some(), "buckets of queue set"),
-    ];
-    for (_, action) in actions.into_iter().filter(|(is_done, _)| *is_done) {
-        access::audit(&app, &headers, action, (pool, &namespace, &queue)).await;
     }
     Ok(StatusCode::NO_CONTENT)
 }
