@@ -18,9 +18,7 @@ use super::problem::{Problem, Problems, Result};
 use crate::auth::Scope;
 use crate::clock;
 use crate::state::App;
-use crate::webhook::{
-    CircuitState, RunnerStatus, Secret, SetResult, TARGETS_MAX, Target, TargetKey, TargetRow,
-};
+use crate::webhook::{CircuitState, RunnerStatus, Secret, SetResult, Target, TargetKey, TargetRow};
 
 /// The URL that a queue is delivered to, and how it may be called. A `PUT` replaces all of it, but
 /// keeps the secrets if it has none.
@@ -245,8 +243,7 @@ pub(super) async fn set(
                 "another request has set this webhook at the same time; look at it, and repeat",
             ));
         }
-        SetResult::Full => {
-            let text = format!("there are {TARGETS_MAX} webhooks, the most; remove one first");
+        SetResult::Full(text) => {
             return Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, "full", text));
         }
     };

@@ -58,8 +58,9 @@ use crate::pools::Pools;
 use crate::settings::WebhookSettings;
 use crate::shared::{Result, SharedState};
 
-/// The most targets of a shared state.
+/// The most targets of a shared state, and of each namespace in it.
 pub(crate) const TARGETS_MAX: usize = 1_000;
+pub(crate) const TARGETS_OF_NAMESPACE_MAX: usize = 250;
 /// How often a server looks whether targets have changed.
 const LOOK_EVERY: Duration = Duration::from_millis(400);
 /// How long deliveries may take to hand their events back when the grace period is over.

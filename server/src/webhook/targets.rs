@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::target::{Disabled, Target, TargetKey, TargetRow};
 use super::vault::TargetVault;
-use super::{Deps, TARGETS_MAX, Webhooks};
+use super::{Deps, TARGETS_MAX, TARGETS_OF_NAMESPACE_MAX, Webhooks};
 use crate::shared::{Result, StateError, Table};
 
 /// What came of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SetResult {
     /// The target is new.
     Created,
@@ -16,8 +16,8 @@ pub(crate) enum SetResult {
     Changed,
     /// Another request has created one at the same time; nothing was changed.
     Conflict,
-    /// There are as many targets as there may be.
-    Full,
+    /// There are as many targets as there may be, in these words.
+    Full(String),
 }
 
 /// Reads every target; one that cannot be read is reported, and left out.
@@ -95,8 +95,20 @@ impl Webhooks {
             self.refresh().await;
             return Ok(SetResult::Changed);
         }
-        if shared.list(Table::Webhooks, "").await?.len() >= TARGETS_MAX {
-            return Ok(SetResult::Full);
+        let others = shared.list(Table::Webhooks, "").await?;
+        let of_namespace = TargetKey::prefix(&key.pool, &key.namespace);
+        let siblings = others
+            .iter()
+            .filter(|(other, _)| other.starts_with(&of_namespace));
+        if siblings.count() >= TARGETS_OF_NAMESPACE_MAX {
+            return Ok(SetResult::Full(format!(
+                "the namespace has {TARGETS_OF_NAMESPACE_MAX} webhooks, the most; remove one first"
+            )));
+        }
+        if others.len() >= TARGETS_MAX {
+            return Ok(SetResult::Full(format!(
+                "there are {TARGETS_MAX} webhooks in all namespaces, the most of a server"
+            )));
         }
         let is_created = shared.put_new(Table::Webhooks, &text, &encoded).await?;
         self.refresh().await;

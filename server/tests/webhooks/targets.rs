@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::receiver::Receiver;
 use super::{LOCAL, path, push_one, send, set, set_to, view, wait_for_empty};
-use crate::world::{World, on_every_store};
+use crate::world::{Place, World, on_every_store};
 
 on_every_store! {
     a_webhook_is_set_shown_listed_and_removed
@@ -137,4 +137,36 @@ async fn a_paused_webhook_delivers_when_it_goes_on() {
     set_to(&world, &receiver, json!({"paused": false})).await;
     receiver.wait_for(1).await;
     wait_for_empty(&world).await;
+}
+
+/// One namespace does not use up the webhooks of the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_namespace_has_so_many_webhooks_and_the_others_have_room() {
+    let world = World::start(Place::Embedded).await;
+    let body = json!({"url": "https://example.com/"});
+    for number in 0..250 {
+        let path = path(&format!("q{number}"));
+        let set = send(&world, Method::PUT, &path, &body).await;
+        assert_eq!(set.status, 201, "{number}: {set:?}");
+    }
+    let full = send(&world, Method::PUT, &path("q250"), &body).await;
+    let detail = full.is(507)["detail"].to_string();
+    assert!(
+        detail.contains("the namespace has 250 webhooks"),
+        "{detail}"
+    );
+    let token = world.new_token("other", "").await;
+    let put = world
+        .client
+        .put(world.api_url("/v1/other/queues/q/webhook"));
+    let put = put
+        .header("X-Token", token)
+        .header("Content-Type", "application/json");
+    crate::world::reply(put.body(body.to_string()))
+        .await
+        .is(201);
+    world.delete(&path("q7")).await.is(204);
+    send(&world, Method::PUT, &path("q250"), &body)
+        .await
+        .is(201);
 }
