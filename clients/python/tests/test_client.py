@@ -6,6 +6,7 @@ import asyncio
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+import httpx
 import pytest
 
 from duly import (
@@ -22,6 +23,7 @@ from duly import (
     UsageError,
     ack,
     retry,
+    snooze,
 )
 from duly.testing import TestServer
 
@@ -94,6 +96,69 @@ def test_a_push_that_is_stored_in_part_says_which(duly_client: Client) -> None:
     assert getattr(stored, "duplicate", None) is False
     with pytest.raises(ConflictError):
         duly_client.push("part", 2, idempotency_key="a")
+
+
+def test_a_push_that_was_interrupted_can_be_repeated_and_says_what_is_stored(
+    duly_server: TestServer, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    requests: list[httpx.Request] = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        """The server stores the second request, and its response is lost."""
+        requests.append(request)
+        response = httpx.request(
+            request.method, request.url, headers=request.headers, content=request.read()
+        )
+        if len(requests) > 1:
+            raise httpx.ReadError("reset")
+        return httpx.Response(response.status_code, content=response.content)
+
+    http = httpx.Client(transport=httpx.MockTransport(respond))
+    events = [NewEvent(number) for number in range(2_500)]
+    with pytest.raises(ConnectionFailed) as interrupted:
+        Client(**place, http=http).push_many("many", events)
+    assert len(interrupted.value.pushed) == 1_000
+    assert interrupted.value.remaining == events[1_000:]
+    with Client(**place) as client:
+        rest = client.push_many("many", interrupted.value.remaining)
+        assert [event.duplicate for event in rest] == [True] * 1_000 + [False] * 500
+        again = client.push_many("many", events)
+        assert [event.id for event in again] == [
+            event.id for event in (*interrupted.value.pushed, *rest)
+        ]
+        assert client.stats("many")["ready"] == 2_500
+
+
+def test_a_later_request_that_is_stored_in_part_has_the_results_of_all(
+    duly_client: Client,
+) -> None:
+    duly_client.push("part", 1, idempotency_key="a")
+    events = [*map(NewEvent, range(1_000)), NewEvent(2, idempotency_key="a"), NewEvent(3)]
+    with pytest.raises(PushManyError) as part:
+        duly_client.push_many("part", events)
+    statuses = [getattr(result, "status", 201) for result in part.value.results]
+    assert statuses == [201] * 1_000 + [409, 201]
+
+
+def test_a_wrong_event_among_many_is_refused_before_anything_is_sent(duly_client: Client) -> None:
+    with pytest.raises(UsageError):
+        duly_client.push_many("q", [*map(NewEvent, range(1_000)), NewEvent(1, attempts=0)])
+    assert duly_client.stats("q")["ready"] == 0
+
+
+def test_a_snooze_or_a_retry_that_is_late_already_is_due_at_once() -> None:
+    for settlement in (snooze(-0.01), snooze(timedelta(seconds=-1)), retry("why", -1)):
+        assert settlement.body["delay_ms"] == 0
+    with pytest.raises(UsageError):
+        snooze(float("nan"))
+
+
+def test_a_response_of_something_else_is_a_lost_connection() -> None:
+    page = httpx.MockTransport(lambda _: httpx.Response(200, html="<h1>Log in</h1>"))
+    client = Client(token="x", namespace="ns", http=httpx.Client(transport=page))
+    with pytest.raises(ConnectionFailed, match="no response of duly"):
+        client.lease("q")
 
 
 def test_errors_say_what_would_be_right(duly_server: TestServer, duly_client: Client) -> None:

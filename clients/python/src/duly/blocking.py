@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import httpx
 
 from . import protocol
-from .errors import ConnectionFailed, ProblemError
-from .messages import Event, Lease, NewEvent, Pushed
+from .errors import ConnectionFailed, DulyError, ProblemError
+from .messages import Event, Lease, NewEvent, Pushed, note_interrupted
 from .protocol import Call, Options
 from .settlements import Settlement
 from .spans import Span
@@ -61,7 +61,7 @@ class Client:
                 headers=self.options.headers,
                 timeout=self._timeout + call.wait,
             )
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise ConnectionFailed(f"{call.method} {call.path}: {error!r}") from error
         return protocol.response_of(call, response)
 
@@ -82,10 +82,18 @@ class Client:
         return self.push_many(queue, [NewEvent(payload, **options)])[0]
 
     def push_many(self, queue: str, events: Iterable[NewEvent]) -> list[Pushed]:
-        """Pushes events, a thousand with each request."""
+        """Pushes events, a thousand with each request.
+
+        An error of a later request has what was stored as `pushed`, and the others as `remaining`.
+        """
+        events = list(events)
         pushed: list[Pushed] = []
-        for chunk in protocol.chunks(list(events)):
-            results = self._send(protocol.push(queue, chunk))
+        for call in protocol.pushes(queue, events):
+            try:
+                results = self._send(call)
+            except DulyError as error:
+                note_interrupted(error, pushed, events)
+                raise
             pushed.extend(results)
         return pushed
 

@@ -10,19 +10,19 @@ from typing import Any, TypeVar
 
 import httpx
 
-from . import protocol
-from .errors import ConnectionFailed, Problem, ProblemError, error_of
-from .messages import Event, Lease, NewEvent, Pushed
+from . import protocol, sse
+from .errors import ConnectionFailed, DulyError, Problem, ProblemError, error_of
+from .messages import Event, Lease, NewEvent, Pushed, note_interrupted
 from .protocol import Call, Options
 from .settlements import Settlement
 from .spans import Span
-from .sse import Parser
 
 T = TypeVar("T")
 
 STREAM_SILENCE_MAX = 35.0
 """A stream has a comment every ten seconds; one that is silent for longer is dead."""
 CONNECTIONS_MAX = 100
+"""How many connections there are beside those of streams, of which each has its own."""
 
 
 class AsyncClient:
@@ -42,6 +42,9 @@ class AsyncClient:
         self._owns_http = http is None
         limits = httpx.Limits(max_connections=CONNECTIONS_MAX)
         self._http = http or httpx.AsyncClient(limits=limits, timeout=timeout)
+        # Streams are as many as workers; in the same pool they would leave nothing to settle with.
+        unlimited = httpx.Limits(max_connections=None)
+        self._streams = http or httpx.AsyncClient(limits=unlimited, timeout=timeout)
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -58,6 +61,7 @@ class AsyncClient:
         """Closes the connections."""
         if self._owns_http:
             await self._http.aclose()
+            await self._streams.aclose()
 
     def _url(self, path: str) -> str:
         return f"{self.options.url}/v1/{self.options.namespace}/{path}"
@@ -71,7 +75,7 @@ class AsyncClient:
                 headers=self.options.headers,
                 timeout=self._timeout + call.wait,
             )
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise ConnectionFailed(f"{call.method} {call.path}: {error!r}") from error
         return protocol.response_of(call, response)
 
@@ -92,10 +96,18 @@ class AsyncClient:
         return (await self.push_many(queue, [NewEvent(payload, **options)]))[0]
 
     async def push_many(self, queue: str, events: Iterable[NewEvent]) -> list[Pushed]:
-        """Pushes events, a thousand with each request."""
+        """Pushes events, a thousand with each request.
+
+        An error of a later request has what was stored as `pushed`, and the others as `remaining`.
+        """
+        events = list(events)
         pushed: list[Pushed] = []
-        for chunk in protocol.chunks(list(events)):
-            results = await self._send(protocol.push(queue, chunk))
+        for call in protocol.pushes(queue, events):
+            try:
+                results = await self._send(call)
+            except DulyError as error:
+                note_interrupted(error, pushed, events)
+                raise
             pushed.extend(results)
         return pushed
 
@@ -147,14 +159,14 @@ class AsyncClient:
         url = self._url(protocol.stream_path(queue, ttr, max_in_flight, name))
         timeout = httpx.Timeout(self._timeout, read=STREAM_SILENCE_MAX)
         try:
-            async with self._http.stream(
+            async with self._streams.stream(
                 "GET", url, headers=self.options.headers, timeout=timeout
             ) as response:
                 if response.status_code >= 300:
                     text = (await response.aread()).decode(errors="replace")
                     raise protocol.problem_error(response.status_code, text, response.headers)
-                parser = Parser()
-                async for line in response.aiter_lines():
+                parser = sse.Parser()
+                async for line in sse.lines(response.aiter_bytes()):
                     event = parser.line(line)
                     if event is None:
                         continue
@@ -164,6 +176,6 @@ class AsyncClient:
                     elif name == "problem":
                         value = json.loads(data)
                         raise error_of(Problem.of(value["status"], value))
-        except httpx.TransportError as error:
+        except (httpx.RequestError, *protocol.UNREADABLE) as error:
             raise ConnectionFailed(f"stream of {queue}: {error!r}") from error
         raise ConnectionFailed(f"stream of {queue}: the server closed it")

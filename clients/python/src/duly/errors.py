@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .messages import NewEvent, Pushed
 
 
 class DulyError(Exception):
     """The base of all errors of this package."""
+
+    pushed: Sequence[Pushed] = ()
+    """Of a push of many: what the requests before this one have stored."""
+    remaining: Sequence[NewEvent] = ()
+    """Of a push: the others, which can be pushed again; what is stored of them stays single."""
 
 
 class UsageError(DulyError, ValueError):

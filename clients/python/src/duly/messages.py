@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
-from .errors import Problem, ProblemError, UsageError, error_of
+from .errors import DulyError, Problem, ProblemError, UsageError, error_of
 from .payloads import decode, encode
 from .spans import Span, span_ms, time_ms
 
 
 @dataclass(frozen=True)
 class NewEvent:
-    """An event to push: due at once, after `delay`, or at `at`."""
+    """An event to push: due at once, after `delay`, or at `at`.
+
+    One that is pushed again, as after an error, is stored once.
+    """
 
     payload: object
     delay: Span | None = None
@@ -36,6 +39,9 @@ class NewEvent:
     """A ULID, if you choose it."""
     idempotency_key: str | None = None
     """A name that stands for the id. Without it and `id` one is made, so that a repeat is safe."""
+    _made_key: str = field(
+        default_factory=lambda: uuid.uuid4().hex, init=False, repr=False, compare=False
+    )
 
     def body(self) -> dict[str, Any]:
         """Returns the event as the server takes it."""
@@ -59,7 +65,7 @@ class NewEvent:
         if self.id is not None:
             body["id"] = self.id
         else:
-            body["idempotency_key"] = self.idempotency_key or uuid.uuid4().hex
+            body["idempotency_key"] = self.idempotency_key or self._made_key
         optional = {
             "key": self.key,
             "unique": self.unique,
@@ -93,12 +99,25 @@ class Pushed:
 
 
 class PushManyError(ProblemError):
-    """Not every event was stored; `results` has a `Pushed` or a `Problem` for each."""
+    """Not every event was stored.
+
+    `results` has a `Pushed` or a `Problem` for each event, from the first one to the last of the
+    request that failed; later ones were not sent.
+    """
 
     def __init__(self, results: list[Pushed | Problem]) -> None:
         problems = [result for result in results if isinstance(result, Problem)]
         super().__init__(problems[0])
         self.results = results
+
+
+def note_interrupted(
+    error: DulyError, pushed: Sequence[Pushed], events: Sequence[NewEvent]
+) -> None:
+    """Adds to an error what earlier requests have stored, and what can be pushed again."""
+    error.pushed, error.remaining = pushed, events[len(pushed) :]
+    if isinstance(error, PushManyError):
+        error.results = [*pushed, *error.results]
 
 
 def pushed_of(status: int, value: list[Mapping[str, Any]]) -> list[Pushed]:

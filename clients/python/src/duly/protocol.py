@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import httpx
 
 from .backoff import Backoff
-from .errors import Problem, ProblemError, UsageError, error_of
+from .errors import ConnectionFailed, Problem, ProblemError, UsageError, error_of
 from .messages import Event, Lease, NewEvent, Pushed, pushed_of
 from .settlements import Settlement
 from .spans import Span, span_ms
@@ -27,6 +27,8 @@ TRIES_MAX = 5
 """How often a request is sent that may be repeated."""
 RETRIED = frozenset({429, 502, 503, 504, 507})
 RETRY_AFTER_MAX = 30.0
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
+"""What the readers of messages raise where something is no JSON or has another form."""
 _NAME = re.compile(r"[-_A-Za-z0-9]{1,255}")
 
 
@@ -85,14 +87,14 @@ def _nothing(_status: int, _value: Any) -> None:
     return None
 
 
-def push(queue: str, events: Sequence[NewEvent]) -> Call[list[Pushed]]:
-    body = {"events": [event.body() for event in events]}
-    return Call("POST", f"{_queue(queue)}/events", body, pushed_of)
-
-
-def chunks(events: Sequence[NewEvent]) -> list[Sequence[NewEvent]]:
-    """Splits events into as many requests as are needed."""
-    return [events[at : at + PUSH_MAX] for at in range(0, len(events), PUSH_MAX)]
+def pushes(queue: str, events: Sequence[NewEvent]) -> list[Call[list[Pushed]]]:
+    """Returns as many requests as are needed."""
+    bodies = [event.body() for event in events]
+    path = f"{_queue(queue)}/events"
+    return [
+        Call("POST", path, {"events": bodies[at : at + PUSH_MAX]}, pushed_of)
+        for at in range(0, len(bodies), PUSH_MAX)
+    ]
 
 
 def get(queue: str, event: str) -> Call[Event]:
@@ -167,7 +169,11 @@ def response_of(call: Call[T], response: httpx.Response) -> T:
     """Reads a response."""
     if response.status_code >= 300:
         raise problem_error(response.status_code, response.text, response.headers)
-    return call.read(response.status_code, response.json() if response.content else None)
+    try:
+        return call.read(response.status_code, response.json() if response.content else None)
+    except UNREADABLE as error:
+        # Something between here and the server has answered in its stead.
+        raise ConnectionFailed(f"{call.method} {call.path}: no response of duly") from error
 
 
 _BACKOFF = Backoff(first=0.05, longest=5.0)

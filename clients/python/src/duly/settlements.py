@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from .payloads import encode
@@ -26,9 +27,12 @@ class Settlement:
 def _of(outcome: str, reason: str | None = None, delay: Span | None = None) -> Settlement:
     body: dict[str, Any] = {"outcome": outcome}
     if reason is not None:
-        body["reason"] = reason[:REASON_LEN_MAX]
+        # A name of a file may have characters that are none in UTF-8.
+        body["reason"] = reason[:REASON_LEN_MAX].encode(errors="replace").decode()
     if delay is not None:
-        body["delay_ms"] = span_ms("delay", delay)
+        # What is computed from a time may be a moment late.
+        seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+        body["delay_ms"] = span_ms("delay", max(seconds, 0.0))
     return Settlement(body)
 
 

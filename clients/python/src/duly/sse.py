@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from .errors import ConnectionFailed
 
 DATA_LEN_MAX = 32 << 20
 """The longest data of one event, in characters; no server sends more."""
+
+
+async def lines(parts: AsyncIterator[bytes]) -> AsyncIterator[str]:
+    """Splits a body at line feeds alone: JSON has other characters that `splitlines` splits at."""
+    begun: list[bytes] = []
+    async for part in parts:
+        *ended, last = part.split(b"\n")
+        for end in ended:
+            yield b"".join([*begun, end]).decode()
+            begun = []
+        begun.append(last)
 
 
 @dataclass
