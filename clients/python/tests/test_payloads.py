@@ -52,6 +52,11 @@ def test_a_model_comes_back_as_it_was() -> None:
     assert decode(json.dumps(encode(customer)).encode(), Customer) == customer
 
 
+def test_a_time_as_javascript_writes_it_is_read() -> None:
+    time = datetime(2026, 11, 26, 12, 0, 0, 123_000, tzinfo=timezone.utc)
+    assert decode(b'"2026-11-26T12:00:00.123Z"', datetime) == time
+
+
 def test_plain_values_and_bytes_are_as_they_are() -> None:
     assert decode(b'{"a": [1, null]}', None) == {"a": [1, None]}
     assert decode(b'{"a": 1}', dict[str, int]) == {"a": 1}
@@ -66,6 +71,10 @@ def test_plain_values_and_bytes_are_as_they_are() -> None:
         (b'{"article": "tea", "size": 1}', Line, "`size`"),
         (b"{}", Line, "article"),
         (b'{"name": "Ann"}', Customer, "no Customer"),
+        (b'{"id": "7"}', Order, "no Order: badly formed"),
+        (b'{"placed": "tomorrow"}', Order, "no Order: Invalid isoformat"),
+        (b'"seven"', UUID, "no UUID"),
+        (b"[" * 100_000, Line, "no JSON"),
     ],
 )
 def test_another_form_is_an_error_that_says_which(raw: bytes, wanted: type, word: str) -> None:

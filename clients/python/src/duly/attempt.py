@@ -7,8 +7,9 @@ import contextlib
 import inspect
 import logging
 import threading
+import traceback
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,7 +91,6 @@ class Attempt:
         executor: Executor,
     ) -> None:
         self.lease = lease
-        self.is_begun = False
         self._client = client
         self._handler = handler
         self._ttr = ttr
@@ -98,6 +98,8 @@ class Attempt:
         self._executor = executor
         self._context = Context(lease)
         self._check = asyncio.Event()
+        self._received = asyncio.get_running_loop().time()
+        self._thread: Future[Any] | None = None
 
     def check_lease(self) -> None:
         """Extends the lease at once: it may have been lost."""
@@ -106,9 +108,10 @@ class Attempt:
     async def keep(self) -> None:
         """Extends the lease until it is lost; then it returns."""
         loop = asyncio.get_running_loop()
-        ends = loop.time() + self._ttr
+        begun = self._received
+        ends = begun + self._ttr
         while True:
-            pause = min(self._ttr / EXTENSIONS, max(ends - loop.time(), 0.0))
+            pause = max(min(begun + self._ttr / EXTENSIONS, ends) - loop.time(), 0.0)
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._check.wait(), pause)
             self._check.clear()
@@ -130,6 +133,8 @@ class Attempt:
         keeping = asyncio.create_task(self.keep())
         try:
             await asyncio.wait({running, keeping}, return_when=asyncio.FIRST_COMPLETED)
+            if running.cancelled():  # by something that it has called
+                return retry("the handler was cancelled")
             if running.done():
                 return running.result()
             log.warning("lease of %s lost; its handler is cancelled", self.lease.id)
@@ -145,7 +150,8 @@ class Attempt:
             arguments = self._handler.arguments(self._context)
         except PayloadError as error:
             return bury(str(error))
-        self.is_begun = True
+        except Exception as error:
+            return self._failed(error)
         try:
             result = await asyncio.wait_for(self._call(arguments), self._timeout)
         except Outcome as outcome:
@@ -154,13 +160,47 @@ class Attempt:
             text = f"timed out after {self._timeout} s" if self._timeout else repr(error)
             return retry(text)
         except Exception as error:
-            log.exception("handler of %s failed", self.lease.id)
-            return retry(f"{type(error).__name__}: {error}")
-        return ack(result)
+            return self._failed(error)
+        try:
+            return ack(result)
+        except Exception as error:
+            # What has been done is not to be done again.
+            log.warning("reply of %s dropped: %s", self.lease.id, _text_of(error))
+            return ack()
+
+    def _failed(self, error: Exception) -> Settlement:
+        log.error("handler of %s failed", self.lease.id, exc_info=error)
+        return retry(_text_of(error))
 
     async def _call(self, arguments: list[Any]) -> Any:
         if self._handler.is_async:
             coroutine: Awaitable[Any] = self._handler.function(*arguments)
             return await coroutine
+        self._thread = self._executor.submit(self._run, arguments)
+        return await asyncio.wrap_future(self._thread)
+
+    def _run(self, arguments: list[Any]) -> Any:
+        try:
+            return self._handler.function(*arguments)
+        except StopIteration as error:
+            # Before Python 3.12 a future never ends by one.
+            raise RuntimeError("the handler raised StopIteration") from error
+
+    def when_over(self, release: Callable[[], None]) -> None:
+        """Calls `release` when the function has ended: in a thread it may outlast its attempt."""
+        if self._thread is None or self._thread.done():
+            release()
+            return
+        log.warning("handler of %s outlasts its attempt, and keeps its thread", self.lease.id)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, self._handler.function, *arguments)
+
+        def ended(_: Future[Any]) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended before
+                loop.call_soon_threadsafe(release)
+
+        self._thread.add_done_callback(ended)
+
+
+def _text_of(error: Exception) -> str:
+    """Returns its class and its text, also where making the text fails."""
+    return traceback.format_exception_only(type(error), error)[-1].strip()

@@ -21,8 +21,9 @@ class PayloadError(DulyError):
 def encode(value: object) -> Any:
     """Returns a value as JSON can hold it: dataclasses and models of pydantic are objects."""
     try:
-        return json.loads(json.dumps(value, default=_plain, allow_nan=False))
-    except (TypeError, ValueError) as error:
+        text = json.dumps(value, default=_plain, allow_nan=False, ensure_ascii=False)
+        return json.loads(text.encode())
+    except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(
             f"the payload cannot be written as JSON: {error}; use dicts, lists, texts, numbers, "
             "dataclasses or models of pydantic"
@@ -48,24 +49,27 @@ def decode(raw: bytes, wanted: Any) -> Any:
         return raw
     try:
         value = json.loads(raw)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PayloadError(
             f"the payload is no JSON: {error}; a handler of `bytes` takes it"
         ) from error
-    return _into(value, wanted)
+    try:
+        return _into(value, wanted)
+    except (TypeError, ValueError, RecursionError) as error:
+        name = getattr(wanted, "__name__", wanted)
+        raise PayloadError(f"the payload is no {name}: {error}") from error
 
 
 def _into(value: Any, wanted: Any) -> Any:
     validate = getattr(wanted, "model_validate", None)
     if callable(validate):
-        try:
-            return validate(value)
-        except ValueError as error:
-            raise PayloadError(f"the payload is no {wanted.__name__}: {error}") from error
+        return validate(value)
     if isinstance(wanted, type) and dataclasses.is_dataclass(wanted):
         return _dataclass(value, wanted)
     if wanted is datetime and isinstance(value, str):
-        return datetime.fromisoformat(value)
+        # Python 3.10 does not read the Z that JavaScript writes.
+        zone = "+00:00" if value.endswith("Z") else ""
+        return datetime.fromisoformat(value.removesuffix("Z") + zone)
     if wanted is UUID and isinstance(value, str):
         return UUID(value)
     origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
@@ -90,7 +94,4 @@ def _dataclass(value: Any, wanted: Any) -> Any:
         raise PayloadError(
             f"the payload has `{unknown[0]}`, and a {wanted.__name__} has only {known}"
         )
-    try:
-        return wanted(**{name: _into(item, types[name]) for name, item in value.items()})
-    except TypeError as error:
-        raise PayloadError(f"the payload is no {wanted.__name__}: {error}") from error
+    return wanted(**{name: _into(item, types[name]) for name, item in value.items()})

@@ -24,7 +24,7 @@ from .errors import (
 )
 from .messages import Lease
 from .protocol import IN_FLIGHT_MAX
-from .settlements import Settlement, release
+from .settlements import Settlement, ack, release
 
 log = logging.getLogger("duly")
 
@@ -32,7 +32,9 @@ STREAM_LASTED = 5.0
 """A stream that lasted so long is no failure: the next one begins after the shortest pause."""
 TTR_MIN = 1.0
 DRAIN_MAX = 5.0
-"""How long a stop waits for the server to end a stream that drains."""
+"""How long a stop waits for the server to drain a stream, and then to end it."""
+SLOT_WAIT = 0.5
+"""For which part of its lease an event waits for a slot, before it is handed back."""
 
 
 class Worker:
@@ -77,7 +79,10 @@ class Worker:
         self._stopping.set()
 
     async def run(self, *, signals: bool = False) -> None:
-        """Runs until it is stopped; with `signals` by TERM or INT."""
+        """Runs until it is stopped; with `signals` by TERM or INT.
+
+        Cancelled, it stops without waiting for handlers.
+        """
         loop = asyncio.get_running_loop()
         handled = (signal.SIGTERM, signal.SIGINT) if signals else ()
         for number in handled:
@@ -88,6 +93,8 @@ class Worker:
         finally:
             for number in handled:
                 loop.remove_signal_handler(number)
+            self._stopping.set()
+            await self._cancel_all()
             # A handler in a thread that ignores `Context.lost` is left to itself.
             executor.shutdown(wait=False, cancel_futures=True)
 
@@ -100,23 +107,29 @@ class Worker:
             self._name = uuid.uuid4().hex
             streaming = asyncio.create_task(self._stream(executor))
             stopped = asyncio.create_task(self._stopping.wait())
-            await asyncio.wait({streaming, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if self._stopping.is_set():
-                await self._end_stream(streaming)
-            stopped.cancel()
-            streaming.cancel()
+            try:
+                await asyncio.wait({streaming, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                if self._stopping.is_set():
+                    await self._end_stream(streaming, self._grace)
+            except asyncio.CancelledError:
+                self._stopping.set()
+                await self._end_stream(streaming, 0.0)
+                raise
+            finally:
+                stopped.cancel()
+                streaming.cancel()
+                await asyncio.wait({streaming})
             try:
                 with contextlib.suppress(asyncio.CancelledError):
                     await streaming
             except (DeniedError, InvalidError):
-                await self._cancel_all()
                 raise  # another try would be refused as well
             except (ConnectionFailed, ProblemError) as error:
                 failures = 1 if loop.time() - begun >= STREAM_LASTED else failures + 1
                 log.warning("stream of %s ended: %s", self.queue, error)
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), self._backoff.pause(failures))
-        await self._drain()
+        await self._drain(self._grace)
 
     async def _stream(self, executor: ThreadPoolExecutor) -> None:
         # What an earlier stream has sent may have been given back when it ended.
@@ -142,14 +155,23 @@ class Worker:
             task.add_done_callback(self._running.pop)
 
     async def _work(self, attempt: Attempt) -> None:
-        """Runs an attempt when there is a slot; more than there are come after a reconnection."""
+        """Runs an attempt when there is a slot.
+
+        Leases wait for one after a reconnection, and while threads outlast their attempts.
+        """
         try:
-            async with self._slots:
+            await asyncio.wait_for(self._slots.acquire(), self._ttr * SLOT_WAIT)
+            try:
                 settlement = None if self._stopping.is_set() else await attempt.run()
                 if settlement is None and self._stopping.is_set():
                     settlement = release()
                 if settlement is not None:
                     await self._settle(attempt.lease, settlement)
+            finally:
+                attempt.when_over(self._slots.release)
+        except asyncio.TimeoutError:
+            log.warning("no slot for %s of %s; it is handed back", attempt.lease.id, self.queue)
+            await self._settle(attempt.lease, release())
         except asyncio.CancelledError:
             await self._settle(attempt.lease, release())
 
@@ -161,24 +183,27 @@ class Worker:
         except (ProblemError, ConnectionFailed) as error:
             # The event comes back when its lease ends.
             log.warning("%s of %s failed: %s", settlement.outcome, lease.id, error)
+            if isinstance(error, InvalidError) and "reply" in settlement.body:
+                # It is the reply that is refused; the event is done all the same.
+                await self._settle(lease, ack())
 
-    async def _end_stream(self, streaming: asyncio.Task[None]) -> None:
+    async def _end_stream(self, streaming: asyncio.Task[None], grace: float) -> None:
         """Stops: nothing more is sent, and what was sent ends or is handed back."""
         try:
-            await self.client.drain(self.queue, self._name)
-        except (ProblemError, ConnectionFailed) as error:
+            await asyncio.wait_for(self.client.drain(self.queue, self._name), DRAIN_MAX)
+        except (ProblemError, ConnectionFailed, asyncio.TimeoutError) as error:
             # The server gives back what is on its way when the connection ends.
-            log.warning("stream of %s not drained: %s", self.queue, error)
-            await self._drain()
+            log.warning("stream of %s not drained: %r", self.queue, error)
+            await self._drain(grace)
             return
-        await self._drain()
+        await self._drain(grace)
         await asyncio.wait({streaming}, timeout=DRAIN_MAX)
 
-    async def _drain(self) -> None:
+    async def _drain(self, grace: float) -> None:
         """Waits for the handlers that run; cancels those that take longer than the grace period."""
         running = list(self._running)
         if running:
-            await asyncio.wait(running, timeout=self._grace)
+            await asyncio.wait(running, timeout=grace)
         await self._cancel_all()
 
     async def _cancel_all(self) -> None:

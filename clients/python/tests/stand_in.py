@@ -1,0 +1,63 @@
+"""A server of httpx that responds as a test says, for what a real one does only on a bad day."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+
+from duly import AsyncClient
+
+
+def lease_text(payload: object) -> bytes:
+    """Returns an event of a stream."""
+    view = {
+        "id": "01KBKSY8Q3X4H1W9V0T5RZ7M2C",
+        "token": "lease-1",
+        "deadline_ms": 0,
+        "attempt": 1,
+        "attempts_left": 0,
+        "headers": {},
+        "payload_base64": base64.b64encode(json.dumps(payload).encode()).decode(),
+    }
+    return f"event: lease\ndata: {json.dumps(view)}\n\n".encode()
+
+
+class StandIn:
+    """Sends `streamed` on each stream and keeps it open; refuses replies, and hangs in drains."""
+
+    def __init__(self, streamed: bytes = b"", *, hangs_in_drain: bool = False) -> None:
+        self.streamed = streamed
+        self.hangs_in_drain = hangs_in_drain
+        self.streams = 0
+        self.closed_streams = 0
+        self.settled: list[dict[str, Any]] = []
+
+    def client(self) -> AsyncClient:
+        http = httpx.AsyncClient(transport=httpx.MockTransport(self._respond))
+        return AsyncClient("http://duly", token="x", namespace="ns", http=http)
+
+    async def _respond(self, request: httpx.Request) -> httpx.Response:
+        path = request.url.path
+        if path.endswith("/stream"):
+            self.streams += 1
+            return httpx.Response(200, content=self._stream())
+        if path.endswith("/drain") and self.hangs_in_drain:
+            await asyncio.Event().wait()
+        if path.endswith("/settle"):
+            self.settled.append(json.loads(request.content))
+            if "reply" in self.settled[-1]:
+                problem = {"status": 400, "title": "", "detail": "too large", "kind": "invalid"}
+                return httpx.Response(400, json=problem)
+        return httpx.Response(204)
+
+    async def _stream(self) -> AsyncIterator[bytes]:
+        try:
+            yield self.streamed
+            await asyncio.Event().wait()
+        finally:
+            self.closed_streams += 1
