@@ -21,7 +21,8 @@ export type Handler<T> = (payload: T, context: Context) => unknown;
 
 export interface AttemptOptions {
   readonly ttr: number;
-  readonly timeout: number | undefined;
+  /** `Infinity` is none. */
+  readonly timeout: number;
   /** Told of what goes wrong and is not the handler's. */
   readonly onError: (error: unknown) => void;
 }
@@ -108,7 +109,7 @@ export class Attempt<T> {
     }
     const timeout = new AbortController();
     const timer =
-      options.timeout === undefined
+      options.timeout === Infinity
         ? undefined
         : setTimeout(() => timeout.abort(new Error("timed out")), options.timeout);
     const signal = AbortSignal.any([this.#end.signal, timeout.signal]);
@@ -133,5 +134,9 @@ function late(): never {
 }
 
 function textOf(error: unknown): string {
-  return error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+  try {
+    return error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+  } catch {
+    return "an error that has no text";
+  }
 }

@@ -2,6 +2,8 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 
+import { TIMER_MAX } from "./checks.js";
+
 export interface BackoffOptions {
   /** The first pause, in milliseconds. Default: 100. */
   readonly first?: number;
@@ -19,7 +21,7 @@ export function pauseAfter(failures: number, options: BackoffOptions = {}): numb
 /** Waits; ends early, without an error, when the signal is aborted. */
 export async function pause(milliseconds: number, signal?: AbortSignal): Promise<void> {
   try {
-    await sleep(milliseconds, undefined, signal ? { signal } : {});
+    await sleep(Math.min(milliseconds, TIMER_MAX), undefined, signal ? { signal } : {});
   } catch (error) {
     if (!signal?.aborted) throw error;
   }

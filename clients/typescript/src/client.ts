@@ -3,6 +3,7 @@
 import { randomUUID } from "node:crypto";
 
 import { pause, pauseAfter } from "./backoff.js";
+import { named, span, timer, TIMER_MAX, whole } from "./checks.js";
 import type { EventView, Explanation, LeaseView, NewEvent, PushedEvent } from "./description.js";
 import type { Problem } from "./errors.js";
 import { ConnectionError, DulyError, errorOf, ProblemError, problemOf, PushManyError, UsageError } from "./errors.js";
@@ -81,15 +82,16 @@ export interface StreamOptions {
   readonly signal?: AbortSignal;
 }
 
+/** The most events of one request, and the most leases. */
 const PUSH_MAX = 1_000;
-const SPAN_MAX = 4_294_967_295_000;
+const IN_FLIGHT_MAX = 1_000;
 const TRIES_MAX = 5;
 const RETRIED = new Set([429, 502, 503, 504, 507]);
 const RETRY_AFTER_MAX = 30_000;
 const TTR = 30_000;
 /** A stream has a comment every ten seconds; one that is silent for longer is dead. */
 const STREAM_SILENCE_MAX = 35_000;
-const NAME = /^[-_A-Za-z0-9]{1,255}$/;
+const ATTEMPTS_MAX = 65_535;
 
 interface Request {
   readonly method: string;
@@ -98,16 +100,20 @@ interface Request {
   /** Whether it is sent again where it may not have arrived. Default: yes. */
   readonly mayRepeat?: boolean;
   readonly wait?: number;
+  /** Ends it, and its repeats. */
+  readonly signal?: AbortSignal;
 }
 
-function named(what: string, name: string): string {
-  if (NAME.test(name)) return name;
-  throw new UsageError(`${what} is "${name}"; it must have 1 to 255 letters, digits, - and _`);
+function timeOf(at: Date): number {
+  const time = at.getTime();
+  if (time >= 0) return time;
+  throw new UsageError(`at is ${String(at)}; it must be a date of 1970 or later`);
 }
 
-function span(what: string, milliseconds: number): number {
-  if (milliseconds >= 0 && milliseconds <= SPAN_MAX) return Math.ceil(milliseconds);
-  throw new UsageError(`${what} is ${milliseconds}; it must be 0 to ${SPAN_MAX} milliseconds`);
+/** Returns an event that stays the same one when it is pushed again. */
+function keyed(event: EventToPush): EventToPush {
+  const isNamed = event.id !== undefined || event.idempotencyKey !== undefined;
+  return isNamed ? event : { ...event, idempotencyKey: randomUUID() };
 }
 
 function bodyOf(event: EventToPush): NewEvent {
@@ -126,16 +132,15 @@ function bodyOf(event: EventToPush): NewEvent {
       ? { payload_base64: Buffer.from(event.payload as Uint8Array).toString("base64") }
       : { payload: event.payload }),
     ...(event.delay !== undefined && { delay_ms: span("delay", event.delay) }),
-    ...(event.at && { due_ms: event.at.getTime() }),
+    ...(event.at && { due_ms: timeOf(event.at) }),
     ...(event.expires !== undefined && { expires_ms: span("expires", event.expires) }),
     ...(event.keepPayload !== undefined && { keep_payload: event.keepPayload }),
-    ...(event.id !== undefined
-      ? { id: event.id }
-      : { idempotency_key: event.idempotencyKey ?? randomUUID() }),
+    ...(event.id !== undefined && { id: event.id }),
+    ...(event.idempotencyKey !== undefined && { idempotency_key: event.idempotencyKey }),
     ...(event.key !== undefined && { key: event.key }),
     ...(event.unique !== undefined && { unique: event.unique }),
     ...(event.replace && { replace: true }),
-    ...(event.attempts !== undefined && { attempts: event.attempts }),
+    ...(event.attempts !== undefined && { attempts: whole("attempts", event.attempts, ATTEMPTS_MAX) }),
     ...(event.headers && { headers: { ...event.headers } }),
   } as NewEvent;
 }
@@ -157,11 +162,11 @@ function leaseOf<T>(view: LeaseView): Lease<T> {
 
 type PushResult = PushedEvent | { readonly problem: Problem };
 
-function pushedOf(results: readonly PushResult[]): PushedEvent[] {
+function pushedOf(results: readonly PushResult[], before: readonly PushedEvent[]): PushedEvent[] {
   const all = results.map((result) => ("problem" in result ? result.problem : result));
   const problem = all.find((result): result is Problem => "kind" in result);
   if (!problem) return all as PushedEvent[];
-  throw all.length === 1 ? errorOf(problem) : new PushManyError(problem, all);
+  throw all.length === 1 ? errorOf(problem) : new PushManyError(problem, [...before, ...all]);
 }
 
 /** Calls a server. It has no state but its options, and may be shared. */
@@ -180,7 +185,7 @@ export class Client {
     const url = options.url ?? process.env["DULY_URL"] ?? "http://127.0.0.1:7777";
     this.#url = `${url.replace(/\/+$/, "")}/v1/${this.namespace}`;
     this.#headers = { Authorization: `Bearer ${token}`, "User-Agent": "duly-node/0.1.0" };
-    this.#timeout = options.timeout ?? 30_000;
+    this.#timeout = timer("timeout", options.timeout ?? 30_000);
   }
 
   /** Pushes an event. */
@@ -190,13 +195,23 @@ export class Client {
     return pushed;
   }
 
-  /** Pushes events, a thousand with each request. */
+  /**
+   * Pushes events, a thousand with each request. The error of a later request has what was stored as
+   * `pushed`, and the others as `remaining`.
+   */
   async pushMany(queue: string, events: readonly EventToPush[]): Promise<PushedEvent[]> {
     const path = `/queues/${named("queue", queue)}/events`;
+    const all = events.map(keyed);
+    const bodies = all.map(bodyOf);
     const pushed: PushedEvent[] = [];
-    for (let at = 0; at < events.length; at += PUSH_MAX) {
-      const body = { events: events.slice(at, at + PUSH_MAX).map(bodyOf) };
-      pushed.push(...pushedOf(await this.#send<PushResult[]>({ method: "POST", path, body })));
+    for (let at = 0; at < all.length; at += PUSH_MAX) {
+      const body = { events: bodies.slice(at, at + PUSH_MAX) };
+      try {
+        pushed.push(...pushedOf(await this.#send<PushResult[]>({ method: "POST", path, body }), pushed));
+      } catch (error) {
+        // Not enumerable: whoever logs the error does not log payloads.
+        throw Object.defineProperties(error, { pushed: { value: pushed }, remaining: { value: all.slice(at) } });
+      }
     }
     return pushed;
   }
@@ -226,7 +241,7 @@ export class Client {
   async lease<T = unknown>(queue: string, options: LeaseOptions = {}): Promise<Lease<T>[]> {
     const { ttr = TTR, limit = 1, wait = 0 } = options;
     const path = `/queues/${named("queue", queue)}/leases`;
-    const body = { max: limit, ttr_ms: span("ttr", ttr), wait_ms: span("wait", wait) };
+    const body = { max: whole("limit", limit, PUSH_MAX), ttr_ms: span("ttr", ttr), wait_ms: span("wait", wait) };
     // What was leased by a lost response comes back by itself.
     const request = { method: "POST", path, body, mayRepeat: false, wait };
     return (await this.#send<LeaseView[]>(request)).map((view) => leaseOf<T>(view));
@@ -239,9 +254,9 @@ export class Client {
   }
 
   /** Lets a stream end when all that it has sent is settled. */
-  async drain(queue: string, name: string): Promise<void> {
+  async drain(queue: string, name: string, signal?: AbortSignal): Promise<void> {
     const path = `/queues/${named("queue", queue)}/leases/stream/drain?name=${named("name", name)}`;
-    await this.#send({ method: "POST", path });
+    await this.#send({ method: "POST", path, ...(signal && { signal }) });
   }
 
   /** Makes a lease end `ttr` milliseconds from now. */
@@ -253,9 +268,7 @@ export class Client {
   /** Streams leased events; ends without an error only when the signal is aborted or all is settled. */
   async *stream<T = unknown>(queue: string, options: StreamOptions = {}): AsyncGenerator<Lease<T>> {
     const { ttr = TTR, maxInFlight = 1, name, signal } = options;
-    if (!(Number.isInteger(maxInFlight) && maxInFlight >= 1 && maxInFlight <= 1_000)) {
-      throw new UsageError(`${maxInFlight} at a time; it must be 1 to 1000`);
-    }
+    whole("maxInFlight", maxInFlight, IN_FLIGHT_MAX);
     const naming = name === undefined ? "" : `&name=${named("name", name)}`;
     const query = `max_in_flight=${maxInFlight}&ttr_ms=${span("ttr", ttr)}${naming}`;
     const url = `${this.#url}/queues/${named("queue", queue)}/leases/stream?${query}`;
@@ -296,30 +309,37 @@ export class Client {
         const isRefused = error instanceof ProblemError;
         const isLasting = isRefused && !RETRIED.has(error.problem.status);
         if (request.mayRepeat === false || tries >= TRIES_MAX || isLasting) throw error;
-        if (error instanceof UsageError) throw error;
+        if (error instanceof UsageError || request.signal?.aborted) throw error;
         const usual = pauseAfter(tries, { first: 50, longest: 5_000 });
         const asked = isRefused ? error.retryAfter : undefined;
-        await pause(Math.min(asked ?? usual, RETRY_AFTER_MAX));
+        await pause(Math.min(asked ?? usual, RETRY_AFTER_MAX), request.signal);
       }
     }
   }
 
   async #sendOnce<R>(request: Request): Promise<R> {
-    const { method, path, body, wait = 0 } = request;
-    const headers = { ...this.#headers, ...(body !== undefined && { "Content-Type": "application/json" }) };
-    let text: string;
-    let response: Response;
+    const { method, path, wait = 0 } = request;
+    const body = request.body === undefined ? {} : { body: jsonOf(request.body) };
+    const headers = { ...this.#headers, ...("body" in body && { "Content-Type": "application/json" }) };
     try {
-      const signal = AbortSignal.timeout(this.#timeout + wait);
-      const init = { method, headers, signal, ...(body !== undefined && { body: JSON.stringify(body) }) };
-      response = await fetch(this.#url + path, init);
+      const over = AbortSignal.timeout(Math.min(this.#timeout + wait, TIMER_MAX));
+      const signal = request.signal ? AbortSignal.any([over, request.signal]) : over;
+      const response = await fetch(this.#url + path, { method, headers, signal, ...body });
       if (!response.ok) throw await refusal(response);
-      text = await response.text();
+      const text = await response.text();
+      return (text === "" ? undefined : JSON.parse(text)) as R;
     } catch (error) {
       if (error instanceof DulyError) throw error;
       throw new ConnectionError(`${method} ${path}: ${reasonOf(error)}`, { cause: error });
     }
-    return (text === "" ? undefined : JSON.parse(text)) as R;
+  }
+}
+
+function jsonOf(body: unknown): string {
+  try {
+    return JSON.stringify(body);
+  } catch (error) {
+    throw new UsageError(`the request cannot be written as JSON: ${reasonOf(error)}`, { cause: error });
   }
 }
 

@@ -1,5 +1,8 @@
 /** Errors: what the server has refused, and what did not reach it. */
 
+import type { EventToPush } from "./client.js";
+import type { PushedEvent } from "./description.js";
+
 /** What the server says of an error: problem details of RFC 9457. */
 export interface Problem {
   readonly status: number;
@@ -12,6 +15,11 @@ export interface Problem {
 
 /** The base of all errors of this package. */
 export class DulyError extends Error {
+  /** Of a push of many: what the requests before this one have stored. */
+  declare readonly pushed?: readonly PushedEvent[];
+  /** Of a push: the others with their keys, to push again; what is stored of them stays single. */
+  declare readonly remaining?: readonly EventToPush[];
+
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
     this.name = new.target.name;
@@ -41,7 +49,10 @@ export class ProblemError extends DulyError {
 /** The lease has ended: the event is somebody else's, or was settled otherwise. */
 export class LeaseLostError extends ProblemError {}
 
-/** Not every event was stored; `results` has a pushed event or a problem for each. */
+/**
+ * Not every event was stored; `results` has a pushed event or a problem for each, from the first one
+ * to the last of the request that failed. Later ones were not sent.
+ */
 export class PushManyError<Pushed> extends ProblemError {
   constructor(
     problem: Problem,

@@ -1,5 +1,6 @@
 /** How an attempt ends. */
 
+import { span } from "./checks.js";
 import type { Settlement } from "./description.js";
 
 export type { Settlement };
@@ -7,7 +8,12 @@ export type { Settlement };
 /** The longest reason, in characters; a longer one is cut. */
 const REASON_LEN_MAX = 4_096;
 
-const cut = (reason: string): string => Array.from(reason).slice(0, REASON_LEN_MAX).join("");
+/** Half of a pair of surrogates is no text for the server. */
+const cut = (reason: string): string =>
+  Array.from(Buffer.from(reason).toString()).slice(0, REASON_LEN_MAX).join("");
+
+/** What is computed from a time may be a moment late. */
+const delayOf = (delay: number): number => span("delay", Math.max(delay, 0));
 
 /** The event is done; `reply` goes to a caller that waits for one. */
 export function ack(reply?: unknown): Settlement {
@@ -17,12 +23,12 @@ export function ack(reply?: unknown): Settlement {
 /** It failed, and is due again after a delay in milliseconds, or by the policy of the queue. */
 export function retry(reason: string, delay?: number): Settlement {
   const base = { outcome: "retry" as const, reason: cut(reason) };
-  return delay === undefined ? base : { ...base, delay_ms: Math.ceil(delay) };
+  return delay === undefined ? base : { ...base, delay_ms: delayOf(delay) };
 }
 
 /** It is due again after a delay in milliseconds; the attempt does not count. */
 export function snooze(delay: number): Settlement {
-  return { outcome: "snooze", delay_ms: Math.ceil(delay) };
+  return { outcome: "snooze", delay_ms: delayOf(delay) };
 }
 
 /** It is ready again at once, at its place; the attempt does not count. */

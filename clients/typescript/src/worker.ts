@@ -3,13 +3,14 @@
 import { randomUUID } from "node:crypto";
 
 import { Attempt } from "./attempt.js";
-import type { Handler } from "./attempt.js";
+import type { AttemptOptions, Handler } from "./attempt.js";
 import { pause, pauseAfter } from "./backoff.js";
 import type { BackoffOptions } from "./backoff.js";
+import { span, timer, whole } from "./checks.js";
 import { Client } from "./client.js";
 import type { ClientOptions, Lease } from "./client.js";
 import { LeaseLostError, ProblemError, UsageError } from "./errors.js";
-import { release } from "./settlements.js";
+import { ack, release } from "./settlements.js";
 import type { Settlement } from "./settlements.js";
 
 export interface WorkerOptions {
@@ -26,18 +27,20 @@ export interface WorkerOptions {
   /** Stops by TERM and INT. Default: no. */
   readonly signals?: boolean;
   readonly backoff?: BackoffOptions;
-  /** Told of lost leases and connections; the worker goes on. Default: `console.warn`. */
+  /** Told of lost leases and connections, and of the end of the worker. Default: `console.warn`. */
   readonly onError?: (error: unknown) => void;
 }
 
 const CONCURRENCY_MAX = 1_000;
 const TTR_MIN = 1_000;
-/** How long a stop waits for the server to end a stream that drains. */
+/** How long a stop waits for the server to drain a stream, and then to end it. */
 const DRAIN_MAX = 5_000;
 /** A stream that lasted so long is no failure: the next one begins after the shortest pause. */
 const STREAM_LASTED = 5_000;
 /** Statuses of refusals that another try would meet as well. */
-const LASTING = new Set([400, 401, 403, 404, 405, 422]);
+const LASTING = new Set([400, 401, 403, 413, 415, 422]);
+/** Statuses of a settlement that is wrong, whatever the state of its event. */
+const INVALID = new Set([400, 413, 422]);
 const SIGNALS = ["SIGTERM", "SIGINT"] as const;
 
 /**
@@ -54,7 +57,7 @@ export class Worker<T = unknown> {
   readonly #concurrency: number;
   readonly #grace: number;
   readonly #backoff: BackoffOptions;
-  readonly #attempt: { ttr: number; timeout: number | undefined; onError: (error: unknown) => void };
+  readonly #attempt: AttemptOptions;
   readonly #stopping = new AbortController();
   readonly #running = new Map<Promise<void>, Attempt<T>>();
   /** More leases than there are slots come after a reconnection; they wait here. */
@@ -65,14 +68,12 @@ export class Worker<T = unknown> {
     private readonly handler: Handler<T>,
     options: WorkerOptions = {},
   ) {
-    const { client, concurrency = 10, ttr = 30_000, timeout, grace = 25_000 } = options;
-    if (!(Number.isInteger(concurrency) && concurrency >= 1 && concurrency <= CONCURRENCY_MAX)) {
-      throw new UsageError(`concurrency is ${concurrency}; it must be 1 to ${CONCURRENCY_MAX}`);
-    }
-    if (!(ttr >= TTR_MIN)) throw new UsageError(`ttr is ${ttr}; it must be at least ${TTR_MIN}`);
+    const { client, concurrency = 10, ttr = 30_000, timeout = Infinity, grace = 25_000 } = options;
+    this.#concurrency = this.#free = whole("concurrency", concurrency, CONCURRENCY_MAX);
+    if (!(span("ttr", ttr) >= TTR_MIN)) throw new UsageError(`ttr is ${ttr}; it must be at least ${TTR_MIN}`);
+    timer("timeout", timeout);
+    this.#grace = timer("grace", grace);
     this.#client = client instanceof Client ? client : new Client(client);
-    this.#concurrency = this.#free = concurrency;
-    this.#grace = grace;
     this.#backoff = options.backoff ?? {};
     const onError = options.onError ?? ((error) => console.warn("duly:", error));
     this.#attempt = { ttr, timeout, onError };
@@ -113,9 +114,9 @@ export class Worker<T = unknown> {
         await Promise.race([streaming, stopped]);
         if (stopping.aborted) await this.#endStream(name, streaming);
       } catch (error) {
+        this.#attempt.onError(error);
         const isLasting = error instanceof ProblemError && LASTING.has(error.problem.status);
         if (isLasting || error instanceof UsageError) throw error;
-        this.#attempt.onError(error);
         failures = performance.now() - begun >= STREAM_LASTED ? 1 : failures + 1;
         await pause(pauseAfter(failures, this.#backoff), stopping);
       } finally {
@@ -129,7 +130,7 @@ export class Worker<T = unknown> {
   /** Stops: nothing more is sent, and what was sent ends or is handed back. */
   async #endStream(name: string, streaming: Promise<void>): Promise<void> {
     try {
-      await this.#client.drain(this.queue, name);
+      await this.#client.drain(this.queue, name, AbortSignal.timeout(DRAIN_MAX));
     } catch (error) {
       // The server gives back what is on its way when the connection ends.
       this.#attempt.onError(error);
@@ -181,6 +182,10 @@ export class Worker<T = unknown> {
       const what = error instanceof LeaseLostError ? "came too late" : "failed";
       const text = `${settlement.outcome} of ${lease.id} ${what}`;
       this.#attempt.onError(new Error(text, { cause: error }));
+      const isInvalid = error instanceof ProblemError && INVALID.has(error.problem.status);
+      if ((isInvalid || error instanceof UsageError) && "reply" in settlement) {
+        await this.#settle(lease, ack()); // it is the reply that is refused; the event is done
+      }
     }
   }
 

@@ -129,7 +129,7 @@ test("a timeout and a wrong payload end an attempt", async ({ client }) => {
 
 test("a worker without a right ends with the reason", async ({ server }) => {
   const options = { url: server.url, token: "wrong", namespace: "ns" };
-  const worker = new Worker("q", () => undefined, { client: options });
+  const worker = new Worker("q", () => undefined, { client: options, ...quiet });
   await expect(worker.ended).rejects.toThrow(/401/);
   expect(() => new Worker("q", () => undefined, { client: options, concurrency: 0 })).toThrow(/1 to 1000/);
 });

@@ -1,0 +1,32 @@
+/** Arguments: names, spans and numbers that are within their bounds. */
+
+import { UsageError } from "./errors.js";
+
+const NAME = /^[-_A-Za-z0-9]{1,255}$/;
+const SPAN_MAX = 4_294_967_295_000;
+/** The longest timer of Node, in milliseconds: a longer one ends at once. */
+export const TIMER_MAX = 2_147_483_647;
+
+/** Returns a name that is one. */
+export function named(what: string, name: string): string {
+  if (NAME.test(name)) return name;
+  throw new UsageError(`${what} is "${name}"; it must have 1 to 255 letters, digits, - and _`);
+}
+
+/** Returns a span as the server takes it, rounded up, so that nothing is early. */
+export function span(what: string, milliseconds: number): number {
+  if (milliseconds >= 0 && milliseconds <= SPAN_MAX) return Math.ceil(milliseconds);
+  throw new UsageError(`${what} is ${milliseconds}; it must be 0 to ${SPAN_MAX} milliseconds`);
+}
+
+/** Returns a span of a timer; `Infinity` is one that never ends. */
+export function timer(what: string, milliseconds: number): number {
+  if ((milliseconds >= 0 && milliseconds <= TIMER_MAX) || milliseconds === Infinity) return milliseconds;
+  throw new UsageError(`${what} is ${milliseconds}; it must be 0 to ${TIMER_MAX} milliseconds, or Infinity`);
+}
+
+/** Returns a whole number. */
+export function whole(what: string, value: number, most: number): number {
+  if (Number.isInteger(value) && value >= 1 && value <= most) return value;
+  throw new UsageError(`${what} is ${value}; it must be 1 to ${most}`);
+}

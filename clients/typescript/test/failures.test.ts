@@ -1,0 +1,158 @@
+import type { ServerResponse } from "node:http";
+
+import { expect } from "vitest";
+
+import { bury, Client, ConnectionError, Outcome, ProblemError, PushManyError, retry, snooze, UsageError, Worker } from "../src/index.js";
+import type { DulyError } from "../src/index.js";
+import { test } from "../src/vitest.js";
+import { forwarded, standIn, streamLease } from "./stand-in.js";
+import { gate, until } from "./until.js";
+
+const quiet = { onError: (): void => undefined };
+const place = { token: "x", namespace: "ns" };
+
+/** Returns the state in which an event ends. */
+async function endOf(client: Client, id: string): Promise<unknown> {
+  let state: unknown;
+  await until(async () => {
+    ({ state } = await client.explain("q", id));
+    return state === "done" || state === "dead";
+  });
+  return state;
+}
+
+test("a push that was interrupted says what is stored, and the rest is pushed again", async ({ server, client }) => {
+  let requests = 0;
+  await using proxy = await standIn(async (request, response) => {
+    const [status, text] = await forwarded(server.url, request);
+    requests += 1;
+    // The second request is stored, and its response is lost.
+    if (requests > 1) response.destroy();
+    else response.writeHead(status).end(text);
+  });
+  const token = await server.newToken(client.namespace);
+  const behind = new Client({ url: proxy.url, token, namespace: client.namespace });
+  const events = Array.from({ length: 2_500 }, (_, payload) => ({ payload }));
+  const pushing = behind.pushMany("many", events);
+  const error = (await pushing.catch((thrown: unknown) => thrown)) as DulyError;
+  expect(error).toBeInstanceOf(ConnectionError);
+  expect(error.pushed?.length).toBe(1_000);
+  expect(error.remaining?.map((event) => event.payload)).toEqual(events.slice(1_000).map((event) => event.payload));
+  expect(JSON.stringify(error)).not.toContain("payload");
+  const rest = await client.pushMany("many", error.remaining ?? []);
+  expect(rest.map((event) => event.duplicate)).toEqual(events.slice(1_000).map((_, at) => at < 1_000));
+});
+
+test("a later request that is stored in part has the results of all", async ({ client }) => {
+  await client.push("part", 1, { idempotencyKey: "a" });
+  const events = Array.from({ length: 1_000 }, (_, payload) => ({ payload }));
+  const pushing = client.pushMany("part", [...events, { payload: 2, idempotencyKey: "a" }, { payload: 3 }]);
+  const error = await pushing.catch((thrown: unknown) => thrown);
+  const { results } = error as PushManyError<unknown>;
+  expect(results.length).toBe(1_002);
+  expect(results[1_000]).toMatchObject({ status: 409 });
+});
+
+test("numbers that are none, and values that are no JSON, are refused before anything is sent", async ({ client }) => {
+  const wrong = [{ at: new Date("2026-13-01") }, { attempts: Number.NaN }, { delay: Infinity }];
+  for (const options of wrong) await expect(client.push("q", 1, options)).rejects.toThrow(UsageError);
+  await expect(client.push("q", 1n)).rejects.toThrow(UsageError);
+  await expect(client.lease("q", { limit: Number.NaN })).rejects.toThrow(UsageError);
+  expect(await client.lease("q")).toEqual([]);
+  expect(() => snooze(Number.NaN)).toThrow(UsageError);
+  expect([snooze(-3), retry("why", -3)]).toMatchObject([{ delay_ms: 0 }, { delay_ms: 0 }]);
+  for (const options of [{ timeout: 2 ** 31 }, { grace: Number.NaN }, { ttr: Infinity }, { ttr: 1 }]) {
+    expect(() => new Worker("q", () => undefined, { client, ...options })).toThrow(UsageError);
+  }
+});
+
+test("an attempt without a timeout and a stop without a limit wait for their handler", async ({ client }) => {
+  const { opened, open } = gate();
+  const signals: AbortSignal[] = [];
+  const handler = async (_: unknown, { signal }: { signal: AbortSignal }): Promise<void> => {
+    signals.push(signal);
+    await opened;
+  };
+  const worker = new Worker("q", handler, { client, timeout: Infinity, grace: Infinity });
+  const { id } = await client.push("q", 1, { attempts: 1 });
+  await until(() => signals.length === 1);
+  const stopped = worker.stop();
+  // Timers of a millisecond have ended when these requests have.
+  for (let n = 0; n < 5; n += 1) await client.lease("other");
+  expect(signals[0]?.aborted).toBe(false);
+  open();
+  await stopped;
+  expect(await endOf(client, id)).toBe("done");
+});
+
+test("what cannot be a reply is left out, and the event is done", async ({ client }) => {
+  const circular: unknown[] = [];
+  circular.push(circular);
+  const broken = { toJSON: () => { throw new Error("a bug"); } };
+  const replies = [1n, circular, broken, "x".repeat(2 << 20), () => undefined, { order: 7 }];
+  const begun: number[] = [];
+  const handler = (at: number): unknown => {
+    begun.push(at);
+    return replies[at];
+  };
+  const worker = new Worker<number>("q", handler, { client, ...quiet });
+  const pushed = await client.pushMany("q", replies.map((_, payload) => ({ payload, attempts: 1 })));
+  for (const { id } of pushed) expect(await endOf(client, id)).toBe("done");
+  expect(begun.length).toBe(replies.length);
+  await worker.stop();
+});
+
+test("a reply that the server refuses is followed by an ack without it", async () => {
+  const settled: unknown[] = [];
+  let stream: ServerResponse | undefined;
+  await using server = await standIn(async (request, response) => {
+    if (request.url?.includes("/stream?")) return streamLease((stream = response), 7);
+    if (request.url?.includes("/drain")) stream?.end();
+    let text = "";
+    for await (const part of request) text += String(part);
+    if (!request.url?.endsWith("/settle")) return void response.writeHead(204).end();
+    settled.push(JSON.parse(text));
+    response.writeHead(text.includes("reply") ? 413 : 204).end();
+  });
+  const options = { client: { url: server.url, ...place }, ...quiet };
+  const worker = new Worker<number>("q", (payload) => payload, options);
+  await until(() => settled.length >= 2);
+  expect(settled).toEqual([{ outcome: "ack", reply: 7 }, { outcome: "ack" }]);
+  await worker.stop();
+});
+
+test("whatever a handler throws ends its attempt", async ({ client }) => {
+  const thrown = [Object.create(null), undefined, Symbol("s"), new Error("half \ud83d"), new Outcome(bury("half \ud83d"))];
+  const worker = new Worker<number>("q", (at) => { throw thrown[at]; }, { client, ...quiet });
+  const pushed = await client.pushMany("q", thrown.map((_, payload) => ({ payload, attempts: 1 })));
+  for (const { id } of pushed) expect(await endOf(client, id)).toBe("dead");
+  await worker.stop();
+});
+
+test("a worker that is refused tells so, and one behind a proxy that is wrong goes on", async () => {
+  let streams = 0;
+  await using server = await standIn((_, response) => {
+    streams += 1;
+    response.writeHead(streams < 3 ? 404 : 401).end();
+  });
+  const told: unknown[] = [];
+  const options = { client: { url: server.url, ...place }, backoff: { first: 1, longest: 1 } };
+  const worker = new Worker("q", () => undefined, { ...options, onError: (error) => told.push(error) });
+  await expect(worker.ended).rejects.toThrow(/401/);
+  expect(told.map((error) => (error as ProblemError).problem.status)).toEqual([404, 404, 401]);
+});
+
+test("a stop waits some seconds at most for a drain that is not answered", async () => {
+  let drains = 0;
+  await using server = await standIn((request, response) => {
+    if (request.url?.includes("/stream?")) streamLease(response, 7);
+    else if (request.url?.includes("/drain")) drains += 1;
+    else response.writeHead(204).end();
+  });
+  let begun = 0;
+  const options = { client: { url: server.url, timeout: 7_000, ...place }, ...quiet };
+  const worker = new Worker("q", () => { begun += 1; }, options);
+  await until(() => begun === 1);
+  await worker.stop();
+  expect(drains).toBe(1);
+});
