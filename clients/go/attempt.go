@@ -2,6 +2,7 @@ package duly
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -105,7 +106,7 @@ func (a *attempt) settlement(w *Worker) (settlement *Settlement) {
 	case err == nil:
 		return Ack(nil)
 	case errors.As(err, &settlement):
-		return settlement
+		return a.encoded(settlement, w)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return Retry(fmt.Sprintf("timed out after %v: %v", w.timeout, err))
 	case a.ctx.Err() != nil:
@@ -113,4 +114,21 @@ func (a *attempt) settlement(w *Worker) (settlement *Settlement) {
 	default:
 		return Retry(err.Error())
 	}
+}
+
+// encoded returns a settlement with the JSON of its reply; one that is no JSON is left out, as what
+// was done is not to be done again.
+func (a *attempt) encoded(settlement *Settlement, w *Worker) *Settlement {
+	if settlement == nil {
+		return Ack(nil) // a variable of this type that has no value
+	}
+	if settlement.Reply == nil {
+		return settlement
+	}
+	reply, err := json.Marshal(settlement.Reply)
+	if err != nil {
+		w.onError(fmt.Errorf("duly: the reply of %s is no JSON: %w", a.lease.ID, err))
+		return settlement.withReply(nil)
+	}
+	return settlement.withReply(json.RawMessage(reply))
 }

@@ -149,33 +149,34 @@ func (c *Client) send(ctx context.Context, r request) (int, error) {
 	}
 }
 
-// Push pushes events, a thousand with each request. Where not every one is stored the error is a
-// *PushError, or the *Problem of the only one.
+// Push pushes events, a thousand with each request. Where a request fails, or not every event of it
+// is stored, it returns those of the requests before and a *PushError.
 func (c *Client) Push(ctx context.Context, queue string, events ...Event) ([]Pushed, error) {
+	keyed, bodies := make([]Event, len(events)), make([]*eventBody, len(events))
+	for i, event := range events {
+		var err error
+		if keyed[i], err = event.keyed(); err != nil {
+			return nil, err
+		}
+		if bodies[i], err = keyed[i].body(); err != nil {
+			return nil, err
+		}
+	}
 	pushed := make([]Pushed, 0, len(events))
-	for len(events) > 0 {
-		count := len(events)
-		if count > pushMax {
-			count = pushMax
+	path := queuePath(queue, "/events")
+	for begin := 0; begin < len(bodies); begin += pushMax {
+		end := begin + pushMax
+		if end > len(bodies) {
+			end = len(bodies)
 		}
-		bodies := make([]*eventBody, count)
-		for i, event := range events[:count] {
-			body, err := event.body()
-			if err != nil {
-				return pushed, err
-			}
-			bodies[i] = body
-		}
-		events = events[count:]
 		var results []PushResult
-		body := map[string]any{"events": bodies}
-		path := queuePath(queue, "/events")
+		body := map[string]any{"events": bodies[begin:end]}
 		status, err := c.send(ctx, request{method: http.MethodPost, path: path, body: body, into: &results})
 		if err != nil {
-			return pushed, err
+			return pushed, &PushError{Remaining: keyed[begin:], Err: err}
 		}
 		if status == http.StatusMultiStatus {
-			return pushed, &PushError{Results: results}
+			return pushed, &PushError{Results: results, Remaining: keyed[begin:]}
 		}
 		for _, result := range results {
 			pushed = append(pushed, result.Pushed)

@@ -44,10 +44,19 @@ func (p *Problem) mayPass() bool {
 	return false
 }
 
-// isLasting reports whether a stream would be refused again.
+// isInvalid reports whether the form of the request is wrong.
+func (p *Problem) isInvalid() bool {
+	switch p.Status {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
+		http.StatusUnprocessableEntity:
+		return true
+	}
+	return false
+}
+
+// isLasting reports whether a stream would be refused again; a 404 may be that of a proxy.
 func (p *Problem) isLasting() bool {
-	return p.Status >= 400 && p.Status < 500 && p.Status != http.StatusTooManyRequests &&
-		p.Status != http.StatusRequestTimeout
+	return p.isInvalid() || p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden
 }
 
 // problemOf reads a problem; a response of something between here and the server has other forms.
@@ -66,10 +75,16 @@ func problemOf(response *http.Response, body []byte) *Problem {
 	return problem
 }
 
-// PushError says that not every event was stored.
+// PushError says that not every event was stored, or that it is not known.
 type PushError struct {
-	// Results has a Pushed or a Problem for each event of the request.
+	// Results has a Pushed or a Problem for each event of the request that failed; it is empty where
+	// there was no response.
 	Results []PushResult
+	// Remaining has the events of that request and those after it, with their keys, to push again:
+	// what is stored of them is not stored twice.
+	Remaining []Event
+	// Err is why the request failed; nil where there are Results.
+	Err error
 }
 
 // PushResult is what became of one event; Problem is nil if it is stored.
@@ -79,10 +94,18 @@ type PushResult struct {
 }
 
 func (e *PushError) Error() string {
-	for _, result := range e.Results {
-		if result.Problem != nil {
-			return result.Problem.Error()
-		}
+	if err := e.Unwrap(); err != nil {
+		return err.Error()
 	}
 	return "duly: not every event was stored"
+}
+
+// Unwrap returns why the request failed, or the first Problem of the results.
+func (e *PushError) Unwrap() error {
+	for _, result := range e.Results {
+		if result.Problem != nil {
+			return result.Problem
+		}
+	}
+	return e.Err
 }

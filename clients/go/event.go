@@ -22,7 +22,8 @@ type Event struct {
 	Replace bool
 	// Attempts is the most attempts; 0 is the default of the queue.
 	Attempts int
-	Expires  time.Duration
+	// Expires is how long until it is of no use any more; 0 is never.
+	Expires time.Duration
 	// KeepPayload is whether its records keep its payload, so that it can be replayed; nil is the
 	// default of the queue.
 	KeepPayload *bool
@@ -65,7 +66,7 @@ func (l *Lease) Decode(into any) error {
 
 type eventBody struct {
 	Payload        json.RawMessage   `json:"payload,omitempty"`
-	PayloadBase64  []byte            `json:"payload_base64,omitempty"`
+	PayloadBase64  *[]byte           `json:"payload_base64,omitempty"`
 	ID             string            `json:"id,omitempty"`
 	IdempotencyKey string            `json:"idempotency_key,omitempty"`
 	DelayMS        *int64            `json:"delay_ms,omitempty"`
@@ -81,7 +82,10 @@ type eventBody struct {
 
 // millis returns a span in milliseconds, rounded up, so that nothing is early.
 func millis(span time.Duration) *int64 {
-	ms := int64((span + time.Millisecond - 1) / time.Millisecond)
+	ms := int64(span / time.Millisecond)
+	if span%time.Millisecond > 0 {
+		ms++
+	}
 	return &ms
 }
 
@@ -92,6 +96,16 @@ func newKey() (string, error) {
 		return "", fmt.Errorf("duly: no random bytes for a name: %w", err)
 	}
 	return hex.EncodeToString(random), nil
+}
+
+// keyed returns an event that stays the same one when it is pushed again.
+func (e Event) keyed() (Event, error) {
+	if e.ID != "" || e.IdempotencyKey != "" {
+		return e, nil
+	}
+	var err error
+	e.IdempotencyKey, err = newKey()
+	return e, err
 }
 
 func (e Event) body() (*eventBody, error) {
@@ -106,6 +120,8 @@ func (e Event) body() (*eventBody, error) {
 		return nil, errors.New("duly: there are ID and IdempotencyKey; give one of them")
 	case e.Delay < 0:
 		return nil, fmt.Errorf("duly: Delay is %v; it must be 0 or more", e.Delay)
+	case e.Expires < 0:
+		return nil, fmt.Errorf("duly: Expires is %v; it must be 0 or more, and 0 is never", e.Expires)
 	case e.Attempts < 0 || e.Attempts > 65535:
 		return nil, fmt.Errorf("duly: Attempts is %d; it must be 0 to 65535", e.Attempts)
 	}
@@ -119,15 +135,11 @@ func (e Event) body() (*eventBody, error) {
 	if e.Expires > 0 {
 		body.ExpiresMS = millis(e.Expires)
 	}
-	if e.ID == "" && e.IdempotencyKey == "" {
-		key, err := newKey()
-		if err != nil {
-			return nil, err
-		}
-		body.IdempotencyKey = key
-	}
 	if bytes, isBytes := e.Payload.([]byte); isBytes {
-		body.PayloadBase64 = bytes
+		if bytes == nil {
+			bytes = []byte{}
+		}
+		body.PayloadBase64 = &bytes
 		return body, nil
 	}
 	payload, err := json.Marshal(e.Payload)

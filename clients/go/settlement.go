@@ -21,6 +21,13 @@ func (s *Settlement) Error() string {
 	return fmt.Sprintf("duly: %s %s", s.Outcome, s.Reason)
 }
 
+// withReply returns it with another reply, or without one.
+func (s *Settlement) withReply(reply any) *Settlement {
+	changed := *s
+	changed.Reply = reply
+	return &changed
+}
+
 func cut(reason string) string {
 	if runes := []rune(reason); len(runes) > reasonMax {
 		return string(runes[:reasonMax])
@@ -38,14 +45,22 @@ func Retry(reason string) *Settlement {
 	return &Settlement{Outcome: "retry", Reason: cut(reason)}
 }
 
+// fromNow returns a delay in milliseconds; what is computed from a time may be a moment late.
+func fromNow(delay time.Duration) *int64 {
+	if delay < 0 {
+		delay = 0
+	}
+	return millis(delay)
+}
+
 // RetryAfter is Retry with a delay.
 func RetryAfter(delay time.Duration, reason string) *Settlement {
-	return &Settlement{Outcome: "retry", Reason: cut(reason), DelayMS: millis(delay)}
+	return &Settlement{Outcome: "retry", Reason: cut(reason), DelayMS: fromNow(delay)}
 }
 
 // Snooze makes the event due again after a delay; the attempt does not count.
 func Snooze(delay time.Duration) *Settlement {
-	return &Settlement{Outcome: "snooze", DelayMS: millis(delay)}
+	return &Settlement{Outcome: "snooze", DelayMS: fromNow(delay)}
 }
 
 // Release makes the event ready again at once, at its place; the attempt does not count.

@@ -177,8 +177,14 @@ func (w *Worker) isStopping() bool {
 
 func (w *Worker) settle(lease *Lease, settlement *Settlement) {
 	// It came too late, or the event comes back when its lease ends.
-	if err := w.client.Settle(context.Background(), lease, settlement); err != nil {
-		w.onError(fmt.Errorf("%s of %s failed: %w", settlement.Outcome, lease.ID, err))
+	err := w.client.Settle(context.Background(), lease, settlement)
+	if err == nil {
+		return
+	}
+	w.onError(fmt.Errorf("%s of %s failed: %w", settlement.Outcome, lease.ID, err))
+	var problem *Problem
+	if settlement.Reply != nil && errors.As(err, &problem) && problem.isInvalid() {
+		w.settle(lease, settlement.withReply(nil)) // it is the reply that is refused
 	}
 }
 

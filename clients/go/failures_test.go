@@ -1,0 +1,155 @@
+package duly_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"duly"
+	"duly/dulytest"
+)
+
+// standIn is a client of a server that responds as a test says.
+func standIn(t testing.TB, respond http.HandlerFunc) *duly.Client {
+	t.Helper()
+	server := httptest.NewServer(respond)
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return must[*duly.Client](t)(duly.NewClient(server.URL, "x", "ns"))
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (t transport) RoundTrip(request *http.Request) (*http.Response, error) { return t(request) }
+
+func TestAnInterruptedPushSaysWhatIsStoredAndTheRestIsPushedAgain(t *testing.T) {
+	client := dulytest.Start(t).Client()
+	requests := 0
+	client.HTTP.Transport = transport(func(request *http.Request) (*http.Response, error) {
+		requests++
+		response, err := http.DefaultTransport.RoundTrip(request)
+		if err == nil && requests > 1 && requests <= 6 {
+			response.Body.Close()
+			return nil, errors.New("reset") // the second request is stored, and its response is lost
+		}
+		return response, err
+	})
+	events := make([]duly.Event, 2500)
+	for n := range events {
+		events[n] = duly.Event{Payload: n}
+	}
+	pushed, err := client.Push(ctx, "q", events...)
+	var interrupted *duly.PushError
+	if !errors.As(err, &interrupted) || len(pushed) != 1000 || len(interrupted.Remaining) != 1500 {
+		t.Fatalf("%d: %v", len(pushed), err)
+	}
+	for n, event := range must[[]duly.Pushed](t)(client.Push(ctx, "q", interrupted.Remaining...)) {
+		if event.Duplicate != (n < 1000) {
+			t.Fatalf("%d: %v", n, event)
+		}
+	}
+}
+
+func TestWhatWouldMeanSomethingElseIsRefusedOrDueAtOnce(t *testing.T) {
+	client := dulytest.Start(t).Client()
+	events := []duly.Event{{Payload: 1}, {Payload: 1, Expires: -1}}
+	if _, err := client.Push(ctx, "q", events...); err == nil || !strings.Contains(err.Error(), "0 is never") {
+		t.Fatal(err)
+	}
+	for _, late := range []*duly.Settlement{duly.Snooze(-time.Second), duly.RetryAfter(-1, "why")} {
+		if *late.DelayMS != 0 {
+			t.Errorf("%v", *late.DelayMS)
+		}
+	}
+	for _, payload := range [][]byte{{}, nil} {
+		_, err := client.Push(ctx, "q", duly.Event{Payload: payload})
+		check(t, err)
+	}
+	for _, leased := range lease(t, client, time.Minute) {
+		if len(leased.Payload) != 0 {
+			t.Errorf("%v", leased)
+		}
+	}
+}
+
+func TestWhatCannotBeAReplyIsLeftOutAndTheEventIsDone(t *testing.T) {
+	client := dulytest.Start(t).Client()
+	var none *duly.Settlement
+	replies := []error{duly.Ack(func() {}), duly.Ack(strings.Repeat("x", 2<<20)), none, duly.Ack(7)}
+	var mutex sync.Mutex
+	begun := 0
+	stop := runs(t, client, func(_ context.Context, lease *duly.Lease) error {
+		var n int
+		check(t, lease.Decode(&n))
+		mutex.Lock()
+		defer mutex.Unlock()
+		begun++
+		return replies[n]
+	}, duly.Options{})
+	for n := range replies {
+		id := must[[]duly.Pushed](t)(client.Push(ctx, "q", duly.Event{Payload: n, Attempts: 1}))[0].ID
+		until(func() bool { return state(t, client, id) == "done" })
+	}
+	stop()
+	if begun != len(replies) {
+		t.Fatal(begun)
+	}
+}
+
+func TestAReplyThatTheServerRefusesIsFollowedByAnAckWithoutIt(t *testing.T) {
+	drained, settled := make(chan struct{}), make(chan string, 9)
+	client := standIn(t, func(response http.ResponseWriter, request *http.Request) {
+		body, _ := io.ReadAll(request.Body)
+		switch path := request.URL.Path; {
+		case strings.HasSuffix(path, "/stream"):
+			payload := base64.StdEncoding.EncodeToString([]byte("7"))
+			fmt.Fprintf(response, "event: lease\ndata: {\"token\": \"t\", \"payload_base64\": %q}\n\n", payload)
+			response.(http.Flusher).Flush()
+			<-drained
+		case strings.HasSuffix(path, "/drain"):
+			close(drained)
+		case strings.HasSuffix(path, "/settle"):
+			settled <- string(body)
+			if strings.Contains(string(body), "reply") {
+				response.WriteHeader(http.StatusRequestEntityTooLarge)
+			}
+		}
+	})
+	handler := func(context.Context, *duly.Lease) error { return duly.Ack(7) }
+	stop := runs(t, client, handler, duly.Options{})
+	said := []string{<-settled, <-settled}
+	stop()
+	if !reflect.DeepEqual(said, []string{`{"outcome":"ack","reply":7}`, `{"outcome":"ack"}`}) {
+		t.Fatal(said)
+	}
+}
+
+func TestAWorkerBehindAProxyThatIsWrongGoesOn(t *testing.T) {
+	streams := 0
+	client := standIn(t, func(response http.ResponseWriter, _ *http.Request) {
+		streams++
+		status := http.StatusNotFound
+		if streams == 3 {
+			status = http.StatusUnauthorized
+		}
+		response.WriteHeader(status)
+	})
+	handler := func(context.Context, *duly.Lease) error { return nil }
+	options := duly.Options{RetryMin: time.Millisecond, RetryMax: time.Millisecond}
+	worker := must[*duly.Worker](t)(duly.NewWorker(client, "q", handler, options))
+	var problem *duly.Problem
+	if err := worker.Run(ctx); !errors.As(err, &problem) || problem.Status != 401 || streams != 3 {
+		t.Fatalf("%d: %v", streams, err)
+	}
+}
