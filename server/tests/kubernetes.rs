@@ -143,6 +143,21 @@ fn every_manifest_is_of_the_same_pods_and_listed() {
 }
 
 #[test]
+fn a_worker_stays_at_the_server_of_its_stream() {
+    let service = &manifest("service.yaml")[0];
+    assert_eq!(service["spec"]["ports"][0]["name"].as_str(), Some("api"));
+    let affinity = service["spec"]["sessionAffinity"].as_str();
+    assert_eq!(affinity, Some("ClientIP"));
+}
+
+#[test]
+fn the_image_has_the_tag_of_a_release() {
+    let image = &manifest("kustomization.yaml")[0]["images"][0];
+    let tag = format!("v{}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(image["newTag"].as_str(), Some(&*tag));
+}
+
+#[test]
 fn health_is_a_matter_of_the_exit_code() {
     // Nothing listens on this port of the loopback network.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

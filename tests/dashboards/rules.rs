@@ -42,6 +42,34 @@ fn what_scales_workers_names_only_metrics_and_labels_that_there_are() {
 }
 
 #[test]
+fn what_scales_workers_has_a_value_where_no_handler_is_measured() {
+    let file = YamlLoader::load_from_str(SCALING).expect("it is YAML");
+    let triggers = file[0]["spec"]["triggers"].as_vec().expect("triggers");
+    let queries = triggers
+        .iter()
+        .filter_map(|trigger| trigger["metadata"]["query"].as_str());
+    let forecast: Vec<_> = queries.filter(|it| it.contains("queue_due")).collect();
+    let play = format!(
+        r#"
+tests:
+  - interval: 1m
+    input_series:
+      - series: duly_queue_due{{queue="shop.close",within="1m"}}
+        values: 600+0x20
+    promql_expr_test:
+      - expr: {:?}
+        eval_time: 10m
+        exp_samples: [{{labels: "{{}}", value: 10}}]
+"#,
+        forecast[0]
+    );
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("scaling_test.yml");
+    std::fs::write(&path, play).expect("it is written");
+    promtool(&["test", "rules", path.to_str().expect("a path")]);
+}
+
+#[test]
 fn each_alert_is_told_of_in_the_guide_and_severity_is_one_of_two() {
     for (alert, _) in alerts() {
         assert!(PAGE.contains(&format!("| `{alert}` |")), "{alert}");
