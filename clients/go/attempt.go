@@ -14,7 +14,8 @@ const extensions = 3
 
 // attempt runs a handler for a lease.
 type attempt struct {
-	lease *Lease
+	lease    *Lease
+	received time.Time
 	// ctx is that of the handler.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -24,7 +25,9 @@ type attempt struct {
 
 func newAttempt(parent context.Context, lease *Lease) *attempt {
 	ctx, cancel := context.WithCancel(parent)
-	return &attempt{lease: lease, ctx: ctx, cancel: cancel, check: make(chan struct{}, 1)}
+	return &attempt{
+		lease: lease, received: time.Now(), ctx: ctx, cancel: cancel, check: make(chan struct{}, 1),
+	}
 }
 
 // checkLease extends the lease at once: it may have been lost.
@@ -37,9 +40,9 @@ func (a *attempt) checkLease() {
 
 // keep extends the lease until done is closed; it cancels the handler when the lease is lost.
 func (a *attempt) keep(w *Worker, done <-chan struct{}) {
-	ends := time.Now().Add(w.ttr)
+	begun, ends := a.received, a.received.Add(w.ttr)
 	for {
-		pause := w.ttr / extensions
+		pause := time.Until(begun.Add(w.ttr / extensions))
 		if left := time.Until(ends); left < pause {
 			pause = left
 		}
@@ -52,7 +55,7 @@ func (a *attempt) keep(w *Worker, done <-chan struct{}) {
 		case <-timer.C:
 		}
 		timer.Stop()
-		begun := time.Now()
+		begun = time.Now()
 		ctx, cancel := context.WithDeadline(context.Background(), ends)
 		err := w.client.Extend(ctx, a.lease, w.ttr)
 		cancel()

@@ -135,6 +135,36 @@ func TestAReplyThatTheServerRefusesIsFollowedByAnAckWithoutIt(t *testing.T) {
 	}
 }
 
+func TestAnEventForWhichThereIsNoSlotGoesBackBeforeItsLeaseEnds(t *testing.T) {
+	drained, settled := make(chan struct{}), make(chan string, 9)
+	client := standIn(t, func(response http.ResponseWriter, request *http.Request) {
+		body, _ := io.ReadAll(request.Body)
+		switch path := request.URL.Path; {
+		case strings.HasSuffix(path, "/stream"):
+			fmt.Fprint(response, "event: lease\ndata: {\"token\": \"t\"}\n\nevent: lease\ndata: {\"token\": \"u\"}\n\n")
+			response.(http.Flusher).Flush()
+			<-drained
+		case strings.HasSuffix(path, "/drain"):
+			close(drained)
+		case strings.HasSuffix(path, "/settle"):
+			settled <- string(body)
+		}
+	})
+	begun, open := make(chan struct{}, 9), make(chan struct{})
+	stop := runs(t, client, func(context.Context, *duly.Lease) error {
+		begun <- struct{}{}
+		<-open // whatever its context says
+		return nil
+	}, duly.Options{Concurrency: 1, TTR: time.Second})
+	said := []string{<-settled}
+	close(open)
+	said = append(said, <-settled)
+	stop()
+	if !reflect.DeepEqual(said, []string{`{"outcome":"release"}`, `{"outcome":"ack"}`}) || len(begun) != 1 {
+		t.Fatal(said)
+	}
+}
+
 func TestAWorkerBehindAProxyThatIsWrongGoesOn(t *testing.T) {
 	streams := 0
 	client := standIn(t, func(response http.ResponseWriter, _ *http.Request) {

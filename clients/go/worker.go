@@ -14,6 +14,8 @@ const (
 	streamLasted = 5 * time.Second
 	// drainMax is how long a stop waits for the server to drain a stream, and to end it.
 	drainMax = 5 * time.Second
+	// slotWaits: an event waits for a slot for such a part of its lease, before it is handed back.
+	slotWaits = 2
 )
 
 // Handler handles a leased event. Its context ends when the lease is lost, as another worker may
@@ -155,11 +157,17 @@ func (w *Worker) receive(ctx, handlers context.Context, name string) error {
 // runAttempt runs an attempt when there is a slot; more than there are come after a reconnection.
 func (w *Worker) runAttempt(attempt *attempt) {
 	defer w.work.Done()
-	w.slots <- struct{}{}
-	defer func() { <-w.slots }()
 	settlement := Release()
-	if !w.isStopping() {
-		settlement = attempt.run(w)
+	timer := time.NewTimer(w.ttr / slotWaits)
+	defer timer.Stop()
+	select {
+	case w.slots <- struct{}{}:
+		defer func() { <-w.slots }()
+		if !w.isStopping() {
+			settlement = attempt.run(w)
+		}
+	case <-timer.C:
+		w.onError(fmt.Errorf("duly: no slot for %s of %s; it is handed back", attempt.lease.ID, w.queue))
 	}
 	if settlement != nil {
 		w.settle(attempt.lease, settlement)

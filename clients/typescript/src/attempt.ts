@@ -32,6 +32,7 @@ const EXTENSIONS = 3;
 
 /** Runs a handler for a lease. */
 export class Attempt<T> {
+  readonly #received = performance.now();
   readonly #end = new AbortController();
   #check = new AbortController();
   #isLost = false;
@@ -76,13 +77,14 @@ export class Attempt<T> {
 
   async #keep(ended: AbortSignal): Promise<void> {
     const { ttr, onError } = this.options;
-    let ends = performance.now() + ttr;
+    let begun = this.#received;
+    let ends = begun + ttr;
     while (!ended.aborted) {
-      const length = Math.min(ttr / EXTENSIONS, Math.max(ends - performance.now(), 0));
-      await pause(length, AbortSignal.any([ended, this.#check.signal]));
+      const next = Math.min(begun + ttr / EXTENSIONS, ends);
+      await pause(Math.max(next - performance.now(), 0), AbortSignal.any([ended, this.#check.signal]));
       if (ended.aborted) return;
       this.#check = new AbortController();
-      const begun = performance.now();
+      begun = performance.now();
       try {
         await Promise.race([this.client.extend(this.lease, ttr), pause(ends - begun, ended).then(late)]);
         ends = begun + ttr;

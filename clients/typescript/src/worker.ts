@@ -33,6 +33,8 @@ export interface WorkerOptions {
 
 const CONCURRENCY_MAX = 1_000;
 const TTR_MIN = 1_000;
+/** For which part of its lease an event waits for a slot, before it is handed back. */
+const SLOT_WAIT = 0.5;
 /** How long a stop waits for the server to drain a stream, and then to end it. */
 const DRAIN_MAX = 5_000;
 /** A stream that lasted so long is no failure: the next one begins after the shortest pause. */
@@ -61,7 +63,7 @@ export class Worker<T = unknown> {
   readonly #stopping = new AbortController();
   readonly #running = new Map<Promise<void>, Attempt<T>>();
   /** More leases than there are slots come after a reconnection; they wait here. */
-  readonly #waiting: (() => void)[] = [];
+  readonly #waiting = new Set<AbortController>();
   #free: number;
   constructor(
     readonly queue: string,
@@ -157,7 +159,10 @@ export class Worker<T = unknown> {
   }
 
   async #work(attempt: Attempt<T>): Promise<void> {
-    await this.#slot();
+    if (!(await this.#slot())) {
+      this.#attempt.onError(new Error(`no slot for ${attempt.lease.id} of ${this.queue}; it is handed back`));
+      return this.#settle(attempt.lease, release());
+    }
     try {
       const isBegun = !this.#stopping.signal.aborted;
       const ended = isBegun ? await attempt.run() : undefined;
@@ -165,13 +170,25 @@ export class Worker<T = unknown> {
       if (settlement) await this.#settle(attempt.lease, settlement);
     } finally {
       this.#free += 1;
-      this.#waiting.shift()?.();
+      const [next] = this.#waiting;
+      if (next) this.#waiting.delete(next);
+      next?.abort();
     }
   }
 
-  async #slot(): Promise<void> {
-    while (this.#free === 0) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+  /** Waits for a slot, and returns whether there is one in time. */
+  async #slot(): Promise<boolean> {
+    const ends = performance.now() + this.#attempt.ttr * SLOT_WAIT;
+    while (this.#free === 0) {
+      const left = ends - performance.now();
+      if (left <= 0) return false;
+      const freed = new AbortController();
+      this.#waiting.add(freed);
+      await pause(left, freed.signal);
+      this.#waiting.delete(freed);
+    }
     this.#free -= 1;
+    return true;
   }
 
   async #settle(lease: Lease, settlement: Settlement): Promise<void> {

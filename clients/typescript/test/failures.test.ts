@@ -121,6 +121,33 @@ test("a reply that the server refuses is followed by an ack without it", async (
   await worker.stop();
 });
 
+test("an event for which there is no slot goes back before its lease ends", async () => {
+  const settled: string[] = [];
+  await using server = await standIn(async (request, response) => {
+    if (request.url?.includes("/stream?")) {
+      streamLease(response, 1);
+      return streamLease(response, 2);
+    }
+    let text = "";
+    for await (const part of request) text += String(part);
+    if (request.url?.endsWith("/settle")) settled.push(text);
+    response.writeHead(request.url?.includes("/drain") ? 404 : 204).end();
+  });
+  const begun: number[] = [];
+  const { opened, open } = gate();
+  const handler = async (payload: number): Promise<void> => {
+    begun.push(payload);
+    await opened;
+  };
+  const options = { client: { url: server.url, ...place }, concurrency: 1, ttr: 1_000, ...quiet };
+  const worker = new Worker<number>("q", handler, options);
+  await until(() => settled.length === 1);
+  open();
+  await worker.stop();
+  expect(begun).toEqual([1]);
+  expect(settled).toEqual(['{"outcome":"release"}', '{"outcome":"ack"}']);
+});
+
 test("whatever a handler throws ends its attempt", async ({ client }) => {
   const thrown = [Object.create(null), undefined, Symbol("s"), new Error("half \ud83d"), new Outcome(bury("half \ud83d"))];
   const worker = new Worker<number>("q", (at) => { throw thrown[at]; }, { client, ...quiet });

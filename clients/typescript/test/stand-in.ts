@@ -24,7 +24,7 @@ export async function forwarded(url: string, request: IncomingMessage): Promise<
   return [response.status, await response.text()];
 }
 
-/** Responds with the only lease of a stream, which stays open. */
+/** Responds with a lease of a stream, which stays open. */
 export function streamLease(response: ServerResponse, payload: unknown): void {
   const view = {
     id: "01KBKSY8Q3X4H1W9V0T5RZ7M2C",
@@ -35,6 +35,6 @@ export function streamLease(response: ServerResponse, payload: unknown): void {
     headers: {},
     payload_base64: Buffer.from(JSON.stringify(payload)).toString("base64"),
   };
-  response.writeHead(200);
+  if (!response.headersSent) response.writeHead(200);
   response.write(`event: lease\ndata: ${JSON.stringify(view)}\n\n`);
 }
