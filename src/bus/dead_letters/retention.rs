@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::bus::inner::Inner;
 use crate::bus::scan::PAGE;
-use crate::core::op::StoreOp;
+use crate::core::op::{Snapshot, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId, QueueName};
 use crate::time::Timestamp;
@@ -62,64 +62,108 @@ async fn run(inner: Weak<Inner>, limited: Vec<LimitedQueue>) {
 
 impl LimitedQueue {
     async fn enforce(&self, inner: &Inner) -> Result<()> {
-        let mut dead = Vec::new();
-        for bucket in inner.buckets_of(&self.queue).await? {
-            let stats = inner.apply(&bucket, StoreOp::stats()).await?;
-            dead.push((bucket, stats.dead));
-        }
-        let all: usize = dead.iter().map(|(_, dead)| dead).sum();
-        let surplus = self.keep_max.map_or(0, |max| all.saturating_sub(max));
-        for (bucket, dead) in dead {
-            // Each bucket drops its share, so that none need be searched for the oldest of all.
-            let surplus = (surplus * dead).div_ceil(all.max(1));
-            if dead > 0 && (surplus > 0 || self.keep_for.is_some()) {
-                self.enforce_in(inner, &bucket, surplus).await?;
+        let buckets = inner.buckets_of(&self.queue).await?;
+        if let Some(span) = self.keep_for {
+            let now = inner.now().as_millis();
+            let died_until = Timestamp::from_millis(now.saturating_sub(millis(span)));
+            for bucket in &buckets {
+                drop_old(inner, bucket, died_until).await?;
             }
+        }
+        if let Some(max) = self.keep_max {
+            while drop_surplus(inner, &buckets, max).await? {}
         }
         Ok(())
     }
+}
 
-    /// Drops the `surplus` dead letters of a bucket with the first ids, and those that died too
-    /// long ago.
-    async fn enforce_in(
-        &self,
-        inner: &Inner,
-        bucket: &BucketKey,
-        mut surplus: usize,
-    ) -> Result<()> {
-        let now = inner.now();
-        let died_until = self.keep_for.map(|span| {
-            let until = now.as_millis().saturating_sub(millis(span));
-            Timestamp::from_millis(until)
-        });
-        let mut after = None;
-        loop {
-            let page = inner.apply(bucket, StoreOp::read_dead(after, PAGE)).await?;
-            let mut dropped: Vec<EventId> = Vec::new();
-            for letter in &page.letters {
-                let is_old = letter
-                    .since
-                    .zip(died_until)
-                    .is_some_and(|(at, it)| at <= it);
-                if surplus > 0 || is_old {
-                    surplus = surplus.saturating_sub(1);
-                    dropped.push(letter.id);
-                }
-            }
-            if !dropped.is_empty() {
-                let drop = StoreOp::drop_dead(dropped, Some(ACTOR.to_owned()));
-                inner.apply(bucket, drop).await?;
-            }
-            // Whatever follows was pushed later, and cannot have died before.
-            let last = page.letters.last().map(|letter| letter.id.created());
-            let may_be_old = last.zip(died_until).is_some_and(|(at, it)| at <= it);
-            after = page.next;
-            if after.is_none() || surplus == 0 && !may_be_old {
-                return Ok(());
-            }
+/// Drops the dead letters of a bucket that died too long ago.
+async fn drop_old(inner: &Inner, bucket: &BucketKey, died_until: Timestamp) -> Result<()> {
+    let mut after = None;
+    loop {
+        let page = inner.apply(bucket, StoreOp::read_dead(after, PAGE)).await?;
+        let is_old = |letter: &&Snapshot| letter.since.is_some_and(|died| died <= died_until);
+        let old = page.letters.iter().filter(is_old).map(|it| it.id);
+        drop_dead(inner, bucket, old.collect()).await?;
+        // Whatever follows was pushed later, and cannot have died before.
+        let last = page.letters.last().map(|letter| letter.id.created());
+        let more_may_be_old = last.is_some_and(|pushed| pushed <= died_until);
+        after = page.next.filter(|_| more_may_be_old);
+        if after.is_none() {
+            return Ok(());
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Drops what exceeds `max`, at most a page of each bucket; returns whether some bucket has more to
+/// drop.
+async fn drop_surplus(inner: &Inner, buckets: &[BucketKey], max: usize) -> Result<bool> {
+    let mut dead = Vec::new();
+    for bucket in buckets {
+        dead.push(count(inner, bucket).await?);
+    }
+    let mut is_more = false;
+    for ((bucket, dead), keep) in buckets.iter().zip(&dead).zip(kept(&dead, max)) {
+        if *dead > keep {
+            is_more |= drop_first(inner, bucket, keep).await?;
             tokio::time::sleep(PAUSE).await;
         }
     }
+    Ok(is_more)
+}
+
+/// Returns how many dead letters each bucket keeps, `max` in all: the fullest ones drop, down to the
+/// same number, and some keep one more than others.
+///
+/// None need be searched for the oldest of all. Processes that enforce the limit at the same time
+/// get the same numbers, however far the others have come, so together they drop no more.
+pub(super) fn kept(dead: &[usize], max: usize) -> Vec<usize> {
+    let mut ascending = dead.to_vec();
+    ascending.sort_unstable();
+    let (mut left, mut buckets) = (max, dead.len());
+    for count in ascending {
+        if count > left / buckets {
+            break;
+        }
+        left -= count;
+        buckets -= 1;
+    }
+    if buckets == 0 {
+        return dead.to_vec();
+    }
+    let (each, mut rest) = (left / buckets, left % buckets);
+    let keep = |count: &usize| {
+        let more = usize::from(*count > each && rest > 0);
+        rest -= more;
+        (*count).min(each + more)
+    };
+    dead.iter().map(keep).collect()
+}
+
+/// Drops the first dead letters of a bucket until `keep` are left, at most a page; returns whether it
+/// has more to drop.
+async fn drop_first(inner: &Inner, bucket: &BucketKey, keep: usize) -> Result<bool> {
+    // The page before the count: what another process drops in between is not counted, so its place
+    // in the page is not given to a later one.
+    let page = inner.apply(bucket, StoreOp::read_dead(None, PAGE)).await?;
+    let surplus = count(inner, bucket).await?.saturating_sub(keep);
+    let first = page.letters.iter().take(surplus).map(|it| it.id);
+    let dropped = drop_dead(inner, bucket, first.collect()).await?;
+    Ok(dropped > 0 && surplus > dropped)
+}
+
+async fn count(inner: &Inner, bucket: &BucketKey) -> Result<usize> {
+    Ok(inner.apply(bucket, StoreOp::stats()).await?.dead)
+}
+
+/// Drops these dead letters; returns how many there were.
+async fn drop_dead(inner: &Inner, bucket: &BucketKey, ids: Vec<EventId>) -> Result<usize> {
+    if ids.is_empty() {
+        return Ok(0);
+    }
+    let drop = StoreOp::drop_dead(ids, Some(ACTOR.to_owned()));
+    inner.apply(bucket, drop).await
 }
 
 fn millis(span: Duration) -> u64 {

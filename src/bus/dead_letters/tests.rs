@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::bus::dead_letters::dead_letter::LastRecord;
 use crate::bus::dead_letters::display;
 use crate::bus::dead_letters::page::last_of;
+use crate::bus::dead_letters::retention::kept;
 use crate::core::op::{
     AttemptOutcome, FailureReason, Fetch, NewEvent, Reply, Response, Settlement, Snapshot,
     StartMark, StoreOp, Unique,
@@ -128,6 +129,26 @@ async fn of_several_deaths_the_last_one_is_told() {
         let record = told[0].record().expect("it is known");
         assert_eq!(record.outcome, Outcome::Buried);
         assert_eq!(record.error.as_deref(), Some("request 77"));
+    }
+}
+
+#[test]
+#[allow(clippy::print_stdout, reason = "a failure is told by its seed")]
+fn what_each_bucket_keeps_is_the_limit_in_all_however_far_others_have_come() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    for _ in 0..20_000 {
+        let buckets = random.usize(1..20);
+        let mut dead: Vec<_> = (0..buckets).map(|_| random.usize(0..10)).collect();
+        let max = random.usize(0..100);
+        let first = kept(&dead, max);
+        let sum = dead.iter().sum::<usize>();
+        assert_eq!(first.iter().sum::<usize>(), max.min(sum), "{dead:?}");
+        for (dead, keep) in dead.iter_mut().zip(&first) {
+            *dead = random.usize(*keep..=*dead);
+        }
+        assert_eq!(kept(&dead, max), first, "{dead:?}");
     }
 }
 

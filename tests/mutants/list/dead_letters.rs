@@ -56,9 +56,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "retention-drops-the-young",
         "a limit by age drops dead letters that are not that old",
         &[put(
-            "LimitedQueue::enforce_in",
-            "$died_until = self $... $surplus > 0 || «$is_old»",
-            "$is_old || $died_until.is_some()",
+            "retention::drop_old",
+            "since.is_some_and(|$died| $died <= $died_until «»)",
+            "|| true",
         )],
         names("old_dead_letters_are_dropped_and_recorded_and_younger_ones_stay"),
     ),
