@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 
 use crate::bus::inner::Inner;
-use crate::codec::{Codec, KeyRing, PayloadForm};
+use crate::codec::{Codec, Frame, KeyRing, PayloadForm};
 use crate::error::{Error, Result};
-use crate::event::{EventId, Payload, QueueName};
+use crate::event::{Envelope, EventId, Payload, QueueName};
 use crate::flow::QueueOptions;
 
 /// A value as its codec has encoded it.
@@ -26,6 +26,11 @@ impl EncodedValue {
             bytes: std::mem::take(&mut self.bytes),
         }
     }
+}
+
+/// Whether the stored payload of an event is encrypted.
+pub(super) fn is_encrypted(event: &Envelope) -> bool {
+    Frame::read(event.payload.as_bytes()).is_ok_and(|frame| frame.key_id.is_some())
 }
 
 /// Checks that there is a key for every queue that is encrypted.
@@ -47,9 +52,9 @@ pub(super) fn check_encryption(
 
 fn no_key(queue: &str) -> Error {
     Error::invalid(format!(
-        "queue {queue}: encrypt is true, and there is no active key; set keys in the section \
-         `encryption` of the settings and one of them in `encryption.use`, or pass a key ring with \
-         a chosen key to the builder"
+        "queue {queue}: encrypt is true or an event is encrypted, and there is no active key; set \
+         keys in the section `encryption` of the settings and one of them in `encryption.use`, or \
+         pass a key ring with a chosen key to the builder"
     ))
 }
 

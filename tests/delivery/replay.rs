@@ -1,7 +1,7 @@
 //! A replay: the events of records are pushed once more, each as an event of its own.
 
 use duly::OldPayload;
-use duly::codec::{Key, KeyRing};
+use duly::codec::{Frame, Key, KeyRing};
 use duly::prelude::*;
 use duly::records::{Record, ReplayReport};
 use duly::testing::{Probe, TestBus};
@@ -15,6 +15,7 @@ over_every_store! {
     what_holds_no_payload_is_counted,
     a_dry_replay_counts_and_pushes_nothing,
     an_encrypted_payload_is_sealed_for_the_new_event,
+    an_encrypted_payload_stays_so_whoever_replays_it,
     a_given_version_is_that_of_the_events,
     a_replay_has_a_name,
 }
@@ -157,13 +158,14 @@ async fn a_dry_replay_counts_and_pushes_nothing(world: World) {
     assert_eq!(counts(report), [2, 0, 1, 0]);
 }
 
+fn ring(id: &str) -> KeyRing {
+    let keys = KeyRing::new();
+    keys.add(id, Key::new([7; 32])).unwrap();
+    keys.choose(id).unwrap();
+    keys
+}
+
 async fn an_encrypted_payload_is_sealed_for_the_new_event(world: World) {
-    let ring = |id: &str| {
-        let keys = KeyRing::new();
-        keys.add(id, Key::new([7; 32])).unwrap();
-        keys.choose(id).unwrap();
-        keys
-    };
     let serve = async |keys: &KeyRing, probe: &Probe<String>| {
         let annotation = ORDERS.encrypt(true).keep_payload(true);
         let builder = world.builder().keys(keys.clone());
@@ -189,6 +191,25 @@ async fn an_encrypted_payload_is_sealed_for_the_new_event(world: World) {
     let (bus, _queue) = serve(&ring("k2"), &Probe::new()).await;
     let report = bus.replay("two").push(&records).await.unwrap();
     assert_eq!(counts(report), [0, 0, 0, 1], "nobody has the key any more");
+}
+
+async fn an_encrypted_payload_stays_so_whoever_replays_it(world: World) {
+    let annotation = ORDERS.encrypt(true).keep_payload(true);
+    let builder = world.builder().keys(ring("k1"));
+    let builder = builder.register_as(annotation, Probe::<String>::new());
+    let bus = world.start(builder).await;
+    push(&bus.queue_named("orders").unwrap(), "a secret").await;
+    bus.advance(secs(1)).await;
+    bus.pause("orders").await.unwrap();
+    // One that knows no annotation, as a server.
+    let builder = world.builder().publish_only().keys(ring("k1"));
+    let other = world.start(builder).await;
+    let report = other.replay("one").push(&records(&bus).await).await;
+    assert_eq!(counts(report.unwrap()), [1, 0, 0, 0]);
+    let page = other.events().queue("orders").page().await.unwrap();
+    let payload = page.items[0].payload.as_ref().unwrap();
+    let frame = Frame::read(payload.as_bytes()).unwrap();
+    assert_eq!(frame.key_id, Some("k1"));
 }
 
 fn of_older(old: OldPayload<'_>) -> Result<String, Failure> {

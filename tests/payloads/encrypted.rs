@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use duly::codec::{Codec, Frame, Key, KeyRing};
+use duly::dead_letters::Edited;
 use duly::event::TRACE_HEADER;
 use duly::prelude::*;
 use duly::records::{Cause, Outcome};
@@ -23,6 +24,7 @@ over_every_store! {
     what_was_pushed_in_clear_is_read_once_the_queue_encrypts,
     a_record_keeps_a_payload_encrypted,
     a_dead_letter_is_shown_encrypted_and_read_with_the_key,
+    an_edited_dead_letter_stays_encrypted_whoever_edits_it,
     a_queue_that_encrypts_does_not_start_without_a_key,
 }
 
@@ -264,6 +266,28 @@ async fn a_dead_letter_is_shown_encrypted_and_read_with_the_key(world: World) {
         letter(&bus, id).await.payload_as::<String>().unwrap(),
         "a third 4711"
     );
+}
+
+async fn an_edited_dead_letter_stays_encrypted_whoever_edits_it(world: World) {
+    let dies = Probe::<String>::answering(|_event, _cx| Err(Failure::permanent("no")));
+    let (bus, queue) = encrypting(&world, &ring(&["k1"]), &dies).await;
+    let id = queue.push(SECRET.to_owned(), When::Now).await.unwrap().id();
+    bus.advance(secs(1)).await;
+    // One that knows no annotation, as a server.
+    let builder = world.builder().publish_only().keys(ring(&["k1"]));
+    let other = world.start(builder).await;
+    let letters = || other.dead_letters().queue("orders");
+    letters().edit(id, "another 4711").await.unwrap();
+    assert!(!holds(stored(&queue, id).await.as_bytes(), "4711"));
+    let bytes = br#""a third 4711""#.to_vec();
+    letters().edit_bytes(id, bytes).await.unwrap();
+    let was = stored(&queue, id).await;
+    assert!(!holds(was.as_bytes(), "4711"));
+    let edited = letters().edit_and_revive(id, &was, "a fourth 4711").await;
+    assert_eq!(edited.unwrap(), Edited::Edited);
+    assert!(!holds(stored(&queue, id).await.as_bytes(), "4711"));
+    bus.advance(secs(1)).await;
+    assert_eq!(dies.payloads(), [SECRET, "a fourth 4711"]);
 }
 
 async fn a_queue_that_encrypts_does_not_start_without_a_key(world: World) {

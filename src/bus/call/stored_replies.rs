@@ -15,9 +15,10 @@ use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::lease::{LeaseStatus, LeaseToken};
 use crate::bus::own_queues::{REPLIES, beside};
+use crate::bus::payloads::is_encrypted;
 use crate::bus::queue::Queue;
 use crate::bus::queue_handle::QueueHandle;
-use crate::codec::{Codec, Frame, Raw};
+use crate::codec::{Codec, Raw};
 use crate::core::op::{Snapshot, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Envelope, EventId, LatePolicy, QueueName, State};
@@ -132,10 +133,6 @@ pub(in crate::bus) async fn forget(
 /// Returns the id of the reply to an event. Another queue may have an event of the same id.
 fn reply_id(replies: &Queue<Raw>, queue: &QueueName, id: EventId) -> EventId {
     replies.id_for_name(&format!("{queue}/{id}"))
-}
-
-fn is_encrypted(event: &Envelope) -> bool {
-    Frame::read(event.payload.as_bytes()).is_ok_and(|frame| frame.key_id.is_some())
 }
 
 async fn store_in(

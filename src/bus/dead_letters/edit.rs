@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::bus::dead_letters::DeadLetters;
+use crate::bus::payloads::is_encrypted;
 use crate::codec::{Codec, PayloadForm, encode};
 use crate::core::op::{ChangeOutcome, DeadLetterEdit, StoreOp};
 use crate::error::{Error, Result};
@@ -41,7 +42,8 @@ impl DeadLetters {
     }
 
     /// Like [`edit`](Self::edit), with a value that is already encoded by the codec of its queue;
-    /// whether its handler can decode it is not checked. It is encrypted if the queue says so.
+    /// whether its handler can decode it is not checked. It is encrypted if the queue says so or the
+    /// replaced payload is.
     ///
     /// # Errors
     ///
@@ -112,8 +114,9 @@ impl DeadLetters {
                 codec: options.codec,
                 version,
             };
-            let stored = self.inner.stored((id, queue), form, options.encrypt, value);
-            let payload = stored?;
+            // The event's pusher encrypts, though this process may not.
+            let encrypt = options.encrypt || found.body.as_deref().is_some_and(is_encrypted);
+            let payload = self.inner.stored((id, queue), form, encrypt, value)?;
             if must_decode && let Some(check) = self.inner.checks.get(queue) {
                 let edited = Envelope::new(id, queue.clone(), payload.clone());
                 let decoded = check.decode(&self.inner.keys, options.version, &edited);

@@ -62,7 +62,7 @@ impl Bus {
     /// that a call that is repeated under the same name pushes nothing again for as long as the store knows
     /// these ids: at least a minute, usually a day (the guide to mechanisms says when). It has the key and
     /// the payload of the record, the header `duly-replay-of` with the id of that event, and all else
-    /// from the options of its queue. A record has a payload only where the queue
+    /// from the options of its queue; a payload that is encrypted in the record stays so. A record has a payload only where the queue
     /// [keeps it](crate::EventBuilder::keep_payload).
     ///
     /// # Examples
@@ -155,6 +155,11 @@ impl Replay {
         if self.dry_run {
             return Ok(Replayed::Pushed);
         }
+        let mut queue = QueueHandle::new(Arc::clone(&self.inner), record.queue.clone());
+        if opened.is_sealed() {
+            // The event's pusher encrypts, though this process may not.
+            Arc::make_mut(&mut queue.options).encrypt = true;
+        }
         let value = EncodedValue {
             codec: opened.codec,
             bytes: opened.value.into_owned(),
@@ -167,7 +172,6 @@ impl Replay {
             headers: vec![(REPLAY_HEADER.to_owned(), record.id.to_string())],
             ..EventOptions::default()
         };
-        let queue = QueueHandle::new(Arc::clone(&self.inner), record.queue.clone());
         let is_new = queue.push_named(id, value, options).await?;
         Ok(if is_new {
             Replayed::Pushed

@@ -190,7 +190,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[
             never("Queue::encrypted_as", "inner.options"),
             put(
-                "stored_replies::is_encrypted",
+                "payloads::is_encrypted",
                 "is_some()",
                 "is_some_and(|_| false)",
             ),
