@@ -12,6 +12,7 @@ use crate::bus::queue::Queue;
 use crate::core::op::{AttemptOutcome, CancelOutcome, FailureReason, Settlement, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{EventId, State};
+use crate::flow::Flow;
 use crate::record::{Cause, cut_error};
 use crate::time::{DELAY_MAX, Timestamp, When};
 
@@ -131,10 +132,16 @@ impl Inner {
         let extend = StoreOp::extend(token.node, leases, ttr);
         let (store, bucket) = (self.open()?, token.bucket());
         let (held, now_us) = extend.apply_timed(&**store, &bucket).await?;
-        Ok((
+        let (status, deadline) = (
             LeaseStatus::of(held == [true]),
             When::After(ttr).due(now_us),
-        ))
+        );
+        if status == LeaseStatus::Held
+            && let Some(pulls) = self.flow().as_ref().map(Flow::pulls)
+        {
+            pulls.extended(bucket, deadline);
+        }
+        Ok((status, deadline))
     }
 }
 
@@ -169,7 +176,7 @@ impl Bus {
         self.inner.settle(token, outcome).await
     }
 
-    /// Extends a lease by its token: it ends `ttr` from now.
+    /// Extends a lease by its token: it ends `ttr` from now, later or earlier than before.
     ///
     /// # Errors
     ///

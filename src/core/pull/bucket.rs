@@ -158,7 +158,7 @@ impl PulledBucket {
         self.pause
     }
 
-    /// Events were leased until `deadline`.
+    /// Events are leased until `deadline`.
     pub(super) fn leased(&mut self, deadline: Timestamp, clock: &StoreClock) {
         self.next_reap = self.next_reap.min(clock.mono_at(deadline));
         let first = |known: Option<Timestamp>| known.map_or(deadline, |known| known.min(deadline));

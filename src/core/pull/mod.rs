@@ -76,6 +76,8 @@ pub(crate) enum PullInput<B> {
     Returned(BucketKey, Vec<Settlement>),
     /// A bucket may have earlier work.
     Woken(BucketKey),
+    /// A lease of a bucket was extended: it ends then, perhaps earlier than before.
+    Extended(BucketKey, Timestamp),
     /// A store call completed or failed.
     Answered {
         /// The call.
@@ -267,6 +269,14 @@ impl<B: Clone> Puller<B> {
                     && let Some(bucket) = self.buckets.get_mut(&at)
                 {
                     bucket.wake();
+                    self.touched.insert(at);
+                }
+            }
+            PullInput::Extended(bucket, deadline) => {
+                if let Some(at) = self.bucket_of.get(&bucket).copied()
+                    && let Some(bucket) = self.buckets.get_mut(&at)
+                {
+                    bucket.leased(deadline, &self.clock);
                     self.touched.insert(at);
                 }
             }

@@ -24,7 +24,7 @@ use crate::flow::runtime_settings::RuntimeSettings;
 use crate::metrics::PullMeters;
 use crate::record::NodeId;
 use crate::store::{Store, Watcher};
-use crate::time::{Clock, Mono};
+use crate::time::{Clock, Mono, Timestamp};
 
 /// How long the first caller of a queue waits for the list of its buckets; those of the settings are
 /// known.
@@ -175,6 +175,13 @@ impl Pulls {
         };
         caller.requester = None;
         taken(reply)
+    }
+
+    /// Notes that a lease was extended: it is reaped at its new deadline.
+    pub(crate) fn extended(&self, bucket: BucketKey, deadline: Timestamp) {
+        if self.is_running.load(Ordering::Acquire) {
+            self.add(PullMessage::Input(PullInput::Extended(bucket, deadline)));
+        }
     }
 
     /// Starts the task.

@@ -11,6 +11,7 @@ over_every_store! {
     every_outcome_does_what_it_says,
     a_lease_that_ends_counts_an_attempt_and_then_there_is_a_dead_letter,
     an_extended_lease_ends_later,
+    a_shortened_lease_ends_earlier,
 }
 
 async fn every_outcome_does_what_it_says(world: World) {
@@ -163,4 +164,17 @@ async fn an_extended_lease_ends_later(world: World) {
     bus.advance(ms(101)).await;
     assert_eq!(payloads(&queue, 1).await, [1]);
     assert_eq!(leased[0].extend(secs(5)).await.unwrap(), LeaseStatus::Lost);
+}
+
+async fn a_shortened_lease_ends_earlier(world: World) {
+    let (bus, queue) = pulling(&world).await;
+    queue.push(1, When::Now).await.unwrap();
+    let mut leased = queue.lease(1, secs(3_600)).send().await.unwrap();
+    bus.advance(secs(1)).await;
+    assert_eq!(leased[0].extend(secs(5)).await.unwrap(), LeaseStatus::Held);
+    bus.advance(ms(4_999)).await;
+    assert!(payloads(&queue, 1).await.is_empty());
+    bus.advance(ms(101)).await;
+    assert_eq!(payloads(&queue, 1).await, [1]);
+    assert_eq!(leased[0].ack().await.unwrap(), LeaseStatus::Lost);
 }
