@@ -87,6 +87,27 @@ async fn an_event_that_is_forgotten_is_told_of_by_its_records() {
     ));
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_event_whose_id_had_one_before_is_not_over_with_that_one() {
+    let world = World::memory_of_ten();
+    let (bus, queue) = world.serve(ORDERS.buckets(1), &Probe::<u64>::new()).await;
+    let id = queue.id_for_name("order:7:remind");
+    queue.event(7).id(id).push().await.unwrap();
+    queue.push_many(0..100, secs(1)).await.unwrap();
+    bus.advance(secs(120)).await;
+    let again = queue.event(8).id(id).after(secs(3_600)).push();
+    assert!(!again.await.unwrap().is_duplicate());
+    let explained = bus.explain(id).await.unwrap();
+    assert_eq!(explained.state, Some(EventState::Scheduled));
+    assert!(
+        matches!(explained.reasons[..], [Reason::NotDue { .. }]),
+        "{explained}"
+    );
+    bus.advance(secs(3_600)).await;
+    let explained = bus.explain(id).await.unwrap();
+    assert_eq!(explained.state, Some(EventState::Done));
+}
+
 async fn an_id_that_nobody_knows_says_what_is_in_it(world: World) {
     let (bus, queue) = world.push_only::<u64>("orders").await;
     let sent = queue.push_many(0..100, secs(60)).await.unwrap();

@@ -18,7 +18,15 @@ pub(super) fn explanation(
     facts: Facts,
     attempts: Attempts,
 ) -> Explanation {
-    let last = attempts.records.iter().rfind(|record| record.is_final());
+    let body = facts
+        .found
+        .as_ref()
+        .and_then(|it| it.snapshot.body.as_ref());
+    let pushed = body.map(|body| body.pushed);
+    // The id of a name may have had an event before this one.
+    let is_of_it = |at: Timestamp| pushed.is_none_or(|pushed| at + CLOCKS_DIFFER >= pushed);
+    let mut records = attempts.records.iter();
+    let last = records.rfind(|record| record.is_final() && is_of_it(finished(record)));
     let mut explanation = Explanation {
         id,
         at: now,
@@ -88,7 +96,7 @@ pub(super) fn explanation(
     explanation
 }
 
-/// The clock of the process that made an id may be this far ahead.
+/// The clock of the process that made an id or pushed an event may be this far ahead.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
 
 /// Returns why an event that is not over is where it is.
