@@ -79,6 +79,11 @@ impl PulledQueue {
         }
     }
 
+    /// Returns whether its rate lets no event be leased before later.
+    pub(super) fn is_held(&self, now: Mono) -> bool {
+        self.rate.as_ref().is_some_and(|rate| rate.wakes() > now)
+    }
+
     /// Returns when more may be leased; `None` if that does not depend on time.
     pub(super) fn wakes(&self) -> Option<Mono> {
         let rate = self.rate.as_ref().filter(|_| !self.is_paused)?;

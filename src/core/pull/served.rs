@@ -45,17 +45,20 @@ impl<B: Clone> Puller<B> {
         }
     }
 
-    /// Forgets queues that nobody has pulled from for so long, and in which nothing is left to do.
+    /// Forgets queues that nobody has pulled from for so long, and in which nothing is left to do. One
+    /// whose rate holds it back stays, or its next start would come at once.
     pub(super) fn forget_idle(&mut self, now: Mono, idle_for: Duration) {
         let is_over = |bucket: &PulledBucket| bucket.next_deadline.is_none();
         let unused = self.unused(is_over);
         let idle = unused.filter(|(used_at, _)| now.since(*used_at) >= idle_for);
-        let idle: Vec<usize> = idle.map(|(_, at)| at).collect();
+        let is_held = |at: &usize| self.queues.get(at).is_some_and(|it| it.is_held(now));
+        let idle = idle.map(|(_, at)| at).filter(|at| !is_held(at));
+        let idle: Vec<usize> = idle.collect();
         self.forget(idle);
     }
 
-    /// Forgets the queues that nobody has pulled from for longest, some of which may have leases:
-    /// they are reaped when somebody pulls from their queue again.
+    /// Forgets the queues that nobody has pulled from for longest, some of which may have leases, or
+    /// be held back by their rate: leases are reaped when somebody pulls from their queue again.
     fn forget_idlest(&mut self, now: Mono, many: usize) {
         let unused = self.unused(|_| true);
         // Those that the caller has just asked for stay.

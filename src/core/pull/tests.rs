@@ -1,5 +1,7 @@
 //! Tests of the puller on the engine, without a driver.
 
+mod forgotten;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -307,55 +309,6 @@ fn a_stop_refuses_callers_and_ends() {
     assert!(rig.puller.is_stopped());
     rig.lease(1, 1, MINUTE, true);
     assert_eq!(rig.replies[1], (1, Err(ErrorKind::Closed)));
-}
-
-#[test]
-fn idle_queues_make_room_for_new_ones() {
-    let mut rig = Rig::new(false);
-    let name = |number: usize| QueueName::new(&format!("reply-{number}")).unwrap();
-    for number in 1..PULLED_QUEUES_MAX {
-        rig.puller.serve(rig.now, name(number), Vec::new());
-    }
-    rig.puller.serve(rig.now, name(0), Vec::new());
-    assert!(!rig.puller.serves(&name(0)), "there is no room");
-    rig.now = rig.now + IDLE_AFTER;
-    rig.puller.serve(rig.now, name(0), Vec::new());
-    assert!(rig.puller.serves(&name(0)));
-}
-
-#[test]
-fn queues_with_leases_make_room_for_new_ones_the_idlest_first() {
-    let mut rig = Rig::new(false);
-    let name = |number: usize| QueueName::new(&format!("reply-{number}")).unwrap();
-    let serve = |rig: &mut Rig, number: usize| {
-        rig.now = rig.now + Duration::from_nanos(1);
-        let key = BucketKey::new(name(number), BucketId(0));
-        rig.puller.serve(rig.now, name(number), vec![key.clone()]);
-        if let Some(at) = rig.puller.bucket_of.get(&key).copied() {
-            let ends = Timestamp::from_micros_up(rig.now_us() + 3_600_000_000);
-            let bucket = rig.puller.buckets.get_mut(&at).unwrap();
-            bucket.leased(ends, &rig.puller.clock);
-        }
-    };
-    for number in 0..2 * PULLED_QUEUES_MAX {
-        serve(&mut rig, number);
-        assert!(rig.puller.serves(&name(number)), "the newest, {number}");
-        let before = number.saturating_sub(PULLED_QUEUES_MAX / 2);
-        assert!(rig.puller.serves(&name(before)), "not the idlest, {before}");
-    }
-    assert!(rig.puller.queues() <= PULLED_QUEUES_MAX);
-}
-
-#[test]
-fn a_queue_that_somebody_waits_for_is_not_forgotten() {
-    let mut rig = Rig::new(false);
-    rig.lease(0, 1, MINUTE, true);
-    for number in 0..2 * PULLED_QUEUES_MAX {
-        rig.now = rig.now + Duration::from_nanos(1);
-        let name = QueueName::new(&format!("reply-{number}")).unwrap();
-        rig.puller.serve(rig.now, name, Vec::new());
-    }
-    assert!(rig.puller.serves(&rig.key.queue));
 }
 
 #[test]
