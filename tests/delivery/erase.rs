@@ -1,10 +1,14 @@
 //! A person is erased: what is stored under a key goes, that it was and how it ended stays.
 
+use std::sync::Arc;
+
 use duly::dead_letters::DeadLetters;
 use duly::prelude::*;
 use duly::records::Record;
+use duly::store::operation::StoreOp;
 use duly::testing::{Probe, TestBus};
 
+use crate::faulty::{Fault, Faulty};
 use crate::world::{ORDERS, World, ms, secs};
 
 over_every_store! {
@@ -12,6 +16,7 @@ over_every_store! {
     what_waits_is_cancelled_where_that_is_asked_for,
     records_lose_what_they_hold_and_keep_how_it_ended,
     dead_letters_go_and_what_runs_is_told,
+    what_dies_meanwhile_is_dropped_and_what_is_revived_meanwhile_is_cancelled,
     other_keys_and_other_queues_keep_theirs,
     a_dry_run_counts_and_changes_nothing,
     an_erasure_goes_on_step_by_step,
@@ -145,6 +150,45 @@ async fn dead_letters_go_and_what_runs_is_told(world: World) {
     let report = bus.erase(ANN).run().await.unwrap();
     assert_eq!((report.records, report.running), (1, 0));
     assert!(!records(&bus, ANN).await.iter().any(Record::has_content));
+}
+
+async fn what_dies_meanwhile_is_dropped_and_what_is_revived_meanwhile_is_cancelled(world: World) {
+    let dies = Probe::<String>::answering(|_event, _cx| Err(Failure::permanent("no")));
+    let way = Faulty::to(&world.store);
+    let (bus, queue) = world.serve_by(Arc::clone(&way) as _, ORDERS, &dies).await;
+    let id = push(&queue, ANN, secs(60)).await;
+    // It has its only attempt between the look at it and the cancellation.
+    way.meets(move |_, op| match op {
+        StoreOp::Cancel { id: it } if *it == id => Fault::LatePolicy(secs(61)),
+        _ => Fault::None,
+    });
+    let report = bus.erase(ANN).cancel().run().await.unwrap();
+    assert_eq!(
+        (report.cancelled, report.dropped, report.running),
+        (0, 1, 0)
+    );
+    assert_eq!(dies.count(), 1);
+    assert!(dead(&bus).page().await.unwrap().items.is_empty());
+
+    let id = push(&queue, ANN, ms(0)).await;
+    bus.advance(secs(1)).await;
+    bus.pause("orders").await.unwrap();
+    way.meets(|_, op| match op {
+        StoreOp::Drop { .. } => Fault::LatePolicy(secs(2)),
+        _ => Fault::None,
+    });
+    let revive = async {
+        bus.advance(secs(1)).await;
+        bus.dead_letters().revive([id]).await.unwrap().done
+    };
+    let (report, revived) = tokio::join!(bus.erase(ANN).cancel().run(), revive);
+    assert_eq!(revived, 1);
+    let report = report.unwrap();
+    assert_eq!(
+        (report.cancelled, report.dropped, report.running),
+        (1, 0, 0)
+    );
+    assert_eq!(dies.count(), 2);
 }
 
 async fn other_keys_and_other_queues_keep_theirs(world: World) {

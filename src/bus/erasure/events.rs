@@ -17,6 +17,8 @@ use crate::record::Page;
 
 /// The most pages of one step.
 const PAGES_MAX: usize = 10;
+/// How often an event that changes meanwhile is looked at.
+const TRIES_MAX: usize = 4;
 
 /// What became of an event.
 enum Ended {
@@ -100,15 +102,38 @@ impl Erasure {
     }
 
     async fn end(&self, event: &StoredEvent) -> Result<Ended> {
+        let bucket = BucketKey::new(event.queue.clone(), event.bucket());
+        let (mut state, mut ended) = (event.state, None);
+        for _ in 0..TRIES_MAX {
+            ended = self.end_as(state, event, &bucket).await?;
+            if ended.is_some() {
+                break;
+            }
+            let found = self.inner.apply(&bucket, StoreOp::get(event.id)).await?;
+            state = found.map_or(State::Done, |it| it.state);
+        }
+        if !self.dry_run {
+            stored_replies::forget(&self.inner, &event.queue, event.id).await?;
+        }
+        Ok(ended.unwrap_or(Ended::Stays))
+    }
+
+    /// Ends an event in a state; returns `None` if it was dead and is not any more, or the other way
+    /// round.
+    async fn end_as(
+        &self,
+        state: State,
+        event: &StoredEvent,
+        bucket: &BucketKey,
+    ) -> Result<Option<Ended>> {
         let may_cancel = self.cancels;
-        let ended = match event.state {
+        Ok(Some(match state {
             State::Dead if self.dry_run => Ended::Dropped,
             State::Scheduled | State::Ready if self.dry_run => Ended::Cancelled,
             State::Dead => {
-                let bucket = BucketKey::new(event.queue.clone(), event.bucket());
                 let drop = StoreOp::drop_dead(vec![event.id], self.by.clone());
-                match self.inner.apply(&bucket, drop).await? {
-                    0 => Ended::Gone,
+                match self.inner.apply(bucket, drop).await? {
+                    0 => return Ok(None),
                     _ => Ended::Dropped,
                 }
             }
@@ -118,16 +143,13 @@ impl Erasure {
                 CancelOutcome::CancelledAfterAttempt | CancelOutcome::TooLate(State::Leased) => {
                     Ended::Stays
                 }
+                CancelOutcome::TooLate(State::Dead) => return Ok(None),
                 _ => Ended::Gone,
             },
-            // It was pushed since those that wait were looked for.
+            // It waits since those that wait were looked for.
             State::Scheduled | State::Ready => return Err(Self::pushed_meanwhile()),
             State::Leased => Ended::Stays,
             _ => Ended::Gone,
-        };
-        if !self.dry_run {
-            stored_replies::forget(&self.inner, &event.queue, event.id).await?;
-        }
-        Ok(ended)
+        }))
     }
 }

@@ -170,7 +170,7 @@ impl Erasure {
     ///
     /// [`ErrorKind::Invalid`] for an invalid option or an empty key; [`ErrorKind::Conflict`] while
     /// events wait and [`cancel`](Self::cancel) was not called: then nothing was erased, unless one was
-    /// pushed meanwhile, which the error says. Otherwise the error of the store or of the journal; what
+    /// pushed or revived meanwhile, which the error says. Otherwise the error of the store or of the journal; what
     /// was erased stays erased, and calling again is safe.
     pub async fn run(self) -> Result<ErasureReport> {
         let has_journal = self.inner.recorded.is_some();
@@ -299,8 +299,8 @@ impl Erasure {
 
     /// The end of an erasure that has begun.
     fn pushed_meanwhile() -> Error {
-        let text = "an event with this key was pushed while others were erased; cancel it, or erase \
-                    with `cancel`";
+        let text = "an event with this key was pushed or revived while others were erased; cancel it, \
+                    or erase with `cancel`";
         Error::new(ErrorKind::Conflict, text)
     }
 }
