@@ -91,7 +91,7 @@ impl Kind {
             Self::Span(..) => "a duration such as `250ms`, `30s` or `1m30s`".to_owned(),
             Self::Backoff => "a text such as `fixed(5s)` or `exp(1s..10m, jitter 10%)`".to_owned(),
             Self::Late => "`deliver`, or a text such as `expire(5m)` or `bury(5m)`".to_owned(),
-            Self::Rate => "a text such as `50/s`, `300/m` or `2.5/h`".to_owned(),
+            Self::Rate => "a text such as `50/s`, `300/m` or `10/h`".to_owned(),
             Self::Flag => "`true` or `false`".to_owned(),
             Self::Codec => "`json`, `msgpack` or `raw`".to_owned(),
         }

@@ -7,7 +7,7 @@ pub const RATE_MIN: f64 = 0.001;
 /// The highest rate, in starts per second.
 pub const RATE_MAX: f64 = 1_000_000.0;
 /// What would be right instead of a text that is no rate.
-pub const EXPECTED: &str = "a number and a unit of time, such as `50/s`, `300/m` or `2.5/h`";
+pub const EXPECTED: &str = "a number and a unit of time, such as `50/s`, `300/m` or `10/h`";
 /// The most characters of a number: of those that a rate may have, none needs more.
 const DIGITS_MAX: usize = 24;
 
@@ -104,6 +104,15 @@ mod tests {
             assert!(error.contains("`50/s`"), "{error}");
         }
         assert!(parse(&format!("{}/s", "9".repeat(400))).is_err());
+    }
+
+    #[test]
+    fn what_is_given_as_an_example_is_possible() {
+        let examples: Vec<_> = EXPECTED.split('`').skip(1).step_by(2).collect();
+        assert_eq!(examples.len(), 3);
+        for example in examples {
+            assert!(parse(example).is_ok_and(is_possible), "{example}");
+        }
     }
 
     #[test]

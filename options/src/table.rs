@@ -86,13 +86,13 @@ macro_rules! queue_options {
                 /// a deploy that changes it the queue starts between the two, and nodes that
                 /// declare none start as many as they can.
                 rate: f64, Rate,
-                    "rate = \"50/s\"", "`50/s`, `300/m` or `2.5/h`; `0.001/s` to `1000000/s`", "no limit";
+                    "rate = \"50/s\"", "`50/s`, `300/m` or `10/h`; `0.001/s` to `1000000/s`", "no limit";
                 /// How long after its death a dead letter is dropped.
                 ///
                 /// By default never, since only its owner knows whether it is still of use.
                 dead_keep_for: Duration, Span(SECOND, TEN_YEARS),
                     "dead_keep_for = \"30d\"", "a duration, `1s` to `3653d`", "never";
-                /// The most dead letters; of more each bucket drops its share, the first ids.
+                /// The most dead letters; of more the fullest buckets drop those with the first ids.
                 ///
                 /// Both limits are enforced about once a minute, by each process that consumes the
                 /// queue; what is dropped has a record, whose actor is `retention`.

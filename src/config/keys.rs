@@ -134,9 +134,7 @@ const METRICS: [Key<Settings>; 3] = [
 /// The keys outside of sections.
 const TOP: [Key<Settings>; 3] = [
     Key::new("deploy", "a whole number from 0 on", |settings, found| {
-        found
-            .number()
-            .map(|it: i64| settings.deploy = u64::try_from(it).ok())
+        found.number().map(|it| settings.deploy = Some(it))
     }),
     Key::new(
         "payload_bytes_max",

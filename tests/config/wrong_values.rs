@@ -48,6 +48,10 @@ fn are_named_with_key_value_and_what_would_be_right() {
             "read_ahead is 30; it must be a duration such as `250ms`, `30s` or `1m30s`",
         ),
         (
+            "deploy = -1",
+            "deploy is -1; it must be a whole number from 0 on",
+        ),
+        (
             "payload_bytes_max = -1",
             "payload_bytes_max is -1; it must be a whole number of bytes",
         ),
@@ -89,7 +93,7 @@ fn are_named_with_key_value_and_what_would_be_right() {
         ),
         (
             "queues.x.rate = 50",
-            "queues.x.rate is 50; it must be a text such as `50/s`, `300/m` or `2.5/h`",
+            "queues.x.rate is 50; it must be a text such as `50/s`, `300/m` or `10/h`",
         ),
         (
             "queues.x.keep_payload = 'yes'",
@@ -150,6 +154,7 @@ fn of_variables_are_refused_alike() {
             "is \"yes\"; it must be `true` or `false`",
         ),
         ("DULY__READ_AHEAD", "30", "duration `30` has no unit"),
+        ("DULY__DEPLOY", "-1", "is \"-1\"; it must be a whole number"),
         ("DULY__STORE__URL", "", "is \"\"; it must be a text"),
     ] {
         let words = refused_variable(Settings::default(), name, value);
