@@ -200,6 +200,7 @@ impl Flow {
             controls,
             consumers: Arc::clone(&consumers),
             pulls: Arc::clone(&pulls),
+            reads: Default::default(),
         });
 
         let watcher: Arc<dyn Watcher> = Arc::clone(&inbox) as _;

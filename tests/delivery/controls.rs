@@ -1,14 +1,18 @@
 //! What is set of a queue while it runs: once, for every node, and kept.
 
+use std::sync::Arc;
+
 use duly::Annotation;
 use duly::prelude::*;
 use duly::testing::{Probe, TestBus};
 
+use crate::faulty::{Fault, Faulty};
 use crate::world::{ORDERS, World, ms, secs};
 
 over_every_store! {
     a_paused_queue_starts_nothing_until_it_is_resumed,
     a_pause_does_not_touch_other_queues,
+    what_is_set_of_two_queues_at_once_holds_for_both,
     what_is_set_is_kept_over_a_restart,
     workers_set_for_every_node_are_stronger_than_those_chosen_here,
     new_events_go_to_as_many_buckets_as_are_set,
@@ -46,6 +50,30 @@ async fn a_pause_does_not_touch_other_queues(world: World) {
         .unwrap();
     bus.settle().await;
     assert_eq!(probe.count(), 1);
+}
+
+async fn what_is_set_of_two_queues_at_once_holds_for_both(world: World) {
+    let probe = Probe::<u64>::new();
+    let way = Faulty::to(&world.store);
+    let builder = world.builder().shared_store(Arc::clone(&way) as _);
+    let builder = builder.register_as(ORDERS, probe.clone());
+    let builder = builder.register_as(Annotation::new("others"), probe.clone());
+    let bus = world.start(builder).await;
+    // What the first one reads back arrives after the second one is set.
+    way.rolls_are(Fault::Held(secs(1)));
+    let second = async {
+        bus.advance(ms(500)).await;
+        way.rolls_are(Fault::None);
+        bus.pause("orders").await
+    };
+    let (first, second) = tokio::join!(bus.pause("others"), second);
+    first.and(second).unwrap();
+    for queue in ["orders", "others"] {
+        let queue = bus.queue_named::<u64>(queue).unwrap();
+        queue.push(1, When::Now).await.unwrap();
+    }
+    bus.advance(secs(5)).await;
+    assert_eq!(probe.count(), 0);
 }
 
 async fn what_is_set_is_kept_over_a_restart(world: World) {

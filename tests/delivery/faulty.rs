@@ -22,9 +22,12 @@ use duly::{Error, ErrorKind, QueueName};
 pub(crate) enum Fault {
     /// It is done and answered.
     None,
-    /// It is done and answered so much later.
+    /// It is done so much later, and answered.
     #[allow(dead_code)] // of those who take this in, one needs it
     LatePolicy(Duration),
+    /// It is done, and answered so much later.
+    #[allow(dead_code)] // of those who take this in, one needs it
+    Held(Duration),
     /// It is not done, and the answer says why.
     Refused(ErrorKind),
     /// It is done, and the answer is lost.
@@ -126,6 +129,13 @@ impl Faulty {
                 StoreFuture::new(async move {
                     tokio::time::sleep(by).await;
                     response(&near).await
+                })
+            }
+            Fault::Held(by) => {
+                let reply = response(&self.near);
+                StoreFuture::new(async move {
+                    tokio::time::sleep(by).await;
+                    reply.await
                 })
             }
             Fault::Refused(kind) => failed(kind),

@@ -27,6 +27,8 @@ pub(crate) struct SettingsReader {
     pub(crate) controls: Arc<RuntimeSettings>,
     pub(crate) consumers: Arc<Consumers>,
     pub(crate) pulls: Arc<Pulls>,
+    /// One reading of the settings at a time, so that the last one applied is the latest.
+    pub(crate) reads: Mutex<()>,
 }
 
 impl SettingsReader {
@@ -62,6 +64,7 @@ impl SettingsReader {
     ///
     /// When the store cannot be read; everything stays as it is.
     pub(crate) async fn read_controls(&self) -> Result<()> {
+        let _one = self.reads.lock().await;
         let controls = in_time(self.store.controls()).await?;
         self.controls.replace(controls);
         self.consumers.follow();
