@@ -14,6 +14,7 @@ over_every_store! {
     only_what_is_asked_for_is_revived,
     only_what_is_asked_for_is_dropped,
     what_is_named_and_not_dead_is_passed_over,
+    an_id_that_is_dead_in_two_queues_is_revived_in_both,
     a_dry_run_counts_and_shows_and_changes_nothing,
     a_rate_is_kept_for_drops_too,
     a_limit_revives_some_and_says_where_to_go_on,
@@ -103,6 +104,20 @@ async fn what_is_named_and_not_dead_is_passed_over(world: World) {
     assert_eq!(queue.get(waiting).await.unwrap().unwrap().tries, 0);
     let nothing = bus.dead_letters().revive([]).await.unwrap();
     assert_eq!((nothing.done, nothing.passed_over), (0, 0));
+}
+
+async fn an_id_that_is_dead_in_two_queues_is_revived_in_both(world: World) {
+    let (bus, orders, _ids) = graveyard(&world).await;
+    let mails = bus.queue_named::<u64>("mails").unwrap();
+    let id = EventId::from_parts(bus.now(), BucketId(0), 77);
+    for queue in [&orders, &mails] {
+        queue.event(2).id(id).push().await.unwrap();
+    }
+    bus.advance(secs(1)).await;
+    let dry = bus.dead_letters().dry_run().revive([id]).await.unwrap();
+    assert_eq!((dry.matched, dry.passed_over), (2, 0));
+    let revived = bus.dead_letters().revive([id]).await.unwrap();
+    assert_eq!((revived.done, revived.passed_over), (2, 0));
 }
 
 async fn a_dry_run_counts_and_shows_and_changes_nothing(world: World) {

@@ -133,7 +133,9 @@ impl DeadLetters {
             .map_or(0, |ids| ids.len() as u64);
         let mut bulk = selected.sweep(act).await?;
         if bulk.next.is_none() {
-            bulk.passed_over = named - if dry_run { bulk.matched } else { bulk.done };
+            // An id may be dead in several queues.
+            let found = if dry_run { bulk.matched } else { bulk.done };
+            bulk.passed_over = named.saturating_sub(found);
         }
         Ok(bulk)
     }
