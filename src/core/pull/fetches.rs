@@ -32,7 +32,7 @@ impl<B: Clone> Puller<B> {
                 None => return,
             };
             if allowed == 0 {
-                return self.arm_queue(queue);
+                return self.arm_queue(now, queue);
             }
             let Some(bucket) = self.buckets.get(&at) else {
                 continue;

@@ -216,10 +216,11 @@ impl<B: Clone> Puller<B> {
         }
     }
 
-    /// Sets the timer of a queue that its rate holds back.
-    pub(super) fn arm_queue(&mut self, queue: usize) {
+    /// Sets the timer of a queue that its rate holds back. Fetches in flight may hold it back
+    /// instead: their replies look at it again.
+    pub(super) fn arm_queue(&mut self, now: Mono, queue: usize) {
         let wakes = self.queues.get(&queue).and_then(|pulled| pulled.wakes());
-        if let Some(at) = wakes {
+        if let Some(at) = wakes.filter(|at| *at > now) {
             self.queue_timers.retain(|(_, other)| *other != queue);
             self.queue_timers.insert((at, queue));
         }

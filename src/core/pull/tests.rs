@@ -11,6 +11,8 @@ use crate::core::op::{NewEvent, Reply, Unique};
 use crate::event::{BucketId, Envelope, EventId, Payload};
 use crate::time::When;
 
+mod rate;
+
 mod sink {
     use super::*;
     use crate::core::op::{ChangeSink, UsedAttempts};
