@@ -20,3 +20,4 @@ mod records;
 mod shortage;
 mod starts;
 mod stop;
+mod unreadable;

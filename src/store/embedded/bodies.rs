@@ -6,7 +6,7 @@ use crate::core::op::{
     AttemptOutcome, DeadPage, Delivery, FetchReport, PeekPage, Reply, Response, Settlement,
     StartMark, StoreOp,
 };
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, Envelope};
 use crate::record::NodeId;
 use crate::store::embedded::cache::CacheEntry;
@@ -16,6 +16,8 @@ use crate::store::embedded::pending::Chunk;
 use crate::store::embedded::reader::Reader;
 use crate::store::embedded::row::Row;
 use crate::store::embedded::shared::Shared;
+use crate::store::embedded::sqlite::{self, Failure};
+use crate::store::embedded::stop::StopReason;
 use crate::store::embedded::ticket::CommitPart;
 use crate::store::shards::WakeRule;
 
@@ -51,6 +53,9 @@ impl Shared {
     }
 
     /// Reads the bodies that are not in memory; a delivery whose bytes are damaged is set aside.
+    ///
+    /// A page that cannot be read stops the store: what has bytes there can be neither delivered nor
+    /// set aside, and its neighbours would wait behind it.
     pub(super) fn load(
         &self,
         reader: &Reader,
@@ -58,7 +63,26 @@ impl Shared {
         bucket: &BucketKey,
         node: NodeId,
     ) -> Result<Response> {
-        match &mut response.reply {
+        match self.read(reader, &mut response.reply, bucket, node) {
+            Ok(()) => Ok(finish(response)),
+            Err(failure) if failure.is_of_the_file() => {
+                let stop = StopReason::new("an event could not be read", failure.error);
+                let error = stop.unknown();
+                self.stop(stop);
+                Err(error)
+            }
+            Err(failure) => Err(sqlite::at_read(failure)),
+        }
+    }
+
+    fn read(
+        &self,
+        reader: &Reader,
+        reply: &mut Reply<BodyLookup>,
+        bucket: &BucketKey,
+        node: NodeId,
+    ) -> Result<(), Failure> {
+        match reply {
             Reply::Fetched(FetchReport { deliveries, .. }) => {
                 for mut delivery in std::mem::take(deliveries) {
                     match fill(reader, &mut delivery.body)? {
@@ -76,7 +100,7 @@ impl Shared {
             }
             _ => {}
         }
-        Ok(finish(response))
+        Ok(())
     }
 
     /// Takes an event out of circulation whose bytes cannot be believed.
@@ -121,7 +145,7 @@ impl Shared {
 }
 
 /// Reads one body where it is not in memory; `Ok(Err)` says why it cannot be believed.
-fn fill(reader: &Reader, known: &mut BodyLookup) -> Result<Result<()>> {
+fn fill(reader: &Reader, known: &mut BodyLookup) -> Result<Result<()>, Failure> {
     let payload = match &known.cached {
         CacheEntry::Whole(_) => return Ok(Ok(())),
         CacheEntry::Updated(payload) => Some(payload.clone()),
@@ -136,13 +160,24 @@ fn fill(reader: &Reader, known: &mut BodyLookup) -> Result<Result<()>> {
 }
 
 /// A look at an event shows no body where it is damaged; a fetch will set it aside.
-fn forget_damaged(reader: &Reader, body: &mut Option<BodyLookup>) -> Result<()> {
+fn forget_damaged(reader: &Reader, body: &mut Option<BodyLookup>) -> Result<(), Failure> {
     if let Some(known) = body
         && fill(reader, known)?.is_err()
     {
         *body = None;
     }
     Ok(())
+}
+
+/// The error of a fetch whose bodies were not read: its events are leased, and its repeat returns them.
+pub(super) fn at_fetch(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Closed | ErrorKind::Unknown => error,
+        _ => {
+            let what = format!("events were leased that could not be read: {error}");
+            Error::new(ErrorKind::Unknown, what).because(error)
+        }
+    }
 }
 
 /// An answer all of whose bodies are in memory.

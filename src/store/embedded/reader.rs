@@ -11,7 +11,7 @@ use crate::codec::wire;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Envelope, EventId};
 use crate::store::embedded::row::Row;
-use crate::store::embedded::sqlite;
+use crate::store::embedded::sqlite::{self, Failure};
 use crate::time::Timestamp;
 
 /// How many reads may wait.
@@ -47,7 +47,7 @@ impl Reader {
     }
 
     /// The envelope in `row`; `Ok(Err)` says why it cannot be had.
-    pub(super) fn envelope(&self, row: Row) -> Result<Result<Envelope>> {
+    pub(super) fn envelope(&self, row: Row) -> Result<Result<Envelope>, Failure> {
         let read = || -> rusqlite::Result<Option<Result<Envelope>>> {
             self.connection
                 .prepare_cached("SELECT body FROM events WHERE row = ?1")?
@@ -60,7 +60,7 @@ impl Reader {
                 .optional()
         };
         let missing = || Err(Error::corrupt("its row is gone from the file"));
-        let found = read().map_err(sqlite::at_read)?.unwrap_or_else(missing);
+        let found = read()?.unwrap_or_else(missing);
         Ok(found.and_then(|envelope| {
             if row.is_of(envelope.id) {
                 return Ok(envelope);

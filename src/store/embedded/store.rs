@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 
 use crate::core::membership::{MemberInfo, Membership};
-use crate::core::op::{Delivery, Response, StoreOp};
+use crate::core::op::{Delivery, Reply, Response, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, QueueName};
 use crate::outage::Outage;
@@ -36,7 +36,7 @@ use crate::store::embedded::space::Space;
 use crate::store::embedded::starts::Starts;
 use crate::store::embedded::ticket::{CommitPart, CommitTicket};
 use crate::store::embedded::writer::Writer;
-use crate::store::embedded::{closing, log, recovery, schema};
+use crate::store::embedded::{bodies, closing, log, recovery, schema};
 
 /// A store in one SQLite file: nothing to install, and durable.
 ///
@@ -49,10 +49,11 @@ use crate::store::embedded::{closing, log, recovery, schema};
 /// - **The process has too few descriptors or too little memory**: calls return
 ///   [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable), or
 ///   [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) if they may have happened, until it is over.
-/// - **The disk fails, or the file is deleted or replaced**: the store stops itself. What was on its way returns
+/// - **The disk fails, or the file is deleted, replaced, or damaged beyond its rows**: the store
+///   stops itself. What was on its way returns
 ///   [`ErrorKind::Unknown`](crate::ErrorKind::Unknown), everything later
 ///   [`ErrorKind::Closed`](crate::ErrorKind::Closed). A failed sync is never tried again.
-/// - **Bytes are damaged**: they are never delivered, but set aside and listed by
+/// - **Bytes of an event are damaged**: they are never delivered, but set aside and listed by
 ///   [`damaged`](Self::damaged). Everything else goes on.
 ///
 /// # Examples
@@ -239,10 +240,18 @@ impl Store for EmbeddedStore {
             (Err(known), _) => *known,
         };
         let (shared, bucket) = (Arc::clone(&self.shared), bucket.clone());
+        let is_fetch = matches!(known.reply, Reply::Fetched(_));
         let load = move |reader: &mut Reader| shared.load(reader, known, &bucket, node);
-        let loaded = StoreFuture::new(self.shared.reading.run(load));
+        let loaded = self.shared.reading.run(load);
         self.write_inline();
-        loaded
+        StoreFuture::new(async move {
+            let loaded = loaded.await;
+            if is_fetch {
+                loaded.map_err(bodies::at_fetch)
+            } else {
+                loaded
+            }
+        })
     }
 
     fn durability(&self) -> Durability {

@@ -1,0 +1,91 @@
+//! Bodies that cannot be read while the store is open: for a moment, or for good.
+
+use std::fs::{self, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::time::Duration;
+
+use duly::ErrorKind;
+use duly::store::EmbeddedStore;
+use duly::store::operation::{Fetch, Reply, StoreOp};
+
+use crate::embedded::damage::is_said_well;
+use crate::embedded::full::big;
+use crate::embedded::harness::*;
+
+/// A store that reads each body from its file.
+fn without_a_cache(place: &Place) -> EmbeddedStore {
+    let options = place.options().cache_bytes(0);
+    EmbeddedStore::open_with(place.path(), options).expect("a store")
+}
+
+/// Somebody else at the file, while a store has it open.
+fn execute(place: &Place, sql: &str) {
+    let file = rusqlite::Connection::open(place.path()).expect("the file");
+    file.execute_batch(sql).expect("it is done");
+}
+
+#[test]
+fn a_fetch_whose_bodies_could_not_be_read_is_unknown_and_its_repeat_returns_the_events() {
+    let place = Place::new();
+    let store = without_a_cache(&place);
+    (1..=3).for_each(|n| push_now(&store, n));
+    ask(
+        &store,
+        StoreOp::MoveDue {
+            limit: 9,
+            calls: false,
+        },
+    )
+    .expect("a move");
+    let fetch = || {
+        let hold = Some(Duration::from_secs(60));
+        let fetch = Fetch {
+            hold,
+            ..fetch_of(1)
+        };
+        ask(&store, StoreOp::Fetch(fetch))
+    };
+    execute(&place, "ALTER TABLE events RENAME TO away");
+    let error = fetch().expect_err("there are no bodies");
+    assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
+    // Nothing of a look happened.
+    let error = ask(&store, StoreOp::Get { id: id(1) }).expect_err("there is no body");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    execute(&place, "ALTER TABLE away RENAME TO events");
+    let Reply::Fetched(fetched) = fetch().expect("a fetch") else {
+        panic!("no fetch")
+    };
+    let fetched = fetched.deliveries.iter();
+    let fetched: Vec<_> = fetched.map(|one| (one.id, one.attempt)).collect();
+    assert_eq!(fetched, [1, 2, 3].map(|n| (id(n), 1)));
+}
+
+/// Else its bucket would ask for the same page for ever.
+#[test]
+fn a_page_that_cannot_be_read_stops_the_store() {
+    let place = Place::new();
+    let store = without_a_cache(&place);
+    for n in 1..=3 {
+        push(&store, big(n)).expect("a push");
+    }
+    execute(&place, "PRAGMA wal_checkpoint(TRUNCATE)");
+    // The second event goes on in a page that says which one is next.
+    let bytes = fs::read(place.path()).expect("the file");
+    let is_its = |page: &[u8]| page[4..].iter().all(|byte| *byte == 2);
+    let page = bytes.chunks(4_096).position(is_its).expect("a page of it");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .open(place.path())
+        .expect("the file");
+    file.seek(SeekFrom::Start(page as u64 * 4_096))
+        .expect("its page");
+    file.write_all(&[0xff; 4]).expect("a change");
+
+    let error = try_fetch(&store, 1).expect_err("it has a damaged page");
+    assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
+    assert!(error.to_string().contains("stopped itself"), "{error}");
+    let error = try_fetch(&store, 1).expect_err("it has stopped");
+    assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+    drop(store);
+    is_said_well(&place.open_error(), "a damaged page");
+}
