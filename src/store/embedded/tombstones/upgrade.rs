@@ -1,11 +1,12 @@
 //! The tombstones of a file that has none.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use rusqlite::Connection;
 
+use crate::codec::wire;
 use crate::core::engine::Tombstone;
-use crate::event::{BucketKey, State};
+use crate::event::{BucketKey, EventId, State};
 use crate::record::Outcome;
 use crate::sqlite::records;
 use crate::store::embedded::change::Changes;
@@ -22,10 +23,15 @@ const BUCKETS: u16 = 8;
 pub(in crate::store::embedded) fn write_of_records(
     connection: &Connection,
 ) -> rusqlite::Result<()> {
+    let live = live(connection)?;
     let mut windows: BTreeMap<BucketKey, WindowChange> = BTreeMap::new();
     let mut oldest = None;
     let has_older = records::read_newest(connection, RECORDS_READ, |_, record| {
         oldest.get_or_insert(record.stages.finished_us);
+        // Its end was forgotten, and it was pushed again.
+        if live.contains(&record.id) {
+            return;
+        }
         let (state, tries) = match record.outcome {
             // The attempt that ended it did not fail.
             Outcome::Acked => (State::Done, record.attempt.saturating_sub(1)),
@@ -71,4 +77,16 @@ pub(in crate::store::embedded) fn write_of_records(
     TombstoneRows::default()
         .write(connection, changes.iter(), now)
         .map(drop)
+}
+
+/// The events that have not ended.
+fn live(connection: &Connection) -> rusqlite::Result<HashSet<EventId>> {
+    let mut statement = connection.prepare("SELECT body FROM events")?;
+    let mut rows = statement.query([])?;
+    let mut live = HashSet::new();
+    while let Some(row) = rows.next()? {
+        let body = row.get_ref(0)?.as_blob().unwrap_or_default();
+        live.extend(wire::id_in(body));
+    }
+    Ok(live)
 }
