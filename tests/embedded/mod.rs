@@ -21,3 +21,4 @@ mod shortage;
 mod starts;
 mod stop;
 mod unreadable;
+mod waiting;

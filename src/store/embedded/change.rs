@@ -59,6 +59,8 @@ pub(super) struct Changes {
     pub(super) records: Vec<Record>,
     /// The bytes of all envelopes, one after the other: one allocation an operation.
     pub(super) bytes: Vec<u8>,
+    /// How many bytes the new payloads in the list have.
+    pub(super) updated_bytes: usize,
     /// The events that are held until these changes are written.
     pub(super) held: Vec<EventId>,
     /// Whether bodies are among them, which the cache holds until they are written.

@@ -64,6 +64,7 @@ impl ChangeSink for ChangeRecorder<'_> {
         let row = Row::new(*number, id);
         self.cache().update(row, payload);
         self.changes.have_bodies = true;
+        self.changes.updated_bytes += payload.len();
         self.changes.list.push(Change::Updated {
             row,
             payload: payload.clone(),

@@ -63,7 +63,7 @@ impl EmbeddedOptions {
         self
     }
 
-    /// How many bytes may wait to be written; beyond that a push returns
+    /// How many bytes may wait to be written; beyond that pushes and changes of payloads return
     /// [`ErrorKind::Full`](crate::ErrorKind::Full) at once. Default: 64 MiB.
     pub fn pending_max(mut self, bytes: usize) -> Self {
         self.pending_bytes = bytes;

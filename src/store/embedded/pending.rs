@@ -36,7 +36,8 @@ impl Chunk {
     fn weight(&self) -> usize {
         let window = self.changes.window.as_ref();
         let ended = window.map_or(0, |window| window.ended.len());
-        self.changes.bytes.len() + (self.changes.list.len() + ended) * 128
+        let bytes = self.changes.bytes.len() + self.changes.updated_bytes;
+        bytes + (self.changes.list.len() + ended) * 128
     }
 }
 
@@ -92,7 +93,7 @@ impl State {
 }
 
 impl Pending {
-    /// A list in which pushes find room up to `weight_max` bytes, written in batches of about
+    /// A list in which payloads find room up to `weight_max` bytes, written in batches of about
     /// `batch_max` bytes.
     pub(super) fn new(weight_max: usize, batch_max: usize) -> Self {
         Self {
@@ -105,7 +106,7 @@ impl Pending {
         }
     }
 
-    /// Whether a push may add to the list.
+    /// Whether a payload may be added to the list.
     pub(super) fn has_room(&self) -> bool {
         self.weight.load(Ordering::Relaxed) < self.weight_max
     }

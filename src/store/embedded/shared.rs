@@ -178,22 +178,22 @@ impl Shared {
                 if self.space.is_full() {
                     return Err(ticket::full());
                 }
-                if !self.pending.has_room() {
-                    return Err(Error::new(
-                        ErrorKind::Full,
-                        "the disk is slower than the pushes and too many wait to be written; push \
-                         again in a moment",
-                    ));
-                }
-                Ok(())
             }
-            StoreOp::Update { payload, .. } => fits(payload),
-            StoreOp::EditAndRevive(edit) => fits(&edit.payload),
+            StoreOp::Update { payload, .. } => fits(payload)?,
+            StoreOp::EditAndRevive(edit) => fits(&edit.payload)?,
             StoreOp::Rewrite(rewritings) => {
-                rewritings.iter().try_for_each(|one| fits(&one.payload))
+                rewritings.iter().try_for_each(|one| fits(&one.payload))?;
             }
-            _ => Ok(()),
+            _ => return Ok(()),
         }
+        if self.pending.has_room() {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Full,
+            "the disk is slower than the calls and too many payloads wait to be written; call \
+             again in a moment",
+        ))
     }
 
     /// What was decided is on disk, and what was pushed takes effect; `ended`, as records say.
