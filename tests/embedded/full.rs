@@ -31,7 +31,7 @@ pub(crate) fn on_a_small_disk(part: &str, mount: &Path) -> Command {
     command
 }
 
-fn runs_on_a_small_disk(part: &str) {
+pub(crate) fn runs_on_a_small_disk(part: &str) {
     let mount = tempfile::tempdir().expect("a directory");
     let mut child = Running::start(on_a_small_disk(part, mount.path()));
     let passed = child.next("passed");

@@ -16,6 +16,7 @@ mod history;
 mod log;
 mod many;
 mod moved;
+mod no_room;
 mod records;
 mod shortage;
 mod starts;

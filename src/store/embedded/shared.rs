@@ -94,7 +94,9 @@ impl Shared {
                 // It may rest on what others decided and nobody has written yet.
                 must_wait.then(|| self.pending.newest()).flatten()
             } else {
-                let replaces = |change: &Change| matches!(change, Change::Removed(_));
+                let replaces = |change: &Change| {
+                    matches!(change, Change::Removed(_) | Change::UniqueHeld { .. })
+                };
                 if changes.list.iter().any(replaces) {
                     // What takes another's place is never refused: half of it cannot be undone.
                     part = CommitPart::Rest;
