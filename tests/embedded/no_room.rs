@@ -1,4 +1,4 @@
-//! A full disk under a push that takes a unique key.
+//! A full disk at a start, and under a push that takes a unique key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::{ErrorKind, Result, Unique};
 
 use crate::embedded::child;
-use crate::embedded::full::{ballast, runs_on_a_small_disk};
+use crate::embedded::full::{ballast, big, runs_on_a_small_disk};
 use crate::embedded::harness::*;
 
 async fn fetch_all(store: &EmbeddedStore) -> Vec<Delivery> {
@@ -32,6 +32,41 @@ async fn ack(store: &EmbeddedStore, deliveries: &[Delivery]) {
         started: StartMark::default(),
     };
     store.apply(&key(), settle).await.expect("a settle");
+}
+
+#[test]
+fn a_store_opens_on_a_full_disk_within_its_reserve_and_drains() {
+    runs_on_a_small_disk("no_room::starts_on_a_full_disk");
+}
+
+#[tokio::test]
+#[allow(clippy::print_stdout)] // it talks to its parent
+async fn starts_on_a_full_disk() {
+    let Some(path) = child::path() else { return };
+    let open = || {
+        let options = EmbeddedOptions::new().reserve_bytes(1 << 20);
+        EmbeddedStore::open_with(&path, options).expect("a store")
+    };
+    let store = open();
+    let push = StoreOp::Push((1..=20).map(big).collect());
+    store.apply(&key(), push).await.expect("there is room");
+    // Its log and the index of it go, and so does the room that they had.
+    store.close().await.expect("a close");
+    drop(store);
+    let ballast = ballast(&path);
+
+    let store = open();
+    let deliveries = fetch_all(&store).await;
+    assert_eq!(deliveries.len(), 20);
+    for delivery in &deliveries {
+        let expected = Payload::from(vec![delivery.id.entropy() as u8; 20_000]);
+        assert_eq!(delivery.body.payload, expected);
+        store.starting(&key().queue, &[delivery]).expect("a note");
+    }
+    ack(&store, &deliveries).await;
+    std::fs::remove_file(ballast).expect("the ballast");
+    store.close().await.expect("a close");
+    println!("passed");
 }
 
 /// Else half of it was done: the event that held the key has lost it, and nobody else has it.

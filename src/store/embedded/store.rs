@@ -7,9 +7,10 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 
+use crate::core::engine::DedupWindow;
 use crate::core::membership::{MemberInfo, Membership};
 use crate::core::op::{Delivery, Reply, Response, StoreOp};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::outage::Outage;
 use crate::record::{Cursor, Keep};
@@ -37,6 +38,7 @@ use crate::store::embedded::starts::Starts;
 use crate::store::embedded::ticket::{CommitPart, CommitTicket};
 use crate::store::embedded::writer::Writer;
 use crate::store::embedded::{bodies, closing, log, recovery, schema};
+use crate::time::Timestamp;
 
 /// A store in one SQLite file: nothing to install, and durable.
 ///
@@ -97,8 +99,9 @@ impl EmbeddedStore {
     ///
     /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) when the file is not a store, was written
     /// by a newer duly, or is damaged beyond its rows; [`ErrorKind::Full`](crate::ErrorKind::Full)
-    /// when the disk is; [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) when it is open
-    /// already, by whatever name, has several names, or cannot be written.
+    /// when the disk is, and its reserve is used up;
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) when it is open already, by
+    /// whatever name, has several names, or cannot be written.
     pub fn open_with(path: impl AsRef<Path>, options: EmbeddedOptions) -> Result<Self> {
         let paths = Paths::prepare(path.as_ref())?;
         shortage::survive_file_limit();
@@ -107,31 +110,26 @@ impl EmbeddedStore {
         closing::wait(&paths.data);
         let mut lock = Lock::take(&paths)?;
         log::settle(&paths.data)?;
-        let connection = schema::open_writer(&paths.data)?;
-        let wrong = |error| files::unusable(&paths.starts, "cannot be used", error);
+        let wrong = |error| files::unusable(&paths.reserve, "cannot be written", error);
+        let space = Space::open(&paths.reserve, options.reserve_bytes).map_err(wrong)?;
         let keep = SharedKeep::new(Mutex::new(Keep::default()));
-        let retention = Retention::new(Arc::clone(&keep), Arc::clone(&options.clock));
-        let starts = Starts::read(&paths.starts).map_err(wrong)?;
-        let time = StoreTime::new(options.clock);
-        let now = time.now();
+        let clock = options.clock;
+        let time = StoreTime::new(Arc::clone(&clock));
+        let retention = || Retention::new(Arc::clone(&keep), Arc::clone(&clock));
+        let (recovery, starts) = loop {
+            match recover(&paths, options.window, retention(), time.now()) {
+                // What is stored is handled on a full disk, so it must be read on one.
+                Err(error) if error.kind() == ErrorKind::Full && space.release() => {}
+                recovered => break recovered?,
+            }
+        };
         let Recovery {
             shards,
             committer,
             next_row,
             controls,
-        } = recovery::recover(
-            &paths.data,
-            connection,
-            starts,
-            options.window,
-            retention,
-            now,
-        )?;
-        // Only now: what the notes said is in the file.
-        let starts = Starts::begin(&paths.starts).map_err(wrong)?;
-        let space = Space::open(&paths.reserve, options.reserve_bytes)
-            .and_then(|space| space.restore().map(|()| space))
-            .map_err(|error| files::unusable(&paths.reserve, "cannot be written", error))?;
+        } = recovery;
+        space.restore().map_err(wrong)?;
         paths
             .sync_directory()
             .map_err(|error| files::unusable(&paths.directory, "cannot be synced", error))?;
@@ -211,6 +209,24 @@ impl EmbeddedStore {
             }
         }
     }
+}
+
+/// Reads what the file has, writes what follows from the notes of starts, and begins those anew; it
+/// can be repeated.
+fn recover(
+    paths: &Paths,
+    window: DedupWindow,
+    retention: Retention,
+    now: Timestamp,
+) -> Result<(Recovery, Starts)> {
+    let connection = schema::open_writer(&paths.data)?;
+    let wrong = |error| files::unusable(&paths.starts, "cannot be used", error);
+    let starts = Starts::read(&paths.starts).map_err(wrong)?;
+    let data = &paths.data;
+    let recovery = recovery::recover(data, connection, starts, window, retention, now)?;
+    // Only now: what the notes said is in the file.
+    let starts = Starts::begin(&paths.starts).map_err(wrong)?;
+    Ok((recovery, starts))
 }
 
 impl Store for EmbeddedStore {
