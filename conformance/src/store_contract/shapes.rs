@@ -26,6 +26,8 @@ pub enum Own {
     UniqueKey,
     /// An expiry, in an hour.
     Expiry,
+    /// Three of each ten an expiry before [`Dues::Shared`], the others nothing.
+    EarlyExpiry,
     /// Another number of attempts than most.
     Attempts,
     /// A payload that is not short.
@@ -65,9 +67,17 @@ impl Shape {
     /// thousands, with ids that follow each other and with foreign ones.
     #[must_use]
     pub fn all() -> Vec<Self> {
-        use Own::{Attempts, Bytes, Expiry, Key, Mixed, Nothing, UniqueKey};
+        use Own::{Attempts, Bytes, EarlyExpiry, Expiry, Key, Mixed, Nothing, UniqueKey};
         let owns = [
-            Nothing, Key, UniqueKey, Expiry, Attempts, Bytes, Mixed, Nothing,
+            Nothing,
+            Key,
+            UniqueKey,
+            Expiry,
+            Attempts,
+            Bytes,
+            Mixed,
+            Nothing,
+            EarlyExpiry,
         ];
         let each = owns.into_iter().enumerate().flat_map(|(row, own)| {
             let dues = [Dues::Now, Dues::Shared, Dues::Each];
@@ -116,9 +126,10 @@ impl Shape {
             Own::Key => envelope.key = Some(format!("key {}", number % 5)),
             Own::UniqueKey => envelope.unique = Some(format!("unique {number}")),
             Own::Expiry => envelope.expires = Some(created + Duration::from_hours(1)),
+            Own::EarlyExpiry if number % 10 < 3 => envelope.expires = Some(created + ms(2_300)),
             Own::Attempts => envelope.attempts = 5,
             Own::Bytes => envelope.payload = Payload::from(vec![b'x'; 2_000]),
-            Own::Nothing | Own::Mixed => {}
+            Own::Nothing | Own::EarlyExpiry | Own::Mixed => {}
         }
         let delay = match self.dues {
             Dues::Now => Duration::ZERO,
@@ -138,9 +149,17 @@ impl Shape {
 struct Expected {
     /// Those that wait, with their due times.
     waiting: BTreeMap<EventId, Timestamp>,
+    /// When some of them expire.
+    expires: BTreeMap<EventId, Timestamp>,
 }
 
 impl Expected {
+    fn expire(&mut self, now: Timestamp) {
+        let expires = &self.expires;
+        self.waiting
+            .retain(|id, _| expires.get(id).is_none_or(|at| *at > now));
+    }
+
     fn due_by(&self, time: Timestamp) -> usize {
         self.waiting.values().filter(|due| **due <= time).count()
     }
@@ -167,8 +186,9 @@ impl Expected {
     }
 }
 
-/// Of events of each shape some are cancelled, moved, retried and handed back, and what is fetched
-/// is now much and now little.
+/// Of events of each shape some are cancelled, moved, retried and handed back, some expire just before
+/// they are fetched, and what is fetched is now much and now little. No more than that happens to the
+/// second half, so that what a store keeps together may still be together when it is fetched in part.
 pub async fn each_shape_of_load_is_counted_exactly_and_delivered_once(harness: &dyn StoreHarness) {
     const COUNT: u64 = 70;
     for shape in Shape::all() {
@@ -179,13 +199,16 @@ pub async fn each_shape_of_load_is_counted_exactly_and_delivered_once(harness: &
             let push = StoreOp::push(some.to_vec());
             for (event, pushed) in some.iter().zip(world.op(push).await) {
                 assert_eq!(pushed.verdict, PushOutcome::Accepted, "{shape:?}");
-                expected.waiting.insert(event.envelope.id, pushed.due);
+                let id = event.envelope.id;
+                expected.waiting.insert(id, pushed.due);
+                let expires = event.envelope.expires.map(|at| (id, at));
+                expected.expires.extend(expires);
             }
         }
         expected.is_counted(&world, shape).await;
         for (event, at) in events.iter().zip(0_usize..) {
             let id = event.envelope.id;
-            if at % 7 == 3 {
+            if at % 7 == 3 && at < 35 {
                 assert_eq!(
                     world.cancel(id).await,
                     CancelOutcome::Cancelled,
@@ -246,6 +269,7 @@ async fn is_delivered_once(world: &World, shape: Shape, mut expected: Expected) 
         }
         if deliveries.is_empty() {
             world.advance(ms(400));
+            expected.expire(world.now());
             world.move_due().await;
         }
         pass += 1;

@@ -1,10 +1,13 @@
 //! Events of a page that wait for their due time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use duly::event::State;
+use duly::store::RedisOptions;
 use duly::store::operation::{AttemptOutcome, Reply, StoreOp};
-use duly::time::When;
+use duly::testing::ManualClock;
+use duly::time::{Clock, When};
 
 use super::Paged;
 use crate::redis_store::kit::until;
@@ -64,4 +67,44 @@ async fn scheduled_events_are_prefetched_and_go_back_alone() {
     assert_eq!(bare.state(ids[10]).await, State::Leased);
     assert_eq!(paged.stats().await.scheduled, 1);
     assert!(paged.end(ids[10], 1, AttemptOutcome::Ack).await);
+}
+
+/// What has expired takes room for which a page is given in part, and gives it back.
+#[tokio::test]
+async fn a_page_that_is_fetched_in_part_behind_what_has_expired_stays_whole() {
+    let after = |secs| When::After(Duration::from_secs(secs));
+    for (limit, behind) in [(10, 64), (10, 1), (66, 64), (66, 1)] {
+        let clock = Arc::new(ManualClock::new());
+        let options = RedisOptions::new().clock(clock.clone());
+        let paged = Paged::open(options, 64, after(61)).await;
+        let bare = &paged.bare;
+        let mut expiring = Vec::new();
+        for id in bare.new_run(5) {
+            let mut event = bare.plain(id, after(60));
+            let expires = clock.now() + Duration::from_secs(1);
+            Arc::make_mut(&mut event.envelope).expires = Some(expires);
+            expiring.push(event);
+        }
+        let expired = expiring[0].envelope.id;
+        let rest = bare.new_run(behind);
+        let events = rest.iter().map(|id| bare.plain(*id, after(62))).collect();
+        for events in [expiring, events] {
+            bare.apply(StoreOp::Push(events)).await.expect("a push");
+        }
+        clock.advance(Duration::from_secs(2));
+
+        let mut seen = Vec::new();
+        for request in 1.. {
+            let deliveries = paged.prefetch(request, limit).await;
+            if deliveries.is_empty() {
+                break;
+            }
+            let left = 64 + behind - seen.len();
+            assert_eq!(deliveries.len(), limit.min(left), "{request}");
+            seen.extend(deliveries.iter().map(|it| it.id));
+        }
+        assert_eq!(seen, [&paged.ids[..], &rest].concat());
+        assert_eq!(bare.state(expired).await, State::Expired);
+        assert_eq!(paged.stats().await.scheduled, 0);
+    }
 }

@@ -262,7 +262,8 @@ local function take_ready(entries)
   return looked
 end
 
--- Leases what is due soon, in its order. Returns how many of the members it has looked at.
+-- Leases what is due soon, in its order. Returns how many of the members it has looked at, without one
+-- whose part stays: what is left of it comes next.
 local function take_due(due)
   local parts, ids, ends, room, looked, members = {}, {}, {}, limit - count, 0, {}
   for i = 1, #due / 2 do
@@ -284,11 +285,12 @@ local function take_due(due)
   end
   local states, body_of = read_all("HMGET", STATE, ids), reader_of(ids)
   for i = 1, looked do
-    local its, at = #members[i] == MEMBER_OF_PART and "gone", ends[i]
+    local its, at, part = #members[i] == MEMBER_OF_PART and "gone", ends[i], parts[i] and parts[i][2]
     if is_spent() or (count == limit and not its) then
       return i - 1
-    elseif parts[i] then
-      give_part(parts[i][1], parts[i][2], parts[i][3])
+    elseif part then
+      its = part.given and "noted" or its
+      give_part(parts[i][1], part, parts[i][3])
     elseif not its then
       local kind = states[at] and byte(states[at]) or 83
       local is_waiting = (kind == 83 or kind == 82) and not place_of(members[i]) -- left by a call that failed
@@ -297,9 +299,12 @@ local function take_due(due)
     end
     if its == "newer" then
       stays = stays + 1
-    else
+    elseif its ~= "noted" then
       gone[#gone + 1] = members[i]
       gone_parts[#gone_parts + 1] = #members[i] == MEMBER_OF_PART and members[i] or nil
+    end
+    if part and part.given < part.count then
+      return i - 1
     end
   end
   return looked
@@ -357,7 +362,7 @@ local function leave(taken, rest, pivot)
       bodies[#bodies + 1] = field_of(page, part)
     elseif part.kind == "S" then
       local due, member = number_at(part.times, 1), member_of(page, part)
-      delayed[1], delayed[2] = due, member
+      delayed[#delayed + 1], delayed[#delayed + 2] = due, member -- behind all that is gone
       sizes_of(sizes, member, due)
     end
   end
