@@ -1,8 +1,15 @@
 //! Damage of what has ended, of pages, and of what a bucket knows of itself.
 
+use std::time::Duration;
+
 use duly::admin::DamageKind::{Counts, Leftover, Misplaced, Stray};
+use duly::store::operation::StoreOp;
+use duly::store::{CheckTask, DedupWindow, RedisOptions, Store};
+use duly::time::When;
 
 use super::{Bucket, PAGE, case};
+use crate::redis_store::kit::{Bare, fresh, hex};
+use crate::servers::shared;
 
 #[tokio::test]
 async fn each_event_that_has_ended_has_one_tombstone() {
@@ -13,6 +20,54 @@ async fn each_event_that_has_ended_has_one_tombstone() {
     let living = "c('RPUSH', k('past'), string.rep('\\0', 8) .. id)";
     case(|b| b.ready, living, &[Stray, Counts], 0).await;
     case(|b| b.paged[7], living, &[Stray, Counts], 0).await;
+}
+
+/// The oldest tombstones were of an event that has not ended, or there are none in their place.
+#[tokio::test]
+async fn a_bucket_whose_tombstones_were_repaired_goes_on_to_forget() {
+    const CAP: usize = 2;
+    let window = DedupWindow {
+        max: CAP,
+        cap: CAP,
+        ..DedupWindow::default()
+    };
+    for tombstones in [
+        "string.rep('\\0', 7) .. '\\1' .. ARGV[1]",
+        "string.rep('\\0', 8)",
+    ] {
+        let server = shared();
+        let (url, prefix) = fresh(&server.url());
+        let bare = Bare::open_with(&url, RedisOptions::new().window(window)).await;
+        let later = When::After(Duration::from_hours(1));
+        let end = async || {
+            let id = bare.new_id();
+            bare.push(id, later).await.expect("a push");
+            bare.apply(StoreOp::Cancel { id }).await.expect("a cancel");
+        };
+        let past = format!("{prefix}:{{letters:0}}:past");
+        let len = || server.cli(&["LLEN", &past]).parse::<usize>().unwrap();
+        let living = bare.new_id();
+        bare.push(living, later).await.expect("a push");
+        end().await;
+        let script = format!(
+            "ARGV[1] = ARGV[1]:gsub('%x%x', function(h) return string.char(tonumber(h, 16)) end) \
+             return redis.call('LPUSH', KEYS[1], {tombstones})"
+        );
+        server.cli(&["EVAL", &script, "1", &past, &hex(living)]);
+        assert_eq!(len(), 2);
+        for repairs in [true, false] {
+            let check = bare
+                .store
+                .check_bucket(&bare.bucket, CheckTask::new(repairs));
+            let found = check.await.expect("a check");
+            assert!(repairs || found.is_empty(), "{found:?}");
+        }
+        for _ in 0..4 * CAP {
+            end().await;
+        }
+        assert_eq!(len(), CAP, "{tombstones}");
+        assert_eq!(bare.store.audit_whole().await.unwrap(), [""; 0]);
+    }
 }
 
 #[tokio::test]

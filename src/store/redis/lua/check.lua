@@ -355,8 +355,11 @@ function check.tombstones(over)
       end
     end
     if not is_sound and repairs then
-      call("LSET", PAST, i - 1, sub(batch, 1, 8) .. table.concat(kept))
+      call("LSET", PAST, i - 1, #kept > 0 and sub(batch, 1, 8) .. table.concat(kept) or ZERO)
     end
+  end
+  if repairs then
+    call("LREM", PAST, 0, ZERO) -- those of which nothing is left
   end
   for id in pairs(over) do
     if not known[id] and tell("misplaced", id, "has ended and has no tombstone") then

@@ -107,7 +107,9 @@ local function forget(has_ended)
       end
       seen_of_it, forgets = seen_of_it + 1, forgets - 1
     end
-    if seen_of_it == 0 then
+    if #its == 0 then -- a check has left none
+      forgets = forgets - 1
+    elseif seen_of_it == 0 then
       break
     end
     rest = seen_of_it < #its and sub(batch, 1, 8) .. sub(batch, 9 + 16 * seen_of_it)
