@@ -25,6 +25,7 @@ mod format;
 mod full;
 mod functions;
 mod healed;
+mod holders;
 mod idle;
 mod kit;
 mod large;

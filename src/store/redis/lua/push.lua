@@ -184,7 +184,8 @@ local function taken(i, unique, replaces)
     answer[#answer + 1] = { i, 1, dues[i], sub(other, 1, 16) }
     return true
   end
-  if not own[other] and call("ZSCORE", EXPIRY, other) and end_one_if_expired(other) then
+  local useless = not own[other] and call("ZSCORE", EXPIRY, other)
+  if useless and tonumber(useless) <= now and end_one_if_expired(other) then
     look_at_forgotten(call("HGET", META, "forgotten"))
     rereads = true
     return false
