@@ -2,6 +2,7 @@
 
 mod forgotten;
 mod leaving;
+mod peeked;
 mod scheduled;
 
 use std::sync::Arc;

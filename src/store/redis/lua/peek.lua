@@ -11,7 +11,7 @@ local most, ids, bodies = tonumber(ARGV.limit), {}, {}
 place = of == server and place or "0"
 local answer = REPLY { now = now, next = false }
 
-local per_body = (surplus < 0 or call("ZCARD", SIZES) > 0) and EACH_MAX or 1 -- events, at most
+local per_body = EACH_MAX -- events, at most, until it has seen that there are few pages
 
 -- HSCAN returns whole bodies, so each call requests few of them; it may also pass empty slots of
 -- the table, which end a page as well.
@@ -24,6 +24,7 @@ for _ = 1, 2 * most do -- `most` events, or as many bytes as one call reads
   for i = 1, #fields, 2 do
     of_pages[#of_pages + 1] = #fields[i] == FIELD_OF_PART and fields[i] or nil
   end
+  per_body = #of_pages > 0 and EACH_MAX or 1
   read_pages(of_pages)
   for i = 1, #fields, 2 do
     local field, body = fields[i], fields[i + 1]
