@@ -5,6 +5,7 @@ mod ended;
 mod healthy;
 mod unique;
 mod unreadable;
+mod unregistered;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Buckets that have events and that the registry does not know, so that no consumer looks for them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Finds such buckets, and registers them if the task says so.
 pub(super) async fn find(shared: &Arc<Shared>, task: &CheckTask) -> Result<Vec<Damage>> {
+    let known: HashSet<_> = registry::read(&shared.registry)
+        .await?
+        .into_iter()
+        .collect();
     let mut seen = BTreeSet::new();
     let link = &shared.links.work;
     for master in masters(link).await? {
@@ -42,14 +46,15 @@ pub(super) async fn find(shared: &Arc<Shared>, task: &CheckTask) -> Result<Vec<D
             let mut keys = page.parts()?;
             task.add_looked(keys.len() as u64);
             while !keys.is_empty() && seen.len() < FOUND_MAX {
-                seen.extend(bucket_of(&shared.hub.prefix, &keys.bytes()?));
+                let bucket = bucket_of(&shared.hub.prefix, &keys.bytes()?);
+                seen.extend(bucket.filter(|bucket| !known.contains(bucket)));
             }
             if cursor == b"0" {
                 break;
             }
         }
     }
-    // After the walk: a bucket is registered before it has events.
+    // After the walk as well: a bucket is registered before it has events.
     for bucket in registry::read(&shared.registry).await? {
         seen.remove(&bucket);
     }
