@@ -59,6 +59,12 @@ impl Machine {
         self.model.now_us
     }
 
+    /// Whether one event has expired, and a fetch may come to it. The order of several differs.
+    pub(crate) fn leaves_one_to_fetch(&self) -> bool {
+        let is_fetch = matches!(self.op, Some(StoreOp::Fetch(_)));
+        is_fetch && self.model.expired == 1 && !self.is_swept
+    }
+
     fn store_us(&self) -> u64 {
         match self.opened_us {
             Some((opened_us, since_us)) => opened_us + (self.mono_us - since_us),

@@ -31,6 +31,7 @@ impl Model {
         });
         let mut expired: Vec<_> = expires.collect();
         expired.sort_unstable();
+        self.expired = expired.len();
         for (_, id) in expired {
             assert!(!self.is_of_use(id), "it has expired");
         }

@@ -71,6 +71,8 @@ pub(crate) struct Model {
     is_settling: bool,
     /// What has expired since the last move or fetch, or in it.
     aside: SetAside,
+    /// How many have expired before the operation, and wait no more.
+    pub(crate) expired: usize,
     /// How many were over before the operation.
     before: usize,
     /// Whether what has expired makes a bucket forget before the operation, and not when that is done.
