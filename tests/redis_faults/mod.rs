@@ -18,6 +18,7 @@ mod kills;
 mod pair;
 mod pushes;
 mod reads;
+mod repeats;
 mod scripts;
 mod starts;
 mod torn;

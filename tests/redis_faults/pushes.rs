@@ -32,7 +32,7 @@ async fn pusher(store: RedisStore, buckets: u16) -> (Bus, Queue<String>) {
     (bus, queue)
 }
 
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+pub(super) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let gives_up = Instant::now() + Duration::from_secs(60);
     while !holds().await {
         assert!(Instant::now() < gives_up, "waited for a minute: {what}");
@@ -132,7 +132,13 @@ async fn a_push_whose_answer_is_lost_is_never_made_anew() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_push_whose_answer_is_lost_is_never_made_anew_on_a_cluster() {
     let cluster = Cluster::masters(3);
-    let near = cluster.url();
+    let (proxies, far) = proxies_before(&cluster).await;
+    an_answer_is_lost(&cluster.url(), &far, &proxies).await;
+}
+
+/// Returns proxies before the three masters of a cluster, which name these to their clients, and the
+/// URL of the cluster behind them.
+pub(super) async fn proxies_before(cluster: &Cluster) -> (Vec<Proxy>, String) {
     let proxies: Vec<_> = (0..3)
         .map(|number| {
             let node = cluster.node(number);
@@ -158,7 +164,7 @@ async fn a_push_whose_answer_is_lost_is_never_made_anew_on_a_cluster() {
         })
     })
     .await;
-    an_answer_is_lost(&near, &far, &proxies).await;
+    (proxies, far)
 }
 
 /// What a push takes at most here.

@@ -133,6 +133,19 @@ pub async fn what_has_expired_holds_no_unique_key(harness: &dyn StoreHarness) {
     }
 }
 
+pub async fn what_has_expired_keeps_no_unique_key_from_a_dead_letter(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let unique = |draft: EventDraft| draft.unique("user:7", Unique::Keep);
+    let dead = world.dead(unique(world.event())).await;
+    let holder = unique(world.event().expires(world.now() + secs(5)));
+    let holder = world.add(holder).await;
+    world.advance(secs(5));
+    assert_eq!(world.revive(&[dead]).await, 1);
+    let next = world.push(&unique(world.event())).await;
+    assert_eq!(next, PushOutcome::Duplicate(dead));
+    assert_eq!(world.record(holder).await.outcome, Outcome::Expired);
+}
+
 /// A refused operation ends what has expired as well, in memory and in whatever is read at an opening.
 pub async fn what_has_expired_at_a_refused_operation_stays_over(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;

@@ -164,6 +164,7 @@ macro_rules! store_contract_tests {
                 what_has_expired_is_over_and_on_record
                 what_has_expired_cannot_be_changed
                 what_has_expired_holds_no_unique_key
+                what_has_expired_keeps_no_unique_key_from_a_dead_letter
                 what_has_expired_at_a_refused_operation_stays_over
                 what_has_expired_is_not_found
                 what_is_too_late_is_dead_though_nobody_fetches

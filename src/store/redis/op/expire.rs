@@ -3,7 +3,7 @@
 use crate::core::op::BATCH_MAX;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
-use crate::store::redis::link::managed::ManagedConnection;
+use crate::store::redis::link::managed::{ManagedConnection, ScriptReply};
 use crate::store::redis::op::shared::Shared;
 use crate::store::redis::script::call::Call;
 use crate::store::redis::script::reader::ReplyReader;
@@ -34,18 +34,21 @@ const PIECES: usize = 4_000;
 
 impl Shared {
     /// Runs a script that is refused while events that have expired are to be ended: it ends them, and
-    /// calls again.
+    /// calls again. Also returns whether it may have been executed more than once.
     pub(super) async fn call_unexpired(
         &self,
         bucket: &BucketKey,
         link: &ManagedConnection,
         call: &Call,
-    ) -> Result<ReplyReader> {
+    ) -> Result<(ReplyReader, bool)> {
         let mut tries = 1;
         loop {
-            match self.call(link, call).await {
+            match self.run_script(link, call).await {
                 Err(error) if tries < TRIES && is_refusal(&error) => tries += 1,
-                response => return response,
+                reply => {
+                    let ScriptReply { value, is_repeat } = reply?;
+                    return Ok((ReplyReader::of(call.script.name, value)?, is_repeat));
+                }
             }
             self.end_expired(bucket, link).await?;
         }

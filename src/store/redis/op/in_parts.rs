@@ -4,19 +4,10 @@
 //! another has succeeded leaves the whole unknown: repeating the operation does the rest.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::redis::link::managed::ManagedConnection;
-use crate::store::redis::op::shared::Shared;
-use crate::store::redis::script::call::Call;
-use crate::store::redis::script::reader::ReplyReader;
 
-/// Makes one call; its failure leaves the whole unknown once an earlier part has succeeded.
-pub(super) async fn call_part(
-    shared: &Shared,
-    link: &ManagedConnection,
-    call: &Call,
-    is_begun: bool,
-) -> Result<ReplyReader> {
-    shared.call(link, call).await.map_err(|error| {
+/// Awaits one call; its failure leaves the whole unknown once an earlier part has succeeded.
+pub(super) async fn part<T>(call: impl Future<Output = Result<T>>, is_begun: bool) -> Result<T> {
+    call.await.map_err(|error| {
         if is_begun {
             Error::new(
                 ErrorKind::Unknown,

@@ -32,7 +32,7 @@ pub(super) async fn look(
 ) -> Result<(u64, ReplyReader)> {
     let call = call_of(&shared.terms(bucket), ids);
     let link = shared.links.for_pushes(bucket);
-    let mut parts = shared.call_unexpired(bucket, link, &call).await?;
+    let (mut parts, _) = shared.call_unexpired(bucket, link, &call).await?;
     Ok((LookReply::read(&mut parts)?.now, parts))
 }
 

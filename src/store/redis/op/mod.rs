@@ -40,9 +40,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use self::push::Pushes;
-use self::reply::DecodedReply;
+use self::reply::{DecodedReply, check_repeat, is_changed};
 use self::shared::Shared;
-use crate::core::op::{AttemptOutcome, FailureReason, Response, Settlement, StartMark, StoreOp};
+use crate::core::op::{
+    AttemptOutcome, FailureReason, Reply, Response, Settlement, StartMark, StoreOp,
+};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, QueueName};
 use crate::record::{Cause, NodeId};
@@ -188,8 +190,11 @@ pub(in crate::store::redis) async fn operate(
         shared.listen(bucket);
     }
     let link = link_of(shared, bucket, op);
-    let parts = shared.call_unexpired(bucket, link, &call).await?;
+    let (parts, is_repeat) = shared.call_unexpired(bucket, link, &call).await?;
     let read = read(&bucket.queue, op, parts)?;
+    if let Reply::Rescheduled(change) = &read.response.reply {
+        check_repeat(is_repeat, is_changed(change))?;
+    }
     shared.learn(&terms, read.response.now_us);
     if read.is_earlier {
         shared.tell(bucket);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::codec::body;
 use crate::core::op::{ChangeOutcome, Reply, Response, Snapshot};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Envelope, EventId, QueueName, State};
 use crate::record::NodeId;
 use crate::store::redis::script::reader::{ReplyReader, number_at, unreadable};
@@ -55,6 +55,22 @@ pub(super) fn changed(what: &[u8], due_ms: u64) -> Result<Option<ChangeOutcome>>
         [kind] => ChangeOutcome::TooLate(state(*kind)?),
         _ => return Err(unreadable("update")),
     }))
+}
+
+pub(super) fn is_changed(change: &ChangeOutcome) -> bool {
+    use ChangeOutcome::{Changed, ChangedAfterAttempt};
+    matches!(change, Changed(_) | ChangedAfterAttempt(_))
+}
+
+/// Fails where the reply to a call that was sent again says that not all was changed: what is missing
+/// may have been changed by the first one, whose reply was lost.
+pub(super) fn check_repeat(is_repeat: bool, is_done: bool) -> Result<()> {
+    if is_repeat && !is_done {
+        let words = "the connection was lost and the call sent again; what it found unchanged may \
+                     have been changed before";
+        return Err(Error::new(ErrorKind::Unknown, words));
+    }
+    Ok(())
 }
 
 /// Decodes the events of a page. A damaged one has no body, and the others are still read.

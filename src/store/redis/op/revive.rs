@@ -4,7 +4,8 @@ use crate::core::engine::{bounded, check_by};
 use crate::core::op::{Reply, Response};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId};
-use crate::store::redis::op::in_parts::call_part;
+use crate::store::redis::op::in_parts::part;
+use crate::store::redis::op::reply::check_repeat;
 use crate::store::redis::op::shared::Shared;
 use crate::store::redis::script::reader::{ReplyReader, unreadable};
 use crate::store::redis::script::table::{Text, script};
@@ -12,7 +13,7 @@ use crate::store::redis::script::table::{Text, script};
 script! {
     /// Revives dead events.
     REVIVE = "revive", DRAINS, Ending,
-        ["bucket", "state", "page", "bytes", "body", "ending", "waiting"];
+        ["bucket", "state", "page", "bytes", "body", "ending", "waiting", "unexpired"];
     ReviveArguments<'a> {
         /// The calling process, which is not notified.
         origin: &'a str,
@@ -74,9 +75,11 @@ pub(in crate::store::redis) async fn revive_or_drop(
             terms.call(DropArguments { by }).with_rows(dead)
         };
         let link = shared.links.for_pushes(bucket);
-        let parts = call_part(shared, link, &call, rest.len() < ids.len()).await?;
+        let calling = shared.call_unexpired(bucket, link, &call);
+        let (parts, is_repeat) = part(calling, rest.len() < ids.len()).await?;
         let counted = read_counted(parts, rest.len(), revives)?;
         let (now, is_earlier, done, looked) = counted;
+        check_repeat(is_repeat, done == looked)?;
         now_us = now.max(now_us);
         shared.learn(&terms, now);
         if is_earlier {

@@ -95,7 +95,7 @@ async fn rewrite_some(
         return Ok((rewritings.len().min(done), 0, now_us));
     }
     let link = shared.links.for_pushes(bucket);
-    let mut parts = shared.call_unexpired(bucket, link, &call).await?;
+    let (mut parts, _) = shared.call_unexpired(bucket, link, &call).await?;
     let RewriteReply {
         now: now_us,
         changed: count,

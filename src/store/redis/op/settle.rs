@@ -11,7 +11,7 @@ use crate::core::op::{
 use crate::error::Result;
 use crate::event::{BucketKey, EventId};
 use crate::record::{Cause, NodeId, cut_error};
-use crate::store::redis::op::in_parts::call_part;
+use crate::store::redis::op::in_parts::part;
 use crate::store::redis::op::record;
 use crate::store::redis::op::shared::Shared;
 use crate::store::redis::script::call::{Call, CallContext, EXACT_MAX, us};
@@ -76,8 +76,9 @@ pub(in crate::store::redis) async fn settle(
         let rest = &settlements[accepted.len()..];
         let terms = shared.terms(bucket);
         let call = call(&terms, node, rest, (started, damaged))?;
-        let parts = call_part(shared, &shared.links.work, &call, !accepted.is_empty()).await;
-        let (now, is_earlier, some) = read_settled(parts?, rest.len())?;
+        let settling = shared.call(&shared.links.work, &call);
+        let parts = part(settling, !accepted.is_empty()).await?;
+        let (now, is_earlier, some) = read_settled(parts, rest.len())?;
         now_us = now.max(now_us);
         shared.learn(&terms, now);
         if is_earlier {

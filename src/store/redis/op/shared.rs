@@ -142,7 +142,8 @@ impl Shared {
         link: &ManagedConnection,
         call: &Call,
     ) -> Result<ReplyReader> {
-        ReplyReader::of(call.script.name, self.run(link, call).await?)
+        let ScriptReply { value, .. } = self.run_script(link, call).await?;
+        ReplyReader::of(call.script.name, value)
     }
 
     /// Runs a script; also returns whether it may have been executed more than once.
@@ -175,16 +176,6 @@ impl Shared {
             self.options.retry_for,
             longest.saturating_sub(self.options.retry_for),
         )))
-    }
-
-    /// Runs a script.
-    pub(in crate::store::redis) async fn run(
-        &self,
-        link: &ManagedConnection,
-        call: &Call,
-    ) -> Result<redis::Value> {
-        self.lifecycle.check_open()?;
-        link.run(call.script, &call.command).await
     }
 
     /// Updates the store's time by the reply to a call with these terms.

@@ -5,8 +5,9 @@ use crate::core::engine::check_by;
 use crate::core::op::{ChangeOutcome, DeadLetterEdit, Reply, Response};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId, Payload, State};
+use crate::store::redis::link::managed::ScriptReply;
 use crate::store::redis::op::look::look;
-use crate::store::redis::op::reply::{changed, state};
+use crate::store::redis::op::reply::{changed, check_repeat, is_changed, state};
 use crate::store::redis::op::revive::ReviveReply;
 use crate::store::redis::op::shared::Shared;
 use crate::store::redis::script::names::reply_placed;
@@ -44,7 +45,8 @@ script! {
     /// Edits a dead event and revives it, in one step: the scripts that do the one and the other, as
     /// functions of one script. The second runs only if the first has changed the event.
     EDIT_AND_REVIVE = "edit_and_revive", FILLS, Ending,
-        ["bucket", "state", "page", "bytes", "body", "ending", "waiting"] from &edit_and_revive_source();
+        ["bucket", "state", "page", "bytes", "body", "ending", "waiting", "unexpired"]
+        from &edit_and_revive_source();
     EditAndReviveArguments<'a> {
         /// As of an update, and of a revive.
         read: &'a [u8],
@@ -121,8 +123,11 @@ pub(in crate::store::redis) async fn update(
             dead_only,
         };
         let call = shared.terms(bucket).call(arguments);
-        let parts = shared.call(shared.links.for_pushes(bucket), &call).await?;
+        let link = shared.links.for_pushes(bucket);
+        let ScriptReply { value, is_repeat } = shared.run_script(link, &call).await?;
+        let parts = ReplyReader::of(call.script.name, value)?;
         let (now_us, changed, has_recorded) = read_updated(parts)?;
+        check_repeat(is_repeat, changed.as_ref().is_some_and(is_changed))?;
         if let Some(changed) = changed {
             if has_recorded {
                 shared.outboxes.tell(bucket);
@@ -179,10 +184,12 @@ pub(in crate::store::redis) async fn edit_and_revive(
         origin: terms.origin,
     };
     let call = terms.call(arguments).with_rows([Edited { id }]);
-    let mut parts = shared.call(shared.links.for_pushes(bucket), &call).await?;
+    let link = shared.links.for_pushes(bucket);
+    let (mut parts, is_repeat) = shared.call_unexpired(bucket, link, &call).await?;
     let reply = EditAndReviveReply::read(&mut parts)?;
     // It changed since it was read: it is dead, and not as it was.
     let change = changed(&reply.change, reply.due)?.unwrap_or(ChangeOutcome::TooLate(State::Dead));
+    check_repeat(is_repeat, is_changed(&change))?;
     if reply.recorded {
         shared.learn(&terms, reply.now);
         shared.outboxes.tell(bucket);
