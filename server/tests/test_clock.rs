@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::commands::duly;
 use crate::world::{Place, World, reply};
 
 const MINUTE_MS: u64 = 60_000;
@@ -221,6 +222,38 @@ async fn a_setting_of_a_queue_holds_at_once_although_the_clock_stands_still() {
         assert!(set.status.is_success(), "{set:?}");
         assert_eq!(lease(&world).await.len(), count, "paused: {paused}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_on_many_events_find_what_waits_died_or_ended_by_that_clock() {
+    let world = World::start_manual().await;
+    advance(&world, json!({"by_ms": 60 * MINUTE_MS})).await;
+    let server = world.api_url("");
+    let run = |arguments: &[&str]| {
+        let target = ["--queue", "ns.q", "--server", &server];
+        let target = [&target[..], &["--token", &world.token, "--json"]].concat();
+        duly(&[arguments, &target].concat()).json()
+    };
+    let mut ids = Vec::new();
+    for number in 0..3 {
+        ids.push(push(&world, json!({"payload": number, "keep_payload": true})).await);
+    }
+    for leased in lease(&world).await {
+        let path = format!("/v1/ns/leases/{}/settle", leased["token"].as_str().unwrap());
+        post(
+            &world,
+            &path,
+            json!({"outcome": "bury", "reason": "closed"}),
+        )
+        .await;
+    }
+    assert_eq!(run(&["dead", "revive", &ids[0]])["done"], 1);
+    assert_eq!(run(&["dead", "revive", "--all"])["done"], 2);
+    assert_eq!(run(&["event", "cancel", "--all", "--yes"])["done"], 3);
+    // What ends in a millisecond is not before it.
+    advance(&world, json!({"by_ms": 1})).await;
+    let replay = ["event", "replay", "--name", "one", "--outcome", "cancelled"];
+    assert_eq!(run(&[&replay[..], &["--yes"]].concat())["pushed"], 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

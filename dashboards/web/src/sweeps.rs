@@ -25,6 +25,8 @@ const LISTED_OF_USER_MAX: usize = 10;
 const LISTED_MAX: usize = 200;
 /// The dead letters, or events, of a page, and the most of a batch.
 const STEP: usize = 50;
+/// This process may take the store's time for earlier than it is, by less than this.
+const CLOCK_LAG: Duration = Duration::from_secs(1);
 /// The longest wait between two batches.
 const WAIT_MAX: Duration = Duration::from_secs(100_000);
 
@@ -241,14 +243,14 @@ async fn letters(
     grant: &Grant,
     (bus, mut pace): (&Bus, Pace),
 ) -> Result<(), End> {
-    let began = crate::text::now();
+    let began = bus.store_time() + CLOCK_LAG;
     let mut after: Option<DeadLetterCursor> = None;
     loop {
         // A page may have none of those that are looked for.
         sweep.waits_until(Instant::now(), grant).await?;
         let page = make(bus).after(after).limit(STEP).page().await?;
         let old = page.items.iter();
-        let old = old.filter(|letter| letter.died.is_none_or(|died| died <= began));
+        let old = old.filter(|letter| letter.died.is_none_or(|died| died < began));
         // Ids are of one queue each, and named with it they cost one question each.
         let mut queues: std::collections::BTreeMap<_, Vec<_>> = Default::default();
         for letter in old {
@@ -289,7 +291,7 @@ async fn events(
     grant: &Grant,
     (bus, mut pace): (&Bus, Pace),
 ) -> Result<(), End> {
-    let began = crate::text::now();
+    let began = bus.store_time();
     let mut after: Option<EventCursor> = None;
     loop {
         sweep.waits_until(pace.next, grant).await?;

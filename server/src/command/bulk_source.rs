@@ -12,22 +12,29 @@ use serde_json::json;
 use super::error::Result;
 use super::remote::{Server, in_queue, millis};
 use super::store::Store;
-use super::values;
 use super::view::{BulkAction, EraseStep, EventBulk, EventFilter, RecordFilter, ReplayStep};
 
 /// A store or a server, for many events at once.
 pub(crate) trait BulkSource {
+    /// Returns the time of the store, which dead letters have; a server needs their queue.
+    async fn store_time(&self, queue: Option<&String>) -> Result<Timestamp>;
     /// Changes about so many of the events that match and wait.
     async fn change_events(&self, filter: &EventFilter, bulk: EventBulk) -> Result<ChangedEvents>;
     /// Erases a part of what is stored of the events of a key.
     async fn erase(&self, step: EraseStep<'_>) -> Result<ErasedEvents>;
-    /// Pushes the events of about so many records once more; the filter has a queue and an end.
+    /// Pushes the events of about so many records once more; the filter has a queue, and ends now if it
+    /// does not end before.
     async fn replay(&self, filter: &RecordFilter, step: ReplayStep<'_>) -> Result<ReplayedRecords>;
 }
 
 impl BulkSource for Store {
+    async fn store_time(&self, _: Option<&String>) -> Result<Timestamp> {
+        Ok(self.bus().store_time())
+    }
+
     async fn change_events(&self, filter: &EventFilter, bulk: EventBulk) -> Result<ChangedEvents> {
-        let pushed_until_ms = bulk.pushed_until_ms.unwrap_or_else(values::now_ms);
+        let now = || self.bus().store_time().as_millis();
+        let pushed_until_ms = bulk.pushed_until_ms.unwrap_or_else(now);
         let after = bulk.after.as_deref().map(str::parse::<EventCursor>);
         let action = match bulk.action {
             BulkAction::Count => None,
@@ -64,7 +71,10 @@ impl BulkSource for Store {
     async fn replay(&self, filter: &RecordFilter, step: ReplayStep<'_>) -> Result<ReplayedRecords> {
         let limit = u32::try_from(step.limit).unwrap_or(u32::MAX);
         let after = step.after.map(str::parse::<Cursor>).transpose()?;
-        let records = filter.records(self.bus()).limit(limit).after(after);
+        let now = self.bus().store_time();
+        let until = filter.until.map_or(now, |until| until.min(now));
+        let records = filter.records(self.bus()).until(until);
+        let records = records.limit(limit).after(after);
         let page = records.page().await?;
         let mut replay = self.bus().replay(step.name);
         if let Some(version) = step.version {
@@ -74,13 +84,28 @@ impl BulkSource for Store {
             replay = replay.dry_run();
         }
         let report = replay.push(&page.items).await?;
-        let until_ms = filter.until.unwrap_or_default().as_millis();
         let next = page.next.map(|next| next.to_string());
-        Ok(ReplayedRecords::new(report, until_ms, next))
+        Ok(ReplayedRecords::new(report, until.as_millis(), next))
     }
 }
 
 impl BulkSource for Server {
+    async fn store_time(&self, queue: Option<&String>) -> Result<Timestamp> {
+        in_queue(queue, "dead letters")?;
+        let filter = EventFilter {
+            queue: queue.cloned(),
+            ..EventFilter::default()
+        };
+        let count = EventBulk {
+            action: BulkAction::Count,
+            pushed_until_ms: None,
+            after: None,
+            limit: 1,
+        };
+        let counted = self.change_events(&filter, count).await?;
+        Ok(Timestamp::from_millis(counted.pushed_until_ms))
+    }
+
     async fn change_events(&self, filter: &EventFilter, bulk: EventBulk) -> Result<ChangedEvents> {
         let (namespace, name) = self.of_queue(filter.queue.as_deref())?;
         let (action, delay, due) = match bulk.action {

@@ -1,6 +1,7 @@
 //! `duly dead`: list, show, revive, drop.
 
 use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use duly::records::Cause;
@@ -8,6 +9,7 @@ use duly::time::Timestamp;
 use duly::{EventId, QueueName};
 use serde_json::json;
 
+use super::bulk_source::BulkSource;
 use super::error::{CommandError, Result};
 use super::output::{Colour, Output, confirm, payload, plain, progress, time};
 use super::pace::Pace;
@@ -15,6 +17,8 @@ use super::source::{PAGE, Source};
 use super::values;
 use super::view::{DeadAction, DeadFilter, DeadView};
 
+/// How much earlier than the store's a time of a process may be.
+const CLOCK_LAG: Duration = Duration::from_secs(1);
 /// The most dead letters that are looked through for one of an id.
 const SHOW_SCAN_MAX: usize = 1_000_000;
 
@@ -131,7 +135,11 @@ impl BulkArguments {
     }
 }
 
-pub(crate) async fn run<S: Source>(source: &S, output: Output, command: DeadCommand) -> Result<()> {
+pub(crate) async fn run<S: Source + BulkSource>(
+    source: &S,
+    output: Output,
+    command: DeadCommand,
+) -> Result<()> {
     match command {
         DeadCommand::List { filter, limit } => list(source, output, &filter.filter(), limit).await,
         DeadCommand::Show { id, queue } => show(source, output, id, queue).await,
@@ -231,7 +239,7 @@ struct BulkResult {
     done: u64,
 }
 
-async fn bulk<S: Source>(
+async fn bulk<S: Source + BulkSource>(
     source: &S,
     output: Output,
     action: DeadAction,
@@ -285,7 +293,7 @@ async fn bulk<S: Source>(
 }
 
 /// Goes through all matches; `result` is accurate at any time.
-async fn sweep<S: Source>(
+async fn sweep<S: Source + BulkSource>(
     source: &S,
     action: DeadAction,
     arguments: &BulkArguments,
@@ -293,16 +301,22 @@ async fn sweep<S: Source>(
     progress: &dyn Fn(u64),
 ) -> Result<()> {
     let filter = arguments.filter.filter();
-    let began_ms = values::now_ms();
     let named: HashSet<String> = arguments.ids.iter().map(EventId::to_string).collect();
     let most = arguments.limit.map_or(u64::MAX, |limit| limit as u64);
     let (mut next, mut pace) = (None, Pace::new(arguments.rate));
+    // Those that die meanwhile are left alone, so that it ends. Clocks differ a little.
+    let mut died_until = None;
+    if named.is_empty() && !arguments.dry_run {
+        died_until = Some(source.store_time(filter.queue.as_ref()).await? + CLOCK_LAG);
+    }
     loop {
         let page = source.dead(&filter, next.as_deref(), PAGE).await?;
         let mut by_queue: BTreeMap<String, Vec<EventId>> = BTreeMap::new();
         for letter in page.items {
-            // Those that die meanwhile are left alone, so that it ends. Clocks differ a little.
-            let is_new = letter.died_ms.is_some_and(|died| died > began_ms + 1_000);
+            let died = letter.died_ms.map(Timestamp::from_millis);
+            let is_new = died
+                .zip(died_until)
+                .is_some_and(|(died, until)| died > until);
             let is_named = named.is_empty() || named.contains(&letter.id);
             if !is_new && is_named && result.matched < most {
                 result.matched += 1;

@@ -52,10 +52,7 @@ pub(super) async fn replay<S: Source + BulkSource>(
 ) -> Result<()> {
     let queue = arguments.queue.as_str();
     source.queue(queue).await?;
-    let mut filter = arguments.filter.filter(Some(&arguments.queue));
-    // What is replayed has records of its own, which are not replayed again.
-    let now = Timestamp::from_millis(values::now_ms());
-    filter.until = filter.until.or(Some(now));
+    let filter = arguments.filter.filter(Some(&arguments.queue));
     if !arguments.dry_run {
         let name = plain(&arguments.name);
         let what = format!("Push the matching events of {queue} once more, as the replay {name}?");
@@ -68,17 +65,18 @@ pub(super) async fn replay<S: Source + BulkSource>(
     let bar = progress(None, "replayed");
     let mut sum = ReplayedRecords {
         next: arguments.resume.clone(),
+        until_ms: filter.until.unwrap_or_default().as_millis(),
         ..ReplayedRecords::default()
     };
     let show = |many| bar.set_position(many);
     let ended = tokio::select! {
-        ended = sweep(source, (&filter, &arguments), &mut sum, &show) => ended,
+        ended = sweep(source, (filter, &arguments), &mut sum, &show) => ended,
         _ = tokio::signal::ctrl_c() => Err(CommandError::failed("it was interrupted")),
     };
     bar.finish_and_clear();
     if let Err(error) = ended {
         let pushed = sum.pushed;
-        let until = filter.until.unwrap_or_default();
+        let until = Timestamp::from_millis(sum.until_ms);
         let place = sum.next.map_or_else(String::new, |next| {
             format!("; go on with the same name and filters, --until {until} and --resume '{next}'")
         });
@@ -91,7 +89,7 @@ pub(super) async fn replay<S: Source + BulkSource>(
 /// Goes through all matches; `sum` is accurate at any time, but for the step that is under way.
 async fn sweep<S: BulkSource>(
     source: &S,
-    (filter, arguments): (&RecordFilter, &ReplayArguments),
+    (mut filter, arguments): (RecordFilter, &ReplayArguments),
     sum: &mut ReplayedRecords,
     progress: &dyn Fn(u64),
 ) -> Result<()> {
@@ -106,7 +104,10 @@ async fn sweep<S: BulkSource>(
             after: after.as_deref(),
             limit: pace.stride(),
         };
-        let step = source.replay(filter, step).await?;
+        let step = source.replay(&filter, step).await?;
+        // What is replayed has records of its own, which end after the first step and are left alone.
+        filter.until = Some(Timestamp::from_millis(step.until_ms));
+        sum.until_ms = step.until_ms;
         sum.pushed += step.pushed;
         sum.repeated += step.repeated;
         sum.without_payload += step.without_payload;

@@ -22,7 +22,6 @@ use super::records::check_time;
 use crate::api::{ChangedEvents, ErasedEvents};
 use crate::auth::{Grant, Scope};
 use crate::bus::Pool;
-use crate::clock;
 use crate::lmstfy::names::is_name;
 use crate::state::App;
 
@@ -230,7 +229,7 @@ pub(super) async fn change(
     check_time("pushed_until_ms", bulk.pushed_until_ms)?;
     let pushed_until = match bulk.pushed_until_ms {
         Some(until) => Timestamp::from_millis(until),
-        None => clock::now(),
+        None => pool.bus().store_time(),
     };
     let after = bulk.after.as_deref().map(str::parse::<EventCursor>);
     let after = after.transpose()?;

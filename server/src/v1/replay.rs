@@ -15,10 +15,9 @@ use super::access::{self, granted_json};
 use super::event::text;
 use super::input::{self, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
-use super::records::{self, LIMIT_MAX, RecordFilter};
+use super::records::{self, LIMIT_MAX, RecordFilter, check_time};
 use crate::api::ReplayedRecords;
 use crate::auth::Scope;
-use crate::clock;
 use crate::state::App;
 
 /// The longest name of a replay, in bytes.
@@ -54,8 +53,8 @@ pub(super) struct RecordReplay {
     #[serde(default, deserialize_with = "input::whole_or_none")]
     #[schema(minimum = 0, maximum = 4102444800000u64)]
     since_ms: Option<u64>,
-    /// Those that ended before this time, in milliseconds since the epoch. Default: now, so that what
-    /// is replayed is not replayed again; the answer says it for the next request.
+    /// Those that ended before this time, in milliseconds since the epoch. Default, and at most: now,
+    /// so that what is replayed is not replayed again; the answer says it for the next request.
     #[serde(default, deserialize_with = "input::whole_or_none")]
     #[schema(minimum = 0, maximum = 4102444800000u64)]
     until_ms: Option<u64>,
@@ -103,7 +102,9 @@ pub(super) async fn replay(
             name.len()
         )));
     }
-    let until_ms = request.until_ms.unwrap_or_else(|| clock::now().as_millis());
+    check_time("until_ms", request.until_ms)?;
+    let now_ms = pool.bus().store_time().as_millis();
+    let until_ms = request.until_ms.map_or(now_ms, |until| until.min(now_ms));
     let goes_on = request.after.is_some();
     let filter = RecordFilter {
         outcome: request.outcome,

@@ -360,8 +360,12 @@ async fn records_are_replayed_by_who_administers_the_queue(world: World) {
     let of_key = json!({"name": "one", "key": "k0", "outcome": "cancelled"});
     assert_eq!(replay(of_key).await.is(200)["pushed"], 3);
     assert_eq!(ready().await, 3);
-    // In steps, up to the time that the first of them has said.
-    let (mut sums, mut body) = ([0, 0, 0], json!({"name": "one", "limit": 2}));
+    // In steps, up to the time that the first of them has said: no end is after it began.
+    let to_come = 4_102_444_800_000_u64;
+    let (mut sums, mut body) = (
+        [0, 0, 0],
+        json!({"name": "one", "limit": 2, "until_ms": to_come}),
+    );
     loop {
         let step = replay(body.clone()).await.is(200);
         let counts = ["pushed", "repeated", "without_payload"].map(|it| step[it].as_u64());
@@ -369,6 +373,7 @@ async fn records_are_replayed_by_who_administers_the_queue(world: World) {
             *sum += count.unwrap();
         }
         body["until_ms"] = step["until_ms"].clone();
+        assert!(body["until_ms"].as_u64() < Some(to_come), "{step}");
         body["after"] = step["next"].clone();
         if body["after"].is_null() {
             break;

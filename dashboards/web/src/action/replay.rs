@@ -44,16 +44,15 @@ fn words(fields: &Fields, queue: &str) -> String {
     format!("of queue {queue}{}", said.collect::<String>())
 }
 
-/// Returns the query of what is replayed. Without an end the filter ends when it was asked: what is
-/// pushed once more has records of its own, which are not to be replayed.
+/// Returns the query of what is replayed. It ends when it was asked, or before: what is pushed once
+/// more has records of its own, which are not to be replayed.
 fn records(app: &App, visit: &Visit, fields: &Fields) -> Result<Records> {
     let records = records::filtered(app, visit, fields)?;
-    if fields.get("until").is_some() {
-        return Ok(records);
-    }
     let asked = text::instant(fields, ASKED)?;
     let missing = || PageError::invalid("the time of the question is missing: ask again");
-    Ok(records.until(asked.ok_or_else(missing)?))
+    let asked = asked.ok_or_else(missing)?;
+    let until = text::instant(fields, "until")?;
+    Ok(records.until(until.map_or(asked, |until| until.min(asked))))
 }
 
 /// Returns what a replay would be over, and how many events it would push.
@@ -63,7 +62,7 @@ pub(super) async fn asked(
     fields: &mut Fields,
 ) -> Result<(String, String)> {
     let queue = queue_of(fields)?.to_owned();
-    *fields = fields.and(ASKED, &text::now().as_millis().to_string());
+    *fields = fields.and(ASKED, &app.bus.store_time().as_millis().to_string());
     let records = records(app, visit, fields)?.limit(DRY_RUN);
     let page = in_time(records.page()).await?;
     let report = app

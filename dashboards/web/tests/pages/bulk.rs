@@ -1,11 +1,15 @@
 //! What is found is cancelled, run or rescheduled together: asked before, at a rate, with progress, and
 //! with who did it in the audit.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use duly::Bus;
 use duly::event::State;
+use duly::time::{Clock, Mono, SystemClock};
 use duly_dashboard::Role;
 
+use crate::forms::bury;
 use crate::site::{Site, until};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -165,4 +169,62 @@ async fn nothing_is_swept_without_a_filter_or_a_right() {
             .contains("cancel-all")
     );
     assert_eq!(left(&site, "customer:42").await, 40);
+}
+
+/// A clock of a store that is an hour ahead of the machine of its dashboard.
+#[derive(Debug)]
+struct Ahead(SystemClock);
+
+impl Clock for Ahead {
+    fn wall_us(&self) -> u64 {
+        self.0.wall_us() + 3_600_000_000
+    }
+
+    fn mono(&self) -> Mono {
+        self.0.mono()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sweeps_find_what_waits_died_or_ended_on_a_store_whose_clock_is_ahead() {
+    let bus = Bus::builder().settings(Default::default());
+    let bus = bus
+        .store_url("memory:")
+        .clock(Arc::new(Ahead(SystemClock::new())));
+    let bus = bus.only_registered().publish_only().start().await.unwrap();
+    let site = Site::of(bus, Role::Admin).await;
+    let sweep = async |action: &str, said: &str| {
+        let asked = site.get(&format!("/act/{action}?queue=mail")).await;
+        assert!(asked.text.contains(said), "{action}: {}", asked.text);
+        let (_, asked_at) = asked
+            .text
+            .split_once("name=\"asked\" value=\"")
+            .unwrap_or_default();
+        let fields = [
+            ("queue", "mail"),
+            ("name", "by mistake"),
+            ("rate", "10000"),
+            ("asked", asked_at.split('"').next().unwrap()),
+            ("csrf", asked.csrf()),
+        ];
+        let begun = site.post(&format!("/act/{action}"), &fields).await;
+        assert_eq!(begun.status, 303, "{action}: {}", begun.text);
+    };
+    let waiting = async || {
+        let stats = site.bus.stats("mail").await.unwrap();
+        (stats.scheduled + stats.ready, stats.dead)
+    };
+    bury(&site, "mail", 3, "the post is closed").await;
+    sweep("revive-all", "3 dead letters match.").await;
+    until("they are revived", async || waiting().await == (3, 0)).await;
+    sweep("cancel-all", "3 events match.").await;
+    until("they are cancelled", async || waiting().await == (0, 0)).await;
+    let queue = site.bus.queue_named::<u64>("mail").unwrap();
+    let kept = queue.event(7).after(HOUR).keep_payload(true).push();
+    let id = kept.await.unwrap().id();
+    let _ = queue.cancel(id).await.unwrap();
+    let records = async || site.bus.records().id(id).page().await.unwrap().items.len();
+    until("it has its record", async || records().await == 1).await;
+    sweep("replay", "1 event would be pushed once more").await;
+    until("it is replayed", async || waiting().await == (1, 0)).await;
 }

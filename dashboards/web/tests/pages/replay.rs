@@ -124,8 +124,17 @@ async fn what_a_filter_finds_is_pushed_once_more_and_nothing_else() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_ends_after_the_question_is_not_replayed() {
+    is_replayed_up_to_the_question("").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_ends_after_the_question_is_not_replayed_although_its_end_is_to_come() {
+    is_replayed_up_to_the_question("&until=2100-01-01T00:00").await;
+}
+
+async fn is_replayed_up_to_the_question(end: &str) {
     let site = shop().await;
-    let asked = site.get("/act/replay?queue=invoices").await;
+    let asked = site.get(&format!("/act/replay?queue=invoices{end}")).await;
     let asked_at = site.bus.store_time();
     let is_later = async || site.bus.store_time() > asked_at;
     until("the time has gone on", is_later).await;
