@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use duly::EventId;
+use duly::time::Timestamp;
 use serde_json::json;
 
 use super::bulk_source::BulkSource;
@@ -33,8 +34,11 @@ pub(crate) struct ManyArguments {
     /// Changes at most so many in a second
     #[arg(long, value_name = "N", value_parser = values::rate)]
     rate: Option<f64>,
-    /// Goes on where one was interrupted, with the same filters
-    #[arg(long, value_name = "CURSOR")]
+    /// Those that were pushed until this time; one that was interrupted says it
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    pushed_until: Option<Timestamp>,
+    /// Goes on where one was interrupted, with the same filters and --pushed-until
+    #[arg(long, value_name = "CURSOR", requires = "pushed_until")]
     resume: Option<String>,
 }
 
@@ -56,7 +60,8 @@ impl ManyArguments {
                 "nothing selects what to {verb}; give an id, a filter such as --key KEY, or --all"
             )));
         };
-        if is_filtered || self.all || self.rate.is_some() || self.resume.is_some() || self.dry_run {
+        let has_bound = self.rate.is_some() || self.pushed_until.is_some();
+        if is_filtered || self.all || has_bound || self.dry_run {
             return Err(CommandError::usage(
                 "an id and options of many events were given; give an id with its queue, or filters",
             ));
@@ -93,6 +98,7 @@ pub(super) async fn change<S: Source + BulkSource>(
     let bar = progress(None, verb);
     let mut done = Done {
         next: arguments.resume.clone(),
+        pushed_until: arguments.pushed_until,
         ..Done::default()
     };
     let action = if arguments.dry_run {
@@ -109,11 +115,13 @@ pub(super) async fn change<S: Source + BulkSource>(
     let Done {
         matched,
         changed,
+        pushed_until,
         next,
     } = done;
     if let Err(error) = ended {
-        let place = next.map_or_else(String::new, |next| {
-            format!("; go on with the same filters and --resume '{next}'")
+        let place = next.zip(pushed_until);
+        let place = place.map_or_else(String::new, |(next, until)| {
+            format!("; go on with the same filters, --pushed-until {until} and --resume '{next}'")
         });
         let text = format!("{error}; {changed} events were {verb} before{place}");
         return Err(CommandError::new(error.failure, text));
@@ -133,6 +141,8 @@ pub(super) async fn change<S: Source + BulkSource>(
 struct Done {
     matched: u64,
     changed: u64,
+    /// What was pushed later is left alone.
+    pushed_until: Option<Timestamp>,
     next: Option<String>,
 }
 
@@ -144,17 +154,17 @@ async fn sweep<S: BulkSource>(
     progress: &dyn Fn(u64),
 ) -> Result<()> {
     let filter = arguments.filter.filter();
-    let (mut pushed_until_ms, mut pace) = (None, Pace::new(arguments.rate));
+    let mut pace = Pace::new(arguments.rate);
     loop {
         pace.wait().await;
         let bulk = EventBulk {
             action,
-            pushed_until_ms,
+            pushed_until_ms: done.pushed_until.map(Timestamp::as_millis),
             after: done.next.clone(),
             limit: pace.stride(),
         };
         let step = source.change_events(&filter, bulk).await?;
-        pushed_until_ms = Some(step.pushed_until_ms);
+        done.pushed_until = Some(Timestamp::from_millis(step.pushed_until_ms));
         done.matched += step.matched;
         done.changed += step.changed;
         progress(done.changed);
