@@ -1,58 +1,29 @@
 //! Purges: cancels the events of a queue that wait, some at a time.
 
-use duly::event::State;
-use duly::{Bus, CancelOutcome, QueueName, Result};
-use futures_util::{StreamExt, stream};
+use duly::admin::{ChangedPage, EventAction, EventCursor};
+use duly::{Bus, QueueName, Result};
 
-/// The most events of one step.
+/// About the most events of one step.
 pub const STEP: usize = 1_000;
-/// How many events are cancelled at the same time.
-const CANCELS_AT_ONCE: usize = 64;
 
-/// What one step did.
-#[derive(Clone, Copy, Debug)]
-pub struct PurgeStep {
-    /// How many events were seen; one may have begun meanwhile.
-    pub seen: usize,
-    /// How many of them were cancelled.
-    pub cancelled: u64,
-    /// Whether more events wait.
-    pub has_more: bool,
-}
-
-/// Cancels events of a queue that wait, at most [`STEP`].
+/// Cancels about [`STEP`] events of a queue that wait, of those behind `after`: as many as are on the next
+/// page that has one.
 ///
 /// # Errors
 ///
 /// As the store's: a queue that is not known, a store that does not respond.
-pub async fn step(bus: &Bus, queue: &QueueName) -> Result<PurgeStep> {
-    let mut done = PurgeStep {
-        seen: 0,
-        cancelled: 0,
-        has_more: false,
-    };
-    for state in [State::Scheduled, State::Ready] {
-        let limit = STEP - done.seen;
-        if limit == 0 {
-            done.has_more = true;
-            break;
+pub async fn step(
+    bus: &Bus,
+    queue: &QueueName,
+    mut after: Option<EventCursor>,
+) -> Result<ChangedPage> {
+    loop {
+        let events = bus.events().queue(queue).limit(STEP).after(after);
+        let page = events.change_page(EventAction::Cancel).await?;
+        // A page may have dead letters alone.
+        if page.matched > 0 || page.next.is_none() {
+            return Ok(page);
         }
-        let page = bus.events().queue(queue).state(state).limit(limit);
-        let page = page.page().await?;
-        // A page of a store may have a few more than its limit.
-        let taken = page.items.len().min(limit);
-        done.seen += taken;
-        done.has_more |= page.next.is_some() || page.items.len() > taken;
-        let cancels = page.items.into_iter().take(taken);
-        let cancels = cancels.map(|event| async move { event.cancel().await });
-        let mut cancels = stream::iter(cancels).buffer_unordered(CANCELS_AT_ONCE);
-        while let Some(cancelled) = cancels.next().await {
-            let is_done = matches!(
-                cancelled?,
-                CancelOutcome::Cancelled | CancelOutcome::CancelledAfterAttempt
-            );
-            done.cancelled += u64::from(is_done);
-        }
+        after = page.next;
     }
-    Ok(done)
 }

@@ -175,18 +175,20 @@ impl Source for Server {
     async fn purge(&self, queue: &str, progress: &dyn Fn(u64)) -> Result<u64> {
         let before = self.queue(queue).await?;
         // What is pushed meanwhile must not keep it from ending.
-        let most = (before.scheduled + before.ready).div_ceil(PAGE);
+        let most = (before.scheduled + before.ready) as u64;
         let (namespace, name) = split(queue)?;
         let path = ["v1", namespace, "queues", name, "purge"];
-        let mut cancelled = 0;
-        for _ in 0..most {
-            let done = self.http.send(Method::POST, &path, &[], None).await?;
+        let (mut cancelled, mut after) = (0, None);
+        while cancelled < most {
+            let query = set_fields([("after", after)]);
+            let done = self.http.send(Method::POST, &path, &query, None).await?;
             let step = done["cancelled"].as_u64();
             let step = step
                 .ok_or_else(|| CommandError::failed("the server's response has no `cancelled`"))?;
             cancelled += step;
             progress(cancelled);
-            if done["has_more"] != true {
+            after = done["next"].as_str().map(str::to_owned);
+            if after.is_none() {
                 break;
             }
         }

@@ -166,13 +166,15 @@ impl Source for Store {
         let stats = self.bus.stats(&name).await?;
         // What is pushed meanwhile must not keep it from ending.
         let most = stats.scheduled + stats.ready;
-        let (mut seen, mut cancelled) = (0, 0);
+        let most = most as u64;
+        let (mut seen, mut cancelled, mut after) = (0, 0, None);
         while seen < most {
-            let step = purge::step(&self.bus, &name).await?;
-            seen += step.seen;
-            cancelled += step.cancelled;
+            let step = purge::step(&self.bus, &name, after).await?;
+            seen += step.matched;
+            cancelled += step.changed;
             progress(cancelled);
-            if !step.has_more {
+            after = step.next;
+            if after.is_none() {
                 break;
             }
         }

@@ -10,7 +10,7 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use duly::ErrorKind;
-use duly::admin::QueueStats;
+use duly::admin::{EventCursor, QueueStats};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -20,7 +20,7 @@ use super::input::{self, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use crate::api::{ForecastStep, QueueView};
 use crate::auth::Scope;
-use crate::purge::{self, PurgeStep};
+use crate::purge;
 use crate::state::App;
 
 /// The most steps of a forecast.
@@ -184,48 +184,49 @@ pub(super) async fn forecast(
     Ok(Json(steps.collect::<Vec<_>>()).into_response())
 }
 
+/// Where a purge goes on.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PurgeQuery {
+    /// The `next` of the answer before.
+    #[param(min_length = 1, max_length = 1200)]
+    after: Option<String>,
+}
+
 /// What a purge did.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Purged {
     /// How many events were cancelled.
-    #[schema(minimum = 0, maximum = 1000, example = 12)]
+    #[schema(minimum = 0, example = 12)]
     cancelled: u64,
-    /// Whether more events wait: then repeat the request.
-    #[schema(example = false)]
-    has_more: bool,
+    /// The `after` of the next request; absent after the last one.
+    next: Option<String>,
 }
 
-/// Cancels events of a queue that wait, at most 1,000; dead letters and leased events stay
+/// Cancels events of a queue that wait, about 1,000 with each request; dead letters and leased events stay
 #[utoipa::path(
     post, path = "/v1/{namespace}/queues/{queue}/purge", operation_id = "purgeQueue",
-    tag = "queues", params(QueuePath),
-    responses((status = 200, description = "They are cancelled", body = Purged), Problems)
+    tag = "queues", params(QueuePath, PurgeQuery),
+    responses((status = 200, description = "A part of them is cancelled", body = Purged), Problems)
 )]
 pub(super) async fn purge(
     State(app): State<Arc<App>>,
     InPath(QueuePath { namespace, queue }): InPath<QueuePath>,
     headers: HeaderMap,
+    place: std::result::Result<Query<PurgeQuery>, QueryRejection>,
 ) -> Result<Response> {
     let pool = granted(&app, &headers, &namespace, &queue, Scope::Admin).await?;
+    let Query(PurgeQuery { after }) = place?;
+    let after = after.as_deref().map(str::parse::<EventCursor>);
+    let after = after.transpose()?;
     let name = pool.queue(&namespace, &queue)?.name().clone();
-    let purged = match purge::step(pool.bus(), &name).await {
+    let (cancelled, next) = match purge::step(pool.bus(), &name, after).await {
         // A new queue whose name is nearly that of another.
-        Err(error) if error.kind() == ErrorKind::NotFound => Purged {
-            cancelled: 0,
-            has_more: false,
-        },
-        step => {
-            let PurgeStep {
-                cancelled,
-                has_more,
-                ..
-            } = step?;
-            Purged {
-                cancelled,
-                has_more,
-            }
-        }
+        Err(error) if error.kind() == ErrorKind::NotFound => (0, None),
+        step => step.map(|step| (step.changed, step.next))?,
     };
     access::audit(&app, &headers, "queue purged", (pool, &namespace, &queue)).await;
-    Ok(Json(purged).into_response())
+    let next = next.map(|next| next.to_string());
+    Ok(Json(Purged { cancelled, next }).into_response())
 }

@@ -1,8 +1,13 @@
 //! `duly queue` and `duly forecast`.
 
+use std::time::Duration;
+
+use duly::Bus;
+use duly::time::When;
 use serde_json::{Value, json};
 
-use super::{Shop, on_every_target};
+use super::{Shop, duly, on_every_target};
+use crate::world::World;
 
 on_every_target! {
     a_queue_is_shown
@@ -139,6 +144,45 @@ async fn a_purge_asks_and_cancels_what_waits(shop: &Shop) {
         shop.run(&["queue", "purge", "ns.nothing", "--yes"])
             .fails(3, "ns.nothing");
     }
+}
+
+/// The most events that a store looks through for a page.
+const SCANNED_MAX: usize = 10_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_purge_comes_to_what_waits_behind_many_dead_letters() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("jobs.db").display());
+    let bus = Bus::builder().store_url(&url).only_registered();
+    let bus = bus.publish_only().start().await.unwrap();
+    let queue = bus.queue_named::<usize>("ns.mail").unwrap();
+    let events = (0..SCANNED_MAX).map(|number| queue.event(number).attempts(1));
+    queue.push_many(events, When::Now).await.unwrap();
+    let mut buried = 0;
+    while buried < SCANNED_MAX {
+        let leased = queue.lease(1_000, Duration::from_secs(60));
+        let leased = leased.wait(Duration::from_secs(9)).send().await.unwrap();
+        buried += leased.len();
+        let buries = leased.iter().map(|event| event.bury("closed"));
+        futures_util::future::try_join_all(buries).await.unwrap();
+    }
+    let hour = Duration::from_secs(3_600);
+    queue.push_many(0..2, hour).await.unwrap();
+    bus.shutdown(Duration::from_secs(5)).await.unwrap();
+    let purge = ["queue", "purge", "ns.mail", "--yes", "--json"];
+    let purged = duly(&[&purge[..], &["--store", &url]].concat()).json();
+    assert_eq!(purged["cancelled"], 2);
+
+    let world = World::start_at(folder, url, "").await;
+    for _ in 0..2 {
+        world.publish("/api/ns/mail?delay=3600", "x").await;
+    }
+    let server = world.api_url("");
+    let server = ["--server", &server, "--token", &world.token];
+    let purged = duly(&[&purge[..], &server].concat()).json();
+    assert_eq!(purged["cancelled"], 2);
+    assert_eq!(world.dead_size("mail").await, SCANNED_MAX as u64);
+    world.server.stop().await;
 }
 
 async fn a_forecast_is_a_chart(shop: &Shop) {

@@ -113,14 +113,18 @@ async fn a_queue_is_purged_in_steps(world: World) {
             .await
             .is(201);
     }
-    let purge = async || {
-        send(&world, Method::POST, "/v1/ns/queues/q/purge", &json!({}))
-            .await
-            .is(200)
+    let purge = async |query: &str| {
+        let path = format!("/v1/ns/queues/q/purge{query}");
+        send(&world, Method::POST, &path, &json!({})).await
     };
-    assert_eq!(purge().await, json!({"cancelled": 1_000, "has_more": true}));
-    assert_eq!(purge().await, json!({"cancelled": 500, "has_more": false}));
-    assert_eq!(purge().await, json!({"cancelled": 0, "has_more": false}));
+    let first = purge("").await.is(200);
+    assert_eq!(first["cancelled"], 1_000);
+    let after = format!("?after={}", first["next"].as_str().unwrap());
+    for cancelled in [500, 0] {
+        let step = purge(&after).await.is(200);
+        assert_eq!(step, json!({"cancelled": cancelled, "next": null}));
+    }
+    purge("?after=x").await.is(400);
     let stats = world.get("/v1/ns/queues/q").await.is(200);
     assert_eq!(stats["scheduled"], 0);
 }
