@@ -32,6 +32,7 @@ mod live;
 mod login;
 mod pages;
 mod problems;
+mod questions;
 mod sample;
 mod sessions;
 mod sweeps;

@@ -267,7 +267,7 @@ fn outbox(picture: &Picture, user: &User) -> Option<Problem> {
 fn failing(picture: &Picture, user: &User, now: Timestamp) -> Vec<Problem> {
     let mut sums: std::collections::BTreeMap<&str, (u64, u64)> = Default::default();
     let since = now - Duration::from_secs(FAILURE_MINUTES * 60);
-    let minutes = picture.minutes.iter().flatten();
+    let minutes = picture.minutes();
     for minute in minutes.filter(|it| it.start >= since && user.sees(&it.queue)) {
         let of = |outcome| minute.outcomes.get(&outcome).copied().unwrap_or(0);
         let failed = of(Outcome::Retried) + of(Outcome::Buried) + of(Outcome::LeaseLost);

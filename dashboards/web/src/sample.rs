@@ -19,6 +19,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::questions::{PATIENCE, in_time, minute_of, read_minutes};
 use crate::text;
 
 /// The time between two rounds.
@@ -31,8 +32,6 @@ const COUNTING: Duration = Duration::from_millis(150);
 const COUNTING_FIRST: Duration = Duration::from_millis(50);
 /// How long the first round reads what costs more.
 const DETAILS_FIRST: Duration = Duration::from_millis(50);
-/// How long a question may take.
-const PATIENCE: Duration = Duration::from_secs(3);
 /// How long it goes on when nobody looks any more.
 const LINGER: Duration = Duration::from_secs(60);
 /// How many points of history are kept: ten minutes.
@@ -41,9 +40,9 @@ const POINTS_MAX: usize = 300;
 const DETAILS_EVERY: Duration = Duration::from_secs(10);
 /// How far back the minutes go.
 pub(crate) const MINUTES: u64 = 30;
-/// The most minutes of queues that are read; with more queues than `MINUTES_QUEUES_MAX` none are.
-const MINUTES_MAX: u32 = 5_000;
+/// With more queues no minutes are read, and of fewer all; the newest, if there were more lately.
 const MINUTES_QUEUES_MAX: usize = 500;
+const MINUTES_MAX: usize = MINUTES_QUEUES_MAX * (MINUTES as usize + 1);
 /// Of how many queues the next hour is counted, and its steps.
 const FORECASTS_MAX: usize = 8;
 const FORECAST_STEP: Duration = Duration::from_secs(120);
@@ -92,7 +91,7 @@ pub(crate) struct Picture {
     pub(crate) nodes: Vec<NodeNow>,
     pub(crate) history: VecDeque<Point>,
     /// Of each queue and minute; `None` with too many queues.
-    pub(crate) minutes: Option<Vec<MinuteStats>>,
+    pub(crate) minutes: Option<Arc<Vec<MinuteStats>>>,
     /// Of the queues with most scheduled events, what is due in each step of the next hour.
     pub(crate) coming: Vec<(QueueName, Vec<usize>)>,
     pub(crate) dead: BTreeMap<QueueName, DeadReason>,
@@ -113,6 +112,11 @@ impl Picture {
         }
     }
 
+    /// Returns the minutes that are known, the oldest first.
+    pub(crate) fn minutes(&self) -> impl DoubleEndedIterator<Item = &MinuteStats> {
+        self.minutes.iter().flat_map(|minutes| minutes.iter())
+    }
+
     /// Returns how late a queue is: how long its oldest ready event waits, or how late its handlers
     /// have just started, since events may also wait in the ring of a node.
     pub(crate) fn late(&self, queue: &str, now: Timestamp) -> Duration {
@@ -122,7 +126,7 @@ impl Picture {
         let waits = oldest.map_or(Duration::ZERO, |since| now.since(since));
         let is_idle = stats.is_none_or(|stats| stats.ready + stats.leased == 0);
         let since = now - Duration::from_secs(120);
-        let minutes = self.minutes.iter().flatten();
+        let minutes = self.minutes();
         let newest = minutes
             .rev()
             .find(|it| it.start >= since && it.queue.as_str() == queue);
@@ -311,10 +315,14 @@ impl Sampler {
     async fn read_details(&self, picture: &mut Picture) {
         picture.minutes = None;
         if picture.queues.len() <= MINUTES_QUEUES_MAX {
-            let since = text::now() - Duration::from_secs(MINUTES * 60);
-            let minutes = self.bus.records().since(since).minutes().limit(MINUTES_MAX);
-            if let Ok(page) = in_time(minutes.page()).await {
-                picture.minutes = Some(page.items);
+            let end = minute_of(self.bus.store_time()) + 1;
+            let span = (end.saturating_sub(MINUTES + 1), end);
+            let mut minutes = Vec::new();
+            let take = |more| minutes.extend::<Vec<MinuteStats>>(more);
+            let read = read_minutes(&self.bus.records(), span, MINUTES_MAX, take).await;
+            if read.is_ok() {
+                minutes.sort_by_key(|it| it.start);
+                picture.minutes = Some(Arc::new(minutes));
             }
         }
         picture.coming.clear();
@@ -388,13 +396,4 @@ fn largest(picture: &Picture, max: usize, of: fn(&QueueStats) -> usize) -> Vec<Q
     queues.sort_unstable_by(|a, b| b.cmp(a));
     queues.truncate(max);
     queues.into_iter().map(|(_, name)| name.clone()).collect()
-}
-
-/// Waits for a question for a bounded time.
-pub(crate) async fn in_time<T>(asked: impl Future<Output = duly::Result<T>>) -> duly::Result<T> {
-    let late = |_elapsed| {
-        let text = format!("the store did not respond within {PATIENCE:?}");
-        duly::Error::new(duly::ErrorKind::TimedOut, text)
-    };
-    tokio::time::timeout(PATIENCE, asked).await.map_err(late)?
 }

@@ -11,7 +11,7 @@ use crate::error::{PageError, Result};
 use crate::grant::Extent;
 use crate::guard::Visit;
 use crate::pages::find::EventFilter;
-use crate::sample::in_time;
+use crate::questions::in_time;
 use crate::sweeps::Work;
 use crate::text::{Fields, count, number};
 

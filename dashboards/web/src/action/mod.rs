@@ -18,7 +18,7 @@ use crate::error::{PageError, Result, html};
 use crate::guard::{CSRF, Form, Visit};
 use crate::pages::dead::DeadFilter;
 use crate::pages::queue::name_of;
-use crate::sample::in_time;
+use crate::questions::in_time;
 use crate::text::{Fields, count};
 
 /// How many dead letters a dry run counts.

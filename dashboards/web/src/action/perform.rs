@@ -14,7 +14,7 @@ use crate::error::{PageError, Result};
 use crate::grant::Extent;
 use crate::guard::Visit;
 use crate::pages::queue::name_of;
-use crate::sample::in_time;
+use crate::questions::in_time;
 use crate::sweeps::Work;
 use crate::text::{self, Fields};
 

@@ -11,7 +11,7 @@ use crate::access::User;
 use crate::app::{App, Frame};
 use crate::error::{Result, html};
 use crate::guard::Visit;
-use crate::sample::in_time;
+use crate::questions::in_time;
 use crate::text::{self, Fields, Moment};
 
 /// The rows of a page.

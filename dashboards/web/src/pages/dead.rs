@@ -14,7 +14,7 @@ use crate::app::{App, Frame};
 use crate::error::{PageError, Result, html};
 use crate::guard::Visit;
 use crate::pages::queue::name_of;
-use crate::sample::in_time;
+use crate::questions::in_time;
 use crate::text::{self, Fields, Moment};
 
 /// The rows of a page.

@@ -18,7 +18,7 @@ use crate::app::{App, Frame};
 use crate::error::{PageError, Result, html};
 use crate::guard::{Form, Visit};
 use crate::pages::queue::name_of;
-use crate::sample::in_time;
+use crate::questions::in_time;
 use crate::text::Fields;
 
 /// Whole numbers from here on are not all exact as a float.

@@ -17,7 +17,7 @@ use crate::pages::dead::{SweepRow, sweep_rows};
 use crate::pages::event_rows::{EventRow, rows};
 use crate::pages::locate::{self, Location};
 use crate::pages::queue::name_of;
-use crate::sample::in_time;
+use crate::questions::in_time;
 use crate::text::{self, Fields, count, number};
 
 /// The rows of a page.

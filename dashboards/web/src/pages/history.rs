@@ -17,15 +17,13 @@ use crate::error::{PageError, Result, html};
 use crate::guard::Visit;
 use crate::pages::queue::name_of;
 use crate::pages::records::unbounded;
-use crate::sample::in_time;
+use crate::questions::{MINUTE, at_minute, minute_of, read_minutes};
 use crate::text::{self, Fields, number, span};
 
-/// The most statistics of minutes that one page reads, and how many minutes it asks for at a time.
+/// The most statistics of minutes that one page reads.
 ///
 /// A queue in which something ends in every minute has 527,040 in a year.
 const READ_MAX: usize = 600_000;
-const AT_ONCE: u64 = 10_000;
-const MINUTE: u64 = 60_000;
 
 /// A span of time, in steps of some minutes.
 #[derive(Clone, Copy, Debug)]
@@ -121,16 +119,8 @@ struct Row {
     is_peak: bool,
 }
 
-fn minute_of(at: Timestamp) -> u64 {
-    at.as_millis() / MINUTE
-}
-
-fn at_minute(minute: u64) -> Timestamp {
-    Timestamp::from_millis(minute * MINUTE)
-}
-
-/// Reads the minutes from the newest part to the oldest, so that what a bound cuts off is the oldest.
-async fn read_minutes(
+/// Reads the minutes, the newest first.
+async fn read(
     app: &App,
     visit: &Visit,
     queue: Option<&QueueName>,
@@ -138,44 +128,21 @@ async fn read_minutes(
 ) -> Result<History> {
     let begin = end.saturating_sub(extent.steps * extent.minutes);
     let mut steps = vec![Step::default(); usize::try_from(extent.steps).unwrap_or(0)];
-    let (mut until, mut read) = (end, 0);
-    while until > begin {
-        let since = until.saturating_sub(AT_ONCE).max(begin);
-        let mut after = None;
-        loop {
-            let mut records = app.bus.records();
-            if let Some(queue) = queue {
-                records = records.queue(queue);
-            }
-            let records = records.since(at_minute(since)).until(at_minute(until));
-            let minutes = records.minutes().limit(10_000).after(after);
-            let page = in_time(minutes.page()).await?;
-            read += page.items.len();
-            for minute in page.items.iter().filter(|it| visit.user.sees(&it.queue)) {
-                let at = minute_of(minute.start).saturating_sub(begin) / extent.minutes;
-                if let Some(step) = usize::try_from(at).ok().and_then(|at| steps.get_mut(at)) {
-                    step.add(minute);
-                }
-            }
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
-            if read >= READ_MAX {
-                let read_from = Some(at_minute(until));
-                return Ok(History { steps, read_from });
-            }
-        }
-        until = since;
-        if read >= READ_MAX && until > begin {
-            let read_from = Some(at_minute(until));
-            return Ok(History { steps, read_from });
-        }
+    let mut records = app.bus.records();
+    if let Some(queue) = queue {
+        records = records.queue(queue);
     }
-    Ok(History {
-        steps,
-        read_from: None,
-    })
+    let add = |minutes: Vec<MinuteStats>| {
+        for minute in minutes.iter().filter(|it| visit.user.sees(&it.queue)) {
+            let at = minute_of(minute.start).saturating_sub(begin) / extent.minutes;
+            if let Some(step) = usize::try_from(at).ok().and_then(|at| steps.get_mut(at)) {
+                step.add(minute);
+            }
+        }
+    };
+    let first = read_minutes(&records, (begin, end), READ_MAX, add).await?;
+    let read_from = (first > begin).then(|| at_minute(first));
+    Ok(History { steps, read_from })
 }
 
 pub(crate) async fn page(
@@ -203,7 +170,7 @@ pub(crate) async fn page(
             steps: Vec::new(),
             read_from: None,
         },
-        None => read_minutes(&app, &visit, queue.as_ref(), (extent, end)).await?,
+        None => read(&app, &visit, queue.as_ref(), (extent, end)).await?,
     };
     let to = |changes: &[(&str, &str)]| format!("?{}", fields.with(changes));
     let at_end = |end: u64| (end * MINUTE).to_string();

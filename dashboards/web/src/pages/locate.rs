@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::error::Result;
 use crate::guard::Visit;
 use crate::pages::records::unbounded;
-use crate::sample::in_time;
+use crate::questions::in_time;
 use crate::text::{Fields, count};
 
 /// How many queues are asked for the event, and how many at the same time.

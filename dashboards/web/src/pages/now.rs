@@ -48,7 +48,7 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visit: Visit) -> Result<Re
     let serves = |node: &&NodeNow| node.node.queues.iter().any(|queue| visit.user.sees(queue));
     let nodes = nodes.filter(serves).count();
     let (problems, more) = problems::find(&picture, &app.bus.load(), &visit.user, now);
-    let minutes = picture.minutes.iter().flatten();
+    let minutes = picture.minutes();
     let minutes = minutes.filter(|minute| visit.user.sees(&minute.queue));
     let mut charts = by_minute(minutes, now, MINUTES);
     if visit.user.sees_all() {

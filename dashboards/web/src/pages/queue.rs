@@ -19,7 +19,8 @@ use crate::guard::Visit;
 use crate::pages::event_rows::{EventRow, rows};
 use crate::pages::now::by_minute;
 use crate::problems::why_late;
-use crate::sample::{HOUR, in_time};
+use crate::questions::in_time;
+use crate::sample::HOUR;
 use crate::text::{self, Moment, count, number, span};
 
 /// The minutes of its charts.

@@ -18,7 +18,7 @@ use crate::guard::Visit;
 use crate::pages::dead::{SweepRow, sweep_rows};
 use crate::pages::event::outcome;
 use crate::pages::queue::name_of;
-use crate::sample::in_time;
+use crate::questions::in_time;
 use crate::text::{self, Fields, Moment, cell, span};
 
 /// The rows of a page.

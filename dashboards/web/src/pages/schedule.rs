@@ -12,7 +12,7 @@ use crate::app::{App, Frame};
 use crate::error::{PageError, Result, html};
 use crate::guard::Visit;
 use crate::pages::schedules::{Clock, LastResult, ScheduleState, next};
-use crate::sample::in_time;
+use crate::questions::in_time;
 use crate::text::{self, Moment, encoded, span};
 
 /// How many instants and results are shown.

@@ -15,7 +15,7 @@ use crate::app::{App, Frame};
 use crate::error::{Result, html};
 use crate::guard::Visit;
 use crate::pages::event::outcome;
-use crate::sample::in_time;
+use crate::questions::in_time;
 use crate::text::{self, Fields, Moment, number};
 
 /// The rows of a page.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use duly_dashboard::Role;
 
-use crate::site::Site;
+use crate::site::{Site, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_span_has_its_values_and_leads_to_its_records() {
@@ -65,42 +65,94 @@ async fn every_span_has_its_values_and_leads_to_its_records() {
     }
 }
 
+/// A store where something ended in each minute until now, for so many minutes and in so many queues.
+struct Busy {
+    _folder: tempfile::TempDir,
+    site: Site,
+}
+
+impl Busy {
+    /// With so many attempts in each minute; those of the last queue failed.
+    async fn open(queues: usize, minutes: usize, attempts: u32) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("jobs.db");
+        let open = async || {
+            let bus = duly::Bus::builder().settings(Default::default());
+            let bus = bus.store_url(format!("sqlite:{}", file.display()));
+            bus.only_registered().publish_only().start().await.unwrap()
+        };
+        let bus = open().await;
+        for number in 0..queues {
+            let queue = bus.queue_named::<u64>(&format!("mail-{number:03}"));
+            let queue = queue.unwrap();
+            queue.push(7, Duration::ZERO).await.unwrap();
+            let leased = queue.lease(1, Duration::from_secs(30));
+            let leased = leased.wait(Duration::from_secs(5)).send().await.unwrap();
+            let status = if queues > 1 && number + 1 == queues {
+                leased[0].bury("refused").await.unwrap()
+            } else {
+                leased[0].ack().await.unwrap()
+            };
+            assert_eq!(status, duly::lease::LeaseStatus::Held);
+        }
+        bus.shutdown(Duration::from_secs(5)).await.unwrap();
+        // As if each minute had the ends that this one has.
+        let database = rusqlite::Connection::open(&file).unwrap();
+        let added = database
+            .execute(
+                "WITH RECURSIVE back(n) AS \
+                 (SELECT 1 UNION ALL SELECT n + 1 FROM back WHERE n < ?1) \
+                 INSERT INTO minutes SELECT minute - n, queue, outcome, count * ?2 \
+                 FROM minutes, back",
+                rusqlite::params![i64::try_from(minutes).unwrap(), attempts],
+            )
+            .unwrap();
+        assert_eq!(added, minutes * queues);
+        drop(database);
+        let site = Site::of(open().await, Role::View).await;
+        let _folder = folder;
+        Self { _folder, site }
+    }
+}
+
 /// A queue in which something ends in each minute has its whole year on one page.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_year_of_a_busy_queue_is_whole() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("jobs.db");
-    let open = async || {
-        let bus = duly::Bus::builder().settings(Default::default());
-        let bus = bus.store_url(format!("sqlite:{}", file.display()));
-        bus.only_registered().publish_only().start().await.unwrap()
-    };
-    let bus = open().await;
-    let queue = bus.queue_named::<u64>("mail").unwrap();
-    queue.push(7, Duration::ZERO).await.unwrap();
-    let leased = queue.lease(1, Duration::from_secs(30));
-    let leased = leased.wait(Duration::from_secs(5)).send().await.unwrap();
-    assert_eq!(
-        leased[0].ack().await.unwrap(),
-        duly::lease::LeaseStatus::Held
-    );
-    bus.shutdown(Duration::from_secs(5)).await.unwrap();
-    // As if each minute of the last year had an end, as that one has.
-    let database = rusqlite::Connection::open(&file).unwrap();
-    let minutes = 359 * 1_440; // the first step of the year may have begun five days later
-    let added = database
-        .execute(
-            "WITH RECURSIVE back(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM back WHERE n < ?1) \
-             INSERT INTO minutes SELECT minute - n, queue, outcome, count FROM minutes, back",
-            [i64::try_from(minutes).expect("they are few")],
-        )
-        .unwrap();
-    assert_eq!(added, minutes);
-    drop(database);
-
-    let site = Site::of(open().await, Role::View).await;
-    let page = site.get("/history?span=year&queue=mail").await.text;
+    // The first step of the year may have begun five days later.
+    let busy = Busy::open(1, 359 * 1_440, 1).await;
+    let page = busy
+        .site
+        .get("/history?span=year&queue=mail-000")
+        .await
+        .text;
     assert!(!page.contains("Read back to"), "it is cut off");
     let done = "<dt>Done</dt><dd>516\u{202f}961<";
     assert!(page.contains(done), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_very_many_minutes_the_oldest_are_left_out() {
+    let busy = Busy::open(450, 1_440, 1).await;
+    let page = busy.site.get("/history?span=day").await.text;
+    let (_, from) = page.split_once("Read back to ").expect("it is cut off");
+    let quarter = 15 * 60_000;
+    let last = busy.site.bus.store_time().as_millis() / quarter * quarter - quarter;
+    let at = |ms: u64| {
+        let text = duly::time::Timestamp::from_millis(ms).to_string();
+        text[..16].replace('T', " ")
+    };
+    let whole = format!("{}, 15m: 6\u{202f}735 done, 15 failed", at(last));
+    assert!(page.contains(&whole), "{whole}: {page}");
+    let hours = |hours: u64| at(last - hours * 3_600_000);
+    assert!(from[..16] < *hours(20) && from[..16] > *hours(24), "{from}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_fails_now_is_told_among_hundreds_of_busy_ones() {
+    let busy = Busy::open(490, 40, 10).await;
+    until("it is told", async || {
+        let page = busy.site.get("/").await.text;
+        page.contains("100% of attempts of mail-489 fail")
+    })
+    .await;
 }
