@@ -5,10 +5,11 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use duly::Bus;
 use duly::dead_letters::{DeadLetterCursor, DeadLetters};
+use duly::event::BucketId;
 use duly::records::Cause;
 use duly::time::Timestamp;
+use duly::{Bus, EventId, QueueName};
 
 use crate::app::{App, Frame};
 use crate::error::{PageError, Result, html};
@@ -19,7 +20,7 @@ use crate::text::{self, Fields, Moment};
 
 /// The rows of a page.
 const ROWS: usize = 50;
-/// How many queues are named in one question.
+/// How many queues are named in one question; the next page goes on with the rest.
 const QUEUES_MAX: usize = 200;
 
 /// A filter of dead letters, as it stands in a query.
@@ -156,6 +157,15 @@ pub(crate) fn sweep_rows(app: &App, visit: &Visit) -> Vec<SweepRow> {
     sweeps.map(row).collect()
 }
 
+/// Returns the place before all dead letters of a queue.
+fn begin_of(queue: &QueueName) -> DeadLetterCursor {
+    DeadLetterCursor {
+        queue: queue.clone(),
+        bucket: BucketId(0),
+        id: EventId::from_bytes([0; 16]),
+    }
+}
+
 pub(crate) async fn page(
     State(app): State<Arc<App>>,
     visit: Visit,
@@ -164,35 +174,37 @@ pub(crate) async fn page(
     let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
     let filter = DeadFilter::read(&fields, &visit)?;
     let picture = app.sampler.picture().await;
+    let after = fields
+        .get("after")
+        .map(str::parse::<DeadLetterCursor>)
+        .transpose()?;
     let mut letters = filter.letters(&app.bus);
-    let mut is_asked = true;
+    let (mut is_asked, mut beyond) = (true, None);
     if filter.queue.is_none() && picture.is_whole {
-        // Only the queues that have some are asked, however many there are.
+        // Only the queues that have some are asked, a part of them where there are many.
         let queues = picture
             .queues
             .iter()
             .filter(|(_, queue)| queue.stats.dead > 0);
-        let queues = queues
-            .filter(|(name, _)| visit.user.sees(name))
-            .take(QUEUES_MAX);
+        let from = after.as_ref().map(|after| &after.queue);
+        let mut queues = queues
+            .map(|(name, _)| name)
+            .filter(|name| visit.user.sees(name) && from.is_none_or(|from| *name >= from));
         is_asked = false;
-        for (name, _) in queues {
+        for name in queues.by_ref().take(QUEUES_MAX) {
             letters = letters.queue(name);
             is_asked = true;
         }
+        beyond = queues.next().map(begin_of);
     } else if filter.queue.is_none() && !visit.user.sees_all() {
         return Err(PageError::invalid(
             "choose a queue; the others are still being counted",
         ));
     }
-    let after = fields
-        .get("after")
-        .map(str::parse::<DeadLetterCursor>)
-        .transpose()?;
     let is_first = after.is_none();
     let (items, next) = if is_asked {
         let page = in_time(letters.after(after).limit(ROWS).page()).await?;
-        (page.items, page.next)
+        (page.items, page.next.or(beyond))
     } else {
         (Vec::new(), None)
     };

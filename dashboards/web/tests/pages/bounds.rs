@@ -11,6 +11,7 @@ use duly::store::{Control, Durability, MemoryStore, Setting, Store, StoreFuture,
 use duly::{Bus, QueueName};
 use duly_dashboard::Role;
 
+use crate::forms::bury;
 use crate::site::Site;
 
 const QUEUES: usize = 10_000;
@@ -206,4 +207,31 @@ async fn no_page_asks_for_more_when_there_are_more_events() {
         listed.is_some_and(|(_, calls, read)| *calls > 0 && *read > 0),
         "{many:?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_dead_letter_is_on_a_page_however_many_queues_have_some() {
+    let site = Site::memory(Role::View).await;
+    for number in 0..430 {
+        let error = if number < 429 { "refused" } else { "a timeout" };
+        bury(&site, &format!("tenant-{number:03}"), 1, error).await;
+    }
+    for (query, many) in [("", 430), ("error=a+timeout", 1), ("error=never", 0)] {
+        let (mut found, mut pages, mut next) = (0, 0, format!("?{query}"));
+        loop {
+            let page = site.get(&format!("/dead{next}")).await.text;
+            let said = page.contains("No dead letter matches.");
+            found += page.matches("<th scope=\"row\">").count();
+            pages += 1;
+            let Some((before, _)) = page.split_once("\" rel=\"next\"") else {
+                assert_eq!(said, many == 0, "{query}: {page}");
+                break;
+            };
+            assert!(!said, "{query}: {page}");
+            let (_, to) = before.rsplit_once("href=\"").unwrap();
+            next = to.replace("&#38;", "&");
+        }
+        assert_eq!(found, many, "{query}");
+        assert!(pages <= 12, "{query} has {pages} pages");
+    }
 }
