@@ -240,15 +240,21 @@ pub(crate) async fn find(
     let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
     let asked = fields.get("id").or_else(|| fields.get("q"));
     let id: Option<EventId> = asked.and_then(|text| text.parse().ok());
-    if let Some(id) = id {
+    // What looks like an id may be a key.
+    let may_be_key = fields.get("id").is_none();
+    let is_key = may_be_key && fields.get("in").is_some();
+    if let Some(id) = id.filter(|_| !is_key) {
         if let Some(queue) = fields.get("queue") {
-            return Ok(to(&app, &name_of(&visit, queue)?, id));
-        }
-        match locate::queue_of(&app, &visit, id).await? {
-            Location::Queue(queue) => return Ok(to(&app, &queue, id)),
-            // It may be a key that looks like an id.
-            Location::Unknown(_) if fields.get("q").is_some() => {}
-            Location::Unknown(why) => return Err(PageError::not_found(why)),
+            let queue = name_of(&visit, queue)?;
+            if !may_be_key || locate::is_known(&app, &queue, id).await? {
+                return Ok(to(&app, &queue, id));
+            }
+        } else {
+            match locate::queue_of(&app, &visit, id).await? {
+                Location::Queue(queue) => return Ok(to(&app, &queue, id)),
+                Location::Unknown(_) if may_be_key => {}
+                Location::Unknown(why) => return Err(PageError::not_found(why)),
+            }
         }
     } else if let Some(text) = fields.get("id") {
         text.parse::<EventId>()?;

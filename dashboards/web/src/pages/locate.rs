@@ -24,6 +24,16 @@ pub(crate) enum Location {
     Unknown(String),
 }
 
+/// Whether a queue knows an event, or a record of it is left there.
+pub(crate) async fn is_known(app: &App, queue: &QueueName, id: EventId) -> Result<bool> {
+    if in_time(app.bus.event_in(queue, id)).await?.is_some() {
+        return Ok(true);
+    }
+    let records = app.bus.records().queue(queue).id(id).limit(1);
+    let records = in_time(records.page()).await;
+    Ok(records.is_ok_and(|page| !page.items.is_empty()))
+}
+
 /// Returns the queue of an event. The records know that of whatever was attempted; for the rest the
 /// queues that have events are asked, as many as is bounded.
 pub(crate) async fn queue_of(app: &Arc<App>, visit: &Visit, id: EventId) -> Result<Location> {

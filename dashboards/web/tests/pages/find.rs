@@ -6,7 +6,7 @@ use duly::Unique;
 use duly_dashboard::{Dashboard, Role, User};
 use serde_json::{Value, json};
 
-use crate::site::{Page, Site};
+use crate::site::{Page, Site, until};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -81,6 +81,43 @@ async fn the_event_of_a_customer_is_found_while_it_waits() {
     for wrong in ["state=done", "since=never", "in=moon", "after=x"] {
         let page = site.get(&format!("/find?queue=invoices&{wrong}")).await;
         assert_eq!(page.status.as_u16(), 400, "{wrong}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_looks_like_an_id_is_found_in_its_queue_and_beyond() {
+    let site = Site::memory(Role::View).await;
+    let queue = site.bus.queue_named::<u64>("invoices").unwrap();
+    let other = queue.push(7, HOUR).await.unwrap().id().to_string();
+    let mut keyed = Vec::new();
+    for key in ["01JD0000000000000000000000", &other] {
+        let event = queue.event(7).after(HOUR).key(key).push().await.unwrap();
+        keyed.push((key, event.id().to_string()));
+    }
+    for (key, id) in &keyed {
+        for query in ["&in=key", "&queue=invoices&in=key"] {
+            let page = site.get(&format!("/find?q={key}{query}")).await;
+            assert_eq!((page.status.as_u16(), ids(&page)), (200, vec![id.clone()]));
+        }
+    }
+    let (key, id) = &keyed[0];
+    let page = site.get(&format!("/find?q={key}&queue=invoices")).await;
+    assert_eq!((page.status.as_u16(), ids(&page)), (200, vec![id.clone()]));
+    // The id of an event of the queue leads to it, be it over or not.
+    let ended = queue.push(7, HOUR).await.unwrap().id();
+    let _ = queue.cancel(ended).await.unwrap();
+    let records = site.bus.records().id(ended);
+    until("it has its record", async || {
+        !records.clone().page().await.unwrap().items.is_empty()
+    })
+    .await;
+    for id in [&other, &ended.to_string()] {
+        let found = site.get(&format!("/find?q={id}&queue=invoices")).await;
+        let to = found.headers["location"].to_str().unwrap();
+        assert!(
+            to.ends_with(&format!("/queues/invoices/events/{id}")),
+            "{to}"
+        );
     }
 }
 
