@@ -124,9 +124,12 @@ impl Access for PoolAccess {
     fn audit<'a>(&'a self, user: &'a User, action: &'a str, target: &'a str) -> BoxFuture<'a, ()> {
         // The queue `ns.q` is the queue `q` of the namespace `ns`.
         let schedule = target.strip_prefix("schedules/");
-        let target = match schedule.and_then(|name| name.split_once('.')) {
-            Some((namespace, name)) => format!("{namespace}/schedules/{name}"),
-            None => target.replacen('.', "/", 1),
+        let target = match schedule.unwrap_or(target).split_once('.') {
+            Some((namespace, name)) if schedule.is_some() => {
+                format!("{namespace}/schedules/{name}")
+            }
+            Some((namespace, name)) if names::is_name(namespace) => format!("{namespace}/{name}"),
+            _ => target.to_owned(),
         };
         let target = format!("{}/{target}", self.pool);
         Box::pin(async move {

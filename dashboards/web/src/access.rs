@@ -82,11 +82,14 @@ impl User {
     }
 
     pub(crate) fn sees_schedule(&self, schedule: &Schedule) -> bool {
-        let is_own = |namespace: &str| {
-            let name = schedule.name.strip_prefix(namespace);
-            name.is_some_and(|name| name.starts_with('.'))
-        };
-        self.namespace().is_none_or(is_own) && self.sees(schedule.options.queue())
+        let is_own = self.namespace.is_none() || self.owns_schedule(&schedule.name);
+        is_own && self.sees(schedule.options.queue())
+    }
+
+    /// Whether a schedule is of the user's namespace.
+    pub(crate) fn owns_schedule(&self, name: &str) -> bool {
+        let name = self.namespace().and_then(|it| name.strip_prefix(it));
+        name.is_some_and(|name| name.starts_with('.'))
     }
 
     pub(crate) fn sees_all(&self) -> bool {

@@ -38,6 +38,7 @@ mod sessions;
 mod sweeps;
 mod text;
 mod throttle;
+mod whole;
 
 use std::sync::Arc;
 
@@ -158,6 +159,7 @@ impl Dashboard {
                 Arc::clone(&app),
                 guard::guard,
             ))
+            .layer(middleware::from_fn(whole::run))
             .with_state(app);
         let slash = format!("{base}/");
         let to_slash = move || async move { axum::response::Redirect::permanent(&slash) };

@@ -210,5 +210,7 @@ fn stop(app: &App, visit: &Visit, fields: &Fields) -> Result<(String, String)> {
         visit.needs(Role::Admin)?;
     }
     sweep.stop();
-    Ok(("The sweep stops.".to_owned(), sweep.what.clone()))
+    let queue = sweep.queue.as_deref().unwrap_or("every queue");
+    let target = format!("{queue}, {}", sweep.what);
+    Ok(("The sweep stops.".to_owned(), target))
 }

@@ -36,12 +36,13 @@ fn queue_of(fields: &Fields) -> Result<&str> {
     queue.ok_or_else(|| PageError::invalid("choose a queue first: a replay is of one queue"))
 }
 
-fn words(fields: &Fields, queue: &str) -> String {
+/// Returns the filter in words, beside the queue.
+fn words(fields: &Fields) -> String {
     let said = FILTERS.into_iter().filter_map(|(name, what)| {
         let value = shown(fields.get(name)?, 80);
         Some(format!(", {what} {value}"))
     });
-    format!("of queue {queue}{}", said.collect::<String>())
+    said.collect()
 }
 
 /// Returns the query of what is replayed. It ends when it was asked, or before: what is pushed once
@@ -80,7 +81,7 @@ pub(super) async fn asked(
         said = format!("At least {said}");
     }
     Ok((
-        format!("Records {}", words(fields, &queue)),
+        format!("Records of queue {queue}{}", words(fields)),
         format!(
             "{said}{}.",
             left_out(report.without_payload, report.unreadable)
@@ -135,21 +136,19 @@ pub(super) async fn sweep(app: &App, visit: &Visit, fields: &Fields) -> Result<(
     }
     // A name that is too long is told now, and not by the sweep.
     replay.push(&[]).await?;
-    let words = words(fields, &queue);
+    let words = words(fields);
     let name = shown(name, 128);
+    let target = format!("{queue}{words}, replay {name}");
     let grant = visit.grant(app, Action::Replay.role(), Extent::Queue(queue.clone()));
     let started = app.sweeps.start(
         (Work::Replay(Box::new(records), replay), grant),
         (
-            format!("Replay records {words}, as {name}, {rate} in a second"),
+            format!("Replay records of queue {queue}{words}, as {name}, {rate} in a second"),
             visit.user.name.clone(),
             Some(queue),
         ),
         (app.bus.clone(), rate),
     );
     started.ok_or_else(too_many)?;
-    Ok((
-        "The replay has begun.".to_owned(),
-        format!("{words}, replay {name}"),
-    ))
+    Ok(("The replay has begun.".to_owned(), target))
 }

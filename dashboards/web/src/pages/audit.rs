@@ -37,21 +37,26 @@ struct Row {
     link: Option<String>,
 }
 
-/// Returns the queue of a target, `queue` or `queue/id`.
+/// Returns the queue of a target, `queue`, `queue/id`, or a queue, a comma and more.
 fn queue_of(target: &str) -> &str {
-    target.split('/').next().unwrap_or_default()
+    target.split(['/', ',']).next().unwrap_or_default()
 }
 
-/// Who sees some queues only sees what was done to those.
+/// Who sees some queues only sees what was done to those, and to the schedules of the own namespace.
 fn is_seen(user: &User, line: &AuditLine) -> bool {
-    user.sees_all() || user.sees(queue_of(&line.target))
+    user.sees_all()
+        || match line.target.strip_prefix("schedules/") {
+            Some(schedule) => user.owns_schedule(schedule),
+            None => user.sees(queue_of(&line.target)),
+        }
 }
 
 fn page_of(target: &str) -> Option<String> {
-    let queue: duly::QueueName = queue_of(target).parse().ok()?;
-    match target.split_once('/') {
+    let name = queue_of(target);
+    let queue: duly::QueueName = name.parse().ok()?;
+    match target.strip_prefix(name)?.strip_prefix('/') {
         None => Some(format!("/queues/{queue}")),
-        Some((_, id)) => {
+        Some(id) => {
             let id: duly::EventId = id.parse().ok()?;
             Some(format!("/queues/{queue}/events/{id}"))
         }

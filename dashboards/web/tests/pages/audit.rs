@@ -1,10 +1,17 @@
 //! Who did what is on a page, also what was done without one.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use duly_dashboard::Role;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn};
+use axum::response::IntoResponse;
+use duly_dashboard::{Access, AccessError, Credentials, Role, User};
+use futures_util::future::BoxFuture;
+use tokio::sync::Notify;
 
-use crate::site::Site;
+use crate::site::{Site, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_action_is_in_the_audit_of_the_store() {
@@ -93,4 +100,146 @@ async fn the_audit_is_read_page_by_page() {
         names
     };
     assert_eq!(sorted(seen), sorted(all));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_done_to_a_queue_stands_under_its_name() {
+    let site = Site::memory(Role::Admin).await;
+    let queue = site.bus.queue_named::<u64>("shop.close").unwrap();
+    let hour = Duration::from_secs(3_600);
+    let event = queue.event(7).after(hour).keep_payload(true);
+    let id = event.push().await.unwrap().id();
+    let _ = queue.cancel(id).await.unwrap();
+    let records = async || site.bus.records().id(id).page().await.unwrap().items.len();
+    until("it has its record", async || records().await == 1).await;
+    queue.push_many([8, 9], hour).await.unwrap();
+    let csrf = site
+        .get("/act/pause?queue=shop.close")
+        .await
+        .csrf()
+        .to_owned();
+    let asked = site.bus.store_time().as_millis().to_string();
+    let fields = [
+        ("queue", "shop.close"),
+        ("asked", &asked),
+        ("name", "by mistake"),
+        ("rate", "0.001"),
+        ("csrf", &csrf),
+    ];
+    for action in ["replay", "cancel-all"] {
+        let done = site.post(&format!("/act/{action}"), &fields).await;
+        assert_eq!(done.status, 303, "{action}: {}", done.text);
+    }
+    let page = site.get("/find").await.text;
+    let (_, id) = page.split_once("/act/stop?id=").unwrap();
+    let id = id.split('&').next().unwrap();
+    let fields = [("id", id), ("csrf", &csrf)];
+    assert_eq!(site.post("/act/stop", &fields).await.status, 303);
+    let lines = site.bus.audit_of("shop", None, 10).await.unwrap().items;
+    let targets: Vec<&str> = lines.iter().map(|line| &*line.target).collect();
+    assert_eq!(targets.len(), 3, "{targets:?}");
+    assert!(
+        targets.iter().all(|it| it.starts_with("shop.close, ")),
+        "{targets:?}"
+    );
+    assert!(
+        targets.contains(&"shop.close, replay by mistake"),
+        "{targets:?}"
+    );
+}
+
+/// Everybody is this user, and what is done is recorded when it may be.
+#[derive(Debug)]
+struct Recorded {
+    user: User,
+    begun: Notify,
+    goes_on: Notify,
+}
+
+#[derive(Debug)]
+struct By(Arc<Recorded>);
+
+impl Access for By {
+    fn user<'a>(
+        &'a self,
+        _: Option<&'a Credentials>,
+    ) -> BoxFuture<'a, Result<Option<User>, AccessError>> {
+        Box::pin(std::future::ready(Ok(Some(self.0.user.clone()))))
+    }
+
+    fn audit<'a>(&'a self, _: &'a User, _: &'a str, _: &'a str) -> BoxFuture<'a, ()> {
+        self.0.begun.notify_one();
+        Box::pin(self.0.goes_on.notified())
+    }
+}
+
+fn by(user: User) -> Arc<Recorded> {
+    Arc::new(Recorded {
+        user,
+        begun: Notify::new(),
+        goes_on: Notify::new(),
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_sees_some_sees_what_was_done_to_own_queues_and_schedules() {
+    let memory = Site::memory(Role::View).await;
+    let targets = [
+        "shop.close",
+        "shop.close, events with key customer:42",
+        "schedules/shop.nightly",
+        "other.close",
+        "other.close, replay one",
+        "schedules/other.nightly",
+        "schedules/shopping.nightly",
+        "every queue, events that are ready",
+    ];
+    for target in targets {
+        let added = memory.bus.add_to_audit("ann", "changed", target).await;
+        added.unwrap();
+    }
+    let of_shop = User::new("ben", Role::View).only(|queue| queue.starts_with("shop."));
+    let of_shop = of_shop.only_schedules_of("shop");
+    let of_queue = User::new("eve", Role::View).only(|queue| queue == "schedules");
+    for (user, seen) in [(of_shop, &targets[..3]), (of_queue, &[])] {
+        let access = By(by(user));
+        let site = Site::with(memory.bus.clone(), |it| it.authorize(access)).await;
+        let page = site.get("/audit").await.text;
+        for target in targets {
+            let is_shown = page.contains(&format!("{target}<"));
+            assert_eq!(is_shown, seen.contains(&target), "{target}: {page}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_done_is_recorded_although_nobody_waits_for_the_response() {
+    let memory = Site::memory(Role::Admin).await;
+    let queue = memory.bus.queue_named::<u64>("mail").unwrap();
+    queue.push(7, Duration::from_secs(3_600)).await.unwrap();
+    let access = by(User::new("ann", Role::Admin));
+    let (waits, by) = (Arc::clone(&access), By(Arc::clone(&access)));
+    let hangs_up = move |request: Request, next: Next| {
+        let waits = Arc::clone(&waits);
+        async move {
+            tokio::select! {
+                response = next.run(request) => response,
+                () = waits.begun.notified() => StatusCode::REQUEST_TIMEOUT.into_response(),
+            }
+        }
+    };
+    let site = Site::mounted(memory.bus.clone(), |it| {
+        it.authorize(by).router().layer(from_fn(hangs_up))
+    })
+    .await;
+    let asked = site.get("/act/pause?queue=mail").await;
+    let fields = [("queue", "mail"), ("csrf", asked.csrf())];
+    assert_eq!(site.post("/act/pause", &fields).await.status, 408);
+    assert!(site.bus.controls().await.unwrap()["mail"].paused);
+    access.goes_on.notify_one();
+    until("it is in the audit", async || {
+        let lines = site.bus.audit(None, 10).await.unwrap().items;
+        lines.iter().any(|line| line.action == "queue paused")
+    })
+    .await;
 }

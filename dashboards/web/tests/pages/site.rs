@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use axum::Router;
 use duly::Bus;
 use duly_dashboard::{Dashboard, Role};
 use reqwest::{Client, Method, StatusCode};
@@ -45,9 +46,14 @@ impl Site {
 
     /// With more choices.
     pub(crate) async fn with(bus: Bus, choose: impl FnOnce(Dashboard) -> Dashboard) -> Self {
+        Self::mounted(bus, |dashboard| choose(dashboard).router()).await
+    }
+
+    /// As a program mounts it.
+    pub(crate) async fn mounted(bus: Bus, mount: impl FnOnce(Dashboard) -> Router) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let router = choose(Dashboard::new(bus.clone()).at("/jobs")).router();
+        let router = mount(Dashboard::new(bus.clone()).at("/jobs"));
         tokio::spawn(axum::serve(listener, router).into_future());
         // Where the whole workspace is built, the client is told to bring none.
         let _ = rustls::crypto::ring::default_provider().install_default();
