@@ -118,9 +118,11 @@ async fn a_queue_is_purged_in_steps(world: World) {
         send(&world, Method::POST, &path, &json!({})).await
     };
     let first = purge("").await.is(200);
-    assert_eq!(first["cancelled"], 1_000);
+    // A page of a store may have a few more than its limit.
+    let cancelled = first["cancelled"].as_u64().unwrap();
+    assert!((1_000..1_100).contains(&cancelled), "{first}");
     let after = format!("?after={}", first["next"].as_str().unwrap());
-    for cancelled in [500, 0] {
+    for cancelled in [1_500 - cancelled, 0] {
         let step = purge(&after).await.is(200);
         assert_eq!(step, json!({"cancelled": cancelled, "next": null}));
     }

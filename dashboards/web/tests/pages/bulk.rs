@@ -225,6 +225,9 @@ async fn sweeps_find_what_waits_died_or_ended_on_a_store_whose_clock_is_ahead() 
     let _ = queue.cancel(id).await.unwrap();
     let records = async || site.bus.records().id(id).page().await.unwrap().items.len();
     until("it has its record", async || records().await == 1).await;
+    let ended = site.bus.store_time();
+    let is_later = async || site.bus.store_time() > ended;
+    until("the time has gone on", is_later).await;
     sweep("replay", "1 event would be pushed once more").await;
     until("it is replayed", async || waiting().await == (1, 0)).await;
 }
