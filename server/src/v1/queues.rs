@@ -221,12 +221,13 @@ pub(super) async fn purge(
     let after = after.as_deref().map(str::parse::<EventCursor>);
     let after = after.transpose()?;
     let name = pool.queue(&namespace, &queue)?.name().clone();
+    // Before it begins, as it may end half-way.
+    access::audit(&app, &headers, "queue purged", (pool, &namespace, &queue)).await;
     let (cancelled, next) = match purge::step(pool.bus(), &name, after).await {
         // A new queue whose name is nearly that of another.
         Err(error) if error.kind() == ErrorKind::NotFound => (0, None),
         step => step.map(|step| (step.changed, step.next))?,
     };
-    access::audit(&app, &headers, "queue purged", (pool, &namespace, &queue)).await;
     let next = next.map(|next| next.to_string());
     Ok(Json(Purged { cancelled, next }).into_response())
 }
