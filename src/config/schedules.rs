@@ -98,7 +98,8 @@ impl ScheduleChoices {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid): what is missing, or cannot be parsed.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid): what is missing, cannot be parsed, or has
+    /// too many dates.
     ///
     /// # Examples
     ///
@@ -143,6 +144,7 @@ impl ScheduleChoices {
         for calendar in named(self.only.as_ref(), calendars) {
             options = options.only(&calendar?);
         }
+        options.check()?;
         Ok(options)
     }
 }

@@ -38,7 +38,7 @@ impl Calendar {
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for what is no date, and for more than
     /// 2,000 of them.
     pub fn new<S: AsRef<str>>(dates: impl IntoIterator<Item = S>) -> Result<Self> {
-        let mut all = BTreeSet::new();
+        let mut all = Self::default();
         for text in dates {
             let text = text.as_ref();
             let date = text.parse::<Date>().map_err(|_| {
@@ -47,14 +47,21 @@ impl Calendar {
                     shown(text)
                 ))
             })?;
-            all.insert(date);
-            if all.len() > DATES_MAX {
-                return Err(Error::invalid(format!(
-                    "a calendar has more than {DATES_MAX} dates; leave out those that are past"
-                )));
-            }
+            all.0.insert(date);
+            all.check()?;
         }
-        Ok(Self(all))
+        Ok(all)
+    }
+
+    /// Rejects more dates than there may be, also of several calendars together.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.len() <= DATES_MAX {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "a calendar, or those of a schedule together, has more than {DATES_MAX} dates; leave out \
+             those that are past"
+        )))
     }
 
     /// The number of its dates.

@@ -137,6 +137,8 @@ impl ScheduleOptions {
     /// Leaves out the days of a calendar, in addition to those of others. A day is one of the time
     /// zone of the expression; that of an interval is UTC's.
     ///
+    /// The calendars have at most 2,000 dates together; a schedule with more cannot be set.
+    ///
     /// # Examples
     ///
     /// ```
@@ -153,7 +155,8 @@ impl ScheduleOptions {
         self
     }
 
-    /// Runs on the days of a calendar alone.
+    /// Runs on the days of a calendar alone, or of several; they have at most 2,000 dates together,
+    /// too.
     pub fn only(mut self, days: &Calendar) -> Self {
         self.only.get_or_insert_default().add(days);
         self
@@ -234,6 +237,12 @@ impl ScheduleOptions {
             };
             after = before_day(wanted, &zone)?.max(next);
         }
+    }
+
+    /// Rejects calendars that have more dates together than a stored schedule may have.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.exclude.check()?;
+        self.only.as_ref().map_or(Ok(()), Calendar::check)
     }
 
     /// Tells it from other options: two that differ have different ones.

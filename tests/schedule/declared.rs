@@ -8,7 +8,7 @@ use duly::schedule::{MissedPolicy, OverlapPolicy};
 use duly::testing::TestBus;
 use duly::{BusBuilder, State};
 
-use super::runs::{DAY, Seen, builder, ends, instants, options};
+use super::runs::{DAY, Seen, builder, bus, ends, instants, options};
 
 #[delay_event(
     queue = "annotated",
@@ -185,6 +185,41 @@ async fn what_cannot_be_fails_the_start_and_says_which_schedule_and_what_would_b
         .with_environment(variable)
         .unwrap_err();
     assert!(error.to_string().contains("is spelled NIGHTLI"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn calendars_that_have_too_many_dates_together_are_refused_however_a_schedule_is_set() {
+    let dates = |first: u32| {
+        let days = (0..1_200).map(move |day| (first + day / 336, day / 28 % 12 + 1, day % 28 + 1));
+        let dates = days.map(|(year, month, day)| format!("{year}-{month:02}-{day:02}"));
+        dates.collect::<Vec<_>>().join(" ")
+    };
+    let (one, other) = (dates(2030), dates(2040));
+    let words = "schedule x: a calendar, or those of a schedule together, has more than 2000 dates";
+    for both in ["exclude", "only"] {
+        let file = format!(
+            "[schedules.x]\nqueue = 'report'\nwhen = '@daily'\n{both} = 'one other'\n\
+             [calendars]\none = '{one}'\nother = '{other}'"
+        );
+        let settings = Settings::from_toml(&file).unwrap();
+        let started = TestBus::start(builder(&Seen::default(), &[]).settings(settings)).await;
+        let error = started.unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    let [one, other] = [one, other].map(|dates| dates.parse().unwrap());
+    let excludes = options("@daily").exclude(&one).exclude(&other);
+    let declared = builder(&Seen::default(), &[("x", excludes.clone())]);
+    let error = TestBus::start(declared).await.unwrap_err().to_string();
+    assert!(error.contains(words), "{error}");
+
+    let (bus, _) = bus(&[]).await;
+    for many in [excludes, options("@daily").only(&one).only(&other)] {
+        let error = bus.schedules().set("x", many).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    }
+    let fewer = options("@daily").exclude(&one).only(&other);
+    bus.schedules().set("x", fewer.clone()).await.unwrap();
+    assert_eq!(schedule(&bus, "x").await.options, fewer);
 }
 
 #[tokio::test(start_paused = true)]

@@ -46,8 +46,9 @@ impl ScheduleSetup {
             schedules.insert(name.to_string(), options);
         }
         schedules.append(&mut self.declared);
-        for name in schedules.keys() {
+        for (name, options) in &schedules {
             check_name(name)?;
+            options.check().map_err(|error| wrong(name, error))?;
         }
         let declared = Declared {
             schedules,

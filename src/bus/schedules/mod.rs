@@ -205,11 +205,13 @@ impl Schedules {
     /// # Errors
     ///
     /// The store's error; on [`ErrorKind::Unknown`] calling again is safe. [`ErrorKind::Invalid`]
-    /// for a name of another form than 1 to 200 letters, digits, `.`, `_` or `-`.
+    /// for a name of another form than 1 to 200 letters, digits, `.`, `_` or `-`, and for calendars
+    /// with more than 2,000 dates together.
     /// [`ErrorKind::Full`] for a new one if its namespace has
     /// [as many as it may](crate::BusBuilder::schedules_max) already.
     pub async fn set(&self, name: &str, options: ScheduleOptions) -> Result<()> {
         check_name(name)?;
+        options.check()?;
         let links = Links::of(&self.inner, name)?;
         loop {
             let none = Declarations::default();
