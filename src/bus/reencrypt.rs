@@ -5,8 +5,12 @@ use std::sync::Arc;
 
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
+#[cfg(feature = "schedules")]
+use crate::bus::own_queues::has_schedules;
 use crate::bus::pace::BulkPacer;
 use crate::bus::scan::{EventCursor, PAGE, Scan, ScanPage};
+#[cfg(feature = "schedules")]
+use crate::bus::schedules;
 use crate::codec::Frame;
 use crate::core::op::{Rewriting, StoreOp, fitting};
 use crate::error::{Error, Result};
@@ -91,8 +95,8 @@ impl KeyCounts {
 }
 
 impl Bus {
-    /// Rewrites the payloads of a queue under the active key: of scheduled and ready events, and of
-    /// dead letters. Leased events are skipped.
+    /// Rewrites the payloads of a queue under the active key: of scheduled and ready events, of dead
+    /// letters, and of the schedules that push into it. Leased events are skipped.
     ///
     /// Every event that exists during the whole run is scanned, however its state changes; on Redis
     /// perhaps twice. A page of events costs the same however many there are. A concurrent update
@@ -190,7 +194,7 @@ impl Reencrypt {
         Ok(done)
     }
 
-    /// Counts the payloads of the queue by key. A key without payloads can be removed, once every
+    /// Counts the payloads of the queue by key, and the schedules that push into it. A key without payloads can be removed, once every
     /// process uses another one; records may keep payloads under it.
     ///
     /// # Errors
@@ -199,8 +203,10 @@ impl Reencrypt {
     pub async fn count(self) -> Result<KeyCounts> {
         let queue = QueueName::new(&self.queue)?;
         let mut counts = KeyCounts::default();
-        let mut scan = Scan::unfinished(&self.inner, |one| *one == queue, None).await?;
-        while let Some(page) = scan.next(PAGE).await? {
+        let wanted = |one: &QueueName| is_concerned(one, &queue);
+        let mut scan = Scan::unfinished(&self.inner, wanted, None).await?;
+        while let Some(mut page) = scan.next(PAGE).await? {
+            self.keep_concerned(&mut page, &queue);
             for event in &page.events {
                 let Some(body) = &event.body else {
                     counts.malformed += 1;
@@ -217,18 +223,20 @@ impl Reencrypt {
     }
 
     async fn go(&self, queue: &QueueName, used: &str, done: &mut ReencryptReport) -> Result<()> {
-        let mut scan =
-            Scan::unfinished(&self.inner, |one| one == queue, self.after.clone()).await?;
+        let wanted = |one: &QueueName| is_concerned(one, queue);
+        let mut scan = Scan::unfinished(&self.inner, wanted, self.after.clone()).await?;
         let mut pace = BulkPacer::new(self.rate);
         let mut left = self.limit.unwrap_or(u64::MAX);
         while left > 0 {
             let limit = pace.stride().min(usize::try_from(left).unwrap_or(PAGE));
             pace.wait().await;
-            let Some(page) = scan.next(limit).await? else {
+            let Some(mut page) = scan.next(limit).await? else {
                 break;
             };
             left -= (page.events.len() as u64).min(left);
-            let rewritings = self.judge(&page, used, done);
+            self.keep_concerned(&mut page, queue);
+            let encrypts = self.inner.options(queue).encrypt;
+            let rewritings = self.judge((&page, encrypts), used, done);
             pace.took(rewritings.len());
             self.rewrite(&page.bucket, &rewritings, done).await?;
             done.next = scan.cursor();
@@ -237,9 +245,24 @@ impl Reencrypt {
         Ok(())
     }
 
-    /// Returns what to rewrite of a page; counts the rest.
-    fn judge(&self, page: &ScanPage, used: &str, done: &mut ReencryptReport) -> Vec<Rewriting> {
-        let encrypts = self.inner.options(&page.bucket.queue).encrypt;
+    /// Leaves out the schedules of other queues.
+    fn keep_concerned(&self, page: &mut ScanPage, queue: &QueueName) {
+        #[cfg(feature = "schedules")]
+        if page.bucket.queue != *queue {
+            page.events
+                .retain(|event| schedules::pushes_into(&self.inner, event, queue));
+        }
+        #[cfg(not(feature = "schedules"))]
+        let _ = (page, queue);
+    }
+
+    /// Returns what to rewrite of a page of a queue that encrypts, or not; counts the rest.
+    fn judge(
+        &self,
+        (page, encrypts): (&ScanPage, bool),
+        used: &str,
+        done: &mut ReencryptReport,
+    ) -> Vec<Rewriting> {
         let mut rewritings = Vec::new();
         for event in &page.events {
             done.looked += 1;
@@ -292,6 +315,15 @@ impl Reencrypt {
         }
         Ok(())
     }
+}
+
+/// Returns whether a queue may have payloads of `queue`: its schedules are encrypted as it is.
+fn is_concerned(one: &QueueName, queue: &QueueName) -> bool {
+    #[cfg(feature = "schedules")]
+    if has_schedules(one) {
+        return true;
+    }
+    one == queue
 }
 
 impl ReencryptReport {

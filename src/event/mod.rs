@@ -27,6 +27,8 @@ pub use payload::Payload;
 pub(crate) use place::read_bucket;
 pub(crate) use queue::{AUDIT, QueueName, is_audit};
 pub(crate) use spread::check_spread;
+#[cfg(feature = "schedules")]
+pub(crate) use spread::spread_header;
 pub use spread::{SPREAD_HEADER, SPREAD_MAX, spread_part};
 pub use state::State;
 pub use trace::{TRACE_HEADER, TRACE_STATE_HEADER, TRACE_STATE_MAX, TraceContext, TraceId};

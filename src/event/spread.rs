@@ -49,17 +49,21 @@ impl Envelope {
     /// Spreads it over `window`, which must not be zero, from the requested time; returns its
     /// offset.
     pub(crate) fn spread_over(&mut self, window: Duration, asked: When) -> Duration {
-        let asked = match asked {
-            When::Now => "now".to_owned(),
-            When::After(delay) => format!("after {}", duration::format(delay)),
-            When::At(due) => format!("at {}", due.as_millis()),
-        };
-        let words = format!("{} {asked}", duration::format(window));
-        let header = (SPREAD_HEADER.to_owned(), words);
         self.headers.retain(|(name, _)| name != SPREAD_HEADER);
-        self.headers.push(header);
+        self.headers.push(spread_header(window, asked));
         spread_part(self.id, window)
     }
+}
+
+/// The header of an event that is spread over a window from the requested time.
+pub(crate) fn spread_header(window: Duration, asked: When) -> (String, String) {
+    let asked = match asked {
+        When::Now => "now".to_owned(),
+        When::After(delay) => format!("after {}", duration::format(delay)),
+        When::At(due) => format!("at {}", due.as_millis()),
+    };
+    let words = format!("{} {asked}", duration::format(window));
+    (SPREAD_HEADER.to_owned(), words)
 }
 
 /// Returns the offset of an event within `window`, in whole milliseconds.

@@ -18,7 +18,7 @@ const LEAD_MIN: Duration = Duration::from_secs(30);
 /// The most occurrences that one look pushes ahead.
 const AHEAD_MAX: usize = 64;
 /// An instant that nothing was pushed for is missed after this; before, it is only late.
-const GRACE: Duration = Duration::from_secs(60);
+pub(crate) const GRACE: Duration = Duration::from_secs(60);
 /// The most missed instants that one look goes through; another one follows at once.
 const MISSED_MAX: usize = 50_000;
 /// The most instants that one look passes over with a record of their own; earlier ones are counted
@@ -36,6 +36,13 @@ pub(crate) struct Progress {
     /// The last instant that was pushed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last: Option<Timestamp>,
+    /// How many were missed since, for which the next one that is pushed stands as well.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) missed: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// What one look at a schedule decides.
@@ -93,9 +100,10 @@ impl Planner<'_> {
         instants.take_while(move |instant| until.is_none_or(|until| *instant <= until))
     }
 
-    /// Adds an occurrence that is run, for itself and `missed` earlier ones.
-    fn run(&mut self, instant: Timestamp, missed: u64) {
+    /// Adds an occurrence that is run, for itself and those that were missed before.
+    fn run(&mut self, instant: Timestamp) {
         let previous = self.progress.last.replace(instant);
+        let missed = std::mem::take(&mut self.progress.missed);
         self.add(instant, previous, missed, None);
     }
 
@@ -145,6 +153,9 @@ impl Planner<'_> {
         };
         let run = run.min(missed.len());
         let in_turn = options.overlap_policy() != OverlapPolicy::Allow;
+        if options.missed_policy() != MissedPolicy::Skip {
+            self.progress.missed += (count - run) as u64;
+        }
         let skipped = missed.len() - run;
         let first = skipped.saturating_sub(SKIPPED_MAX);
         let uncounted = (count - missed.len() + first) as u64;
@@ -153,12 +164,7 @@ impl Planner<'_> {
                 let earlier = if place == first { uncounted } else { 0 };
                 self.skip(instant, earlier, SkipReason::Missed);
             } else if !in_turn {
-                let earlier = if place == skipped {
-                    (count - run) as u64
-                } else {
-                    0
-                };
-                self.run(instant, earlier);
+                self.run(instant);
             }
         }
         !is_all
@@ -170,7 +176,7 @@ impl Planner<'_> {
         let mut pushed = 0;
         if self.progress.through <= lead {
             for instant in self.instants(options).take(AHEAD_MAX) {
-                self.run(instant, 0);
+                self.run(instant);
                 pushed += 1;
                 if instant > lead {
                     break;
@@ -205,7 +211,7 @@ impl Planner<'_> {
             }
             match (overlap, busy_for) {
                 (_, None) => {
-                    self.run(next, 0);
+                    self.run(next);
                     busy_for = Some(Duration::ZERO);
                 }
                 // Not a part of the time that this one has waited: whoever is far behind would

@@ -142,4 +142,9 @@ macro_rules! as_text {
     )*};
 }
 
-as_text!(MissedPolicy, OverlapPolicy, crate::schedule::Recurrence);
+as_text!(
+    MissedPolicy,
+    OverlapPolicy,
+    crate::schedule::Recurrence,
+    crate::event::LatePolicy
+);

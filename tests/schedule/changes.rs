@@ -224,6 +224,47 @@ async fn an_occurrence_by_hand_is_beside_those_of_the_calendar() {
     assert_eq!(instants(&seen, "daily").len(), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_occurrence_by_hand_stands_for_the_time_since_the_last_one() {
+    for overlap in [OverlapPolicy::Allow, OverlapPolicy::Skip] {
+        let (bus, seen) = bus(&[("daily", options("0 9 * * *").overlap(overlap))]).await;
+        bus.advance(DAY * 3 + HOUR).await;
+        let last = instants(&seen, "daily").last().copied();
+        bus.schedules().run_now("daily").await.unwrap();
+        bus.settle().await;
+        let by_hand = seen.lock().unwrap().last().cloned().unwrap().0;
+        assert_eq!((by_hand.instant, by_hand.previous), (bus.now(), last));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_occurrence_that_runs_is_known_after_any_number_of_changes() {
+    for pauses in 0..4 {
+        let (bus, seen) = slow_bus(OverlapPolicy::Allow).await;
+        bus.advance(HOUR / 6 + Duration::from_secs(30)).await;
+        assert_eq!(seen.lock().unwrap().len(), 1);
+        for _ in 0..pauses {
+            bus.schedules().pause("often").await.unwrap();
+            bus.settle().await;
+            bus.schedules().resume("often").await.unwrap();
+            bus.settle().await;
+        }
+        // The next one is pushed already, under the last of the changes.
+        bus.advance(HOUR * 3 / 20 + Duration::from_secs(10)).await;
+        let shown = bus.schedules().get("often").await.unwrap().unwrap();
+        assert!(!shown.ahead.is_empty());
+        let skips = duly::schedule::ScheduleOptions::new("slow", "every 10m").unwrap();
+        let skips = skips.overlap(OverlapPolicy::Skip);
+        bus.schedules().set("often", skips).await.unwrap();
+        bus.advance(HOUR / 60).await;
+        assert_eq!(
+            seen.lock().unwrap().len(),
+            1,
+            "{pauses}: the first one runs"
+        );
+    }
+}
+
 /// What was missed under the options before: a deploy after the fleet was away, or a change of a
 /// schedule that is paused.
 #[tokio::test(start_paused = true)]

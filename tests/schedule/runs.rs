@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use duly::event::Occurrence;
 use duly::prelude::*;
-use duly::schedule::{MissedPolicy, Recurrence, ScheduleOptions};
+use duly::schedule::{MissedPolicy, OverlapPolicy, Recurrence, ScheduleOptions};
 use duly::store::MemoryStore;
 use duly::testing::{TestBus, VirtualClock};
 use duly::time::Timestamp;
@@ -145,6 +145,29 @@ async fn what_was_missed_is_made_up_for_as_declared_and_has_its_record() {
             instants.sort_unstable();
             instants.dedup();
             assert_eq!(instants.len(), all, "{what}: each once");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_made_up_for_in_turn_counts_the_others_that_were_missed() {
+    for overlap in [OverlapPolicy::Skip, OverlapPolicy::Wait] {
+        for (missed, coalesced) in [
+            (MissedPolicy::Skip, 0),
+            (MissedPolicy::Once, 7),
+            (MissedPolicy::All(3), 5),
+        ] {
+            let daily = options("0 9 * * *").missed(missed).overlap(overlap);
+            let (bus, seen) = bus(&[("daily", daily)]).await;
+            bus.advance(DAY * 2).await;
+            bus.schedules().pause("daily").await.unwrap();
+            bus.advance(DAY * 8).await;
+            bus.schedules().resume("daily").await.unwrap();
+            bus.advance(DAY * 2).await;
+            let counts = seen.lock().unwrap();
+            let counts: Vec<_> = counts.iter().map(|(one, _)| one.missed).collect();
+            let sum: u64 = counts.iter().sum();
+            assert_eq!(sum, coalesced, "{missed}, {overlap}: {counts:?}");
         }
     }
 }

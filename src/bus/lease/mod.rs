@@ -313,6 +313,17 @@ impl Bus {
         max: usize,
         ttr: Duration,
     ) -> LeaseRequest<EncodedPayload> {
+        self.lease_read(queues, (max, ttr), opened)
+    }
+
+    /// As [`lease_from`](Self::lease_from), with what `read` makes of each stored event, or how its
+    /// attempt ends.
+    pub(in crate::bus) fn lease_read<T>(
+        &self,
+        queues: &[QueueName],
+        (max, ttr): (usize, Duration),
+        read: impl Fn(&Inner, &Envelope) -> Result<T, AttemptOutcome> + Send + Sync + 'static,
+    ) -> LeaseRequest<T> {
         LeaseRequest {
             inner: Arc::clone(&self.inner),
             queues: queues.to_vec(),
@@ -320,7 +331,7 @@ impl Bus {
             bytes_max: usize::MAX,
             ttr,
             wait: Duration::ZERO,
-            read: Box::new(|inner, envelope, _| opened(inner, envelope)),
+            read: Box::new(move |inner, envelope, _| read(inner, envelope)),
         }
     }
 }

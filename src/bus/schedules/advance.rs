@@ -10,6 +10,8 @@ use crate::bus::inner::Inner;
 use crate::bus::schedules::history::{cancel, is_cancelled};
 use crate::bus::schedules::link::{Link, Pushed, bucket_of};
 use crate::bus::schedules::links::Links;
+use crate::bus::schedules::occurrence_options::OccurrenceOptions;
+use crate::bus::schedules::waiting::{cancel_waiting, note_waiting, waits};
 use crate::bus::schedules::written::{Look, Pushes, Written, ended_of};
 use crate::core::op::{Snapshot, StoreOp};
 use crate::error::{Error, Result};
@@ -33,6 +35,7 @@ pub(super) async fn advance(inner: &Arc<Inner>, link: &Link, look: Look) -> Resu
     }
     let mut link = link.clone();
     link.number += 1;
+    link.note_queue_options(OccurrenceOptions::of(inner, link.options.queue()));
     if link.change != link.applied && !link.withdraws {
         // The next link takes back what is to come; it knows then that what is cancelled was
         // cancelled by it.
@@ -40,6 +43,9 @@ pub(super) async fn advance(inner: &Arc<Inner>, link: &Link, look: Look) -> Resu
             complete(inner, &mut link, (now, look)).await?;
         }
         keep_unwanted(inner, &mut link).await?;
+        if link.stops() {
+            note_waiting(inner, &mut link, now).await?;
+        }
         link.withdraws = true;
         return Written::next(&links, link, Some(now)).await;
     }
@@ -61,7 +67,8 @@ pub(super) async fn advance(inner: &Arc<Inner>, link: &Link, look: Look) -> Resu
         // Where its occurrences go is noted before the first of them is pushed: a look that is
         // repeated may find another number of buckets.
         let bucket = bucket_of(&link.name, inner.buckets(queue, &inner.options(queue)));
-        link.pushed = Pushed::none((queue.clone(), bucket), link.applied, link.progress.last);
+        let last = (link.progress.last, link.last.clone());
+        link.pushed = Pushed::none((queue.clone(), bucket), link.applied, last);
         return Written::next(&links, link, Some(now)).await;
     }
     let (mut look_at, mut pushes) = (None, None);
@@ -141,6 +148,7 @@ async fn complete(
     let run = pushes.occurrences.iter().rfind(|one| one.skipped.is_none());
     if let Some(run) = run {
         link.progress.last = Some(run.instant);
+        link.progress.missed = 0;
         link.note_last();
     }
     Ok(())
@@ -158,6 +166,7 @@ async fn keep_unwanted(inner: &Arc<Inner>, link: &mut Link) -> Result<()> {
     }
     if let Some(last) = link.pushed.ahead.drain(..kept).next_back() {
         link.pushed.before = Some(last);
+        link.pushed.before_event = None;
     }
     Ok(())
 }
@@ -170,7 +179,7 @@ async fn withdraw(inner: &Arc<Inner>, link: &mut Link, now: Timestamp) -> Result
     let mut first = None;
     while let Some(instant) = link.pushed.ahead.last().copied() {
         let id = link.id_of(&link.pushed, instant);
-        let is_back = if instant > now {
+        let is_back = if instant > now || (link.stops() && waits(inner, &place, id, now).await?) {
             cancel(inner, &place, id).await? // also by an earlier look
         } else {
             // What is due is under way, unless an earlier look has taken it back in time.
@@ -183,16 +192,23 @@ async fn withdraw(inner: &Arc<Inner>, link: &mut Link, now: Timestamp) -> Result
         let last = link.pushed.ahead.last().copied();
         link.progress.last = last.or(link.pushed.before);
         link.note_last();
+        if last.is_none() && link.pushed.before_event.is_some() {
+            link.last.clone_from(&link.pushed.before_event);
+        }
         first = Some(instant);
     }
     if let Some(first) = first {
         // Each instant before it is decided.
         let before = Timestamp::from_millis(first.as_millis().saturating_sub(1));
         let last = link.progress.last.unwrap_or_default();
-        link.progress.through = match link.former.take() {
-            Some(_) => link.since.max(last),
+        let since = link.since;
+        link.progress.through = match link.former.take_if(|_| first > since) {
+            Some(_) => since.max(last),
             None => before,
         };
+    }
+    if link.stops() {
+        cancel_waiting(inner, link, now).await?;
     }
     link.applied = link.change;
     Ok(())
@@ -223,19 +239,18 @@ fn pushed_of(link: &Link, occurrences: &[Occurrence], now: Timestamp) -> Pushed 
         return before.clone();
     }
     let (known, earlier) = if before.change == link.applied {
-        (before.ahead.as_slice(), before.before)
+        let earlier = (before.before, before.before_event.clone());
+        (before.ahead.as_slice(), earlier)
     } else {
-        (&[][..], link.progress.last)
+        (&[][..], (link.progress.last, link.last.clone()))
     };
     let all = known.iter().copied().chain(run.map(|one| one.instant));
     let (past, ahead): (Vec<_>, Vec<_>) = all.partition(|instant| *instant <= now);
+    let last = past.last().map_or(earlier, |last| (Some(*last), None));
+    let place = (before.queue.clone(), before.bucket);
     Pushed {
         ahead,
-        ..Pushed::none(
-            (before.queue.clone(), before.bucket),
-            link.applied,
-            past.last().copied().or(earlier),
-        )
+        ..Pushed::none(place, link.applied, last)
     }
 }
 

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use crate::bus::inner::Inner;
 use crate::bus::schedules::declaration::{Declarations, Verdict};
 use crate::bus::schedules::link::Link;
 use crate::bus::schedules::links::Links;
+use crate::bus::schedules::occurrence_options::OccurrenceOptions;
 use crate::core::op::Unique;
 use crate::error::{ErrorKind, Result};
 use crate::outage::Outage;
@@ -68,11 +71,13 @@ pub(super) async fn declare(
     deploy: u64,
 ) -> Result<Verdict> {
     let links = Links::of(inner, name)?;
-    let (fingerprint, every) = (options.fingerprint(), inner.real_pause(EVERY));
+    let (queue, every) = (options.queue(), inner.real_pause(EVERY));
+    let known = OccurrenceOptions::of(inner, queue);
     loop {
         let now = inner.now();
         let mut declarations = Declarations::default();
         if links.find(name).await?.is_none() {
+            let fingerprint = fingerprint(options, known.as_ref());
             let verdict = declarations.declare((fingerprint, deploy), now, every);
             if create(inner, &links, (name, options), declarations).await? {
                 tracing::info!(schedule = %name, when = %options.recurrence(), "schedule made");
@@ -82,12 +87,21 @@ pub(super) async fn declare(
         }
         let verdict = parking_lot::Mutex::new(Verdict::Stands);
         let edit = |link: &mut Link| {
+            // A program without the handler leaves the options of the queue as they are.
+            let known = known.clone().or_else(|| link.noted_for(queue));
+            let fingerprint = fingerprint(options, known.as_ref());
             let given = link.declarations.declare((fingerprint, deploy), now, every);
             if given == Verdict::TakesOver && link.options != *options {
-                link.set_options(options.clone(), now);
+                link.set_options(options.clone(), known.clone(), now);
             }
             *verdict.lock() = given;
-            Ok(matches!(given, Verdict::TakesOver | Verdict::Seen))
+            let is_noted = given == Verdict::Older
+                || link.options.queue() != queue // somebody has set another one
+                || link.queue_options == known;
+            if !is_noted {
+                link.queue_options = known;
+            }
+            Ok(!is_noted || matches!(given, Verdict::TakesOver | Verdict::Seen))
         };
         if links.change(name, edit).await?.is_some() {
             let verdict = verdict.into_inner();
@@ -98,6 +112,13 @@ pub(super) async fn declare(
         }
         // It was removed meanwhile.
     }
+}
+
+/// Tells a declaration from others: by the options of the schedule, and those of its queue.
+fn fingerprint(options: &ScheduleOptions, known: Option<&OccurrenceOptions>) -> u64 {
+    // Each of their parts can be written.
+    let known = known.map(|known| serde_json::to_vec(known).unwrap_or_default());
+    options.fingerprint() ^ known.map_or(0, |known| xxh3_64(&known))
 }
 
 /// Makes a schedule; returns whether there was none of its name. It fails if there are as many as
@@ -111,7 +132,8 @@ pub(super) async fn create(
     links.check_room().await?;
     let (queue, now) = (options.queue(), inner.now());
     let buckets = inner.buckets(queue, &inner.options(queue));
-    let link = Link::first((name, options.clone()), declarations, buckets, now);
+    let mut link = Link::first((name, options.clone()), declarations, buckets, now);
+    link.queue_options = OccurrenceOptions::of(inner, queue);
     let is_new = links.push(&link, Some(now), Unique::Keep).await?;
     inner.schedules_woken.notify_waiters();
     Ok(is_new)

@@ -12,6 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::bus::own_queues::{OWN_BUCKETS, SCHEDULES, beside};
 use crate::bus::schedules::declaration::Declarations;
+use crate::bus::schedules::occurrence_options::OccurrenceOptions;
 use crate::error::{Error, Result, shown};
 use crate::event::{BucketId, BucketKey, EventId, QueueName};
 use crate::schedule::ScheduleOptions;
@@ -43,6 +44,13 @@ pub(super) struct Link {
     /// The options until then, of which instants may be left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) former: Option<ScheduleOptions>,
+    /// The options of their queue that its occurrences are pushed with, as the program of the handler
+    /// has declared or set them; `None`: each process takes its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) queue_options: Option<OccurrenceOptions>,
+    /// Those of the former options.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) former_queue_options: Option<OccurrenceOptions>,
     pub(super) pushed: Pushed,
     /// The event of the last occurrence that was to run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,6 +80,9 @@ pub(super) struct Pushed {
     /// The instant before these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) before: Option<Timestamp>,
+    /// Its event, if it was pushed under an earlier change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) before_event: Option<LastEvent>,
 }
 
 /// Where the event of an occurrence lies.
@@ -83,11 +94,12 @@ pub(super) struct LastEvent {
 }
 
 impl Pushed {
-    /// Nothing that is to come, in a bucket of a queue.
+    /// Nothing that is to come, in a bucket of a queue. `before`: the last instant that was pushed, and
+    /// its event.
     pub(super) fn none(
         (queue, bucket): (QueueName, u16),
         change: u64,
-        before: Option<Timestamp>,
+        (before, before_event): (Option<Timestamp>, Option<LastEvent>),
     ) -> Self {
         Self {
             queue,
@@ -95,6 +107,7 @@ impl Pushed {
             change,
             ahead: Vec::new(),
             before,
+            before_event,
         }
     }
 
@@ -120,12 +133,19 @@ impl Link {
             progress: Progress {
                 through: now,
                 last: None,
+                missed: 0,
             },
             change: 1,
             applied: 1,
             since: now,
             former: None,
-            pushed: Pushed::none((options.queue().clone(), bucket_of(name, buckets)), 1, None),
+            queue_options: None,
+            former_queue_options: None,
+            pushed: Pushed::none(
+                (options.queue().clone(), bucket_of(name, buckets)),
+                1,
+                (None, None),
+            ),
             last: None,
             paused: None,
             withdraws: false,
@@ -135,17 +155,34 @@ impl Link {
         }
     }
 
-    /// Gives it other options from `now` on; one that was removed begins anew.
-    pub(super) fn set_options(&mut self, options: ScheduleOptions, now: Timestamp) {
+    /// Gives it other options from `now` on; one that was removed begins anew. `known`: the options
+    /// of their queue, where its handler is known.
+    pub(super) fn set_options(
+        &mut self,
+        options: ScheduleOptions,
+        known: Option<OccurrenceOptions>,
+        now: Timestamp,
+    ) {
+        let known = known.or_else(|| self.noted_for(options.queue()));
+        let known_before = std::mem::replace(&mut self.queue_options, known);
         let before = std::mem::replace(&mut self.options, options);
         if std::mem::take(&mut self.removed) {
             self.paused = None; // it is another schedule
             self.progress.through = self.progress.through.max(now);
+            self.progress.missed = 0;
         }
         // Of two changes that nobody has carried out, the first never held.
+        if self.former.is_none() {
+            self.former_queue_options = known_before;
+        }
         self.former.get_or_insert(before);
         self.since = now;
         self.change += 1;
+    }
+
+    /// Whether it pushes nothing more, until it is resumed or set anew.
+    pub(super) fn stops(&self) -> bool {
+        self.removed || self.paused.is_some()
     }
 
     /// The schedule with the options before a change, while instants of these are left.
@@ -153,8 +190,35 @@ impl Link {
         let options = self.former.clone()?;
         Some(Self {
             options,
+            queue_options: self.former_queue_options.clone(),
             ..self.clone()
         })
+    }
+
+    /// The noted options of a queue, if it is the one that its occurrences go to.
+    pub(super) fn noted_for(&self, queue: &QueueName) -> Option<OccurrenceOptions> {
+        let noted = self.queue_options.clone();
+        noted.filter(|_| self.options.queue() == queue)
+    }
+
+    /// Notes the options of the queue as this process knows them, if it does and no program declares
+    /// the schedule. A payload that was set keeps its version.
+    pub(super) fn note_queue_options(&mut self, known: Option<OccurrenceOptions>) {
+        let Some(mut known) = known.filter(|_| self.declarations.current().is_none()) else {
+            return;
+        };
+        let has_payload = self.options.payload_text().is_some();
+        if let Some(noted) = self.queue_options.as_ref().filter(|_| has_payload) {
+            known.version = noted.version;
+        }
+        self.queue_options = Some(known);
+    }
+
+    /// The last instant before `now` that an occurrence was pushed for.
+    pub(super) fn last_before(&self, now: Timestamp) -> Option<Timestamp> {
+        let known = self.pushed.ahead.iter().chain(&self.pushed.before);
+        let known = known.chain(&self.progress.last).copied();
+        known.filter(|instant| *instant < now).max()
     }
 
     /// The bucket of all links of a schedule, in the queue of its namespace.

@@ -13,7 +13,8 @@ use crate::bus::payloads::EncodedValue;
 use crate::bus::push::options::EventOptions;
 use crate::bus::queue_handle::QueueHandle;
 use crate::bus::schedules::link::{Link, VERSION};
-use crate::codec::Codec;
+use crate::bus::schedules::occurrence_options::is_secret;
+use crate::codec::{Codec, OpenError};
 use crate::core::op::{
     BATCH_MAX, ChangeOutcome, PeekBy, Rewriting, Snapshot, Stats, StoreOp, Unique,
 };
@@ -76,7 +77,7 @@ impl Links {
     /// The queue, for a link: it is encrypted if the occurrences of its schedule are.
     fn queue_of(&self, link: &Link) -> QueueHandle {
         let mut queue = self.queue.clone();
-        if self.inner().options(link.options.queue()).encrypt && !queue.options.encrypt {
+        if !queue.options.encrypt && is_secret(self.inner(), link) {
             Arc::make_mut(&mut queue.options).encrypt = true;
         }
         queue
@@ -143,7 +144,7 @@ impl Links {
                 Lookup::Changing => tokio::time::sleep(PAUSES.jittered(tries)).await,
             }
         }
-        Err(self.newer(name))
+        Err(self.unreadable(name))
     }
 
     async fn look_up(&self, name: &str) -> Result<Lookup> {
@@ -164,7 +165,7 @@ impl Links {
                     return Ok(Lookup::Changing);
                 }
                 let Some(found) = self.read(event) else {
-                    return Err(self.newer(name));
+                    return Err(self.unreadable(name));
                 };
                 if newest
                     .as_ref()
@@ -300,14 +301,31 @@ impl Links {
         Ok(newest.into_values())
     }
 
-    fn newer(&self, name: &str) -> Error {
+    fn unreadable(&self, name: &str) -> Error {
         Error::new(
             ErrorKind::Corrupt,
             format!(
-                "schedule {name} was written by a newer version of duly, or is damaged: it is the \
-                 event of the queue {} with the key {name}",
+                "schedule {name} cannot be read in this process: it is encrypted under another key, \
+                 was written by a newer version of duly, or is damaged; it is the event of the queue \
+                 {} with the key {name}",
                 self.queue.name
             ),
         )
+    }
+}
+
+/// Returns whether an event of a queue of schedules is the link of one whose payload is as secret as
+/// `queue`: it pushes into it, or is encrypted and cannot be read here.
+pub(in crate::bus) fn pushes_into(inner: &Inner, event: &Snapshot, queue: &QueueName) -> bool {
+    let Some(body) = &event.body else {
+        return false;
+    };
+    match inner.keys.open(body.id, &body.queue, &body.payload) {
+        Ok(opened) => opened.decode::<Link>().is_ok_and(|link| {
+            let former = link.former.iter();
+            let mut options = former.chain([&link.options]);
+            options.any(|options| options.queue() == queue)
+        }),
+        Err(why) => !matches!(why, OpenError::Malformed(_)),
     }
 }

@@ -13,7 +13,9 @@ mod event;
 mod history;
 mod link;
 mod links;
+mod occurrence_options;
 mod shown;
+mod waiting;
 mod worker;
 mod written;
 
@@ -23,13 +25,14 @@ use std::sync::Arc;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::own_queues::{SCHEDULES, beside, has_schedules};
-use crate::bus::queue_handle::QueueHandle;
 use crate::bus::schedules::declaration::Declarations;
 use crate::bus::schedules::declare::{Declared, create};
 use crate::bus::schedules::event::event_of;
 pub(in crate::bus) use crate::bus::schedules::link::check_name;
 use crate::bus::schedules::link::{Link, bucket_of};
 use crate::bus::schedules::links::Links;
+pub(in crate::bus) use crate::bus::schedules::links::pushes_into;
+use crate::bus::schedules::occurrence_options::{OccurrenceOptions, queue_for};
 pub use crate::bus::schedules::shown::Schedule;
 use crate::core::op::BATCH_MAX;
 use crate::error::{Error, ErrorKind, Result, shown};
@@ -97,7 +100,8 @@ impl Schedules {
     /// # Errors
     ///
     /// The store's error; [`ErrorKind::Invalid`] for what cannot be a name;
-    /// [`ErrorKind::Corrupt`] for one that a newer version of duly has written.
+    /// [`ErrorKind::Corrupt`] for one that cannot be read here: it is encrypted, and this process lacks
+    /// the key, or a newer version of duly has written it.
     pub async fn get(&self, name: &str) -> Result<Option<Schedule>> {
         check_name(name)?;
         let found = Links::of(&self.inner, name)?.find(name).await?;
@@ -110,8 +114,8 @@ impl Schedules {
     ///
     /// # Errors
     ///
-    /// The store's error; [`ErrorKind::Invalid`] for what cannot be a name. What a newer version of
-    /// duly has written is left out.
+    /// The store's error; [`ErrorKind::Invalid`] for what cannot be a name. What
+    /// [cannot be read](Self::get) is left out.
     pub async fn page(&self, after: Option<&str>, limit: usize) -> Result<Page<Schedule, String>> {
         let mut buckets = self.inner.open()?.buckets().await?;
         buckets.retain(|bucket| has_schedules(&bucket.queue));
@@ -213,6 +217,7 @@ impl Schedules {
         check_name(name)?;
         options.check()?;
         let links = Links::of(&self.inner, name)?;
+        let known = OccurrenceOptions::of(&self.inner, options.queue());
         loop {
             let none = Declarations::default();
             if links.find(name).await?.is_none()
@@ -224,9 +229,13 @@ impl Schedules {
             let edit = |link: &mut Link| {
                 let is_other = link.options != options || link.removed;
                 if is_other {
-                    link.set_options(options.clone(), now);
+                    link.set_options(options.clone(), known.clone(), now);
                 }
-                Ok(is_other)
+                let is_noted = known.is_none() || link.queue_options == known;
+                if !is_noted {
+                    link.queue_options.clone_from(&known);
+                }
+                Ok(is_other || !is_noted)
             };
             if links.change(name, edit).await?.is_some() {
                 return Ok(());
@@ -235,8 +244,9 @@ impl Schedules {
         }
     }
 
-    /// Pauses a schedule: it pushes nothing until it is resumed. Occurrences that are due already are
-    /// not concerned. A paused one stays as it is.
+    /// Pauses a schedule: it pushes nothing until it is resumed, and occurrences that wait are taken
+    /// back, also for their jitter. Those that are due already are not concerned. A paused one stays
+    /// as it is.
     ///
     /// # Errors
     ///
@@ -261,7 +271,7 @@ impl Schedules {
         self.change(name, |link| link.paused.take().is_some()).await
     }
 
-    /// Removes a schedule. Returns whether there was one.
+    /// Removes a schedule, and cancels its occurrences that wait. Returns whether there was one.
     ///
     /// One that a program declares comes back when a program that declares it starts, and within a
     /// minute while one runs.
@@ -290,11 +300,11 @@ impl Schedules {
         let found = found.filter(|found| !found.link.removed);
         let link = found.ok_or_else(|| unknown(name))?.link;
         let now = self.inner.now();
-        let queue = QueueHandle::new(Arc::clone(&self.inner), link.options.queue().clone());
+        let queue = queue_for(&self.inner, &link, link.options.queue());
         let occurrence = Occurrence {
             schedule: link.name.clone(),
             instant: now,
-            previous: link.progress.last.filter(|last| *last < now),
+            previous: link.last_before(now),
             missed: 0,
             skipped: None,
         };

@@ -12,14 +12,14 @@ use crate::backoff::Backoff;
 use crate::bus::fan_out::as_they_come;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
-use crate::bus::lease::{EncodedPayload, LEASE_WAIT_MAX, Leased};
+use crate::bus::lease::{LEASE_WAIT_MAX, LeaseStatus, Leased};
 use crate::bus::own_queues::has_schedules;
 use crate::bus::schedules::advance::advance;
 use crate::bus::schedules::link::{Link, VERSION};
 use crate::bus::schedules::written::{Look, Written};
 use crate::core::op::Unique;
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{Occurrence, QueueName, SkipReason};
+use crate::event::{Envelope, Occurrence, QueueName, SkipReason};
 use crate::metrics::ScheduleMeters;
 use crate::outage::Outage;
 use crate::store::KEEP_FOR;
@@ -35,8 +35,9 @@ const LIST_EVERY: Duration = Duration::from_secs(10);
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 /// The delays of a schedule that could not be looked at.
 const RETRIES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
-/// The delay of one that this version of duly cannot read.
-const UNREADABLE: Duration = Duration::from_secs(60);
+/// The delays of one that this process cannot read, as it lacks the key or is of an older version:
+/// another process may have it soon, many times before an occurrence would be late.
+const UNREADABLE: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(60));
 /// So few attempts are kept, so that no schedule becomes a dead letter.
 const ATTEMPTS_LEFT: u16 = 100;
 
@@ -128,14 +129,16 @@ impl Worker {
     }
 
     /// Leases links that are due, or waits for them.
-    async fn lease(&self, inner: &Arc<Inner>) -> Result<Vec<Leased<EncodedPayload>>> {
+    async fn lease(&self, inner: &Arc<Inner>) -> Result<Vec<Leased<Result<Link>>>> {
         let bus = Bus::from_inside(Arc::clone(inner));
-        let request = bus.lease_from(std::slice::from_ref(&self.queue), BATCH, TTR);
+        // What cannot be read is leased as well, since a request makes dead letters of the rest.
+        let read = |inner: &Inner, stored: &Envelope| Ok(read(inner, stored));
+        let request = bus.lease_read(std::slice::from_ref(&self.queue), (BATCH, TTR), read);
         request.wait(LEASE_WAIT_MAX).send().await
     }
 
     /// Looks at one schedule, and settles its link.
-    async fn look(&self, inner: &Arc<Inner>, leased: Leased<EncodedPayload>) {
+    async fn look(&self, inner: &Arc<Inner>, leased: Leased<Result<Link>>) {
         let name = leased.event().key().unwrap_or_default().to_owned();
         let due = leased.event().due().unwrap_or_default();
         let is_repeated = leased.attempt() > 1;
@@ -145,11 +148,11 @@ impl Worker {
             is_old: is_repeated || inner.now().since(due) > KEEP_FOR,
         };
         let mut connections = inner.store.connections();
-        let settled = match read(&leased.event().payload.bytes) {
-            Ok(link) => match advance(inner, &link, look).await {
+        let settled = match &leased.event().payload {
+            Ok(link) => match advance(inner, link, look).await {
                 Ok(written) => {
                     self.outage.succeeded(&name);
-                    self.tell(&link, written.occurrences());
+                    self.tell(link, written.occurrences());
                     let what = (name.as_str(), &written, look);
                     self.restore(inner, what, (&mut connections, Unique::Replace))
                         .await;
@@ -158,24 +161,30 @@ impl Worker {
                         .await;
                     settled
                 }
-                Err(error) => {
-                    self.outage.failed(name.clone(), &error);
-                    let delay = RETRIES.jittered(leased.attempt().into());
-                    if leased.attempts_left() > ATTEMPTS_LEFT {
-                        leased.retry_after(delay, error.to_string()).await
-                    } else {
-                        leased.snooze(delay).await
-                    }
-                }
+                Err(error) => self.hand_back(&name, &leased, &error, RETRIES).await,
             },
-            Err(error) => {
-                self.outage.failed(name.clone(), &error);
-                leased.snooze(UNREADABLE).await
-            }
+            Err(error) => self.hand_back(&name, &leased, error, UNREADABLE).await,
         };
         // A lost lease, or a store that is away: the link is looked at again, which changes nothing.
         if let Err(error) = settled {
             self.outage.failed(name, &error);
+        }
+    }
+
+    /// Hands back the link of a schedule that could not be looked at.
+    async fn hand_back(
+        &self,
+        name: &str,
+        leased: &Leased<Result<Link>>,
+        error: &Error,
+        delays: Backoff,
+    ) -> Result<LeaseStatus> {
+        self.outage.failed(name.to_owned(), error);
+        let delay = delays.jittered(leased.attempt().into());
+        if leased.attempts_left() > ATTEMPTS_LEFT {
+            leased.retry_after(delay, error.to_string()).await
+        } else {
+            leased.snooze(delay).await
         }
     }
 
@@ -221,24 +230,24 @@ impl Worker {
 }
 
 /// Reads a link.
-fn read(bytes: &[u8]) -> Result<Link> {
+fn read(inner: &Inner, stored: &Envelope) -> Result<Link> {
     #[derive(Deserialize)]
     struct Version {
         version: u32,
     }
-    let wrong = |error| {
-        Error::new(
-            ErrorKind::Corrupt,
-            "the stored form of the schedule is damaged",
-        )
-        .because(error)
-    };
-    let Version { version } = serde_json::from_slice(bytes).map_err(wrong)?;
+    let damaged = "the stored form of the schedule is damaged";
+    let wrong = |error| Error::new(ErrorKind::Corrupt, damaged).because(error);
+    let opened = inner.keys.open(stored.id, &stored.queue, &stored.payload);
+    let opened = opened.map_err(|why| {
+        let text = format!("the schedule cannot be read in this process: {why}");
+        Error::new(ErrorKind::Corrupt, text).because(why)
+    })?;
+    let Version { version } = serde_json::from_slice(&opened.value).map_err(wrong)?;
     if version > VERSION {
         return Err(Error::new(
             ErrorKind::Corrupt,
             format!("the schedule was written by a newer version of duly, in form {version}"),
         ));
     }
-    serde_json::from_slice(bytes).map_err(wrong)
+    serde_json::from_slice(&opened.value).map_err(wrong)
 }

@@ -13,15 +13,16 @@ use futures_util::TryStreamExt;
 use crate::bus::fan_out::as_they_come;
 use crate::bus::inner::Inner;
 use crate::bus::push::options::EventOptions;
-use crate::bus::queue_handle::QueueHandle;
 use crate::bus::schedules::event::event_of;
 use crate::bus::schedules::history::ended;
 use crate::bus::schedules::link::{Link, Pushed};
 use crate::bus::schedules::links::Links;
+use crate::bus::schedules::occurrence_options::queue_for;
 use crate::core::op::{StoreOp, Unique};
 use crate::error::Result;
-use crate::event::{EventId, LatePolicy, Occurrence};
+use crate::event::{EventId, LatePolicy, Occurrence, spread_header, spread_part};
 use crate::schedule::MissedPolicy;
+use crate::schedule::plan::GRACE;
 use crate::time::{Timestamp, When};
 
 /// An occurrence that waits is given up no earlier than this, whatever its schedule says.
@@ -157,18 +158,22 @@ async fn push(
         }
         _ => None,
     };
-    // What is late already is due at its instant, as it is without jitter.
-    let is_ahead = instant > now;
-    let jitter = options.jitter_window() * u32::from(is_ahead);
-    let (value, event) = event_of(link, occurrence, When::At(instant));
+    let (value, mut event) = event_of(link, occurrence, When::At(instant));
+    let jitter = options.jitter_window();
+    // What was missed is made up for at once.
+    if !jitter.is_zero() && !is_skipped && now.since(instant) < GRACE {
+        event.headers.push(spread_header(jitter, When::At(instant)));
+        // Counted from the instant, however late it is pushed.
+        event.when = Some(When::At(instant + spread_part(id, jitter)));
+    }
     let event = EventOptions {
         late: late.or(is_skipped.then_some(LatePolicy::Deliver)),
         expires_after: is_skipped.then_some(Duration::ZERO),
-        spread: Some(jitter),
+        spread: Some(Duration::ZERO),
         keep_payload: is_skipped.then_some(true),
         ..event
     };
-    let queue = QueueHandle::new(Arc::clone(inner), pushed.queue.clone());
+    let queue = queue_for(inner, link, &pushed.queue);
     queue
         .push_placed((id, pushed.place().bucket), value, event)
         .await?;

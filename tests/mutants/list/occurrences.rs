@@ -199,4 +199,20 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         )],
         schedule("days_of_a_calendar_are_left_out_and_are_not_missed"),
     ),
+    Occurrences.bug(
+        "schedule-without-key-ends",
+        "a process without the key ends an encrypted schedule that it leases",
+        &[put(
+            "Worker::lease",
+            "«Ok(read($inner, $stored))»",
+            "read($inner, $stored).map(Ok).map_err(|_| crate::core::op::AttemptOutcome::Expire)",
+        )],
+        schedule("a_process_without_the_key_hands_a_schedule_on_to_those_that_have_it"),
+    ),
+    Occurrences.bug(
+        "occurrence-of-any-version",
+        "an occurrence has the version that the process knows that pushes it",
+        &[drop("occurrence_options::queue_for", "$options.version = $noted.version")],
+        schedule("an_occurrence_has_the_options_of_its_queue_whoever_pushes_it"),
+    ),
 ];
