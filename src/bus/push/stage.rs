@@ -17,7 +17,7 @@ use crate::bus::queue::Queue;
 use crate::bus::state::outboxes::OutboxBacklog;
 use crate::codec::Codec;
 use crate::core::op::{NewEvent, Unique};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use crate::event::{BucketId, EventId, Headers};
 use crate::time::{Timestamp, When};
 use crate::trace;
@@ -235,7 +235,8 @@ impl PlainOptions {
                 }
                 _ => {
                     return Err(Error::invalid(format!(
-                        "there is no option `{name}` of an event; there are {PLAIN_OPTIONS}"
+                        "there is no option `{}` of an event; there are {PLAIN_OPTIONS}",
+                        shown(name)
                     )));
                 }
             }
@@ -273,7 +274,8 @@ impl<'a> Field<'a> {
     fn wrong(&self, right: &str) -> Error {
         Error::invalid(format!(
             "the option `{}` is {}; it must be {right}",
-            self.0, self.1
+            self.0,
+            shown(&self.1.to_string())
         ))
     }
 }
