@@ -8,6 +8,7 @@ use crate::backoff::Backoff;
 use crate::bus::{Bus, EventBuilder, OutboxBacklog, PushItem, PushMany};
 pub use crate::bus::{PlainEvent, StagedEvent, StagedPush};
 use crate::error::{Error, Result};
+use crate::event::EventId;
 use crate::outage::Outage;
 use crate::time::Timestamp;
 
@@ -48,6 +49,15 @@ where
 /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid), naming what is wrong.
 pub fn stage_plain(bus: &Bus, plain: &PlainEvent) -> Result<StagedEvent> {
     bus.stage_plain(plain)
+}
+
+/// Returns the id of an event of plain SQL that has none: always the same for its row, of which this is
+/// the number and the time of its insert. The salt tells databases apart.
+#[must_use]
+pub fn plain_id(salt: &str, (number, at): (i64, Timestamp), texts: [&str; 2]) -> EventId {
+    let [queue, payload] = texts.map(str::as_bytes);
+    let number = number.to_be_bytes();
+    EventId::derived(at, &[salt.as_bytes(), &number, queue, payload])
 }
 
 /// Gives a staged event that was surely not accepted an id of the store's time now.

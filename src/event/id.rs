@@ -82,6 +82,18 @@ impl EventId {
         Self::from_parts(Timestamp::EPOCH, bucket, entropy)
     }
 
+    /// Derives the id of what was created then, from what it is made of: always the same.
+    pub(crate) fn derived(created: Timestamp, parts: &[&[u8]]) -> Self {
+        let mut hash = Xxh3::new();
+        for part in parts {
+            hash.update(&(part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        let digest = hash.digest128();
+        let entropy = digest as u64 & !u64::from(Self::RUN_FIRST);
+        Self::from_parts(created, BucketId((digest >> 64) as u16), entropy)
+    }
+
     /// How many ids a run has at most.
     pub(crate) const RUN_MAX: u8 = 64;
 
