@@ -56,6 +56,8 @@ pub(crate) struct Faulty {
     faults: Mutex<Box<Faults>>,
     /// What becomes of roll calls, and of reading what was set.
     rolls: Mutex<Fault>,
+    /// How much later its records are read, in microseconds.
+    pub(crate) reads_late_us: AtomicU64,
     pub(crate) shared: bool,
     /// Whether the word that there is earlier work gets lost.
     pub(crate) is_deaf: AtomicBool,
@@ -83,6 +85,7 @@ impl Faulty {
             near: Arc::clone(near),
             faults: Mutex::new(Box::new(|_, _| Fault::None)),
             rolls: Mutex::new(Fault::None),
+            reads_late_us: AtomicU64::new(0),
             shared: near.is_shared(),
             is_deaf: AtomicBool::new(false),
             behind_us: AtomicU64::new(0),
@@ -276,7 +279,15 @@ impl Store for Faulty {
 
     fn read_outbox(&self, outbox: &Outbox, after: u64, limit: usize) -> StoreFuture<OutboxPage> {
         self.touches_records();
-        self.near.read_outbox(outbox, after, limit)
+        let read = self.near.read_outbox(outbox, after, limit);
+        let late = Duration::from_micros(self.reads_late_us.load(Ordering::Relaxed));
+        if late.is_zero() {
+            return read;
+        }
+        StoreFuture::new(async move {
+            tokio::time::sleep(late).await;
+            read.await
+        })
     }
 
     fn trim_outbox(&self, outbox: &Outbox, through: u64) -> StoreFuture<()> {
