@@ -1,5 +1,6 @@
 //! Rows that have waited for long, and rows of a copy of a database.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use duly::prelude::*;
@@ -7,18 +8,34 @@ use duly::store::{DedupWindow, MemoryStore};
 use duly_outbox::{PushEventIn, Relay, RelayOptions};
 use sqlx_0_8::Executor;
 
-use crate::databases::Outbox;
-use crate::world::{self, Seen, TestDatabase, TestMysql, World, order, orders, push, push_to};
+use crate::databases::{Outbox, REFUSED};
+use crate::partly::faulty;
+use crate::world::{
+    self, Order, Seen, TestDatabase, TestMysql, World, eventually, order, orders, push, push_to,
+};
 
-/// A store that remembers few ends, so that ids from before those are too old.
-async fn forgetful(seen: &Seen) -> Bus {
-    let window = DedupWindow {
+/// A window of few ends, so that ids from before those are too old.
+pub(crate) fn few_ends() -> DedupWindow {
+    DedupWindow {
         keep_for: Duration::ZERO,
         max: 20,
         ..DedupWindow::default()
-    };
-    let store = MemoryStore::new().with_window(window);
+    }
+}
+
+/// A bus on a store of such a window.
+pub(crate) async fn forgetful(seen: &Seen) -> Bus {
+    let store = MemoryStore::new().with_window(few_ends());
     world::builder(seen).store(store).start().await.unwrap()
+}
+
+/// Makes the ids of before too old: as many ends follow.
+pub(crate) async fn forget(queue: &Queue<Order>, seen: &Seen) {
+    let seen_before = seen.numbers().len();
+    for number in 1_000..2_000 {
+        queue.push(order(number), When::Now).await.unwrap();
+    }
+    seen.reach(seen_before + 1_000).await;
 }
 
 /// It was never pushed, so another id does no harm.
@@ -121,6 +138,78 @@ async fn an_old_event_of_which_nothing_is_known_is_put_aside() {
                       where reason like '%may have been accepted%'";
         outbox.until(reason, 1).await;
         assert!(!seen.numbers().contains(&1));
+        relay.stop().await;
+    }
+}
+
+/// None of them was, however long it takes to find that out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backlog_that_was_never_pushed_is_handled_once_though_its_ids_are_too_old() {
+    for outbox in Outbox::all().await {
+        let seen = Seen::default();
+        let memory = MemoryStore::new().with_window(few_ends());
+        let (store, bus) = faulty(&seen, memory).await;
+        let queue = orders(&bus);
+        outbox.push(&queue, 0..900, When::Now).await;
+        forget(&queue, &seen).await;
+        store.reads_late_us.store(5_000, Ordering::Relaxed);
+        let relay = outbox.relay(&bus).await;
+        seen.reach(1_900).await;
+        outbox.settled().await;
+        assert!(seen.counts().values().all(|count| *count == 1), "doubled");
+        assert_eq!(outbox.number(REFUSED).await, 0);
+        relay.stop().await;
+    }
+}
+
+/// In the first database it may have gone on as a staged event, have been handled and forgotten.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plain_row_of_a_copy_is_not_pushed_under_another_id() {
+    for outbox in Outbox::all().await {
+        let seen = Seen::default();
+        let bus = forgetful(&seen).await;
+        outbox.push_plain(1).await;
+        outbox
+            .execute("update duly_outbox set repeated = true")
+            .await;
+        forget(&orders(&bus), &seen).await;
+        let relay = outbox.relay(&bus).await;
+        let refused = "select count(*) from duly_outbox_refused \
+                       where reason like '%may have been accepted%'";
+        outbox.until(refused, 1).await;
+        assert!(!seen.numbers().contains(&1), "it may have been handled");
+        relay.stop().await;
+    }
+}
+
+/// Its id is the same each time it is read, so the store knows it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plain_row_that_a_restored_backup_has_again_is_handled_once() {
+    for outbox in Outbox::all().await {
+        if matches!(outbox, Outbox::Postgres(_)) {
+            continue; // a function gives an id at the insert
+        }
+        let seen = Seen::default();
+        let bus = world::bus("memory:", &seen).await;
+        outbox.push_plain(1).await;
+        outbox
+            .execute("create table backup as select * from duly_outbox")
+            .await;
+        let relay = outbox.relay(&bus).await;
+        seen.reach(1).await;
+        outbox.settled().await;
+        outbox
+            .execute("insert into duly_outbox select * from backup")
+            .await;
+        outbox.push_plain(2).await;
+        seen.reach(2).await;
+        outbox.settled().await;
+        let is_idle = async || {
+            let stats = bus.stats("orders").await.unwrap();
+            stats.scheduled + stats.ready + stats.leased == 0
+        };
+        eventually("nothing is left to handle", is_idle).await;
+        assert_eq!(seen.counts()[&1], 1, "doubled");
         relay.stop().await;
     }
 }

@@ -11,6 +11,7 @@ use crate::drivers::Driver;
 use crate::world::{Order, TestDatabase, TestMysql, eventually, order};
 
 pub(crate) const DEFERRED: &str = "select count(*) from duly_outbox_deferred";
+pub(crate) const REFUSED: &str = "select count(*) from duly_outbox_refused";
 
 /// Where the outbox is.
 pub(crate) enum Outbox {
@@ -30,6 +31,15 @@ impl Outbox {
             Self::Sqlite(folder),
             Self::Mysql(TestMysql::new().await),
         ]
+    }
+
+    /// The SQL of its tables.
+    pub(crate) fn schema(&self) -> &'static str {
+        schema(match self {
+            Self::Postgres(_) => Database::Postgres,
+            Self::Sqlite(_) => Database::Sqlite,
+            Self::Mysql(_) => Database::Mysql,
+        })
     }
 
     fn file(folder: &tempfile::TempDir) -> PathBuf {
@@ -78,6 +88,39 @@ impl Outbox {
                 tx.commit().await.unwrap();
             }
         }
+    }
+
+    /// Pushes an order by plain SQL.
+    pub(crate) async fn push_plain(&self, number: u64) {
+        let payload = format!("{{\"number\": {number}}}");
+        let sql = match self {
+            Self::Postgres(_) => format!("select duly_push('orders', '{payload}')"),
+            Self::Sqlite(_) | Self::Mysql(_) => {
+                format!("insert into duly_outbox (queue, payload) values ('orders', '{payload}')")
+            }
+        };
+        self.execute(&sql).await;
+    }
+
+    /// Puts the refused rows back, as the guide says; or under new ids.
+    pub(crate) async fn retry(&self, is_anew: bool) {
+        let sql = match (self, is_anew) {
+            (Self::Postgres(_), false) => {
+                "select duly_outbox_retry(n) from duly_outbox_refused".to_owned()
+            }
+            (Self::Postgres(_), true) => {
+                "select duly_outbox_retry(n, true) from duly_outbox_refused".to_owned()
+            }
+            _ => {
+                let repeated = if is_anew { "0" } else { "repeated" };
+                format!(
+                    "insert into duly_outbox (at, repeated, event, queue, payload, due, id, options) \
+                     select at, {repeated}, event, queue, payload, due, id, options \
+                     from duly_outbox_refused; delete from duly_outbox_refused"
+                )
+            }
+        };
+        self.execute(&sql).await;
     }
 
     pub(crate) async fn number(&self, sql: &str) -> i64 {

@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::prelude::*;
-use duly::store::{DedupWindow, MemoryStore, Store, operation::StoreOp};
+use duly::store::{MemoryStore, Store, operation::StoreOp};
 
+use crate::aged::few_ends;
 use crate::databases::{DEFERRED, Outbox};
 use crate::drivers::Driver;
 use crate::faulty::{Fault, Faulty};
 use crate::world::{Order, Seen, TestDatabase, builder, eventually, order, orders, push_to};
 
 /// A bus on a store in memory that has faults.
-async fn faulty(seen: &Seen, store: MemoryStore) -> (Arc<Faulty>, Bus) {
+pub(crate) async fn faulty(seen: &Seen, store: MemoryStore) -> (Arc<Faulty>, Bus) {
     let near: Arc<dyn Store> = Arc::new(store);
     let faulty = Faulty::to(&near);
     let store: Arc<dyn Store> = faulty.clone();
@@ -20,7 +21,7 @@ async fn faulty(seen: &Seen, store: MemoryStore) -> (Arc<Faulty>, Bus) {
     (faulty, bus)
 }
 
-fn away(
+pub(crate) fn away(
     queue: &'static str,
     bucket: Option<u16>,
     fault: Fault,
@@ -120,15 +121,10 @@ async fn a_bucket_that_is_away_delays_no_other_bucket_of_its_queue() {
 /// that was not goes on under a new id, and one that was is not doubled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_deferred_for_long_is_neither_lost_nor_doubled() {
-    let window = || DedupWindow {
-        keep_for: Duration::ZERO,
-        max: 20,
-        ..DedupWindow::default()
-    };
     for fault in [Fault::Refused(ErrorKind::Unavailable), Fault::Lost] {
         for outbox in Outbox::all().await {
             let seen = Seen::default();
-            let memory = MemoryStore::new().with_window(window());
+            let memory = MemoryStore::new().with_window(few_ends());
             let (store, bus) = faulty(&seen, memory).await;
             let queue = orders(&bus);
             store.meets(away("orders", None, fault));

@@ -81,6 +81,7 @@ async fn what_can_never_be_accepted_is_put_aside_and_blocks_nothing() {
     let wrong = [
         ("duly_push('no such name!', '1')", "name"),
         ("duly_push('orders', '1', '400000 days')", "at most"),
+        ("duly_push_at('orders', '1', 'infinity')", "at most"),
         (
             "duly_push('orders', '1', '1 s', '{\"atempts\": 3}')",
             "no option `atempts`",
@@ -110,6 +111,9 @@ async fn what_can_never_be_accepted_is_put_aside_and_blocks_nothing() {
     for (call, _) in wrong {
         pool.execute(&*format!("select {call}")).await.unwrap();
     }
+    pool.execute(r#"select duly_push_at('orders', '{"number": 3}', '-infinity')"#)
+        .await
+        .unwrap();
     pool.execute("insert into duly_outbox (event) values ('\\x0102'), ('')")
         .await
         .unwrap();
@@ -121,7 +125,7 @@ async fn what_can_never_be_accepted_is_put_aside_and_blocks_nothing() {
         .unwrap();
     tx.commit().await.unwrap();
     let relay = world.relay().await;
-    world.seen.reach(1).await;
+    world.seen.reach(2).await;
     let refused = "select count(*) from duly_outbox_refused";
     world.database.until(refused, wrong.len() as i64 + 2).await;
     let reasons: Vec<String> =
@@ -140,7 +144,7 @@ async fn what_can_never_be_accepted_is_put_aside_and_blocks_nothing() {
     pool.execute(&*format!("select duly_outbox_retry({n})"))
         .await
         .unwrap();
-    world.seen.reach(2).await;
+    world.seen.reach(3).await;
     relay.stop().await;
 }
 

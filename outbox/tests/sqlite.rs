@@ -78,6 +78,40 @@ async fn what_is_committed_in_a_file_is_handled_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_text_that_is_not_utf_8_is_put_aside_and_blocks_nothing() {
+    let (_folder, file) = file();
+    let seen = Seen::default();
+    let bus = bus("memory:", &seen).await;
+    let mut connection = Connection::open(&file).unwrap();
+    let columns = ["queue", "payload", "id", "options"];
+    for column in columns {
+        let (others, values) = match column {
+            "queue" => ("payload", "'1'"),
+            "payload" => ("queue", "'orders'"),
+            _ => ("queue, payload", "'orders', '1'"),
+        };
+        let sql = format!(
+            "insert into duly_outbox ({column}, {others}) values (cast(x'22ff22' as text), {values})"
+        );
+        connection.execute(&sql, []).unwrap();
+    }
+    let queue = orders(&bus);
+    at_once(queue.push_in(&mut connection, order(1), When::Now)).unwrap();
+    let relay = Relay::rusqlite(&bus, &file, RelayOptions::default())
+        .await
+        .unwrap();
+    seen.reach(1).await;
+    for column in columns {
+        let sql = format!(
+            "select count(*) from duly_outbox_refused where reason like 'the {column} %utf-8%'"
+        );
+        let is_refused = async || number(&connection, &sql) == 1;
+        eventually(column, is_refused).await;
+    }
+    relay.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_names_what_a_file_lacks() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("shop.db");

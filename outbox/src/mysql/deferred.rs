@@ -2,7 +2,7 @@
 
 use duly::Result;
 
-use crate::mysql::sql::{by_keys, bytes, claim, is_free, text};
+use crate::mysql::sql::{Statement, by_keys, claim, is_free, text};
 use crate::relay::source::{DeferredRow, GROUPS_MAX, Settling};
 use crate::session::{TextRow, unhex, unreadable};
 
@@ -31,7 +31,7 @@ pub(super) fn find(own: &str, group: &str, limit: usize) -> String {
 }
 
 /// Returns the statements that claim rows for the relay `own`, and read those that it has then.
-pub(super) fn take(own: &str, keys: &[i64]) -> Vec<String> {
+pub(super) fn take(own: &str, keys: &[i64]) -> Vec<Statement> {
     if keys.is_empty() {
         return Vec::new();
     }
@@ -40,7 +40,7 @@ pub(super) fn take(own: &str, keys: &[i64]) -> Vec<String> {
          order by o.tries, o.n",
         by_keys(TABLE, keys)
     );
-    vec![claim(TABLE, own, keys), read]
+    vec![claim(TABLE, own, keys).into(), read.into()]
 }
 
 /// Reads the rows of [`take`].
@@ -64,43 +64,48 @@ pub(super) fn release(own: &str) -> String {
 
 /// Returns the statements that settle rows which the relay `own` has claimed. A row that another one
 /// has settled meanwhile is not settled again.
-pub(super) fn settle(own: &str, settling: &Settling) -> Vec<String> {
-    let refused = settling.refused.iter().map(|(key, _)| *key);
+pub(super) fn settle(own: &str, settling: &Settling) -> Vec<Statement> {
+    let refused = settling.refused.iter().map(|it| it.row);
     let moved: Vec<_> = refused
         .chain(settling.instead.iter().map(|(key, _)| *key))
         .collect();
-    let mut statements = Vec::new();
+    let mut statements: Vec<Statement> = Vec::new();
     if !moved.is_empty() {
         let locked = by_keys(TABLE, &moved);
-        statements.push(format!("select null from {locked} for update"));
+        statements.push(format!("select null from {locked} for update").into());
     }
-    for (key, reason) in &settling.refused {
-        statements.push(format!(
-            "insert into duly_outbox_refused (at, reason, event) \
-             select at, {}, event from duly_outbox_deferred where n = {key}",
-            text(reason)
-        ));
+    for row in &settling.refused {
+        let insert = format!(
+            "insert into duly_outbox_refused (at, reason, repeated, event) \
+             select at, {}, {}, event from duly_outbox_deferred where n = {}",
+            text(&row.reason),
+            u8::from(row.is_repeated),
+            row.row
+        );
+        statements.push(insert.into());
     }
     for (key, event) in &settling.instead {
-        statements.push(format!(
-            "insert into duly_outbox (at, event) \
-             select at, {} from duly_outbox_deferred where n = {key}",
-            bytes(event)
-        ));
+        statements.push(Statement::with_bytes(event, |event| {
+            format!(
+                "insert into duly_outbox (at, event) \
+                 select at, {event} from duly_outbox_deferred where n = {key}"
+            )
+        }));
     }
     for keys in [&moved, &settling.gone] {
         if !keys.is_empty() {
-            statements.push(format!("delete o from {}", by_keys(TABLE, keys)));
+            statements.push(format!("delete o from {}", by_keys(TABLE, keys)).into());
         }
     }
     // Of those that were never accepted, this push counts for nothing.
     for (keys, pushed) in [(&settling.maybe, 0), (&settling.never, 1)] {
         if !keys.is_empty() {
-            statements.push(format!(
+            let update = format!(
                 "update {} set o.holder = '', o.repeated = o.repeated - {pushed}, \
                  o.tries = least(o.tries, 1000000) + 1 where o.holder = '{own}'",
                 by_keys(TABLE, keys)
-            ));
+            );
+            statements.push(update.into());
         }
     }
     statements

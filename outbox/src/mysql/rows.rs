@@ -1,11 +1,10 @@
 //! The statements of the rows that wait, and their replies.
 
-use duly::__outbox::PlainEvent;
-use duly::event::BucketId;
+use duly::__outbox::{PlainEvent, plain_id};
 use duly::time::Timestamp;
 use duly::{EventId, Result};
 
-use crate::mysql::sql::{by_keys, bytes, claim, is_free, text};
+use crate::mysql::sql::{Statement, by_keys, claim, is_free, text};
 use crate::relay::source::{Closing, PAGE_BYTES, PAGE_MAX, Row, RowContent};
 use crate::session::{TextRow, unhex, unreadable};
 
@@ -39,13 +38,14 @@ pub(super) fn read_keys(texts: &[TextRow]) -> Result<Vec<i64>> {
 }
 
 /// Returns the statements that claim rows for the relay `own`, and read those that it has then.
-pub(super) fn take(own: &str, keys: &[i64]) -> Vec<String> {
+pub(super) fn take(own: &str, keys: &[i64]) -> Vec<Statement> {
     let read = format!(
-        "select o.n, o.repeated, hex(o.event), {PLAIN}, o.at from {} \
+        "select o.n, o.repeated, hex(o.event), {PLAIN}, o.at, \
+         (select salt from duly_outbox_salt) from {} \
          where o.holder = '{own}' order by o.n",
         by_keys("duly_outbox", keys)
     );
-    vec![claim("duly_outbox", own, keys), read]
+    vec![claim("duly_outbox", own, keys).into(), read.into()]
 }
 
 /// Reads the rows of [`take`], with their keys.
@@ -57,16 +57,18 @@ pub(super) fn read(texts: &[TextRow]) -> Result<(Vec<i64>, Vec<Row>)> {
         let (Some(key), Some(claims), Some(at)) = (number(0), number(1), number(8)) else {
             return Err(unreadable("rows"));
         };
+        let content = content(text, key, at);
+        let own_claim = i64::from(matches!(content, RowContent::Staged(_)));
         keys.push(key);
         rows.push(Row {
-            is_repeated: claims > 1,
-            content: content(text, at),
+            is_repeated: claims > own_claim,
+            content,
         });
     }
     Ok((keys, rows))
 }
 
-fn content<'a>(text: impl Fn(usize) -> Option<&'a str>, at: i64) -> RowContent {
+fn content<'a>(text: impl Fn(usize) -> Option<&'a str>, n: i64, at: i64) -> RowContent {
     if let Some(event) = text(2) {
         return match unhex(event) {
             Some(bytes) => RowContent::Staged(bytes),
@@ -74,19 +76,15 @@ fn content<'a>(text: impl Fn(usize) -> Option<&'a str>, at: i64) -> RowContent {
         };
     }
     let millis = |ms: i64| Timestamp::from_millis(u64::try_from(ms).unwrap_or(0));
+    let [queue, payload, salt] = [3, 4, 9].map(|at| text(at).unwrap_or_default());
     let id = match text(6) {
         Some(id) => id.parse::<EventId>(),
-        // The highest bit of the last byte is that of ids of runs.
-        None => Ok(EventId::from_parts(
-            millis(at),
-            BucketId(fastrand::u16(..)),
-            fastrand::u64(..) & !128,
-        )),
+        None => Ok(plain_id(salt, (n, millis(at)), [queue, payload])),
     };
     match id {
         Ok(id) => RowContent::Plain(PlainEvent {
-            queue: text(3).unwrap_or_default().to_owned(),
-            payload: text(4).unwrap_or_default().to_owned(),
+            queue: queue.to_owned(),
+            payload: payload.to_owned(),
             due: text(5).and_then(|due| due.parse().ok()).map(millis),
             id,
             options: text(7).unwrap_or("{}").to_owned(),
@@ -97,10 +95,10 @@ fn content<'a>(text: impl Fn(usize) -> Option<&'a str>, at: i64) -> RowContent {
 
 /// Returns the statements that settle the rows of a page which the relay `own` has claimed. They
 /// return how many rows were deleted, as [`read_deleted`] reads it.
-pub(super) fn close(own: &str, keys: &[i64], closing: &Closing) -> Vec<String> {
+pub(super) fn close(own: &str, keys: &[i64], closing: &Closing) -> Vec<Statement> {
     let (passed, rest) = keys.split_at(closing.passed.min(keys.len()));
     let key = |at: usize| passed.get(at).copied().unwrap_or_default();
-    let mut statements = Vec::new();
+    let mut statements: Vec<Statement> = Vec::new();
     let goes_on = [
         closing.refused.len(),
         closing.instead.len(),
@@ -110,45 +108,53 @@ pub(super) fn close(own: &str, keys: &[i64], closing: &Closing) -> Vec<String> {
         // Another relay that has claimed them since may be settling them: what it has deleted is not
         // read by the next statements.
         let locked = by_keys("duly_outbox", passed);
-        statements.push(format!("select null from {locked} for update"));
+        statements.push(format!("select null from {locked} for update").into());
     }
-    for (at, reason) in &closing.refused {
-        statements.push(format!(
-            "insert into duly_outbox_refused (at, reason, event, {PLAIN}) \
-             select at, {}, event, {PLAIN} from duly_outbox where n = {}",
-            text(reason),
-            key(*at)
-        ));
+    for row in &closing.refused {
+        let insert = format!(
+            "insert into duly_outbox_refused (at, reason, repeated, event, {PLAIN}) \
+             select at, {}, {}, event, {PLAIN} from duly_outbox where n = {}",
+            text(&row.reason),
+            u8::from(row.is_repeated),
+            key(row.row)
+        );
+        statements.push(insert.into());
     }
-    for (at, event) in &closing.instead {
-        statements.push(format!(
-            "insert into duly_outbox (at, event) select at, {} from duly_outbox where n = {}",
-            bytes(event),
-            key(*at)
-        ));
+    for row in &closing.instead {
+        statements.push(Statement::with_bytes(&row.event, |event| {
+            format!(
+                "insert into duly_outbox (at, repeated, event) \
+                 select at, {}, {event} from duly_outbox where n = {}",
+                u8::from(row.is_repeated),
+                key(row.place)
+            )
+        }));
     }
     for row in &closing.deferred {
-        statements.push(format!(
+        let insert = format!(
             "insert into duly_outbox_deferred (at, repeated, bucket, event) \
              select at, {}, {}, event from duly_outbox where n = {}",
             u8::from(row.is_repeated),
             text(&row.group),
             key(row.place)
-        ));
+        );
+        statements.push(insert.into());
     }
     if !passed.is_empty() {
         let rows = by_keys("duly_outbox", passed);
-        statements.push(format!("delete o from {rows}"));
-        statements.push("select row_count()".to_owned());
+        statements.push(format!("delete o from {rows}").into());
+        statements.push("select row_count()".to_owned().into());
     }
     if !rest.is_empty() {
         // None of them was pushed by this relay, unless it says so.
         let pushed = u8::from(!closing.is_repeated);
-        statements.push(format!(
-            "update {} set o.holder = '', o.repeated = o.repeated - {pushed} \
+        let update = format!(
+            "update {} set o.holder = '', \
+             o.repeated = o.repeated - if(o.event is null, 0, {pushed}) \
              where o.holder = '{own}'",
             by_keys("duly_outbox", rest)
-        ));
+        );
+        statements.push(update.into());
     }
     statements
 }

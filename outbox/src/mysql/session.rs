@@ -9,7 +9,8 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlRow};
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, MySqlConnection, Row};
 use tokio::time::timeout;
 
-use crate::session::{SqlResult, TextRow};
+use crate::mysql::sql::Statement;
+use crate::session::{SqlResult, TextRow, unreadable};
 use crate::sqlx_0_9::of;
 
 /// What a relay depends on, whatever the defaults of the server or of the user's pool are.
@@ -17,11 +18,14 @@ const SETTINGS: &str = "set names utf8mb4; \
      set session transaction isolation level read committed; \
      set session autocommit = 1, session sql_mode = 'STRICT_ALL_TABLES', \
      session sql_safe_updates = 0, session time_zone = '+00:00', \
-     session innodb_lock_wait_timeout = 5";
+     session innodb_lock_wait_timeout = 5; \
+     select @@max_allowed_packet";
 /// How long a request may take.
 const REQUEST_MAX: Duration = Duration::from_secs(30);
 /// A request of more than one statement has no more bytes: below the least `max_allowed_packet`.
 const REQUEST_BYTES: usize = 512 << 10;
+/// What a statement has at most beside the bytes of an event.
+const STATEMENT_BYTES: usize = 1 << 10;
 /// How often a transaction is tried that the server has ended for another one.
 const TRIES_MAX: u32 = 4;
 /// The codes of such ends: a deadlock, which it breaks, and a lock that was waited for too long.
@@ -32,6 +36,8 @@ pub(super) struct MysqlSession {
     options: MySqlConnectOptions,
     /// Taken out while a request is under way, so that one that fails or is dropped loses it.
     open: Option<MySqlConnection>,
+    /// How many bytes the server takes at once.
+    packet: usize,
 }
 
 impl MysqlSession {
@@ -39,7 +45,13 @@ impl MysqlSession {
         Self {
             options: options.disable_statement_logging(),
             open: None,
+            packet: usize::MAX,
         }
+    }
+
+    /// Returns how many bytes the event of one statement may have.
+    pub(super) fn event_bytes_max(&self) -> usize {
+        self.packet.saturating_sub(STATEMENT_BYTES)
     }
 
     /// Opens a connection if there is none; returns whether it did.
@@ -49,10 +61,14 @@ impl MysqlSession {
         }
         let open = async {
             let mut connection = self.options.connect().await.map_err(|it| of(&it))?;
-            fetch(&mut connection, SETTINGS.to_owned()).await?;
-            SqlResult::Ok(connection)
+            let rows = fetch(&mut connection, SETTINGS.to_owned()).await?;
+            SqlResult::Ok((connection, rows))
         };
-        self.open = Some(in_time(open).await?);
+        let (connection, rows) = in_time(open).await?;
+        let packet = rows.first().and_then(|row| row.first()?.as_deref());
+        let packet = packet.and_then(|bytes| bytes.parse().ok());
+        self.packet = packet.ok_or_else(|| unreadable("max_allowed_packet"))?;
+        self.open = Some(connection);
         Ok(true)
     }
 
@@ -71,11 +87,11 @@ impl MysqlSession {
 
     /// Runs statements in a transaction, and returns the rows of all of them; after an error none of
     /// them has taken effect.
-    pub(super) async fn transaction(&mut self, statements: &[String]) -> Result<Vec<TextRow>> {
-        let mut tries = 1;
+    pub(super) async fn transaction(&mut self, statements: Vec<Statement>) -> Result<Vec<TextRow>> {
+        let (requests, mut tries) = (requests(statements), 1);
         loop {
             let mut connection = self.open.take().ok_or_else(closed)?;
-            match in_time(attempt(&mut connection, statements)).await? {
+            match in_time(attempt(&mut connection, &requests)).await? {
                 Attempt::Committed(rows) => {
                     self.open = Some(connection);
                     return Ok(rows);
@@ -98,32 +114,45 @@ enum Attempt {
     Conflict(Error),
 }
 
-async fn attempt(connection: &mut MySqlConnection, statements: &[String]) -> SqlResult<Attempt> {
-    let mut rows = Vec::new();
-    let mut sql = "start transaction".to_owned();
-    for statement in statements.iter().map(String::as_str).chain(["commit"]) {
-        if sql.len() + statement.len() > REQUEST_BYTES {
-            let request = std::mem::take(&mut sql);
-            match step(connection, request).await? {
-                Attempt::Committed(more) => rows.extend(more),
-                conflict => return Ok(conflict),
+/// Joins the statements of a transaction to requests.
+fn requests(statements: Vec<Statement>) -> Vec<Statement> {
+    let mut requests = vec![Statement::from("start transaction".to_owned())];
+    for statement in statements.into_iter().chain(["commit".to_owned().into()]) {
+        match requests.last_mut() {
+            Some(last)
+                if last.value.is_none()
+                    && statement.value.is_none()
+                    && last.sql.len() + statement.sql.len() < REQUEST_BYTES =>
+            {
+                last.sql += ";";
+                last.sql += &statement.sql;
             }
-        } else {
-            sql += ";";
+            _ => requests.push(statement),
         }
-        sql += statement;
     }
-    Ok(match step(connection, sql).await? {
-        Attempt::Committed(more) => {
-            rows.extend(more);
-            Attempt::Committed(rows)
-        }
-        conflict => conflict,
-    })
+    requests
 }
 
-async fn step(connection: &mut MySqlConnection, sql: String) -> SqlResult<Attempt> {
-    let reply = connection.fetch_all(AssertSqlSafe(sql)).await;
+async fn attempt(connection: &mut MySqlConnection, requests: &[Statement]) -> SqlResult<Attempt> {
+    let mut rows = Vec::new();
+    for request in requests {
+        match step(connection, request).await? {
+            Attempt::Committed(more) => rows.extend(more),
+            conflict => return Ok(conflict),
+        }
+    }
+    Ok(Attempt::Committed(rows))
+}
+
+async fn step(connection: &mut MySqlConnection, request: &Statement) -> SqlResult<Attempt> {
+    let sql = AssertSqlSafe(request.sql.clone());
+    let reply = match &request.value {
+        Some(value) => {
+            let query = sqlx::query(sql).bind(value.as_slice());
+            query.persistent(false).fetch_all(connection).await
+        }
+        None => connection.fetch_all(sql).await,
+    };
     let rows = match reply {
         Ok(rows) => rows,
         Err(error) => {

@@ -8,7 +8,7 @@ use sqlx::mysql::MySqlConnectOptions;
 use tokio::time::Instant;
 
 use crate::mysql::session::MysqlSession;
-use crate::mysql::sql::{NOW, by_keys, done_by_events, text};
+use crate::mysql::sql::{NOW, Statement, by_keys, done_by_events, text};
 use crate::mysql::{deferred, rows};
 use crate::relay::source::{Closing, DeferredRow, Settling, Source, Taken, Waiting};
 use crate::schema::VERSION;
@@ -26,12 +26,13 @@ const WHOLE_PAUSE: u32 = 10;
 /// What was passed for so long is not read again but by a read of the whole table.
 const BEHIND_FOR: Duration = Duration::from_secs(1);
 /// The tables that a relay needs.
-const NEEDED: [&str; 6] = [
+const NEEDED: [&str; 7] = [
     "duly_outbox",
     "duly_outbox_identity",
     "duly_outbox_deferred",
     "duly_outbox_refused",
     "duly_done",
+    "duly_outbox_salt",
     "duly_outbox_version",
 ];
 
@@ -114,12 +115,12 @@ impl MysqlSource {
         self.session.run(sql).await
     }
 
-    async fn transaction(&mut self, statements: Vec<String>) -> Result<Vec<TextRow>> {
+    async fn transaction(&mut self, statements: Vec<Statement>) -> Result<Vec<TextRow>> {
         if statements.is_empty() {
             return Ok(Vec::new());
         }
         self.open().await?;
-        self.session.transaction(&statements).await
+        self.session.transaction(statements).await
     }
 
     /// Looks whether this is the database of before. In a copy, and in one that was restored from a
@@ -181,7 +182,7 @@ impl MysqlSource {
                 "update {} set o.repeated = greatest(o.repeated, 2), o.holder = ''",
                 by_keys(table, &keys)
             );
-            self.session.transaction(&[update]).await?;
+            self.session.transaction(vec![update.into()]).await?;
         }
     }
 
@@ -261,7 +262,7 @@ impl MysqlSource {
             let events: Vec<String> = events.collect();
             if !events.is_empty() {
                 let delete = format!("delete o from {}", done_by_events(&events));
-                self.transaction(vec![delete]).await?;
+                self.transaction(vec![delete.into()]).await?;
             }
             if is_last {
                 break;
@@ -334,6 +335,10 @@ impl Source for MysqlSource {
             let statements = deferred::settle(&self.own, &settling);
             self.transaction(statements).await.map(drop)
         })
+    }
+
+    fn instead_bytes_max(&self) -> usize {
+        self.session.event_bytes_max()
     }
 
     fn waiting(&mut self) -> BoxFuture<'_, Result<Waiting>> {

@@ -16,6 +16,35 @@ pub(super) fn is_free(own: &str) -> String {
     format!("(holder in ('', '{own}') or held_until <= {NOW} or held_until > {NOW} + 60000)")
 }
 
+/// Bytes that a statement has in it as digits; of more it has a value, since digits are twice as many.
+const DIGITS_MAX: usize = 128 << 10;
+
+/// A statement of a transaction.
+pub(super) struct Statement {
+    pub(super) sql: String,
+    /// The value of its place.
+    pub(super) value: Option<Vec<u8>>,
+}
+
+impl From<String> for Statement {
+    fn from(sql: String) -> Self {
+        Self { sql, value: None }
+    }
+}
+
+impl Statement {
+    /// Makes the statement with bytes in it, from their expression.
+    pub(super) fn with_bytes(bytes: &[u8], sql: impl FnOnce(&str) -> String) -> Self {
+        if bytes.len() > DIGITS_MAX {
+            return Self {
+                sql: sql("?"),
+                value: Some(bytes.to_vec()),
+            };
+        }
+        sql(&format!("x'{}'", hex(bytes))).into()
+    }
+}
+
 /// Returns the rows `o` of a table that have these keys, for statements that lock them.
 ///
 /// Each is looked up by itself: a list of keys the server may search by reading the whole table, and
@@ -41,11 +70,13 @@ pub(super) fn done_by_events(events: &[String]) -> String {
     )
 }
 
-/// Returns the statement that claims rows of a table for the relay `own`, unless others have.
+/// Returns the statement that claims rows of a table for the relay `own`, unless others have. A claim of
+/// what plain SQL wrote does not count: that is not pushed itself.
 pub(super) fn claim(table: &str, own: &str, keys: &[i64]) -> String {
     format!(
         "update {} set o.holder = '{own}', o.held_until = {NOW} + {millis}, \
-         o.repeated = if(o.repeated < {REPEATED_MAX}, o.repeated + 1, o.repeated) where {free}",
+         o.repeated = o.repeated + (o.event is not null and o.repeated < {REPEATED_MAX}) \
+         where {free}",
         by_keys(table, keys),
         millis = CLAIM.as_millis(),
         free = is_free(own)
@@ -54,10 +85,5 @@ pub(super) fn claim(table: &str, own: &str, keys: &[i64]) -> String {
 
 /// Returns a text as an expression, whatever its characters are.
 pub(super) fn text(text: &str) -> String {
-    format!("convert({} using utf8mb4)", bytes(text.as_bytes()))
-}
-
-/// Returns bytes as an expression.
-pub(super) fn bytes(bytes: &[u8]) -> String {
-    format!("x'{}'", hex(bytes))
+    format!("convert(x'{}' using utf8mb4)", hex(text.as_bytes()))
 }

@@ -27,29 +27,32 @@ pub(crate) fn close(step: &Step, places: &[(u64, u64)], closing: &Closing) -> St
     let mut sql = format!("with step as ({})", step.insert());
     let place = |at: usize| places.get(at).copied().unwrap_or_default();
     if !closing.refused.is_empty() {
-        let rows = closing.refused.iter().map(|(at, reason)| {
-            let (xid, n) = place(*at);
-            format!("('{xid}'::xid8, {n}::bigint, {})", text(reason))
+        let rows = closing.refused.iter().map(|row| {
+            let (xid, n) = place(row.row);
+            let (reason, repeated) = (text(&row.reason), row.is_repeated);
+            format!("('{xid}'::xid8, {n}::bigint, {reason}, {repeated})")
         });
         let rows: Vec<_> = rows.collect();
         sql += &format!(
             ", refused as (insert into duly_outbox_refused \
-             (n, at, reason, event, queue, payload, due, id, options) \
-             select o.n, o.at, v.reason, o.event, o.queue, o.payload, o.due, o.id, o.options \
-             from step, (values {}) as v (xid, n, reason), duly_outbox o \
+             (n, at, reason, repeated, event, queue, payload, due, id, options) \
+             select o.n, o.at, v.reason, v.repeated, o.event, o.queue, o.payload, o.due, o.id, \
+             o.options from step, (values {}) as v (xid, n, reason, repeated), duly_outbox o \
              where o.xid = v.xid and o.n = v.n)",
             rows.join(",")
         );
     }
     if !closing.instead.is_empty() {
-        let rows = closing.instead.iter().map(|(at, event)| {
-            let (xid, n) = place(*at);
-            format!("('{xid}'::xid8, {n}::bigint, '\\x{}'::bytea)", hex(event))
+        let rows = closing.instead.iter().map(|row| {
+            let (xid, n) = place(row.place);
+            let (event, repeated) = (hex(&row.event), row.is_repeated);
+            format!("('{xid}'::xid8, {n}::bigint, '\\x{event}'::bytea, {repeated})")
         });
         let rows: Vec<_> = rows.collect();
         sql += &format!(
-            ", instead as (insert into duly_outbox (at, event) select o.at, v.event \
-             from step, (values {}) as v (xid, n, event), duly_outbox o \
+            ", instead as (insert into duly_outbox (at, repeated, event) \
+             select o.at, v.repeated, v.event \
+             from step, (values {}) as v (xid, n, event, repeated), duly_outbox o \
              where o.xid = v.xid and o.n = v.n)",
             rows.join(",")
         );

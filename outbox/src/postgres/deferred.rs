@@ -79,13 +79,21 @@ pub(crate) fn settle(own: &str, settling: &Settling) -> String {
     if !settling.refused.is_empty() {
         let rows = settling.refused.iter();
         let rows: Vec<_> = rows
-            .map(|(key, reason)| format!("({key}::bigint, {})", text(reason)))
+            .map(|it| {
+                format!(
+                    "({}::bigint, {}, {})",
+                    it.row,
+                    text(&it.reason),
+                    it.is_repeated
+                )
+            })
             .collect();
         sql += &format!(
-            "; with gone as (delete from duly_outbox_deferred d using (values {}) as v (key, reason) \
-             where d.key = v.key returning d.*, v.reason) \
-             insert into duly_outbox_refused (n, at, reason, event) \
-             select nextval('duly_outbox_n'), at, reason, event from gone",
+            "; with gone as (delete from duly_outbox_deferred d \
+                 using (values {}) as v (key, reason, is_repeated) \
+                 where d.key = v.key returning d.at, d.event, v.reason, v.is_repeated) \
+             insert into duly_outbox_refused (n, at, reason, repeated, event) \
+             select nextval('duly_outbox_n'), at, reason, is_repeated, event from gone",
             rows.join(",")
         );
     }

@@ -14,12 +14,17 @@ pub(crate) struct Page {
     pub(crate) rows: Vec<Row>,
     /// The transaction and the number of each row.
     pub(crate) places: Vec<(u64, u64)>,
+    /// Whether they may have been pushed before they were claimed.
+    pub(crate) is_repeated: bool,
     /// Whether there are no more in what is being read.
     pub(crate) is_last: bool,
 }
 
 const COLUMNS: &str = "o.xid, o.n, o.repeated, o.event, o.queue, o.payload, o.due, o.id, \
                        o.options";
+
+/// What an infinite due time reads as: it is no number of milliseconds.
+const FOREVER: i64 = i64::MAX;
 
 /// Returns the statement that reads the rows that `claim` is to push.
 ///
@@ -45,7 +50,8 @@ pub(crate) fn select(claim: &Step) -> String {
     let after = format!("(o.xid, o.n) > ('{xid}'::xid8, {n}::bigint)");
     format!(
         "select xid, n, repeated, \
-             encode(event, 'hex'), queue, payload, (extract(epoch from due) * 1000)::bigint, id, \
+             encode(event, 'hex'), queue, payload, case due when 'infinity' then {FOREVER} \
+                 when '-infinity' then 0 else (extract(epoch from due) * 1000)::bigint end, id, \
              options, m \
          from (select *, count(*) over () as m, \
              sum(coalesce(octet_length(event), octet_length(payload::text))) \
@@ -66,6 +72,7 @@ pub(crate) fn select(claim: &Step) -> String {
 /// Reads the rows of [`select`].
 pub(crate) fn read(texts: &[TextRow], is_repeated: bool) -> Result<Page> {
     let mut page = Page {
+        is_repeated,
         rows: Vec::with_capacity(texts.len()),
         places: Vec::with_capacity(texts.len()),
         is_last: true,
@@ -78,9 +85,12 @@ pub(crate) fn read(texts: &[TextRow], is_repeated: bool) -> Result<Page> {
         };
         page.places.push((xid, n));
         page.is_last = found < PAGE_MAX as u64;
+        let content = content(text);
+        // What plain SQL wrote is not pushed itself.
+        let was_pushed = is_repeated && matches!(content, RowContent::Staged(_));
         page.rows.push(Row {
-            is_repeated: is_repeated || text(2) == Some("t"),
-            content: content(text),
+            is_repeated: was_pushed || text(2) == Some("t"),
+            content,
         });
         page.is_last &= found == page.rows.len() as u64;
     }

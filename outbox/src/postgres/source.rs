@@ -160,7 +160,9 @@ impl<S: Session + 'static> PostgresSource<S> {
         };
         let is_whole = closing.passed == page.rows.len();
         let last = closing.passed.checked_sub(1).map(|at| page.places[at]);
-        let step = claim.passing(last, is_whole && page.is_last, closing.is_repeated);
+        // Of rows that stay it stays known, too.
+        let is_repeated = closing.is_repeated || !is_whole && page.is_repeated;
+        let step = claim.passing(last, is_whole && page.is_last, is_repeated);
         let sql = claim::close(&step, &page.places, &closing);
         Ok(self.step(&sql, step.n).await?.is_some())
     }

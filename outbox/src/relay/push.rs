@@ -5,12 +5,17 @@ use std::time::Duration;
 
 use duly::__outbox::{self, PlainEvent, StagedEvent, StagedPush, renew, stage_plain};
 use duly::{Bus, Error, ErrorKind};
+use futures_util::{StreamExt, stream};
+use tokio::time::{Instant, timeout_at};
 
 use crate::relay::settle::Fate;
 use crate::relay::source::{Row, RowContent};
 
-/// How long a push may take; what it came to is then unknown. Less than a claim of deferred rows.
+/// How long a push may take, with the look-ups that follow; what it came to is then unknown. Less than
+/// a claim of deferred rows.
 const PUSH_MAX: Duration = Duration::from_secs(20);
+/// The look-ups of records at once, of one group.
+const LOOKUPS_AT_ONCE: usize = 8;
 
 /// An event of a page, or of deferred rows.
 #[derive(Debug)]
@@ -30,10 +35,10 @@ pub(crate) struct GroupResult {
 }
 
 impl GroupResult {
-    /// Returns whether any of them is settled, if there were any.
+    /// Returns whether the store has taken or judged any of them, if there were any.
     pub(crate) fn is_accepted(&self) -> bool {
         let mut fates = self.fates.iter().map(|(_, fate)| fate);
-        self.fates.is_empty() || fates.any(Fate::is_settled)
+        self.fates.is_empty() || fates.any(Fate::has_reply)
     }
 
     /// Returns the result of a push that has panicked.
@@ -78,10 +83,10 @@ pub(crate) fn page_events(bus: &Bus, rows: &[Row]) -> PageEvents {
                     page.groups.entry(group.clone()).or_default().push(event);
                     name = Some(group);
                 }
-                Err(error) => fate = Some(Fate::Refused(with_causes(&error))),
+                Err(error) => fate = Some(Fate::refused(with_causes(&error))),
             },
             RowContent::Plain(plain) => fate = Some(encode(bus, plain)),
-            RowContent::Unreadable(why) => fate = Some(Fate::Refused(why.clone())),
+            RowContent::Unreadable(why) => fate = Some(Fate::refused(why.clone())),
         }
         page.fates.push(fate);
         page.names.push(name);
@@ -90,17 +95,13 @@ pub(crate) fn page_events(bus: &Bus, rows: &[Row]) -> PageEvents {
 }
 
 /// Pushes the events of a group.
-pub(crate) async fn push_group(bus: &Bus, events: Vec<RowEvent>) -> GroupResult {
+pub(crate) async fn push_group(bus: &Bus, events: &[RowEvent]) -> GroupResult {
     let staged: Vec<_> = events.iter().map(|it| it.event.clone()).collect();
     let push = async {
         let pushed = __outbox::push(bus, &staged).await;
         let (mut fates, mut failure) = (Vec::with_capacity(events.len()), None);
         for (row, pushed) in events.iter().zip(pushed) {
-            let fate = match Fate::of(&pushed) {
-                Some(fate) => fate,
-                None => out_of_time(bus, &row.event, row.is_repeated).await,
-            };
-            fates.push((row.place, fate));
+            fates.push((row.place, Fate::of(&pushed)));
             if let StagedPush::Failed(error) = pushed {
                 failure.get_or_insert(error);
             }
@@ -113,6 +114,24 @@ pub(crate) async fn push_group(bus: &Bus, events: Vec<RowEvent>) -> GroupResult 
         let late = Error::new(ErrorKind::Unknown, late);
         GroupResult::unknown(events.iter().map(|row| row.place), late)
     })
+}
+
+/// Pushes deferred events of a group, and looks those up that are out of time. A page does not wait for
+/// that: a look-up may read many records.
+pub(crate) async fn push_deferred(bus: &Bus, events: &[RowEvent]) -> GroupResult {
+    let deadline = Instant::now() + PUSH_MAX;
+    let mut result = push_group(bus, events).await;
+    let fates = result.fates.iter_mut().map(|(_, fate)| fate);
+    let late = events.iter().zip(fates);
+    let late = late.filter(|(_, fate)| matches!(fate, Fate::OutOfTime));
+    let lookups = late.map(|(row, fate)| async move {
+        *fate = out_of_time(bus, &row.event, row.is_repeated).await;
+    });
+    let lookups: Vec<_> = lookups.collect();
+    let lookups = stream::iter(lookups).for_each_concurrent(LOOKUPS_AT_ONCE, |it| it);
+    // What there was no time for stays as it is, and is pushed again.
+    drop(timeout_at(deadline, lookups).await);
+    result
 }
 
 fn with_causes(error: &Error) -> String {
@@ -130,7 +149,7 @@ fn with_causes(error: &Error) -> String {
 fn encode(bus: &Bus, plain: &PlainEvent) -> Fate {
     match stage_plain(bus, plain) {
         Ok(staged) => Fate::Instead(staged.encode()),
-        Err(error) => Fate::Refused(with_causes(&error)),
+        Err(error) => Fate::refused(with_causes(&error)),
     }
 }
 
@@ -144,10 +163,10 @@ async fn out_of_time(bus: &Bus, event: &StagedEvent, is_repeated: bool) -> Fate 
     let records = bus.records().queue(event.queue()).id(event.id());
     match records.limit(1).page().await {
         Ok(page) if !page.items.is_empty() => Fate::Accepted { is_new: false },
-        Ok(_) if is_repeated => Fate::Refused(format!(
+        Ok(_) if is_repeated => Fate::refused(format!(
             "the event {} may have been accepted by an earlier push whose result was lost, and \
              its id is now older than the tombstones of the store; there is no record of it. \
-             Push it again under a new id if handling it twice does no harm",
+             Put it back under a new id if handling it twice does no harm",
             event.id()
         )),
         Ok(_) => match renew(bus, event) {
@@ -156,9 +175,8 @@ async fn out_of_time(bus: &Bus, event: &StagedEvent, is_repeated: bool) -> Fate 
                     has a new id, as the store does not accept one of that age");
                 Fate::Instead(renewed.encode())
             }
-            Err(error) => Fate::Refused(with_causes(&error)),
+            Err(error) => Fate::refused(with_causes(&error)),
         },
-        Err(_) if is_repeated => Fate::Unknown,
         Err(_) => Fate::NotYet,
     }
 }

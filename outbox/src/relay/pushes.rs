@@ -12,8 +12,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use crate::relay::meters;
-use crate::relay::push::{GroupResult, PageEvents, RowEvent, page_events, push_group};
-use crate::relay::run::{Run, counts, log_refused};
+use crate::relay::push::{
+    GroupResult, PageEvents, RowEvent, page_events, push_deferred, push_group,
+};
+use crate::relay::report::FateCounts;
+use crate::relay::run::Run;
 use crate::relay::settle::{Fate, RowFate, settling};
 use crate::relay::source::{PAGE_MAX, Row, Source};
 
@@ -139,9 +142,10 @@ impl<S: Source> Run<S> {
         if open == 0 && !is_failed && self.groups.is_well() {
             self.store.succeeded();
         }
+        let bytes_max = self.source.instead_bytes_max();
         let rows = fates.into_iter().zip(names).zip(rows);
         let row = |((fate, group), row): ((Option<Fate>, Option<String>), &Row)| RowFate {
-            fate: fate.unwrap_or(Fate::Unknown), // each has one
+            fate: fate.unwrap_or(Fate::Unknown).within(bytes_max), // each has one
             group,
             is_repeated: row.is_repeated,
         };
@@ -183,7 +187,7 @@ impl<S: Source> Run<S> {
                         event,
                         is_repeated: row.is_repeated,
                     }),
-                    Err(error) => fates.push((place, Fate::Refused(error.to_string()))),
+                    Err(error) => fates.push((place, Fate::refused(error.to_string()))),
                 }
             }
             if !fates.is_empty() {
@@ -235,11 +239,15 @@ impl<S: Source> Run<S> {
     }
 
     async fn settle(&mut self, keys: &[(i64, bool)], fates: Vec<(usize, Fate)>) {
-        let (pushed, repeated, refused) = counts(fates.iter().map(|(_, fate)| fate));
-        log_refused(fates.iter().map(|(_, fate)| fate));
+        let bytes_max = self.source.instead_bytes_max();
+        let fates = fates.into_iter();
+        let fates: Vec<_> = fates
+            .map(|(place, fate)| (place, fate.within(bytes_max)))
+            .collect();
+        let counts = FateCounts::of(fates.iter().map(|(_, fate)| fate));
         let settled = self.source.settle_deferred(settling(keys, fates)).await;
         match settled {
-            Ok(()) => self.report.settled(pushed, repeated, refused),
+            Ok(()) => self.report.settled(counts),
             Err(error) => self.database_failed(&error),
         }
     }
@@ -267,7 +275,13 @@ impl<S: Source> Run<S> {
                 PushOf::Deferred(_) => None, // those have a limit of their own
             };
             let places: Vec<_> = events.iter().map(|it| it.place).collect();
-            let push = AssertUnwindSafe(push_group(&bus, events)).catch_unwind();
+            let push = async {
+                match of {
+                    PushOf::Page(_) => push_group(&bus, &events).await,
+                    PushOf::Deferred(_) => push_deferred(&bus, &events).await,
+                }
+            };
+            let push = AssertUnwindSafe(push).catch_unwind();
             // A codec of the user's may have panicked.
             let result = push.await.unwrap_or_else(|_| GroupResult::panicked(places));
             PushDone { group, of, result }

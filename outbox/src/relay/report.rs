@@ -5,7 +5,41 @@ use duly::Bus;
 use duly::admin::OutboxBacklog;
 
 use crate::relay::meters;
+use crate::relay::settle::Fate;
 use crate::relay::source::Waiting;
+
+/// The most refused events that one page logs.
+const REFUSED_LOGGED: usize = 5;
+
+/// What became of events that are settled together.
+#[derive(Debug, Default)]
+pub(crate) struct FateCounts {
+    pushed: u64,
+    repeated: u64,
+    refused: u64,
+    /// Why the first ones were refused.
+    reasons: Vec<String>,
+}
+
+impl FateCounts {
+    pub(crate) fn of<'a>(fates: impl Iterator<Item = &'a Fate>) -> Self {
+        let mut counts = Self::default();
+        for fate in fates {
+            match fate {
+                Fate::Accepted { is_new: true } => counts.pushed += 1,
+                Fate::Accepted { is_new: false } => counts.repeated += 1,
+                Fate::Refused(reason) => {
+                    counts.refused += 1;
+                    if counts.reasons.len() < REFUSED_LOGGED {
+                        counts.reasons.push(reason.clone());
+                    }
+                }
+                Fate::Instead(_) | Fate::Unknown | Fate::NotYet | Fate::OutOfTime => {}
+            }
+        }
+        counts
+    }
+}
 
 /// The report of one relay, which ends with it.
 pub(crate) struct Report {
@@ -34,12 +68,18 @@ impl Report {
         self.send();
     }
 
-    /// Counts settled events.
-    pub(crate) fn settled(&mut self, pushed: u64, repeated: u64, refused: u64) {
-        meters::settled(pushed, repeated, refused);
-        if refused > 0 {
-            self.backlog.refused = self.backlog.refused.saturating_add(refused);
+    /// Counts settled events, and logs the refused ones.
+    pub(crate) fn settled(&mut self, counts: FateCounts) {
+        meters::settled(counts.pushed, counts.repeated, counts.refused);
+        if counts.refused > 0 {
+            self.backlog.refused = self.backlog.refused.saturating_add(counts.refused);
             self.send();
+        }
+        for reason in counts.reasons {
+            tracing::error!(
+                reason,
+                "an event of the outbox can never be accepted; it is in the table of refused ones"
+            );
         }
     }
 

@@ -13,8 +13,8 @@ use crate::hint;
 use crate::relay::groups::Groups;
 use crate::relay::options::RelayOptions;
 use crate::relay::pushes::Pushes;
-use crate::relay::report::Report;
-use crate::relay::settle::{Fate, closing};
+use crate::relay::report::{FateCounts, Report};
+use crate::relay::settle::{closing, passed};
 use crate::relay::source::{PAGE_MAX, Source, Taken};
 
 /// For so long after the last event, or the last push of this process, the outbox is read often.
@@ -31,8 +31,6 @@ const GROUPS_EVERY: Duration = Duration::from_secs(1);
 const DEFERRED_MAX: u64 = 10_000;
 /// How long a reply of a store that may be away is waited for.
 const REPLY_MAX: Duration = Duration::from_secs(1);
-/// The most refused events that one page logs.
-const REFUSED_LOGGED: usize = 5;
 
 /// A relay at work.
 pub(crate) struct Run<S> {
@@ -188,16 +186,15 @@ impl<S: Source> Run<S> {
         if self.is_closed {
             return Ok(Turn::Closed);
         }
-        let counts = counts(fates.iter().map(|row| &row.fate));
-        log_refused(fates.iter().map(|row| &row.fate));
         let may_defer = self.deferred < DEFERRED_MAX || !self.is_store_away().await;
-        let closing = closing(fates, may_defer);
+        let passed = passed(&fates, may_defer);
+        let counts = FateCounts::of(fates.iter().take(passed).map(|row| &row.fate));
+        let closing = closing(fates, passed);
         let is_whole = closing.passed == rows.len();
         let groups: BTreeSet<_> = closing.deferred.iter().map(|it| it.group.clone()).collect();
         let deferred = closing.deferred.len() as u64;
         if self.source.close(closing).await? {
-            let (pushed, repeated, refused) = counts;
-            self.report.settled(pushed, repeated, refused);
+            self.report.settled(counts);
             self.deferred += deferred;
             let now = Instant::now();
             groups
@@ -253,32 +250,5 @@ impl<S: Source> Run<S> {
                 Err(error) => self.database_failed(&error),
             }
         }
-    }
-}
-
-/// Returns how many were pushed, repeated and refused.
-pub(crate) fn counts<'a>(fates: impl Iterator<Item = &'a Fate>) -> (u64, u64, u64) {
-    let (mut pushed, mut repeated, mut refused) = (0, 0, 0);
-    for fate in fates {
-        match fate {
-            Fate::Accepted { is_new: true } => pushed += 1,
-            Fate::Accepted { is_new: false } => repeated += 1,
-            Fate::Refused(_) => refused += 1,
-            Fate::Instead(_) | Fate::Unknown | Fate::NotYet => {}
-        }
-    }
-    (pushed, repeated, refused)
-}
-
-pub(crate) fn log_refused<'a>(fates: impl Iterator<Item = &'a Fate>) {
-    let reasons = fates.filter_map(|fate| match fate {
-        Fate::Refused(reason) => Some(reason),
-        _ => None,
-    });
-    for reason in reasons.take(REFUSED_LOGGED) {
-        tracing::error!(
-            reason,
-            "an event of the outbox can never be accepted; it is in the table of refused ones"
-        );
     }
 }

@@ -3,7 +3,10 @@
 use duly::__outbox::StagedPush;
 use duly::ErrorKind;
 
-use crate::relay::source::{Closing, Deferred, Settling};
+use crate::relay::source::{Closing, Deferred, Instead, Refused, Settling};
+
+/// The most bytes of a reason, which may quote what a user wrote; a column of MySQL has a limit.
+const REASON_BYTES_MAX: usize = 2_000;
 
 /// What became of one row.
 #[derive(Debug)]
@@ -18,25 +21,53 @@ pub(crate) enum Fate {
     Unknown,
     /// It has to be pushed again; it was not accepted.
     NotYet,
+    /// It was not accepted, as its id is not within the time that the store accepts. What becomes of
+    /// it depends on what is known of the event.
+    OutOfTime,
 }
 
 impl Fate {
-    /// Returns the fate of a row whose push has this result; `None` where it depends on what is known
-    /// of the event.
-    pub(crate) fn of(pushed: &StagedPush) -> Option<Self> {
+    /// Returns the fate of a row whose push has this result.
+    pub(crate) fn of(pushed: &StagedPush) -> Self {
         match pushed {
-            StagedPush::Accepted { is_new } => Some(Self::Accepted { is_new: *is_new }),
-            StagedPush::Refused(error) => Some(Self::Refused(error.to_string())),
-            StagedPush::Failed(error) => Some(match error.kind() {
+            StagedPush::Accepted { is_new } => Self::Accepted { is_new: *is_new },
+            StagedPush::Refused(error) => Self::refused(error.to_string()),
+            StagedPush::Failed(error) => match error.kind() {
                 ErrorKind::Unavailable | ErrorKind::Full | ErrorKind::Closed => Self::NotYet,
                 _ => Self::Unknown,
-            }),
-            StagedPush::OutOfTime => None,
+            },
+            StagedPush::OutOfTime => Self::OutOfTime,
+        }
+    }
+
+    /// Returns the fate of a row that can never be accepted.
+    pub(crate) fn refused(mut reason: String) -> Self {
+        if reason.len() > REASON_BYTES_MAX {
+            reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
+            reason += "...";
+        }
+        Self::Refused(reason)
+    }
+
+    /// Returns it for a database in which a row goes on as one of so many bytes at most.
+    pub(crate) fn within(self, bytes_max: usize) -> Self {
+        match self {
+            Self::Instead(event) if event.len() > bytes_max => Self::refused(format!(
+                "the event has {} bytes, and the database takes {bytes_max}; raise its \
+                 max_allowed_packet, and put the row back",
+                event.len()
+            )),
+            fate => fate,
         }
     }
 
     pub(crate) fn is_settled(&self) -> bool {
-        !matches!(self, Self::Unknown | Self::NotYet)
+        !matches!(self, Self::Unknown | Self::NotYet | Self::OutOfTime)
+    }
+
+    /// Returns whether the store has replied to its push.
+    pub(crate) fn has_reply(&self) -> bool {
+        self.is_settled() || matches!(self, Self::OutOfTime)
     }
 }
 
@@ -50,29 +81,44 @@ pub(crate) struct RowFate {
     pub(crate) is_repeated: bool,
 }
 
-/// Returns how a page is closed whose rows have these fates: those that are not settled are deferred;
-/// if they may not be, it is passed up to the first of them.
-pub(crate) fn closing(rows: Vec<RowFate>, may_defer: bool) -> Closing {
-    let is_passed = |row: &RowFate| row.fate.is_settled() || may_defer && row.group.is_some();
-    let passed = rows.iter().take_while(|row| is_passed(row)).count();
+/// Returns how many rows of a page with these fates are passed: those that are not settled are
+/// deferred; if they may not be, it is passed up to the first of them.
+pub(crate) fn passed(rows: &[RowFate], may_defer: bool) -> usize {
+    let is_passed = |row: &&RowFate| row.fate.is_settled() || may_defer && row.group.is_some();
+    rows.iter().take_while(is_passed).count()
+}
+
+/// Returns how a page is closed of whose rows, which have these fates, so many are passed.
+pub(crate) fn closing(rows: Vec<RowFate>, passed: usize) -> Closing {
     let mut closing = Closing {
         passed,
         ..Closing::default()
     };
     for (place, row) in rows.into_iter().enumerate() {
         let is_unknown = matches!(row.fate, Fate::Unknown);
+        let is_repeated = row.is_repeated;
         match (row.fate, row.group) {
             (Fate::Accepted { .. } | Fate::Unknown, _) if place >= passed => {
                 closing.is_repeated = true;
             }
             _ if place >= passed => {}
-            (Fate::Unknown | Fate::NotYet, Some(group)) => closing.deferred.push(Deferred {
-                place,
-                group,
-                is_repeated: is_unknown || row.is_repeated,
+            (Fate::Unknown | Fate::NotYet | Fate::OutOfTime, Some(group)) => {
+                closing.deferred.push(Deferred {
+                    place,
+                    group,
+                    is_repeated: is_unknown || is_repeated,
+                });
+            }
+            (Fate::Refused(reason), _) => closing.refused.push(Refused {
+                row: place,
+                reason,
+                is_repeated,
             }),
-            (Fate::Refused(reason), _) => closing.refused.push((place, reason)),
-            (Fate::Instead(event), _) => closing.instead.push((place, event)),
+            (Fate::Instead(event), _) => closing.instead.push(Instead {
+                place,
+                event,
+                is_repeated,
+            }),
             _ => {}
         }
     }
@@ -88,10 +134,14 @@ pub(crate) fn settling(keys: &[(i64, bool)], fates: Vec<(usize, Fate)>) -> Settl
         };
         match fate {
             Fate::Accepted { .. } => settling.gone.push(key),
-            Fate::Refused(reason) => settling.refused.push((key, reason)),
+            Fate::Refused(reason) => settling.refused.push(Refused {
+                row: key,
+                reason,
+                is_repeated,
+            }),
             Fate::Instead(event) => settling.instead.push((key, event)),
-            Fate::NotYet if !is_repeated => settling.never.push(key),
-            Fate::Unknown | Fate::NotYet => settling.maybe.push(key),
+            Fate::NotYet | Fate::OutOfTime if !is_repeated => settling.never.push(key),
+            Fate::Unknown | Fate::NotYet | Fate::OutOfTime => settling.maybe.push(key),
         }
     }
     settling
@@ -100,6 +150,11 @@ pub(crate) fn settling(keys: &[(i64, bool)], fates: Vec<(usize, Fate)>) -> Settl
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn close(rows: Vec<RowFate>, may_defer: bool) -> Closing {
+        let passed = passed(&rows, may_defer);
+        closing(rows, passed)
+    }
 
     fn row(fate: Fate) -> RowFate {
         RowFate {
@@ -123,13 +178,14 @@ mod tests {
 
     #[test]
     fn a_page_is_passed_up_to_the_first_row_that_is_not_settled() {
-        let closed = closing(vec![new(), refused(), instead(), new()], false);
+        let closed = close(vec![new(), refused(), instead(), new()], false);
         assert_eq!((closed.passed, closed.is_repeated), (4, false));
-        assert_eq!(closed.refused, [(1, "no".to_owned())]);
-        assert_eq!(closed.instead, [(2, vec![1])]);
+        let refused_at: Vec<_> = closed.refused.iter().map(|it| it.row).collect();
+        let instead_at: Vec<_> = closed.instead.iter().map(|it| it.place).collect();
+        assert_eq!((refused_at, instead_at), (vec![1], vec![2]));
 
         let rows = vec![new(), row(Fate::NotYet), refused(), instead()];
-        let closed = closing(rows, false);
+        let closed = close(rows, false);
         assert_eq!((closed.passed, closed.is_repeated), (1, false));
         assert!(closed.refused.is_empty() && closed.instead.is_empty());
     }
@@ -137,10 +193,10 @@ mod tests {
     #[test]
     fn what_may_have_been_accepted_is_told_from_what_was_not() {
         let not_yet = || row(Fate::NotYet);
-        assert!(!closing(vec![not_yet(), not_yet()], false).is_repeated);
-        assert!(closing(vec![not_yet(), new()], false).is_repeated);
-        assert!(closing(vec![new(), row(Fate::Unknown)], false).is_repeated);
-        assert_eq!(closing(Vec::new(), false).passed, 0);
+        assert!(!close(vec![not_yet(), not_yet()], false).is_repeated);
+        assert!(close(vec![not_yet(), new()], false).is_repeated);
+        assert!(close(vec![new(), row(Fate::Unknown)], false).is_repeated);
+        assert_eq!(close(Vec::new(), false).passed, 0);
     }
 
     #[test]
@@ -156,7 +212,7 @@ mod tests {
             refused(),
             pushed_before,
         ];
-        let closed = closing(rows, true);
+        let closed = close(rows, true);
         assert_eq!((closed.passed, closed.is_repeated), (5, false));
         assert_eq!(closed.refused.len(), 1);
         let deferred = closed.deferred.iter();
@@ -166,15 +222,56 @@ mod tests {
 
     #[test]
     fn of_a_deferred_row_it_is_kept_whether_it_may_have_been_pushed() {
-        let keys = [(7, false), (8, true), (9, false), (10, true)];
+        let keys = [
+            (7, false),
+            (8, true),
+            (9, false),
+            (10, true),
+            (11, false),
+            (12, true),
+        ];
         let fates = vec![
             (0, Fate::NotYet),
             (1, Fate::NotYet),
             (2, Fate::Unknown),
             (3, Fate::Accepted { is_new: false }),
+            (4, Fate::OutOfTime),
+            (5, Fate::OutOfTime),
         ];
         let settled = settling(&keys, fates);
-        assert_eq!((settled.never, settled.maybe), (vec![7], vec![8, 9]));
+        assert_eq!(
+            (settled.never, settled.maybe),
+            (vec![7, 11], vec![8, 9, 12])
+        );
         assert_eq!(settled.gone, [10]);
+    }
+
+    #[test]
+    fn of_a_refused_row_it_is_kept_whether_it_may_have_been_pushed() {
+        let pushed_before = RowFate {
+            is_repeated: true,
+            ..refused()
+        };
+        let closed = close(vec![refused(), pushed_before], true);
+        let keys = [(7, false), (8, true)];
+        let fates = vec![
+            (0, Fate::Refused("no".to_owned())),
+            (1, Fate::Refused("no".to_owned())),
+        ];
+        let settled = settling(&keys, fates);
+        let of_page: Vec<_> = closed.refused.iter().map(|it| it.is_repeated).collect();
+        let of_deferred: Vec<_> = settled.refused.iter().map(|it| it.is_repeated).collect();
+        assert_eq!(
+            (of_page, of_deferred),
+            (vec![false, true], vec![false, true])
+        );
+    }
+
+    #[test]
+    fn a_reason_has_a_limit() {
+        let Fate::Refused(reason) = Fate::refused("é".repeat(9_999)) else {
+            panic!("not refused");
+        };
+        assert!(reason.len() <= REASON_BYTES_MAX + 3 && reason.ends_with("é..."));
     }
 }

@@ -48,6 +48,11 @@ pub(crate) trait Source: Send + 'static {
     /// Settles deferred rows that were taken.
     fn settle_deferred(&mut self, settling: Settling) -> BoxFuture<'_, Result<()>>;
 
+    /// Returns how many bytes an event may have that a row goes on as.
+    fn instead_bytes_max(&self) -> usize {
+        usize::MAX
+    }
+
     /// Returns how many rows wait, and since when.
     fn waiting(&mut self) -> BoxFuture<'_, Result<Waiting>>;
 
@@ -69,7 +74,8 @@ pub(crate) enum Taken {
 /// A row of an outbox.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// Whether it may have been pushed before it was taken now.
+    /// Whether it may have been pushed before it was taken now; of an event by plain SQL, whether the
+    /// staged event may have been that it goes on as.
     pub(crate) is_repeated: bool,
     pub(crate) content: RowContent,
 }
@@ -92,12 +98,30 @@ pub(crate) struct Closing {
     pub(crate) passed: usize,
     /// Whether rows behind those may have been accepted nevertheless.
     pub(crate) is_repeated: bool,
-    /// Rows among the passed that can never be accepted, and the reasons.
-    pub(crate) refused: Vec<(usize, String)>,
+    /// Rows among the passed that can never be accepted, by their places.
+    pub(crate) refused: Vec<Refused<usize>>,
     /// Rows among the passed that go on as another one.
-    pub(crate) instead: Vec<(usize, Vec<u8>)>,
+    pub(crate) instead: Vec<Instead>,
     /// Rows among the passed that are pushed later.
     pub(crate) deferred: Vec<Deferred>,
+}
+
+/// A row that can never be accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refused<K> {
+    pub(crate) row: K,
+    pub(crate) reason: String,
+    /// Whether it may have been accepted nevertheless, by an earlier push.
+    pub(crate) is_repeated: bool,
+}
+
+/// A row among the passed that goes on as another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Instead {
+    pub(crate) place: usize,
+    pub(crate) event: Vec<u8>,
+    /// Whether the other one may have been pushed already.
+    pub(crate) is_repeated: bool,
 }
 
 /// A row among the passed that is pushed later.
@@ -124,7 +148,8 @@ pub(crate) struct DeferredRow {
 pub(crate) struct Settling {
     /// The store has them.
     pub(crate) gone: Vec<i64>,
-    pub(crate) refused: Vec<(i64, String)>,
+    pub(crate) refused: Vec<Refused<i64>>,
+    /// They go on as other ones, which were never pushed.
     pub(crate) instead: Vec<(i64, Vec<u8>)>,
     /// They stay, and may have been pushed.
     pub(crate) maybe: Vec<i64>,

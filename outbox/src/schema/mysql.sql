@@ -28,6 +28,12 @@ create table if not exists duly_outbox_identity (
     identity varchar(512) character set utf8mb4 collate utf8mb4_bin not null
 ) engine = InnoDB;
 
+-- What ids are derived from, of events by plain SQL without one; a copy of the database has the same.
+create table if not exists duly_outbox_salt (
+    only_row tinyint primary key,
+    salt varchar(64) character set ascii collate ascii_bin not null
+) engine = InnoDB;
+
 -- Events that the store did not take when their turn came, by queue and bucket: they are tried again
 -- while the others go on.
 create table if not exists duly_outbox_deferred (
@@ -48,6 +54,7 @@ create table if not exists duly_outbox_refused (
     at bigint not null,
     refused bigint not null default (timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) div 1000),
     reason text character set utf8mb4 collate utf8mb4_bin not null,
+    repeated smallint not null default 1, -- it may have been accepted already
     event longblob,
     queue varchar(512) character set utf8mb4 collate utf8mb4_bin,
     payload longtext character set utf8mb4 collate utf8mb4_bin,
@@ -55,6 +62,17 @@ create table if not exists duly_outbox_refused (
     id varchar(64) character set ascii collate ascii_bin,
     options text character set utf8mb4 collate utf8mb4_bin
 ) engine = InnoDB;
+-- Of an earlier form of the table; MySQL adds no column only if there is none.
+set @duly_outbox_add = if(
+    exists (
+        select * from information_schema.columns where table_schema = database()
+        and table_name = 'duly_outbox_refused' and column_name = 'repeated'
+    ),
+    'do 0', 'alter table duly_outbox_refused add column repeated smallint not null default 1'
+);
+prepare duly_outbox_add from @duly_outbox_add;
+execute duly_outbox_add;
+deallocate prepare duly_outbox_add;
 
 -- Events whose effect has been committed in this database.
 create table if not exists duly_done (
@@ -77,4 +95,5 @@ insert into duly_outbox (queue, payload, due, options) values (
     event_options
 );
 
+insert ignore into duly_outbox_salt values (1, uuid());
 insert ignore into duly_outbox_version values (1);

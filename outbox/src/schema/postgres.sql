@@ -65,6 +65,7 @@ create table if not exists duly_outbox_refused (
     at timestamptz not null,
     refused timestamptz not null default clock_timestamp(),
     reason text not null,
+    repeated boolean not null default true, -- it may have been accepted already
     event bytea,
     queue text,
     payload json,
@@ -72,6 +73,8 @@ create table if not exists duly_outbox_refused (
     id text,
     options json
 );
+-- Of an earlier form of the table.
+alter table duly_outbox_refused add column if not exists repeated boolean not null default true;
 create index if not exists duly_outbox_refused_by_n on duly_outbox_refused (n);
 
 -- Events whose effect has been committed in this database.
@@ -118,12 +121,16 @@ create or replace function duly_push(
     )
 $$;
 
--- Puts refused events back into the outbox, once what was wrong is right; returns how many.
-create or replace function duly_outbox_retry(row_number bigint) returns bigint language sql volatile as $$
+-- Puts refused events back into the outbox, once what was wrong is right; returns how many. Anew means
+-- that handling one twice does no harm: it gets a new id if its own is too old.
+drop function if exists duly_outbox_retry(bigint);
+create or replace function duly_outbox_retry(
+    row_number bigint, anew boolean default false
+) returns bigint language sql volatile as $$
     with taken as (delete from duly_outbox_refused where n = row_number returning *),
     put as (
         insert into duly_outbox (at, repeated, event, queue, payload, due, id, options)
-        select at, true, event, queue, payload, due, id, options from taken
+        select at, repeated and not anew, event, queue, payload, due, id, options from taken
     )
     select count(*) from taken
 $$;

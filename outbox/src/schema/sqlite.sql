@@ -25,6 +25,12 @@ create table if not exists duly_outbox_step (
     claims integer not null
 ) strict;
 
+-- What ids are derived from, of events by plain SQL without one; a copy of the file has the same.
+create table if not exists duly_outbox_salt (
+    only_row integer primary key check (only_row = 1),
+    salt text not null
+) strict;
+
 -- Events that the store did not take when their turn came, by queue and bucket: they are tried again
 -- while the others go on.
 create table if not exists duly_outbox_deferred (
@@ -45,6 +51,7 @@ create table if not exists duly_outbox_refused (
     at integer not null,
     refused integer not null default (cast((julianday('now') - 2440587.5) * 86400000 as integer)),
     reason text not null,
+    repeated integer not null default 1, -- it may have been accepted already
     event blob,
     queue text,
     payload text,
@@ -63,4 +70,5 @@ create table if not exists duly_done (
 create index if not exists duly_done_by_at on duly_done (at);
 
 insert into duly_outbox_step values (1, 0, 0) on conflict do nothing;
+insert into duly_outbox_salt values (1, hex(randomblob(16))) on conflict do nothing;
 insert into duly_outbox_version values (1) on conflict do nothing;

@@ -73,11 +73,11 @@ pub(crate) fn settle(
     settling: &Settling,
 ) -> rusqlite::Result<()> {
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    for (key, reason) in &settling.refused {
+    for row in &settling.refused {
         tx.execute(
-            "insert into duly_outbox_refused (n, at, reason, event) \
-             select key, at, ?2, event from duly_outbox_deferred where key = ?1",
-            params![key, reason],
+            "insert into duly_outbox_refused (n, at, reason, repeated, event) \
+             select key, at, ?2, ?3, event from duly_outbox_deferred where key = ?1",
+            params![row.row, row.reason, row.is_repeated],
         )?;
     }
     for (key, event) in &settling.instead {
@@ -89,7 +89,7 @@ pub(crate) fn settle(
     }
     {
         let mut delete = tx.prepare_cached("delete from duly_outbox_deferred where key = ?1")?;
-        let refused = settling.refused.iter().map(|(key, _)| key);
+        let refused = settling.refused.iter().map(|it| &it.row);
         let instead = settling.instead.iter().map(|(key, _)| key);
         for key in settling.gone.iter().chain(refused).chain(instead) {
             delete.execute([key])?;

@@ -6,11 +6,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use duly::__outbox::PlainEvent;
-use duly::event::BucketId;
+use duly::__outbox::{PlainEvent, plain_id};
 use duly::time::Timestamp;
 use duly::{Error, ErrorKind, EventId, Result};
 use futures_util::future::BoxFuture;
+use rusqlite::types::FromSql;
 use rusqlite::{Connection, OpenFlags, Row as SqlRow, TransactionBehavior, params};
 
 use crate::relay::source::{
@@ -43,6 +43,8 @@ pub(crate) struct SqliteSource {
 #[derive(Clone)]
 struct Page {
     numbers: Vec<i64>,
+    /// Up to which row they may have been pushed before.
+    pushed: i64,
     /// How often a relay had begun when this one did.
     claims: i64,
 }
@@ -100,6 +102,7 @@ impl SqliteSource {
             "duly_outbox_deferred",
             "duly_outbox_refused",
             "duly_done",
+            "duly_outbox_salt",
             "duly_outbox_version",
         ];
         let missing = needed
@@ -112,7 +115,7 @@ impl SqliteSource {
                 connection.query_row(sql, [], |row| row.get::<_, u32>(0))
             });
             match version.await? {
-                version if version >= VERSION => return Ok(()),
+                version if version >= VERSION => return self.run(add_columns).await,
                 version => format!(
                     "the tables of the outbox have version {version}, this program needs {VERSION}"
                 ),
@@ -150,6 +153,19 @@ impl SqliteSource {
     }
 }
 
+/// Adds what tables of an earlier form lack: SQL of SQLite cannot add a column only if there is none.
+fn add_columns(connection: &mut Connection) -> rusqlite::Result<()> {
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let sql = "select exists (select 1 from pragma_table_info('duly_outbox_refused') \
+               where name = 'repeated')";
+    let is_there: bool = tx.query_row(sql, [], |row| row.get(0))?;
+    if !is_there {
+        let add = "alter table duly_outbox_refused add column repeated integer not null default 1";
+        tx.execute(add, [])?;
+    }
+    tx.commit()
+}
+
 /// Stores that the next rows may have been pushed, and returns them.
 fn claim(connection: &mut Connection) -> rusqlite::Result<(Page, Vec<Row>)> {
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -160,21 +176,26 @@ fn claim(connection: &mut Connection) -> rusqlite::Result<(Page, Vec<Row>)> {
     )?;
     let mut page = Page {
         numbers: Vec::new(),
+        pushed,
         claims,
     };
     let mut rows = Vec::new();
     let mut bytes = 0;
     {
-        let sql = "select n, repeated, event, queue, payload, due, id, options, at \
+        let sql = "select n, repeated, event, queue, payload, due, id, options, at, \
+                   (select salt from duly_outbox_salt) as salt \
                    from duly_outbox order by n limit ?1";
         let mut statement = tx.prepare_cached(sql)?;
         let mut found = statement.query([PAGE_MAX as i64])?;
         while let Some(row) = found.next()? {
             let n: i64 = row.get(0)?;
-            let (content, len) = content(row)?;
+            let len = len(row, 2)? + len(row, 4)?;
+            let content = content(row).unwrap_or_else(RowContent::Unreadable);
+            // What plain SQL wrote is not pushed itself.
+            let was_pushed = n <= pushed && matches!(content, RowContent::Staged(_));
             page.numbers.push(n);
             rows.push(Row {
-                is_repeated: n <= pushed || row.get(1)?,
+                is_repeated: was_pushed || row.get(1)?,
                 content,
             });
             bytes += len;
@@ -190,61 +211,68 @@ fn claim(connection: &mut Connection) -> rusqlite::Result<(Page, Vec<Row>)> {
     Ok((page, rows))
 }
 
-/// Reads what a row says, and how many bytes it has.
-fn content(row: &SqlRow<'_>) -> rusqlite::Result<(RowContent, usize)> {
-    if let Some(event) = row.get::<_, Option<Vec<u8>>>(2)? {
-        let len = event.len();
-        return Ok((RowContent::Staged(event), len));
+/// Returns how many bytes a value has.
+fn len(row: &SqlRow<'_>, at: usize) -> rusqlite::Result<usize> {
+    let bytes = row.get_ref(at)?.as_bytes_or_null()?;
+    Ok(bytes.map_or(0, <[u8]>::len))
+}
+
+/// Reads what a row says; the error is why it cannot be read: a text of SQLite may be any bytes.
+fn content(row: &SqlRow<'_>) -> Result<RowContent, String> {
+    if let Some(event) = value(row, "event")? {
+        return Ok(RowContent::Staged(event));
     }
-    let payload: String = row.get::<_, Option<_>>(4)?.unwrap_or_default();
+    let queue: String = value(row, "queue")?.unwrap_or_default();
+    let payload: String = value(row, "payload")?.unwrap_or_default();
     let millis = |ms: i64| Timestamp::from_millis(u64::try_from(ms).unwrap_or(0));
-    let id = match row.get::<_, Option<String>>(6)? {
-        Some(id) => id.parse::<EventId>(),
+    let id = match value::<String>(row, "id")? {
+        Some(id) => id.parse::<EventId>().map_err(|error| error.to_string())?,
         None => {
-            let bucket = BucketId(fastrand::u16(..));
-            // The highest bit of the last byte is that of ids of runs.
-            let entropy = fastrand::u64(..) & !128;
-            Ok(EventId::from_parts(millis(row.get(8)?), bucket, entropy))
+            let n = value(row, "n")?.unwrap_or_default();
+            let at = value(row, "at")?.map_or(Timestamp::EPOCH, millis);
+            let salt: String = value(row, "salt")?.unwrap_or_default();
+            plain_id(&salt, (n, at), [&queue, &payload])
         }
     };
-    let len = payload.len();
-    let content = match id {
-        Ok(id) => RowContent::Plain(PlainEvent {
-            queue: row.get::<_, Option<_>>(3)?.unwrap_or_default(),
-            payload,
-            due: row.get::<_, Option<i64>>(5)?.map(millis),
-            id,
-            options: row
-                .get::<_, Option<_>>(7)?
-                .unwrap_or_else(|| "{}".to_owned()),
-        }),
-        Err(error) => RowContent::Unreadable(error.to_string()),
-    };
-    Ok((content, len))
+    Ok(RowContent::Plain(PlainEvent {
+        queue,
+        payload,
+        due: value(row, "due")?.map(millis),
+        id,
+        options: value(row, "options")?.unwrap_or_else(|| "{}".to_owned()),
+    }))
+}
+
+fn value<T: FromSql>(row: &SqlRow<'_>, name: &str) -> Result<Option<T>, String> {
+    let value = row.get(name);
+    value.map_err(|error| format!("the {name} cannot be read: {error}"))
 }
 
 /// Deletes the rows that are settled, with what becomes of them, in one transaction.
 fn close(connection: &mut Connection, page: &Page, closing: &Closing) -> rusqlite::Result<bool> {
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let number = |at: &usize| page.numbers.get(*at).copied().unwrap_or_default();
-    for (at, reason) in &closing.refused {
+    let number = |at: usize| page.numbers.get(at).copied().unwrap_or_default();
+    for row in &closing.refused {
         tx.execute(
-            "insert into duly_outbox_refused (n, at, reason, event, queue, payload, due, id, options) \
-             select n, at, ?2, event, queue, payload, due, id, options from duly_outbox where n = ?1",
-            params![number(at), reason],
+            "insert into duly_outbox_refused \
+             (n, at, reason, repeated, event, queue, payload, due, id, options) \
+             select n, at, ?2, ?3, event, queue, payload, due, id, options \
+             from duly_outbox where n = ?1",
+            params![number(row.row), row.reason, row.is_repeated],
         )?;
     }
-    for (at, event) in &closing.instead {
+    for row in &closing.instead {
         tx.execute(
-            "insert into duly_outbox (at, event) select at, ?2 from duly_outbox where n = ?1",
-            params![number(at), event],
+            "insert into duly_outbox (at, repeated, event) \
+             select at, ?2, ?3 from duly_outbox where n = ?1",
+            params![number(row.place), row.is_repeated, row.event],
         )?;
     }
     for row in &closing.deferred {
         tx.execute(
             "insert into duly_outbox_deferred (at, repeated, event, bucket) \
              select at, ?2, event, ?3 from duly_outbox where n = ?1",
-            params![number(&row.place), row.is_repeated, row.group],
+            params![number(row.place), row.is_repeated, row.group],
         )?;
     }
     let mut deleted = 0;
@@ -256,8 +284,9 @@ fn close(connection: &mut Connection, page: &Page, closing: &Closing) -> rusqlit
     }
     let is_whole = closing.passed == page.numbers.len();
     if !is_whole && !closing.is_repeated {
-        // None of the others was pushed, unless by a relay that has begun since.
+        // None of the others was pushed, unless before, or by a relay that has begun since.
         let before = page.numbers.get(closing.passed).map_or(0, |n| n - 1);
+        let before = before.max(page.pushed);
         tx.execute(
             "update duly_outbox_step set pushed = ?1 where claims = ?2",
             [before, page.claims],

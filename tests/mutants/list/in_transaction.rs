@@ -35,7 +35,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     InTransaction.bug(
         "outbox-old-event-doubled",
         "an event whose push may have been accepted goes on under another id when its own is too old",
-        &[put("relay::push::push_group", "$row.is_repeated", "false")],
+        &[put("relay::push::push_deferred", "$row.is_repeated", "false")],
         outbox("an_old_event_of_which_nothing_is_known_is_put_aside"),
     ),
     InTransaction.bug(
@@ -50,7 +50,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     InTransaction.bug(
         "outbox-refused-blocks",
         "an event that can never be accepted is tried for ever",
-        &[put("Fate::of", "Some(Self::Refused($error.to_string()))", "Some(Self::NotYet)")],
+        &[put("Fate::of", "Self::refused($error.to_string())", "Self::NotYet")],
         outbox("an_event_that_has_waited_for_long_is_handled_once"),
     ),
     InTransaction.bug(
@@ -63,7 +63,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "outbox-one-delays-all",
         "a page is passed up to the first row that the store does not take, and the others wait",
         &[put(
-            "relay::settle::closing",
+            "relay::settle::passed",
             "$row.fate.is_settled() || «$may» && $row.group.is_some()",
             "$may && false",
         )],
@@ -73,8 +73,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "outbox-deferred-forgets",
         "of a deferred event it is forgotten that it may have been accepted",
         &[
-            put("relay::settle::closing", "is_repeated: «$is_unknown || $row.is_repeated»", "false && $is_unknown"),
-            put("relay::settle::settling", "Fate::NotYet if «!$is_repeated»", "!$is_repeated || true"),
+            put("relay::settle::closing", "is_repeated: «$is_unknown || $is_repeated»", "false && $is_unknown"),
+            put("relay::settle::settling", "Fate::OutOfTime if «!$is_repeated»", "!$is_repeated || true"),
             put("relay::settle::settling", "«$settling.maybe.push($key)»", "$settling.never.push($key)"),
         ],
         outbox("what_is_deferred_for_long_is_neither_lost_nor_doubled"),

@@ -1,0 +1,99 @@
+//! Refused rows that are put back.
+
+use duly::prelude::*;
+
+use crate::aged::{forget, forgetful};
+use crate::databases::{Outbox, REFUSED};
+use crate::world::{Seen, bus, orders};
+
+/// Nobody pushed it before it was refused, so another id does no harm.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_that_was_refused_for_long_is_handled_once_it_is_right() {
+    for outbox in Outbox::all().await {
+        let seen = Seen::default();
+        let bus = forgetful(&seen).await;
+        let queue = orders(&bus);
+        outbox.push(&queue, 1..2, When::Now).await;
+        outbox
+            .execute("create table backup as select event from duly_outbox")
+            .await;
+        // As by another version.
+        outbox
+            .execute("update duly_outbox set event = substr(event, 2)")
+            .await;
+        let relay = outbox.relay(&bus).await;
+        let unknown = "select count(*) from duly_outbox_refused where reason like '%format 0%'";
+        outbox.until(unknown, 1).await;
+        forget(&queue, &seen).await;
+        outbox
+            .execute("update duly_outbox_refused set event = (select event from backup)")
+            .await;
+        outbox.retry(false).await;
+        seen.reach(1_001).await;
+        assert_eq!(seen.counts()[&1], 1);
+        assert_eq!(outbox.number(REFUSED).await, 0);
+        relay.stop().await;
+    }
+}
+
+/// Only an operator can know that handling it twice does no harm.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_have_been_accepted_goes_on_under_a_new_id_if_an_operator_says_so() {
+    for outbox in Outbox::all().await {
+        let seen = Seen::default();
+        let bus = forgetful(&seen).await;
+        let queue = orders(&bus);
+        outbox.push(&queue, 1..2, When::Now).await;
+        outbox
+            .execute("update duly_outbox set repeated = true")
+            .await;
+        forget(&queue, &seen).await;
+        let relay = outbox.relay(&bus).await;
+        let maybe = "select count(*) from duly_outbox_refused \
+                     where reason like '%may have been accepted%'";
+        outbox.until(maybe, 1).await;
+        outbox.retry(false).await;
+        outbox.until(maybe, 1).await;
+        assert!(!seen.numbers().contains(&1));
+        outbox.retry(true).await;
+        seen.reach(1_001).await;
+        assert_eq!(seen.counts()[&1], 1);
+        relay.stop().await;
+    }
+}
+
+/// They have no column that says whether a refused row was pushed, and no salt.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_of_an_earlier_form_are_brought_up_to_date() {
+    for outbox in Outbox::all().await {
+        let seen = Seen::default();
+        let bus = bus("memory:", &seen).await;
+        outbox
+            .execute("alter table duly_outbox_refused drop column repeated")
+            .await;
+        let earlier = match outbox {
+            Outbox::Postgres(_) => {
+                "drop function duly_outbox_retry(bigint, boolean); \
+                 create function duly_outbox_retry(row_number bigint) returns bigint \
+                 language sql as 'select 0::bigint'"
+            }
+            Outbox::Sqlite(_) | Outbox::Mysql(_) => "drop table duly_outbox_salt",
+        };
+        outbox.execute(earlier).await;
+        for _ in 0..2 {
+            outbox.execute(outbox.schema()).await;
+        }
+        outbox.push_plain(1).await;
+        outbox
+            .execute("update duly_outbox set queue = 'no such name!'")
+            .await;
+        let relay = outbox.relay(&bus).await;
+        outbox.until(REFUSED, 1).await;
+        outbox
+            .execute("update duly_outbox_refused set queue = 'orders'")
+            .await;
+        outbox.retry(false).await;
+        seen.reach(1).await;
+        relay.stop().await;
+    }
+}
