@@ -111,7 +111,7 @@ calls! {
     };
     ClosedWithItsRuntime Queue call: |it| it.handled.call::<u64>(7, secs(20));
     Closed stored_replies store: |it| async {
-        replies::store(&it.bus, it.pulled.name(), it.waiting, b"1").await
+        replies::store(&it.bus, &it.token, b"1").await
     };
     Closed stored_replies look_up: |it| async {
         replies::look_up(&it.pulled, it.waiting).await
