@@ -117,7 +117,7 @@ impl EmbeddedStore {
         let time = StoreTime::new(Arc::clone(&clock));
         let retention = || Retention::new(Arc::clone(&keep), Arc::clone(&clock));
         let (recovery, starts) = loop {
-            match recover(&paths, options.window, retention(), time.now()) {
+            match restart(&paths, options.window, retention(), time.now()) {
                 // What is stored is handled on a full disk, so it must be read on one.
                 Err(error) if error.kind() == ErrorKind::Full && space.release() => {}
                 recovered => break recovered?,
@@ -213,7 +213,7 @@ impl EmbeddedStore {
 
 /// Reads what the file has, writes what follows from the notes of starts, and begins those anew; it
 /// can be repeated.
-fn recover(
+fn restart(
     paths: &Paths,
     window: DedupWindow,
     retention: Retention,
