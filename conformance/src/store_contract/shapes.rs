@@ -236,7 +236,7 @@ async fn is_delivered_once(world: &World, shape: Shape, mut expected: Expected) 
         let limit = limits.next().unwrap_or(1);
         let fetch = Fetch {
             ahead: ms(300),
-            ahead_limit: limit / 2,
+            ahead_limit: limit.min(20),
             ..world.fetching(A, limit)
         };
         let deliveries = world.fetch_by(&fetch).await;

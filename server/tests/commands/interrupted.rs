@@ -2,6 +2,8 @@
 
 use std::process::Stdio;
 
+use duly::time::{Clock, SystemClock};
+
 use super::{Ran, Shop, on_every_target};
 use crate::world::until;
 
@@ -89,8 +91,10 @@ async fn a_bulk_goes_on_where_it_was_interrupted(shop: &Shop) {
 }
 
 async fn a_replay_goes_on_where_it_was_interrupted(shop: &Shop) {
-    shop.push(MANY).await;
     let cancel = ["event", "cancel", "--queue", "ns.mail", "--all", "--yes"];
+    shop.json(&cancel);
+    let since = SystemClock::new().now().to_string();
+    shop.push(MANY).await;
     shop.json(&cancel);
     let replay = [
         "event",
@@ -100,7 +104,8 @@ async fn a_replay_goes_on_where_it_was_interrupted(shop: &Shop) {
         "--queue",
         "ns.mail",
     ];
-    let replay = [&replay[..], &["--outcome", "cancelled", "--yes"]].concat();
+    let filter = ["--outcome", "cancelled", "--since", &since, "--yes"];
+    let replay = [&replay[..], &filter].concat();
     // Its end is to come, so that what it replays could end before.
     let to_come = [&replay[..], &["--until", "2100-01-01T00:00:00Z"]].concat();
     let ran = interrupted(shop, &to_come).await;

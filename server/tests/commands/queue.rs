@@ -146,8 +146,9 @@ async fn a_purge_asks_and_cancels_what_waits(shop: &Shop) {
     }
 }
 
-/// The most events that a store looks through for a page.
-const SCANNED_MAX: usize = 10_000;
+/// Twice as many as are looked through for a page, so that what waits is behind them in some buckets.
+const DEAD: usize = 20_000;
+const WAITING: usize = 40;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_purge_comes_to_what_waits_behind_many_dead_letters() {
@@ -156,10 +157,10 @@ async fn a_purge_comes_to_what_waits_behind_many_dead_letters() {
     let bus = Bus::builder().store_url(&url).only_registered();
     let bus = bus.publish_only().start().await.unwrap();
     let queue = bus.queue_named::<usize>("ns.mail").unwrap();
-    let events = (0..SCANNED_MAX).map(|number| queue.event(number).attempts(1));
+    let events = (0..DEAD).map(|number| queue.event(number).attempts(1));
     queue.push_many(events, When::Now).await.unwrap();
     let mut buried = 0;
-    while buried < SCANNED_MAX {
+    while buried < DEAD {
         let leased = queue.lease(1_000, Duration::from_secs(60));
         let leased = leased.wait(Duration::from_secs(9)).send().await.unwrap();
         buried += leased.len();
@@ -167,21 +168,21 @@ async fn a_purge_comes_to_what_waits_behind_many_dead_letters() {
         futures_util::future::try_join_all(buries).await.unwrap();
     }
     let hour = Duration::from_secs(3_600);
-    queue.push_many(0..2, hour).await.unwrap();
+    queue.push_many(0..WAITING, hour).await.unwrap();
     bus.shutdown(Duration::from_secs(5)).await.unwrap();
     let purge = ["queue", "purge", "ns.mail", "--yes", "--json"];
     let purged = duly(&[&purge[..], &["--store", &url]].concat()).json();
-    assert_eq!(purged["cancelled"], 2);
+    assert_eq!(purged["cancelled"], WAITING);
 
     let world = World::start_at(folder, url, "").await;
-    for _ in 0..2 {
+    for _ in 0..WAITING {
         world.publish("/api/ns/mail?delay=3600", "x").await;
     }
     let server = world.api_url("");
     let server = ["--server", &server, "--token", &world.token];
     let purged = duly(&[&purge[..], &server].concat()).json();
-    assert_eq!(purged["cancelled"], 2);
-    assert_eq!(world.dead_size("mail").await, SCANNED_MAX as u64);
+    assert_eq!(purged["cancelled"], WAITING);
+    assert_eq!(world.dead_size("mail").await, DEAD as u64);
     world.server.stop().await;
 }
 
