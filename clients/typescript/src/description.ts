@@ -450,7 +450,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Cancels events of a queue that wait, at most 1,000; dead letters and leased events stay */
+        /** Cancels events of a queue that wait, about 1,000 with each request; dead letters and leased events stay */
         post: operations["purgeQueue"];
         delete?: never;
         options?: never;
@@ -640,7 +640,8 @@ export interface components {
         AuditPage: {
             /**
              * @description The lines, the newest first. There may be fewer than the limit, or none, although `next` is
-             *     there: those of queues that the token does not administer are left out.
+             *     there: those of queues that the token does not administer are left out, and those of schedules
+             *     unless it administers all queues.
              */
             items: components["schemas"]["AuditView"][];
             /**
@@ -1389,11 +1390,8 @@ export interface components {
              * @example 12
              */
             cancelled: number;
-            /**
-             * @description Whether more events wait: then repeat the request.
-             * @example false
-             */
-            has_more: boolean;
+            /** @description The `after` of the next request; absent after the last one. */
+            next?: string | null;
         };
         /** @description Events to push; with more than one, all are pushed in a few steps of the store. */
         PushRequest: {
@@ -1588,8 +1586,8 @@ export interface components {
             since_ms?: number | null;
             /**
              * Format: int64
-             * @description Those that ended before this time, in milliseconds since the epoch. Default: now, so that what
-             *     is replayed is not replayed again; the answer says it for the next request.
+             * @description Those that ended before this time, in milliseconds since the epoch. Default, and at most: now,
+             *     so that what is replayed is not replayed again; the answer says it for the next request.
              */
             until_ms?: number | null;
             /**
@@ -6388,7 +6386,10 @@ export interface operations {
     };
     purgeQueue: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The `next` of the answer before. */
+                after?: string;
+            };
             header?: never;
             path: {
                 /**
@@ -6406,7 +6407,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description They are cancelled */
+            /** @description A part of them is cancelled */
             200: {
                 headers: {
                     [name: string]: unknown;
