@@ -200,6 +200,7 @@ impl MembershipPoll {
     pub(crate) async fn poll_in_background(self: Arc<Self>) {
         match self.call().await {
             Ok(()) => self.outage.succeeded(&()),
+            Err(error) if error.kind() == ErrorKind::Closed => {} // the bus has stopped meanwhile
             Err(error) => self.outage.failed((), &error),
         }
     }
