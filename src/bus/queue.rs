@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::locate::EventReply;
-use crate::bus::payloads::EncodedValue;
+use crate::bus::payloads::{EncodedValue, is_encrypted};
 use crate::bus::queue_handle::QueueHandle;
 use crate::bus::state::round_trips::{Passed, RoundTrip};
 use crate::codec::{Codec, Encoded, encode, round_trip};
@@ -257,16 +257,35 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         self.apply(id, || StoreOp::reschedule(id, when)).await
     }
 
-    /// Replaces the payload of an event that waits, and returns the result.
+    /// Replaces the payload of an event that waits, and returns the result. One that is encrypted stays
+    /// so where this process has keys.
     ///
     /// # Errors
     ///
     /// As [`cancel`](Self::cancel); [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when the
     /// payload cannot be encoded or is too large.
     pub async fn update(&self, id: EventId, payload: &T) -> Result<ChangeOutcome> {
-        let payload = self.stored_as_update(id, payload)?;
+        let options = &self.handle.options;
+        let value = self.encode(options.codec, payload)?;
+        // The envelope has the version of the payload that is replaced.
+        let version = Some(options.version).filter(|version| *version > 0);
+        let mut queue = self.handle.clone();
+        if !options.encrypt && self.is_encrypted(id).await? {
+            Arc::make_mut(&mut queue.options).encrypt = true;
+        }
+        let payload = queue.stored(id, value, version)?;
         self.apply(id, || StoreOp::update(id, payload.clone()))
             .await
+    }
+
+    /// Whether an event is encrypted though this process does not encrypt its queue; without keys it
+    /// does not look.
+    async fn is_encrypted(&self, id: EventId) -> Result<bool> {
+        if self.handle.inner.keys.ids().is_empty() {
+            return Ok(false);
+        }
+        let body = self.get(id).await?.and_then(|found| found.body);
+        Ok(body.is_some_and(|body| is_encrypted(&body)))
     }
 
     /// Looks an event up; `None` when the store does not know it, or not any more.
@@ -316,15 +335,6 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             codec,
             type_name::<T>(),
         ))
-    }
-
-    /// Returns the stored form of a value that replaces another: the envelope has the version of
-    /// that one, so this includes its own.
-    pub(super) fn stored_as_update(&self, id: EventId, payload: &T) -> Result<Payload> {
-        let options = &self.handle.options;
-        let value = self.encode(options.codec, payload)?;
-        let version = Some(options.version).filter(|version| *version > 0);
-        self.handle.stored(id, value, version)
     }
 
     /// Decodes a stored payload of a [record](crate::records::Record) or a

@@ -25,6 +25,7 @@ over_every_store! {
     a_record_keeps_a_payload_encrypted,
     a_dead_letter_is_shown_encrypted_and_read_with_the_key,
     an_edited_dead_letter_stays_encrypted_whoever_edits_it,
+    an_event_stays_encrypted_whoever_updates_it,
     a_queue_that_encrypts_does_not_start_without_a_key,
 }
 
@@ -288,6 +289,28 @@ async fn an_edited_dead_letter_stays_encrypted_whoever_edits_it(world: World) {
     assert!(!holds(stored(&queue, id).await.as_bytes(), "4711"));
     bus.advance(secs(1)).await;
     assert_eq!(dies.payloads(), [SECRET, "a fourth 4711"]);
+}
+
+async fn an_event_stays_encrypted_whoever_updates_it(world: World) {
+    let seen = Probe::<String>::new();
+    let (bus, queue) = encrypting(&world, &ring(&["k1"]), &seen).await;
+    let id = queue.push(SECRET.to_owned(), secs(60)).await.unwrap().id();
+    let builder = world.builder().publish_only().keys(ring(&["k1"]));
+    let other = world.start(builder).await;
+    let theirs = other.queue_named::<String>("orders").unwrap();
+    let updated = theirs.update(id, &"another 4711".to_owned()).await.unwrap();
+    assert!(matches!(updated, ChangeOutcome::Changed(_)), "{updated:?}");
+    assert!(!holds(stored(&queue, id).await.as_bytes(), "4711"));
+    let clear = theirs
+        .push("clear".to_owned(), secs(60))
+        .await
+        .unwrap()
+        .id();
+    let _ = theirs.update(clear, &"clear too".to_owned()).await.unwrap();
+    assert!(holds(stored(&queue, clear).await.as_bytes(), "clear too"));
+    bus.advance(secs(61)).await;
+    assert_eq!(seen.payloads().len(), 2);
+    assert!(seen.payloads().contains(&"another 4711".to_owned()));
 }
 
 async fn a_queue_that_encrypts_does_not_start_without_a_key(world: World) {

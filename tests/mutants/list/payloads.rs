@@ -110,7 +110,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "update-of-the-envelopes-version",
         "what an update writes is taken for the version that was pushed",
         &[put(
-            "Queue::stored_as_update",
+            "Queue::update",
             "Some($options.version).filter(|$version| *$version > 0)",
             "None",
         )],
