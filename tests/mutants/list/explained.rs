@@ -31,7 +31,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Explained.bug(
         "first-attempts-told",
         "of many attempts the first ones are told and not the last",
-        &[put("history::read", "«Newest», $after", "Oldest")],
+        &[put("explain::history::read", "«Newest», $after", "Oldest")],
         explain("the_last_attempts_are_told_and_the_others_counted"),
     ),
     Explained.bug(
