@@ -36,7 +36,7 @@ pub(super) fn take(own: &str, keys: &[i64]) -> Vec<Statement> {
         return Vec::new();
     }
     let read = format!(
-        "select o.n, o.repeated, hex(o.event) from {} where o.holder = '{own}' \
+        "select o.n, o.repeated, o.event as bytes from {} where o.holder = '{own}' \
          order by o.tries, o.n",
         by_keys(TABLE, keys)
     );

@@ -40,7 +40,7 @@ pub(super) fn read_keys(texts: &[TextRow]) -> Result<Vec<i64>> {
 /// Returns the statements that claim rows for the relay `own`, and read those that it has then.
 pub(super) fn take(own: &str, keys: &[i64]) -> Vec<Statement> {
     let read = format!(
-        "select o.n, o.repeated, hex(o.event), {PLAIN}, o.at, \
+        "select o.n, o.repeated, o.event as bytes, {PLAIN}, o.at, \
          (select salt from duly_outbox_salt) from {} \
          where o.holder = '{own}' order by o.n",
         by_keys("duly_outbox", keys)

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use duly::{Error, ErrorKind, Result};
 use sqlx::mysql::{MySqlConnectOptions, MySqlRow};
-use sqlx::{AssertSqlSafe, ConnectOptions, Executor, MySqlConnection, Row};
+use sqlx::{AssertSqlSafe, Column, ConnectOptions, Executor, MySqlConnection, Row};
 use tokio::time::timeout;
 
 use crate::mysql::sql::Statement;
-use crate::session::{SqlResult, TextRow, unreadable};
+use crate::session::{SqlResult, TextRow, hex, unreadable};
 use crate::sqlx_0_9::of;
 
 /// What a relay depends on, whatever the defaults of the server or of the user's pool are.
@@ -178,8 +178,15 @@ async fn fetch(connection: &mut MySqlConnection, sql: String) -> SqlResult<Vec<T
 }
 
 fn texts(row: &MySqlRow) -> SqlResult<TextRow> {
-    // A text of this protocol, whatever its type is.
-    let text = |at: usize| row.try_get_unchecked::<Option<String>, _>(at);
+    // A text of this protocol, whatever its type is, and `bytes` as digits: the server
+    // would return null for more digits than its `max_allowed_packet`.
+    let text = |at: usize| {
+        if row.column(at).name() != "bytes" {
+            return row.try_get_unchecked::<Option<String>, _>(at);
+        }
+        let bytes = row.try_get_unchecked::<Option<Vec<u8>>, _>(at)?;
+        Ok(bytes.map(|bytes| hex(&bytes)))
+    };
     (0..row.len())
         .map(|at| text(at).map_err(|it| of(&it)))
         .collect()
