@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 )
 
@@ -16,17 +15,21 @@ const extensions = 3
 type attempt struct {
 	lease    *Lease
 	received time.Time
-	// ctx is that of the handler.
+	// ends is when the lease ends if no later extension was confirmed.
+	ends time.Time
+	// ctx ends when the lease is lost, and when nobody waits for the attempt any more.
 	ctx    context.Context
 	cancel context.CancelFunc
 	check  chan struct{}
 	isLost bool
 }
 
-func newAttempt(parent context.Context, lease *Lease) *attempt {
+func newAttempt(parent context.Context, lease *Lease, ttr time.Duration) *attempt {
 	ctx, cancel := context.WithCancel(parent)
+	now := time.Now()
 	return &attempt{
-		lease: lease, received: time.Now(), ctx: ctx, cancel: cancel, check: make(chan struct{}, 1),
+		lease: lease, received: now, ends: now.Add(ttr), ctx: ctx, cancel: cancel,
+		check: make(chan struct{}, 1),
 	}
 }
 
@@ -40,13 +43,9 @@ func (a *attempt) checkLease() {
 
 // keep extends the lease until done is closed; it cancels the handler when the lease is lost.
 func (a *attempt) keep(w *Worker, done <-chan struct{}) {
-	begun, ends := a.received, a.received.Add(w.ttr)
+	begun, step := a.received, w.ttr/extensions
 	for {
-		pause := time.Until(begun.Add(w.ttr / extensions))
-		if left := time.Until(ends); left < pause {
-			pause = left
-		}
-		timer := time.NewTimer(pause)
+		timer := time.NewTimer(time.Until(earlier(begun.Add(step), a.ends)))
 		select {
 		case <-done:
 			timer.Stop()
@@ -56,15 +55,19 @@ func (a *attempt) keep(w *Worker, done <-chan struct{}) {
 		}
 		timer.Stop()
 		begun = time.Now()
-		ctx, cancel := context.WithDeadline(context.Background(), ends)
-		err := w.client.Extend(ctx, a.lease, w.ttr)
-		cancel()
+		// One that hangs leaves time for another one.
+		err := a.extend(w, done, earlier(begun.Add(step), a.ends))
+		select {
+		case <-done:
+			return // what the handler has done is to be settled
+		default:
+		}
 		var problem *Problem
-		isGone := errors.As(err, &problem) && problem.Status == http.StatusNotFound
+		isGone := errors.As(err, &problem) && problem.isGone()
 		switch {
 		case err == nil:
-			ends = begun.Add(w.ttr)
-		case errors.Is(err, ErrLeaseLost), isGone, !time.Now().Before(ends):
+			a.ends = begun.Add(w.ttr)
+		case errors.Is(err, ErrLeaseLost), isGone, !time.Now().Before(a.ends):
 			a.isLost = true
 			a.cancel()
 			<-done
@@ -75,17 +78,37 @@ func (a *attempt) keep(w *Worker, done <-chan struct{}) {
 	}
 }
 
+// extend extends the lease once; it gives up at a time, and when done is closed.
+func (a *attempt) extend(w *Worker, done <-chan struct{}, until time.Time) error {
+	ctx, cancel := context.WithDeadline(context.Background(), until)
+	defer cancel()
+	go func() {
+		select {
+		case <-done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return w.client.Extend(ctx, a.lease, w.ttr)
+}
+
+func earlier(one, other time.Time) time.Time {
+	if other.Before(one) {
+		return other
+	}
+	return one
+}
+
 // run returns how the attempt ended; nil if its lease was lost.
 func (a *attempt) run(w *Worker) *Settlement {
-	done, kept := make(chan struct{}), make(chan struct{})
+	done := make(chan struct{})
+	settlement := Retry("the handler ended its goroutine")
+	// In a goroutine of its own, which it may end, as the FailNow of a test does.
 	go func() {
-		defer close(kept)
-		a.keep(w, done)
+		defer close(done)
+		settlement = a.settlement(w)
 	}()
-	settlement := a.settlement(w)
-	close(done)
-	<-kept
-	a.cancel()
+	a.keep(w, done)
 	if a.isLost {
 		return nil
 	}
@@ -93,7 +116,8 @@ func (a *attempt) run(w *Worker) *Settlement {
 }
 
 func (a *attempt) settlement(w *Worker) (settlement *Settlement) {
-	ctx := a.ctx
+	ctx, cancel := context.WithCancel(a.ctx)
+	defer cancel()
 	if w.timeout > 0 {
 		timed, cancel := context.WithTimeout(ctx, w.timeout)
 		defer cancel()

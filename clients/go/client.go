@@ -62,13 +62,19 @@ func queuePath(queue, rest string) string {
 	return "/queues/" + url.PathEscape(queue) + rest
 }
 
-// request is a request, and where its response goes.
+// request is a request, and how its response is read.
 type request struct {
 	method, path string
-	body, into   any
+	body         any
+	read         func(status int, text []byte) error
 	// isOnce is whether it is sent once only, also where it may not have arrived.
 	isOnce bool
 	wait   time.Duration
+}
+
+// into reads a response into a value.
+func into(value any) func(int, []byte) error {
+	return func(_ int, text []byte) error { return json.Unmarshal(text, value) }
 }
 
 func (c *Client) new(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
@@ -84,7 +90,7 @@ func (c *Client) new(ctx context.Context, method, path string, body io.Reader) (
 	return made, nil
 }
 
-func (c *Client) sendOnce(ctx context.Context, r request, body []byte) (int, error) {
+func (c *Client) sendOnce(ctx context.Context, r request, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, requestMax+r.wait)
 	defer cancel()
 	var reader io.Reader
@@ -93,58 +99,53 @@ func (c *Client) sendOnce(ctx context.Context, r request, body []byte) (int, err
 	}
 	made, err := c.new(ctx, r.method, r.path, reader)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	response, err := c.HTTP.Do(made)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, responseMax))
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if response.StatusCode >= 300 {
-		return 0, problemOf(response, text)
+		return problemOf(response, text)
 	}
-	if r.into == nil || len(text) == 0 {
-		return response.StatusCode, nil
+	if r.read == nil {
+		return nil
 	}
-	return response.StatusCode, json.Unmarshal(text, r.into)
+	return r.read(response.StatusCode, text)
 }
 
-func (c *Client) send(ctx context.Context, r request) (int, error) {
+func (c *Client) send(ctx context.Context, r request) error {
 	var body []byte
 	if r.body != nil {
 		encoded, err := json.Marshal(r.body)
 		if err != nil {
-			return 0, fmt.Errorf("duly: the request is no JSON: %w", err)
+			return fmt.Errorf("duly: the request is no JSON: %w", err)
 		}
 		body = encoded
 	}
 	for tries := 1; ; tries++ {
-		status, err := c.sendOnce(ctx, r, body)
-		if err == nil {
-			return status, nil
+		err := c.sendOnce(ctx, r, body)
+		if err == nil || !mayPass(err) {
+			return err
+		}
+		if r.isOnce || tries == triesMax || ctx.Err() != nil {
+			return fmt.Errorf("duly: %s %s: %w", r.method, r.path, err)
 		}
 		pause := requestBackoff.pause(tries)
 		var problem *Problem
-		if errors.As(err, &problem) {
-			if !problem.mayPass() {
-				return 0, err
-			}
-			if problem.RetryAfter > 0 {
-				pause = problem.RetryAfter
-			}
-		}
-		if r.isOnce || tries == triesMax || ctx.Err() != nil {
-			return 0, fmt.Errorf("duly: %s %s: %w", r.method, r.path, err)
+		if errors.As(err, &problem) && problem.RetryAfter > 0 {
+			pause = problem.RetryAfter
 		}
 		if pause > retryAfterMax {
 			pause = retryAfterMax
 		}
 		if err := sleep(ctx, pause); err != nil {
-			return 0, err
+			return err
 		}
 	}
 }
@@ -170,13 +171,24 @@ func (c *Client) Push(ctx context.Context, queue string, events ...Event) ([]Pus
 			end = len(bodies)
 		}
 		var results []PushResult
+		read := func(status int, text []byte) error {
+			results = nil // of an earlier try
+			if err := json.Unmarshal(text, &results); err != nil {
+				return err
+			}
+			if status == http.StatusMultiStatus {
+				return &PushError{Results: results}
+			}
+			return nil
+		}
 		body := map[string]any{"events": bodies[begin:end]}
-		status, err := c.send(ctx, request{method: http.MethodPost, path: path, body: body, into: &results})
+		err := c.send(ctx, request{method: http.MethodPost, path: path, body: body, read: read})
+		var refused *PushError
+		if errors.As(err, &refused) {
+			return pushed, &PushError{Results: refused.Results, Remaining: keyed[begin:]}
+		}
 		if err != nil {
 			return pushed, &PushError{Remaining: keyed[begin:], Err: err}
-		}
-		if status == http.StatusMultiStatus {
-			return pushed, &PushError{Results: results, Remaining: keyed[begin:]}
 		}
 		for _, result := range results {
 			pushed = append(pushed, result.Pushed)
@@ -188,16 +200,14 @@ func (c *Client) Push(ctx context.Context, queue string, events ...Event) ([]Pus
 // Cancel cancels an event that waits.
 func (c *Client) Cancel(ctx context.Context, queue, id string) error {
 	path := queuePath(queue, "/events/"+url.PathEscape(id))
-	_, err := c.send(ctx, request{method: http.MethodDelete, path: path})
-	return err
+	return c.send(ctx, request{method: http.MethodDelete, path: path})
 }
 
 // Reschedule makes an event that waits due after a delay from now.
 func (c *Client) Reschedule(ctx context.Context, queue, id string, delay time.Duration) error {
 	path := queuePath(queue, "/events/"+url.PathEscape(id))
 	body := map[string]any{"delay_ms": millis(delay)}
-	_, err := c.send(ctx, request{method: http.MethodPatch, path: path, body: body})
-	return err
+	return c.send(ctx, request{method: http.MethodPatch, path: path, body: body})
 }
 
 // Explanation is where an event is and what it waits for.
@@ -211,7 +221,7 @@ type Explanation struct {
 func (c *Client) Explain(ctx context.Context, queue, id string) (Explanation, error) {
 	var explanation Explanation
 	path := queuePath(queue, "/explanations/"+url.PathEscape(id))
-	_, err := c.send(ctx, request{method: http.MethodGet, path: path, into: &explanation})
+	err := c.send(ctx, request{method: http.MethodGet, path: path, read: into(&explanation)})
 	return explanation, err
 }
 
@@ -220,8 +230,8 @@ func (c *Client) Lease(ctx context.Context, queue string, limit int, ttr, wait t
 	var leases []Lease
 	body := map[string]any{"max": limit, "ttr_ms": millis(ttr), "wait_ms": millis(wait)}
 	// What was leased by a lost response comes back by itself.
-	_, err := c.send(ctx, request{
-		method: http.MethodPost, path: queuePath(queue, "/leases"), body: body, into: &leases,
+	err := c.send(ctx, request{
+		method: http.MethodPost, path: queuePath(queue, "/leases"), body: body, read: into(&leases),
 		isOnce: true, wait: wait,
 	})
 	return leases, err
@@ -230,21 +240,18 @@ func (c *Client) Lease(ctx context.Context, queue string, limit int, ttr, wait t
 // Settle ends an attempt.
 func (c *Client) Settle(ctx context.Context, lease *Lease, settlement *Settlement) error {
 	path := "/leases/" + url.PathEscape(lease.Token) + "/settle"
-	_, err := c.send(ctx, request{method: http.MethodPost, path: path, body: settlement})
-	return err
+	return c.send(ctx, request{method: http.MethodPost, path: path, body: settlement})
 }
 
 // drain lets a stream end when all that it has sent is settled.
 func (c *Client) drain(ctx context.Context, queue, name string) error {
 	path := queuePath(queue, "/leases/stream/drain?name="+url.QueryEscape(name))
-	_, err := c.send(ctx, request{method: http.MethodPost, path: path})
-	return err
+	return c.send(ctx, request{method: http.MethodPost, path: path})
 }
 
 // Extend makes a lease end ttr from now.
 func (c *Client) Extend(ctx context.Context, lease *Lease, ttr time.Duration) error {
 	path := "/leases/" + url.PathEscape(lease.Token) + "/extend"
 	body := map[string]any{"ttr_ms": millis(ttr)}
-	_, err := c.send(ctx, request{method: http.MethodPost, path: path, body: body})
-	return err
+	return c.send(ctx, request{method: http.MethodPost, path: path, body: body})
 }

@@ -34,14 +34,38 @@ func (p *Problem) Is(target error) bool {
 	return target == ErrLeaseLost && p.Kind == "lease_lost"
 }
 
-// mayPass reports whether the same request may succeed later.
+// mayPass reports whether the same request may succeed later, for one event of a push at least.
+func mayPass(err error) bool {
+	var push *PushError
+	if errors.As(err, &push) {
+		for _, result := range push.Results {
+			if result.Problem != nil && result.Problem.mayPass() {
+				return true
+			}
+		}
+		return false
+	}
+	var problem *Problem
+	return !errors.As(err, &problem) || problem.mayPass()
+}
+
 func (p *Problem) mayPass() bool {
 	switch p.Status {
+	case http.StatusNotFound:
+		return !p.isGone()
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
 		http.StatusGatewayTimeout, http.StatusInsufficientStorage:
 		return true
+	case http.StatusInternalServerError:
+		return p.Kind == "unknown" // it may have been done; a repeat is safe, and tells
 	}
 	return false
+}
+
+// isGone reports whether there is no such thing; a 404 without this kind is that of a proxy whose
+// server is away.
+func (p *Problem) isGone() bool {
+	return p.Status == http.StatusNotFound && p.Kind == "not_found"
 }
 
 // isInvalid reports whether the form of the request is wrong.

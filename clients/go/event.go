@@ -17,7 +17,8 @@ type Event struct {
 	At      time.Time
 	// Key is by which events are found.
 	Key string
-	// Unique is of which only one event waits or runs; Replace replaces that one.
+	// Unique is of which only one event waits or runs, in a queue of one bucket, the server's
+	// default; Replace replaces that one.
 	Unique  string
 	Replace bool
 	// Attempts is the most attempts; 0 is the default of the queue.
@@ -27,7 +28,9 @@ type Event struct {
 	// KeepPayload is whether its records keep its payload, so that it can be replayed; nil is the
 	// default of the queue.
 	KeepPayload *bool
-	Headers     map[string]string
+	// Version is that of the form of its payload, for handlers in Rust that upgrade older ones.
+	Version uint32
+	Headers map[string]string
 	// ID is a ULID, if you choose it.
 	ID string
 	// IdempotencyKey is a name that stands for the id. Without it and ID one is made, so that a
@@ -77,6 +80,7 @@ type eventBody struct {
 	Attempts       int               `json:"attempts,omitempty"`
 	ExpiresMS      *int64            `json:"expires_ms,omitempty"`
 	KeepPayload    *bool             `json:"keep_payload,omitempty"`
+	Version        uint32            `json:"version,omitempty"`
 	Headers        map[string]string `json:"headers,omitempty"`
 }
 
@@ -111,7 +115,7 @@ func (e Event) keyed() (Event, error) {
 func (e Event) body() (*eventBody, error) {
 	body := &eventBody{
 		ID: e.ID, IdempotencyKey: e.IdempotencyKey, Key: e.Key, Unique: e.Unique, Replace: e.Replace,
-		Attempts: e.Attempts, KeepPayload: e.KeepPayload, Headers: e.Headers,
+		Attempts: e.Attempts, KeepPayload: e.KeepPayload, Version: e.Version, Headers: e.Headers,
 	}
 	switch {
 	case e.Delay != 0 && !e.At.IsZero():

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -132,6 +133,43 @@ func TestAReplyThatTheServerRefusesIsFollowedByAnAckWithoutIt(t *testing.T) {
 	stop()
 	if !reflect.DeepEqual(said, []string{`{"outcome":"ack","reply":7}`, `{"outcome":"ack"}`}) {
 		t.Fatal(said)
+	}
+}
+
+func TestAHandlerThatEndsItsGoroutineHasFailed(t *testing.T) {
+	client := dulytest.Start(t).Client()
+	stop := runs(t, client, func(context.Context, *duly.Lease) error {
+		runtime.Goexit()
+		return nil
+	}, duly.Options{Concurrency: 1})
+	for n := 0; n < 2; n++ {
+		id := must[[]duly.Pushed](t)(client.Push(ctx, "q", duly.Event{Payload: n, Attempts: 1}))[0].ID
+		until(func() bool { return state(t, client, id) == "dead" })
+	}
+	stop()
+}
+
+func TestAPushOfWhichTheServerDoesNotKnowIsRepeatedUnderItsKey(t *testing.T) {
+	for kind, requests := range map[string]int{"unknown": 2, "corrupt": 1} {
+		var sent []string
+		client := standIn(t, func(response http.ResponseWriter, request *http.Request) {
+			body, _ := io.ReadAll(request.Body)
+			sent = append(sent, string(body))
+			if len(sent) == 1 {
+				response.WriteHeader(http.StatusInternalServerError)
+				fmt.Fprintf(response, `{"kind": %q, "detail": "the reply was lost"}`, kind)
+				return
+			}
+			response.WriteHeader(http.StatusCreated)
+			fmt.Fprint(response, `[{"id": "7", "duplicate": true}]`)
+		})
+		_, err := client.Push(ctx, "q", duly.Event{Payload: 1, Version: 2})
+		if (err == nil) != (requests == 2) || len(sent) != requests || sent[0] != sent[len(sent)-1] {
+			t.Fatalf("%s: %v, %v", kind, err, sent)
+		}
+		if !strings.Contains(sent[0], `"version":2`) {
+			t.Fatal(sent[0])
+		}
 	}
 }
 

@@ -138,7 +138,7 @@ func (w *Worker) receive(ctx, handlers context.Context, name string) error {
 	w.mutex.Unlock()
 	options := streamOptions{queue: w.queue, name: name, ttr: w.ttr, inFlight: cap(w.slots)}
 	return w.client.stream(ctx, options, func(lease *Lease) {
-		attempt := newAttempt(handlers, lease)
+		attempt := newAttempt(handlers, lease, w.ttr)
 		w.mutex.Lock()
 		isStopping := w.stopping
 		if !isStopping {
@@ -147,7 +147,8 @@ func (w *Worker) receive(ctx, handlers context.Context, name string) error {
 		}
 		w.mutex.Unlock()
 		if isStopping {
-			w.settle(lease, Release())
+			attempt.cancel()
+			w.settle(attempt, Release())
 			return
 		}
 		go w.runAttempt(attempt)
@@ -157,6 +158,7 @@ func (w *Worker) receive(ctx, handlers context.Context, name string) error {
 // runAttempt runs an attempt when there is a slot; more than there are come after a reconnection.
 func (w *Worker) runAttempt(attempt *attempt) {
 	defer w.work.Done()
+	defer attempt.cancel()
 	settlement := Release()
 	timer := time.NewTimer(w.ttr / slotWaits)
 	defer timer.Stop()
@@ -170,7 +172,7 @@ func (w *Worker) runAttempt(attempt *attempt) {
 		w.onError(fmt.Errorf("duly: no slot for %s of %s; it is handed back", attempt.lease.ID, w.queue))
 	}
 	if settlement != nil {
-		w.settle(attempt.lease, settlement)
+		w.settle(attempt, settlement)
 	}
 	w.mutex.Lock()
 	delete(w.running, attempt)
@@ -183,16 +185,24 @@ func (w *Worker) isStopping() bool {
 	return w.stopping
 }
 
-func (w *Worker) settle(lease *Lease, settlement *Settlement) {
-	// It came too late, or the event comes back when its lease ends.
-	err := w.client.Settle(context.Background(), lease, settlement)
-	if err == nil {
-		return
-	}
-	w.onError(fmt.Errorf("%s of %s failed: %w", settlement.Outcome, lease.ID, err))
-	var problem *Problem
-	if settlement.Reply != nil && errors.As(err, &problem) && problem.isInvalid() {
-		w.settle(lease, settlement.withReply(nil)) // it is the reply that is refused
+// settle settles an attempt, again and again while its lease goes on and the server is away.
+func (w *Worker) settle(attempt *attempt, settlement *Settlement) {
+	for failures := 1; ; failures++ {
+		// It came too late, or the event comes back when its lease ends.
+		err := w.client.Settle(context.Background(), attempt.lease, settlement)
+		if err == nil {
+			return
+		}
+		w.onError(fmt.Errorf("%s of %s failed: %w", settlement.Outcome, attempt.lease.ID, err))
+		var problem *Problem
+		if settlement.Reply != nil && errors.As(err, &problem) && problem.isInvalid() {
+			w.settle(attempt, settlement.withReply(nil)) // it is the reply that is refused
+			return
+		}
+		pause := w.backoff.pause(failures)
+		if !mayPass(err) || !time.Now().Add(pause).Before(attempt.ends) || sleep(attempt.ctx, pause) != nil {
+			return
+		}
 	}
 }
 

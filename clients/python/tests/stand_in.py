@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import httpx
@@ -28,11 +28,23 @@ def lease_text(payload: object) -> bytes:
 
 
 class StandIn:
-    """Sends `streamed` on each stream and keeps it open; refuses replies, and hangs in drains."""
+    """Sends `streamed` on each stream and keeps it open; refuses replies, and hangs if told to.
 
-    def __init__(self, streamed: bytes = b"", *, hangs_in_drain: bool = False) -> None:
+    `respond` may respond in its stead to what is no stream.
+    """
+
+    def __init__(
+        self,
+        streamed: bytes = b"",
+        *,
+        hangs_in_drain: bool = False,
+        hangs_in_settle: bool = False,
+        respond: Callable[[str], Awaitable[httpx.Response | None]] | None = None,
+    ) -> None:
         self.streamed = streamed
         self.hangs_in_drain = hangs_in_drain
+        self.hangs_in_settle = hangs_in_settle
+        self.respond = respond
         self.streams = 0
         self.closed_streams = 0
         self.settled: list[dict[str, Any]] = []
@@ -50,6 +62,12 @@ class StandIn:
             await asyncio.Event().wait()
         if path.endswith("/settle"):
             self.settled.append(json.loads(request.content))
+        response = await self.respond(path.split("/")[-1]) if self.respond else None
+        if response:
+            return response
+        if path.endswith("/settle"):
+            if self.hangs_in_settle and len(self.settled) == 1:
+                await asyncio.Event().wait()
             if "reply" in self.settled[-1]:
                 problem = {"status": 400, "title": "", "detail": "too large", "kind": "invalid"}
                 return httpx.Response(400, json=problem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -10,6 +11,7 @@ import httpx
 import pytest
 
 from duly import (
+    App,
     AsyncClient,
     Client,
     ConflictError,
@@ -19,6 +21,7 @@ from duly import (
     LeaseLostError,
     NewEvent,
     NotFoundError,
+    ProblemError,
     PushManyError,
     UsageError,
     ack,
@@ -192,6 +195,38 @@ def test_a_server_that_is_away_is_told_after_some_tries(monkeypatch: pytest.Monk
         client.push("close", 1)
     assert len(pauses) == 4
     assert all(0 < pause <= 5 for pause in pauses)
+
+
+@pytest.mark.parametrize(("kind", "requests"), [("unknown", 2), ("corrupt", 1)])
+def test_a_push_of_which_the_server_does_not_know_is_repeated_under_its_key(
+    kind: str, requests: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    sent: list[bytes] = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        sent.append(request.content)
+        if len(sent) == 1:
+            problem = {"status": 500, "title": "", "detail": "the reply was lost", "kind": kind}
+            return httpx.Response(500, json=problem)
+        return httpx.Response(201, json=[{"id": "7", "due_ms": 0, "duplicate": True}])
+
+    http = httpx.Client(transport=httpx.MockTransport(respond))
+    client = Client(token="x", namespace="ns", http=http)
+    with contextlib.suppress(ProblemError):
+        assert client.push("close", 1).duplicate
+    assert len(sent) == requests
+    assert len(set(sent)) == 1
+
+
+def test_a_version_goes_with_an_event_that_has_one() -> None:
+    task = App().task(queue="close")(print)
+    for event in (NewEvent(1, version=2), task.event(1, version=2)):
+        assert event.body()["version"] == 2
+    assert "version" not in NewEvent(1).body()
+    for version in (-1, 4_294_967_296):
+        with pytest.raises(UsageError, match="0 to 4294967295"):
+            NewEvent(1, version=version).body()
 
 
 def test_the_asyncio_client_does_the_same(duly_server: TestServer, place: Place) -> None:

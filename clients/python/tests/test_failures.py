@@ -11,12 +11,18 @@ from uuid import UUID
 
 import pytest
 
-from duly import AsyncClient, Backoff, ConnectionFailed, Context, NewEvent, Worker
+from duly import AsyncClient, Backoff, Bury, ConnectionFailed, Context, NewEvent, Snooze, Worker
 
 from .conftest import Place, quiet, running, until
 from .stand_in import StandIn, lease_text
 
 QUICK = Backoff(first=0.01, longest=0.01)
+
+
+@pytest.fixture
+def quick_drain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in ends no stream that is drained."""
+    monkeypatch.setattr("duly.worker.DRAIN_MAX", 0.01)
 
 
 async def state_of(client: AsyncClient, event: str) -> str:
@@ -199,6 +205,103 @@ def test_a_worker_that_is_cancelled_ends_its_handlers_and_leases_no_more(place: 
     asyncio.run(case())
 
 
+@pytest.mark.usefixtures("quick_drain")
+def test_a_handler_that_ends_as_its_lease_is_extended_is_settled() -> None:
+    ended = asyncio.Event()
+    extensions: list[None] = []
+
+    async def respond(call: str) -> None:
+        if call != "extend":
+            return
+        extensions.append(None)
+        ended.set()
+        for _ in range(2):  # until the worker sees the handler's end and the response in one turn
+            await asyncio.sleep(0)
+
+    server = StandIn(lease_text(7), respond=respond)
+
+    async def handle(payload: int) -> None:
+        await ended.wait()
+
+    async def case() -> None:
+        async with server.client() as client, running(Worker(client, "q", handle, ttr=1)):
+            await until("it is settled", lambda: bool(server.settled))
+
+    asyncio.run(case())
+    assert server.settled == [{"outcome": "ack"}]
+    assert len(extensions) == 1
+
+
+@pytest.mark.usefixtures("quick_drain")
+@pytest.mark.parametrize(
+    ("ended_by", "settlement"),
+    [
+        (None, {"outcome": "ack"}),
+        (Bury("poison"), {"outcome": "bury", "reason": "poison"}),
+        (Snooze(3_600), {"outcome": "snooze", "delay_ms": 3_600_000}),
+        (ValueError("why"), {"outcome": "retry", "reason": "ValueError: why"}),
+    ],
+)
+def test_a_handler_that_has_ended_is_settled_as_it_did_though_the_worker_is_cancelled(
+    ended_by: Exception | None, settlement: dict[str, object]
+) -> None:
+    server = StandIn(lease_text(7), hangs_in_settle=True)
+
+    async def handle(payload: int) -> None:
+        if ended_by:
+            raise ended_by
+
+    async def case() -> None:
+        async with server.client() as client:
+            working = asyncio.create_task(Worker(client, "q", handle).run())
+            await until("it is being settled", lambda: bool(server.settled))
+            await quiet(working)
+
+    asyncio.run(case())
+    assert server.settled == [settlement] * 2
+
+
+@pytest.mark.usefixtures("quick_drain")
+def test_a_handler_that_ends_in_the_turn_in_which_it_is_cancelled_is_settled_as_it_did() -> None:
+    server = StandIn(lease_text(7))
+    workers: list[Worker] = []
+
+    async def handle(payload: int) -> None:
+        for task in workers[0]._running:
+            task.cancel()
+
+    async def case() -> None:
+        async with server.client() as client:
+            workers.append(Worker(client, "q", handle))
+            async with running(workers[0]):
+                await until("it is settled", lambda: bool(server.settled))
+
+    asyncio.run(case())
+    assert server.settled == [{"outcome": "ack"}]
+
+
+@pytest.mark.usefixtures("quick_drain")
+def test_a_handler_that_fails_as_it_is_told_to_end_is_handed_back() -> None:
+    server = StandIn(lease_text(7))
+    begun: list[int] = []
+
+    async def handle(payload: int) -> None:
+        begun.append(payload)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError as error:
+            raise RuntimeError("half of it is done") from error
+
+    async def case() -> None:
+        async with server.client() as client:
+            working = asyncio.create_task(Worker(client, "q", handle).run())
+            await until("it runs", lambda: begun == [7])
+            await quiet(working)
+
+    asyncio.run(case())
+    assert server.settled == [{"outcome": "release"}]
+
+
 def test_a_worker_that_fails_closes_its_stream_and_cancels_its_handlers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -233,8 +336,8 @@ def test_a_worker_that_fails_closes_its_stream_and_cancels_its_handlers(
     asyncio.run(case())
 
 
-def test_a_stop_waits_for_no_drain_that_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("duly.worker.DRAIN_MAX", 0.01)
+@pytest.mark.usefixtures("quick_drain")
+def test_a_stop_waits_for_no_drain_that_is_not_answered() -> None:
     server = StandIn(hangs_in_drain=True)
 
     async def handle(payload: object) -> None: ...

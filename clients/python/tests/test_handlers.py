@@ -1,11 +1,112 @@
-"""Functions that are no handlers, and options out of bounds, are refused."""
+"""Which functions are handlers, and how they end; options out of bounds are refused."""
 
 from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 import pytest
 
 from duly import App, AsyncClient, UsageError, Worker
 from duly.attempt import Handler
+
+from .conftest import running, until
+from .stand_in import StandIn, lease_text
+
+
+def logged(function: Callable[[int], Any]) -> Callable[[int], Any]:
+    """Decorates a function as many libraries do; Python does not call it a coroutine function."""
+
+    @functools.wraps(function)
+    def wrapper(payload: int) -> Any:
+        return function(payload)
+
+    return wrapper
+
+
+def settlement_of(handler: Callable[..., Any], timeout: float | None = None) -> dict[str, Any]:
+    """Returns how an attempt of a handler ends."""
+    server = StandIn(lease_text(7))
+
+    async def case() -> None:
+        async with server.client() as client:
+            worker = Worker(client, "q", handler, timeout=timeout)
+            async with running(worker):
+                await until("it is settled", lambda: bool(server.settled))
+
+    asyncio.run(case())
+    return server.settled[0]
+
+
+@pytest.fixture
+def _quick_drain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in ends no stream that is drained."""
+    monkeypatch.setattr("duly.worker.DRAIN_MAX", 0.01)
+
+
+@pytest.mark.usefixtures("_quick_drain")
+def test_a_handler_whose_result_is_awaitable_has_run_before_it_is_acked() -> None:
+    begun: list[int] = []
+
+    async def handle(payload: int) -> None:
+        await asyncio.sleep(0)
+        begun.append(payload)
+
+    class Service:
+        async def __call__(self, payload: int) -> None:
+            await handle(payload)
+
+    class Threaded:
+        def __call__(self, payload: int) -> Any:
+            return handle(payload)
+
+    handlers: list[Callable[..., Any]] = [
+        handle,
+        logged(handle),
+        Service(),
+        Threaded(),
+        functools.partial(handle),
+    ]
+    for number, handler in enumerate(handlers, 1):
+        assert settlement_of(handler) == {"outcome": "ack"}
+        assert begun == [7] * number
+
+
+@pytest.mark.usefixtures("_quick_drain")
+def test_a_handler_that_is_a_generator_has_failed() -> None:
+    def handle(payload: int) -> Iterator[int]:
+        yield payload
+
+    async def handle_async(payload: int) -> AsyncIterator[int]:
+        yield payload
+
+    handlers: list[Callable[..., Any]] = [handle, handle_async, logged(handle)]
+    for handler in handlers:
+        settlement = settlement_of(handler)
+        assert settlement["outcome"] == "retry"
+        assert "a generator" in settlement["reason"]
+
+
+@pytest.mark.usefixtures("_quick_drain")
+def test_a_timeout_of_something_that_a_handler_calls_is_its_own() -> None:
+    def handle(payload: int) -> None:
+        raise TimeoutError("the bank")
+
+    async def handle_async(payload: int) -> None:
+        raise asyncio.TimeoutError("the bank")
+
+    async def late(payload: int) -> None:
+        await asyncio.Event().wait()
+
+    handlers: list[Callable[..., Any]] = [handle, handle_async]
+    for handler in handlers:
+        settlement = settlement_of(handler, timeout=30)
+        assert settlement["outcome"] == "retry"
+        assert settlement["reason"].endswith("TimeoutError: the bank")
+    expected = {"outcome": "retry", "reason": "timed out after 0.01 s"}
+    assert settlement_of(late, timeout=0.01) == expected
 
 
 def test_a_signature_that_cannot_be_called_is_refused() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import psycopg
 import pytest
@@ -65,6 +67,38 @@ def test_sqlalchemy_does_the_same(address: str) -> None:
     with engine.begin() as connection:
         rows = connection.execute(sqlalchemy.text(ROWS.replace("::text", ""))).all()
     assert [tuple(row) for row in rows] == [("shop.close", {"order": 7}, True, "5")]
+
+
+DAY = 86_400
+DUE = "select round(extract(epoch from due - at)) from duly_outbox"
+
+
+def days_until_the_clocks_change() -> int:
+    """Returns a number of days in which the zone has one change, as two would cancel out."""
+    now = datetime.now(ZoneInfo("Europe/Berlin"))
+    offset = now.utcoffset()
+    return next(days for days in range(400) if (now + timedelta(days=days)).utcoffset() != offset)
+
+
+def test_a_delay_of_days_is_exact_over_a_change_of_the_clocks(address: str) -> None:
+    delay = timedelta(days=days_until_the_clocks_change() + 7)
+    longest = 136 * 365 * DAY
+    with psycopg.connect(address) as connection, connection.cursor() as cursor:
+        cursor.execute("set time zone 'Europe/Berlin'")
+        for wanted in (delay, timedelta(seconds=longest)):
+            cursor.execute("delete from duly_outbox")
+            outbox.push(cursor, "close", 7, namespace="shop", delay=wanted)
+            cursor.execute(DUE)
+            assert cursor.fetchall() == [(wanted.total_seconds(),)]
+    engine = sqlalchemy.create_engine(
+        "postgresql+psycopg://", creator=lambda: psycopg.connect(address)
+    )
+    with engine.begin() as opened:
+        opened.execute(sqlalchemy.text("set time zone 'Europe/Berlin'"))
+        opened.execute(sqlalchemy.text("delete from duly_outbox"))
+        outbox.push_sqlalchemy(opened, "close", 7, namespace="shop", delay=delay)
+        found = opened.execute(sqlalchemy.text(DUE)).scalar_one()
+    assert found == delay.total_seconds()
 
 
 def test_a_wrong_name_is_refused_before_the_transaction_learns_of_it(address: str) -> None:

@@ -1,8 +1,9 @@
 /** One attempt: a handler runs while its lease is extended, and its end becomes a settlement. */
 
 import { pause } from "./backoff.js";
+import { TIMER_MAX } from "./checks.js";
 import type { Client, Lease } from "./client.js";
-import { LeaseLostError, ProblemError } from "./errors.js";
+import { isOfProxy, LeaseLostError, ProblemError } from "./errors.js";
 import { ack, bury, Outcome, retry } from "./settlements.js";
 import type { Settlement } from "./settlements.js";
 
@@ -36,13 +37,16 @@ export class Attempt<T> {
   readonly #end = new AbortController();
   #check = new AbortController();
   #isLost = false;
+  #ends: number;
 
   constructor(
     private readonly client: Client,
     readonly lease: Lease<T>,
     private readonly handler: Handler<T>,
     private readonly options: AttemptOptions,
-  ) {}
+  ) {
+    this.#ends = this.#received + options.ttr;
+  }
 
   /** Extends the lease at once: it may have been lost. */
   checkLease(): void {
@@ -75,28 +79,46 @@ export class Attempt<T> {
     return this.#isLost;
   }
 
+  /** When the lease ends, by `performance.now()`, if no later extension was confirmed. */
+  get ends(): number {
+    return this.#ends;
+  }
+
+  /** Aborted with its handler. */
+  get signal(): AbortSignal {
+    return this.#end.signal;
+  }
+
   async #keep(ended: AbortSignal): Promise<void> {
     const { ttr, onError } = this.options;
+    const step = ttr / EXTENSIONS;
     let begun = this.#received;
-    let ends = begun + ttr;
     while (!ended.aborted) {
-      const next = Math.min(begun + ttr / EXTENSIONS, ends);
+      const next = Math.min(begun + step, this.#ends);
       await pause(Math.max(next - performance.now(), 0), AbortSignal.any([ended, this.#check.signal]));
       if (ended.aborted) return;
       this.#check = new AbortController();
       begun = performance.now();
+      const over = new AbortController();
+      const signal = AbortSignal.any([ended, over.signal]);
+      // One that hangs leaves time for another one.
+      const limit = Math.max(Math.min(this.#ends - begun, step, TIMER_MAX), 1);
+      const timer = setTimeout(() => over.abort(new Error("the lease was not extended in time")), limit);
       try {
-        await Promise.race([this.client.extend(this.lease, ttr), pause(ends - begun, ended).then(late)]);
-        ends = begun + ttr;
+        await this.client.extend(this.lease, ttr, signal);
+        this.#ends = begun + ttr;
       } catch (error) {
         if (ended.aborted) return;
-        const isGone = error instanceof ProblemError && error.problem.status === 404;
-        if (error instanceof LeaseLostError || isGone || performance.now() >= ends) {
+        const problem = error instanceof ProblemError ? error.problem : undefined;
+        const isGone = problem?.status === 404 && !isOfProxy(problem);
+        if (error instanceof LeaseLostError || isGone || performance.now() >= this.#ends) {
           this.#isLost = true;
           this.abort(new Error(`the lease of ${this.lease.id} is lost`));
           return;
         }
         onError(error);
+      } finally {
+        clearTimeout(timer);
       }
     }
   }
@@ -129,10 +151,6 @@ export class Attempt<T> {
       clearTimeout(timer);
     }
   }
-}
-
-function late(): never {
-  throw new Error("the lease was not extended in time");
 }
 
 function textOf(error: unknown): string {

@@ -26,7 +26,7 @@ export function timer(what: string, milliseconds: number): number {
 }
 
 /** Returns a whole number. */
-export function whole(what: string, value: number, most: number): number {
-  if (Number.isInteger(value) && value >= 1 && value <= most) return value;
-  throw new UsageError(`${what} is ${value}; it must be 1 to ${most}`);
+export function whole(what: string, value: number, most: number, least = 1): number {
+  if (Number.isInteger(value) && value >= least && value <= most) return value;
+  throw new UsageError(`${what} is ${value}; it must be ${least} to ${most}`);
 }

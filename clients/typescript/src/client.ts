@@ -6,7 +6,7 @@ import { pause, pauseAfter } from "./backoff.js";
 import { named, span, timer, TIMER_MAX, whole } from "./checks.js";
 import type { EventView, Explanation, LeaseView, NewEvent, PushedEvent } from "./description.js";
 import type { Problem } from "./errors.js";
-import { ConnectionError, DulyError, errorOf, ProblemError, problemOf, PushManyError, UsageError } from "./errors.js";
+import { ConnectionError, DulyError, errorOf, mayPass, ProblemError, problemOf, PushManyError, UsageError } from "./errors.js";
 import type { Settlement } from "./settlements.js";
 import { serverSentEvents } from "./sse.js";
 
@@ -29,7 +29,7 @@ export interface EventOptions {
   readonly at?: Date;
   /** By which events are found. */
   readonly key?: string;
-  /** Of which only one event waits or runs. */
+  /** Of which only one event waits or runs, in a queue of one bucket, the server's default. */
   readonly unique?: string;
   /** Whether an event that waits with the unique key is replaced. */
   readonly replace?: boolean;
@@ -37,6 +37,8 @@ export interface EventOptions {
   readonly expires?: number;
   /** Whether its records keep its payload, so that it can be replayed. */
   readonly keepPayload?: boolean;
+  /** Of the form of its payload, for handlers in Rust that upgrade older ones. Default: 0. */
+  readonly version?: number;
   readonly headers?: Readonly<Record<string, string>>;
   /** A ULID, if you choose it. */
   readonly id?: string;
@@ -86,17 +88,19 @@ export interface StreamOptions {
 const PUSH_MAX = 1_000;
 const IN_FLIGHT_MAX = 1_000;
 const TRIES_MAX = 5;
-const RETRIED = new Set([429, 502, 503, 504, 507]);
 const RETRY_AFTER_MAX = 30_000;
 const TTR = 30_000;
 /** A stream has a comment every ten seconds; one that is silent for longer is dead. */
 const STREAM_SILENCE_MAX = 35_000;
 const ATTEMPTS_MAX = 65_535;
+const VERSION_MAX = 4_294_967_295;
 
-interface Request {
+interface Request<R> {
   readonly method: string;
   readonly path: string;
   readonly body?: unknown;
+  /** Reads the response. Default: takes it as it is. */
+  readonly read?: (response: unknown) => R;
   /** Whether it is sent again where it may not have arrived. Default: yes. */
   readonly mayRepeat?: boolean;
   readonly wait?: number;
@@ -141,6 +145,7 @@ function bodyOf(event: EventToPush): NewEvent {
     ...(event.unique !== undefined && { unique: event.unique }),
     ...(event.replace && { replace: true }),
     ...(event.attempts !== undefined && { attempts: whole("attempts", event.attempts, ATTEMPTS_MAX) }),
+    ...(event.version !== undefined && { version: whole("version", event.version, VERSION_MAX, 0) }),
     ...(event.headers && { headers: { ...event.headers } }),
   } as NewEvent;
 }
@@ -206,8 +211,9 @@ export class Client {
     const pushed: PushedEvent[] = [];
     for (let at = 0; at < all.length; at += PUSH_MAX) {
       const body = { events: bodies.slice(at, at + PUSH_MAX) };
+      const read = (response: unknown): PushedEvent[] => pushedOf(response as PushResult[], pushed);
       try {
-        pushed.push(...pushedOf(await this.#send<PushResult[]>({ method: "POST", path, body }), pushed));
+        pushed.push(...(await this.#send({ method: "POST", path, body, read })));
       } catch (error) {
         // Not enumerable: whoever logs the error does not log payloads.
         throw Object.defineProperties(error, { pushed: { value: pushed }, remaining: { value: all.slice(at) } });
@@ -260,9 +266,10 @@ export class Client {
   }
 
   /** Makes a lease end `ttr` milliseconds from now. */
-  async extend(lease: Pick<Lease, "token">, ttr: number): Promise<void> {
+  async extend(lease: Pick<Lease, "token">, ttr: number, signal?: AbortSignal): Promise<void> {
     const body = { ttr_ms: span("ttr", ttr) };
-    await this.#send({ method: "POST", path: `/leases/${lease.token}/extend`, body });
+    const path = `/leases/${lease.token}/extend`;
+    await this.#send({ method: "POST", path, body, ...(signal && { signal }) });
   }
 
   /** Streams leased events; ends without an error only when the signal is aborted or all is settled. */
@@ -273,15 +280,23 @@ export class Client {
     const query = `max_in_flight=${maxInFlight}&ttr_ms=${span("ttr", ttr)}${naming}`;
     const url = `${this.#url}/queues/${named("queue", queue)}/leases/stream?${query}`;
     const silence = new AbortController();
-    const timer = setTimeout(() => silence.abort(), STREAM_SILENCE_MAX);
+    let timer: NodeJS.Timeout | undefined;
+    const listen = (): void => {
+      clearTimeout(timer);
+      timer = setTimeout(() => silence.abort(), STREAM_SILENCE_MAX);
+    };
     const signals = signal ? [silence.signal, signal] : [silence.signal];
     try {
       const init = { headers: this.#headers, signal: AbortSignal.any(signals) };
+      listen();
       const response = await fetch(url, init);
       if (!response.ok) throw await refusal(response);
-      const heard = (): void => void timer.refresh();
-      for await (const event of serverSentEvents(response.body as AsyncIterable<Uint8Array>, heard)) {
-        if (event.name === "lease") yield leaseOf<T>(JSON.parse(event.data) as LeaseView);
+      for await (const event of serverSentEvents(response.body as AsyncIterable<Uint8Array>, listen)) {
+        if (event.name === "lease") {
+          clearTimeout(timer); // nothing is read before the consumer asks for the next one
+          yield leaseOf<T>(JSON.parse(event.data) as LeaseView);
+          listen();
+        }
         if (event.name === "problem") {
           const problem = JSON.parse(event.data) as Problem;
           throw errorOf(problemOf(problem.status, problem));
@@ -301,24 +316,22 @@ export class Client {
     return `/queues/${named("queue", queue)}/${what}/${named("id", id)}`;
   }
 
-  async #send<R>(request: Request): Promise<R> {
+  async #send<R>(request: Request<R>): Promise<R> {
     for (let tries = 1; ; tries += 1) {
       try {
         return await this.#sendOnce<R>(request);
       } catch (error) {
-        const isRefused = error instanceof ProblemError;
-        const isLasting = isRefused && !RETRIED.has(error.problem.status);
-        if (request.mayRepeat === false || tries >= TRIES_MAX || isLasting) throw error;
-        if (error instanceof UsageError || request.signal?.aborted) throw error;
+        if (request.mayRepeat === false || tries >= TRIES_MAX || !mayPass(error)) throw error;
+        if (request.signal?.aborted) throw error;
         const usual = pauseAfter(tries, { first: 50, longest: 5_000 });
-        const asked = isRefused ? error.retryAfter : undefined;
+        const asked = error instanceof ProblemError ? error.retryAfter : undefined;
         await pause(Math.min(asked ?? usual, RETRY_AFTER_MAX), request.signal);
       }
     }
   }
 
-  async #sendOnce<R>(request: Request): Promise<R> {
-    const { method, path, wait = 0 } = request;
+  async #sendOnce<R>(request: Request<R>): Promise<R> {
+    const { method, path, wait = 0, read = (response) => response as R } = request;
     const body = request.body === undefined ? {} : { body: jsonOf(request.body) };
     const headers = { ...this.#headers, ...("body" in body && { "Content-Type": "application/json" }) };
     try {
@@ -327,7 +340,7 @@ export class Client {
       const response = await fetch(this.#url + path, { method, headers, signal, ...body });
       if (!response.ok) throw await refusal(response);
       const text = await response.text();
-      return (text === "" ? undefined : JSON.parse(text)) as R;
+      return read(text === "" ? undefined : JSON.parse(text));
     } catch (error) {
       if (error instanceof DulyError) throw error;
       throw new ConnectionError(`${method} ${path}: ${reasonOf(error)}`, { cause: error });

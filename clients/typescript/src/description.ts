@@ -292,9 +292,11 @@ export interface paths {
         /**
          * Pushes events as lines
          * @description The body has an event on each line, and any number of lines: they are
-         *     pushed as they arrive, and each has a line in the response, in their order. Read the response
-         *     while you send: a server that cannot write its response reads no more. Where the server takes no
-         *     more lines, as the token has ended or too many push, the last line is a problem that says why.
+         *     pushed as they arrive, and each that is not blank has a line in the response, in their order.
+         *     That of a problem has the number of the line in the body as `line`, from 1; blank ones count. Read
+         *     the response while you send: a server that cannot write its response reads no more. Where the
+         *     server takes no more lines, as the token has ended or too many push, the last line is a problem
+         *     that says why, with the number of the first line that was not pushed.
          */
         post: operations["pushEventLines"];
         delete?: never;
@@ -504,7 +506,10 @@ export interface paths {
         };
         /** Returns the webhook of a queue, and how it does. */
         get: operations["getWebhook"];
-        /** Sets the webhook of a queue: from now on its events are posted to the URL. */
+        /**
+         * Sets the webhook of a queue: from now on its events are posted to the URL, those that wait for
+         *     their turn as well. It needs the scopes `admin` and `consume`, as the URL gets the events.
+         */
         put: operations["setWebhook"];
         post?: never;
         /**
@@ -725,7 +730,10 @@ export interface components {
         };
         /** @description A page of dead letters. */
         DeadPage: {
-            /** @description The dead letters, by id. */
+            /**
+             * @description The dead letters, by id. A page ends after 16 MiB of payloads, so there may be fewer than the
+             *     limit although `next` is there.
+             */
             items: components["schemas"]["DeadView"][];
             /**
              * @description The `after` of the next page; absent after the last one.
@@ -1267,7 +1275,9 @@ export interface components {
              */
             id?: string | null;
             /**
-             * @description A name that stands for the id: the same name means the same event.
+             * @description A name that stands for the id: the same name means the same event, while that waits or runs,
+             *     and then for a minute at least and a day at most: on Redis while it is among the last 10,000 that
+             *     ended in its bucket, else among the last 100,000.
              * @example close:7
              */
             idempotency_key?: string | null;
@@ -1294,10 +1304,17 @@ export interface components {
              */
             replace?: boolean;
             /**
-             * @description The key of which only one event waits or runs.
+             * @description The key of which only one event waits or runs. In a queue of several buckets, only the bucket of
+             *     the event is checked: that of the key, but with `id` or `idempotency_key` the one of the id.
              * @example close:7
              */
             unique?: string | null;
+            /**
+             * Format: int32
+             * @description The version of its payload, for a handler in Rust whose payload has versions. Default: 0.
+             * @example 2
+             */
+            version?: number | null;
         } & (({
             payload_base64?: null;
         } | {
@@ -1349,6 +1366,12 @@ export interface components {
              * @example 2
              */
             nodes: number;
+            /**
+             * Format: int64
+             * @description The store's time, by which events are ready, in milliseconds since the epoch.
+             * @example 1767225600000
+             */
+            now_ms: number;
         };
         /** @description A call whose reply is not there yet; `getReply` waits for it. */
         Pending: {
@@ -1427,18 +1450,20 @@ export interface components {
             /**
              * Format: int32
              * @description The number of buckets of new events; 0 removes the setting. Only one bucket keeps the order
-             *     of events.
+             *     of events, and only with one a unique key is unique beside `id` and `idempotency_key`.
              * @example 1
              */
             buckets?: number | null;
             /**
-             * @description Whether it is paused: then no consumer gets an event of it.
+             * @description Whether it is paused: then no consumer gets an event of it, at another server from a quarter of a
+             *     second later.
              * @example true
              */
             paused?: boolean | null;
             /**
              * Format: double
-             * @description The most starts in a second, over all nodes, at least 0.001; 0 removes the limit.
+             * @description The most starts of handlers in a second, over all nodes, at least 0.001; each server gives its
+             *     HTTP consumers and webhooks the whole rate. 0 removes the limit.
              * @example 10
              */
             rate?: number | null;
@@ -1570,7 +1595,8 @@ export interface components {
             limit?: number | null;
             /**
              * @description The name of the replay: a request that is repeated under the same name pushes nothing again, for a
-             *     minute at least, usually for a day.
+             *     minute at least and a day at most: on Redis while its events are among the last 10,000 that ended in
+             *     their bucket.
              * @example bank was down, 26 November
              */
             name: string;
@@ -1592,8 +1618,8 @@ export interface components {
             until_ms?: number | null;
             /**
              * Format: int32
-             * @description The version of the payloads, which records do not have. Default: 0, as of all that is pushed over
-             *     HTTP without a version.
+             * @description The version of the payloads, which records do not have; to be given wherever events were pushed with
+             *     one. Default: 0, as of all that is pushed over HTTP without a version.
              */
             version?: number | null;
         };
@@ -1772,7 +1798,10 @@ export interface components {
         };
         /** @description A page of schedules. */
         SchedulePage: {
-            /** @description The schedules, sorted by name. */
+            /**
+             * @description The schedules, sorted by name. A page ends after 16 MiB of payloads, so there may be fewer than
+             *     the limit although `next` is there.
+             */
             items: components["schemas"]["ScheduleView"][];
             /**
              * @description The `after` of the next page; absent after the last one.
@@ -2231,8 +2260,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2430,8 +2477,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2586,8 +2651,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2742,8 +2825,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2901,8 +3002,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3060,8 +3179,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3212,8 +3349,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3375,8 +3530,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3538,8 +3711,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3695,8 +3886,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3854,8 +4063,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4024,8 +4251,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4218,8 +4463,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4379,8 +4642,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4540,8 +4821,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4711,8 +5010,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4873,8 +5190,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5035,8 +5370,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5195,8 +5548,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5361,8 +5732,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5539,8 +5928,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5701,8 +6108,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5869,8 +6294,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6030,8 +6473,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6203,8 +6664,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6364,8 +6843,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6524,8 +7021,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6732,8 +7247,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6893,8 +7426,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7050,8 +7601,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7220,8 +7789,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7375,8 +7962,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7399,7 +8004,7 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description The `next` of the page before: the last name of it.
+                 * @description The `next` of the page before: the name with which it ended.
                  * @example nightly
                  */
                 after?: string;
@@ -7538,8 +8143,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7695,8 +8318,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7865,8 +8506,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8020,8 +8679,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8175,8 +8852,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8330,8 +9025,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8487,8 +9200,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8639,8 +9370,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The request failed; with the kind `unknown` the store's answer was lost, and it may have done what was asked: repeat it, a push under the same `id` or `idempotency_key` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The store does not answer, or the server stops */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store, or the journal of its records, did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -13,6 +13,27 @@ export interface Problem {
   readonly kind: string;
 }
 
+const RETRIED = new Set([429, 502, 503, 504, 507]);
+
+/** Whether it is a 404 of a proxy whose server is away: the server's own has a kind. */
+export function isOfProxy({ status, kind }: Problem): boolean {
+  return status === 404 && kind !== "not_found";
+}
+
+function mayPassOf(problem: Problem): boolean {
+  const { status, kind } = problem;
+  // With the kind `unknown` it may have been done; a repeat is safe, and tells.
+  return RETRIED.has(status) || (status === 500 && kind === "unknown") || isOfProxy(problem);
+}
+
+/** Whether the same request may succeed later. */
+export function mayPass(error: unknown): boolean {
+  if (error instanceof PushManyError) {
+    return error.results.some((result: object | Problem) => "kind" in result && mayPassOf(result));
+  }
+  return error instanceof ProblemError ? mayPassOf(error.problem) : !(error instanceof UsageError);
+}
+
 /** The base of all errors of this package. */
 export class DulyError extends Error {
   /** Of a push of many: what the requests before this one have stored. */

@@ -9,7 +9,7 @@ import type { BackoffOptions } from "./backoff.js";
 import { span, timer, whole } from "./checks.js";
 import { Client } from "./client.js";
 import type { ClientOptions, Lease } from "./client.js";
-import { LeaseLostError, ProblemError, UsageError } from "./errors.js";
+import { LeaseLostError, mayPass, ProblemError, UsageError } from "./errors.js";
 import { ack, release } from "./settlements.js";
 import type { Settlement } from "./settlements.js";
 
@@ -161,13 +161,13 @@ export class Worker<T = unknown> {
   async #work(attempt: Attempt<T>): Promise<void> {
     if (!(await this.#slot())) {
       this.#attempt.onError(new Error(`no slot for ${attempt.lease.id} of ${this.queue}; it is handed back`));
-      return this.#settle(attempt.lease, release());
+      return this.#settle(attempt.lease, release(), attempt);
     }
     try {
       const isBegun = !this.#stopping.signal.aborted;
       const ended = isBegun ? await attempt.run() : undefined;
       const settlement = ended ?? (attempt.isLost ? undefined : release());
-      if (settlement) await this.#settle(attempt.lease, settlement);
+      if (settlement) await this.#settle(attempt.lease, settlement, attempt);
     } finally {
       this.#free += 1;
       const [next] = this.#waiting;
@@ -191,17 +191,24 @@ export class Worker<T = unknown> {
     return true;
   }
 
-  async #settle(lease: Lease, settlement: Settlement): Promise<void> {
-    try {
-      await this.#client.settle(lease, settlement);
-    } catch (error) {
-      // It came too late, or the event comes back when its lease ends.
-      const what = error instanceof LeaseLostError ? "came too late" : "failed";
-      const text = `${settlement.outcome} of ${lease.id} ${what}`;
-      this.#attempt.onError(new Error(text, { cause: error }));
-      const isInvalid = error instanceof ProblemError && INVALID.has(error.problem.status);
-      if ((isInvalid || error instanceof UsageError) && "reply" in settlement) {
-        await this.#settle(lease, ack()); // it is the reply that is refused; the event is done
+  /** Settles a lease; that of an attempt again and again while it goes on and the server is away. */
+  async #settle(lease: Lease, settlement: Settlement, attempt?: Attempt<T>): Promise<void> {
+    for (let failures = 1; ; failures += 1) {
+      try {
+        return await this.#client.settle(lease, settlement);
+      } catch (error) {
+        const what = error instanceof LeaseLostError ? "came too late" : "failed";
+        const text = `${settlement.outcome} of ${lease.id} ${what}`;
+        this.#attempt.onError(new Error(text, { cause: error }));
+        const isInvalid = error instanceof ProblemError && INVALID.has(error.problem.status);
+        if ((isInvalid || error instanceof UsageError) && "reply" in settlement) {
+          return this.#settle(lease, ack(), attempt); // it is the reply that is refused; the event is done
+        }
+        const length = pauseAfter(failures, this.#backoff);
+        // Otherwise the event comes back when its lease ends.
+        if (!attempt || !mayPass(error) || performance.now() + length >= attempt.ends) return;
+        await pause(length, attempt.signal);
+        if (attempt.signal.aborted) return;
       }
     }
   }

@@ -53,8 +53,25 @@ test("a later request that is stored in part has the results of all", async ({ c
   expect(results[1_000]).toMatchObject({ status: 409 });
 });
 
+test.for([["unknown", 2], ["corrupt", 1]] as const)("a push of which the server does not know is repeated under its key: %s", async ([kind, requests]) => {
+  const sent: string[] = [];
+  await using server = await standIn(async (request, response) => {
+    let text = "";
+    for await (const part of request) text += String(part);
+    sent.push(text);
+    if (sent.length === 1) response.writeHead(500).end(JSON.stringify({ kind, detail: "the reply was lost" }));
+    else response.writeHead(201).end('[{"id": "7", "due_ms": 0, "duplicate": true}]');
+  });
+  const client = new Client({ url: server.url, ...place });
+  const [result] = await Promise.allSettled([client.push("q", 1, { version: 2 })]);
+  expect(result.status).toBe(requests === 2 ? "fulfilled" : "rejected");
+  expect(sent.length).toBe(requests);
+  expect(new Set(sent).size).toBe(1);
+  expect(sent[0]).toContain('"version":2');
+});
+
 test("numbers that are none, and values that are no JSON, are refused before anything is sent", async ({ client }) => {
-  const wrong = [{ at: new Date("2026-13-01") }, { attempts: Number.NaN }, { delay: Infinity }];
+  const wrong = [{ at: new Date("2026-13-01") }, { attempts: Number.NaN }, { delay: Infinity }, { version: -1 }];
   for (const options of wrong) await expect(client.push("q", 1, options)).rejects.toThrow(UsageError);
   await expect(client.push("q", 1n)).rejects.toThrow(UsageError);
   await expect(client.lease("q", { limit: Number.NaN })).rejects.toThrow(UsageError);

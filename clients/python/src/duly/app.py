@@ -59,6 +59,7 @@ class Task(Generic[P, R]):
         replace: bool = False,
         attempts: int | None = None,
         expires: Span | None = None,
+        version: int = 0,
         headers: Mapping[str, str] | None = None,
         idempotency_key: str | None = None,
     ) -> NewEvent:
@@ -72,6 +73,7 @@ class Task(Generic[P, R]):
             replace=replace,
             attempts=attempts or self.attempts,
             expires=expires,
+            version=version,
             headers=headers or {},
             idempotency_key=idempotency_key,
         )

@@ -8,7 +8,7 @@ import inspect
 import logging
 import threading
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,7 +69,8 @@ class Handler:
             )
         annotation = parameters[0].annotation
         payload_type = None if annotation is inspect.Parameter.empty else annotation
-        is_async = inspect.iscoroutinefunction(function)
+        calls = (function, getattr(function, "__call__", None))  # noqa: B004 - an object has one
+        is_async = any(inspect.iscoroutinefunction(call) for call in calls)
         return cls(function, payload_type, len(parameters) == 2, is_async)
 
     def arguments(self, context: Context) -> list[Any]:
@@ -96,9 +97,13 @@ class Attempt:
         self._ttr = ttr
         self._timeout = timeout
         self._executor = executor
+        self.settlement: Settlement | None = None
+        """How its handler has ended, unless it failed as it was told to end."""
         self._context = Context(lease)
         self._check = asyncio.Event()
         self._received = asyncio.get_running_loop().time()
+        self.ends = self._received + ttr
+        """When the lease ends, by the clock of the loop, if no later extension was confirmed."""
         self._thread: Future[Any] | None = None
 
     def check_lease(self) -> None:
@@ -109,32 +114,37 @@ class Attempt:
         """Extends the lease until it is lost; then it returns."""
         loop = asyncio.get_running_loop()
         begun = self._received
-        ends = begun + self._ttr
-        while True:
-            pause = max(min(begun + self._ttr / EXTENSIONS, ends) - loop.time(), 0.0)
+        step = self._ttr / EXTENSIONS
+        while not self._context.lost.is_set():
+            pause = max(min(begun + step, self.ends) - loop.time(), 0.0)
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._check.wait(), pause)
             self._check.clear()
+            # Before Python 3.12 `wait_for` swallows a cancel that comes with its result.
+            if self._context.lost.is_set():
+                return
             begun = loop.time()
-            left = max(ends - begun, 0.001)
+            # One that hangs leaves time for another one.
+            limit = max(min(self.ends - begun, step), 0.001)
             try:
-                await asyncio.wait_for(self._client.extend(self.lease, self._ttr), left)
-                ends = begun + self._ttr
+                await asyncio.wait_for(self._client.extend(self.lease, self._ttr), limit)
+                self.ends = begun + self._ttr
             except (LeaseLostError, NotFoundError):
                 return
             except (ProblemError, ConnectionFailed, asyncio.TimeoutError) as error:
                 log.warning("lease of %s not extended: %r", self.lease.id, error)
-                if loop.time() >= ends:
+                if loop.time() >= self.ends:
                     return
 
     async def run(self) -> Settlement | None:
         """Returns how the attempt ended; `None` if its lease was lost meanwhile."""
-        running: asyncio.Task[Settlement] = asyncio.create_task(self._settlement())
+        running = asyncio.create_task(self._handle())
         keeping = asyncio.create_task(self.keep())
         try:
             await asyncio.wait({running, keeping}, return_when=asyncio.FIRST_COMPLETED)
             if running.cancelled():  # by something that it has called
-                return retry("the handler was cancelled")
+                self.settlement = retry("the handler was cancelled")
+                return self.settlement
             if running.done():
                 return running.result()
             log.warning("lease of %s lost; its handler is cancelled", self.lease.id)
@@ -145,6 +155,13 @@ class Attempt:
                 task.cancel()
             await asyncio.gather(running, keeping, return_exceptions=True)
 
+    async def _handle(self) -> Settlement:
+        settlement = await self._settlement()
+        # One that fails as it is told to end is handed back, which costs no attempt.
+        if settlement.outcome != "retry" or not self._context.lost.is_set():
+            self.settlement = settlement
+        return settlement
+
     async def _settlement(self) -> Settlement:
         try:
             arguments = self._handler.arguments(self._context)
@@ -153,12 +170,15 @@ class Attempt:
         except Exception as error:
             return self._failed(error)
         try:
-            result = await asyncio.wait_for(self._call(arguments), self._timeout)
+            return await asyncio.wait_for(self._handled(arguments), self._timeout)
+        except asyncio.TimeoutError:
+            return retry(f"timed out after {self._timeout} s")
+
+    async def _handled(self, arguments: list[Any]) -> Settlement:
+        try:
+            result = await self._call(arguments)
         except Outcome as outcome:
             return outcome.settlement
-        except asyncio.TimeoutError as error:
-            text = f"timed out after {self._timeout} s" if self._timeout else repr(error)
-            return retry(text)
         except Exception as error:
             return self._failed(error)
         try:
@@ -174,10 +194,15 @@ class Attempt:
 
     async def _call(self, arguments: list[Any]) -> Any:
         if self._handler.is_async:
-            coroutine: Awaitable[Any] = self._handler.function(*arguments)
-            return await coroutine
-        self._thread = self._executor.submit(self._run, arguments)
-        return await asyncio.wrap_future(self._thread)
+            result = self._handler.function(*arguments)
+        else:
+            self._thread = self._executor.submit(self._run, arguments)
+            result = await asyncio.wrap_future(self._thread)
+        if inspect.isawaitable(result):  # also of a function around an `async def`
+            result = await result
+        if inspect.isgenerator(result) or inspect.isasyncgen(result):
+            raise TypeError("the handler is a generator, of which nothing has run")
+        return result
 
     def _run(self, arguments: list[Any]) -> Any:
         try:

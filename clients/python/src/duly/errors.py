@@ -31,6 +31,9 @@ class ServerStartError(DulyError):
     """A test server did not start."""
 
 
+_RETRIED = frozenset({429, 502, 503, 504, 507})
+
+
 @dataclass(frozen=True)
 class Problem:
     """What the server says of an error: problem details of RFC 9457."""
@@ -53,6 +56,18 @@ class Problem:
             kind=str(fields.get("kind", "unknown")),
         )
 
+    @property
+    def is_of_proxy(self) -> bool:
+        """Whether it is a 404 of a proxy whose server is away: the server's own has a kind."""
+        return self.status == 404 and self.kind != "not_found"
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same request may succeed later."""
+        # With the kind `unknown` it may have been done; a repeat is safe, and tells.
+        is_unknown = self.status == 500 and self.kind == "unknown"
+        return self.status in _RETRIED or is_unknown or self.is_of_proxy
+
 
 class ProblemError(DulyError):
     """The server has refused a request; `problem` says what is wrong, and what would be right."""
@@ -62,6 +77,11 @@ class ProblemError(DulyError):
         self.problem = problem
         self.retry_after = retry_after
         """How long until the same may succeed, in seconds, if the server has said so."""
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.problem.may_pass
 
 
 class InvalidError(ProblemError):
@@ -89,7 +109,7 @@ class ThrottledError(ProblemError):
 
 
 class UnavailableError(ProblemError):
-    """The store does not answer or is full, or the server stops."""
+    """The store does not answer or is full, the server stops, or a proxy does not reach it."""
 
 
 _CLASSES: dict[int, type[ProblemError]] = {
@@ -113,4 +133,6 @@ def error_of(problem: Problem, retry_after: float | None = None) -> ProblemError
     """Returns the error of a problem, of the class of its kind."""
     if problem.kind == "lease_lost":
         return LeaseLostError(problem, retry_after)
+    if problem.is_of_proxy:
+        return UnavailableError(problem, retry_after)
     return _CLASSES.get(problem.status, ProblemError)(problem, retry_after)

@@ -27,13 +27,15 @@ class NewEvent:
     key: str | None = None
     """By which events are found."""
     unique: str | None = None
-    """Of which only one event waits or runs."""
+    """Of which only one event waits or runs, in a queue of one bucket, the server's default."""
     replace: bool = False
     """Whether an event that waits with the unique key is replaced."""
     attempts: int | None = None
     expires: Span | None = None
     keep_payload: bool | None = None
     """Whether its records keep its payload, so that it can be replayed."""
+    version: int = 0
+    """Of the form of its payload, for handlers in Rust that upgrade older ones."""
     headers: Mapping[str, str] = field(default_factory=dict)
     id: str | None = None
     """A ULID, if you choose it."""
@@ -51,6 +53,8 @@ class NewEvent:
             raise UsageError("there are `id` and `idempotency_key`; give one of them")
         if self.attempts is not None and not 1 <= self.attempts <= 65_535:
             raise UsageError(f"attempts is {self.attempts}; it must be 1 to 65535")
+        if not 0 <= self.version <= 4_294_967_295:
+            raise UsageError(f"version is {self.version}; it must be 0 to 4294967295")
         body: dict[str, Any] = {}
         if isinstance(self.payload, bytes):
             body["payload_base64"] = base64.b64encode(self.payload).decode()
@@ -75,6 +79,8 @@ class NewEvent:
         body.update({name: value for name, value in optional.items() if value is not None})
         if self.replace:
             body["replace"] = True
+        if self.version:
+            body["version"] = self.version
         if self.headers:
             body["headers"] = dict(self.headers)
         return body
@@ -109,6 +115,11 @@ class PushManyError(ProblemError):
         problems = [result for result in results if isinstance(result, Problem)]
         super().__init__(problems[0])
         self.results = results
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether a repeat may store one more."""
+        return any(isinstance(it, Problem) and it.may_pass for it in self.results)
 
 
 def note_interrupted(

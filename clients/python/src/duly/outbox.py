@@ -7,7 +7,6 @@ events to the store.
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 from typing import Any, Protocol
 
 from .payloads import encode
@@ -25,16 +24,24 @@ class Cursor(Protocol):
     def fetchone(self) -> Any: ...
 
 
+def interval(milliseconds: int) -> str:
+    """Returns a span as an interval of hours: a day may have 23, in a session's time zone."""
+    seconds, milliseconds = divmod(milliseconds, 1_000)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}.{milliseconds:03}"
+
+
 def arguments(
     namespace: str, queue: str, payload: object, delay: Span, options: dict[str, Any]
-) -> tuple[str, str, timedelta, str]:
+) -> tuple[str, str, str, str]:
     """Returns the arguments of `duly_push`."""
     checked_name("namespace", namespace)
     checked_name("queue", queue)
     return (
         f"{namespace}.{queue}",
         json.dumps(encode(payload)),
-        timedelta(milliseconds=span_ms("delay", delay)),
+        interval(span_ms("delay", delay)),
         json.dumps(options),
     )
 
@@ -72,6 +79,9 @@ def push_sqlalchemy(
 
     names = ("queue", "payload", "delay", "options")
     values = arguments(namespace, queue, payload, delay, options)
-    sql = text("select duly_push(:queue, cast(:payload as json), :delay, cast(:options as json))")
+    sql = text(
+        "select duly_push("
+        ":queue, cast(:payload as json), cast(:delay as interval), cast(:options as json))"
+    )
     pushed = connection.execute(sql, dict(zip(names, values, strict=True))).scalar()
     return None if pushed is None else str(pushed)

@@ -25,7 +25,6 @@ IN_FLIGHT_MAX = 1_000
 """The most events of a stream at a time."""
 TRIES_MAX = 5
 """How often a request is sent that may be repeated."""
-RETRIED = frozenset({429, 502, 503, 504, 507})
 RETRY_AFTER_MAX = 30.0
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 """What the readers of messages raise where something is no JSON or has another form."""
@@ -184,7 +183,7 @@ def pause_before_repeat(call: Call[Any], tries: int, error: Exception) -> float 
     if not call.may_repeat or tries >= TRIES_MAX:
         return None
     if isinstance(error, ProblemError):
-        if error.problem.status not in RETRIED:
+        if not error.may_pass:
             return None
         return min(error.retry_after or _BACKOFF.pause(tries), RETRY_AFTER_MAX)
     return _BACKOFF.pause(tries)

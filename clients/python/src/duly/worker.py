@@ -166,26 +166,38 @@ class Worker:
                 if settlement is None and self._stopping.is_set():
                     settlement = release()
                 if settlement is not None:
-                    await self._settle(attempt.lease, settlement)
+                    await self._settle(attempt.lease, settlement, attempt.ends)
             finally:
                 attempt.when_over(self._slots.release)
         except asyncio.TimeoutError:
             log.warning("no slot for %s of %s; it is handed back", attempt.lease.id, self.queue)
-            await self._settle(attempt.lease, release())
+            await self._settle(attempt.lease, release(), attempt.ends)
         except asyncio.CancelledError:
-            await self._settle(attempt.lease, release())
+            # What has been done is not to be done again, even if its settling was cut short.
+            await self._settle(attempt.lease, attempt.settlement or release())
 
-    async def _settle(self, lease: Lease, settlement: Settlement) -> None:
-        try:
-            await self.client.settle(lease, settlement)
-        except LeaseLostError:
-            log.warning("%s of %s came too late: the lease was lost", settlement.outcome, lease.id)
-        except (ProblemError, ConnectionFailed) as error:
-            # The event comes back when its lease ends.
-            log.warning("%s of %s failed: %s", settlement.outcome, lease.id, error)
-            if isinstance(error, InvalidError) and "reply" in settlement.body:
-                # It is the reply that is refused; the event is done all the same.
-                await self._settle(lease, ack())
+    async def _settle(self, lease: Lease, settlement: Settlement, ends: float = 0.0) -> None:
+        """Settles a lease, while that goes on again and again where the server is away."""
+        loop = asyncio.get_running_loop()
+        failures = 0
+        while True:
+            try:
+                return await self.client.settle(lease, settlement)
+            except LeaseLostError:
+                log.warning("%s of %s is too late: the lease is lost", settlement.outcome, lease.id)
+                return None
+            except (ProblemError, ConnectionFailed) as error:
+                log.warning("%s of %s failed: %s", settlement.outcome, lease.id, error)
+                if isinstance(error, InvalidError) and "reply" in settlement.body:
+                    # It is the reply that is refused; the event is done all the same.
+                    settlement = ack()
+                    continue
+                may_pass = isinstance(error, ConnectionFailed) or error.may_pass
+            failures += 1
+            pause = self._backoff.pause(failures)
+            if not may_pass or loop.time() + pause >= ends:
+                return None  # the event comes back when its lease ends
+            await asyncio.sleep(pause)
 
     async def _end_stream(self, streaming: asyncio.Task[None], grace: float) -> None:
         """Stops: nothing more is sent, and what was sent ends or is handed back."""

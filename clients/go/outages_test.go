@@ -1,0 +1,210 @@
+package duly_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"duly"
+)
+
+// outage is a stand-in with one lease, whose streams end when they are drained.
+type outage struct {
+	client  *duly.Client
+	mutex   sync.Mutex
+	settled []string
+}
+
+func (o *outage) settlements() []string {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	return append([]string{}, o.settled...)
+}
+
+// newOutage returns a stand-in; respond responds to the nth call of a kind, and returns whether it has.
+func newOutage(t testing.TB, respond func(call string, nth int, response http.ResponseWriter, request *http.Request) bool) *outage {
+	t.Helper()
+	o := &outage{}
+	drained, calls := make(chan struct{}), map[string]int{}
+	o.client = standIn(t, func(response http.ResponseWriter, request *http.Request) {
+		body, _ := io.ReadAll(request.Body)
+		call := path.Base(request.URL.Path)
+		o.mutex.Lock()
+		calls[call]++
+		nth := calls[call]
+		if call == "settle" {
+			o.settled = append(o.settled, string(body))
+		}
+		o.mutex.Unlock()
+		switch {
+		case call == "stream":
+			fmt.Fprint(response, "event: lease\ndata: {\"token\": \"t\"}\n\n")
+			response.(http.Flusher).Flush()
+			<-drained
+		case call == "drain":
+			close(drained)
+		case !respond(call, nth, response, request):
+			response.WriteHeader(http.StatusNoContent)
+		}
+	})
+	return o
+}
+
+// waits returns a handler that ends with a channel, or when it is told to, and how it has ended.
+func waits(open <-chan struct{}) (duly.Handler, <-chan string) {
+	ended := make(chan string, 9)
+	return func(ctx context.Context, _ *duly.Lease) error {
+		select {
+		case <-open:
+			ended <- "done"
+		case <-ctx.Done():
+			ended <- "cancelled"
+		}
+		return nil
+	}, ended
+}
+
+const ack = `{"outcome":"ack"}`
+
+func acks(count int) []string {
+	return strings.Fields(strings.Repeat(ack+" ", count))
+}
+
+func TestAnExtensionThatHangsIsFollowedByAnotherOne(t *testing.T) {
+	open := make(chan struct{})
+	o := newOutage(t, func(call string, nth int, _ http.ResponseWriter, request *http.Request) bool {
+		if call == "extend" && nth == 4 {
+			close(open) // later than the first lease would have ended
+		}
+		if call == "extend" && nth == 1 {
+			<-request.Context().Done()
+		}
+		return false
+	})
+	handler, ended := waits(open)
+	stop := runs(t, o.client, handler, duly.Options{TTR: time.Second})
+	if how := <-ended; how != "done" {
+		t.Error(how)
+	}
+	stop()
+	if got := o.settlements(); !reflect.DeepEqual(got, acks(1)) {
+		t.Error(got)
+	}
+}
+
+func TestAHandlerThatEndsWhileAnExtensionHangsIsSettledAtOnce(t *testing.T) {
+	open := make(chan struct{})
+	o := newOutage(t, func(call string, _ int, _ http.ResponseWriter, request *http.Request) bool {
+		if call == "extend" {
+			close(open)
+			<-request.Context().Done()
+		}
+		return false
+	})
+	handler, _ := waits(open)
+	begun := time.Now()
+	stop := runs(t, o.client, handler, duly.Options{TTR: time.Second})
+	until(func() bool { return len(o.settlements()) > 0 || time.Since(begun) > 5*time.Second })
+	stop()
+	if got := o.settlements(); !reflect.DeepEqual(got, acks(1)) {
+		t.Error(got)
+	}
+}
+
+func TestA404OfAProxyEndsNoAttemptAndDropsNoSettlement(t *testing.T) {
+	open := make(chan struct{})
+	o := newOutage(t, func(call string, nth int, response http.ResponseWriter, _ *http.Request) bool {
+		if nth == 1 {
+			http.NotFound(response, nil)
+			return true
+		}
+		if call == "extend" && nth == 2 {
+			close(open)
+		}
+		return false
+	})
+	handler, ended := waits(open)
+	stop := runs(t, o.client, handler, duly.Options{TTR: time.Second})
+	if how := <-ended; how != "done" {
+		t.Error(how)
+	}
+	stop()
+	if got := o.settlements(); !reflect.DeepEqual(got, acks(2)) {
+		t.Error(got)
+	}
+}
+
+func TestASettlementIsRepeatedForAsLongAsItsLeaseGoesOn(t *testing.T) {
+	o := newOutage(t, func(call string, nth int, response http.ResponseWriter, _ *http.Request) bool {
+		isAway := call == "settle" && nth < 8
+		if isAway {
+			response.WriteHeader(http.StatusBadGateway)
+		}
+		return isAway
+	})
+	open := make(chan struct{})
+	close(open)
+	handler, ended := waits(open)
+	stop := runs(t, o.client, handler, duly.Options{RetryMin: time.Millisecond, RetryMax: time.Millisecond})
+	<-ended
+	stop()
+	if got := o.settlements(); !reflect.DeepEqual(got, acks(8)) {
+		t.Error(got)
+	}
+}
+
+func TestAStopWaitsForASettlementNoLongerThanItsGrace(t *testing.T) {
+	o := newOutage(t, func(call string, _ int, response http.ResponseWriter, _ *http.Request) bool {
+		if call == "settle" {
+			response.WriteHeader(http.StatusBadGateway)
+		}
+		return call == "settle"
+	})
+	open := make(chan struct{})
+	close(open)
+	handler, _ := waits(open)
+	options := duly.Options{TTR: time.Hour, Grace: -1, RetryMin: time.Millisecond, RetryMax: time.Millisecond}
+	stop := runs(t, o.client, handler, options)
+	until(func() bool { return len(o.settlements()) > 5 })
+	stop()
+}
+
+func TestAPushOfManyIsRepeatedWhereOneOfThemMayBeStoredThen(t *testing.T) {
+	const (
+		away     = `{"problem": {"status": 503, "kind": "unavailable", "detail": "away"}}`
+		conflict = `{"problem": {"status": 409, "kind": "conflict", "detail": "another"}}`
+		stored   = `{"id": "7", "duplicate": true}`
+	)
+	for first, requests := range map[[2]string]int{
+		{away, away}: 2, {conflict, away}: 2, {stored, away}: 2, {conflict, stored}: 1,
+	} {
+		var sent []string
+		client := standIn(t, func(response http.ResponseWriter, request *http.Request) {
+			body, _ := io.ReadAll(request.Body)
+			sent = append(sent, string(body))
+			if len(sent) == 1 {
+				response.WriteHeader(http.StatusMultiStatus)
+				fmt.Fprintf(response, "[%s, %s]", first[0], first[1])
+				return
+			}
+			response.WriteHeader(http.StatusCreated)
+			fmt.Fprintf(response, "[%s, %s]", stored, stored)
+		})
+		pushed, err := client.Push(ctx, "q", duly.Event{Payload: 1}, duly.Event{Payload: 2})
+		var refused *duly.PushError
+		if len(sent) != requests || sent[0] != sent[len(sent)-1] {
+			t.Errorf("%v: %d requests", first, len(sent))
+		}
+		if isRefused := errors.As(err, &refused); isRefused != (requests == 1) || len(pushed) != 2*(requests-1) {
+			t.Errorf("%v: %v, %v", first, pushed, err)
+		}
+	}
+}

@@ -1,0 +1,190 @@
+"""A server that is away for a moment, or whose responses are lost, costs no attempt."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import httpx
+import pytest
+
+from duly import AsyncClient, Backoff, NewEvent, NotFoundError, Problem, UnavailableError, Worker
+from duly.errors import error_of
+from duly.messages import PushManyError
+
+from .conftest import running, until
+from .stand_in import StandIn, lease_text
+
+QUICK = Backoff(first=0.01, longest=0.01)
+BARE_404 = httpx.Response(404, text="404 page not found")
+
+
+@pytest.fixture(autouse=True)
+def _quick_drain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in ends no stream that is drained."""
+    monkeypatch.setattr("duly.worker.DRAIN_MAX", 0.01)
+
+
+def test_an_extension_that_hangs_is_followed_by_another_one() -> None:
+    calls: Counter[str] = Counter()
+    extended = asyncio.Event()
+    ended: list[str] = []
+
+    async def respond(call: str) -> None:
+        calls[call] += 1
+        if call == "extend" and calls[call] == 1:
+            await asyncio.Event().wait()
+        if call == "extend" and calls[call] == 4:  # later than the first lease would have ended
+            extended.set()
+
+    server = StandIn(lease_text(7), respond=respond)
+
+    async def handle(payload: int) -> None:
+        try:
+            await extended.wait()
+            ended.append("done")
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    async def case() -> None:
+        async with server.client() as client, running(Worker(client, "q", handle, ttr=1)):
+            await until("it has ended", lambda: bool(ended))
+
+    asyncio.run(case())
+    assert ended == ["done"]
+    assert server.settled == [{"outcome": "ack"}]
+
+
+def test_a_handler_that_ends_while_an_extension_hangs_is_settled_at_once() -> None:
+    extending = asyncio.Event()
+
+    async def respond(call: str) -> None:
+        if call == "extend":
+            extending.set()
+            await asyncio.Event().wait()
+
+    server = StandIn(lease_text(7), respond=respond)
+
+    async def handle(payload: int) -> None:
+        await extending.wait()
+
+    async def case() -> None:
+        async with server.client() as client, running(Worker(client, "q", handle, ttr=1)):
+            await until("it is settled", lambda: bool(server.settled))
+
+    asyncio.run(case())
+    assert server.settled == [{"outcome": "ack"}]
+
+
+def test_a_404_of_a_proxy_ends_no_attempt_and_drops_no_settlement() -> None:
+    calls: Counter[str] = Counter()
+    extended = asyncio.Event()
+    ended: list[str] = []
+
+    async def respond(call: str) -> httpx.Response | None:
+        calls[call] += 1
+        if calls[call] == 1:
+            return BARE_404
+        if call == "extend":
+            extended.set()
+        return None
+
+    server = StandIn(lease_text(7), respond=respond)
+
+    async def handle(payload: int) -> None:
+        try:
+            await extended.wait()
+            ended.append("done")
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    async def case() -> None:
+        async with server.client() as client, running(Worker(client, "q", handle, ttr=1)):
+            await until("it has ended", lambda: bool(ended))
+
+    asyncio.run(case())
+    assert ended == ["done"]
+    assert server.settled == [{"outcome": "ack"}] * 2
+    gone = Problem.of(404, {"kind": "not_found", "detail": "no lease"})
+    assert isinstance(error_of(gone), NotFoundError)
+    assert isinstance(error_of(Problem.of(404, "404 page not found")), UnavailableError)
+
+
+def test_a_settlement_is_repeated_for_as_long_as_its_lease_goes_on() -> None:
+    calls: Counter[str] = Counter()
+
+    async def respond(call: str) -> httpx.Response | None:
+        calls[call] += 1
+        return httpx.Response(502) if call == "settle" and calls[call] < 8 else None
+
+    server = StandIn(lease_text(7), respond=respond)
+
+    async def handle(payload: int) -> None: ...
+
+    async def case() -> None:
+        async with server.client() as client:
+            worker = Worker(client, "q", handle, backoff=QUICK)
+            async with running(worker):
+                await until("it is settled", lambda: calls["settle"] > 0 and not worker._running)
+
+    asyncio.run(case())
+    assert server.settled == [{"outcome": "ack"}] * 8
+
+
+def test_a_stop_waits_for_a_settlement_no_longer_than_its_grace() -> None:
+    async def respond(call: str) -> httpx.Response | None:
+        return httpx.Response(502) if call == "settle" else None
+
+    server = StandIn(lease_text(7), respond=respond)
+
+    async def handle(payload: int) -> None: ...
+
+    async def case() -> None:
+        async with server.client() as client:
+            worker = Worker(client, "q", handle, grace=0, ttr=3_600, backoff=QUICK)
+            async with running(worker):
+                await until("it is repeated", lambda: len(server.settled) > 5)
+
+    asyncio.run(case())
+
+
+UNAVAILABLE = {"problem": {"status": 503, "kind": "unavailable", "title": "", "detail": "away"}}
+CONFLICT = {"problem": {"status": 409, "kind": "conflict", "title": "", "detail": "another"}}
+STORED = {"id": "7", "due_ms": 0, "duplicate": True}
+
+
+@pytest.mark.parametrize(
+    ("first", "requests"),
+    [
+        ([UNAVAILABLE, UNAVAILABLE], 2),
+        ([CONFLICT, UNAVAILABLE], 2),
+        ([STORED, UNAVAILABLE], 2),
+        ([CONFLICT, STORED], 1),
+    ],
+)
+def test_a_push_of_many_is_repeated_where_one_of_them_may_be_stored_then(
+    first: list[object], requests: int
+) -> None:
+    sent: list[bytes] = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        sent.append(request.content)
+        if len(sent) == 1:
+            return httpx.Response(207, json=first)
+        return httpx.Response(201, json=[STORED, STORED])
+
+    async def case() -> None:
+        http = httpx.AsyncClient(transport=httpx.MockTransport(respond))
+        async with AsyncClient("http://duly", token="x", namespace="ns", http=http) as client:
+            pushing = client.push_many("q", [NewEvent(1), NewEvent(2)])
+            if requests == 1:
+                with pytest.raises(PushManyError):
+                    await pushing
+            else:
+                assert len(await pushing) == 2
+
+    asyncio.run(case())
+    assert len(sent) == requests
+    assert len(set(sent)) == 1

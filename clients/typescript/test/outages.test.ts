@@ -1,0 +1,163 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+
+import { expect, test, vi } from "vitest";
+
+import { Client, ConnectionError, PushManyError, Worker } from "../src/index.js";
+import { standIn, streamLease } from "./stand-in.js";
+import { gate, until } from "./until.js";
+
+const quick = { onError: (): void => undefined, backoff: { first: 1, longest: 1 } };
+const place = { token: "x", namespace: "ns" };
+
+type Server = Awaited<ReturnType<typeof server>>;
+
+/** A stand-in with one lease, whose streams end when they are drained, and what was settled there. */
+async function server(respond: (call: string, response: ServerResponse, nth: number) => boolean) {
+  const settled: unknown[] = [];
+  const calls = new Map<string, number>();
+  let stream: ServerResponse | undefined;
+  const standing = await standIn(async (request: IncomingMessage, response) => {
+    const call = request.url?.split(/[?/]/).filter((part) => /^(stream|drain|extend|settle)$/.test(part)).at(-1) ?? "";
+    if (call === "stream") return streamLease((stream = response), 7);
+    if (call === "drain") stream?.end();
+    let text = "";
+    for await (const part of request) text += String(part);
+    if (call === "settle") settled.push(JSON.parse(text));
+    const nth = (calls.get(call) ?? 0) + 1;
+    calls.set(call, nth);
+    if (!respond(call, response, nth)) response.writeHead(204).end();
+  });
+  return Object.assign(standing, { settled });
+}
+
+function worker(at: Server, handler: (signal: AbortSignal) => Promise<void>, options: object): Worker {
+  const client = { url: at.url, ...place };
+  return new Worker("q", (_, { signal }) => handler(signal), { client, ...quick, ...options });
+}
+
+/** Returns a handler that ends with a gate, or when it is told to, and how it has ended. */
+function handlerOf(opened: Promise<void>) {
+  const ended: string[] = [];
+  const handler = async (signal: AbortSignal): Promise<void> => {
+    const aborted = new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
+    await Promise.race([opened, aborted]);
+    ended.push(signal.aborted ? "aborted" : "done");
+  };
+  return { ended, handler };
+}
+
+test("an extension that hangs is followed by another one", async () => {
+  const { opened, open } = gate();
+  await using at = await server((call, _, nth) => {
+    if (call === "extend" && nth === 4) open(); // later than the first lease would have ended
+    return call === "extend" && nth === 1;
+  });
+  const { ended, handler } = handlerOf(opened);
+  const working = worker(at, handler, { ttr: 1_000 });
+  await until(() => ended.length === 1);
+  await working.stop();
+  expect(ended).toEqual(["done"]);
+  expect(at.settled).toEqual([{ outcome: "ack" }]);
+});
+
+test("a handler that ends while an extension hangs is settled at once", async () => {
+  const { opened, open } = gate();
+  await using at = await server((call) => {
+    if (call === "extend") open();
+    return call === "extend";
+  });
+  const { handler } = handlerOf(opened);
+  const working = worker(at, handler, { ttr: 1_000 });
+  await until(() => at.settled.length === 1);
+  await working.stop();
+  expect(at.settled).toEqual([{ outcome: "ack" }]);
+});
+
+test("a 404 of a proxy ends no attempt and drops no settlement", async () => {
+  const { opened, open } = gate();
+  await using at = await server((call, response, nth) => {
+    if (call === "extend" && nth > 1) open();
+    if (nth > 1 || call === "drain") return false;
+    response.writeHead(404).end("404 page not found");
+    return true;
+  });
+  const { ended, handler } = handlerOf(opened);
+  const working = worker(at, handler, { ttr: 1_000 });
+  await until(() => ended.length === 1);
+  await working.stop();
+  expect(ended).toEqual(["done"]);
+  expect(at.settled).toEqual([{ outcome: "ack" }, { outcome: "ack" }]);
+});
+
+test("a settlement is repeated for as long as its lease goes on", async () => {
+  await using at = await server((call, response, nth) => {
+    if (call !== "settle" || nth >= 8) return false;
+    response.writeHead(502).end();
+    return true;
+  });
+  const { ended, handler } = handlerOf(Promise.resolve());
+  const working = worker(at, handler, {});
+  await until(() => ended.length === 1);
+  await working.stop();
+  expect(at.settled).toEqual(Array.from({ length: 8 }, () => ({ outcome: "ack" })));
+});
+
+test("a stop waits for a settlement no longer than its grace", async () => {
+  await using at = await server((call, response) => {
+    if (call !== "settle") return false;
+    response.writeHead(502).end();
+    return true;
+  });
+  const { handler } = handlerOf(Promise.resolve());
+  const working = worker(at, handler, { ttr: 3_600_000, grace: 0 });
+  await until(() => at.settled.length > 5);
+  await working.stop();
+});
+
+const away = { problem: { status: 503, kind: "unavailable", title: "", detail: "away" } };
+const conflict = { problem: { status: 409, kind: "conflict", title: "", detail: "another" } };
+const stored = { id: "7", due_ms: 0, duplicate: true };
+
+test.for([
+  [[away, away], 2],
+  [[conflict, away], 2],
+  [[stored, away], 2],
+  [[conflict, stored], 1],
+] as const)("a push of many is repeated where one of them may be stored then: %j", async ([first, requests]) => {
+  const sent: string[] = [];
+  await using at = await standIn(async (request, response) => {
+    let text = "";
+    for await (const part of request) text += String(part);
+    sent.push(text);
+    const isFirst = sent.length === 1;
+    response.writeHead(isFirst ? 207 : 201).end(JSON.stringify(isFirst ? first : [stored, stored]));
+  });
+  const client = new Client({ url: at.url, ...place });
+  const pushing = client.pushMany("q", [{ payload: 1 }, { payload: 2 }]);
+  if (requests === 1) await expect(pushing).rejects.toThrow(PushManyError);
+  else expect((await pushing).length).toBe(2);
+  expect(sent.length).toBe(requests);
+  expect(new Set(sent).size).toBe(1);
+});
+
+test("a stream is silent when its server is, and not while its consumer works", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  try {
+    let stream: ServerResponse | undefined;
+    await using at = await standIn((_, response) => streamLease((stream = response), 1));
+    const leases = new Client({ url: at.url, ...place }).stream<number>("q");
+    expect((await leases.next()).value?.payload()).toBe(1);
+    vi.advanceTimersByTime(60_000); // the consumer works for a minute
+    streamLease(stream!, 2);
+    expect((await leases.next()).value?.payload()).toBe(2);
+    const next = leases.next();
+    vi.advanceTimersByTime(34_000);
+    streamLease(stream!, 3);
+    expect((await next).value?.payload()).toBe(3);
+    const silent = expect(leases.next()).rejects.toThrow(ConnectionError);
+    vi.advanceTimersByTime(35_000);
+    await silent;
+  } finally {
+    vi.useRealTimers();
+  }
+});
