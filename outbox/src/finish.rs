@@ -1,6 +1,6 @@
 //! Finishing in a transaction: an effect in a database and the end of its event commit together.
 
-use duly::{Context, Error, ErrorKind, Event, Result};
+use duly::{Context, Error, ErrorKind, Event, QueueName, Result};
 
 use crate::transaction::{Done, Transaction};
 
@@ -28,6 +28,9 @@ pub trait FinishIn {
     /// Notes in `tx` that the event is finished, and returns whether it was already: call it first,
     /// have the effect in the same transaction, and commit. Then the effect happens once in that
     /// database, however often the event is attempted.
+    ///
+    /// Where the id is that of a [name](duly::EventId::for_name), the time of the push counts as well:
+    /// the next event of that name, once the store has forgotten this one, has its effect again.
     ///
     /// An attempt that runs beside this one, as its lease was lost, waits here for the end of this
     /// transaction. How long an end is known is
@@ -72,8 +75,7 @@ impl FinishIn for Context {
         tx: &mut C,
         event: &Event<T>,
     ) -> impl Future<Output = Result<Finish>> {
-        // An id is that of one event in its queue only, as callers may choose it.
-        let name = format!("{}/{}", self.queue_name(), event.id());
+        let name = name(self.queue_name(), event);
         let done = self.lease().map(|lease| {
             let lease = format!("{}:{}", lease.node, lease.request);
             Done::new(name, event.attempt(), lease)
@@ -90,5 +92,19 @@ impl FinishIn for Context {
                 Finish::Again
             })
         }
+    }
+}
+
+/// Returns the name of an event that no other has.
+fn name<T>(queue: &QueueName, event: &Event<T>) -> String {
+    // An id is that of one event in its queue only, as callers may choose it.
+    let name = format!("{queue}/{}", event.id());
+    match event.pushed() {
+        // An id of a name is that of several events, one after the other. Those of schedules are not:
+        // an occurrence that comes again is the same.
+        Some(pushed) if !event.id().tells_time() && event.occurrence().is_none() => {
+            format!("{name}/{}", pushed.as_millis())
+        }
+        _ => name,
     }
 }

@@ -13,6 +13,8 @@ use crate::transaction::Transaction;
 ///
 /// The event is checked, encoded and encrypted, and its id and due time are fixed, as in a push; a
 /// [relay](crate::Relay) hands it to the store after the commit. A delay counts from this call.
+/// Until it is relayed nothing finds the event: a [cancel](Queue::cancel) by its id returns
+/// [`NotFound`](duly::CancelOutcome::NotFound), and it runs nevertheless.
 ///
 /// # Examples
 ///

@@ -1,12 +1,14 @@
 //! Requests of a relay to a database server: text goes out, texts come back.
 
-use duly::{Error, ErrorKind};
+use duly::{Error, ErrorKind, Result};
+
+use crate::relay::source::Ends;
 
 /// A row of a reply, as texts.
 pub(crate) type TextRow = Vec<Option<String>>;
 
 /// The result of a request.
-pub(crate) type SqlResult<T> = Result<T, SqlError>;
+pub(crate) type SqlResult<T> = std::result::Result<T, SqlError>;
 
 /// The error of a request.
 #[derive(Debug)]
@@ -67,6 +69,13 @@ pub(crate) fn unreadable(what: &str) -> Error {
         ErrorKind::Corrupt,
         format!("the database of the outbox returned no readable {what}"),
     )
+}
+
+/// Reads what is known of ends: the time, and that of the oldest.
+pub(crate) fn read_ends(rows: &[TextRow]) -> Result<Ends> {
+    let number = |at: usize| rows.first()?.get(at)?.as_deref()?.parse().ok();
+    let now = number(0).ok_or_else(|| unreadable("time of ends"))?;
+    Ok(Ends::of(now, number(1)))
 }
 
 /// Returns bytes as hexadecimal digits.

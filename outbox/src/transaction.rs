@@ -22,7 +22,8 @@ pub trait Transaction {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Done {
-    /// The queue and the id of the event, with a slash between them.
+    /// The queue and the id of the event, and the time of its push where the id is that of a name;
+    /// with slashes between them.
     pub event: String,
     /// The number of the attempt.
     pub attempt: i32,

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use duly::prelude::*;
 use duly::store::{DedupWindow, MemoryStore};
-use duly_outbox::{PushEventIn, Relay, RelayOptions};
-use sqlx_0_8::Executor;
+use duly_outbox::{Database, PushEventIn, Relay, RelayOptions, schema};
+use sqlx_0_8::{Executor, PgPool};
 
 use crate::databases::{Outbox, REFUSED};
+use crate::drivers::Driver;
 use crate::partly::faulty;
+use crate::servers::{Postgres, PostgresOptions};
 use crate::world::{
     self, Order, Seen, TestDatabase, TestMysql, World, eventually, order, orders, push, push_to,
 };
@@ -297,6 +299,39 @@ async fn a_copy_of_a_database_loses_nothing() {
     }
     assert_eq!(world.seen.numbers(), [1, 2, 3, 4]);
     assert!(world.seen.counts().values().all(|count| *count == 1));
+}
+
+/// Its rows, its steps and its server are those of before, and say nothing of what came since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_was_restored_in_place_is_noticed() {
+    let mut server = Postgres::start(PostgresOptions::default());
+    server.sql(schema(Database::Postgres));
+    let seen = Seen::default();
+    let bus = forgetful(&seen).await;
+    let queue = orders(&bus);
+    let server_url = server.url();
+    let relay = || Driver::TokioPostgres.relay(&bus, &server_url);
+    let pool = PgPool::connect(&server_url).await.unwrap();
+    let first = relay().await.unwrap();
+    push_to(&pool, &queue, 1).await;
+    seen.reach(1).await;
+    first.stop().await;
+    push_to(&pool, &queue, 2).await;
+    pool.close().await;
+    forget(&queue, &seen).await;
+    server.restore();
+    let second = relay().await.unwrap();
+    let pool = PgPool::connect(&server_url).await.unwrap();
+    push_to(&pool, &queue, 3).await;
+    seen.reach(1_002).await;
+    let aside = "select count(*) from duly_outbox_refused where reason like '%may have been%'";
+    let is_aside = async || {
+        let count = sqlx_0_8::query_scalar::<_, i64>(aside);
+        count.fetch_one(&pool).await.unwrap() == 1
+    };
+    eventually("the row of before is put aside", is_aside).await;
+    assert!(!seen.numbers().contains(&2), "it may have been handled");
+    second.stop().await;
 }
 
 /// What was pushed since the copy was made is not known in it.

@@ -1,9 +1,10 @@
 //! A database whose clock is wrong, and steps while a relay works.
 
+use duly::Bus;
 use duly_outbox::{Relay, RelayOptions};
 use sqlx_0_8::{Executor, PgPool};
 
-use crate::world::{Seen, TestDatabase, bus, orders, push_to};
+use crate::world::{Seen, TestDatabase, bus, eventually, orders, push_to};
 
 /// A database that tells the time as it is, and as much more as its table `shift` says.
 async fn shifted() -> TestDatabase {
@@ -22,6 +23,13 @@ async fn shifted() -> TestDatabase {
     database.with_tables().await
 }
 
+async fn relay(bus: &Bus, database: &TestDatabase) -> Relay {
+    let pool = database.pool.clone();
+    Relay::sqlx_0_8(bus, pool, RelayOptions::default())
+        .await
+        .unwrap()
+}
+
 /// It goes decades back, and forth, once the relay has claimed rows, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_clock_of_postgresql_neither_loses_nor_doubles() {
@@ -30,10 +38,7 @@ async fn a_wrong_clock_of_postgresql_neither_loses_nor_doubles() {
     let queue = orders(&bus);
     let years = "select extract(year from clock_timestamp())::bigint";
     let year = database.number(years).await;
-    let pool = database.pool.clone();
-    let relay = Relay::sqlx_0_8(&bus, pool, RelayOptions::default())
-        .await
-        .unwrap();
+    let relay = relay(&bus, &database).await;
     for (number, shift) in [(1, 0), (2, -25), (3, 12), (4, -25), (5, 0)] {
         let step = format!("update shift set by = interval '{shift} years'");
         database.pool.execute(&*step).await.unwrap();
@@ -58,4 +63,61 @@ async fn a_wrong_clock_of_postgresql_neither_loses_nor_doubles() {
     assert!(seen.counts().values().all(|count| *count == 1));
     let refused = "select count(*) from duly_outbox_refused";
     assert_eq!(database.number(refused).await, 0);
+}
+
+/// It steps while claims are under way, and each of two relays takes what the other seems to have left.
+/// No store takes an id from years ahead: of such an event that both have taken, neither can know whether
+/// the other has pushed it, so it is put aside.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_relays_under_a_clock_that_steps_back_and_forth_neither_lose_nor_double() {
+    const PUSHES: u64 = 60;
+    let (database, seen) = (shifted().await, Seen::default());
+    let bus = bus("memory:", &seen).await;
+    let queue = orders(&bus);
+    let relays = [relay(&bus, &database).await, relay(&bus, &database).await];
+    let shifts = [
+        "0",
+        "-1 hour",
+        "4 seconds",
+        "-2 seconds",
+        "12 years",
+        "-25 years",
+    ];
+    for (number, shift) in (0..PUSHES).zip(shifts.into_iter().cycle()) {
+        let step = format!("update shift set by = interval '{shift}'");
+        database.pool.execute(&*step).await.unwrap();
+        let plain = format!("select duly_push('orders', '{{\"number\": {number}}}')");
+        database.pool.execute(&*plain).await.unwrap();
+        push_to(&database.pool, &queue, 100 + number).await;
+    }
+    let aside = "select count(*) from duly_outbox_refused where reason like '%may have been%'";
+    let is_all = async || {
+        let handled = seen.numbers().len() as i64;
+        handled + database.number(aside).await == 2 * PUSHES as i64
+    };
+    eventually("each is handled or put aside", is_all).await;
+    for relay in relays {
+        relay.stop().await;
+    }
+    assert!(seen.counts().values().all(|count| *count == 1));
+    let of_years_ahead = database.number(aside).await;
+    assert!(of_years_ahead <= PUSHES as i64 / shifts.len() as i64);
+    let left = "select count(*) from duly_outbox_deferred";
+    assert_eq!(database.number(left).await, 0);
+}
+
+/// As long as an end is kept, an effect happens once: so they do not go all at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_jumps_ahead_does_not_delete_the_ends_of_the_last_weeks() {
+    let (database, seen) = (shifted().await, Seen::default());
+    let bus = bus("memory:", &seen).await;
+    let ends = "insert into duly_done select 'orders/' || days, 1, '', \
+                pg_catalog.now() - days * interval '1 day' from unnest(array[40, 20, 1, 0]) as days; \
+                update shift set by = interval '31 days'";
+    database.pool.execute(ends).await.unwrap();
+    let relay = relay(&bus, &database).await;
+    let oldest = "select count(*) from duly_done where event = 'orders/40'";
+    database.until(oldest, 0).await;
+    assert_eq!(database.number("select count(*) from duly_done").await, 3);
+    relay.stop().await;
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use duly::prelude::*;
-use duly_outbox::{Database, PushIn, Relay, RelayOptions, schema};
+use duly_outbox::{Database, PushEventIn, PushIn, Relay, RelayOptions, schema};
 use rusqlite::Connection;
 
 use crate::drivers::Driver;
@@ -90,6 +90,29 @@ impl Outbox {
         }
     }
 
+    /// Pushes an order under an id that was chosen for it.
+    pub(crate) async fn push_given(&self, queue: &Queue<Order>, number: u64, id: EventId) {
+        let event = queue.event(order(number)).id(id);
+        match self {
+            Self::Postgres(database) => {
+                let mut tx = database.pool.begin().await.unwrap();
+                event.push_in(&mut tx).await.unwrap();
+                tx.commit().await.unwrap();
+            }
+            Self::Sqlite(folder) => {
+                let mut file = Self::open(folder);
+                let mut tx = file.transaction().unwrap();
+                event.push_in(&mut tx).await.unwrap();
+                tx.commit().unwrap();
+            }
+            Self::Mysql(database) => {
+                let mut tx = database.pool.begin().await.unwrap();
+                event.push_in(&mut tx).await.unwrap();
+                tx.commit().await.unwrap();
+            }
+        }
+    }
+
     /// Pushes an order by plain SQL.
     pub(crate) async fn push_plain(&self, number: u64) {
         let payload = format!("{{\"number\": {number}}}");
@@ -112,10 +135,11 @@ impl Outbox {
                 "select duly_outbox_retry(n, true) from duly_outbox_refused".to_owned()
             }
             _ => {
-                let repeated = if is_anew { "0" } else { "repeated" };
+                let flags = if is_anew { "0, 1" } else { "repeated, 0" };
                 format!(
-                    "insert into duly_outbox (at, repeated, event, queue, payload, due, id, options) \
-                     select at, {repeated}, event, queue, payload, due, id, options \
+                    "insert into duly_outbox \
+                     (at, repeated, anew, event, queue, payload, due, id, options) \
+                     select at, {flags}, event, queue, payload, due, id, options \
                      from duly_outbox_refused; delete from duly_outbox_refused"
                 )
             }

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use duly::prelude::*;
 use duly::records::Outcome;
+use duly::store::MemoryStore;
 use duly_outbox::{FinishIn, Relay, RelayOptions, Transaction};
 use sqlx::Connection;
 use sqlx_0_8::{Executor, PgPool};
 
+use crate::aged::few_ends;
 use crate::world::{Seen, TestDatabase, bus, client, eventually};
 
 /// What the handler has, and how often it was called.
@@ -78,6 +80,10 @@ async fn effect(event: Event<i64>, cx: &Context, shop: duly::State<Shop>) -> Res
 }
 
 async fn shop() -> (TestDatabase, Shop, Bus) {
+    shop_on(MemoryStore::new()).await
+}
+
+async fn shop_on(store: MemoryStore) -> (TestDatabase, Shop, Bus) {
     let database = TestDatabase::new().await;
     database
         .pool
@@ -89,7 +95,7 @@ async fn shop() -> (TestDatabase, Shop, Bus) {
         url: database.url.clone(),
         calls: Arc::default(),
     };
-    let builder = Bus::builder().only_registered().store_url("memory:");
+    let builder = Bus::builder().only_registered().store(store);
     let bus = builder
         .register(effect {})
         .state(shop.clone())
@@ -100,6 +106,10 @@ async fn shop() -> (TestDatabase, Shop, Bus) {
 }
 
 async fn done(bus: &Bus, id: EventId) {
+    done_times(bus, id, 1).await;
+}
+
+async fn done_times(bus: &Bus, id: EventId, times: usize) {
     let done = async || {
         let records = bus
             .records()
@@ -108,7 +118,7 @@ async fn done(bus: &Bus, id: EventId) {
             .page()
             .await
             .unwrap();
-        !records.items.is_empty()
+        records.items.len() == times
     };
     eventually("the event is done", done).await;
 }
@@ -135,6 +145,25 @@ async fn an_effect_and_the_end_of_its_event_commit_together() {
         let expected = if number == FAILS_BEFORE_COMMIT { 3 } else { 2 };
         assert_eq!(calls, expected, "{number}");
     }
+}
+
+/// The name is new again once its bucket has forgotten it, and its event another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_event_of_a_name_has_its_effect_once() {
+    let (database, _shop, bus) = shop_on(MemoryStore::new().with_window(few_ends())).await;
+    let queue = bus.queue::<effect>();
+    let id = queue.id_for_name("customer:9");
+    let push = async || queue.event(7).id(id).push().await.unwrap().is_accepted();
+    let effects = "select count(*) from effects where number = 7";
+    assert!(push().await);
+    done(&bus, id).await; // its first attempt fails after the commit
+    assert_eq!(database.number(effects).await, 1);
+    while !push().await {
+        let other = queue.push(8, When::Now).await.unwrap();
+        done(&bus, other.id()).await;
+    }
+    done_times(&bus, id, 2).await;
+    assert_eq!(database.number(effects).await, 2);
 }
 
 /// As after a lost lease: the other attempt is still at work.

@@ -30,6 +30,8 @@ mod partly;
 mod plain;
 mod pushed;
 mod relay;
+mod restored;
 mod retried;
 mod sqlite;
+mod virtual_time;
 mod world;

@@ -1,6 +1,7 @@
 //! A store that takes some events and not others: of one queue, or of one bucket. The others go on.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use duly::prelude::*;
@@ -10,7 +11,7 @@ use crate::aged::few_ends;
 use crate::databases::{DEFERRED, Outbox};
 use crate::drivers::Driver;
 use crate::faulty::{Fault, Faulty};
-use crate::world::{Order, Seen, TestDatabase, builder, eventually, order, orders, push_to};
+use crate::world::{Order, Seen, TestDatabase, builder, bus, eventually, order, orders, push_to};
 
 /// A bus on a store in memory that has faults.
 pub(crate) async fn faulty(seen: &Seen, store: MemoryStore) -> (Arc<Faulty>, Bus) {
@@ -84,6 +85,40 @@ async fn delays_no_other(fault: Fault, outbox: Outbox) {
     assert_eq!(stats.scheduled, 1_319, "{fault:?}");
     assert!(seen.counts().values().all(|count| *count == 1));
     relay.stop().await;
+}
+
+/// A relay that was away finds page after page of one bucket, and each is full.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backlog_is_not_deferred_beside_the_deferred_rows_of_its_bucket() {
+    const DEFERRED_BEFORE: u64 = 3_000;
+    const ALL: u64 = 15_000;
+    let hour = When::After(Duration::from_secs(3_600));
+    for outbox in Outbox::all().await {
+        let seen = Seen::default();
+        let bus = bus("memory:", &seen).await;
+        bus.set_buckets("orders", Some(1)).await.unwrap();
+        let queue = orders(&bus);
+        outbox.push(&queue, 0..DEFERRED_BEFORE, hour).await;
+        outbox
+            .execute(
+                "insert into duly_outbox_deferred (at, repeated, event, bucket) \
+                 select at, repeated, event, 'orders/0' from duly_outbox; delete from duly_outbox",
+            )
+            .await;
+        outbox.push(&queue, DEFERRED_BEFORE..ALL, hour).await;
+        let relay = outbox.relay(&bus).await;
+        let most = AtomicI64::new(0);
+        let is_done = async || {
+            most.fetch_max(outbox.number(DEFERRED).await, Ordering::Relaxed);
+            bus.stats("orders").await.unwrap().scheduled as u64 == ALL
+        };
+        eventually("the store has all", is_done).await;
+        // The first page may come before its group is known.
+        let most = most.into_inner();
+        assert!(most <= 4_000, "{most} were deferred");
+        outbox.settled().await;
+        relay.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,13 +1,17 @@
 //! Events by plain SQL, and events that can never be accepted.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use duly::OldPayload;
 use duly::config::QueueChoices;
 use duly::prelude::*;
 use duly_outbox::{PushIn, Relay, RelayOptions};
+use parking_lot::Mutex;
 use sqlx_0_8::Executor;
 
-use crate::world::{TestDatabase, World, eventually, order};
+use crate::databases::Outbox;
+use crate::world::{Seen, TestDatabase, World, bus, eventually, order};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn plain_sql_pushes_when_its_transaction_commits() {
@@ -107,6 +111,10 @@ async fn what_can_never_be_accepted_is_put_aside_and_blocks_nothing() {
             "duly_push('orders', '1', '1 s', '{\"unique_for\": \"1s\"}')",
             "unique key",
         ),
+        (
+            "duly_push('orders', '1', '1 s', '{\"version\": -1}')",
+            "from 0 to 4294967295",
+        ),
     ];
     for (call, _) in wrong {
         pool.execute(&*format!("select {call}")).await.unwrap();
@@ -183,6 +191,64 @@ async fn the_payload_of_an_encrypted_queue_is_in_no_row_in_the_clear() {
     relay.stop().await;
 }
 
+#[derive(Clone, Serialize, Deserialize)]
+struct Price {
+    cents: u64,
+}
+
+/// In euros at first.
+fn upgrade(old: OldPayload<'_>) -> Result<Price, Failure> {
+    #[derive(Deserialize)]
+    struct First {
+        euros: u64,
+    }
+    let cents = old.decode::<First>()?.euros * 100;
+    Ok(Price { cents })
+}
+
+#[delay_event(queue = "prices", version = 2, upgrade = upgrade, register = false)]
+async fn price(event: Event<Price>, prices: duly::State<Prices>) -> Result<(), Failure> {
+    prices.lock().push(event.payload.cents);
+    Ok(())
+}
+
+type Prices = Arc<Mutex<Vec<u64>>>;
+
+/// Whatever version the build of the relay has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plain_sql_says_the_version_of_its_payload_and_otherwise_it_has_none() {
+    for outbox in Outbox::all().await {
+        let prices = Prices::default();
+        let builder = Bus::builder().only_registered().store_url("memory:");
+        let builder = builder.register(price {}).state(prices.clone());
+        let bus = builder.start().await.unwrap();
+        let relay = outbox.relay(&bus).await;
+        for (payload, options) in [
+            (r#"{"euros": 3}"#, "{}"),
+            (r#"{"euros": 4}"#, r#"{"version": 1}"#),
+            (r#"{"cents": 500}"#, r#"{"version": 2}"#),
+        ] {
+            let sql = match outbox {
+                Outbox::Postgres(_) => {
+                    format!("select duly_push('prices', '{payload}', '0', '{options}')")
+                }
+                Outbox::Mysql(_) => {
+                    format!("call duly_push('prices', '{payload}', 0, '{options}')")
+                }
+                Outbox::Sqlite(_) => format!(
+                    "insert into duly_outbox (queue, payload, options) \
+                     values ('prices', '{payload}', '{options}')"
+                ),
+            };
+            outbox.execute(&sql).await;
+        }
+        eventually("each is handled", async || prices.lock().len() == 3).await;
+        prices.lock().sort_unstable();
+        assert_eq!(*prices.lock(), [300, 400, 500]);
+        relay.stop().await;
+    }
+}
+
 /// Reads an event's value.
 trait Value {
     async fn secret(&self, id: EventId) -> Option<String>;
@@ -198,5 +264,48 @@ impl Value for Bus {
             .open(id, queue.name(), &envelope.payload)
             .unwrap();
         serde_json::from_slice(&opened.value).ok()
+    }
+}
+
+/// A relay may come late, and finds what an application has long given up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_expiry_counts_from_the_insert() {
+    for outbox in Outbox::all().await {
+        let seen = Seen::default();
+        let bus = bus("memory:", &seen).await;
+        let insert = |number: u64, expires_after: &str| {
+            let (payload, options) = (
+                format!("{{\"number\": {number}}}"),
+                format!("{{\"expires_after\": \"{expires_after}\"}}"),
+            );
+            match outbox {
+                Outbox::Postgres(_) => {
+                    format!("select duly_push('orders', '{payload}', '0', '{options}')")
+                }
+                Outbox::Sqlite(_) | Outbox::Mysql(_) => format!(
+                    "insert into duly_outbox (queue, payload, options) \
+                     values ('orders', '{payload}', '{options}')"
+                ),
+            }
+        };
+        outbox.execute(&insert(1, "40m")).await;
+        outbox.execute(&insert(2, "2h")).await;
+        let an_hour_ago = match outbox {
+            Outbox::Postgres(_) => "update duly_outbox set at = at - interval '1 hour'",
+            Outbox::Sqlite(_) | Outbox::Mysql(_) => "update duly_outbox set at = at - 3600000",
+        };
+        outbox.execute(an_hour_ago).await;
+        let relay = outbox.relay(&bus).await;
+        seen.reach(1).await;
+        let is_over = async || {
+            let records = bus.records().queue("orders").page().await.unwrap();
+            records
+                .items
+                .iter()
+                .any(|record| record.outcome == Outcome::Expired)
+        };
+        eventually("one has expired", is_over).await;
+        assert_eq!(seen.numbers(), [2]);
+        relay.stop().await;
     }
 }

@@ -6,7 +6,7 @@ use duly::event::Envelope;
 use duly::prelude::*;
 use duly_outbox::{PushEventIn, PushIn, Relay, RelayOptions};
 
-use crate::world::{World, eventually, order, orders};
+use crate::world::{World, eventually, order, orders, push_to};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_exists_if_and_only_if_its_transaction_commits() {
@@ -169,6 +169,23 @@ async fn an_event_says_all_that_a_pushed_one_does() {
     direct.payload = staged.payload.clone();
     direct.unique = Some("welcome:staged".to_owned());
     assert_eq!(direct, staged);
+}
+
+/// No store knows it, and neither a cancel nor an explanation says that it is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_relayed_yet_is_not_found_and_runs() {
+    let world = World::new().await;
+    let id = push_to(&world.database.pool, &world.orders, 1).await;
+    let cancelled = world.orders.cancel(id).await.unwrap();
+    assert_eq!(cancelled, CancelOutcome::NotFound);
+    let explained = world.bus.explain(id).await.unwrap().to_string();
+    assert!(
+        explained.contains("an outbox that is not relayed yet"),
+        "{explained}"
+    );
+    let relay = world.relay().await;
+    world.seen.reach(1).await;
+    relay.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

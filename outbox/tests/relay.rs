@@ -10,7 +10,7 @@ use sqlx_0_8::{Executor, PgPool};
 
 use crate::servers::{Pooler, Postgres, PostgresOptions, Redis, prefix, shared_postgres};
 use crate::world::{
-    Seen, TestDatabase, World, bus, client, eventually, order, orders, push, push_to,
+    LATE, Seen, TestDatabase, World, bus, client, eventually, order, orders, push, push_to,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -171,6 +171,65 @@ async fn what_is_in_the_store_goes_on_while_the_database_is_away() {
     relay.stop().await;
 }
 
+/// Locks what a relay reads and writes, in a transaction that stays open: the database takes requests,
+/// and does not reply.
+const LOCK: &str = "lock table duly_outbox_step, duly_outbox_deferred in access exclusive mode";
+
+/// Stops a relay, which must not take as long as a request may.
+async fn stops_in_time(relay: Relay) {
+    let stopped = tokio::time::timeout(Duration::from_secs(10), relay.stop()).await;
+    assert!(stopped.is_ok(), "it waits for the database");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_waits_a_moment_only_for_a_database_that_does_not_reply() {
+    let world = World::new().await;
+    let relay = world.relay().await;
+    let mut held = world.database.pool.begin().await.unwrap();
+    held.execute(LOCK).await.unwrap();
+    let waits = "select count(*) from pg_locks where not granted and database = \
+                 (select oid from pg_database where datname = current_database())";
+    world.database.until(waits, 1).await;
+    stops_in_time(relay).await;
+    held.rollback().await.unwrap();
+    let relay = world.relay().await;
+    push(&world, 1).await;
+    world.seen.reach(1).await;
+    relay.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_waits_a_moment_only_for_a_database_that_takes_no_deferred_events_back() {
+    let redis = Redis::plain();
+    let (database, seen) = (TestDatabase::new().await, Seen::default());
+    let store = format!("{}?prefix={}&timeout=2s", redis.url(), prefix());
+    let bus = bus(&store, &seen).await;
+    let relay = Relay::sqlx_0_8(&bus, database.pool.clone(), RelayOptions::default())
+        .await
+        .unwrap();
+    let queue = orders(&bus);
+    redis.stop_process();
+    push_to(&database.pool, &queue, 1).await;
+    // Until it is pushing a deferred event while the database replies no more.
+    let held = async {
+        loop {
+            let mut held = database.pool.begin().await.unwrap();
+            held.execute(LOCK).await.unwrap();
+            let taken = "select count(*) from duly_outbox_deferred where holder <> ''";
+            let taken = sqlx_0_8::query_scalar::<_, i64>(taken);
+            if taken.fetch_one(&mut *held).await.unwrap() > 0 {
+                return held;
+            }
+            held.rollback().await.unwrap();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let held = tokio::time::timeout(LATE, held).await.unwrap();
+    stops_in_time(relay).await;
+    held.rollback().await.unwrap();
+    redis.cont();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_relay_ends_with_its_bus() {
     let world = World::new().await;
@@ -219,6 +278,37 @@ async fn no_dead_rows_and_no_room_are_left_behind() {
     held.rollback().await.unwrap();
     relay.stop().await;
     assert!(world.seen.counts().values().all(|count| *count == 1));
+}
+
+/// The pool is the user's, and would lend the connection to others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_that_is_dropped_leaves_no_transaction_behind() {
+    let world = World::new().await;
+    let pool = sqlx_0_8::postgres::PgPoolOptions::new().max_connections(1);
+    let pool = pool.after_connect(|connection, _| {
+        Box::pin(async {
+            connection
+                .execute("set lock_timeout = '1s'")
+                .await
+                .map(drop)
+        })
+    });
+    let pool = pool.connect(&world.database.url).await.unwrap();
+    let options = RelayOptions::default();
+    let relay = Relay::sqlx_0_8(&world.bus, pool.clone(), options).await;
+    let relay = relay.unwrap();
+    let mut held = world.database.pool.begin().await.unwrap();
+    held.execute("lock table duly_outbox_step in exclusive mode")
+        .await
+        .unwrap();
+    push(&world, 1).await;
+    let waiting = "select count(*) from pg_stat_activity \
+                   where datname = current_database() and wait_event_type = 'Lock'";
+    world.database.until(waiting, 1).await;
+    drop(relay);
+    world.database.until(waiting, 0).await; // the request has failed
+    held.rollback().await.unwrap();
+    pool.execute("select 1").await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

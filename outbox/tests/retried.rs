@@ -4,7 +4,7 @@ use duly::prelude::*;
 
 use crate::aged::{forget, forgetful};
 use crate::databases::{Outbox, REFUSED};
-use crate::world::{Seen, bus, orders};
+use crate::world::{Seen, bus, order, orders};
 
 /// Nobody pushed it before it was refused, so another id does no harm.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -62,6 +62,49 @@ async fn what_may_have_been_accepted_goes_on_under_a_new_id_if_an_operator_says_
     }
 }
 
+/// An id that was chosen may be that of another push, so duly puts no other in its place by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_of_a_chosen_id_that_is_too_old_goes_on_under_a_new_one_if_an_operator_says_so() {
+    for outbox in Outbox::all().await {
+        let seen = Seen::default();
+        let bus = forgetful(&seen).await;
+        let queue = orders(&bus);
+        outbox.push_given(&queue, 1, queue.new_id()).await;
+        forget(&queue, &seen).await;
+        let relay = outbox.relay(&bus).await;
+        let old = "select count(*) from duly_outbox_refused where reason like '%older than the%'";
+        outbox.until(old, 1).await;
+        outbox.retry(false).await;
+        outbox.until(old, 1).await;
+        assert!(!seen.numbers().contains(&1));
+        outbox.retry(true).await;
+        seen.reach(1_001).await;
+        assert_eq!(seen.counts()[&1], 1);
+        assert_eq!(outbox.number(REFUSED).await, 0);
+        relay.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_under_the_id_of_another_is_refused_and_goes_on_if_an_operator_says_so() {
+    for outbox in Outbox::all().await {
+        let seen = Seen::default();
+        let bus = bus("memory:", &seen).await;
+        let queue = orders(&bus);
+        let id = queue.new_id();
+        queue.event(order(1)).id(id).push().await.unwrap();
+        outbox.push_given(&queue, 2, id).await;
+        let relay = outbox.relay(&bus).await;
+        let taken =
+            "select count(*) from duly_outbox_refused where reason like '%another payload%'";
+        outbox.until(taken, 1).await;
+        outbox.retry(true).await;
+        seen.reach(2).await;
+        assert_eq!(outbox.number(REFUSED).await, 0);
+        relay.stop().await;
+    }
+}
+
 /// They have no column that says whether a refused row was pushed, and no salt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_of_an_earlier_form_are_brought_up_to_date() {
@@ -69,7 +112,10 @@ async fn tables_of_an_earlier_form_are_brought_up_to_date() {
         let seen = Seen::default();
         let bus = bus("memory:", &seen).await;
         outbox
-            .execute("alter table duly_outbox_refused drop column repeated")
+            .execute(
+                "alter table duly_outbox_refused drop column repeated; \
+                 alter table duly_outbox drop column anew",
+            )
             .await;
         let earlier = match outbox {
             Outbox::Postgres(_) => {

@@ -190,3 +190,26 @@ async fn an_effect_in_a_file_happens_once() {
     eventually("the event is done", done).await;
     assert_eq!(number(&connection, "select count(*) from effects"), 1);
 }
+
+/// Rows of two tables get there, each with numbers of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_refused_row_has_a_number_of_its_own() {
+    let (_folder, file) = file();
+    let bus = bus("memory:", &Seen::default()).await;
+    let connection = Connection::open(&file).unwrap();
+    let rows = "insert into duly_outbox_deferred (at, repeated, event, bucket) \
+                values (7, false, x'01', 'orders/0'), (8, false, x'02', 'orders/0'); \
+                insert into duly_outbox (at, queue, payload) values (9, 'no such name!', '1')";
+    connection.execute_batch(rows).unwrap();
+    let relay = Relay::rusqlite(&bus, &file, RelayOptions::default());
+    let relay = relay.await.unwrap();
+    let refused = "select count(*) from duly_outbox_refused";
+    eventually("all are refused", async || {
+        number(&connection, refused) == 3
+    })
+    .await;
+    let different = "select count(distinct n) from duly_outbox_refused";
+    assert_eq!(number(&connection, different), 3);
+    assert_eq!(number(&connection, "select count(*) from duly_outbox"), 0);
+    relay.stop().await;
+}

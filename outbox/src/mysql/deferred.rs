@@ -32,9 +32,6 @@ pub(super) fn find(own: &str, group: &str, limit: usize) -> String {
 
 /// Returns the statements that claim rows for the relay `own`, and read those that it has then.
 pub(super) fn take(own: &str, keys: &[i64]) -> Vec<Statement> {
-    if keys.is_empty() {
-        return Vec::new();
-    }
     let read = format!(
         "select o.n, o.repeated, o.event as bytes from {} where o.holder = '{own}' \
          order by o.tries, o.n",

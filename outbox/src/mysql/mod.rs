@@ -6,6 +6,7 @@
 //! no transaction of the user's.
 
 mod deferred;
+mod identity;
 mod rows;
 mod session;
 pub(crate) mod source;

@@ -40,7 +40,7 @@ pub(super) fn read_keys(texts: &[TextRow]) -> Result<Vec<i64>> {
 /// Returns the statements that claim rows for the relay `own`, and read those that it has then.
 pub(super) fn take(own: &str, keys: &[i64]) -> Vec<Statement> {
     let read = format!(
-        "select o.n, o.repeated, o.event as bytes, {PLAIN}, o.at, \
+        "select o.n, o.repeated, o.event as bytes, {PLAIN}, o.at, o.anew, \
          (select salt from duly_outbox_salt) from {} \
          where o.holder = '{own}' order by o.n",
         by_keys("duly_outbox", keys)
@@ -62,6 +62,7 @@ pub(super) fn read(texts: &[TextRow]) -> Result<(Vec<i64>, Vec<Row>)> {
         keys.push(key);
         rows.push(Row {
             is_repeated: claims > own_claim,
+            is_anew: text(9) == Some("1"),
             content,
         });
     }
@@ -76,7 +77,7 @@ fn content<'a>(text: impl Fn(usize) -> Option<&'a str>, n: i64, at: i64) -> RowC
         };
     }
     let millis = |ms: i64| Timestamp::from_millis(u64::try_from(ms).unwrap_or(0));
-    let [queue, payload, salt] = [3, 4, 9].map(|at| text(at).unwrap_or_default());
+    let [queue, payload, salt] = [3, 4, 10].map(|at| text(at).unwrap_or_default());
     let id = match text(6) {
         Some(id) => id.parse::<EventId>(),
         None => Ok(plain_id(salt, (n, millis(at)), [queue, payload])),
@@ -86,6 +87,7 @@ fn content<'a>(text: impl Fn(usize) -> Option<&'a str>, n: i64, at: i64) -> RowC
             queue: queue.to_owned(),
             payload: payload.to_owned(),
             due: text(5).and_then(|due| due.parse().ok()).map(millis),
+            at: millis(at),
             id,
             options: text(7).unwrap_or("{}").to_owned(),
         }),

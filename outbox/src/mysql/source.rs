@@ -2,25 +2,24 @@
 
 use std::time::Duration;
 
+use duly::time::Timestamp;
 use duly::{Error, ErrorKind, Result};
 use futures_util::future::BoxFuture;
 use sqlx::mysql::MySqlConnectOptions;
 use tokio::time::Instant;
 
 use crate::mysql::session::MysqlSession;
-use crate::mysql::sql::{NOW, Statement, by_keys, done_by_events, text};
+use crate::mysql::sql::{NOW, Statement, done_by_events};
 use crate::mysql::{deferred, rows};
-use crate::relay::source::{Closing, DeferredRow, Settling, Source, Taken, Waiting};
+use crate::relay::source::{Closing, DeferredRow, Ends, Settling, Source, Taken, Waiting};
 use crate::schema::VERSION;
-use crate::session::{TextRow, unreadable};
+use crate::session::{TextRow, read_ends, unreadable};
 
 /// As many rows are counted.
 const COUNTED_MAX: u32 = 100_000;
 /// The most ends that one statement deletes, and the most statements of one sweep.
 const DONE_MAX: u32 = 1_000;
 const DONE_ROUNDS: u32 = 10;
-/// As many rows are marked at once.
-const MARKED_MAX: usize = 500;
 /// A read of the whole table may take a part of the time that is one of so many.
 const WHOLE_PAUSE: u32 = 10;
 /// What was passed for so long is not read again but by a read of the whole table.
@@ -38,7 +37,9 @@ const NEEDED: [&str; 7] = [
 
 /// An outbox in a database.
 pub(crate) struct MysqlSource {
-    session: MysqlSession,
+    pub(super) session: MysqlSession,
+    /// What identifies the server.
+    pub(super) server: String,
     /// The name of this relay.
     own: String,
     /// The keys of the page that is being pushed.
@@ -93,6 +94,7 @@ impl MysqlSource {
     pub(crate) fn new(options: MySqlConnectOptions) -> Self {
         Self {
             session: MysqlSession::new(options),
+            server: String::new(),
             own: format!("{:016x}", fastrand::u64(..)),
             taken: None,
             start: ReadStart::new(Instant::now()),
@@ -115,75 +117,12 @@ impl MysqlSource {
         self.session.run(sql).await
     }
 
-    async fn transaction(&mut self, statements: Vec<Statement>) -> Result<Vec<TextRow>> {
+    pub(super) async fn transaction(&mut self, statements: Vec<Statement>) -> Result<Vec<TextRow>> {
         if statements.is_empty() {
             return Ok(Vec::new());
         }
         self.open().await?;
         self.session.transaction(statements).await
-    }
-
-    /// Looks whether this is the database of before. In a copy, and in one that was restored from a
-    /// backup, each row may have been pushed since.
-    async fn identify(&mut self) -> Result<()> {
-        let server = "show global variables where variable_name in ('server_uuid', 'server_uid')";
-        let server = self.session.run(server.to_owned()).await?;
-        let server = server.first().and_then(|row| row.get(1)).cloned().flatten();
-        let sql = format!(
-            "select concat_ws('/', {}, table_schema, create_time), \
-             coalesce((select identity from duly_outbox_identity), '') \
-             from information_schema.tables \
-             where table_schema = database() and table_name = 'duly_outbox'",
-            text(&server.unwrap_or_default())
-        );
-        let found = self.session.run(sql).await?;
-        let found: Option<Vec<String>> = found
-            .into_iter()
-            .next()
-            .and_then(|row| row.into_iter().collect());
-        let Some([is, was]) = found.as_deref() else {
-            return Err(unreadable("identity"));
-        };
-        if is == was {
-            return Ok(());
-        }
-        if !was.is_empty() {
-            tracing::warn!(
-                was,
-                is,
-                "the outbox is that of another database or of an earlier time of it; every row of \
-                 it may have been pushed already"
-            );
-            for table in ["duly_outbox", "duly_outbox_deferred"] {
-                self.mark_repeated(table).await?;
-            }
-        }
-        let is = text(is);
-        let sql = format!(
-            "insert into duly_outbox_identity values (1, {is}) on duplicate key update identity = {is}"
-        );
-        self.session.run(sql).await.map(drop)
-    }
-
-    /// Notes of all committed rows of a table that they may have been pushed.
-    async fn mark_repeated(&mut self, table: &str) -> Result<()> {
-        let mut last = 0;
-        loop {
-            let sql = format!(
-                "select n, 0 from {table} force index (primary) where n > {last} \
-                 order by n limit {MARKED_MAX}"
-            );
-            let keys = rows::read_keys(&self.session.run(sql).await?)?;
-            let Some(greatest) = keys.last() else {
-                return Ok(());
-            };
-            last = *greatest;
-            let update = format!(
-                "update {} set o.repeated = greatest(o.repeated, 2), o.holder = ''",
-                by_keys(table, &keys)
-            );
-            self.session.transaction(vec![update.into()]).await?;
-        }
     }
 
     async fn take_rows(&mut self) -> Result<Taken> {
@@ -199,7 +138,9 @@ impl MysqlSource {
         if keys.is_empty() {
             return Ok(Taken::Nothing);
         }
-        let taken = self.transaction(rows::take(&self.own, &keys)).await?;
+        let Some(taken) = self.taken(rows::take(&self.own, &keys)).await? else {
+            return Ok(Taken::Held);
+        };
         let (keys, rows) = rows::read(&taken)?;
         if rows.is_empty() {
             return Ok(Taken::Held); // another relay was faster
@@ -224,8 +165,11 @@ impl MysqlSource {
     async fn take_deferred_rows(&mut self, group: &str, limit: usize) -> Result<Vec<DeferredRow>> {
         let found = deferred::find(&self.own, group, limit);
         let keys = rows::read_keys(&self.run(found).await?)?;
-        let taken = deferred::take(&self.own, &keys);
-        deferred::read(&self.transaction(taken).await?)
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let taken = self.taken(deferred::take(&self.own, &keys)).await?;
+        deferred::read(&taken.unwrap_or_default())
     }
 
     async fn count(&mut self) -> Result<Waiting> {
@@ -250,11 +194,10 @@ impl MysqlSource {
     }
 
     /// Deletes by keys that were read before, so that no row is waited for that is being inserted.
-    async fn delete_done(&mut self, kept: Duration) -> Result<()> {
-        let kept = kept.as_millis();
-        let old = format!(
-            "select event from duly_done where at < {NOW} - {kept} order by at limit {DONE_MAX}"
-        );
+    async fn delete_done(&mut self, before: Timestamp) -> Result<()> {
+        let before = before.as_millis();
+        let old =
+            format!("select event from duly_done where at < {before} order by at limit {DONE_MAX}");
         for _ in 0..DONE_ROUNDS {
             let found = self.run(old.clone()).await?;
             let is_last = found.len() < DONE_MAX as usize;
@@ -345,8 +288,13 @@ impl Source for MysqlSource {
         Box::pin(self.count())
     }
 
-    fn sweep(&mut self, done_kept: Duration) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.delete_done(done_kept))
+    fn ends(&mut self) -> BoxFuture<'_, Result<Ends>> {
+        let sql = format!("select {NOW}, (select min(at) from duly_done)");
+        Box::pin(async move { read_ends(&self.run(sql).await?) })
+    }
+
+    fn sweep(&mut self, before: Timestamp) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.delete_done(before))
     }
 }
 

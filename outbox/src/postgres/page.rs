@@ -21,9 +21,9 @@ pub(crate) struct Page {
 }
 
 const COLUMNS: &str = "o.xid, o.n, o.repeated, o.event, o.queue, o.payload, o.due, o.id, \
-                       o.options";
+                       o.options, o.at, o.anew";
 
-/// What an infinite due time reads as: it is no number of milliseconds.
+/// What an infinite time reads as: it is no number of milliseconds.
 const FOREVER: i64 = i64::MAX;
 
 /// Returns the statement that reads the rows that `claim` is to push.
@@ -52,7 +52,8 @@ pub(crate) fn select(claim: &Step) -> String {
         "select xid, n, repeated, \
              encode(event, 'hex'), queue, payload, case due when 'infinity' then {FOREVER} \
                  when '-infinity' then 0 else (extract(epoch from due) * 1000)::bigint end, id, \
-             options, m \
+             options, case when isfinite(at) then (extract(epoch from at) * 1000)::bigint \
+                 else {FOREVER} end, anew, m \
          from (select *, count(*) over () as m, \
              sum(coalesce(octet_length(event), octet_length(payload::text))) \
                  over (order by xid, n rows unbounded preceding) \
@@ -80,7 +81,7 @@ pub(crate) fn read(texts: &[TextRow], is_repeated: bool) -> Result<Page> {
     for texts in texts {
         let text = |at: usize| texts.get(at).and_then(Option::as_deref);
         let number = |at: usize| text(at).and_then(|text| text.parse::<u64>().ok());
-        let (Some(xid), Some(n), Some(found)) = (number(0), number(1), number(9)) else {
+        let (Some(xid), Some(n), Some(found)) = (number(0), number(1), number(11)) else {
             return Err(unreadable("rows"));
         };
         page.places.push((xid, n));
@@ -90,6 +91,7 @@ pub(crate) fn read(texts: &[TextRow], is_repeated: bool) -> Result<Page> {
         let was_pushed = is_repeated && matches!(content, RowContent::Staged(_));
         page.rows.push(Row {
             is_repeated: was_pushed || text(2) == Some("t"),
+            is_anew: text(10) == Some("t"),
             content,
         });
         page.is_last &= found == page.rows.len() as u64;
@@ -108,11 +110,13 @@ fn content<'a>(text: impl Fn(usize) -> Option<&'a str>) -> RowContent {
         Ok(id) => id,
         Err(error) => return RowContent::Unreadable(error.to_string()),
     };
-    let due = text(6).and_then(|due| due.parse::<i64>().ok());
+    let millis = |ms: i64| Timestamp::from_millis(u64::try_from(ms).unwrap_or(0));
+    let time = |at: usize| text(at)?.parse().ok().map(millis);
     RowContent::Plain(PlainEvent {
         queue: text(4).unwrap_or_default().to_owned(),
         payload: text(5).unwrap_or_default().to_owned(),
-        due: due.map(|ms| Timestamp::from_millis(u64::try_from(ms).unwrap_or(0))),
+        due: time(6),
+        at: time(9).unwrap_or(Timestamp::EPOCH),
         id,
         options: text(8).unwrap_or("{}").to_owned(),
     })

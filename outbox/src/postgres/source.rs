@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use duly::time::Timestamp;
 use duly::{Error, ErrorKind, Result};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
@@ -11,9 +12,9 @@ use crate::postgres::session::Session;
 use crate::postgres::snapshot::Snapshot;
 use crate::postgres::step::{Look, NextStep, Step, look};
 use crate::postgres::{claim, deferred, sweep};
-use crate::relay::source::{Closing, DeferredRow, Settling, Source, Taken, Waiting};
+use crate::relay::source::{Closing, DeferredRow, Ends, Settling, Source, Taken, Waiting};
 use crate::schema::VERSION;
-use crate::session::{SqlResult, TextRow, unreadable};
+use crate::session::{SqlResult, TextRow, read_ends, unreadable};
 
 /// A look that takes so much longer than the quickest makes a step of what is visible, so that the
 /// next is short again.
@@ -199,7 +200,7 @@ impl<S: Session + 'static> PostgresSource<S> {
         })
     }
 
-    async fn sweep_rows(&mut self, done_kept: Duration) -> Result<()> {
+    async fn sweep_rows(&mut self, before: Timestamp) -> Result<()> {
         let is_long_ago = |at: Instant| at.elapsed() > sweep::LEFT_FOR;
         let room = if self.swept_all.is_none_or(is_long_ago) {
             self.swept_all = Some(Instant::now());
@@ -216,7 +217,7 @@ impl<S: Session + 'static> PostgresSource<S> {
                 reply => drop(reply?),
             }
         }
-        self.run(&sweep::delete_done(done_kept)).await.map(drop)
+        self.run(&sweep::delete_done(before)).await.map(drop)
     }
 
     async fn check_tables(&mut self) -> Result<()> {
@@ -303,7 +304,11 @@ impl<S: Session + 'static> Source for PostgresSource<S> {
         Box::pin(self.count())
     }
 
-    fn sweep(&mut self, done_kept: Duration) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.sweep_rows(done_kept))
+    fn ends(&mut self) -> BoxFuture<'_, Result<Ends>> {
+        Box::pin(async move { read_ends(&self.run(sweep::ends()).await?) })
+    }
+
+    fn sweep(&mut self, before: Timestamp) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.sweep_rows(before))
     }
 }

@@ -53,7 +53,8 @@ pub(crate) enum NextStep {
 
 /// The statement of a [`Look`]. It reads few rows, whatever has been written and passed before.
 pub(crate) const fn look() -> &'static str {
-    // Rows of transactions that still run are not visible by themselves; of those that ran when the
+    // A server that was restored, or promoted, has another timeline; its last checkpoint may be of
+    // before. Rows of transactions that still run are not visible by themselves; of those that ran when the
     // last step was done only the ones are asked for that are over, as the others may have many.
     "begin isolation level read committed; set local jit = off; set local enable_seqscan = off; \
      select s.n, s.cluster, s.done, s.reading, s.passed_xid, s.passed_n, s.repeated, \
@@ -61,7 +62,9 @@ pub(crate) const fn look() -> &'static str {
              then s.holder end, \
          pg_current_snapshot(), \
          (select system_identifier from pg_control_system()) || '/' || \
-             (select oid from pg_database where datname = current_database()), \
+             (select oid from pg_database where datname = current_database()) || '/' || \
+             (select greatest(last.timeline_id, recovered.min_recovery_end_timeline) \
+                 from pg_control_checkpoint() as last, pg_control_recovery() as recovered), \
          exists (select from duly_outbox o \
              where o.xid >= coalesce(pg_snapshot_xmax(s.done), '1'::xid8)) \
          or exists (select from pg_snapshot_xip(s.done) as late (xid), duly_outbox o \
@@ -193,7 +196,7 @@ mod tests {
     fn step(done: &str, reading: Option<&str>) -> Step {
         Step {
             n: 7,
-            cluster: "1/5".to_owned(),
+            cluster: "1/5/1".to_owned(),
             done: done.parse().unwrap(),
             reading: reading.map(|it| it.parse().unwrap()),
             passed: (12, 90),
@@ -206,7 +209,7 @@ mod tests {
         Look {
             step,
             now: "20:30:20".parse().unwrap(),
-            cluster: "1/5".to_owned(),
+            cluster: "1/5/1".to_owned(),
             has_new,
         }
     }
@@ -256,7 +259,7 @@ mod tests {
     fn a_copy_of_the_database_starts_anew() {
         assert_eq!(look_at(None, true).next("me"), NextStep::Reset);
         let mut copied = look_at(Some(step("10:10:", None)), false);
-        copied.cluster = "2/5".to_owned();
+        copied.cluster = "1/5/2".to_owned();
         assert_eq!(copied.next("me"), NextStep::Reset);
         let back = look_at(Some(step("10:31:", None)), false);
         assert_eq!(back.next("me"), NextStep::Reset);

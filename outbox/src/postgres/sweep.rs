@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use duly::time::Timestamp;
+
 /// The numbers of the partitions of events.
 pub(crate) const PARTS: [u8; 3] = [0, 1, 2];
 /// The numbers of the partitions of steps.
@@ -61,11 +63,17 @@ pub(crate) fn truncate(name: &str) -> String {
     )
 }
 
-/// Returns the statement that deletes the oldest ends that are older than `kept`.
-pub(crate) fn delete_done(kept: Duration) -> String {
-    let seconds = kept.as_secs();
+/// Returns the statement that reads the time, and that of the oldest end.
+pub(crate) const fn ends() -> &'static str {
+    "select (extract(epoch from clock_timestamp()) * 1000)::bigint, \
+     (select (extract(epoch from min(at)) * 1000)::bigint from duly_done)"
+}
+
+/// Returns the statement that deletes the oldest ends from before a time.
+pub(crate) fn delete_done(before: Timestamp) -> String {
     format!(
         "delete from duly_done where event in (select event from duly_done \
-         where at < clock_timestamp() - {seconds} * interval '1 s' order by at limit {DONE_MAX})"
+         where at < 'epoch'::timestamptz + {} * interval '1 ms' order by at limit {DONE_MAX})",
+        before.as_millis()
     )
 }

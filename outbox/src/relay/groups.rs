@@ -23,8 +23,8 @@ struct Group {
     /// Its pushes in a row of which nothing was accepted.
     failures: u32,
     retry_at: Instant,
-    /// Whether a push of it is under way.
-    is_pushing: bool,
+    /// Since when a push of it is under way.
+    pushing: Option<Instant>,
     /// Whether rows of it wait among the deferred ones.
     has_rows: bool,
 }
@@ -34,7 +34,7 @@ impl Group {
         Self {
             failures: 0,
             retry_at: now,
-            is_pushing: false,
+            pushing: None,
             has_rows: false,
         }
     }
@@ -44,7 +44,15 @@ impl Groups {
     /// Returns whether its events are not to be pushed now: the last push has failed or is under way.
     pub(crate) fn is_blocked(&self, name: &str) -> bool {
         let group = self.known.get(name);
-        group.is_some_and(|group| group.is_pushing || group.failures > 0)
+        group.is_some_and(|group| group.pushing.is_some() || group.failures > 0)
+    }
+
+    /// Returns whether it is blocked by a push alone that is under way for less than so long: it will
+    /// soon be known whether the store takes its events.
+    pub(crate) fn is_soon_known(&self, name: &str, now: Instant, less_than: Duration) -> bool {
+        let group = self.known.get(name).filter(|group| group.failures == 0);
+        let began = group.and_then(|group| group.pushing);
+        began.is_some_and(|began| now.saturating_duration_since(began) < less_than)
     }
 
     /// Returns whether a group has failed and nothing was accepted for a while.
@@ -65,7 +73,7 @@ impl Groups {
 
     /// Notes that a push of it is under way.
     pub(crate) fn begin(&mut self, name: &str, now: Instant) {
-        self.of(name, now).is_pushing = true;
+        self.of(name, now).pushing = Some(now);
     }
 
     /// Notes the result of a push: whether any event was accepted, or all were settled.
@@ -74,7 +82,7 @@ impl Groups {
             self.accepted = Some(now);
         }
         let group = self.of(name, now);
-        group.is_pushing = false;
+        group.pushing = None;
         if is_accepted {
             (group.failures, group.retry_at) = (0, now);
         } else {
@@ -110,16 +118,15 @@ impl Groups {
             group.has_rows = true;
         }
         self.known
-            .retain(|_, group| group.has_rows || group.is_pushing);
+            .retain(|_, group| group.has_rows || group.pushing.is_some());
     }
 
     /// Returns groups with deferred rows that are to be tried now, each with whether its last push has
     /// failed.
     pub(crate) fn due(&self, now: Instant, limit: usize) -> Vec<(String, bool)> {
-        let due = self
-            .known
-            .iter()
-            .filter(|(_, group)| group.has_rows && !group.is_pushing && group.retry_at <= now);
+        let due = self.known.iter().filter(|(_, group)| {
+            group.has_rows && group.pushing.is_none() && group.retry_at <= now
+        });
         let mut due: Vec<_> = due.collect();
         due.sort_unstable_by_key(|(_, group)| (group.failures > 0, group.retry_at));
         let due = due.into_iter().take(limit);
@@ -130,7 +137,7 @@ impl Groups {
     /// Returns when a group is to be tried next, one that has failed not before `probe_at`.
     pub(crate) fn next_retry(&self, probe_at: Instant) -> Option<Instant> {
         let waiting = self.known.values();
-        let waiting = waiting.filter(|group| group.has_rows && !group.is_pushing);
+        let waiting = waiting.filter(|group| group.has_rows && group.pushing.is_none());
         let retry_at = |group: &Group| match group.failures {
             0 => group.retry_at,
             _ => group.retry_at.max(probe_at),
@@ -178,6 +185,19 @@ mod tests {
         groups.end("orders/1", true, now);
         assert!(groups.is_well() && !groups.is_blocked("orders/1"));
         assert_eq!(groups.due(now, 9), [("orders/1".to_owned(), false)]);
+    }
+
+    #[test]
+    fn of_a_push_that_is_under_way_the_result_is_soon_known() {
+        let (mut groups, now) = (Groups::default(), Instant::now());
+        let second = Duration::from_secs(1);
+        assert!(!groups.is_soon_known("orders/1", now, second));
+        groups.begin("orders/1", now);
+        assert!(groups.is_soon_known("orders/1", now, second));
+        assert!(!groups.is_soon_known("orders/1", now + second, second));
+        groups.end("orders/1", false, now);
+        groups.begin("orders/1", now);
+        assert!(!groups.is_soon_known("orders/1", now, second), "a probe");
     }
 
     #[test]

@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use duly::__outbox::outside;
 use duly::{Bus, Error, ErrorKind, Result};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::hint;
 use crate::relay::meters;
 use crate::relay::options::RelayOptions;
 use crate::relay::run::Run;
@@ -197,17 +199,17 @@ impl Relay {
 
     async fn start<S: Source>(bus: &Bus, mut source: S, options: RelayOptions) -> Result<Self> {
         let options = options.checked()?;
-        source.check().await?;
+        outside(bus, source.check()).await?;
         meters::register();
         let (wake, woken) = watch::channel(0);
         let stop = CancellationToken::new();
         let run = Run::new(bus.clone(), source, options, woken, stop.clone());
-        let task = tokio::spawn(run.run());
+        let task = tokio::spawn(run.run(hint::watch()));
         Ok(Self { wake, stop, task })
     }
 
-    /// Makes it read the outbox now. Worth a call after a commit of another process's event; a push
-    /// of this process does it by itself.
+    /// Makes it read the outbox now. Worth a call after a commit of another process's event, or one of
+    /// plain SQL in a test of virtual time; a push of this process does it by itself.
     pub fn wake(&self) {
         self.wake
             .send_modify(|wakes| *wakes = wakes.wrapping_add(1));
@@ -219,7 +221,8 @@ impl Relay {
         self.task.is_finished()
     }
 
-    /// Stops it after the page that it is at.
+    /// Stops it after the page that it is at. For a database or a store that does not reply it waits some
+    /// seconds, four at most: what it leaves behind is done by the next relay.
     pub async fn stop(mut self) {
         self.stop.cancel();
         if let Err(error) = (&mut self.task).await

@@ -2,13 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use duly::__outbox::relay_metrics::{
-    self, DEFERRED, ERRORS, OLDEST, PUSHED, REFUSED_EVENTS, REPEATED, WAITING,
-};
+use duly::__outbox::relay_metrics::{self, ERRORS, PUSHED, REFUSED_EVENTS, REPEATED};
 use duly::metrics::{Kind, Metric};
-use metrics::{counter, describe_counter, describe_gauge, gauge};
-
-use crate::relay::source::Waiting;
+use metrics::{counter, describe_counter, describe_gauge};
 
 /// The metrics of relays. All relays of an outbox see the same rows, so of a gauge take the greatest.
 ///
@@ -21,7 +17,7 @@ pub const CATALOGUE: &[Metric] = relay_metrics::RELAY_CATALOGUE;
 
 static IS_DESCRIBED: AtomicBool = AtomicBool::new(false);
 
-/// Registers the metrics, so that they can be seen to grow.
+/// Describes the metrics, and registers the counters, so that they can be seen to grow.
 pub(crate) fn register() {
     if !IS_DESCRIBED.swap(true, Ordering::Relaxed) {
         for metric in CATALOGUE {
@@ -35,7 +31,6 @@ pub(crate) fn register() {
     for of in ["database", "store"] {
         counter!(ERRORS, "of" => of).increment(0);
     }
-    waiting(Waiting::default());
 }
 
 /// Counts settled events.
@@ -53,11 +48,4 @@ pub(crate) fn database_failed() {
 /// Counts a page that the store did not accept as a whole.
 pub(crate) fn store_failed() {
     counter!(ERRORS, "of" => "store").increment(1);
-}
-
-/// Sets what waits.
-pub(crate) fn waiting(waiting: Waiting) {
-    gauge!(WAITING).set(waiting.rows as f64);
-    gauge!(OLDEST).set(waiting.oldest.as_secs_f64());
-    gauge!(DEFERRED).set(waiting.deferred as f64);
 }

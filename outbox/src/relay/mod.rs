@@ -1,5 +1,6 @@
 //! The relay: hands committed events of an outbox to the store.
 
+pub(crate) mod ends;
 pub(crate) mod groups;
 pub(crate) mod handle;
 pub(crate) mod meters;

@@ -72,6 +72,8 @@ pub(crate) fn page_events(bus: &Bus, rows: &[Row]) -> PageEvents {
         let (mut fate, mut name) = (None, None);
         match &row.content {
             RowContent::Staged(bytes) => match StagedEvent::decode(bytes) {
+                // Nothing else would ever change what the store says of that id.
+                Ok(event) if row.is_anew && event.is_given() => fate = Some(renewed(bus, &event)),
                 Ok(event) => {
                     let group = format!("{}/{}", event.queue(), event.bucket());
                     let is_repeated = row.is_repeated;
@@ -158,7 +160,7 @@ fn encode(bus: &Bus, plain: &PlainEvent) -> Fate {
 ///
 /// Its records say whether it was accepted and is over: the row may be one of a backup. Without one, an
 /// event that was never pushed goes on under a new id. One that may have been accepted, and be over and
-/// forgotten, does not: it is put aside.
+/// forgotten, does not: it is put aside. So is one whose id was chosen, as others may have pushed it.
 async fn out_of_time(bus: &Bus, event: &StagedEvent, is_repeated: bool) -> Fate {
     let records = bus.records().queue(event.queue()).id(event.id());
     match records.limit(1).page().await {
@@ -169,14 +171,24 @@ async fn out_of_time(bus: &Bus, event: &StagedEvent, is_repeated: bool) -> Fate 
              Put it back under a new id if handling it twice does no harm",
             event.id()
         )),
-        Ok(_) => match renew(bus, event) {
-            Ok(renewed) => {
-                tracing::debug!(first = %event.id(), id = %renewed.id(), "an event of the outbox \
-                    has a new id, as the store does not accept one of that age");
-                Fate::Instead(renewed.encode())
-            }
-            Err(error) => Fate::refused(with_causes(&error)),
-        },
+        Ok(_) if event.is_given() => Fate::refused(format!(
+            "the id {}, which was chosen for the event, is older than the tombstones of the store, \
+             so an event of that id may have been handled already; there is no record of one. Put \
+             the row back under a new id if handling it twice does no harm",
+            event.id()
+        )),
+        Ok(_) => renewed(bus, event),
         Err(_) => Fate::NotYet,
+    }
+}
+
+fn renewed(bus: &Bus, event: &StagedEvent) -> Fate {
+    match renew(bus, event) {
+        Ok(renewed) => {
+            tracing::debug!(first = %event.id(), id = %renewed.id(), "an event of the outbox has a \
+                new id, as the store does not accept its first one");
+            Fate::Instead(renewed.encode())
+        }
+        Err(error) => Fate::refused(with_causes(&error)),
     }
 }

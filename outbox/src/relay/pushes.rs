@@ -1,15 +1,16 @@
 //! The pushes under way: those of the page at hand, and those that go on beside the pages.
 
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::__outbox::StagedEvent;
-use duly::{ErrorKind, Result};
+use duly::__outbox::{StagedEvent, outside};
+use duly::ErrorKind;
 use futures_util::FutureExt;
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::relay::meters;
 use crate::relay::push::{
@@ -84,23 +85,53 @@ impl Pushes {
     /// Waits for the next to end; `None` if there is none.
     pub(crate) async fn next(&mut self) -> Option<PushDone> {
         loop {
-            match self.tasks.join_next().await? {
-                Ok(done) => return Some(done),
-                // Its panics are results, and nobody else ends it.
-                Err(error) => tracing::error!(%error, "a push of the outbox has ended early"),
+            if let Some(done) = result(self.tasks.join_next().await?) {
+                return Some(done);
+            }
+        }
+    }
+
+    /// Returns one that has ended already.
+    pub(crate) fn next_ended(&mut self) -> Option<PushDone> {
+        loop {
+            if let Some(done) = result(self.tasks.try_join_next()?) {
+                return Some(done);
             }
         }
     }
 }
 
+fn result(joined: Result<PushDone, JoinError>) -> Option<PushDone> {
+    // Its panics are results, and nobody else ends it.
+    let early = |error| tracing::error!(%error, "a push of the outbox has ended early");
+    joined.map_err(early).ok()
+}
+
 impl<S: Source> Run<S> {
     /// Pushes rows, and returns what became of each.
-    pub(crate) async fn push_page(&mut self, rows: &[Row]) -> Result<Vec<RowFate>> {
+    pub(crate) async fn push_page(&mut self, rows: &[Row]) -> Vec<RowFate> {
         let PageEvents {
             mut fates,
             names,
             groups,
         } = page_events(&self.bus, rows);
+        self.push_groups(groups, &mut fates).await;
+        let bytes_max = self.source.instead_bytes_max();
+        let rows = fates.into_iter().zip(names).zip(rows);
+        let row = |((fate, group), row): ((Option<Fate>, Option<String>), &Row)| RowFate {
+            fate: fate.unwrap_or(Fate::Unknown).within(bytes_max), // each has one
+            group,
+            is_repeated: row.is_repeated,
+        };
+        rows.map(row).collect()
+    }
+
+    /// Pushes the events of a page, and notes what became of each.
+    async fn push_groups(
+        &mut self,
+        groups: BTreeMap<String, Vec<RowEvent>>,
+        fates: &mut [Option<Fate>],
+    ) {
         let is_late = self.pushes.tasks.len() > self.pushes.retries; // of a page before
         let patience = if is_late || !self.groups.is_well() {
             PATIENCE_BESIDE
@@ -109,24 +140,37 @@ impl<S: Source> Run<S> {
         };
         self.pushes.page += 1;
         let (page, now) = (self.pushes.page, Instant::now());
-        let (mut open, mut is_failed) = (0, false);
-        for (group, events) in groups {
-            let places: Vec<_> = events.iter().map(|it| it.place).collect();
-            let fate = if self.groups.is_blocked(&group) {
-                is_failed = true;
-                || Fate::NotYet
-            } else {
-                self.spawn(group, PushOf::Page(page), events, now);
-                open += 1;
-                || Fate::Unknown // until it is known
-            };
-            places
-                .into_iter()
-                .for_each(|place| fates[place] = Some(fate()));
-        }
-        let deadline = now + patience;
-        while open > 0 {
+        let (deadline, mut open, mut is_failed) = (now + patience, 0, false);
+        let mut groups: Vec<_> = groups.into_iter().collect();
+        loop {
+            // Those whose deferred rows are just being pushed: their events follow, or each page would
+            // be deferred for as long as there are such rows.
+            let mut behind = Vec::new();
+            for (group, events) in groups {
+                let is_blocked = self.groups.is_blocked(&group);
+                for event in &events {
+                    let fate = if is_blocked {
+                        Fate::NotYet
+                    } else {
+                        Fate::Unknown // until it is known
+                    };
+                    fates[event.place] = Some(fate);
+                }
+                if !is_blocked {
+                    self.spawn(group, PushOf::Page(page), events, now);
+                    open += 1;
+                } else if self.groups.is_soon_known(&group, now, PATIENCE) {
+                    behind.push((group, events));
+                } else {
+                    is_failed = true;
+                }
+            }
+            groups = behind;
+            if open == 0 && groups.is_empty() {
+                break;
+            }
             let Ok(Some(done)) = timeout_at(deadline, self.pushes.next()).await else {
+                is_failed = true;
                 break;
             };
             if !matches!(done.of, PushOf::Page(of) if of == page) {
@@ -139,17 +183,9 @@ impl<S: Source> Run<S> {
                 fates[place] = Some(fate);
             }
         }
-        if open == 0 && !is_failed && self.groups.is_well() {
+        if !is_failed && self.groups.is_well() {
             self.store.succeeded();
         }
-        let bytes_max = self.source.instead_bytes_max();
-        let rows = fates.into_iter().zip(names).zip(rows);
-        let row = |((fate, group), row): ((Option<Fate>, Option<String>), &Row)| RowFate {
-            fate: fate.unwrap_or(Fate::Unknown).within(bytes_max), // each has one
-            group,
-            is_repeated: row.is_repeated,
-        };
-        Ok(rows.map(row).collect())
     }
 
     /// Begins to push the deferred rows of groups whose time has come.
@@ -163,7 +199,8 @@ impl<S: Source> Run<S> {
             }
             // Of a group that has failed one row, to see whether it goes on.
             let limit = if has_failed { 1 } else { PAGE_MAX };
-            let rows = match self.source.take_deferred(group.clone(), limit).await {
+            let taken = self.source.take_deferred(group.clone(), limit);
+            let rows = match outside(&self.bus, taken).await {
                 Ok(rows) => rows,
                 Err(error) => {
                     self.database_failed(&error);
@@ -199,17 +236,21 @@ impl<S: Source> Run<S> {
     }
 
     /// Waits a moment for the pushes under way, and gives back the deferred rows of the others, so that
-    /// the next relay need not wait for their claims to end.
+    /// the next relay need not wait for their claims to end. Of a database that does not reply they end
+    /// by themselves.
     pub(crate) async fn finish(&mut self) {
-        let deadline = Instant::now() + PATIENCE;
-        while let Ok(Some(done)) = timeout_at(deadline, self.pushes.next()).await {
-            self.pushed(done).await;
-        }
+        let ends = async {
+            while let Some(done) = self.pushes.next().await {
+                self.pushed(done).await;
+            }
+        };
+        let _ = timeout(PATIENCE, ends).await; // what has not ended is given back
         self.pushes.tasks.shutdown().await;
-        if self.pushes.retries > 0
-            && let Err(error) = self.source.release_deferred().await
-        {
-            self.database_failed(&error);
+        if self.pushes.retries > 0 {
+            let released = outside(&self.bus, self.source.release_deferred());
+            if let Ok(Err(error)) = timeout(PATIENCE, released).await {
+                self.database_failed(&error);
+            }
         }
     }
 
@@ -219,8 +260,8 @@ impl<S: Source> Run<S> {
         let fates = self.ended(&done.group, done.result);
         // The rows of a page of before were deferred, and are pushed again.
         if let PushOf::Deferred(keys) = done.of {
-            self.pushes.retries = self.pushes.retries.saturating_sub(1);
             self.settle(&keys, fates).await;
+            self.pushes.retries = self.pushes.retries.saturating_sub(1);
             if is_accepted {
                 self.pushes.probe_at = began; // others may be accepted, too
             } else {
@@ -245,8 +286,8 @@ impl<S: Source> Run<S> {
             .map(|(place, fate)| (place, fate.within(bytes_max)))
             .collect();
         let counts = FateCounts::of(fates.iter().map(|(_, fate)| fate));
-        let settled = self.source.settle_deferred(settling(keys, fates)).await;
-        match settled {
+        let settled = self.source.settle_deferred(settling(keys, fates));
+        match outside(&self.bus, settled).await {
             Ok(()) => self.report.settled(counts),
             Err(error) => self.database_failed(&error),
         }

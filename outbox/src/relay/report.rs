@@ -1,5 +1,6 @@
 //! The report of a relay: metrics, and the backlog for the bus.
 
+use duly::__outbox::relay_metrics::RelayGauges;
 use duly::__outbox::report_backlog;
 use duly::Bus;
 use duly::admin::OutboxBacklog;
@@ -46,6 +47,7 @@ pub(crate) struct Report {
     bus: Bus,
     relay: u64,
     backlog: OutboxBacklog,
+    gauges: RelayGauges,
 }
 
 impl Report {
@@ -54,6 +56,7 @@ impl Report {
             bus,
             relay: fastrand::u64(..),
             backlog: OutboxBacklog::default(),
+            gauges: RelayGauges::new(),
         };
         report.send();
         report
@@ -61,7 +64,9 @@ impl Report {
 
     /// Sets what waits.
     pub(crate) fn waiting(&mut self, waiting: Waiting) {
-        meters::waiting(waiting);
+        self.gauges
+            .waiting(waiting.rows, waiting.oldest, waiting.deferred);
+        self.gauges.away(false);
         self.backlog.waiting = waiting.rows;
         self.backlog.oldest = waiting.oldest;
         self.backlog.is_away = false;
@@ -86,6 +91,7 @@ impl Report {
     /// Counts a failed call of the database.
     pub(crate) fn database_failed(&mut self) {
         meters::database_failed();
+        self.gauges.away(true);
         self.backlog.is_away = true;
         self.send();
     }

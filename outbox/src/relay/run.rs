@@ -3,19 +3,19 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use duly::__outbox::{OutageLog, delay_after};
+use duly::__outbox::{self, OutageLog, delay_after, idle_pause, outside};
 use duly::{Bus, Error, Result};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::hint;
+use crate::relay::ends::EndsLimit;
 use crate::relay::groups::Groups;
 use crate::relay::options::RelayOptions;
 use crate::relay::pushes::Pushes;
 use crate::relay::report::{FateCounts, Report};
 use crate::relay::settle::{closing, passed};
-use crate::relay::source::{PAGE_MAX, Source, Taken};
+use crate::relay::source::{Ends, PAGE_MAX, Source, Taken};
 
 /// For so long after the last event, or the last push of this process, the outbox is read often.
 const BUSY_FOR: Duration = Duration::from_secs(1);
@@ -32,6 +32,10 @@ const DEFERRED_MAX: u64 = 10_000;
 /// How long a reply of a store that may be away is waited for.
 const REPLY_MAX: Duration = Duration::from_secs(1);
 
+/// How long a relay that is stopped goes on with what it is at: longer than a page waits for the store,
+/// and less than a request may take. What is dropped then is done again, as after a kill.
+const STOP_PATIENCE: Duration = Duration::from_secs(2);
+
 /// A relay at work.
 pub(crate) struct Run<S> {
     pub(crate) bus: Bus,
@@ -47,6 +51,7 @@ pub(crate) struct Run<S> {
     busy_until: Instant,
     counted: Instant,
     swept: Instant,
+    ends: EndsLimit,
     asked: Instant,
     pub(crate) groups: Groups,
     pub(crate) pushes: Pushes,
@@ -80,6 +85,7 @@ impl<S: Source> Run<S> {
         let now = Instant::now();
         Self {
             report: Report::new(bus.clone()),
+            ends: EndsLimit::new(options.done_kept),
             bus,
             source,
             options,
@@ -100,11 +106,30 @@ impl<S: Source> Run<S> {
         }
     }
 
-    /// Runs until it is stopped, or the bus is.
-    pub(crate) async fn run(mut self) {
-        let mut pushes = hint::watch();
+    /// Runs until it is stopped, or the bus is. `pushes`: those of this process from its start on.
+    pub(crate) async fn run(mut self, pushes: watch::Receiver<u64>) {
+        let stop = self.stop.clone();
+        let stopped = async {
+            stop.cancelled().await;
+            sleep(STOP_PATIENCE).await;
+        };
+        tokio::select! {
+            biased;
+            () = self.work(pushes) => {}
+            () = stopped => {}
+        }
+        if !self.is_closed {
+            self.finish().await;
+        }
+    }
+
+    async fn work(&mut self, mut pushes: watch::Receiver<u64>) {
         while !self.stop.is_cancelled() {
             let began = Instant::now();
+            // Nothing else may read it, while page follows page: its group would be blocked meanwhile.
+            while let Some(done) = self.pushes.next_ended() {
+                self.pushed(done).await;
+            }
             let turn = self.turn().await;
             let turn = turn.unwrap_or_else(|error| {
                 self.database_failed(&error);
@@ -122,7 +147,7 @@ impl<S: Source> Run<S> {
                     self.options.busy_poll.min(BATCH_EVERY)
                 }
                 Turn::Nothing if Instant::now() < self.busy_until => self.options.busy_poll,
-                Turn::Nothing => self.options.idle_poll,
+                Turn::Nothing => idle_pause(&self.bus, self.options.idle_poll),
                 Turn::Failed => {
                     self.failures = self.failures.saturating_add(1);
                     delay_after(self.failures)
@@ -162,7 +187,6 @@ impl<S: Source> Run<S> {
                 }
             }
         }
-        self.finish().await;
     }
 
     pub(crate) fn database_failed(&mut self, error: &Error) {
@@ -173,7 +197,7 @@ impl<S: Source> Run<S> {
 
     /// Takes a page, pushes it and closes it.
     async fn turn(&mut self) -> Result<Turn> {
-        let rows = match self.source.take().await? {
+        let rows = match outside(&self.bus, self.source.take()).await? {
             Taken::Nothing | Taken::Held => None,
             Taken::Rows(rows) => Some(rows),
         };
@@ -182,7 +206,7 @@ impl<S: Source> Run<S> {
         let Some(rows) = rows else {
             return Ok(Turn::Nothing);
         };
-        let fates = self.push_page(&rows).await?;
+        let fates = self.push_page(&rows).await;
         if self.is_closed {
             return Ok(Turn::Closed);
         }
@@ -193,7 +217,7 @@ impl<S: Source> Run<S> {
         let is_whole = closing.passed == rows.len();
         let groups: BTreeSet<_> = closing.deferred.iter().map(|it| it.group.clone()).collect();
         let deferred = closing.deferred.len() as u64;
-        if self.source.close(closing).await? {
+        if outside(&self.bus, self.source.close(closing)).await? {
             self.report.settled(counts);
             self.deferred += deferred;
             let now = Instant::now();
@@ -224,12 +248,21 @@ impl<S: Source> Run<S> {
         is_away
     }
 
+    /// Frees the room of what is passed, and of ends that have been kept for their time.
+    async fn sweep(&mut self) -> Result<()> {
+        let Ends { now, oldest } = outside(&self.bus, self.source.ends()).await?;
+        // Of two clocks the one that is behind, as either may have jumped ahead.
+        let now = now.min(__outbox::now(&self.bus));
+        let before = self.ends.before(now, oldest, Instant::now());
+        outside(&self.bus, self.source.sweep(before)).await
+    }
+
     /// Counts what waits and frees room, each now and then.
     async fn housekeep(&mut self) {
         let now = Instant::now();
         if now >= self.counted + COUNT_EVERY && !self.is_database_away {
             self.counted = now;
-            match self.source.waiting().await {
+            match outside(&self.bus, self.source.waiting()).await {
                 Ok(waiting) => {
                     self.deferred = waiting.deferred;
                     self.report.waiting(waiting);
@@ -239,13 +272,13 @@ impl<S: Source> Run<S> {
         }
         if now >= self.swept + SWEEP_EVERY && !self.is_database_away {
             self.swept = now;
-            if let Err(error) = self.source.sweep(self.options.done_kept).await {
+            if let Err(error) = self.sweep().await {
                 self.database_failed(&error);
             }
         }
         if now >= self.asked + GROUPS_EVERY && !self.is_database_away {
             self.asked = now;
-            match self.source.groups().await {
+            match outside(&self.bus, self.source.groups()).await {
                 Ok(names) => self.groups.found(names, now),
                 Err(error) => self.database_failed(&error),
             }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use duly::__outbox::PlainEvent;
 use duly::Result;
+use duly::time::Timestamp;
 use futures_util::future::BoxFuture;
 
 /// The most rows of a page.
@@ -56,8 +57,11 @@ pub(crate) trait Source: Send + 'static {
     /// Returns how many rows wait, and since when.
     fn waiting(&mut self) -> BoxFuture<'_, Result<Waiting>>;
 
-    /// Frees the room of rows that are passed, and of finished events that are older than `done_kept`.
-    fn sweep(&mut self, done_kept: Duration) -> BoxFuture<'_, Result<()>>;
+    /// Returns what is known of the ends of events.
+    fn ends(&mut self) -> BoxFuture<'_, Result<Ends>>;
+
+    /// Frees the room of rows that are passed, and of events that were finished before a time.
+    fn sweep(&mut self, before: Timestamp) -> BoxFuture<'_, Result<()>>;
 }
 
 /// The reply of an outbox that is asked for rows.
@@ -77,6 +81,8 @@ pub(crate) struct Row {
     /// Whether it may have been pushed before it was taken now; of an event by plain SQL, whether the
     /// staged event may have been that it goes on as.
     pub(crate) is_repeated: bool,
+    /// Whether an operator has put it back, and handling its event twice does no harm.
+    pub(crate) is_anew: bool,
     pub(crate) content: RowContent,
 }
 
@@ -155,6 +161,26 @@ pub(crate) struct Settling {
     pub(crate) maybe: Vec<i64>,
     /// They stay, and were never accepted.
     pub(crate) never: Vec<i64>,
+}
+
+/// The ends of events whose effects were committed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    /// The time of the database.
+    pub(crate) now: Timestamp,
+    /// When the first of them was.
+    pub(crate) oldest: Option<Timestamp>,
+}
+
+impl Ends {
+    /// Makes it of times in milliseconds since 1970.
+    pub(crate) fn of(now: i64, oldest: Option<i64>) -> Self {
+        let time = |ms| Timestamp::from_millis(u64::try_from(ms).unwrap_or(0));
+        Self {
+            now: time(now),
+            oldest: oldest.map(time),
+        }
+    }
 }
 
 /// What waits in an outbox.

@@ -9,6 +9,7 @@ create table if not exists duly_outbox (
     n bigint not null auto_increment primary key,
     at bigint not null default (timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) div 1000),
     repeated smallint not null default 0, -- how often it may have been accepted already
+    anew tinyint not null default 0, -- it was put back, and handling it twice does no harm
     holder varchar(16) character set ascii collate ascii_bin not null default '', -- the relay that pushes it
     held_until bigint not null default 0, -- and how long others leave it alone
     event longblob, -- by a program in Rust; otherwise the rest, by plain SQL
@@ -21,6 +22,18 @@ create table if not exists duly_outbox (
     check (payload is null or json_valid(payload)),
     check (options is null or json_valid(options))
 ) engine = InnoDB;
+
+-- Of an earlier form of the table; MySQL adds no column only if there is none.
+set @duly_outbox_add = if(
+    exists (
+        select * from information_schema.columns where table_schema = database()
+        and table_name = 'duly_outbox' and column_name = 'anew'
+    ),
+    'do 0', 'alter table duly_outbox add column anew tinyint not null default 0'
+);
+prepare duly_outbox_add from @duly_outbox_add;
+execute duly_outbox_add;
+deallocate prepare duly_outbox_add;
 
 -- Which database this is, and not a copy elsewhere.
 create table if not exists duly_outbox_identity (
@@ -62,7 +75,7 @@ create table if not exists duly_outbox_refused (
     id varchar(64) character set ascii collate ascii_bin,
     options text character set utf8mb4 collate utf8mb4_bin
 ) engine = InnoDB;
--- Of an earlier form of the table; MySQL adds no column only if there is none.
+-- Of an earlier form of the table, too.
 set @duly_outbox_add = if(
     exists (
         select * from information_schema.columns where table_schema = database()

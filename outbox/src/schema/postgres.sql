@@ -13,6 +13,7 @@ create table if not exists duly_outbox (
     n bigint not null default nextval('duly_outbox_n'),
     at timestamptz not null default clock_timestamp(),
     repeated boolean not null default false, -- it may have been accepted already
+    anew boolean not null default false, -- it was put back, and handling it twice does no harm
     event bytea, -- by a program in Rust; otherwise the rest, by plain SQL
     queue text,
     payload json,
@@ -21,6 +22,12 @@ create table if not exists duly_outbox (
     options json,
     check (event is not null or queue is not null and payload is not null and id is not null)
 ) partition by list (part);
+-- Of an earlier form of the table; without a lock of it if nothing is missing.
+do $$ begin
+    if not exists (select from pg_attribute where attrelid = 'duly_outbox'::regclass and attname = 'anew') then
+        alter table duly_outbox add column anew boolean not null default false;
+    end if;
+end $$;
 create table if not exists duly_outbox_0 partition of duly_outbox for values in (0);
 create table if not exists duly_outbox_1 partition of duly_outbox for values in (1);
 create table if not exists duly_outbox_2 partition of duly_outbox for values in (2);
@@ -122,15 +129,15 @@ create or replace function duly_push(
 $$;
 
 -- Puts refused events back into the outbox, once what was wrong is right; returns how many. Anew means
--- that handling one twice does no harm: it gets a new id if its own is too old.
+-- that handling one twice does no harm: it gets a new id if its own is too old, or was chosen.
 drop function if exists duly_outbox_retry(bigint);
 create or replace function duly_outbox_retry(
     row_number bigint, anew boolean default false
 ) returns bigint language sql volatile as $$
     with taken as (delete from duly_outbox_refused where n = row_number returning *),
     put as (
-        insert into duly_outbox (at, repeated, event, queue, payload, due, id, options)
-        select at, repeated and not anew, event, queue, payload, due, id, options from taken
+        insert into duly_outbox (at, repeated, anew, event, queue, payload, due, id, options)
+        select at, repeated and not $2, $2, event, queue, payload, due, id, options from taken
     )
     select count(*) from taken
 $$;

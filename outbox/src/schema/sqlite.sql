@@ -9,6 +9,7 @@ create table if not exists duly_outbox (
     n integer primary key autoincrement,
     at integer not null default (cast((julianday('now') - 2440587.5) * 86400000 as integer)),
     repeated integer not null default 0, -- it may have been accepted already
+    anew integer not null default 0, -- it was put back, and handling it twice does no harm
     event blob, -- by a program in Rust; otherwise the rest, by plain SQL
     queue text,
     payload text,

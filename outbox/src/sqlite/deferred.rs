@@ -74,10 +74,14 @@ pub(crate) fn settle(
 ) -> rusqlite::Result<()> {
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for row in &settling.refused {
+        // A new number of the outbox, since one of its rows may have had the key of this one.
+        tx.execute("insert into duly_outbox (event) values (x'')", [])?;
+        let n = tx.last_insert_rowid();
+        tx.execute("delete from duly_outbox where n = ?1", [n])?;
         tx.execute(
             "insert into duly_outbox_refused (n, at, reason, repeated, event) \
-             select key, at, ?2, ?3, event from duly_outbox_deferred where key = ?1",
-            params![row.row, row.reason, row.is_repeated],
+             select ?4, at, ?2, ?3, event from duly_outbox_deferred where key = ?1",
+            params![row.row, row.reason, row.is_repeated, n],
         )?;
     }
     for (key, event) in &settling.instead {

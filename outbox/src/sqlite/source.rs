@@ -14,7 +14,8 @@ use rusqlite::types::FromSql;
 use rusqlite::{Connection, OpenFlags, Row as SqlRow, TransactionBehavior, params};
 
 use crate::relay::source::{
-    Closing, DeferredRow, PAGE_BYTES, PAGE_MAX, Row, RowContent, Settling, Source, Taken, Waiting,
+    Closing, DeferredRow, Ends, PAGE_BYTES, PAGE_MAX, Row, RowContent, Settling, Source, Taken,
+    Waiting,
 };
 use crate::schema::VERSION;
 use crate::sqlite::deferred;
@@ -156,12 +157,19 @@ impl SqliteSource {
 /// Adds what tables of an earlier form lack: SQL of SQLite cannot add a column only if there is none.
 fn add_columns(connection: &mut Connection) -> rusqlite::Result<()> {
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let sql = "select exists (select 1 from pragma_table_info('duly_outbox_refused') \
-               where name = 'repeated')";
-    let is_there: bool = tx.query_row(sql, [], |row| row.get(0))?;
-    if !is_there {
-        let add = "alter table duly_outbox_refused add column repeated integer not null default 1";
-        tx.execute(add, [])?;
+    for (table, column, of) in [
+        (
+            "duly_outbox_refused",
+            "repeated",
+            "integer not null default 1",
+        ),
+        ("duly_outbox", "anew", "integer not null default 0"),
+    ] {
+        let sql = "select exists (select 1 from pragma_table_info(?1) where name = ?2)";
+        let is_there: bool = tx.query_row(sql, [table, column], |row| row.get(0))?;
+        if !is_there {
+            tx.execute(&format!("alter table {table} add column {column} {of}"), [])?;
+        }
     }
     tx.commit()
 }
@@ -183,7 +191,7 @@ fn claim(connection: &mut Connection) -> rusqlite::Result<(Page, Vec<Row>)> {
     let mut bytes = 0;
     {
         let sql = "select n, repeated, event, queue, payload, due, id, options, at, \
-                   (select salt from duly_outbox_salt) as salt \
+                   (select salt from duly_outbox_salt) as salt, anew \
                    from duly_outbox order by n limit ?1";
         let mut statement = tx.prepare_cached(sql)?;
         let mut found = statement.query([PAGE_MAX as i64])?;
@@ -196,6 +204,7 @@ fn claim(connection: &mut Connection) -> rusqlite::Result<(Page, Vec<Row>)> {
             page.numbers.push(n);
             rows.push(Row {
                 is_repeated: was_pushed || row.get(1)?,
+                is_anew: row.get("anew")?,
                 content,
             });
             bytes += len;
@@ -225,11 +234,11 @@ fn content(row: &SqlRow<'_>) -> Result<RowContent, String> {
     let queue: String = value(row, "queue")?.unwrap_or_default();
     let payload: String = value(row, "payload")?.unwrap_or_default();
     let millis = |ms: i64| Timestamp::from_millis(u64::try_from(ms).unwrap_or(0));
+    let at = value(row, "at")?.map_or(Timestamp::EPOCH, millis);
     let id = match value::<String>(row, "id")? {
         Some(id) => id.parse::<EventId>().map_err(|error| error.to_string())?,
         None => {
             let n = value(row, "n")?.unwrap_or_default();
-            let at = value(row, "at")?.map_or(Timestamp::EPOCH, millis);
             let salt: String = value(row, "salt")?.unwrap_or_default();
             plain_id(&salt, (n, at), [&queue, &payload])
         }
@@ -238,6 +247,7 @@ fn content(row: &SqlRow<'_>) -> Result<RowContent, String> {
         queue,
         payload,
         due: value(row, "due")?.map(millis),
+        at,
         id,
         options: value(row, "options")?.unwrap_or_else(|| "{}".to_owned()),
     }))
@@ -354,14 +364,21 @@ impl Source for SqliteSource {
         }))
     }
 
-    fn sweep(&mut self, done_kept: Duration) -> BoxFuture<'_, Result<()>> {
+    fn ends(&mut self) -> BoxFuture<'_, Result<Ends>> {
+        Box::pin(self.run(|connection| {
+            let sql = format!("select {NOW}, (select min(at) from duly_done)");
+            connection.query_row(&sql, [], |row| Ok(Ends::of(row.get(0)?, row.get(1)?)))
+        }))
+    }
+
+    fn sweep(&mut self, before: Timestamp) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.run(move |connection| {
             let sql = format!(
                 "delete from duly_done where event in (select event from duly_done \
-                 where at < {NOW} - ?1 order by at limit {DONE_MAX})"
+                 where at < ?1 order by at limit {DONE_MAX})"
             );
-            let kept = i64::try_from(done_kept.as_millis()).unwrap_or(i64::MAX);
-            connection.execute(&sql, [kept]).map(drop)
+            let before = i64::try_from(before.as_millis()).unwrap_or(i64::MAX);
+            connection.execute(&sql, [before]).map(drop)
         }))
     }
 }

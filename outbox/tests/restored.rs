@@ -1,0 +1,85 @@
+//! Rows that a restored backup has again, under a relay that runs.
+
+use duly::prelude::*;
+
+use crate::aged::{forget, forgetful};
+use crate::databases::{Outbox, REFUSED};
+use crate::world::{Seen, TestMysql, eventually, orders};
+
+/// The rows of the backup say that none was pushed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restore_of_mysql_under_a_relay_is_noticed() {
+    for is_deferred in [false, true] {
+        let (database, seen) = (TestMysql::new().await, Seen::default());
+        let bus = forgetful(&seen).await;
+        let queue = orders(&bus);
+        database.push(&queue, 2).await;
+        let backup =
+            "create table backup as select event from duly_outbox; delete from duly_outbox";
+        database.execute(backup).await;
+        let relay = database.relay(&bus).await;
+        database.push(&queue, 1).await;
+        seen.reach(1).await;
+        forget(&queue, &seen).await;
+        // The times of tables are whole seconds.
+        let is_later = "select max(create_time) < now() - interval 1 second \
+                        from information_schema.tables where table_schema = database()";
+        database.until(is_later, 1).await;
+        database
+            .execute("create table restored like duly_outbox")
+            .await;
+        if !is_deferred {
+            database
+                .execute("insert into restored (event) select event from backup")
+                .await;
+        }
+        database
+            .execute("rename table duly_outbox to gone, restored to duly_outbox")
+            .await;
+        if is_deferred {
+            database
+                .execute(
+                    "insert into duly_outbox_deferred (at, repeated, bucket, event) \
+                     select 0, 0, 'orders/7', event from backup",
+                )
+                .await;
+        }
+        let aside = "select count(*) from duly_outbox_refused where reason like '%may have been%'";
+        database.until(aside, 1).await;
+        database.push(&queue, 3).await;
+        seen.reach(1_002).await;
+        assert!(!seen.numbers().contains(&2), "it may have been handled");
+        relay.stop().await;
+    }
+}
+
+/// Its id was chosen, and its records say that it was accepted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_of_a_chosen_id_that_a_backup_has_again_is_known_by_its_records() {
+    for outbox in Outbox::all().await {
+        let seen = Seen::default();
+        let bus = forgetful(&seen).await;
+        let queue = orders(&bus);
+        outbox.push_given(&queue, 1, queue.new_id()).await;
+        outbox
+            .execute("create table backup as select event from duly_outbox")
+            .await;
+        let relay = outbox.relay(&bus).await;
+        seen.reach(1).await;
+        forget(&queue, &seen).await;
+        outbox
+            .execute("insert into duly_outbox (event) select event from backup")
+            .await;
+        outbox.push(&queue, 2..3, When::Now).await;
+        seen.reach(1_002).await;
+        outbox.settled().await;
+        eventually("nothing is left to handle", async || {
+            let stats = bus.stats("orders").await.unwrap();
+            stats.scheduled + stats.ready + stats.leased == 0
+        })
+        .await;
+        assert_eq!(seen.counts()[&1], 1, "doubled");
+        assert_eq!(outbox.number(REFUSED).await, 0);
+        relay.stop().await;
+    }
+}
