@@ -93,13 +93,20 @@ impl PoolAccess {
         };
         let name = format!("{namespace}/{}", tokens.handle(pool, namespace, token));
         let prefix = format!("{namespace}.");
+        let is_whole = grant.allows_all(Scope::Consume).is_ok();
+        // A queue of duly itself, such as `ns.duly.schedules`, has a dot in its name.
         let is_for = move |queue: &str| {
             let queue = queue.strip_prefix(&prefix);
-            queue.is_some_and(|queue| grant.is_for(queue))
+            queue.is_some_and(|queue| names::is_name(queue) && grant.is_for(queue))
         };
         // A schedule of another namespace may push to a queue of this one.
         let user = User::new(name, role).only(is_for);
-        Ok(Some(user.only_schedules_of(namespace)))
+        let user = user.only_schedules_of(namespace);
+        Ok(Some(if is_whole {
+            user.whole_namespace()
+        } else {
+            user
+        }))
     }
 }
 

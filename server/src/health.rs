@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use duly::ErrorKind;
 use serde::Serialize;
 use tokio::time::timeout;
 
@@ -17,11 +18,11 @@ use crate::state::App;
 /// How long a part may take to answer before it counts as not ready.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The parts of a server, each with `ok` or the reason why it is not ready.
+/// The parts of a server, each with `ok` or what is wrong with it.
 #[derive(Serialize)]
 struct Readiness {
     ready: bool,
-    /// Those that are not ready, in words.
+    /// Those with which something is wrong, in words.
     #[serde(skip_serializing_if = "String::is_empty")]
     detail: String,
     parts: BTreeMap<String, String>,
@@ -33,14 +34,22 @@ pub(crate) async fn live() -> Response {
     reply::json(StatusCode::OK, &serde_json::json!({"status": "ok"}))
 }
 
-/// Every store answers and takes writes, and the server does not stop.
+/// Every store answers and takes writes, or is only full: it is drained through the servers, and
+/// whoever takes them out of service keeps it full. And the server does not stop.
 pub(crate) async fn ready(State(app): State<Arc<App>>) -> Response {
     let mut parts = BTreeMap::new();
+    let mut ready = !app.closing.is_cancelled();
     for pool in app.pools.iter() {
         let said = match timeout(TIMEOUT, pool.ping()).await {
             Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some(format!("no answer within {TIMEOUT:?}")),
+            Ok(Err(error)) => {
+                ready &= error.kind() == ErrorKind::Full;
+                Some(error.to_string())
+            }
+            Err(_) => {
+                ready = false;
+                Some(no_answer())
+            }
         };
         parts.insert(format!("pool {}", pool.name()), said);
     }
@@ -50,8 +59,14 @@ pub(crate) async fn ready(State(app): State<Arc<App>>) -> Response {
     };
     let said = match timeout(TIMEOUT, answers).await {
         Ok(Ok(())) => None,
-        Ok(Err(error)) => Some(error.to_string()),
-        Err(_) => Some(format!("no answer within {TIMEOUT:?}")),
+        Ok(Err(error)) => {
+            ready &= error.is_full();
+            Some(error.to_string())
+        }
+        Err(_) => {
+            ready = false;
+            Some(no_answer())
+        }
     };
     parts.insert("shared state".to_owned(), said);
     if app.closing.is_cancelled() {
@@ -61,7 +76,6 @@ pub(crate) async fn ready(State(app): State<Arc<App>>) -> Response {
         .iter()
         .filter_map(|(part, said)| said.as_ref().map(|said| format!("{part}: {said}")));
     let detail = faults.collect::<Vec<_>>().join("; ");
-    let ready = detail.is_empty();
     let status = if ready {
         StatusCode::OK
     } else {
@@ -78,4 +92,8 @@ pub(crate) async fn ready(State(app): State<Arc<App>>) -> Response {
             parts: parts.collect(),
         },
     )
+}
+
+fn no_answer() -> String {
+    format!("no answer within {TIMEOUT:?}")
 }

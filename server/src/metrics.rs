@@ -190,6 +190,8 @@ impl Labels {
 
 static NAMESPACES: KnownLabels = KnownLabels::new();
 static QUEUES: KnownLabels = KnownLabels::new();
+/// Of the queues whose sizes are shown: many others have counts, and are gone soon.
+static SIZES: KnownLabels = KnownLabels::new();
 static TOKENS: KnownLabels = KnownLabels::new();
 
 /// Counts a request.
@@ -317,9 +319,21 @@ pub(crate) fn respawned(labels: &Labels, jobs: usize) {
         .increment(jobs);
 }
 
-/// Returns the labels of a queue; beyond a number of queues the same for all others.
+/// Returns the labels of the sizes of a queue; beyond a number of queues the same for all others.
+pub(crate) fn labels_of_sizes(pool: &str, namespace: &str, queue: &str) -> Vec<metrics::Label> {
+    labels_among(&SIZES, (pool, namespace, queue))
+}
+
+/// Returns the labels of the counts of a queue, likewise.
 pub(crate) fn labeled(pool: &str, namespace: &str, queue: &str) -> Vec<metrics::Label> {
-    let queue = if QUEUES.admit(&format!("{pool}/{namespace}"), queue) {
+    labels_among(&QUEUES, (pool, namespace, queue))
+}
+
+fn labels_among(
+    known: &KnownLabels,
+    (pool, namespace, queue): (&str, &str, &str),
+) -> Vec<metrics::Label> {
+    let queue = if known.admit(&format!("{pool}/{namespace}"), queue) {
         queue
     } else {
         OTHER

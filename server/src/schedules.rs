@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use duly::__server::schedules::{is_whole, page_with};
 use duly::admin::Schedule;
 use duly::schedule::{Calendar, ScheduleOptions};
 use duly::{Bus, Error, ErrorKind, Result};
@@ -16,12 +17,17 @@ pub const PAYLOAD_BYTES_MAX: usize = 64 << 10;
 /// The longest window over which occurrences are spread, in milliseconds.
 const JITTER_MS_MAX: u64 = 86_400_000;
 
+/// The largest payload that is read with a list; there may be thousands of schedules before a page.
+const LISTED_PAYLOAD_MAX: usize = 1 << 10;
+/// After how many bytes of payloads a page ends.
+const PAGE_BYTES_MAX: usize = 16 << 20;
+
 /// A page of schedules.
 #[derive(Debug)]
 pub struct SchedulePage {
     /// The schedules, sorted by name.
     pub items: Vec<Schedule>,
-    /// The last name of it, if there are more.
+    /// The name with which it ended, if there are more.
     pub next: Option<String>,
 }
 
@@ -31,8 +37,9 @@ pub const SCHEDULES_MAX: usize = 10_000;
 /// Returns the first `limit` schedules that are `seen`, of those with a name after `after`.
 /// `namespace`: of that one alone.
 ///
-/// The store has them in another order, so all of the namespace are read; the memory is that of a
-/// page. A page ends at a schedule that is seen, so that nothing is learned of others.
+/// The store has them in another order, so all of the namespace are read, without their larger
+/// payloads; the memory is that of a page, which ends after 16 MiB of payloads. It ends at a schedule
+/// that is seen, so that nothing is learned of others.
 ///
 /// # Errors
 ///
@@ -47,12 +54,10 @@ pub async fn page(
     let limit = limit.clamp(1, PAGE_MAX);
     let mut first: BTreeMap<String, Schedule> = BTreeMap::new();
     let mut place: Option<String> = None;
+    let schedules = bus.schedules();
     loop {
-        let (schedules, from) = (bus.schedules(), place.as_deref());
-        let page = match namespace {
-            Some(namespace) => schedules.page_of(namespace, from, PAGE_MAX).await?,
-            None => schedules.page(from, PAGE_MAX).await?,
-        };
+        let from = (place.as_deref(), PAGE_MAX);
+        let page = page_with(&schedules, LISTED_PAYLOAD_MAX, namespace, from).await?;
         for schedule in page.items {
             let is_before = after.is_some_and(|after| *schedule.name <= *after);
             if is_before || !seen(&schedule) {
@@ -68,13 +73,31 @@ pub async fn page(
             break;
         }
     }
-    let has_more = first.len() > limit;
-    let items: Vec<_> = first.into_values().take(limit).collect();
-    let last = items.last().map(|last| last.name.clone());
+    let (mut items, mut bytes, mut last) = (Vec::new(), 0, None);
+    let mut listed = first.into_values();
+    for schedule in listed.by_ref().take(limit) {
+        last = Some(schedule.name.clone());
+        let schedule = if is_whole(&schedule) {
+            Some(schedule)
+        } else {
+            // It may have been changed, or removed, since it was listed.
+            schedules.get(&schedule.name).await?.filter(&seen)
+        };
+        bytes += schedule.as_ref().map_or(0, payload_len);
+        items.extend(schedule);
+        if bytes >= PAGE_BYTES_MAX {
+            break;
+        }
+    }
+    let has_more = listed.next().is_some();
     Ok(SchedulePage {
         items,
         next: last.filter(|_| has_more),
     })
+}
+
+fn payload_len(schedule: &Schedule) -> usize {
+    schedule.options.payload_text().map_or(0, str::len)
 }
 
 /// What a schedule is set with, as texts.

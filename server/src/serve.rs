@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::routing::{any, get};
 use axum::{Router, middleware};
+use tokio_rustls::TlsAcceptor;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::auth::NewToken;
 use crate::clock::ManualClock;
 use crate::http::access_log::{self, AccessLog};
-use crate::http::listener::Listener;
+use crate::http::listener::{Listener, Socket};
 use crate::http::tls::Certificates;
 use crate::http::{defaults, origin, unread, whole};
 use crate::lmstfy::JobIds;
@@ -64,7 +66,8 @@ impl StartError {
     }
 }
 
-/// A running server.
+/// A running server. Dropping it ends its listeners, too; only [`stop`](Self::stop) waits for what is
+/// under way.
 #[derive(Debug)]
 pub struct Server {
     app: Arc<App>,
@@ -73,8 +76,36 @@ pub struct Server {
     certificates: Option<Arc<Certificates>>,
 }
 
-/// The listeners, and the certificate of the first.
-type Listening = (Listener, Listener, Option<Arc<Certificates>>);
+/// What listeners begin with: the sockets of the API and of the admin interface, and TLS of the first.
+struct Sockets {
+    api: Socket,
+    admin: Socket,
+    certificates: Option<Arc<Certificates>>,
+    tls: Option<TlsAcceptor>,
+}
+
+impl Sockets {
+    fn bind(settings: &Settings) -> Result<Self, StartError> {
+        let certificates = match (&settings.api.tls_certificate, &settings.api.tls_key) {
+            (Some(certificate), Some(key)) => {
+                let read = Certificates::open(certificate, key);
+                Some(read.map_err(|error| StartError::new("TLS cannot be set up", error))?)
+            }
+            _ => None,
+        };
+        let tls = certificates
+            .as_ref()
+            .map(Certificates::acceptor)
+            .transpose();
+        let failed = |error| StartError::new("the server cannot listen", error);
+        Ok(Self {
+            api: Socket::bind("api", settings.api.listen).map_err(failed)?,
+            admin: Socket::bind("admin", settings.admin.listen).map_err(failed)?,
+            certificates,
+            tls: tls.map_err(|error| StartError::new("TLS cannot be set up", error))?,
+        })
+    }
+}
 
 /// How many connections each listener has, so that file descriptors are left for everything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,11 +158,15 @@ impl Server {
             });
         }
         let clock = (settings.clock == ClockKind::Manual).then(|| Arc::new(ManualClock::new()));
-        let state = open_state(&state_url).await?;
+        // First: a store in a file has a reserve for a full disk, which the state's file may lie on.
         let pools = Pools::open(urls, &library, clock.as_ref())
             .await
             .map_err(|error| StartError::new(error.to_string(), error))?;
-        Self::start_on(settings, places, state, pools, clock).await
+        let started = Self::start_on(settings, places, &state_url, pools.clone(), clock).await;
+        if started.is_err() {
+            pools.close(Duration::ZERO).await;
+        }
+        started
     }
 
     /// Starts both listeners on a bus that runs, so that its handlers and clients over HTTP share a
@@ -151,24 +186,28 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// An address that is taken, a shared state that cannot be opened.
+    /// An address that is taken, a shared state that cannot be opened. The bus goes on then.
     pub async fn start_with(settings: Settings, bus: duly::Bus) -> Result<Self, StartError> {
         let connections = settings.limits.connections;
         let places = Places::new(raise_file_limit(connections), &settings.limits);
         metrics::install();
         let state_url = settings.state_url(&BTreeMap::new());
-        let state = open_state(&state_url).await?;
         let pools = Pools::of(bus).map_err(|error| StartError::new(error.to_string(), error))?;
-        Self::start_on(settings, places, state, pools, None).await
+        Self::start_on(settings, places, &state_url, pools, None).await
     }
 
     async fn start_on(
         settings: Settings,
         places: Places,
-        (shared, job_ids): (SharedState, JobIds),
+        state_url: &str,
         pools: Pools,
         clock: Option<Arc<ManualClock>>,
     ) -> Result<Self, StartError> {
+        let opened = SharedState::open(state_url).await;
+        let shared =
+            opened.map_err(|error| StartError::new("the shared state cannot be opened", error))?;
+        let sockets = Sockets::bind(&settings)?; // both, before one of them serves
+        let job_ids = JobIds::take(&shared).await;
         let app = Arc::new(App::new(
             settings,
             pools,
@@ -176,48 +215,28 @@ impl Server {
             job_ids,
             clock.map(TestClock::new).map(Arc::new),
         ));
-        match Self::listen(&app, places) {
-            Ok((api, admin, certificates)) => {
-                if let Some(certificates) = &certificates {
-                    let follow = Arc::clone(certificates).follow();
-                    tokio::spawn(app.closing.clone().run_until_cancelled_owned(follow));
-                }
-                Ok(Self {
-                    app,
-                    api,
-                    admin,
-                    certificates,
-                })
-            }
-            Err(error) => {
-                app.pools.close(std::time::Duration::ZERO).await;
-                Err(error)
-            }
+        let certificates = sockets.certificates.clone();
+        if let Some(certificates) = &certificates {
+            let follow = Arc::clone(certificates).follow();
+            tokio::spawn(app.closing.clone().run_until_cancelled_owned(follow));
         }
+        let (api, admin) = Self::listen(&app, sockets, places);
+        Ok(Self {
+            app,
+            api,
+            admin,
+            certificates,
+        })
     }
 
-    fn listen(app: &Arc<App>, places: Places) -> Result<Listening, StartError> {
+    fn listen(app: &Arc<App>, sockets: Sockets, places: Places) -> (Listener, Listener) {
         let settings = &app.settings;
-        let certificates = match (&settings.api.tls_certificate, &settings.api.tls_key) {
-            (Some(certificate), Some(key)) => {
-                let read = Certificates::open(certificate, key);
-                Some(read.map_err(|error| StartError::new("TLS cannot be set up", error))?)
-            }
-            _ => None,
-        };
-        let tls = certificates
-            .as_ref()
-            .map(Certificates::acceptor)
-            .transpose();
-        let tls = tls.map_err(|error| StartError::new("TLS cannot be set up", error))?;
         let limits_of = |connections| LimitSettings {
             connections,
             ..settings.limits
         };
-        let failed = |error| StartError::new("the server cannot listen", error);
         let api = api(app);
-        let limits = limits_of(places.api);
-        let api = Listener::start("api", settings.api.listen, api, tls, limits).map_err(failed)?;
+        let api = sockets.api.serve(api, sockets.tls, limits_of(places.api));
         let admin = lmstfy::admin::router(Arc::clone(app));
         let admin = if settings.admin.dashboard {
             admin.merge(dashboard::router(app))
@@ -239,10 +258,8 @@ impl Server {
                 get(lmstfy::admin::metrics).with_state(Arc::clone(app)),
             );
         let admin = layered("admin", app, admin);
-        let limits = limits_of(places.admin);
-        let admin =
-            Listener::start("admin", settings.admin.listen, admin, None, limits).map_err(failed)?;
-        Ok((api, admin, certificates))
+        let admin = sockets.admin.serve(admin, None, limits_of(places.admin));
+        (api, admin)
     }
 
     /// The address of the API.
@@ -301,16 +318,6 @@ impl Server {
         self.app.pools.close(grace).await;
         tracing::info!("stopped");
     }
-}
-
-async fn open_state(url: &str) -> Result<(SharedState, JobIds), StartError> {
-    let opened = SharedState::open(url).await;
-    let shared =
-        opened.map_err(|error| StartError::new("the shared state cannot be opened", error))?;
-    let job_ids = JobIds::take(&shared).await;
-    let job_ids =
-        job_ids.map_err(|error| StartError::new("the shared state cannot be used", error))?;
-    Ok((shared, job_ids))
 }
 
 fn api(app: &Arc<App>) -> Router {

@@ -77,6 +77,8 @@ pub(crate) struct App {
     pub(crate) test_clock: Option<Arc<TestClock>>,
     /// Sizes of queues, for the page of metrics.
     pub(crate) gauges: Gauges,
+    /// Where the next look at the notes of respawned jobs begins.
+    pub(crate) respawn_notes: Mutex<String>,
     /// Cancelled when the server stops: parked polls end.
     pub(crate) closing: CancellationToken,
     /// The queues that the shared state knows already.
@@ -126,6 +128,7 @@ impl App {
             waiters: Waiters::default(),
             test_clock,
             gauges: Gauges::default(),
+            respawn_notes: Mutex::default(),
             closing,
             known: Mutex::default(),
         }

@@ -230,6 +230,40 @@ async fn a_lease_has_no_more_bytes_than_a_response_may(world: World) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_of_dead_letters_ends_after_16_mib_and_takes_room_until_it_is_read() {
+    const LETTERS: usize = 24;
+    // Nothing else ends them while the test runs.
+    let world = World::start_with(Place::Embedded, "[limits]\nwrite_timeout_s = 3600").await;
+    let payload = "x".repeat(1_000_000);
+    for _ in 0..LETTERS {
+        world.publish("/api/ns/q?tries=1&ttl=0", &payload).await;
+    }
+    until("all are dead", async || {
+        world.get("/api/ns/q?count=100&ttr=0").await;
+        world.dead_size("q").await == LETTERS as u64
+    })
+    .await;
+    let path = "/v1/ns/queues/q/dead-letters?limit=1000";
+    let first = world.get(path).await.is(200);
+    let next = first["next"].as_str().expect("there are more");
+    let rest = world.get(&format!("{path}&after={next}")).await.is(200);
+    let many = |page: &Value| page["items"].as_array().unwrap().len();
+    assert!(many(&first) <= 22, "{}", many(&first));
+    assert_eq!(many(&first) + many(&rest), LETTERS);
+    let mut unread = Vec::new();
+    for _ in 0..8 {
+        let mut stream = begin(&world, &world.token, &format!("GET {path} HTTP/1.1"), b"").await;
+        assert_eq!(status_of(&mut stream).await, "HTTP/1.1 200");
+        unread.push(stream);
+    }
+    let mut cut = Vec::new();
+    let read = unread[0].read_to_end(&mut cut);
+    let read = tokio::time::timeout(Duration::from_secs(60), read).await;
+    read.expect("the idlest ends").ok();
+    assert!(cut.len() < 12_000_000, "{} bytes", cut.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_responses_that_nobody_reads_go_the_idlest_first() {
     // Nothing else ends them while the test runs.
     let world = World::start_with(Place::Embedded, "[limits]\nwrite_timeout_s = 3600").await;

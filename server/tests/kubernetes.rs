@@ -114,6 +114,21 @@ fn a_pod_has_the_time_for_a_whole_stop() {
 }
 
 #[test]
+fn a_start_may_take_as_long_as_a_redis_loads_its_data_and_is_tried_again() {
+    const LOADING_MAX_S: i64 = 300; // for so long the library waits for it
+    let deployment = &manifest("deployment.yaml")[0];
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let probe = |name: &str| container["startupProbe"][name].as_i64().unwrap();
+    let most_s = probe("periodSeconds") * probe("failureThreshold");
+    assert!(most_s > LOADING_MAX_S, "{most_s}");
+    // A start fails at once where nothing listens, however long that lasts.
+    let unit = include_str!("../deploy/duly.service");
+    let (head, service) = unit.split_once("[Service]").unwrap();
+    assert!(head.contains("\nStartLimitIntervalSec=0\n"));
+    assert!(service.contains("\nRestartSec=2\n"));
+}
+
+#[test]
 fn every_manifest_is_of_the_same_pods_and_listed() {
     let kustomization = &manifest("kustomization.yaml")[0];
     let resources = kustomization["resources"].as_vec().unwrap();
@@ -146,6 +161,14 @@ fn every_manifest_is_of_the_same_pods_and_listed() {
 fn a_worker_stays_at_the_server_of_its_stream() {
     let service = &manifest("service.yaml")[0];
     assert_eq!(service["spec"]["ports"][0]["name"].as_str(), Some("api"));
+    let affinity = service["spec"]["sessionAffinity"].as_str();
+    assert_eq!(affinity, Some("ClientIP"));
+}
+
+#[test]
+fn a_visitor_stays_at_the_server_of_the_session() {
+    let service = &manifest("service.yaml")[1];
+    assert_eq!(service["spec"]["ports"][0]["name"].as_str(), Some("admin"));
     let affinity = service["spec"]["sessionAffinity"].as_str();
     assert_eq!(affinity, Some("ClientIP"));
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use duly::prelude::*;
 use duly_server::{Server, Settings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -101,4 +102,40 @@ async fn jobs_and_tokens_survive_a_restart() {
     let stored = std::fs::read(folder.path().join("jobs.db.server")).unwrap();
     assert!(!String::from_utf8_lossy(&stored).contains(token));
     server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_that_fails_leaves_the_bus_it_was_given_and_nothing_of_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let bus = Bus::builder().store_url("memory:").only_registered();
+    let bus = bus.dynamic_queues().publish_only().start().await.unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (admin, api) = (taken.local_addr().unwrap(), free.local_addr().unwrap());
+    drop(free);
+    let state = folder.path().join("state.db");
+    let text = format!(
+        "[api]\nlisten = '{api}'\n[admin]\nlisten = '{admin}'\nstate = 'sqlite:{}'",
+        state.display()
+    );
+    let settings = Settings::from_toml(&text).unwrap();
+    let failed = Server::start_with(settings.clone(), bus.clone()).await;
+    let error = failed.unwrap_err();
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert!(source.contains("admin listener"), "{error}: {source}");
+    assert!(TcpStream::connect(api).await.is_err(), "nothing is served");
+    let queue = bus.queue_named::<u64>("ns.q").unwrap();
+    queue.push(7, Duration::ZERO).await.unwrap();
+
+    drop(taken);
+    let server = Server::start_with(settings.clone(), bus.clone())
+        .await
+        .unwrap();
+    drop(server);
+    crate::world::until("its listeners have ended", async || {
+        TcpStream::connect(api).await.is_err() && TcpStream::connect(admin).await.is_err()
+    })
+    .await;
+    queue.push(8, Duration::ZERO).await.unwrap();
+    bus.shutdown(Duration::from_secs(5)).await.unwrap();
 }

@@ -12,12 +12,12 @@ async fn parts(world: &World) -> (u16, Value) {
     (ready.status.as_u16(), ready.json()["parts"].clone())
 }
 
-/// Waits until both the pool and the shared state say that they do not work.
-async fn is_not_ready(world: &World, why: &str) {
+/// Waits until both the pool and the shared state say that something is wrong.
+async fn says(world: &World, status: u16, why: &str) {
     until(why, async || {
-        let (status, parts) = parts(world).await;
+        let (said, parts) = parts(world).await;
         let fails = |part: &str| parts[part] != "ok";
-        status == 503 && fails("pool default") && fails("shared state")
+        said == status && fails("pool default") && fails("shared state")
     })
     .await;
     let alive = world.get("/healthz").await;
@@ -67,22 +67,22 @@ async fn what_does_not_work_is_told_and_works_again() {
     works_again(&world, 0).await;
 
     redis.cli(&["CONFIG", "SET", "maxmemory", "1"]);
-    is_not_ready(&world, "it takes no writes").await;
+    says(&world, 200, "it takes no pushes, and drains").await;
     redis.cli(&["CONFIG", "SET", "maxmemory", "0"]);
     works_again(&world, 1).await;
 
     redis.cli(&["REPLICAOF", "127.0.0.1", "1"]);
-    is_not_ready(&world, "it is a replica").await;
+    says(&world, 503, "it is a replica").await;
     redis.cli(&["REPLICAOF", "NO", "ONE"]);
     works_again(&world, 2).await;
 
     redis.kill();
-    is_not_ready(&world, "it is dead").await;
+    says(&world, 503, "it is dead").await;
     redis.restart();
     works_again(&world, 3).await;
 
     redis.stop_process();
-    is_not_ready(&world, "it hangs").await;
+    says(&world, 503, "it hangs").await;
     redis.cont();
     works_again(&world, 4).await;
     world.server.stop().await;

@@ -13,6 +13,7 @@ mod dashboard;
 mod deploy;
 mod examples;
 mod faults;
+mod full;
 mod hostile;
 mod kills;
 mod kubernetes;

@@ -93,6 +93,36 @@ async fn the_grant_that_the_error_prints_is_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_outlasts_its_window_is_not_given_back_to_the_next_one() {
+    let server = over_tcp();
+    let state = format!("redis://127.0.0.1:{}", server.port());
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::start_with(folder.path(), "memory:", &[(STATE, &state)]);
+    assert!(make_token(&program, TOKEN).await);
+    let limit = format!("{}/token/ns/{TOKEN}/limit", program.admin);
+    let limit = client().post(limit).body(r#"{"read":1,"interval":4}"#);
+    reply(limit).await.is(201);
+    for _ in 0..2 {
+        assert!(publishes(&program).await);
+    }
+    let consume = async |place: &str| {
+        let get = client().get(format!("{}/api/ns/{place}", program.api));
+        reply(get.header("X-Token", TOKEN)).await.status.as_u16()
+    };
+    let poll = consume("empty?timeout=5"); // a second longer than its window
+    let next = async {
+        until("the poll has taken its call", async || {
+            !server.cli(&["KEYS", "*count:*"]).is_empty()
+        })
+        .await;
+        until("the next window begins", async || consume("q").await == 200).await;
+    };
+    let (empty, ()) = tokio::join!(poll, next);
+    assert_eq!(empty, 404);
+    assert_eq!(consume("q").await, 429, "the call of this window is taken");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_a_cluster_the_state_is_found_wherever_its_slot_is() {
     let cluster = Cluster::masters(3);
     let folder = tempfile::tempdir().unwrap();

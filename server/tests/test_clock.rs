@@ -1,18 +1,19 @@
 //! The clock of a test server: it stands still until it is moved, and then everything happens in
 //! its order.
 
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::commands::duly;
-use crate::world::{Place, World, reply};
+use crate::world::{Place, World, reply, until};
 
 const MINUTE_MS: u64 = 60_000;
 const QUEUE: &str = "/v1/ns/queues/q";
 
-async fn post(world: &World, path: &str, body: Value) -> Value {
+pub(crate) async fn post(world: &World, path: &str, body: Value) -> Value {
     let request = world.request(Method::POST, path);
     let request = request.header("Content-Type", "application/json");
     let reply = reply(request.body(body.to_string())).await;
@@ -23,7 +24,7 @@ async fn post(world: &World, path: &str, body: Value) -> Value {
     }
 }
 
-async fn advance(world: &World, body: Value) -> u64 {
+pub(crate) async fn advance(world: &World, body: Value) -> u64 {
     let body = body.to_string();
     let moved = world
         .admin_with(Method::POST, "/clock/advance", &body)
@@ -281,6 +282,68 @@ async fn there_is_no_such_clock_without_its_flag() {
     moved.await.is_missing();
     let api = world.api(Method::POST, "/clock/advance", "{}").await;
     assert_eq!(api.status.as_u16(), 404);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_say_how_long_events_wait_by_the_time_of_the_store() {
+    let world = World::start_manual().await;
+    for payload in [1, 2] {
+        push(&world, json!({"payload": payload})).await;
+    }
+    let one = json!({"max": 1, "ttr_ms": 120 * MINUTE_MS});
+    post(&world, "/v1/ns/queues/q/leases", one).await;
+    let queue = world.get(QUEUE).await.is(200);
+    assert_eq!(queue["ready"], 1, "the other one waits: {queue}");
+    advance(&world, json!({"by_ms": 60 * MINUTE_MS})).await;
+    let server = world.api_url("");
+    let target = [
+        "--server",
+        &server,
+        "--token",
+        &world.token,
+        "--namespace",
+        "ns",
+    ];
+    for command in [&["queue", "list"][..], &["top"]] {
+        let said = duly(&[command, &target].concat());
+        assert!(said.text().contains("60m"), "{said:?}");
+    }
+    world.server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_are_followed_from_the_newest_on_whatever_the_clock_of_the_command_says() {
+    let world = World::start_manual().await;
+    let ended = async || {
+        advance(&world, json!({"by_ms": MINUTE_MS})).await;
+        let id = push(&world, json!({"payload": 1})).await;
+        let token = lease(&world).await[0]["token"].clone();
+        let path = format!("/v1/ns/leases/{}/settle", token.as_str().unwrap());
+        post(&world, &path, json!({"outcome": "ack"})).await;
+        id
+    };
+    advance(&world, json!({"by_ms": 60 * MINUTE_MS})).await;
+    let old = ended().await;
+    let mut follows = Command::new(env!("CARGO_BIN_EXE_duly"))
+        .args([
+            "records", "--follow", "--limit", "0", "--json", "--queue", "ns.q",
+        ])
+        .args(["--server", &world.api_url(""), "--token", &world.token])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(follows.stdout.take().unwrap()).lines();
+    let first = tokio::task::spawn_blocking(move || lines.next().unwrap().unwrap());
+    until("a later one is written", async || {
+        ended().await;
+        first.is_finished()
+    })
+    .await;
+    follows.kill().unwrap();
+    follows.wait().unwrap();
+    let first = first.await.unwrap();
+    assert!(!first.contains(&old), "{first}");
+    world.server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -275,6 +275,56 @@ pub(crate) async fn reply(request: reqwest::RequestBuilder) -> Reply {
     }
 }
 
+/// A stream of leases, as server-sent events.
+pub(crate) struct LeaseStream {
+    response: reqwest::Response,
+    unread: String,
+}
+
+impl LeaseStream {
+    pub(crate) async fn open(request: reqwest::RequestBuilder) -> Self {
+        let response = request.send().await.expect("a response");
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Self {
+            response,
+            unread: String::new(),
+        }
+    }
+
+    /// Returns the next lease; `None` if there is none within a time.
+    ///
+    /// # Panics
+    ///
+    /// When the stream ends.
+    pub(crate) async fn next(&mut self, within: Duration) -> Option<Value> {
+        let read = async {
+            loop {
+                if let Some((message, rest)) = self.unread.split_once("\n\n") {
+                    let (message, rest) = (message.to_owned(), rest.to_owned());
+                    self.unread = rest;
+                    if let Some((_, data)) = message.split_once("data: ") {
+                        return serde_json::from_str(data).expect("JSON");
+                    }
+                    continue;
+                }
+                let chunk = self.response.chunk().await.expect("no error");
+                let chunk = chunk.expect("the stream goes on");
+                self.unread += std::str::from_utf8(&chunk).expect("text");
+            }
+        };
+        tokio::time::timeout(within, read).await.ok()
+    }
+
+    /// What is left of the stream once it has ended.
+    pub(crate) async fn rest(mut self) -> String {
+        while let Some(part) = self.response.chunk().await.expect("no error") {
+            self.unread += std::str::from_utf8(&part).expect("text");
+        }
+        self.unread
+    }
+}
+
 /// Adds a prefix of its own to the URL of a Redis.
 pub(crate) fn with_prefix(url: &str) -> String {
     let separator = if url.contains('?') { '&' } else { '?' };

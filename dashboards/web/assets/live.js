@@ -39,7 +39,7 @@
 })();
 
 // Keeps a page current: when the server says that it has counted anew, the content is fetched and
-// replaced, unless somebody types or has selected text in it.
+// replaced, unless somebody types, or has filled in a field or selected text in it.
 (() => {
   "use strict";
   const script = document.currentScript;
@@ -47,17 +47,29 @@
   const light = document.getElementById("live");
   if (!content || !window.EventSource || content.querySelector("[data-still]")) return;
   const pause = 2500;
-  let last = Date.now();
+  // By no clock that somebody sets: set back, it would hold the next one up.
+  let last = performance.now();
   let busy = false;
+
+  // A filter that is filled in, and not sent yet.
+  const isFilled = () => {
+    const isNew = (field) => field.value !== field.defaultValue;
+    const isMoved = (field) => {
+      const chosen = [...field.options].findIndex((option) => option.defaultSelected);
+      return field.selectedIndex !== Math.max(chosen, 0);
+    };
+    return [...content.querySelectorAll("input, textarea")].some(isNew)
+      || [...content.querySelectorAll("select")].some(isMoved);
+  };
 
   const isUsed = () => {
     const active = document.activeElement;
     const types = active && content.contains(active) && /^(INPUT|SELECT|TEXTAREA)$/.test(active.tagName);
-    return types || document.hidden || !window.getSelection().isCollapsed;
+    return types || isFilled() || document.hidden || !window.getSelection().isCollapsed;
   };
 
   const refresh = async () => {
-    if (busy || isUsed() || Date.now() - last < pause) return;
+    if (busy || isUsed() || performance.now() - last < pause) return;
     busy = true;
     try {
       const response = await fetch(location.href, { headers: { "x-live": "1" } });
@@ -76,7 +88,7 @@
     } catch {
       // The next message tries again.
     } finally {
-      last = Date.now();
+      last = performance.now();
       busy = false;
     }
   };

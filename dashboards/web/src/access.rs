@@ -39,6 +39,7 @@ pub struct User {
     pub(crate) role: Role,
     queues: Option<Arc<NameFilter>>,
     namespace: Option<Arc<str>>,
+    is_of_whole_namespace: bool,
 }
 
 impl User {
@@ -53,6 +54,7 @@ impl User {
             role,
             queues: None,
             namespace: None,
+            is_of_whole_namespace: false,
         }
     }
 
@@ -71,6 +73,14 @@ impl User {
         self
     }
 
+    /// Declares that the user sees every queue of the namespace, and so what was done to its
+    /// schedules: the audit does not say of which queue a schedule was.
+    #[must_use]
+    pub fn whole_namespace(mut self) -> Self {
+        self.is_of_whole_namespace = true;
+        self
+    }
+
     /// The name.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -86,14 +96,25 @@ impl User {
         is_own && self.sees(schedule.options.queue())
     }
 
+    /// Whether the user sees what was done to a schedule, whichever its queue was.
+    pub(crate) fn sees_past_of_schedule(&self, name: &str) -> bool {
+        self.is_of_whole_namespace && self.owns_schedule(name)
+    }
+
     /// Whether a schedule is of the user's namespace.
-    pub(crate) fn owns_schedule(&self, name: &str) -> bool {
+    fn owns_schedule(&self, name: &str) -> bool {
         let name = self.namespace().and_then(|it| name.strip_prefix(it));
         name.is_some_and(|name| name.starts_with('.'))
     }
 
     pub(crate) fn sees_all(&self) -> bool {
         self.queues.is_none() && self.namespace.is_none()
+    }
+
+    /// Whether the user sees which machines there are: who sees some queues only has to administer
+    /// them.
+    pub(crate) fn sees_hosts(&self) -> bool {
+        self.sees_all() || self.role == Role::Admin
     }
 
     /// The namespace of the schedules that the user sees, if not all.

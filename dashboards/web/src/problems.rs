@@ -8,6 +8,7 @@ use duly::store::Control;
 use duly::time::Timestamp;
 
 use crate::access::User;
+use crate::minutes::Minutes;
 use crate::sample::Picture;
 use crate::text::{self, count, encoded, number, span};
 
@@ -77,6 +78,16 @@ pub(crate) fn find(
             why: error.clone(),
             link: "/nodes".to_owned(),
             go: "Nodes".to_owned(),
+        });
+    }
+    if let Minutes::Failed(error) = &picture.minutes {
+        found.push(Problem {
+            severity: Severity::Warning,
+            weight: u64::MAX,
+            what: "The records cannot be read".to_owned(),
+            why: format!("Nobody sees here whether attempts fail: {error}."),
+            link: "/records".to_owned(),
+            go: "Records".to_owned(),
         });
     }
     for name in picture.queues.keys().filter(|name| user.sees(name)) {
@@ -267,7 +278,7 @@ fn outbox(picture: &Picture, user: &User) -> Option<Problem> {
 fn failing(picture: &Picture, user: &User, now: Timestamp) -> Vec<Problem> {
     let mut sums: std::collections::BTreeMap<&str, (u64, u64)> = Default::default();
     let since = now - Duration::from_secs(FAILURE_MINUTES * 60);
-    let minutes = picture.minutes();
+    let minutes = picture.minutes.iter();
     for minute in minutes.filter(|it| it.start >= since && user.sees(&it.queue)) {
         let of = |outcome| minute.outcomes.get(&outcome).copied().unwrap_or(0);
         let failed = of(Outcome::Retried) + of(Outcome::Buried) + of(Outcome::LeaseLost);

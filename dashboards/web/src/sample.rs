@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use duly::admin::{NodeInfo, OutboxBacklog, QueueStats};
-use duly::records::{MinuteStats, NodeId};
+use duly::records::NodeId;
 use duly::store::Control;
 use duly::time::Timestamp;
 use duly::{Bus, QueueName};
@@ -19,8 +19,8 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::questions::{PATIENCE, in_time, minute_of, read_minutes};
-use crate::text;
+use crate::minutes::Minutes;
+use crate::questions::{PATIENCE, in_time};
 
 /// The time between two rounds.
 const ROUND: Duration = Duration::from_secs(2);
@@ -38,11 +38,6 @@ const LINGER: Duration = Duration::from_secs(60);
 const POINTS_MAX: usize = 300;
 /// The time between two readings of what costs more.
 const DETAILS_EVERY: Duration = Duration::from_secs(10);
-/// How far back the minutes go.
-pub(crate) const MINUTES: u64 = 30;
-/// With more queues no minutes are read, and of fewer all; the newest, if there were more lately.
-const MINUTES_QUEUES_MAX: usize = 500;
-const MINUTES_MAX: usize = MINUTES_QUEUES_MAX * (MINUTES as usize + 1);
 /// Of how many queues the next hour is counted, and its steps.
 const FORECASTS_MAX: usize = 8;
 const FORECAST_STEP: Duration = Duration::from_secs(120);
@@ -90,8 +85,8 @@ pub(crate) struct Picture {
     pub(crate) controls: BTreeMap<QueueName, Control>,
     pub(crate) nodes: Vec<NodeNow>,
     pub(crate) history: VecDeque<Point>,
-    /// Of each queue and minute; `None` with too many queues.
-    pub(crate) minutes: Option<Arc<Vec<MinuteStats>>>,
+    /// Of each queue and minute.
+    pub(crate) minutes: Minutes,
     /// Of the queues with most scheduled events, what is due in each step of the next hour.
     pub(crate) coming: Vec<(QueueName, Vec<usize>)>,
     pub(crate) dead: BTreeMap<QueueName, DeadReason>,
@@ -112,11 +107,6 @@ impl Picture {
         }
     }
 
-    /// Returns the minutes that are known, the oldest first.
-    pub(crate) fn minutes(&self) -> impl DoubleEndedIterator<Item = &MinuteStats> {
-        self.minutes.iter().flat_map(|minutes| minutes.iter())
-    }
-
     /// Returns how late a queue is: how long its oldest ready event waits, or how late its handlers
     /// have just started, since events may also wait in the ring of a node.
     pub(crate) fn late(&self, queue: &str, now: Timestamp) -> Duration {
@@ -126,7 +116,7 @@ impl Picture {
         let waits = oldest.map_or(Duration::ZERO, |since| now.since(since));
         let is_idle = stats.is_none_or(|stats| stats.ready + stats.leased == 0);
         let since = now - Duration::from_secs(120);
-        let minutes = self.minutes();
+        let minutes = self.minutes.iter();
         let newest = minutes
             .rev()
             .find(|it| it.start >= since && it.queue.as_str() == queue);
@@ -240,7 +230,7 @@ impl Sampler {
             picture.controls = controls;
         }
         if let Ok(nodes) = in_time(self.bus.nodes()).await {
-            progress.hear(nodes, &mut picture);
+            progress.hear(nodes, self.bus.store_time(), &mut picture);
         }
         let details = progress
             .details
@@ -313,18 +303,7 @@ impl Sampler {
 
     /// Reads minutes, the next hour, and why dead letters died.
     async fn read_details(&self, picture: &mut Picture) {
-        picture.minutes = None;
-        if picture.queues.len() <= MINUTES_QUEUES_MAX {
-            let end = minute_of(self.bus.store_time()) + 1;
-            let span = (end.saturating_sub(MINUTES + 1), end);
-            let mut minutes = Vec::new();
-            let take = |more| minutes.extend::<Vec<MinuteStats>>(more);
-            let read = read_minutes(&self.bus.records(), span, MINUTES_MAX, take).await;
-            if read.is_ok() {
-                minutes.sort_by_key(|it| it.start);
-                picture.minutes = Some(Arc::new(minutes));
-            }
-        }
+        picture.minutes = Minutes::read(&self.bus, picture.queues.len()).await;
         picture.coming.clear();
         for queue in largest(picture, FORECASTS_MAX, |stats| stats.scheduled) {
             let steps = self.bus.forecast(&queue, HOUR, FORECAST_STEP);
@@ -368,8 +347,7 @@ struct Progress {
 
 impl Progress {
     /// Notes which nodes have polled since the round before.
-    fn hear(&mut self, nodes: Vec<NodeInfo>, picture: &mut Picture) {
-        let now = text::now();
+    fn hear(&mut self, nodes: Vec<NodeInfo>, now: Timestamp, picture: &mut Picture) {
         let before = std::mem::take(&mut self.beats);
         let nodes = nodes.into_iter().map(|node| {
             let known = before.get(&node.id);

@@ -9,13 +9,14 @@ use std::time::Duration;
 use duly::Bus;
 use duly::admin::{EventAction, EventCursor, Events};
 use duly::dead_letters::{DeadLetterCursor, DeadLetters};
-use duly::records::{Cursor, Records, Replay};
+use duly::records::{Cursor, Replay};
 use duly::time::When;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::grant::{Ended, Grant};
+use crate::record_query::RecordQuery;
 
 /// The most sweeps that run at the same time, and those of one user.
 const RUNNING_MAX: usize = 32;
@@ -25,8 +26,6 @@ const LISTED_OF_USER_MAX: usize = 10;
 const LISTED_MAX: usize = 200;
 /// The dead letters, or events, of a page, and the most of a batch.
 const STEP: usize = 50;
-/// This process may take the store's time for earlier than it is, by less than this.
-const CLOCK_LAG: Duration = Duration::from_secs(1);
 /// The longest wait between two batches.
 const WAIT_MAX: Duration = Duration::from_secs(100_000);
 
@@ -150,7 +149,7 @@ pub(crate) enum Work {
     /// Due so long from when each is changed.
     Reschedule(Query<Events>, Duration),
     /// The events of these records are pushed once more.
-    Replay(Box<Records>, Replay),
+    Replay(Box<RecordQuery>, Replay),
 }
 
 /// Makes a query with filters and actor.
@@ -243,14 +242,14 @@ async fn letters(
     grant: &Grant,
     (bus, mut pace): (&Bus, Pace),
 ) -> Result<(), End> {
-    let began = bus.store_time() + CLOCK_LAG;
+    let began = bus.store_time();
     let mut after: Option<DeadLetterCursor> = None;
     loop {
         // A page may have none of those that are looked for.
         sweep.waits_until(Instant::now(), grant).await?;
         let page = make(bus).after(after).limit(STEP).page().await?;
         let old = page.items.iter();
-        let old = old.filter(|letter| letter.died.is_none_or(|died| died < began));
+        let old = old.filter(|letter| letter.died_before(began));
         // Ids are of one queue each, and named with it they cost one question each.
         let mut queues: std::collections::BTreeMap<_, Vec<_>> = Default::default();
         for letter in old {
@@ -273,8 +272,9 @@ async fn letters(
             } else {
                 letters.drop(ids).await?
             };
-            let result = result.finished()?;
+            // What was done before an error stays done.
             sweep.done.fetch_add(result.done, Ordering::Relaxed);
+            let _ = result.finished()?;
         }
         after = page.next;
         if after.is_none() {
@@ -310,7 +310,7 @@ async fn events(
 /// Works through the pages of records.
 async fn replayed(
     sweep: &Sweep,
-    (records, replay): (&Records, &Replay),
+    (records, replay): (&RecordQuery, &Replay),
     grant: &Grant,
     mut pace: Pace,
 ) -> Result<String, End> {
@@ -319,7 +319,7 @@ async fn replayed(
     loop {
         sweep.waits_until(pace.next, grant).await?;
         let limit = u32::try_from(pace.batch()).unwrap_or(1);
-        let page = records.clone().after(after).limit(limit).page().await?;
+        let page = records.page(after, limit).await?;
         let report = replay.push(&page.items).await?;
         sweep.done.fetch_add(report.pushed, Ordering::Relaxed);
         repeated += report.repeated;

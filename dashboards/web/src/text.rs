@@ -57,9 +57,9 @@ pub(crate) fn is_local(path: &str) -> bool {
     path.starts_with('/') && !path.starts_with("//") && !path.contains(['\\', '\r', '\n', '\t'])
 }
 
-/// The time of this machine.
+/// The time of this machine. What a page says of the store is as of the store's time.
 pub(crate) fn now() -> Timestamp {
-    #[allow(clippy::disallowed_methods)] // what a page calls now is the operator's own time
+    #[allow(clippy::disallowed_methods)] // the operator's own time
     std::time::SystemTime::now().into()
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn span(span: Duration) -> String {
         0 if span.subsec_millis() > 0 => format!("{}ms", span.subsec_millis()),
         0 if span.subsec_micros() > 0 => format!("{}µs", span.subsec_micros()),
         0 => "0s".to_owned(),
-        1..10 => format!("{:.1}s", span.as_secs_f64()),
+        1..10 => format!("{seconds}.{}s", span.subsec_millis() / 100),
         10..60 => format!("{seconds}s"),
         60..3_600 => two(seconds / 60, "m", seconds % 60, "s"),
         3_600..86_400 => two(seconds / 3_600, "h", seconds % 3_600 / 60, "m"),
@@ -95,8 +95,8 @@ pub(crate) fn span(span: Duration) -> String {
     }
 }
 
-/// Reads an instant in UTC, `2026-11-24T08:30` with or without seconds, or milliseconds since the
-/// epoch.
+/// Reads an instant in UTC, `2026-11-24T08:30` with or without seconds and parts of one, or
+/// milliseconds since the epoch.
 pub(crate) fn instant(fields: &Fields, name: &str) -> Result<Option<Timestamp>, PageError> {
     let Some(text) = fields.get(name) else {
         return Ok(None);
@@ -108,15 +108,25 @@ pub(crate) fn instant(fields: &Fields, name: &str) -> Result<Option<Timestamp>, 
         let (date, time) = text.trim_end_matches('Z').split_once('T')?;
         let mut date = date.splitn(3, '-').map(|part| part.parse::<u64>().ok());
         let (year, month, day) = (date.next()??, date.next()??, date.next()??);
+        let (time, part) = time.split_once('.').unwrap_or((time, "0"));
+        let ms = format!("{part:0<3}");
+        let ms: u64 = ms.parse().ok().filter(|_| ms.len() == 3)?;
         let mut time = time.split(':').map(|part| part.parse::<u64>().ok());
         let (hour, minute, second) = (
             time.next()??,
             time.next()??,
             time.next().unwrap_or(Some(0))?,
         );
+        let is_leap =
+            year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+        let days = match month {
+            2 => 28 + u64::from(is_leap),
+            4 | 6 | 9 | 11 => 30,
+            _ => 31,
+        };
         let is_real = (1970..10_000).contains(&year)
             && (1..=12).contains(&month)
-            && (1..=31).contains(&day)
+            && (1..=days).contains(&day)
             && hour < 24
             && minute < 60
             && second < 60;
@@ -129,7 +139,7 @@ pub(crate) fn instant(fields: &Fields, name: &str) -> Result<Option<Timestamp>, 
         let days = y * 365 + y / 4 - y / 100 + y / 400 + (m * 153 + 2) / 5 + day - 1;
         let days = is_real.then(|| days.checked_sub(719_468)).flatten()?;
         let seconds = days * 86_400 + hour * 3_600 + minute * 60 + second;
-        Some(Timestamp::from_millis(seconds * 1_000))
+        Some(Timestamp::from_millis(seconds * 1_000 + ms))
     };
     let wrong = || {
         PageError::invalid(format!(
@@ -137,6 +147,21 @@ pub(crate) fn instant(fields: &Fields, name: &str) -> Result<Option<Timestamp>, 
         ))
     };
     read().map(Some).ok_or_else(wrong)
+}
+
+/// Returns a field of time as a field of a form has it, as short as it can be: of what is written
+/// otherwise a browser would show nothing, and send nothing.
+pub(crate) fn local(fields: &Fields, name: &str) -> Result<String, PageError> {
+    let Some(at) = instant(fields, name)? else {
+        return Ok(String::new());
+    };
+    let text = at.to_string();
+    let text = text.trim_end_matches('Z');
+    let (text, part) = text.split_once('.').unwrap_or((text, ""));
+    Ok(match part.trim_end_matches('0') {
+        "" => text.strip_suffix(":00").unwrap_or(text).to_owned(),
+        part => format!("{text}.{part}"),
+    })
 }
 
 /// An instant, with how far away it is.
@@ -249,6 +274,7 @@ mod tests {
             (0, "0s"),
             (7, "7ms"),
             (1_500, "1.5s"),
+            (9_960, "9.9s"),
             (61_000, "1m 1s"),
             (7_200_000, "2h"),
             (90_000_000, "1d 1h"),
@@ -265,11 +291,28 @@ mod tests {
             assert!(at.to_string().starts_with(text), "{text}: {at}");
         }
         assert_eq!(read("1500").unwrap(), Some(Timestamp::from_millis(1_500)));
+        // As a field of a form has it, which is read as the same.
+        for (text, expected) in [
+            ("1764324000000", "2025-11-28T10:00"),
+            ("1764324007000", "2025-11-28T10:00:07"),
+            ("1764324007030", "2025-11-28T10:00:07.03"),
+            ("2026-11-24T08:30:00Z", "2026-11-24T08:30"),
+            ("2026-11-24T08:30:01.5", "2026-11-24T08:30:01.5"),
+            ("2026-11-24T08:30:10.007", "2026-11-24T08:30:10.007"),
+            ("2026-11-24T08:30:10", "2026-11-24T08:30:10"),
+        ] {
+            let shown = local(&Fields::parse(format!("t={text}").as_bytes()), "t").unwrap();
+            assert_eq!(shown, expected);
+            assert_eq!(read(&shown).unwrap(), read(text).unwrap(), "{text}");
+        }
         for text in [
             "yesterday",
             "2026-13-01T00:00",
             "2026-11-24",
             "2026-11-24T24:00",
+            "2026-11-24T08:30:00.0001",
+            "2026-02-31T00:00",
+            "2025-02-29T00:00",
         ] {
             assert!(read(text).is_err(), "{text}");
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::scope::Action;
-use crate::shared::SharedState;
+use crate::shared::{SharedState, Window};
 
 /// The limit of a token, in lmstfy's form; 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,14 +89,14 @@ impl Limit {
 #[must_use = "a call that succeeds is kept"]
 pub(crate) struct Taken {
     state: SharedState,
-    counter: Option<String>,
+    counter: Option<(String, Window)>,
 }
 
 impl Taken {
-    pub(super) fn new(state: SharedState, counter: String) -> Self {
+    pub(super) fn new(state: SharedState, counter: String, window: Window) -> Self {
         Self {
             state,
-            counter: Some(counter),
+            counter: Some((counter, window)),
         }
     }
 
@@ -115,9 +115,9 @@ impl Taken {
 
     /// Begins to give the call back, by a task that outlives the request.
     fn giving(&mut self) -> Option<tokio::task::JoinHandle<()>> {
-        let (state, counter) = (self.state.clone(), self.counter.take()?);
+        let (state, (counter, window)) = (self.state.clone(), self.counter.take()?);
         let give_back = async move {
-            if let Err(error) = state.give_back(&counter).await {
+            if let Err(error) = state.give_back(&counter, window).await {
                 tracing::warn!(%error, "call of a limit not given back");
             }
         };

@@ -18,7 +18,7 @@ pub(crate) use self::scope::{Action, QueuePattern, Scope};
 pub(crate) use self::token::{NewToken, TokenAddress, TokenRow};
 use crate::clock;
 use crate::http::peer;
-use crate::shared::{Result, SharedState, Table};
+use crate::shared::{Call, Result, SharedState, Table};
 
 /// The most tokens in memory; beyond it the memory starts anew.
 const CACHED_MAX: usize = 10_000;
@@ -178,8 +178,8 @@ impl Tokens {
         };
         let counter = format!("{}/{}", grant.address.key(), action.name());
         match self.state.take(&counter, max, limit.window()).await? {
-            None => Ok(Some(Taken::new(self.state.clone(), counter))),
-            Some(wait) => Err(Refusal::Throttled(wait)),
+            Call::Taken(window) => Ok(Some(Taken::new(self.state.clone(), counter, window))),
+            Call::Throttled(wait) => Err(Refusal::Throttled(wait)),
         }
     }
 
@@ -221,8 +221,7 @@ impl Tokens {
         self.state.remove(Table::Limits, &key).await?;
         self.state.remove(Table::TokenUses, &key).await?;
         self.state.seen_by_all().await;
-        let mut shown = self.shown.lock();
-        shown.remove(&key);
+        self.shown.lock().remove(&key);
         Ok(is_known)
     }
 
@@ -342,8 +341,9 @@ impl Tokens {
             "at_ms": clock::now().as_millis(),
             "from": from,
             "target": target,
-        });
-        if let Err(error) = self.state.audit(&line.to_string()).await {
+        })
+        .to_string();
+        if let Err(error) = self.state.audit(token::trail_of(actor), &line).await {
             tracing::error!(%error, action, "audit failed");
         }
     }

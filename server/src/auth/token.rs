@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::scope::{QueuePattern, Scope};
+use crate::shared::Trail;
 
 /// The random bytes of a token.
 const RANDOM_BYTES: usize = 20;
@@ -181,6 +182,16 @@ pub(super) fn handle_of(text: &str) -> Option<&str> {
     is_hash.then_some(hash)
 }
 
+/// Returns the part of the audit for an actor: a token has its handle there, in the dashboard behind its
+/// namespace.
+pub(super) fn trail_of(actor: &str) -> Trail {
+    let name = actor.rsplit_once('/').map_or(actor, |(_, name)| name);
+    match handle_of(name) {
+        Some(_) => Trail::Tokens,
+        None => Trail::Operators,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,6 +215,17 @@ mod tests {
         assert!(!new.row.encode().contains("secret"));
         assert!(new.row.matches("a-secret-of-mine-0001"));
         assert!(!new.row.matches("a-secret-of-mine-0002"));
+    }
+
+    #[test]
+    fn what_a_token_does_is_told_apart_from_what_an_operator_does() {
+        let handle = handle(&TokenAddress::new("default", "ns", "x").key());
+        for actor in [handle.clone(), format!("ns/{handle}")] {
+            assert_eq!(trail_of(&actor), Trail::Tokens, "{actor}");
+        }
+        for actor in ["anonymous", "ann", "sha256~ann", "a/b"] {
+            assert_eq!(trail_of(actor), Trail::Operators, "{actor}");
+        }
     }
 
     #[test]

@@ -4,13 +4,15 @@
 //! as JSON, so that a handler in Rust can serve the queue; any other as raw bytes.
 
 mod body;
+mod scan;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use duly::__server::moved_clock;
-use duly::admin::{EventCursor, QueueStats, StoredEvent};
+use duly::__server::{dead_letters, moved_clock, payloads};
+use duly::admin::QueueStats;
+use duly::codec::Codec;
 use duly::config::Settings;
 use duly::event::State;
 use duly::lease::{EncodedPayload, EndResult, Leased};
@@ -18,23 +20,16 @@ use duly::time::Timestamp;
 use duly::{Bus, Error, ErrorKind, EventBuilder, EventId, Queue, QueueName, Result};
 
 pub(crate) use self::body::Body;
+pub(crate) use self::scan::DEAD_MAX;
 use crate::clock::ManualClock;
 use crate::metrics;
 use crate::overview::EndedCounter;
 use crate::schedules::SCHEDULES_MAX;
 
-/// The most events that a scan of a queue reads.
-const SCAN_MAX: usize = 10_000;
-/// The most dead events that are listed.
-pub(crate) const DEAD_MAX: usize = 10_000;
-/// The most events that are read for a ready one, where those before it wait for their time.
-const FIRST_SCAN_MAX: usize = 1_000_000;
 /// A queue of the server's own, in no namespace that a token can be for: no name has a dot.
 const OWN_QUEUE: &str = "duly.duly.server";
 /// When the event by which the store is tried would be due.
 const PING_DELAY: Duration = Duration::from_secs(3_600);
-/// The size of a page of events.
-const PAGE: usize = 1_000;
 /// The most bytes of payloads of one lease.
 const LEASED_BYTES_MAX: usize = 16 << 20;
 /// How many queues have a label of their own in the library's metrics.
@@ -58,11 +53,23 @@ pub(crate) struct FoundJob {
     pub(crate) id: EventId,
     pub(crate) state: State,
     pub(crate) due: Timestamp,
+    pub(crate) pushed: Timestamp,
     pub(crate) key: Option<String>,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
+    /// How its body is stored.
+    pub(crate) form: BodyForm,
     pub(crate) attempts_left: u16,
     pub(crate) expires: Option<Timestamp>,
+}
+
+/// How a body is stored.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BodyForm {
+    codec: Codec,
+    /// The version of its type.
+    version: u32,
+    pub(crate) is_encrypted: bool,
 }
 
 impl Pool {
@@ -98,6 +105,8 @@ impl Pool {
             .schedules_max(SCHEDULES_MAX)
             .start()
             .await?;
+        // Whoever has a queue consumed over HTTP, or by a webhook, has no other process for this.
+        dead_letters::start_for_all(&bus);
         Self::of(name, bus)
     }
 
@@ -144,6 +153,17 @@ impl Pool {
     pub(crate) fn event(queue: &Queue<Body>, body: Body) -> EventBuilder<Body> {
         let codec = body.codec();
         queue.event(body).codec(codec)
+    }
+
+    /// Builds an event of a body that was stored before, in the form that it had; of an encrypted one
+    /// the queue has to be [`encrypted`](payloads::encrypted).
+    pub(crate) fn event_again(
+        queue: &Queue<Body>,
+        body: Vec<u8>,
+        form: BodyForm,
+    ) -> EventBuilder<Body> {
+        let event = payloads::encoded_by(queue.event(Body::Raw(body.into())), form.codec);
+        payloads::versioned(event, form.version)
     }
 
     /// Replaces the payload of an event that waits.
@@ -222,54 +242,23 @@ impl Pool {
         let body = opened.map_err(|why| {
             Error::new(ErrorKind::Invalid, "the payload cannot be decrypted").because(why)
         })?;
+        let form = BodyForm {
+            codec: body.codec,
+            version: body.version.unwrap_or(envelope.version),
+            is_encrypted: body.is_sealed(),
+        };
         Ok(Some(FoundJob {
             id: found.id,
             state: found.state,
             due: found.due,
+            pushed: envelope.pushed,
             key: envelope.key.clone(),
             headers: envelope.headers.clone(),
             body: body.value.into_owned(),
+            form,
             attempts_left: envelope.attempts.saturating_sub(found.tries),
             expires: envelope.expires,
         }))
-    }
-
-    /// Returns the job of a queue that has been ready for longest.
-    ///
-    /// A store lists events in an order of its own, so of a queue with more than [`SCAN_MAX`] jobs
-    /// it is the one among those.
-    pub(crate) async fn head(&self, queue: &Queue<Body>) -> Result<Option<FoundJob>> {
-        let (ready, now) = (self.stats(queue).await?.ready, self.now());
-        let mut best: Option<(Timestamp, EventId)> = None;
-        let most = (SCAN_MAX, FIRST_SCAN_MAX);
-        let whole = scan_ready(queue, ready, now, most, |event, has_expired| {
-            let candidate = (event.since.unwrap_or(event.due), event.id);
-            if !has_expired && best.is_none_or(|best| candidate < best) {
-                best = Some(candidate);
-            }
-        })
-        .await?;
-        match best {
-            Some((_, id)) => self.get(queue, id).await,
-            None if whole => Ok(None),
-            None => Err(Error::new(
-                ErrorKind::Unavailable,
-                format!("no ready job is among the first {FIRST_SCAN_MAX} of the queue"),
-            )),
-        }
-    }
-
-    /// Counts the ready jobs of a queue without those that have expired, which a store keeps until
-    /// a poll passes them; of a queue with more than [`PAGE`] jobs without those among that many.
-    pub(crate) async fn size(&self, queue: &Queue<Body>) -> Result<usize> {
-        let ready = self.stats(queue).await?.ready;
-        let mut expired = 0;
-        let most = (PAGE, PAGE);
-        scan_ready(queue, ready, self.now(), most, |_, has_expired| {
-            expired += usize::from(has_expired);
-        })
-        .await?;
-        Ok(ready.saturating_sub(expired))
     }
 
     /// Counts the jobs of a queue by state.
@@ -281,27 +270,6 @@ impl Pool {
         }
     }
 
-    /// Returns dead jobs, the first that died first.
-    pub(crate) async fn dead(&self, queue: &Queue<Body>, limit: usize) -> Result<Vec<EventId>> {
-        let mut dead = Vec::new();
-        let mut place = None;
-        loop {
-            let letters = self.bus.dead_letters().queue(queue.name()).limit(PAGE);
-            let page = match letters.after(place).page().await {
-                Ok(page) => page,
-                Err(error) if error.kind() == ErrorKind::NotFound => break,
-                Err(error) => return Err(error),
-            };
-            dead.extend(page.items.iter().map(|letter| (letter.died, letter.id)));
-            place = page.next;
-            if place.is_none() || dead.len() >= DEAD_MAX {
-                break;
-            }
-        }
-        dead.sort_unstable();
-        Ok(dead.into_iter().take(limit).map(|(_, id)| id).collect())
-    }
-
     /// Removes dead jobs; returns how many there were.
     pub(crate) async fn drop_dead(
         &self,
@@ -310,21 +278,6 @@ impl Pool {
     ) -> Result<u64> {
         let letters = self.bus.dead_letters().queue(queue.name());
         Ok(letters.drop(ids).await?.finished()?.done)
-    }
-
-    /// Removes the jobs of a page that were ready at a time; returns where the next page begins.
-    pub(crate) async fn remove_ready(
-        &self,
-        queue: &Queue<Body>,
-        then: Timestamp,
-        after: Option<EventCursor>,
-    ) -> Result<Option<EventCursor>> {
-        let page = queue.events().limit(PAGE).after(after).page().await?;
-        for event in page.items.into_iter().filter(|event| is_ready(event, then)) {
-            // One that was leased meanwhile is not ready any more, and stays.
-            let _ = event.cancel().await?;
-        }
-        Ok(page.next)
     }
 
     /// Reads from the store and pushes to it, to learn whether it does both. The event is the same each
@@ -341,45 +294,4 @@ impl Pool {
         }
         Ok(())
     }
-}
-
-/// Whether an event is ready: in the ready list, or due and not moved there yet.
-fn is_ready(event: &StoredEvent, now: Timestamp) -> bool {
-    match event.state {
-        State::Ready => true,
-        State::Scheduled => event.due <= now,
-        _ => false,
-    }
-}
-
-/// Visits `ready` ready events among the first ones of a queue, each with whether it has expired;
-/// returns whether these were all. There is a bound for all and one for the first that has not
-/// expired.
-async fn scan_ready(
-    queue: &Queue<Body>,
-    mut ready: usize,
-    now: Timestamp,
-    (most, first_most): (usize, usize),
-    mut visit: impl FnMut(&StoredEvent, bool),
-) -> Result<bool> {
-    let (mut seen, mut place, mut has_one) = (0, None, false);
-    while ready > 0 {
-        if seen >= if has_one { most } else { first_most } {
-            return Ok(false);
-        }
-        let page = queue.events().limit(PAGE).after(place).page().await?;
-        // A page without events counts as well.
-        seen += page.items.len() + 1;
-        for event in page.items.iter().filter(|event| is_ready(event, now)) {
-            let has_expired = event.expires.is_some_and(|expires| expires <= now);
-            has_one |= !has_expired;
-            visit(event, has_expired);
-            ready = ready.saturating_sub(1);
-        }
-        place = page.next;
-        if place.is_none() {
-            break;
-        }
-    }
-    Ok(true)
 }

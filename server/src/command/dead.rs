@@ -1,9 +1,9 @@
 //! `duly dead`: list, show, revive, drop.
 
-use std::collections::{BTreeMap, HashSet};
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::{Args, Subcommand};
+use duly::__server::dead_letters::died_before;
 use duly::records::Cause;
 use duly::time::Timestamp;
 use duly::{EventId, QueueName};
@@ -17,8 +17,6 @@ use super::source::{PAGE, Source};
 use super::values;
 use super::view::{DeadAction, DeadFilter, DeadView};
 
-/// How much earlier than the store's a time of a process may be.
-const CLOCK_LAG: Duration = Duration::from_secs(1);
 /// The most dead letters that are looked through for one of an id.
 const SHOW_SCAN_MAX: usize = 1_000_000;
 
@@ -164,9 +162,6 @@ async fn list<S: Source>(
             break;
         }
     }
-    if output.json {
-        return output.json(&letters);
-    }
     let rows: Vec<_> = letters
         .iter()
         .map(|letter| {
@@ -181,11 +176,8 @@ async fn list<S: Source>(
         })
         .collect();
     let heads = ["ID", "QUEUE", "DIED", "TRIES", "CAUSE", "ERROR"];
-    output.table(&heads, &rows)?;
-    match next {
-        Some(_) => output.line("... there may be more; raise --limit, or add filters"),
-        None => Ok(()),
-    }
+    let more = next.map(|_| "... there may be more; raise --limit, or add filters");
+    output.list(&letters, (&heads, &rows), more)
 }
 
 async fn show<S: Source>(
@@ -237,6 +229,8 @@ fn show_letter(output: Output, letter: &DeadView) -> Result<()> {
 struct BulkResult {
     matched: u64,
     done: u64,
+    /// Those of the given ids that are not found.
+    missing: BTreeSet<String>,
 }
 
 async fn bulk<S: Source + BulkSource>(
@@ -266,29 +260,48 @@ async fn bulk<S: Source + BulkSource>(
         source.audit(&action, &arguments.target()).await?;
     }
     let bar = progress(None, done_verb);
-    let mut result = BulkResult::default();
+    let mut result = BulkResult {
+        missing: arguments.ids.iter().map(EventId::to_string).collect(),
+        ..BulkResult::default()
+    };
+    let named = result.missing.len();
     let ended = sweep(source, action, &arguments, &mut result, &|done| {
         bar.set_position(done);
     })
     .await;
     bar.finish_and_clear();
-    let BulkResult { matched, done } = result;
+    let BulkResult {
+        matched,
+        done,
+        missing,
+    } = result;
     if let Err(error) = ended {
-        let text = format!("{error}; {done} were {done_verb} before");
+        // Of the call that failed a part may be done.
+        let text = format!("{error}; at least {done} were {done_verb} before");
         return Err(CommandError::new(error.failure, text));
     }
-    let named = arguments.ids.len() as u64;
     if matched == 0 && named > 0 {
         return Err(CommandError::not_found(
             "none of the ids is a dead letter that matches",
         ));
     }
-    let value = json!({"matched": matched, "done": done, "dry_run": arguments.dry_run});
-    let text = if arguments.dry_run {
+    let mut value = json!({"matched": matched, "done": done, "dry_run": arguments.dry_run});
+    // What a limit left out was not looked for.
+    let has_limit = arguments.limit.is_some_and(|limit| matched == limit as u64);
+    let missing = if has_limit { BTreeSet::new() } else { missing };
+    if named > 0 {
+        value["missing"] = json!(missing);
+    }
+    let all = matched + missing.len() as u64;
+    let mut text = if arguments.dry_run {
         format!("{matched} dead letters would be {done_verb}; nothing was changed")
     } else {
-        format!("{done} of {matched} dead letters are {done_verb}")
+        format!("{done} of {all} dead letters are {done_verb}")
     };
+    if !missing.is_empty() {
+        let missing: Vec<_> = missing.into_iter().collect();
+        text += &format!("; no dead letter that matches: {}", missing.join(", "));
+    }
     output.value(&value, &text)
 }
 
@@ -301,25 +314,24 @@ async fn sweep<S: Source + BulkSource>(
     progress: &dyn Fn(u64),
 ) -> Result<()> {
     let filter = arguments.filter.filter();
-    let named: HashSet<String> = arguments.ids.iter().map(EventId::to_string).collect();
+    let named = result.missing.clone();
     let most = arguments.limit.map_or(u64::MAX, |limit| limit as u64);
     let (mut next, mut pace) = (None, Pace::new(arguments.rate));
-    // Those that die meanwhile are left alone, so that it ends. Clocks differ a little.
-    let mut died_until = None;
+    // Those that die meanwhile are left alone, so that it ends.
+    let mut began = None;
     if named.is_empty() && !arguments.dry_run {
-        died_until = Some(source.store_time(filter.queue.as_ref()).await? + CLOCK_LAG);
+        began = Some(source.store_time(filter.queue.as_ref()).await?);
     }
     loop {
         let page = source.dead(&filter, next.as_deref(), PAGE).await?;
         let mut by_queue: BTreeMap<String, Vec<EventId>> = BTreeMap::new();
         for letter in page.items {
             let died = letter.died_ms.map(Timestamp::from_millis);
-            let is_new = died
-                .zip(died_until)
-                .is_some_and(|(died, until)| died > until);
+            let is_new = began.is_some_and(|began| !died_before(died, began));
             let is_named = named.is_empty() || named.contains(&letter.id);
             if !is_new && is_named && result.matched < most {
                 result.matched += 1;
+                result.missing.remove(&letter.id);
                 by_queue
                     .entry(letter.queue)
                     .or_default()
@@ -334,7 +346,7 @@ async fn sweep<S: Source + BulkSource>(
                 progress(result.done);
             }
         }
-        let has_all = !named.is_empty() && result.matched == named.len() as u64;
+        let has_all = !named.is_empty() && result.missing.is_empty();
         next = page.next;
         if next.is_none() || result.matched >= most || has_all {
             return Ok(());

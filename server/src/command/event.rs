@@ -48,7 +48,7 @@ pub(crate) enum EventCommand {
         #[arg(long, value_name = "DURATION", group = "when", value_parser = values::duration)]
         after: Option<Duration>,
         /// Due at this time, such as 2026-01-31T12:00:00Z
-        #[arg(long, value_name = "TIME", group = "when", value_parser = values::time)]
+        #[arg(long, value_name = "TIME", group = "when", value_parser = values::time_to_come)]
         at: Option<Timestamp>,
     },
     /// Makes an event that waits, or all that match, due now
@@ -110,13 +110,18 @@ pub(crate) async fn run<S: Source + BulkSource>(
                     return event_bulk::change(source, output, action, events).await;
                 }
             };
-            // An unknown event is no question.
-            let found = source.event(path).await?;
-            confirm(yes, &format!("Cancel event {} for good?", found.id))?;
-            source.cancel(path).await?;
-            let target = format!("{}/{}", found.queue, path.id);
-            source.audit("event cancelled", &target).await?;
             let id = path.id;
+            // An unknown event is no question.
+            let queue = source.event(path).await?.queue;
+            confirm(yes, &format!("Cancel event {id} for good?"))?;
+            // Another queue may have an event under the same id.
+            let path = EventPath {
+                id,
+                queue: Some(&queue),
+            };
+            source.cancel(path).await?;
+            let target = format!("{queue}/{id}");
+            source.audit("event cancelled", &target).await?;
             let value = json!({"id": id.to_string(), "cancelled": true});
             output.value(&value, &format!("event {id} is cancelled"))
         }
@@ -182,13 +187,17 @@ async fn changed<S: Source>(
         EventChange::Payload(_) => "payload of event replaced",
         EventChange::After(_) | EventChange::At(_) => "event rescheduled",
     };
-    let due_ms = source.change(event, change).await?;
     let id = event.id;
-    let target = match &event.queue {
-        Some(queue) => format!("{queue}/{id}"),
-        None => format!("{}/{id}", source.event(event).await?.queue),
+    let queue = match event.queue {
+        Some(queue) => queue.to_owned(),
+        None => source.event(event).await?.queue,
     };
-    source.audit(action, &target).await?;
+    let path = EventPath {
+        id,
+        queue: Some(&queue),
+    };
+    let due_ms = source.change(path, change).await?;
+    source.audit(action, &format!("{queue}/{id}")).await?;
     let value = json!({"id": id.to_string(), "due_ms": due_ms});
     output.value(
         &value,

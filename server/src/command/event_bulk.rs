@@ -240,7 +240,7 @@ pub(super) async fn erase<S: Source + BulkSource>(
         sum.dropped += step.dropped;
         sum.records += step.records;
         sum.running += step.running;
-        sum.unreached = step.unreached;
+        sum.unreached += step.unreached;
         bar.set_position(sum.records);
         next = step.next;
         if next.is_some() {
@@ -252,6 +252,7 @@ pub(super) async fn erase<S: Source + BulkSource>(
         }
         again += 1;
         tokio::time::sleep(AGAIN.1).await;
+        sum.unreached = 0;
         next = Some("records".to_owned());
     }
     bar.finish_and_clear();

@@ -20,7 +20,8 @@ use super::view::{RecordFilter, ReplayStep};
 #[derive(Args, Debug)]
 pub(crate) struct ReplayArguments {
     /// The name of the replay: a command that is repeated under the same name pushes nothing again, for
-    /// a minute at least, usually for a day
+    /// a minute at least and a day at most: on Redis while its events are among the last 10,000 that ended
+    /// in their bucket
     #[arg(long, value_name = "NAME")]
     name: String,
     /// The queue

@@ -12,7 +12,7 @@ pub(crate) struct HealthCommand {
     /// The server
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7777")]
     server: String,
-    /// Also asks whether its stores and its shared state take writes
+    /// Also asks whether its stores and its shared state can be used
     #[arg(long)]
     ready: bool,
     /// Writes JSON

@@ -66,6 +66,24 @@ impl Output {
         }
     }
 
+    /// Writes a list, as JSON or as a table, and what there is more: of JSON to stderr, as an array has
+    /// no place for it.
+    pub(crate) fn list(
+        &self,
+        items: &impl Serialize,
+        (heads, rows): (&[&str], &[Vec<String>]),
+        more: Option<&str>,
+    ) -> Result<()> {
+        if self.json {
+            self.json(items)?;
+            let mut stderr = io::stderr().lock();
+            Ok(more.map_or(Ok(()), |more| writeln!(stderr, "{more}"))?)
+        } else {
+            self.table(heads, rows)?;
+            more.map_or(Ok(()), |more| self.line(more))
+        }
+    }
+
     pub(crate) fn paint(&self, colour: Colour, text: &str) -> String {
         if self.colours {
             format!("\u{1b}[{}m{text}\u{1b}[0m", colour as u8)

@@ -50,7 +50,8 @@ pub(crate) enum QueueCommand {
     Set {
         /// The queue
         queue: QueueName,
-        /// The most starts in a second, over all nodes
+        /// The most starts of handlers in a second, over all nodes; each server gives its HTTP consumers
+        /// and webhooks the whole rate
         #[arg(long, value_name = "N|none", group = "setting", value_parser = rate)]
         rate: Option<Setting<f64>>,
         /// The most handlers at once on each node
@@ -161,16 +162,17 @@ pub(crate) async fn run<S: Source>(
 
 async fn list<S: Source>(source: &S, output: Output, limit: usize) -> Result<()> {
     let OverviewView {
-        queues, has_more, ..
+        queues,
+        has_more,
+        now_ms,
+        ..
     } = source.overview(limit).await?;
-    if output.json {
-        return output.json(&queues);
-    }
-    let now = values::now_ms();
     let rows: Vec<_> = queues
         .iter()
         .map(|queue| {
-            let oldest = queue.oldest_ready_ms.map(|at| age(now.saturating_sub(at)));
+            let oldest = queue
+                .oldest_ready_ms
+                .map(|at| age(now_ms.saturating_sub(at)));
             let paused = if queue.paused { "paused" } else { "" };
             vec![
                 queue.queue.clone(),
@@ -192,12 +194,8 @@ async fn list<S: Source>(source: &S, output: Output, limit: usize) -> Result<()>
         "OLDEST",
         "",
     ];
-    output.table(&heads, &rows)?;
-    if has_more {
-        output.line("... and more queues; raise --limit")
-    } else {
-        Ok(())
-    }
+    let more = has_more.then_some("... and more queues; raise --limit");
+    output.list(&queues, (&heads, &rows), more)
 }
 
 fn show(output: Output, queue: &QueueView) -> Result<()> {

@@ -282,16 +282,32 @@ async fn follow<S: Source>(
     limit: usize,
 ) -> Result<()> {
     filter.newest_first = true;
-    let mut last = match limit {
-        0 => Vec::new(),
-        _ => source.records(filter, None, limit.min(PAGE)).await?.items,
-    };
+    let (mut last, mut before) = (Vec::new(), None);
+    while last.len() < limit {
+        let left = (limit - last.len()).min(PAGE);
+        let page = source.records(filter, before.as_deref(), left).await?;
+        last.extend(page.items);
+        before = page.next;
+        if before.is_none() {
+            break;
+        }
+    }
     last.reverse();
     writer.write(&last)?;
     filter.newest_first = false;
-    let newest = last.last().map_or_else(values::now_ms, |it| it.ended_ms);
+    if last.is_empty() {
+        // It goes on behind the newest record, by no clock of this machine: the store's may be another.
+        let queue = filter.queue.clone();
+        let newest = RecordFilter {
+            queue,
+            newest_first: true,
+            ..RecordFilter::default()
+        };
+        last = source.records(&newest, None, 1).await?.items;
+    }
     let mut written: BTreeSet<_> = last.iter().map(identity).collect();
-    let (mut newest, first) = (newest, last.first().map_or(newest, |it| it.ended_ms));
+    let ended_ms = |record: Option<&RecordView>| record.map_or(0, |it| it.ended_ms);
+    let (mut newest, first) = (ended_ms(last.last()), ended_ms(last.first()));
     loop {
         // Not before the first record that was written: the older ones were not asked for.
         let since = newest.saturating_sub(FOLLOW_OVERLAP_MS).max(first);

@@ -69,6 +69,7 @@ struct OverviewPage {
     items: Vec<QueueView>,
     next: Option<String>,
     nodes: usize,
+    now_ms: u64,
 }
 
 /// Names the event that is not there as a store does.
@@ -144,6 +145,7 @@ impl Source for Server {
                     ..view
                 }));
             (all.has_more, all.nodes) = (page.next.is_some(), page.nodes);
+            all.now_ms = page.now_ms;
             after = page.next;
         }
         Ok(all)

@@ -77,12 +77,10 @@ impl Store {
     async fn found(&self, EventPath { id, queue }: EventPath<'_>) -> Result<StoredEvent> {
         let found = match queue {
             None => self.bus.event(id).await?,
-            Some(queue) => {
-                let name = QueueName::new(queue)?;
-                let found = self.bus.event(id).await?;
-                found.filter(|event| event.queue == name)
-            }
+            Some(queue) => self.bus.event_in(queue, id).await?,
         };
+        // A queue still knows what is over.
+        let found = found.filter(|event| !event.state.is_final());
         found.ok_or_else(|| no_event(id))
     }
 
@@ -139,6 +137,7 @@ impl Source for Store {
             queues,
             has_more,
             nodes: self.bus.nodes().await?.len(),
+            now_ms: self.bus.store_time().as_millis(),
         })
     }
 
@@ -229,16 +228,20 @@ impl Source for Store {
     }
 
     async fn explain(&self, path: EventPath<'_>) -> Result<Explanation> {
-        let explained = self.bus.explain(path.id).await?;
-        let is_of_queue = |queue: &str| explained.queue.as_ref().is_some_and(|it| **it == *queue);
-        if explained.queue.is_none() || !path.queue.is_none_or(is_of_queue) {
+        let explained = match path.queue {
+            None => self.bus.explain(path.id).await?,
+            Some(queue) => self.bus.explain_in(queue, path.id).await?,
+        };
+        if explained.queue.is_none() {
             return Err(no_event(path.id));
         }
         Ok(Explanation::from(&explained))
     }
 
     async fn cancel(&self, path: EventPath<'_>) -> Result<()> {
-        match self.found(path).await?.cancel().await? {
+        let event = self.found(path).await?;
+        check_meant(&event.queue)?;
+        match event.cancel().await? {
             CancelOutcome::Cancelled | CancelOutcome::CancelledAfterAttempt => Ok(()),
             CancelOutcome::TooLate(state) => Err(too_late(path.id, state)),
             _ => Err(no_event(path.id)),
@@ -251,6 +254,7 @@ impl Source for Store {
             Some(queue) => QueueName::new(queue)?,
             None => self.found(path).await?.queue,
         };
+        check_meant(&queue)?;
         let queue: Queue<Box<RawValue>> = self.bus.queue_named(&queue)?;
         let changed = match change {
             EventChange::After(delay) => queue.reschedule(path.id, delay).await?,
@@ -357,6 +361,16 @@ impl Source for Store {
     async fn close(self) -> Result<()> {
         Ok(self.bus.shutdown(GRACE).await?)
     }
+}
+
+/// Fails for a queue of duly itself: what is in it is a schedule, a reply or a line of the audit, and
+/// none of the events that somebody means.
+fn check_meant(queue: &QueueName) -> Result<()> {
+    if queue.is_own() {
+        let text = format!("{queue} is a queue of duly itself; its events are not changed");
+        return Err(CommandError::usage(text));
+    }
+    Ok(())
 }
 
 fn too_late(id: EventId, state: State) -> CommandError {

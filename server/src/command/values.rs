@@ -54,11 +54,8 @@ pub(crate) fn span(text: &str) -> Result<Duration, String> {
 
 /// Parses a time: `2026-01-31T12:00:00Z`, milliseconds since the epoch, or a duration ago.
 pub(crate) fn time(text: &str) -> Result<Timestamp, String> {
-    if let Some(time) = rfc3339(text) {
+    if let Some(time) = point(text) {
         return Ok(time);
-    }
-    if let Ok(millis) = text.parse() {
-        return Ok(Timestamp::from_millis(millis));
     }
     match duration(text) {
         Ok(ago) => {
@@ -71,6 +68,23 @@ pub(crate) fn time(text: &str) -> Result<Timestamp, String> {
              duration ago, such as 2h"
         )),
     }
+}
+
+/// Parses a time at which something is to be: a duration would be one ago to [`time`], and is meant
+/// as one from now.
+pub(crate) fn time_to_come(text: &str) -> Result<Timestamp, String> {
+    let wrong = || match duration(text) {
+        Ok(_) => format!("`{text}` is a duration; write --after {text}"),
+        Err(_) => format!(
+            "`{text}` is no time; write 2026-01-31T12:00:00Z, or milliseconds since the epoch"
+        ),
+    };
+    point(text).ok_or_else(wrong)
+}
+
+fn point(text: &str) -> Option<Timestamp> {
+    let millis = || text.parse().ok().map(Timestamp::from_millis);
+    rfc3339(text).or_else(millis)
 }
 
 /// Parses a time in UTC, to the second or finer.
@@ -156,6 +170,16 @@ mod tests {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
         assert!(span("0s").is_err());
+    }
+
+    #[test]
+    fn a_time_to_come_is_no_duration() {
+        let at = time_to_come("2026-01-01T00:00:00Z");
+        assert_eq!(at.map(Timestamp::as_millis), Ok(1_767_225_600_000));
+        assert_eq!(time_to_come("7"), Ok(Timestamp::from_millis(7)));
+        let wrong = time_to_come("1h30m").unwrap_err();
+        assert!(wrong.contains("--after 1h30m"), "{wrong}");
+        assert!(time_to_come("noon").is_err());
     }
 
     #[test]

@@ -49,6 +49,8 @@ pub(crate) struct OverviewView {
     pub(crate) has_more: bool,
     /// How many nodes have handlers for queues; clients over HTTP are none.
     pub(crate) nodes: usize,
+    /// The store's time, by which events are ready, in milliseconds since the epoch.
+    pub(crate) now_ms: u64,
 }
 
 /// A change of the settings of a queue; `Some(None)` removes a limit.

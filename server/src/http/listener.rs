@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
 
 use super::connections::{Connection, Connections};
@@ -42,11 +42,19 @@ const ACCEPT_LOGGED_EVERY: Duration = Duration::from_secs(10);
 /// How long a stop waits for the rest of a head.
 const HEAD_MAX: Duration = Duration::from_millis(500);
 
-/// A listener that serves.
+/// A socket that is bound, and serves nothing yet.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    name: &'static str,
+    address: SocketAddr,
+    listener: TcpListener,
+}
+
+/// A listener that serves; it ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Listener {
     address: SocketAddr,
-    closing: CancellationToken,
+    closing: DropGuard,
     serving: JoinHandle<()>,
 }
 
@@ -61,15 +69,9 @@ struct Service {
     aborted: CancellationToken,
 }
 
-impl Listener {
-    /// Binds an address and begins to serve; `limits.connections` are its places.
-    pub(crate) fn start(
-        name: &'static str,
-        address: SocketAddr,
-        router: Router,
-        tls: Option<TlsAcceptor>,
-        limits: LimitSettings,
-    ) -> io::Result<Self> {
+impl Socket {
+    /// Binds an address.
+    pub(crate) fn bind(name: &'static str, address: SocketAddr) -> io::Result<Self> {
         let socket = match address {
             SocketAddr::V4(_) => TcpSocket::new_v4()?,
             SocketAddr::V6(_) => TcpSocket::new_v6()?,
@@ -82,7 +84,25 @@ impl Listener {
                 format!("{name} listener at {address}: {error}"),
             )
         })?;
-        let address = listener.local_addr()?;
+        Ok(Self {
+            name,
+            address: listener.local_addr()?,
+            listener,
+        })
+    }
+
+    /// Begins to serve; `limits.connections` are the places of the listener.
+    pub(crate) fn serve(
+        self,
+        router: Router,
+        tls: Option<TlsAcceptor>,
+        limits: LimitSettings,
+    ) -> Listener {
+        let Self {
+            name,
+            address,
+            listener,
+        } = self;
         let closing = CancellationToken::new();
         let service = Arc::new(Service {
             name,
@@ -94,20 +114,22 @@ impl Listener {
         });
         let serving = tokio::spawn(accept(listener, service, closing.clone()));
         tracing::info!(listener = name, %address, "listening");
-        Ok(Self {
+        Listener {
             address,
-            closing,
+            closing: closing.drop_guard(),
             serving,
-        })
+        }
     }
+}
 
+impl Listener {
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Accepts no more connections, and lets requests that run end within the grace period.
     pub(crate) async fn stop(self) {
-        self.closing.cancel();
+        drop(self.closing);
         if let Err(error) = self.serving.await {
             tracing::error!(%error, "listener failed");
         }

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::reply;
 use crate::state::App;
+use crate::v1;
 
 /// Where a browser says that a request comes from.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -21,10 +22,13 @@ const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 /// Refuses requests that a browser sends for a page of another origin. No such page could read a
 /// response; it could act.
 pub(crate) async fn refuse_foreign(request: Request, next: Next) -> Response {
-    if is_foreign(request.headers()) {
-        refused("a page of another origin has sent this request; its origin may do nothing")
-    } else {
+    let text = "a page of another origin has sent this request; its origin may do nothing";
+    if !is_foreign(request.headers()) {
         next.run(request).await
+    } else if request.uri().path().starts_with("/v1/") {
+        v1::forbidden(text)
+    } else {
+        refused(text)
     }
 }
 

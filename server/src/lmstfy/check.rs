@@ -5,15 +5,19 @@ use std::sync::Arc;
 use axum::body::Body as HttpBody;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
 use bytes::Bytes;
 use duly::Queue;
+use serde::Serialize;
 
+use super::delivered::{self, Deliverable};
 use super::params::Params;
 use super::path::{Endpoint, Route};
 use super::{ApiError, Result};
 use crate::auth::{Action, Grant, LastingGrant, Refusal, Scope, Taken};
 use crate::bus::{Body, Pool};
 use crate::http::body::{BodyError, UNFINISHED};
+use crate::http::reply;
 use crate::metrics::Labels;
 use crate::settings::DEFAULT_POOL;
 use crate::shares::Share;
@@ -191,6 +195,16 @@ impl<'a> Call<'a> {
         let grant = lasting.to_queues(queues.iter().copied());
         grant.check(&self.app.tokens).await.map_err(refused)?;
         Ok(grant)
+    }
+
+    /// Returns a response that may be large: it takes room of the token.
+    pub(super) async fn large(&self, value: &impl Serialize) -> Result<Response> {
+        let text = reply::json_text(value)?;
+        let Some((lasting, _)) = &self.grant else {
+            return Err(refused(Refusal::Invalid)); // never: what is large needs a token
+        };
+        let (owner, none) = (lasting.owner(), Deliverable::default());
+        Ok(delivered::response(self.app, owner, text, none).await)
     }
 
     /// Whether the token may do everything to the queue.

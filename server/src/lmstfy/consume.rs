@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::Response;
-use bytes::Bytes;
 use duly::QueueName;
 use duly::lease::{EncodedPayload, LEASE_QUEUES_MAX, LEASE_WAIT_MAX, Leased};
 
 use super::check::{Call, refused};
-use super::delivered::POLLS;
-use super::delivered::{JobsBody, Undelivered};
+use super::delivered::{self, POLLS, Undelivered};
 use super::job::JobView;
 use super::params::Params;
 use super::{ApiError, Result};
@@ -79,12 +76,7 @@ pub(super) async fn consume(call: &Call<'_>, query: Option<&str>) -> Result<Resp
         _ => reply::json_text(&views),
     };
     drop(place);
-    let body = JobsBody::new(call.app, grant.owner(), Bytes::from(text?), jobs).await;
-    Ok(reply::with_type(
-        StatusCode::OK,
-        reply::JSON,
-        Body::new(body),
-    ))
+    Ok(delivered::response(call.app, grant.owner(), text?, jobs).await)
 }
 
 /// Leases jobs; of no queue there will be none.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::Response;
+use duly::__server::payloads;
 use duly::event::State;
 use duly::time::When;
 use duly::{ErrorKind, EventBuilder, EventId, Queue};
@@ -18,7 +19,7 @@ use serde_json::json;
 use super::check::Call;
 use super::job::{self, ID_MARK};
 use super::params::Params;
-use super::{ApiError, Result, job_id, jobs};
+use super::{ApiError, Result, job_id, jobs, respawn_notes};
 use crate::bus::{Body, DEAD_MAX, FoundJob, Pool};
 use crate::http::reply;
 use crate::metrics;
@@ -37,6 +38,25 @@ const VAIN_MAX: u32 = 16;
 const AT_ONCE: usize = 100;
 /// How many of them are looked up at the same time.
 const LOOKUPS_AT_ONCE: usize = 16;
+
+/// A dead job that is to be put back.
+struct DeadJob {
+    job: FoundJob,
+    /// The id that clients know.
+    known: EventId,
+    /// The event that takes its place.
+    successor: EventId,
+    note: Note,
+}
+
+/// What is noted under the id that clients know.
+enum Note {
+    Missing,
+    /// The event that takes the place of the job: another respawn has been here.
+    Successor,
+    /// An event before it: the job was respawned and has died again, or one of the same name was.
+    Earlier,
+}
 
 #[derive(Serialize)]
 struct DeadView<'a> {
@@ -126,6 +146,7 @@ pub(super) async fn respawn(call: &mut Call<'_>, query: Option<&str>) -> Result<
         count += respawned;
         vain = if respawned == 0 { vain + 1 } else { 0 };
     }
+    respawn_notes::sweep(call, count).await;
     metrics::respawned(&call.labels(), count);
     Ok(reply::json(
         StatusCode::OK,
@@ -151,42 +172,47 @@ async fn respawn_some(
     let lookups = stream::iter(lookups).buffered(LOOKUPS_AT_ONCE);
     let found: Vec<_> = lookups.collect().await;
     for found in found {
-        let Some((job, noted)) = found? else {
+        let Some(it) = found? else {
             continue;
         };
-        let known = job::shown_id(job.id, &job.headers);
-        let id = job_id::after(job.id).to_string();
-        match noted {
-            None => new.push((key(call, known), id)),
-            // It was respawned, and has died again.
-            Some(noted) if noted == job.id => again.push((key(call, known), id)),
-            Some(_) => {}
+        let note = (key(call, it.known), respawn_notes::text(it.successor));
+        match it.note {
+            Note::Missing => new.push(note),
+            Note::Earlier => again.push(note),
+            Note::Successor => {}
         }
-        jobs.push((known, job));
+        jobs.push(it);
     }
     let shared = &call.app.shared;
     shared.put_all(Table::Respawned, &new, true).await?;
     shared.put_all(Table::Respawned, &again, false).await?;
-    let (mut ids, mut events) = (Vec::new(), Vec::new());
-    for (known, job) in jobs {
-        // As it is noted now: another respawn may have been faster.
-        let Some(id) = respawned(call, known).await? else {
+    // Whoever pushed a job may encrypt, though this server does not.
+    let encrypted = payloads::encrypted(queue.clone());
+    let (mut in_clear, mut sealed) = (Vec::new(), Vec::new());
+    for it in jobs {
+        // Another respawn was faster, and the job has ended.
+        if respawned(call, it.known).await?.is_none() {
             continue;
+        }
+        let (queue, events) = if it.job.form.is_encrypted {
+            (&encrypted, &mut sealed)
+        } else {
+            (queue, &mut in_clear)
         };
-        ids.push(job.id);
-        events.push(respawned_event(queue, id, (known, job), ttl_s));
+        events.push((it.job.id, respawned_event(queue, it, ttl_s)));
     }
     let mut pushed = Vec::new();
     let mut failed = None;
-    for (id, result) in ids
-        .into_iter()
-        .zip(queue.push_many(events, When::Now).each().await?)
-    {
-        match result {
-            Ok(_) => pushed.push(id),
-            // It was pushed before, and is over already.
-            Err(error) if error.kind() == ErrorKind::Conflict => pushed.push(id),
-            Err(error) => failed = failed.or(Some(error)),
+    for (queue, events) in [(queue, in_clear), (&encrypted, sealed)] {
+        let (ids, events): (Vec<_>, Vec<_>) = events.into_iter().unzip();
+        let results = queue.push_many(events, When::Now).each().await?;
+        for (id, result) in ids.into_iter().zip(results) {
+            match result {
+                Ok(_) => pushed.push(id),
+                // It was pushed before, and may be over already.
+                Err(error) if error.kind() == ErrorKind::Conflict => pushed.push(id),
+                Err(error) => failed = failed.or(Some(error)),
+            }
         }
     }
     let dropped = call.pool.drop_dead(queue, pushed).await?;
@@ -196,29 +222,43 @@ async fn respawn_some(
     }
 }
 
-/// Returns a dead job, and the event that its id means now.
-async fn with_note(
-    call: &Call<'_>,
-    queue: &Queue<Body>,
-    id: EventId,
-) -> Result<Option<(FoundJob, Option<EventId>)>> {
+/// Returns a dead job, and what is noted of it.
+async fn with_note(call: &Call<'_>, queue: &Queue<Body>, id: EventId) -> Result<Option<DeadJob>> {
     let job = call.pool.get(queue, id).await?;
     let Some(job) = job.filter(|job| job.state == State::Dead) else {
         return Ok(None);
     };
-    let noted = respawned(call, job::shown_id(job.id, &job.headers)).await?;
-    Ok(Some((job, noted)))
+    let known = job::shown_id(job.id, &job.headers);
+    let successor = job_id::after(job.id, job.pushed);
+    let note = match respawned(call, known).await? {
+        None => Note::Missing,
+        Some(noted) if noted == successor => Note::Successor,
+        Some(noted) if noted == job.id => Note::Earlier,
+        // Where the successor is known, the note is of one after it.
+        Some(_) if queue.get(successor).await?.is_some() => Note::Successor,
+        Some(_) => Note::Earlier,
+    };
+    Ok(Some(DeadJob {
+        job,
+        known,
+        successor,
+        note,
+    }))
 }
 
-fn respawned_event(
-    queue: &Queue<Body>,
-    id: EventId,
-    (known, job): (EventId, FoundJob),
-    ttl_s: u32,
-) -> EventBuilder<Body> {
-    let mut event = Pool::event(queue, Body::new(job.body.into()))
-        .id(id)
+fn respawned_event(queue: &Queue<Body>, dead: DeadJob, ttl_s: u32) -> EventBuilder<Body> {
+    let DeadJob {
+        job,
+        known,
+        successor,
+        ..
+    } = dead;
+    let mut event = Pool::event_again(queue, job.body, job.form)
+        .id(successor)
         .attempts(1);
+    if let Some(key) = job.key {
+        event = event.key(key);
+    }
     if ttl_s > 0 {
         event = event.expires_after(Duration::from_secs(ttl_s.into()));
     }
@@ -249,7 +289,7 @@ pub(super) async fn respawned(call: &Call<'_>, known: EventId) -> Result<Option<
         .shared
         .get(Table::Respawned, &key(call, known))
         .await?;
-    Ok(id.and_then(|id| id.parse().ok()))
+    Ok(id.as_deref().and_then(respawn_notes::event_of))
 }
 
 /// Forgets a respawned job that has ended.

@@ -1,16 +1,20 @@
-//! A response body that gives its jobs back when nobody takes it.
+//! A response that gives its jobs back when nobody takes it, and takes room while it is large.
 
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use axum::body::Body as HttpBody;
+use axum::http::StatusCode;
+use axum::response::Response;
 use bytes::Bytes;
 use duly::lease::{EncodedPayload, Leased};
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::auth::{LastingGrant, Refusal, Tokens};
+use crate::http::reply;
 use crate::shares::Share;
 use crate::state::App;
 
@@ -84,9 +88,21 @@ impl Drop for Undelivered {
     }
 }
 
-/// The body of a response with jobs: they are the client's once it has taken the last part.
+/// Returns a response of JSON with these jobs, if it has any: they are the client's once it has taken
+/// the last part. A large one takes room of its token.
+pub(crate) async fn response(
+    app: &App,
+    owner: &Arc<str>,
+    text: String,
+    jobs: Deliverable,
+) -> Response {
+    let body = HeldBody::new(app, owner, Bytes::from(text), jobs).await;
+    reply::with_type(StatusCode::OK, reply::JSON, HttpBody::new(body))
+}
+
+/// The body of a response that may be large, or have jobs.
 #[derive(Debug)]
-pub(crate) struct JobsBody {
+struct HeldBody {
     unread: Arc<Mutex<Unread>>,
     /// Of a large one.
     room: Option<Share>,
@@ -101,9 +117,9 @@ struct Unread {
     is_cut: bool,
 }
 
-impl JobsBody {
+impl HeldBody {
     /// Takes room for a large one, until the client has read it or others need the room.
-    pub(crate) async fn new(app: &App, owner: &Arc<str>, bytes: Bytes, jobs: Deliverable) -> Self {
+    async fn new(app: &App, owner: &Arc<str>, bytes: Bytes, jobs: Deliverable) -> Self {
         let len = bytes.len();
         let is_cut = false;
         let unread = Arc::new(Mutex::new(Unread {
@@ -138,7 +154,7 @@ fn lock(unread: &Mutex<Unread>) -> MutexGuard<'_, Unread> {
     unread.lock()
 }
 
-impl Body for JobsBody {
+impl Body for HeldBody {
     type Data = Bytes;
     type Error = Cut;
 
@@ -177,7 +193,7 @@ impl Body for JobsBody {
 
 /// A response that was not read while others needed its room.
 #[derive(Debug)]
-pub(crate) struct Cut;
+struct Cut;
 
 impl fmt::Display for Cut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,13 +1,16 @@
 //! Sizes of queues, as lmstfy's dashboard reads them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::error::Error;
 use std::time::Duration;
 
-use metrics::gauge;
+use duly::admin::QueueStats;
+use metrics::{Label, gauge};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-use crate::metrics::labeled;
+use crate::bus::Pool;
+use crate::metrics::labels_of_sizes;
 use crate::shared::Table;
 use crate::state::App;
 
@@ -18,31 +21,77 @@ const WAIT_MAX: Duration = Duration::from_secs(2);
 /// Of how many queues of a pool there are sizes.
 const QUEUES_MAX: usize = 200;
 
-/// When the sizes were read; they are read when a page needs them, so a server without a scraper
+/// The sizes that were read; they are read when a page needs them, so a server without a scraper
 /// reads none.
 #[derive(Debug, Default)]
-pub(crate) struct Gauges(Mutex<Option<Instant>>);
+pub(crate) struct Gauges(Mutex<Shown>);
+
+/// What the page shows.
+#[derive(Debug, Default)]
+struct Shown {
+    read: Option<Instant>,
+    queues: HashSet<Vec<Label>>,
+}
+
+/// The sizes of queues by their labels, and of pools. Queues that share their labels add up.
+#[derive(Debug, Default)]
+struct Sizes {
+    queues: HashMap<Vec<Label>, QueueStats>,
+    delayed: Vec<(String, usize)>,
+}
 
 impl Gauges {
     /// Reads the sizes of all queues, unless they are recent or another page reads them.
     pub(crate) async fn refresh(&self, app: &App) {
-        let Ok(mut read) = self.0.try_lock() else {
+        let Ok(mut shown) = self.0.try_lock() else {
             return;
         };
-        if read.is_some_and(|read| read.elapsed() < AGE_MAX) {
+        if shown.read.is_some_and(|read| read.elapsed() < AGE_MAX) {
             return;
         }
-        match timeout(WAIT_MAX, read_all(app)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "sizes of queues not read"),
-            Err(_) => tracing::warn!("sizes of queues not read in time"),
+        let mut sizes = Sizes::default();
+        let is_whole = match timeout(WAIT_MAX, sizes.read_all(app)).await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "sizes of queues not read");
+                false
+            }
+            Err(_) => {
+                tracing::warn!("sizes of queues not read in time");
+                false
+            }
+        };
+        if is_whole {
+            // What is not there any more has no jobs.
+            for labels in shown.queues.drain() {
+                sizes.queues.entry(labels).or_default();
+            }
         }
-        *read = Some(Instant::now());
+        sizes.show();
+        shown.queues.extend(sizes.queues.into_keys());
+        shown.read = Some(Instant::now());
     }
 }
 
-async fn read_all(app: &App) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    for pool in app.pools.iter() {
+impl Sizes {
+    fn show(&self) {
+        for (labels, stats) in &self.queues {
+            gauge!("infra_lmstfy_redis_queue_sizes", labels.iter()).set(stats.ready as f64);
+            gauge!("infra_lmstfy_redis_deadletter_sizes", labels.iter()).set(stats.dead as f64);
+        }
+        for (pool, delayed) in &self.delayed {
+            gauge!("infra_lmstfy_redis_timer_sizes", "pool" => pool.clone()).set(*delayed as f64);
+        }
+    }
+
+    async fn read_all(&mut self, app: &App) -> Result<(), Box<dyn Error + Send + Sync>> {
+        for pool in app.pools.iter() {
+            self.read(app, pool).await?;
+        }
+        Ok(())
+    }
+
+    async fn read(&mut self, app: &App, pool: &Pool) -> Result<(), Box<dyn Error + Send + Sync>> {
         let name = pool.name();
         let prefix = format!("{name}/");
         let keys = app.shared.list(Table::Queues, &prefix).await?;
@@ -53,14 +102,13 @@ async fn read_all(app: &App) -> Result<(), Box<dyn std::error::Error + Send + Sy
         let mut delayed = 0;
         for (namespace, queue) in in_turns(names, QUEUES_MAX) {
             let stats = pool.stats(&pool.queue(namespace, queue)?).await?;
-            let labels = labeled(name, namespace, queue);
-            gauge!("infra_lmstfy_redis_queue_sizes", labels.iter()).set(stats.ready as f64);
-            gauge!("infra_lmstfy_redis_deadletter_sizes", labels.iter()).set(stats.dead as f64);
             delayed += stats.scheduled + stats.leased;
+            let labels = labels_of_sizes(name, namespace, queue);
+            *self.queues.entry(labels).or_default() += stats;
         }
-        gauge!("infra_lmstfy_redis_timer_sizes", "pool" => name.to_owned()).set(delayed as f64);
+        self.delayed.push((name.to_owned(), delayed));
+        Ok(())
     }
-    Ok(())
 }
 
 /// Returns up to `most` queues, one of each namespace and then the next of each, so that those of one

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use duly::time::Timestamp;
 use duly::{EventId, Queue};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -31,30 +32,17 @@ pub(crate) struct JobIds {
 }
 
 impl JobIds {
-    /// Takes the number of a start.
-    pub(crate) async fn take(state: &SharedState) -> Result<Self> {
-        for _ in 0..TRIES_MAX {
-            let known = state.list(Table::Starts, "").await?;
-            let numbers = known.iter().filter_map(|(number, _)| number.parse().ok());
-            let next = numbers.max().unwrap_or(0_u64) + 1;
-            let key = |number: u64| number.to_string();
-            if !state.put_new(Table::Starts, &key(next), "").await? {
-                continue;
-            }
-            let old = known.into_iter().map(|(number, _)| number);
-            for number in old.filter(|it| it.parse().is_ok_and(|it: u64| it + STARTS_KEPT <= next))
-            {
-                state.remove(Table::Starts, &number).await?;
-            }
-            return Ok(Self {
-                start: u32::try_from(next % STARTS).unwrap_or_default(), // it has 12 bits
-                next: AtomicU32::new(fastrand::u32(..)),
-            });
+    /// Takes the number of a start; a random one where the state takes none, as where it is full: it is
+    /// drained through servers, which have to start.
+    pub(crate) async fn take(state: &SharedState) -> Self {
+        let start = next_start(state).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "start of the server not noted");
+            fastrand::u64(..)
+        });
+        Self {
+            start: u32::try_from(start % STARTS).unwrap_or_default(), // it has 12 bits
+            next: AtomicU32::new(fastrand::u32(..)),
         }
-        Err(StateError::new(
-            "starts",
-            &"other servers start all the time",
-        ))
     }
 
     /// Returns a new id.
@@ -74,13 +62,37 @@ impl JobIds {
     }
 }
 
-/// Returns the id under which a dead job is put back: always the same, and of no other job. Its time
-/// and its bucket are those of the dead one.
-pub(super) fn after(dead: EventId) -> EventId {
-    let hash = Sha256::digest([b"respawned ", &dead.to_bytes()[..]].concat());
+/// Returns a number of a start that no other one of the last has.
+async fn next_start(state: &SharedState) -> Result<u64> {
+    for _ in 0..TRIES_MAX {
+        let known = state.list(Table::Starts, "").await?;
+        let numbers = known.iter().filter_map(|(number, _)| number.parse().ok());
+        let next = numbers.max().unwrap_or(0_u64) + 1;
+        let key = |number: u64| number.to_string();
+        if !state.put_new(Table::Starts, &key(next), "").await? {
+            continue;
+        }
+        let old = known.into_iter().map(|(number, _)| number);
+        for number in old.filter(|it| it.parse().is_ok_and(|it: u64| it + STARTS_KEPT <= next)) {
+            state.remove(Table::Starts, &number).await?;
+        }
+        return Ok(next);
+    }
+    Err(StateError::new(
+        "starts",
+        &"other servers start all the time",
+    ))
+}
+
+/// Returns the id under which a dead job is put back: always the same, and of no other job, nor of
+/// another one of its name. It has no time: by that of a job that died long ago, a store that has
+/// dropped tombstones since would take its event for one that is over.
+pub(super) fn after(dead: EventId, pushed: Timestamp) -> EventId {
+    let pushed = pushed.as_millis().to_be_bytes();
+    let hash = Sha256::digest([b"respawned ", &dead.to_bytes()[..], &pushed].concat());
     let mut own = [0; 8];
     own[1..].copy_from_slice(&hash[..7]); // the last byte of an id is not random everywhere
-    EventId::from_parts(dead.created(), dead.bucket(), u64::from_le_bytes(own))
+    EventId::from_parts(Timestamp::EPOCH, dead.bucket(), u64::from_le_bytes(own))
 }
 
 /// Returns the text of an id.
@@ -104,16 +116,17 @@ pub(super) fn parse(text: &str) -> Option<EventId> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use duly::event::BucketId;
-    use duly::time::Timestamp;
 
     #[tokio::test]
     async fn starts_of_one_state_have_other_numbers() {
         let state = SharedState::open("memory:").await.unwrap();
         let mut starts = Vec::new();
         for _ in 0..50 {
-            starts.push(JobIds::take(&state).await.unwrap().start);
+            starts.push(JobIds::take(&state).await.start);
         }
         let known = state.list(Table::Starts, "").await.unwrap();
         assert!(known.len() <= 16, "{known:?}");
@@ -128,14 +141,15 @@ mod tests {
         let ids: Vec<_> = (0..1_000_u64)
             .map(|own| EventId::from_parts(at, BucketId(3), own << 32))
             .collect();
-        let mut all: Vec<_> = ids.iter().map(|id| after(*id)).collect();
-        assert_eq!(all[0], after(ids[0]));
-        let is_like = |id: &EventId| (id.created(), id.bucket()) == (at, BucketId(3));
-        assert!(all.iter().all(is_like));
+        let mut all: Vec<_> = ids.iter().map(|id| after(*id, at)).collect();
+        assert_eq!(all[0], after(ids[0], at));
+        assert!(all.iter().all(|id| !id.tells_time()));
+        let later = at + Duration::from_millis(1);
+        all.extend(ids.iter().map(|id| after(*id, later)));
         all.extend(ids);
         all.sort_unstable();
         all.dedup();
-        assert_eq!(all.len(), 2_000);
+        assert_eq!(all.len(), 3_000);
     }
 
     #[test]

@@ -23,8 +23,7 @@ pub(super) async fn get(call: &Call<'_>, id: &str) -> Result<Response> {
         found = call.pool.get(&queue, id).await?;
     }
     let job = found.ok_or_else(none)?;
-    let view = JobView::found(call, &job, 0);
-    Ok(reply::json(StatusCode::OK, &view))
+    call.large(&JobView::found(call, &job, 0)).await
 }
 
 /// Acknowledges or recalls a job. What is unknown, or of another queue, is no error.
@@ -78,7 +77,7 @@ pub(super) async fn peek(call: &mut Call<'_>) -> Result<Response> {
     };
     call.check_again().await?; // many jobs before it take their time
     let view = JobView::found(call, &job, job.attempts_left);
-    Ok(reply::json(StatusCode::OK, &view))
+    call.large(&view).await
 }
 
 #[derive(Serialize)]

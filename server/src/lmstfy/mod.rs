@@ -19,6 +19,7 @@ pub(crate) mod names {
 mod params;
 mod path;
 mod publish;
+mod respawn_notes;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -76,7 +77,10 @@ impl ApiError {
 
     /// The request had to go, as there were too many of its kind.
     fn evicted(why: Evicted, what: &str) -> Self {
-        Self::Message(why.status(), why.text(what))
+        match why {
+            Evicted::OfToken => Self::Message(why.status(), why.text(what)),
+            Evicted::OfAll => Self::Refused(why.status(), why.text(what)),
+        }
     }
 
     fn into_response(self) -> Response {
@@ -106,7 +110,7 @@ impl From<duly::Error> for ApiError {
     fn from(error: duly::Error) -> Self {
         match error.kind() {
             // It passes by itself, or by what an operator does.
-            ErrorKind::Full => Self::Message(
+            ErrorKind::Full => Self::Refused(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "the server has no room for it now; retry later".to_owned(),
             ),
@@ -133,10 +137,15 @@ fn internal() -> Response {
 /// The response to a request whose handler has panicked.
 #[allow(clippy::needless_pass_by_value)] // the signature that the layer takes
 pub(crate) fn panicked(panic: Box<dyn Any + Send>) -> Response {
+    log_panic(&*panic);
+    internal()
+}
+
+/// Logs the panic of a handler.
+pub(crate) fn log_panic(panic: &(dyn Any + Send)) {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
     tracing::error!(panic = text.unwrap_or("unknown"), "handler panicked");
-    internal()
 }
 
 /// Serves a request of the API.
@@ -233,6 +242,20 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
+
+    /// Clients of lmstfy read nothing else of an error that is none of the contract's own.
+    #[tokio::test]
+    async fn what_there_is_no_room_for_has_an_error() {
+        for error in [
+            duly::Error::new(ErrorKind::Full, "maxmemory").into(),
+            ApiError::evicted(Evicted::OfAll, "polls"),
+        ] {
+            let response = ApiError::into_response(error);
+            assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            assert!(body.starts_with(br#"{"error":"#), "{body:?}");
+        }
+    }
 
     #[tokio::test]
     async fn a_limiter_that_fails_is_told_from_other_errors() {

@@ -26,7 +26,8 @@ pub struct WebhookSettings {
     /// The lease of an event while its request runs, in milliseconds, 300 to 3,600,000; it is
     /// extended in time. What a killed server was delivering comes back after it. Default: 30,000.
     pub ttr_ms: u64,
-    /// The most requests of this server at a time over all targets, 1 to 100,000. Default: 512.
+    /// The most requests of this server at a time over all targets, 1 to 100,000; a namespace has
+    /// half of them at most, and leaves others as many as it has. Default: 512.
     pub concurrency: usize,
     /// How many failures in a row open the circuit of a target, 1 to 1,000,000. Default: 10.
     pub circuit_failures: u32,

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::own_file::OwnFile;
@@ -25,6 +25,8 @@ const CLOSE_MAX: Duration = Duration::from_secs(5);
 trait Task: Send {
     /// Runs the statements.
     fn run(&mut self, connection: &Connection);
+    /// Returns why its statements failed.
+    fn error(&self) -> Option<&StateError>;
     /// Sends the result, or why the transaction failed.
     fn send(self: Box<Self>, failed: Option<&StateError>);
     /// Whether they change who may do what.
@@ -49,6 +51,12 @@ where
 {
     fn run(&mut self, connection: &Connection) {
         self.result = self.run.take().map(|run| run(connection));
+    }
+
+    fn error(&self) -> Option<&StateError> {
+        self.result
+            .as_ref()
+            .and_then(|result| result.as_ref().err())
     }
 
     fn send(self: Box<Self>, failed: Option<&StateError>) {
@@ -175,8 +183,16 @@ impl Drop for StateFile {
     }
 }
 
+#[allow(clippy::needless_pass_by_value)] // what `map_err` takes
+pub(super) fn failed(error: rusqlite::Error) -> StateError {
+    StateError {
+        is_full: error.sqlite_error_code() == Some(ErrorCode::DiskFull),
+        ..StateError::new("sqlite", &error)
+    }
+}
+
 fn stopped() -> StateError {
-    StateError("the file is closed".to_owned())
+    StateError::of("the file is closed".to_owned())
 }
 
 fn run_all(
@@ -203,13 +219,13 @@ fn run_all(
 
 /// Runs tasks in one transaction, which fails as a whole.
 fn write(batch: &mut [Box<dyn Task>], connection: &Connection) -> Result<()> {
-    let failed = |error| StateError::new("sqlite", &error);
     connection.execute_batch("BEGIN").map_err(failed)?;
     for task in batch {
         task.run(connection);
         if connection.is_autocommit() {
             // A failure such as a full disk has ended the transaction.
-            return Err(StateError("the file was not written".to_owned()));
+            let unknown = || StateError::of("the file was not written".to_owned());
+            return Err(task.error().cloned().unwrap_or_else(unknown));
         }
     }
     let ended = connection.execute_batch("COMMIT");

@@ -1,6 +1,5 @@
 //! The shared state of one process: an SQLite file, and counters in memory.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,11 +8,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, params};
-use tokio::time::Instant;
 
-use super::file::StateFile;
+use super::counters::Counters;
+use super::file::{StateFile, failed};
 use super::own_file::OwnFile;
-use super::{AUDIT_MAX, AuditLine, Result, StateError, Table};
+use super::{AUDIT_MAX, AuditLine, Call, Result, StateError, Table, Trail, Window};
 
 /// The tables; a change needs a migration and another `user_version`.
 const SCHEMA: &str = "
@@ -29,10 +28,14 @@ const SCHEMA: &str = "
         number INTEGER PRIMARY KEY,
         line   TEXT NOT NULL
     ) STRICT;
+    CREATE TABLE IF NOT EXISTS audit_of_tokens (
+        number INTEGER PRIMARY KEY,
+        line   TEXT NOT NULL
+    ) STRICT;
     PRAGMA user_version = 1;
 ";
-/// How many counters are kept before those of past windows are removed.
-const COUNTERS_MAX: usize = 10_000;
+/// After how many lines of the audit the oldest ones are removed: they have to be counted.
+const AUDIT_PRUNED_EVERY: i64 = 1_000;
 
 /// The state, in a file that this process alone uses.
 ///
@@ -41,19 +44,7 @@ const COUNTERS_MAX: usize = 10_000;
 pub(super) struct LocalState {
     file: StateFile,
     version: Arc<AtomicU64>,
-    counters: Mutex<HashMap<String, Counter>>,
-}
-
-/// The calls of a window.
-#[derive(Debug)]
-struct Counter {
-    taken: u64,
-    ends: Instant,
-}
-
-#[allow(clippy::needless_pass_by_value)] // what `map_err` takes
-fn failed(error: rusqlite::Error) -> StateError {
-    StateError::new("sqlite", &error)
+    counters: Mutex<Counters>,
 }
 
 impl LocalState {
@@ -167,43 +158,60 @@ impl LocalState {
         self.file.run(false, list).await
     }
 
-    pub(super) fn take(&self, counter: &str, max: u64, window: Duration) -> Option<Duration> {
-        let now = Instant::now();
-        let mut counters = self.counters.lock();
-        if counters.len() >= COUNTERS_MAX {
-            counters.retain(|_, counter| counter.ends > now);
-        }
-        let fresh = || Counter {
-            taken: 0,
-            ends: now + window,
+    /// Returns up to `limit` entries after a place, and the place after them, which is empty behind
+    /// the last.
+    pub(super) async fn some(
+        &self,
+        table: Table,
+        after: &str,
+        limit: usize,
+    ) -> Result<(Vec<(String, String)>, String)> {
+        let after = after.to_owned();
+        let some = move |file: &Connection| {
+            let select = "SELECT key, value FROM entries
+                 WHERE kind = ?1 AND key > ?2 ORDER BY key LIMIT ?3";
+            let mut select = file.prepare_cached(select).map_err(failed)?;
+            let most = i64::try_from(limit).unwrap_or(i64::MAX);
+            let rows = select.query_map(params![table.name(), after, most], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            });
+            rows.and_then(Iterator::collect).map_err(failed)
         };
-        let counter = counters.entry(counter.to_owned()).or_insert_with(fresh);
-        if counter.ends <= now {
-            *counter = fresh();
-        }
-        if counter.taken >= max {
-            return Some(counter.ends - now);
-        }
-        counter.taken += 1;
-        None
+        let rows: Vec<(String, String)> = self.file.run(false, some).await?;
+        let last = rows.last().filter(|_| rows.len() == limit);
+        let place = last.map(|(key, _)| key.clone()).unwrap_or_default();
+        Ok((rows, place))
     }
 
-    pub(super) fn give_back(&self, counter: &str) {
-        let mut counters = self.counters.lock();
-        if let Some(counter) = counters.get_mut(counter) {
-            counter.taken = counter.taken.saturating_sub(1);
-        }
+    pub(super) fn take(&self, counter: &str, max: u64, window: Duration) -> Call {
+        self.counters.lock().take(counter, max, window)
     }
 
-    pub(super) async fn audit(&self, line: &str) -> Result<()> {
+    pub(super) fn give_back(&self, counter: &str, window: Window) {
+        self.counters.lock().give_back(counter, window);
+    }
+
+    pub(super) async fn audit(&self, trail: Trail, line: &str) -> Result<()> {
         let line = line.to_owned();
         let add = move |file: &Connection| {
-            let added = file.execute("INSERT INTO audit (line) VALUES (?1)", [line]);
-            added.map_err(failed)?;
-            let last = file.last_insert_rowid();
+            // One row of numbers for all trails, by which their lines are in order.
+            let insert = format!(
+                "INSERT INTO {} SELECT 1 + max(
+                     coalesce((SELECT max(number) FROM audit), 0),
+                     coalesce((SELECT max(number) FROM audit_of_tokens), 0)), ?1",
+                audit_table(trail)
+            );
+            file.execute(&insert, [line]).map_err(failed)?;
+            if file.last_insert_rowid() % AUDIT_PRUNED_EVERY != 0 {
+                return Ok(());
+            }
             let kept = i64::try_from(AUDIT_MAX).unwrap_or(i64::MAX);
-            let removed = file.execute("DELETE FROM audit WHERE number <= ?1", [last - kept]);
-            removed.map(drop).map_err(failed)
+            for table in Trail::ALL.map(audit_table) {
+                let newest = format!("SELECT number FROM {table} ORDER BY number DESC LIMIT 1");
+                let prune = format!("DELETE FROM {table} WHERE number <= ({newest} OFFSET ?1)");
+                file.execute(&prune, [kept]).map_err(failed)?;
+            }
+            Ok(())
         };
         self.file.run(false, add).await
     }
@@ -216,8 +224,10 @@ impl LocalState {
         let before = before.and_then(|before| before.parse().ok());
         let before: i64 = before.unwrap_or(i64::MAX);
         let lines = move |file: &Connection| {
-            let select = "SELECT CAST(number AS TEXT), line FROM audit WHERE number < ?1
-                 ORDER BY number DESC LIMIT ?2";
+            let select = "SELECT CAST(number AS TEXT), line FROM (
+                     SELECT number, line FROM audit
+                     UNION ALL SELECT number, line FROM audit_of_tokens)
+                 WHERE number < ?1 ORDER BY number DESC LIMIT ?2";
             let mut select = file.prepare_cached(select).map_err(failed)?;
             let rows =
                 select.query_map(params![before, limit], |row| Ok((row.get(0)?, row.get(1)?)));
@@ -229,6 +239,13 @@ impl LocalState {
 
 const REPLACE: &str = "INSERT OR REPLACE INTO entries VALUES (?1, ?2, ?3)";
 const INSERT: &str = "INSERT OR IGNORE INTO entries VALUES (?1, ?2, ?3)";
+
+const fn audit_table(trail: Trail) -> &'static str {
+    match trail {
+        Trail::Operators => "audit",
+        Trail::Tokens => "audit_of_tokens",
+    }
+}
 
 /// Returns what inserts a row, and returns whether it did.
 fn insert(
@@ -242,5 +259,50 @@ fn insert(
         let mut insert = file.prepare_cached(statement).map_err(failed)?;
         let rows = insert.execute(params![table.name(), key, value]);
         rows.map(|rows| rows > 0).map_err(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::join_all;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_tokens_do_pushes_no_line_of_an_operator_out_of_the_audit() {
+        let state = LocalState::in_memory().unwrap();
+        state.audit(Trail::Operators, "first").await.unwrap();
+        for _ in 0..=AUDIT_MAX / 1_000 {
+            let lines = (0..1_000).map(|_| state.audit(Trail::Tokens, "more"));
+            assert!(join_all(lines).await.iter().all(Result::is_ok));
+        }
+        state.audit(Trail::Operators, "last").await.unwrap();
+        let all = state.audit_lines(None, u32::MAX).await.unwrap();
+        let [(_, newest), .., (_, oldest)] = all.as_slice() else {
+            panic!("{} lines", all.len());
+        };
+        assert_eq!((newest.as_str(), oldest.as_str()), ("last", "first"));
+        let many = AUDIT_MAX..AUDIT_MAX + 1_003;
+        assert!(many.contains(&all.len()), "{}", all.len());
+    }
+
+    #[tokio::test]
+    async fn all_entries_of_a_table_are_read_some_at_a_time() {
+        let state = LocalState::in_memory().unwrap();
+        for number in 0..5 {
+            let key = number.to_string();
+            state.put(Table::Respawned, &key, "x").await.unwrap();
+        }
+        state.put(Table::Tokens, "9", "x").await.unwrap();
+        let (mut keys, mut place) = (Vec::new(), String::new());
+        loop {
+            let (some, next) = state.some(Table::Respawned, &place, 2).await.unwrap();
+            keys.extend(some.into_iter().map(|(key, _)| key));
+            place = next;
+            if place.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(keys, ["0", "1", "2", "3", "4"]);
     }
 }

@@ -6,6 +6,7 @@
 //! is in use, and a change is confirmed when every node has read it: a revoked token has ended on all
 //! of them when its revocation is confirmed, and requests wait for no read.
 
+mod counters;
 mod file;
 mod local;
 mod own_file;
@@ -34,7 +35,8 @@ pub(crate) enum Table {
     Limits,
     /// Queues that were published to, by pool.
     Queues,
-    /// The jobs that lmstfy respawned: the id that clients know, and the event that it means now.
+    /// The jobs that lmstfy respawned: the id that clients know, the event that it means now, and since
+    /// when.
     Respawned,
     /// Targets of webhooks, by pool, namespace and queue.
     Webhooks,
@@ -73,19 +75,48 @@ impl Table {
     }
 }
 
+/// A part of the audit, which has a bound of its own, so that what tokens do pushes no line of an
+/// operator out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trail {
+    /// What was done on the admin listener without a token.
+    Operators,
+    /// What was done with a token.
+    Tokens,
+}
+
+impl Trail {
+    const ALL: [Self; 2] = [Self::Operators, Self::Tokens];
+}
+
 /// An error of the shared state.
 #[derive(Clone, Debug)]
-pub(crate) struct StateError(String);
+pub(crate) struct StateError {
+    text: String,
+    is_full: bool,
+}
 
 impl StateError {
     pub(crate) fn new(what: &str, error: &dyn fmt::Display) -> Self {
-        Self(format!("{what}: {error}"))
+        Self::of(format!("{what}: {error}"))
+    }
+
+    fn of(text: String) -> Self {
+        Self {
+            text,
+            is_full: false,
+        }
+    }
+
+    /// Returns whether there is no room for what was to be written.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full
     }
 }
 
 impl fmt::Display for StateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "shared state: {}", self.0)
+        write!(f, "shared state: {}", self.text)
     }
 }
 
@@ -102,7 +133,9 @@ const RESPONSE_MAX: Duration = Duration::from_secs(3);
 async fn within<T>(call: impl Future<Output = Result<T>>) -> Result<T> {
     match tokio::time::timeout(RESPONSE_MAX, call).await {
         Ok(result) => result,
-        Err(_) => Err(StateError(format!("no response within {RESPONSE_MAX:?}"))),
+        Err(_) => Err(StateError::of(format!(
+            "no response within {RESPONSE_MAX:?}"
+        ))),
     }
 }
 
@@ -236,36 +269,44 @@ impl SharedState {
         }
     }
 
-    /// Takes one of `max` calls in a window that begins with its first call; if there is none,
-    /// returns how long until the window ends.
-    pub(crate) async fn take(
+    /// Returns about `limit` entries after a place of an earlier call, or from the begin, and the place
+    /// after them; it is empty behind the last.
+    pub(crate) async fn some(
         &self,
-        counter: &str,
-        max: u64,
-        window: Duration,
-    ) -> Result<Option<Duration>> {
+        table: Table,
+        after: &str,
+        limit: usize,
+    ) -> Result<(Vec<(String, String)>, String)> {
+        match &self.place {
+            Place::Local(local) => local.some(table, after, limit).await,
+            Place::Remote(remote) => within(remote.some(table, after, limit)).await,
+        }
+    }
+
+    /// Takes one of `max` calls in a window that begins with its first call.
+    pub(crate) async fn take(&self, counter: &str, max: u64, window: Duration) -> Result<Call> {
         match &self.place {
             Place::Local(local) => Ok(local.take(counter, max, window)),
             Place::Remote(remote) => within(remote.take(counter, max, window)).await,
         }
     }
 
-    /// Gives a taken call back.
-    pub(crate) async fn give_back(&self, counter: &str) -> Result<()> {
+    /// Gives a taken call back, if its window is not over.
+    pub(crate) async fn give_back(&self, counter: &str, window: Window) -> Result<()> {
         match &self.place {
             Place::Local(local) => {
-                local.give_back(counter);
+                local.give_back(counter, window);
                 Ok(())
             }
-            Place::Remote(remote) => within(remote.give_back(counter)).await,
+            Place::Remote(remote) => within(remote.give_back(counter, window)).await,
         }
     }
 
-    /// Adds a line to the audit, which keeps the last ones.
-    pub(crate) async fn audit(&self, line: &str) -> Result<()> {
+    /// Adds a line to the audit, which keeps the last ones of each trail.
+    pub(crate) async fn audit(&self, trail: Trail, line: &str) -> Result<()> {
         match &self.place {
-            Place::Local(local) => local.audit(line).await,
-            Place::Remote(remote) => within(remote.audit(line)).await,
+            Place::Local(local) => local.audit(trail, line).await,
+            Place::Remote(remote) => within(remote.audit(trail, line)).await,
         }
     }
 
@@ -282,8 +323,21 @@ impl SharedState {
     }
 }
 
+/// A window of a counter, which no later one of it is equal to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window(u64);
+
+/// What came of a call of which there are only so many in a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// It was taken in this window.
+    Taken(Window),
+    /// There is none until the window ends, after so long.
+    Throttled(Duration),
+}
+
 /// A line of the audit, after the place by which it is found.
 pub(crate) type AuditLine = (String, String);
 
-/// How many lines the audit keeps.
+/// How many lines a trail of the audit keeps.
 const AUDIT_MAX: usize = 100_000;

@@ -1,12 +1,13 @@
 //! The shared state of many processes: hashes in a Redis, all in one slot of a cluster.
 
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use duly::__server::redis::{Client, ClientOptions, ClientScript, Cmd, FromRedisValue, cmd, pipe};
 
-use super::{AUDIT_MAX, AuditLine, Result, StateError, Table};
+use super::{AUDIT_MAX, AuditLine, Call, Result, StateError, Table, Trail, Window};
 use crate::clock;
 
 const OPTIONS: ClientOptions = ClientOptions {
@@ -19,10 +20,12 @@ const OPTIONS: ClientOptions = ClientOptions {
         "HDEL",
         "HGET",
         "HGETALL",
+        "HSCAN",
         "HSET",
         "HSETNX",
         "INCR",
         "PEXPIRE",
+        "PEXPIRETIME",
         "PTTL",
         "XADD",
         "XREVRANGE",
@@ -44,23 +47,44 @@ static CHANGE: LazyLock<ClientScript> = LazyLock::new(|| {
 });
 
 /// Takes one of `ARGV[1]` calls in a window of `ARGV[2]` ms that begins with its first call; returns
-/// 0, or how many ms are left of a window in which there is none.
+/// when the window ends, or 0 and how many ms are left of a window in which there is none. It runs
+/// on a server whose memory is full, which consumers drain: it needs a few bytes, until the window
+/// ends.
 static TAKE: LazyLock<ClientScript> = LazyLock::new(|| {
     ClientScript::new(
-        "local taken = tonumber(redis.call('GET', KEYS[1]) or '0')
-         if taken >= tonumber(ARGV[1]) then return math.max(redis.call('PTTL', KEYS[1]), 1) end
+        "#!lua flags=allow-oom
+         local taken = tonumber(redis.call('GET', KEYS[1]) or '0')
+         if taken >= tonumber(ARGV[1]) then
+           return {0, math.max(redis.call('PTTL', KEYS[1]), 1)}
+         end
          redis.call('INCR', KEYS[1])
          if redis.call('PTTL', KEYS[1]) < 0 then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
-         return 0",
+         return {redis.call('PEXPIRETIME', KEYS[1]), 0}",
     )
 });
 
-/// Gives a call back, if its window is not over.
+/// Gives a call back, if its window, which ends at `ARGV[1]`, is not over.
 static GIVE_BACK: LazyLock<ClientScript> = LazyLock::new(|| {
     ClientScript::new(
-        "local taken = tonumber(redis.call('GET', KEYS[1]) or '0')
-         if taken > 0 then redis.call('DECR', KEYS[1]) end
+        "#!lua flags=allow-oom
+         local taken = tonumber(redis.call('GET', KEYS[1]) or '0')
+         local is_over = redis.call('PEXPIRETIME', KEYS[1]) ~= tonumber(ARGV[1])
+         if taken > 0 and not is_over then redis.call('DECR', KEYS[1]) end
          return taken",
+    )
+});
+
+/// Adds the line `ARGV[2]` to the trail `KEYS[1]`, which keeps some `ARGV[1]` of them, at a place behind
+/// those of this trail and of the other one, `KEYS[2]`.
+static ADD_LINE: LazyLock<ClientScript> = LazyLock::new(|| {
+    ClientScript::new(
+        "local function last(trail)
+           local newest = redis.call('XREVRANGE', trail, '+', '-', 'COUNT', 1)[1]
+           return newest and tonumber(string.match(newest[1], '^%d+')) or 0
+         end
+         local place = string.format('%.0f-0', math.max(last(KEYS[1]), last(KEYS[2])) + 1)
+         redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], place, 'line', ARGV[2])
+         return 0",
     )
 });
 
@@ -84,7 +108,12 @@ impl RemoteState {
         self.client.read(command).await.map_err(failed)
     }
 
-    async fn count(&self, script: &ClientScript, counter: &str, arguments: &[u64]) -> Result<u64> {
+    async fn count<T: FromRedisValue>(
+        &self,
+        script: &ClientScript,
+        counter: &str,
+        arguments: &[u64],
+    ) -> Result<T> {
         let key = self.client.key(&format!("count:{counter}"));
         let arguments: Vec<_> = arguments.iter().map(u64::to_string).collect();
         let arguments: Vec<_> = arguments.iter().map(String::as_bytes).collect();
@@ -182,33 +211,58 @@ impl RemoteState {
         Ok(entries)
     }
 
-    pub(super) async fn take(
+    /// Returns some `limit` entries after a place, and the place after them, which is empty behind the
+    /// last. An entry may come twice.
+    pub(super) async fn some(
         &self,
-        counter: &str,
-        max: u64,
-        window: Duration,
-    ) -> Result<Option<Duration>> {
+        table: Table,
+        after: &str,
+        limit: usize,
+    ) -> Result<(Vec<(String, String)>, String)> {
+        const BOTH_ENDS: &str = "0";
+        let mut command = cmd("HSCAN");
+        let after = Some(after).filter(|after| !after.is_empty());
+        command.arg(self.key(table.name()));
+        command.arg(after.unwrap_or(BOTH_ENDS));
+        command.arg("COUNT").arg(limit);
+        let (next, entries): (String, Vec<(String, String)>) = self.read(&command).await?;
+        let next = Some(next).filter(|next| next != BOTH_ENDS);
+        Ok((entries, next.unwrap_or_default()))
+    }
+
+    pub(super) async fn take(&self, counter: &str, max: u64, window: Duration) -> Result<Call> {
         let window_ms = u64::try_from(window.as_millis()).unwrap_or(u64::MAX).max(1);
-        let left_ms = self.count(&TAKE, counter, &[max, window_ms]).await?;
-        Ok((left_ms > 0).then(|| Duration::from_millis(left_ms)))
+        let arguments = [max, window_ms];
+        Ok(match self.count(&TAKE, counter, &arguments).await? {
+            (0, left_ms) => Call::Throttled(Duration::from_millis(left_ms)),
+            (ends_ms, _) => Call::Taken(Window(ends_ms)),
+        })
     }
 
-    pub(super) async fn give_back(&self, counter: &str) -> Result<()> {
-        self.count(&GIVE_BACK, counter, &[]).await.map(drop)
+    pub(super) async fn give_back(&self, counter: &str, Window(ends_ms): Window) -> Result<()> {
+        let taken = self.count::<u64>(&GIVE_BACK, counter, &[ends_ms]).await;
+        taken.map(drop)
     }
 
-    pub(super) async fn audit(&self, line: &str) -> Result<()> {
-        let mut command = cmd("XADD");
-        command
-            .arg(self.key("audit"))
-            .arg("MAXLEN")
-            .arg("~")
-            .arg(AUDIT_MAX)
-            .arg("*")
-            .arg("line")
-            .arg(line);
-        let line: Result<String> = self.client.send(&command).await.map_err(failed);
-        line.map(drop)
+    pub(super) async fn audit(&self, trail: Trail, line: &str) -> Result<()> {
+        let others = Trail::ALL.into_iter().filter(|other| *other != trail);
+        let trails = std::iter::once(trail).chain(others);
+        let keys: Vec<_> = trails.map(|trail| self.audit_key(trail)).collect();
+        let most = AUDIT_MAX.to_string();
+        let arguments = [most.as_bytes(), line.as_bytes()];
+        let added: Result<u64> = self
+            .client
+            .run(&ADD_LINE, &keys, &arguments)
+            .await
+            .map_err(failed);
+        added.map(drop)
+    }
+
+    fn audit_key(&self, trail: Trail) -> String {
+        self.key(match trail {
+            Trail::Operators => "audit",
+            Trail::Tokens => "audit-of-tokens",
+        })
     }
 
     pub(super) async fn audit_lines(
@@ -216,18 +270,32 @@ impl RemoteState {
         before: Option<&str>,
         limit: u32,
     ) -> Result<Vec<AuditLine>> {
-        let mut command = cmd("XREVRANGE");
         let end = before.map_or_else(|| "+".to_owned(), |before| format!("({before}"));
-        command.arg(self.key("audit")).arg(end).arg("-");
-        command.arg("COUNT").arg(limit);
-        let lines: Vec<(String, Vec<(String, String)>)> = self.read(&command).await?;
-        let lines = lines.into_iter();
-        let lines = lines.filter_map(|(place, mut fields)| Some((place, fields.pop()?.1)));
-        Ok(lines.collect())
+        let mut lines: Vec<AuditLine> = Vec::new();
+        for trail in Trail::ALL {
+            let mut command = cmd("XREVRANGE");
+            command.arg(self.audit_key(trail)).arg(&end).arg("-");
+            command.arg("COUNT").arg(limit);
+            let of_trail: Vec<(String, Vec<(String, String)>)> = self.read(&command).await?;
+            let of_trail = of_trail.into_iter();
+            lines.extend(of_trail.filter_map(|(at, mut fields)| Some((at, fields.pop()?.1))));
+        }
+        lines.sort_by_cached_key(|(at, _)| Reverse(place(at)));
+        lines.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        Ok(lines)
     }
+}
+
+/// Returns the numbers of the place of a line.
+fn place(text: &str) -> Option<(u64, u64)> {
+    let (number, part) = text.split_once('-')?;
+    Some((number.parse().ok()?, part.parse().ok()?))
 }
 
 #[allow(clippy::needless_pass_by_value)] // what `map_err` takes
 fn failed(error: duly::Error) -> StateError {
-    StateError::new("redis", &error)
+    StateError {
+        is_full: error.kind() == duly::ErrorKind::Full,
+        ..StateError::new("redis", &error)
+    }
 }

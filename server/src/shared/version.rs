@@ -107,10 +107,13 @@ impl VersionReader {
             Self::Local(version) => return Ok(version.load(Ordering::SeqCst)),
             Self::Remote { reads, .. } => reads,
         };
-        let stopped = || StateError("the reader of the version has stopped".to_owned());
+        let stopped = || StateError::of("the reader of the version has stopped".to_owned());
         let (sender, receiver) = oneshot::channel();
         reads.send(Some(sender)).await.map_err(|_| stopped())?;
-        receiver.await.map_err(|_| stopped())?.map_err(StateError)
+        receiver
+            .await
+            .map_err(|_| stopped())?
+            .map_err(StateError::of)
     }
 
     /// Returns the version, which may be that of [`RECENT`] ago.
@@ -144,7 +147,7 @@ async fn read_for_all(
     let mut batch = Vec::new();
     while reads.recv_many(&mut batch, WAITING_MAX).await > 0 {
         let begun = Instant::now();
-        let version = within(read()).await.map_err(|error| error.0);
+        let version = within(read()).await.map_err(|error| error.text);
         known.set(begun, version.as_ref().ok().copied());
         for request in batch.drain(..).flatten() {
             // Who hung up does not wait any more.

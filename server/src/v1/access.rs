@@ -5,13 +5,18 @@ use std::sync::Arc;
 
 use axum::body::Body as HttpBody;
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::input;
 use super::problem::{Problem, Result};
 use crate::auth::{Action, Grant, LastingGrant, Refusal, Scope, Taken};
 use crate::bus::Pool;
+use crate::http::reply;
+use crate::lmstfy::delivered::{self, Deliverable};
 use crate::lmstfy::names::{NAME_BYTES_MAX, check_namespace, is_name, split};
+use crate::shares;
 use crate::state::App;
 
 /// Checks names and token; returns the pool.
@@ -198,6 +203,19 @@ pub(super) fn refused(refusal: Refusal) -> Problem {
         Refusal::Throttled(wait) => Problem::throttled(wait),
         Refusal::Failed(error) => error.into(),
     }
+}
+
+/// Returns a response that may be large: it takes room of the token, until it is read.
+pub(super) async fn large(
+    app: &App,
+    headers: &HeaderMap,
+    pool: &Pool,
+    value: &impl Serialize,
+) -> Result<Response> {
+    let (_, token) = split(token(headers).unwrap_or_default());
+    let (owner, none) = (shares::owner(pool.name(), token), Deliverable::default());
+    let text = reply::json_text(value)?;
+    Ok(delivered::response(app, &owner, text, none).await)
 }
 
 /// Returns who acts with a token, for the audit.

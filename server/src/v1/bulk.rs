@@ -18,6 +18,7 @@ use super::event::{SPAN_MS_MAX, text};
 use super::event_list::{EventQuery, QUEUES_MAX, events};
 use super::input::{self, InPath, NamespacePath};
 use super::problem::{Problem, Problems, Result};
+use super::queue_list::check_name;
 use super::records::check_time;
 use crate::api::{ChangedEvents, ErasedEvents};
 use crate::auth::{Grant, Scope};
@@ -179,6 +180,7 @@ async fn queues(
     queue: Option<&str>,
 ) -> Result<Vec<String>> {
     if let Some(queue) = queue {
+        check_name(queue)?;
         grant.allows(Scope::Admin, queue).map_err(refused)?;
         return Ok(vec![pool.queue(namespace, queue)?.name().to_string()]);
     }
@@ -310,6 +312,7 @@ pub(super) async fn erase(
     let mut erasure = pool.bus().erase(&key);
     let target = match &request.queue {
         Some(queue) => {
+            check_name(queue)?;
             grant.allows(Scope::Admin, queue).map_err(refused)?;
             erasure = erasure.queue(pool.queue(&namespace, queue)?.name());
             queue.as_str()

@@ -27,6 +27,8 @@ use crate::state::App;
 
 /// The most ids of a request.
 const IDS_MAX: usize = 1_000;
+/// What is done to many dead letters takes many requests, in which no one says which is the first.
+const MAY_GO_ON: bool = true;
 
 /// A page of dead letters.
 #[derive(Deserialize, IntoParams)]
@@ -66,7 +68,8 @@ pub(super) struct PageQuery {
 /// A page of dead letters.
 #[derive(Serialize, ToSchema)]
 pub(super) struct DeadPage {
-    /// The dead letters, by id.
+    /// The dead letters, by id. A page ends after 16 MiB of payloads, so there may be fewer than the
+    /// limit although `next` is there.
     items: Vec<DeadView>,
     /// The `after` of the next page; absent after the last one.
     #[schema(example = "01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
@@ -141,7 +144,7 @@ pub(super) async fn list(
             None => cursor.id.to_string(),
         }),
     };
-    Ok(Json(page).into_response())
+    access::large(&app, &headers, pool, &page).await
 }
 
 /// Dead letters by their ids.
@@ -209,13 +212,9 @@ pub(super) async fn revive(
 ) -> Result<Response> {
     let (pool, ids) = ids(&app, &headers, (&namespace, &queue), body).await?;
     let revived = letters(pool, &namespace, &queue)?.revive(ids).await;
-    access::audit(
-        &app,
-        &headers,
-        "dead letters revived",
-        (pool, &namespace, &queue),
-    )
-    .await;
+    let target = (pool, namespace.as_str(), queue.as_str());
+    let action = "dead letters revived";
+    access::audit_bulk(&app, &headers, action, target, (MAY_GO_ON, false)).await;
     done(revived)
 }
 
@@ -234,12 +233,8 @@ pub(super) async fn drop_letters(
 ) -> Result<Response> {
     let (pool, ids) = ids(&app, &headers, (&namespace, &queue), body).await?;
     let dropped = letters(pool, &namespace, &queue)?.drop(ids).await;
-    access::audit(
-        &app,
-        &headers,
-        "dead letters dropped",
-        (pool, &namespace, &queue),
-    )
-    .await;
+    let target = (pool, namespace.as_str(), queue.as_str());
+    let action = "dead letters dropped";
+    access::audit_bulk(&app, &headers, action, target, (MAY_GO_ON, false)).await;
     done(dropped)
 }

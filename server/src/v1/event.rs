@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use duly::__server::payloads;
 use duly::time::{Timestamp, When};
 use duly::{EventBuilder, EventId, Queue, Receipt, Unique};
 use serde::{Deserialize, Serialize};
@@ -49,7 +50,9 @@ pub(super) struct NewEvent {
     #[schema(value_type = Option<String>, min_length = 26, max_length = 26,
         pattern = "^[0-7][0-9A-TV-Za-tv-z]{25}$", example = "01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
     id: Option<EventId>,
-    /// A name that stands for the id: the same name means the same event.
+    /// A name that stands for the id: the same name means the same event, while that waits or runs,
+    /// and then for a minute at least and a day at most: on Redis while it is among the last 10,000 that
+    /// ended in its bucket, else among the last 100,000.
     #[schema(min_length = 1, max_length = 256, example = "close:7")]
     idempotency_key: Option<String>,
     /// The delay in milliseconds, counted from the push.
@@ -63,7 +66,8 @@ pub(super) struct NewEvent {
     /// The key by which events are found.
     #[schema(min_length = 1, max_length = 256, example = "customer:8")]
     key: Option<String>,
-    /// The key of which only one event waits or runs.
+    /// The key of which only one event waits or runs. In a queue of several buckets, only the bucket of
+    /// the event is checked: that of the key, but with `id` or `idempotency_key` the one of the id.
     #[schema(min_length = 1, max_length = 256, example = "close:7")]
     unique: Option<String>,
     /// Whether an event that waits with the unique key is replaced. Default: it is kept.
@@ -78,6 +82,10 @@ pub(super) struct NewEvent {
     #[serde(default, deserialize_with = "input::whole_or_none")]
     #[schema(minimum = 1, maximum = 4294967295000u64, example = 86400000)]
     expires_ms: Option<u64>,
+    /// The version of its payload, for a handler in Rust whose payload has versions. Default: 0.
+    #[serde(default, deserialize_with = "input::whole_or_none")]
+    #[schema(minimum = 0, maximum = 4294967295u64, example = 2)]
+    version: Option<u32>,
     /// Whether its records keep its payload, so that it can be replayed. Default: that of the queue in
     /// the server's settings.
     keep_payload: Option<bool>,
@@ -187,6 +195,9 @@ impl NewEvent {
         }
         if let Some(expires) = self.expires_ms {
             event = event.expires_after(within("expires_ms", expires, (1, SPAN_MS_MAX))?);
+        }
+        if let Some(version) = self.version {
+            event = payloads::versioned(event, version);
         }
         if let Some(keep) = self.keep_payload {
             event = event.keep_payload(keep);

@@ -14,7 +14,7 @@ use duly::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::access::granted_namespace;
+use super::access::{self, granted_namespace};
 use super::event::text;
 use super::input::{InPath, NamespacePath};
 use super::problem::{Problem, Problems, Result};
@@ -184,11 +184,11 @@ pub(super) async fn list(
         let queue = seen.name(&event.queue)?;
         Some(ListedEvent::new(queue, event))
     });
-    Ok(Json(EventPage {
+    let page = EventPage {
         items: items.collect(),
         scanned: list.scanned,
         partial: list.is_partial,
         next: list.next.map(|next| next.to_string()),
-    })
-    .into_response())
+    };
+    access::large(&app, &headers, pool, &page).await
 }

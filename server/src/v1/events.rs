@@ -7,14 +7,14 @@ use axum::body::Body as HttpBody;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use duly::time::Timestamp;
-use duly::time::When;
-use duly::{CancelOutcome, ChangeOutcome, Receipt};
+use duly::explain::Reason;
+use duly::time::{Timestamp, When};
+use duly::{CancelOutcome, ChangeOutcome, Error, Receipt};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::access::{granted, granted_any, granted_call, granted_json};
+use super::access::{self, granted, granted_any, granted_call, granted_json};
 use super::event::{NewEvent, PushedEvent, not_pushed, payload, when};
 use super::input::{self, EventPath, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
@@ -111,7 +111,8 @@ fn responded(pushed: Vec<duly::Result<Receipt>>) -> Response {
 pub(super) enum PushResult {
     /// It is stored.
     Pushed(PushedEvent),
-    /// It is not stored.
+    /// It is not stored; or it may be, where the kind is `unknown`: pushing it again under the same `id`
+    /// or `idempotency_key` stores it once.
     Refused {
         /// Why.
         problem: Problem,
@@ -135,7 +136,7 @@ pub(super) async fn get(
     let found = pool.get_event(&handle, path.id()?).await?;
     let found =
         found.ok_or_else(|| Problem::not_found(format!("no event {} waits or runs", path.id)))?;
-    Ok(Json(EventView::from(found)).into_response())
+    access::large(&app, &headers, pool, &EventView::from(found)).await
 }
 
 /// Cancels an event that waits
@@ -164,6 +165,16 @@ fn too_late(path: &EventPath, state: duly::event::State) -> Problem {
 
 fn unknown(path: &EventPath) -> Problem {
     Problem::not_found(format!("no event of the queue has the id {}", path.id))
+}
+
+/// Returns the problem of an event that was not found: the store may have failed to answer, and then it
+/// may be there.
+fn not_found(explained: &duly::explain::Explanation, path: &EventPath) -> Problem {
+    let away = explained.reasons.iter().find_map(|reason| match reason {
+        Reason::StoreAway { kind, error } => Some(Error::new(*kind, error.clone())),
+        _ => None,
+    });
+    away.map_or_else(|| unknown(path), Problem::from)
 }
 
 /// A change of an event that waits: another due time, or another payload.
@@ -261,7 +272,7 @@ pub(super) async fn explain(
     // Another namespace may have an event under the same id.
     let explained = pool.bus().explain_in(name.as_str(), path.id()?).await?;
     if explained.queue.as_ref() != Some(&name) {
-        return Err(unknown(&path));
+        return Err(not_found(&explained, &path));
     }
     Ok(Json(Explanation::from(&explained)).into_response())
 }

@@ -10,7 +10,6 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use duly::__server::replies;
 use duly::lease::{EncodedPayload, LeaseStatus, LeaseToken, Leased};
 use serde::{Deserialize, Serialize};
@@ -24,7 +23,7 @@ use super::settlement::{Settlement, SettlementFields};
 use crate::auth::{Action, LastingGrant, Scope, Taken};
 use crate::bus::Pool;
 use crate::http::reply;
-use crate::lmstfy::delivered::{JobsBody, POLLS, Undelivered};
+use crate::lmstfy::delivered::{self, POLLS, Undelivered};
 use crate::state::App;
 
 /// The most events of one lease.
@@ -152,12 +151,7 @@ pub(super) async fn lease(
     let views: Vec<LeaseView> = events.jobs().iter().map(LeaseView::from).collect();
     let text = reply::json_text(&views)?;
     drop(place);
-    let body = JobsBody::new(&app, grant.owner(), Bytes::from(text), events).await;
-    Ok(reply::with_type(
-        StatusCode::OK,
-        reply::JSON,
-        HttpBody::new(body),
-    ))
+    Ok(delivered::response(&app, grant.owner(), text, events).await)
 }
 
 /// Returns the pool and the token of a lease, which names its queue, and the right to it.

@@ -31,17 +31,20 @@ mod waiters;
 mod webhook_schema;
 mod webhooks;
 
+use std::any::Any;
 use std::sync::Arc;
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
+use tower_http::catch_panic::CatchPanicLayer;
 
 pub(crate) use self::audited_bulks::AuditedBulks;
 use self::problem::Problem;
 pub(crate) use self::waiters::Waiters;
 use crate::http::whole;
+use crate::lmstfy::log_panic;
 use crate::state::App;
 
 /// Returns the routes, which are nested under `/v1`.
@@ -137,6 +140,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/{namespace}/queues/{queue}/leases", post(leases::lease))
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
+        .layer(CatchPanicLayer::custom(panicked))
         .with_state(app)
 }
 
@@ -155,6 +159,19 @@ async fn openapi() -> Response {
 #[allow(clippy::unused_async)] // a handler of axum is async
 pub(crate) async fn unknown() -> Response {
     Problem::not_found("no such path").into_response()
+}
+
+/// The response to a request that may not be served, whatever it asks for.
+pub(crate) fn forbidden(text: &str) -> Response {
+    Problem::new(StatusCode::FORBIDDEN, "forbidden", text).into_response()
+}
+
+/// The response to a request whose handler has panicked.
+#[allow(clippy::needless_pass_by_value)] // the signature that the layer takes
+fn panicked(panic: Box<dyn Any + Send>) -> Response {
+    log_panic(&*panic);
+    let status = StatusCode::INTERNAL_SERVER_ERROR;
+    Problem::new(status, "internal", "the request failed; the log says why").into_response()
 }
 
 #[allow(clippy::unused_async)] // a handler of axum is async

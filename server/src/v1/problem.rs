@@ -192,7 +192,7 @@ impl IntoResponses for Problems {
 const PROBLEM_JSON: &str = "application/problem+json";
 
 /// The statuses of problems, and what each means.
-const PROBLEMS: [(&str, &str); 14] = [
+const PROBLEMS: [(&str, &str); 16] = [
     (
         "400",
         "A name, an id, a parameter or the syntax of the body is wrong",
@@ -214,9 +214,43 @@ const PROBLEMS: [(&str, &str); 14] = [
     ("415", "The body has another content type"),
     ("422", "The body is JSON of another form"),
     ("429", "The limit of the token is reached"),
+    (
+        "500",
+        "The request failed; with the kind `unknown` the store's answer was lost, and it may have done \
+         what was asked: repeat it, a push under the same `id` or `idempotency_key`",
+    ),
     ("503", "The store does not answer, or the server stops"),
+    (
+        "504",
+        "The store, or the journal of its records, did not answer in time",
+    ),
     (
         "507",
         "The store is full; `Retry-After` says when to try again",
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_of_every_error_is_described() {
+        for kind in [
+            ErrorKind::Invalid,
+            ErrorKind::NotFound,
+            ErrorKind::Conflict,
+            ErrorKind::Full,
+            ErrorKind::LeaseLost,
+            ErrorKind::Unavailable,
+            ErrorKind::Unknown,
+            ErrorKind::Corrupt,
+            ErrorKind::Closed,
+            ErrorKind::TimedOut,
+        ] {
+            let status = Problem::unlogged(&Error::new(kind, "x")).status.to_string();
+            let is_described = PROBLEMS.iter().any(|(described, _)| *described == status);
+            assert!(is_described, "{status} of {kind:?}");
+        }
+    }
+}

@@ -43,6 +43,8 @@ struct Lines {
     bytes: BytesMut,
     /// Where the search for the end of the line goes on.
     seen: usize,
+    /// The number of the line in the body, from 1; blank ones count, and have no result.
+    number: usize,
     /// How long the next bytes may take.
     timeout: Duration,
     /// Whether the rest of a line that is too long is thrown away.
@@ -51,6 +53,9 @@ struct Lines {
     end: BoxFuture<'static, Problem>,
     is_over: bool,
 }
+
+/// A line or what is wrong, with its number.
+type Numbered = (usize, Result<Line>);
 
 /// A line, with its room until it is pushed.
 struct Line {
@@ -65,7 +70,7 @@ impl Drop for Line {
 }
 
 impl Lines {
-    async fn next(&mut self) -> Option<Result<Line>> {
+    async fn next(&mut self) -> Option<Numbered> {
         loop {
             if self.is_over {
                 return self.in_memory().or_else(|| self.rest());
@@ -95,7 +100,7 @@ impl Lines {
     }
 
     /// Returns the next line of those that have arrived.
-    fn in_memory(&mut self) -> Option<Result<Line>> {
+    fn in_memory(&mut self) -> Option<Numbered> {
         loop {
             let end = self.bytes[self.seen..]
                 .iter()
@@ -107,46 +112,45 @@ impl Lines {
                     self.bytes.clear();
                     self.seen = 0;
                     if !std::mem::replace(&mut self.is_skipping, true) {
-                        return Some(Err(too_long()));
+                        return Some((self.number, Err(too_long())));
                     }
                 }
                 return None;
             };
             let line = self.bytes.split_to(end + 1).freeze();
             self.seen = 0;
+            let number = self.number;
+            self.number += 1;
             let line = self.line(line);
             if std::mem::take(&mut self.is_skipping) || line.bytes.trim_ascii().is_empty() {
                 continue;
             }
-            return Some(if line.bytes.len() > LINE_BYTES_MAX {
-                Err(too_long())
-            } else {
-                Ok(line)
-            });
+            let line = Some(line).filter(|line| line.bytes.len() <= LINE_BYTES_MAX);
+            return Some((number, line.ok_or_else(too_long)));
         }
     }
 
     /// Returns what comes after the last end of a line.
-    fn rest(&mut self) -> Option<Result<Line>> {
+    fn rest(&mut self) -> Option<Numbered> {
         self.seen = 0;
         let line = self.bytes.split().freeze();
         let line = self.line(line);
         let is_line = !self.is_skipping && !line.bytes.trim_ascii().is_empty();
-        is_line.then_some(Ok(line))
+        is_line.then_some((self.number, Ok(line)))
     }
 
-    fn broken(&mut self, why: &str) -> Option<Result<Line>> {
+    fn broken(&mut self, why: &str) -> Option<Numbered> {
         let status = StatusCode::REQUEST_TIMEOUT;
         let text = format!("{why}; the lines before are answered");
         self.ended(Problem::new(status, "timed_out", text))
     }
 
     /// Reads no more; the problem is the last line.
-    fn ended(&mut self, problem: Problem) -> Option<Result<Line>> {
+    fn ended(&mut self, problem: Problem) -> Option<Numbered> {
         self.is_over = true;
         self.bytes = BytesMut::new();
         self.seen = 0;
-        Some(Err(problem))
+        Some((self.number, Err(problem)))
     }
 
     fn line(&self, bytes: Bytes) -> Line {
@@ -163,7 +167,7 @@ fn too_long() -> Problem {
     )
 }
 
-fn lines(lines: Lines) -> impl Stream<Item = Result<Line>> {
+fn lines(lines: Lines) -> impl Stream<Item = Numbered> {
     stream::unfold(lines, |mut lines| async move {
         lines.next().await.map(|line| (line, lines))
     })
@@ -172,9 +176,11 @@ fn lines(lines: Lines) -> impl Stream<Item = Result<Line>> {
 /// Pushes events as lines
 ///
 /// The body has an event on each line, and any number of lines: they are
-/// pushed as they arrive, and each has a line in the response, in their order. Read the response
-/// while you send: a server that cannot write its response reads no more. Where the server takes no
-/// more lines, as the token has ended or too many push, the last line is a problem that says why.
+/// pushed as they arrive, and each that is not blank has a line in the response, in their order.
+/// That of a problem has the number of the line in the body as `line`, from 1; blank ones count. Read
+/// the response while you send: a server that cannot write its response reads no more. Where the
+/// server takes no more lines, as the token has ended or too many push, the last line is a problem
+/// that says why, with the number of the first line that was not pushed.
 #[utoipa::path(
     post, path = "/v1/{namespace}/queues/{queue}/events/lines", operation_id = "pushEventLines",
     tag = "events", params(QueuePath),
@@ -215,7 +221,7 @@ pub(super) async fn begin(
 ///
 /// Where too many clients push lines, the one ends whose last line is the oldest. A push that ends
 /// before its body has a problem as its last line, with the number of the first line that was not
-/// pushed.
+/// pushed, of all lines of the body.
 async fn push(app: &Arc<App>, queue: Queue<Body>, grant: &CallGrant, body: HttpBody) -> Response {
     let room = app.line_pushes.take(grant.owner(), IDLE_BYTES).await;
     let room = Arc::new(room);
@@ -224,6 +230,7 @@ async fn push(app: &Arc<App>, queue: Queue<Body>, grant: &CallGrant, body: HttpB
         room: Arc::clone(&room),
         bytes: BytesMut::new(),
         seen: 0,
+        number: 1,
         timeout: app.settings.limits.body_timeout(),
         is_skipping: false,
         end: end(Arc::clone(app), grant.clone()).boxed(),
@@ -231,10 +238,9 @@ async fn push(app: &Arc<App>, queue: Queue<Body>, grant: &CallGrant, body: HttpB
     };
     let (app, grant) = (Arc::clone(app), grant.clone());
     let results = lines(body)
-        .enumerate()
-        .map(move |(index, line)| {
+        .map(move |line| {
             let (app, grant, queue) = (Arc::clone(&app), grant.clone(), queue.clone());
-            async move { push_one(&app, &grant, &queue, index, line).await }
+            async move { push_one(&app, &grant, &queue, line).await }
         })
         .buffered(PUSHES_AT_ONCE);
     let results = results.map(move |line| {
@@ -257,14 +263,12 @@ async fn push_one(
     app: &App,
     grant: &CallGrant,
     queue: &Queue<Body>,
-    index: usize,
-    line: Result<Line>,
+    (number, line): Numbered,
 ) -> Bytes {
     let pushed = match line {
         Ok(line) => send(app, grant, queue, &line.bytes).await,
         Err(problem) => Err(problem),
     };
-    let number = index + 1;
     let line = match pushed {
         Ok(pushed) => serde_json::to_string(&pushed),
         Err(problem) => {

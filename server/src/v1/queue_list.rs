@@ -63,6 +63,9 @@ pub(super) struct Overview {
     /// How many nodes have handlers for queues of the namespace. Clients over HTTP are none.
     #[schema(minimum = 0, example = 2)]
     nodes: usize,
+    /// The store's time, by which events are ready, in milliseconds since the epoch.
+    #[schema(minimum = 0, example = 1767225600000u64)]
+    now_ms: u64,
 }
 
 /// The queues of a namespace that a token may consume.
@@ -79,11 +82,7 @@ impl SeenQueues {
 
     /// Checks a name that a request gives, and that the token may consume the queue.
     pub(super) fn check(&self, name: &str) -> Result<()> {
-        if !is_name(name) || name.len() > NAME_BYTES_MAX {
-            return Err(Problem::invalid(format!(
-                "a queue has 1 to {NAME_BYTES_MAX} letters, digits, `-` and `_`"
-            )));
-        }
+        check_name(name)?;
         self.grant.allows(Scope::Consume, name).map_err(refused)
     }
 
@@ -93,6 +92,16 @@ impl SeenQueues {
         let is_seen = is_name(name) && self.grant.allows(Scope::Consume, name).is_ok();
         is_seen.then_some(name)
     }
+}
+
+/// Checks the name of a queue within its namespace.
+pub(super) fn check_name(name: &str) -> Result<()> {
+    if is_name(name) && name.len() <= NAME_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Problem::invalid(format!(
+        "a queue has 1 to {NAME_BYTES_MAX} letters, digits, `-` and `_`"
+    )))
 }
 
 /// Checks a page; returns where it begins, and its size.
@@ -182,6 +191,7 @@ pub(super) async fn overview(
             .iter()
             .filter(|node| node.queues.iter().any(is_seen))
             .count(),
+        now_ms: pool.bus().store_time().as_millis(),
     })
     .into_response())
 }

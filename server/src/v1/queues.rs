@@ -9,8 +9,8 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use duly::ErrorKind;
 use duly::admin::{EventCursor, QueueStats};
+use duly::{ErrorKind, QueueName};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -20,6 +20,7 @@ use super::input::{self, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use crate::api::{ForecastStep, QueueView};
 use crate::auth::Scope;
+use crate::bus::Pool;
 use crate::purge;
 use crate::state::App;
 
@@ -27,6 +28,8 @@ use crate::state::App;
 const STEPS_MAX: u64 = 400;
 /// The most workers and buckets of a queue.
 const SETTING_MAX: u16 = 1_024;
+/// The most queues of a namespace with runtime settings: a store keeps those of 10,000 queues.
+const SET_MAX: usize = 1_000;
 
 /// Counts the events of a queue by state
 #[utoipa::path(
@@ -56,10 +59,12 @@ pub(super) async fn stats(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct QueueChange {
-    /// Whether it is paused: then no consumer gets an event of it.
+    /// Whether it is paused: then no consumer gets an event of it, at another server from a quarter of a
+    /// second later.
     #[schema(example = true)]
     paused: Option<bool>,
-    /// The most starts in a second, over all nodes, at least 0.001; 0 removes the limit.
+    /// The most starts of handlers in a second, over all nodes, at least 0.001; each server gives its
+    /// HTTP consumers and webhooks the whole rate. 0 removes the limit.
     #[schema(minimum = 0, maximum = 1000000, example = 10.0)]
     rate: Option<f64>,
     /// The most handlers in Rust at once on each node; 0 removes the setting. To start nothing,
@@ -68,7 +73,7 @@ pub(super) struct QueueChange {
     #[schema(minimum = 0, maximum = 1024, example = 16)]
     workers: Option<u16>,
     /// The number of buckets of new events; 0 removes the setting. Only one bucket keeps the order
-    /// of events.
+    /// of events, and only with one a unique key is unique beside `id` and `idempotency_key`.
     #[serde(default, deserialize_with = "input::whole_or_none")]
     #[schema(minimum = 0, maximum = 1024, example = 1)]
     buckets: Option<u16>,
@@ -96,6 +101,9 @@ pub(super) async fn set(
                 "{name} is {value}; it must be 1 to {SETTING_MAX}, or 0 to remove it"
             )));
         }
+    }
+    if change.sets_any() {
+        check_room(pool, &namespace, &name).await?;
     }
     let audit = |action| access::audit(&app, &headers, action, (pool, &namespace, &queue));
     // The rate first: it may be out of bounds, and then nothing is changed.
@@ -125,6 +133,33 @@ pub(super) async fn set(
         None => {}
     }
     Ok(StatusCode::NO_CONTENT)
+}
+
+impl QueueChange {
+    /// Whether the queue has a setting afterwards.
+    fn sets_any(&self) -> bool {
+        let is_set = |value: Option<u16>| value.is_some_and(|value| value > 0);
+        let has_rate = self.rate.is_some_and(|rate| rate > 0.0);
+        self.paused == Some(true) || has_rate || is_set(self.workers) || is_set(self.buckets)
+    }
+}
+
+/// Refuses a first setting of a queue where as many queues of its namespace have some as may.
+async fn check_room(pool: &Pool, namespace: &str, queue: &QueueName) -> Result<()> {
+    let controls = pool.bus().controls().await?;
+    let of_namespace = |name: &QueueName| {
+        let rest = name.strip_prefix(namespace);
+        rest.is_some_and(|rest| rest.starts_with('.'))
+    };
+    let count = controls.keys().filter(|name| of_namespace(name)).count();
+    if count < SET_MAX || controls.contains_key(queue) {
+        return Ok(());
+    }
+    Err(Problem::new(
+        StatusCode::INSUFFICIENT_STORAGE,
+        "full",
+        format!("{SET_MAX} queues of the namespace have settings, the most; remove some first"),
+    ))
 }
 
 /// Returns a rate that the library takes; `None` removes it. One out of bounds stays so.
@@ -222,7 +257,9 @@ pub(super) async fn purge(
     let after = after.transpose()?;
     let name = pool.queue(&namespace, &queue)?.name().clone();
     // Before it begins, as it may end half-way.
-    access::audit(&app, &headers, "queue purged", (pool, &namespace, &queue)).await;
+    let target = (pool, namespace.as_str(), queue.as_str());
+    let goes_on = after.is_some();
+    access::audit_bulk(&app, &headers, "queue purged", target, (goes_on, false)).await;
     let (cancelled, next) = match purge::step(pool.bus(), &name, after).await {
         // A new queue whose name is nearly that of another.
         Err(error) if error.kind() == ErrorKind::NotFound => (0, None),

@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use duly::records::{Cause, Cursor, Outcome, Page, Record, Records};
 use duly::time::Timestamp;
 use duly::{ErrorKind, EventId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::access::{granted_lasting, refused};
+use super::access::{self, granted_lasting, refused};
 use super::event::text;
 use super::input::{InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
@@ -272,7 +271,7 @@ pub(super) async fn list(
         next: page.next.map(|next| next.to_string()),
         end: page.end.map(|end| end.to_string()),
     };
-    Ok(Json(page).into_response())
+    access::large(&app, &headers, pool, &page).await
 }
 
 #[cfg(test)]

@@ -23,12 +23,22 @@ use crate::state::App;
 /// The longest name of a replay, in bytes.
 const NAME_MAX: usize = 128;
 
+/// The outcomes with which an event ends.
+const FINAL: [Outcome; 5] = [
+    Outcome::Acked,
+    Outcome::Discarded,
+    Outcome::Cancelled,
+    Outcome::Expired,
+    Outcome::Dropped,
+];
+
 /// Which records are replayed; all filters must match.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RecordReplay {
     /// The name of the replay: a request that is repeated under the same name pushes nothing again, for a
-    /// minute at least, usually for a day.
+    /// minute at least and a day at most: on Redis while its events are among the last 10,000 that ended in
+    /// their bucket.
     #[schema(
         min_length = 1,
         max_length = 128,
@@ -58,8 +68,8 @@ pub(super) struct RecordReplay {
     #[serde(default, deserialize_with = "input::whole_or_none")]
     #[schema(minimum = 0, maximum = 4102444800000u64)]
     until_ms: Option<u64>,
-    /// The version of the payloads, which records do not have. Default: 0, as of all that is pushed over
-    /// HTTP without a version.
+    /// The version of the payloads, which records do not have; to be given wherever events were pushed with
+    /// one. Default: 0, as of all that is pushed over HTTP without a version.
     #[serde(default, deserialize_with = "input::whole_or_none")]
     #[schema(minimum = 0, maximum = 4294967295u64)]
     version: Option<u32>,
@@ -100,6 +110,15 @@ pub(super) async fn replay(
         return Err(Problem::invalid(format!(
             "name has {} bytes; it must have 1 to {NAME_MAX}",
             name.len()
+        )));
+    }
+    if let Some(outcome) = request.outcome
+        && !FINAL.contains(&outcome)
+    {
+        return Err(Problem::invalid(format!(
+            "outcome is {}; an event that is replayed has ended: acked, discarded, cancelled, expired or \
+             dropped. Dead letters are revived",
+            outcome.as_str()
         )));
     }
     check_time("until_ms", request.until_ms)?;

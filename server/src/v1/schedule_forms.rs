@@ -121,7 +121,7 @@ pub(super) struct ScheduleBody {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SchedulePageQuery {
-    /// The `next` of the page before: the last name of it.
+    /// The `next` of the page before: the name with which it ended.
     #[param(
         min_length = 1,
         max_length = 198,
@@ -137,7 +137,8 @@ pub(super) struct SchedulePageQuery {
 /// A page of schedules.
 #[derive(Serialize, ToSchema)]
 pub(super) struct SchedulePage {
-    /// The schedules, sorted by name.
+    /// The schedules, sorted by name. A page ends after 16 MiB of payloads, so there may be fewer than
+    /// the limit although `next` is there.
     pub(super) items: Vec<ScheduleView>,
     /// The `after` of the next page; absent after the last one.
     #[schema(example = "nightly")]

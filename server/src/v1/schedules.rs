@@ -132,10 +132,10 @@ pub(super) async fn list(
     let page = schedules::page(pool.bus(), of, is_seen, after.as_deref(), limit).await?;
     let items = page.items.iter();
     let items: Vec<_> = items.filter_map(|it| view(&namespace, it)).collect();
-    let next = page
-        .next
-        .and_then(|_| items.last().map(|last| last.name.clone()));
-    Ok(Json(SchedulePage { items, next }).into_response())
+    let next = page.next.as_deref();
+    let next = next.and_then(|next| next.strip_prefix(&namespace)?.strip_prefix('.'));
+    let next = next.map(str::to_owned);
+    access::large(&app, &headers, pool, &SchedulePage { items, next }).await
 }
 
 /// Returns a schedule: its options, its next instants, and why

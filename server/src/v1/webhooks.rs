@@ -204,7 +204,8 @@ impl WebhookBody {
     }
 }
 
-/// Sets the webhook of a queue: from now on its events are posted to the URL.
+/// Sets the webhook of a queue: from now on its events are posted to the URL, those that wait for
+/// their turn as well. It needs the scopes `admin` and `consume`, as the URL gets the events.
 #[utoipa::path(
     put, path = "/v1/{namespace}/queues/{queue}/webhook", operation_id = "setWebhook", tag = "webhooks",
     params(QueuePath),
@@ -224,17 +225,20 @@ pub(super) async fn set(
     let place = (namespace.as_str(), queue.as_str());
     let (pool, body): (_, WebhookBody) =
         granted_json(&app, &headers, place, Scope::Admin, body).await?;
+    granted(&app, &headers, &namespace, &queue, Scope::Consume).await?; // its URL gets the events
     pool.queue(&namespace, &queue)?; // a name that the library refuses
     let key = TargetKey::new(pool.name(), &namespace, &queue);
-    let before = app.webhooks.get(&key).await?;
+    let stored = app.webhooks.get(&key).await?;
+    let is_new = stored.is_none();
+    let before = match stored {
+        Some(Err(why)) if body.secrets.is_none() => return Err(unreadable(&queue, &why)),
+        stored => stored.and_then(std::result::Result::ok),
+    };
     let (row, created_secret) = body.row(before.as_ref())?;
     let target = Target::new(row, None).map_err(Problem::invalid)?;
     let refused = |why| Problem::new(StatusCode::FORBIDDEN, "forbidden", why);
     app.webhooks.check(&target).map_err(refused)?;
-    let set = app
-        .webhooks
-        .set(&key, &target.row, before.is_none())
-        .await?;
+    let set = app.webhooks.set(&key, &target.row, is_new).await?;
     let status = match set {
         SetResult::Created => StatusCode::CREATED,
         SetResult::Changed => StatusCode::OK,
@@ -268,6 +272,7 @@ pub(super) async fn get(
     let key = TargetKey::new(pool.name(), &namespace, &queue);
     let target = app.webhooks.get(&key).await?;
     let target = target.ok_or_else(|| no_webhook(&queue))?;
+    let target = target.map_err(|why| unreadable(&queue, &why))?;
     let status = app.webhooks.status(&key).await;
     Ok(Json(WebhookView::new(key, &target, status)).into_response())
 }
@@ -319,6 +324,13 @@ pub(super) async fn list(
         }
     }
     Ok(Json(views).into_response())
+}
+
+fn unreadable(queue: &str, why: &str) -> Problem {
+    Problem::conflict(format!(
+        "the stored webhook of queue {queue} cannot be read: {why}; set it anew with all of its \
+         fields, `secrets` among them, or remove it"
+    ))
 }
 
 fn no_webhook(queue: &str) -> Problem {

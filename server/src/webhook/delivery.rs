@@ -6,12 +6,15 @@ use std::time::Duration;
 use duly::ErrorKind;
 use duly::lease::{EncodedPayload, LeaseOutcome, LeaseStatus, LeaseToken, Leased};
 use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 
 use super::exchange::Message;
 use super::failure::{Failure, FailureKind};
 use super::pace;
+use super::places::RequestPlace;
 use super::runner::{Runner, Slot};
 use super::target::Target;
+use crate::shared::Call;
 
 /// How often a settlement is tried.
 const SETTLES_MAX: u32 = 6;
@@ -30,20 +33,22 @@ enum Ended {
     },
 }
 
-/// Delivers an event, and settles it.
+/// Delivers an event to a target, unless that is replaced or the lease is lost before its turn comes,
+/// and settles it.
 pub(super) async fn deliver(
     runner: Arc<Runner>,
-    target: Arc<Target>,
+    (target, replaced): (Arc<Target>, CancellationToken),
     leased: Leased<EncodedPayload>,
     slot: Slot,
 ) {
     let token = leased.token().clone();
     let message = Message::new(&runner.key, leased.into_event());
+    let lost = CancellationToken::new();
     let ended = tokio::select! {
         biased;
         () = runner.deps.aborted.cancelled() => Ended::Returned,
-        ended = attempt(&runner, &target, &message) => ended,
-        () = keep_lease(&runner, &token) => Ended::Returned,
+        ended = attempt(&runner, &target, [&replaced, &lost], &message) => ended,
+        () = keep_lease(&runner, &token, &lost) => Ended::Returned,
     };
     if let Ended::Returned = ended {
         runner.labels.returned();
@@ -76,18 +81,20 @@ fn outcome(ended: Ended) -> LeaseOutcome {
     }
 }
 
-/// Makes the request, when its turn comes.
-async fn attempt(runner: &Arc<Runner>, target: &Target, message: &Message) -> Ended {
-    let turn = async {
-        let place = runner.deps.places.acquire().await;
-        take_call(runner, target).await;
-        place
-    };
+/// Makes the request when its turn comes, unless its target is replaced or its lease lost by then.
+async fn attempt(
+    runner: &Arc<Runner>,
+    target: &Target,
+    [replaced, lost]: [&CancellationToken; 2],
+    message: &Message,
+) -> Ended {
     let _place = tokio::select! {
-        place = turn => place,
-        () = runner.cancelled() => return Ended::Returned,
+        biased;
+        () = replaced.cancelled() => return Ended::Returned,
+        () = lost.cancelled() => return Ended::Returned,
+        place = turn(runner, target) => place,
     };
-    let Some(admission) = runner.admit() else {
+    let Some(admission) = runner.admit(target) else {
         return Ended::Returned;
     };
     let began = Instant::now();
@@ -102,36 +109,50 @@ async fn attempt(runner: &Arc<Runner>, target: &Target, message: &Message) -> En
     }
 }
 
-/// Takes one call of the rate that all servers share.
-async fn take_call(runner: &Runner, target: &Target) {
-    let Some(rate) = target.row.rate else { return };
-    let (calls, window) = pace::window(rate);
-    let counter = format!("webhook/{}@{rate}", runner.key);
+/// Waits for a place, and for a call of the rate that all servers share; who waits for a call keeps
+/// no place from others.
+async fn turn(runner: &Runner, target: &Target) -> RequestPlace {
     loop {
-        match runner.deps.shared.take(&counter, calls, window).await {
-            Ok(None) => return,
-            Ok(Some(_)) => {
-                let pause = (window / 20).min(Duration::from_secs(1));
+        let place = runner.place().await;
+        match take_call(runner, target).await {
+            None => return place,
+            Some(pause) => {
+                drop(place);
                 sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
-            }
-            Err(error) => {
-                // The pace of this server still holds.
-                tracing::warn!(webhook = %runner.key, %error, "rate of a webhook is not shared");
-                return;
             }
         }
     }
 }
 
-/// Extends a lease again and again; never returns.
-async fn keep_lease(runner: &Runner, token: &LeaseToken) {
+/// Takes a call of the shared rate; if there is none, returns how long to wait before the next try.
+async fn take_call(runner: &Runner, target: &Target) -> Option<Duration> {
+    let rate = target.row.rate?;
+    let (calls, window) = pace::window(rate);
+    let counter = format!("webhook/{}@{rate}", runner.key);
+    match runner.deps.shared.take(&counter, calls, window).await {
+        Ok(Call::Taken(_)) => None,
+        Ok(Call::Throttled(_)) => Some((window / 20).min(Duration::from_secs(1))),
+        Err(error) => {
+            // The pace of this server still holds.
+            tracing::warn!(webhook = %runner.key, %error, "rate of a webhook is not shared");
+            None
+        }
+    }
+}
+
+/// Extends a lease again and again, and tells when it is lost; never returns, as a request that is
+/// under way goes on.
+async fn keep_lease(runner: &Runner, token: &LeaseToken, lost: &CancellationToken) {
     let ttr = runner.deps.ttr;
+    let mut ends = Instant::now() + ttr;
     loop {
         sleep(ttr / 3).await;
+        let began = Instant::now();
         match runner.pool.bus().extend_lease(token, ttr).await {
-            Ok(LeaseStatus::Held) => {}
+            Ok(LeaseStatus::Held) => ends = began + ttr,
             Ok(LeaseStatus::Lost) => {
                 tracing::warn!(webhook = %runner.key, id = %token.id(), "lease of a delivery lost");
+                lost.cancel();
                 return std::future::pending().await;
             }
             Err(error) => {
@@ -139,6 +160,9 @@ async fn keep_lease(runner: &Runner, token: &LeaseToken) {
                     webhook = %runner.key, id = %token.id(), %error,
                     "lease of a delivery not extended"
                 );
+                if Instant::now() >= ends {
+                    lost.cancel(); // another server may have the event
+                }
             }
         }
     }

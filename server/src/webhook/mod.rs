@@ -13,7 +13,8 @@
 //! [`target`] is a target as stored and as used, [`address`] the check of what may be reached, which
 //! [`resolver`] makes for names; [`vault`] encrypts what is stored; [`exchange`] is one request, signed with a [`secret`], and
 //! [`failure`] what went wrong with it; [`circuit`] and [`pace`] decide when a [`runner`] may start a
-//! [`delivery`]. Concurrency and circuit belong to each server, rates are shared by all.
+//! [`delivery`], and namespaces share the [`places`] of its requests. Concurrency and circuit belong to
+//! each server, rates are shared by all.
 
 mod address;
 mod circuit;
@@ -22,6 +23,7 @@ mod delivery;
 mod exchange;
 mod failure;
 mod pace;
+mod places;
 mod resolver;
 mod retry_after;
 mod runner;
@@ -35,7 +37,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Mutex, Notify, Semaphore};
+use tokio::sync::{Mutex, Notify};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -45,6 +47,7 @@ use self::circuit::CircuitLimits;
 pub(crate) use self::circuit::CircuitState;
 pub(crate) use self::counters::{SECONDS, SECONDS_BOUNDS};
 use self::exchange::Exchange;
+use self::places::RequestPlaces;
 use self::runner::Runner;
 pub(crate) use self::runner::RunnerStatus;
 pub(crate) use self::secret::Secret;
@@ -75,7 +78,7 @@ struct Deps {
     circuit: CircuitLimits,
     ttr: Duration,
     /// Places for requests of this server.
-    places: Semaphore,
+    places: Arc<RequestPlaces>,
     /// The runners, and the deliveries in flight.
     tasks: TaskTracker,
     /// Cancelled when the server stops: no more deliveries start.
@@ -124,7 +127,7 @@ impl Webhooks {
             vault: TargetVault::new(keys.unwrap_or_default()),
             circuit: CircuitLimits::new(settings),
             ttr: settings.ttr(),
-            places: Semaphore::new(settings.concurrency),
+            places: RequestPlaces::new(settings.concurrency),
             tasks: TaskTracker::new(),
             stopping: stopping.clone(),
             aborted: CancellationToken::new(),

@@ -19,6 +19,7 @@ use super::counters::{OpenCircuit, TargetLabels};
 use super::delivery::deliver;
 use super::failure::Failure;
 use super::pace::Pace;
+use super::places::RequestPlace;
 use super::target::{Disabled, Target, TargetKey};
 use crate::bus::Pool;
 use crate::shared::Table;
@@ -37,6 +38,8 @@ pub(super) struct Runner {
     pub(super) pool: Pool,
     pub(super) deps: Arc<Deps>,
     pub(super) labels: TargetLabels,
+    /// The namespace of the pool, by which it shares places.
+    namespace: Arc<str>,
     queue: QueueName,
     live: Mutex<Live>,
     in_flight: AtomicUsize,
@@ -51,9 +54,19 @@ pub(super) struct Runner {
 #[derive(Debug)]
 struct Live {
     target: Arc<Target>,
+    /// Cancelled when there is another target, or none.
+    replaced: CancellationToken,
     circuit: Circuit,
     open: Option<OpenCircuit>,
     last_error: Option<LastError>,
+}
+
+impl Live {
+    /// Takes another target; deliveries to the one before that wait for their turn end.
+    fn replace(&mut self, target: Target, replaced: CancellationToken) {
+        self.target = Arc::new(target);
+        std::mem::replace(&mut self.replaced, replaced).cancel();
+    }
 }
 
 /// The last failure of a target.
@@ -83,15 +96,17 @@ impl Runner {
         deps: Arc<Deps>,
     ) -> Self {
         let circuit = Circuit::new(deps.circuit, Moment::now());
+        let cancelled = deps.stopping.child_token();
         Self {
             labels: TargetLabels::new(&key),
-            cancelled: deps.stopping.child_token(),
+            namespace: TargetKey::prefix(&key.pool, &key.namespace).into(),
             key,
             pool,
             deps,
             queue,
             live: Mutex::new(Live {
                 target: Arc::new(target),
+                replaced: cancelled.child_token(),
                 circuit,
                 open: None,
                 last_error: None,
@@ -99,6 +114,7 @@ impl Runner {
             in_flight: AtomicUsize::new(0),
             freed: Notify::new(),
             changed: Notify::new(),
+            cancelled,
         }
     }
 
@@ -120,7 +136,7 @@ impl Runner {
                 live.open = None;
                 live.last_error = None;
             }
-            live.target = Arc::new(target);
+            live.replace(target, self.cancelled.child_token());
         }
         self.changed.notify_one();
     }
@@ -130,9 +146,9 @@ impl Runner {
         self.cancelled.cancel();
     }
 
-    /// Waits until no more requests may begin: the webhook is removed, or the server stops.
-    pub(super) async fn cancelled(&self) {
-        self.cancelled.cancelled().await;
+    /// Waits for a place for a request.
+    pub(super) async fn place(&self) -> RequestPlace {
+        self.deps.places.take(&self.namespace).await
     }
 
     pub(super) fn status(&self) -> RunnerStatus {
@@ -163,9 +179,10 @@ impl Runner {
 
     /// Starts the deliveries that may start now, or waits.
     async fn turn(self: &Arc<Self>, pace: &mut Option<Pace>) {
-        let (target, state) = {
+        let (target, replaced, state) = {
             let live = self.live();
-            (Arc::clone(&live.target), live.circuit.state())
+            let target = Arc::clone(&live.target);
+            (target, live.replaced.clone(), live.circuit.state())
         };
         if target.is_idle() {
             return pending().await;
@@ -178,7 +195,7 @@ impl Runner {
         };
         let free = self.free(most).await;
         let paced = paced(pace, target.row.rate).await;
-        let places = self.deps.places.available_permits().max(1);
+        let places = self.deps.places.room(&self.namespace).max(1);
         let max = free.min(paced).min(places).min(BATCH_MAX);
         let queues = [self.queue.clone()];
         let leased = match self.pool.lease(&queues, max, self.deps.ttr, POLL).await {
@@ -194,7 +211,8 @@ impl Runner {
         }
         for event in leased {
             let slot = Slot::new(self);
-            let delivery = deliver(Arc::clone(self), Arc::clone(&target), event, slot);
+            let of = (Arc::clone(&target), replaced.clone());
+            let delivery = deliver(Arc::clone(self), of, event, slot);
             self.deps.tasks.spawn(delivery);
         }
     }
@@ -211,11 +229,12 @@ impl Runner {
         }
     }
 
-    /// Admits a request, unless the circuit rests, the target is idle or deleted, or the server
-    /// stops.
-    pub(super) fn admit(self: &Arc<Self>) -> Option<Admission> {
+    /// Admits a request to a target, unless the circuit rests, the target is idle, replaced or
+    /// deleted, or the server stops.
+    pub(super) fn admit(self: &Arc<Self>, target: &Target) -> Option<Admission> {
         let mut live = self.live();
-        if self.cancelled.is_cancelled() || live.target.is_idle() {
+        let is_replaced = live.target.row.revision != target.row.revision;
+        if self.cancelled.is_cancelled() || is_replaced || live.target.is_idle() {
             return None;
         }
         let is_probe = live.circuit.admit(Moment::now())?;
@@ -246,7 +265,7 @@ impl Runner {
             let Ok(target) = Target::new(target.row.clone(), Some(disabled.clone())) else {
                 return; // never: it was one before
             };
-            live.target = Arc::new(target);
+            live.replace(target, self.cancelled.child_token());
         }
         self.changed.notify_one();
         tracing::warn!(

@@ -56,16 +56,19 @@ fn parse(
 }
 
 impl Webhooks {
-    /// Returns a target.
-    pub(crate) async fn get(&self, key: &TargetKey) -> Result<Option<Target>> {
+    /// Returns a target; or why what is stored of it cannot be read.
+    pub(crate) async fn get(
+        &self,
+        key: &TargetKey,
+    ) -> Result<Option<std::result::Result<Target, String>>> {
         let text = key.to_string();
         let shared = self.shared();
         let Some(row) = shared.get(Table::Webhooks, &text).await? else {
             return Ok(None);
         };
         let disabled = shared.get(Table::WebhooksDisabled, &text).await?;
-        let target = parse(&self.deps().vault, key, &row, disabled.as_deref());
-        target.map(Some).map_err(|why| StateError::new(&text, &why))
+        let vault = &self.deps().vault;
+        Ok(Some(parse(vault, key, &row, disabled.as_deref())))
     }
 
     /// Returns the targets of a namespace, by queue.

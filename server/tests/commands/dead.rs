@@ -31,6 +31,11 @@ async fn dead_letters_are_listed_by_filters(shop: &Shop) {
     };
     assert_eq!(list(&[]), 2);
     assert_eq!(list(&["--limit", "1"]), 1);
+    for (limit, is_cut) in [("1", true), ("9", false)] {
+        let listed = shop.run(&with(&["dead", "list", "--json", "--limit", limit]));
+        let words = "... there may be more; raise --limit, or add filters\n";
+        assert_eq!(listed.err, if is_cut { words } else { "" });
+    }
     assert_eq!(list(&["--error", "such address"]), 1);
     assert_eq!(list(&["--error", "nothing like it"]), 0);
     assert_eq!(list(&["--since", "1h"]), 2);
@@ -69,8 +74,16 @@ async fn a_revival_needs_a_selection_and_can_be_tried(shop: &Shop) {
     assert_eq!(revived.text(), "1 of 1 dead letters are revived\n");
     assert_eq!(dead(shop), 1);
     let id = shop.dead[0].to_string();
-    let revived = shop.json(&with(&["dead", "revive", &id]));
-    assert_eq!(revived, json!({"matched": 1, "done": 1, "dry_run": false}));
+    let gone = shop.dead[1].to_string();
+    let tried = shop.run(&with(&["dead", "revive", &gone, &id, "--dry-run"]));
+    let missing = format!("; no dead letter that matches: {gone}\n");
+    assert!(tried.text().ends_with(&missing), "{tried:?}");
+    let limited = ["dead", "revive", &gone, &id, "--dry-run", "--limit", "1"];
+    let limited = shop.json(&with(&limited));
+    assert_eq!(limited["missing"], json!([]), "it was not looked for");
+    let revived = shop.run(&with(&["dead", "revive", &gone, &id]));
+    let expected = format!("1 of 2 dead letters are revived{missing}");
+    assert_eq!(revived.text(), expected);
     shop.run(&with(&["dead", "revive", &id]))
         .fails(3, "none of the ids");
     assert_eq!(shop.waiting(), 4);

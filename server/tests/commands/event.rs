@@ -1,8 +1,14 @@
 //! `duly event`.
 
+use std::time::Duration;
+
+use duly::event::BucketId;
+use duly::time::Timestamp;
+use duly::{Bus, EventId};
 use serde_json::json;
 
 use super::{Shop, on_every_target};
+use crate::test_clock::post;
 
 on_every_target! {
     events_are_listed_by_what_an_operator_knows_of_them
@@ -10,8 +16,10 @@ on_every_target! {
     an_event_is_cancelled_when_confirmed
     an_event_is_rescheduled_and_updated
     an_event_that_is_unknown_or_over_has_its_exit_code
+    what_is_in_a_queue_of_duly_itself_stays_as_it_is
     events_that_match_are_changed_together
     a_person_is_erased_and_the_audit_says_so
+    an_event_of_a_queue_is_found_whatever_has_its_id_in_another_one
 }
 
 const QUEUE: [&str; 2] = ["--queue", "ns.mail"];
@@ -149,6 +157,9 @@ async fn an_event_is_rescheduled_and_updated(shop: &Shop) {
         .fails(2, "--after");
     shop.run(&with(&["event", "reschedule", &id, "--at", "noon"]))
         .fails(2, "is no time");
+    // Elsewhere a duration is one ago: then it would run now.
+    shop.run(&with(&["event", "reschedule", &id, "--at", "2h"]))
+        .fails(2, "write --after 2h");
 }
 
 async fn an_event_that_is_unknown_or_over_has_its_exit_code(shop: &Shop) {
@@ -162,6 +173,29 @@ async fn an_event_that_is_unknown_or_over_has_its_exit_code(shop: &Shop) {
     shop.run(&with(&["event", "run-now", &dead]))
         .fails(4, "dead");
     shop.run(&["event", "show", "7"]).fails(2, "'7'");
+}
+
+async fn what_is_in_a_queue_of_duly_itself_stays_as_it_is(shop: &Shop) {
+    if shop.is_server() {
+        return; // no request reaches such a queue
+    }
+    shop.run(&["queue", "pause", "ns.mail"]).text();
+    let own = ["--queue", "ns.duly.audit"];
+    let bus = Bus::builder().store_url(&shop.target[1]).only_registered();
+    let bus = bus.publish_only().start().await.unwrap();
+    let lines = bus.events().queue(own[1]).page().await.unwrap();
+    let id = lines.items[0].id.to_string();
+    bus.shutdown(Duration::from_secs(5)).await.unwrap();
+    for words in [
+        &["cancel", &id, "--yes"][..],
+        &["reschedule", &id, "--after", "1h"],
+        &["run-now", &id],
+        &["update", &id, "--payload", "1"],
+    ] {
+        let command = [&["event"], words, &own[..]].concat();
+        shop.run(&command).fails(2, "a queue of duly itself");
+    }
+    assert_eq!(shop.json(&["audit"])["items"].as_array().unwrap().len(), 1);
 }
 
 async fn events_that_match_are_changed_together(shop: &Shop) {
@@ -228,4 +262,65 @@ async fn a_person_is_erased_and_the_audit_says_so(shop: &Shop) {
         targets,
         ["ns.mail, key customer:9", "ns.mail, key customer:8"]
     );
+}
+
+/// The queues of which each has an event under every id.
+const BOTH: [&str; 2] = ["ns.close", "ns.send"];
+
+/// Pushes events that are due in an hour to both queues; returns their ids.
+async fn push_to_both(shop: &Shop) -> [String; 4] {
+    let ids =
+        [(); 4].map(|()| EventId::from_parts(Timestamp::EPOCH, BucketId(0), fastrand::u64(..)));
+    let Some(world) = &shop.world else {
+        let bus = Bus::builder().store_url(&shop.target[1]).only_registered();
+        let bus = bus.publish_only().start().await.unwrap();
+        for (queue, id) in BOTH.iter().flat_map(|queue| ids.map(|id| (queue, id))) {
+            let queue = bus.queue_named::<u64>(queue).unwrap();
+            let event = queue.event(7).id(id).after(Duration::from_secs(3_600));
+            event.push().await.unwrap();
+        }
+        bus.shutdown(Duration::from_secs(5)).await.unwrap();
+        return ids.map(|id| id.to_string());
+    };
+    for queue in ["close", "send"] {
+        let events = ids.map(|id| json!({"payload": 7, "id": id, "delay_ms": 3_600_000}));
+        let path = format!("/v1/ns/queues/{queue}/events");
+        post(world, &path, json!({"events": events})).await;
+    }
+    ids.map(|id| id.to_string())
+}
+
+async fn an_event_of_a_queue_is_found_whatever_has_its_id_in_another_one(shop: &Shop) {
+    let [named @ .., first, second] = push_to_both(shop).await;
+    let there = |id: &str| {
+        let is_there = |queue: &&str| {
+            let shown = shop.run(&["event", "show", id, "--queue", queue, "--json"]);
+            shown.code == 0 && shown.json()["state"] == "scheduled"
+        };
+        BOTH.into_iter().filter(is_there).collect::<Vec<_>>()
+    };
+    for id in &named {
+        for queue in BOTH {
+            let event = shop.json(&["event", "show", id, "--queue", queue]);
+            assert_eq!(event["queue"], queue);
+            let explained = shop.json(&["event", "explain", id, "--queue", queue]);
+            assert_eq!(explained["state"], "scheduled");
+        }
+        shop.json(&["event", "cancel", id, "--yes", "--queue", BOTH[1]]);
+        assert_eq!(there(id), BOTH[..1]);
+    }
+    if shop.is_server() {
+        return; // there an event is always named with its queue
+    }
+    for id in [&first, &second] {
+        shop.json(&["event", "cancel", id, "--yes"]);
+        let target = shop.json(&["audit"])["items"][0]["target"].clone();
+        let left = there(id);
+        assert_eq!(left.len(), 1, "{left:?}");
+        assert_ne!(
+            target,
+            format!("{}/{id}", left[0]),
+            "the audit names the other one"
+        );
+    }
 }

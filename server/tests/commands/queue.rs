@@ -44,6 +44,9 @@ async fn queues_are_listed(shop: &Shop) {
         assert_eq!(queues[1]["ready"], 1);
         let first = shop.run(&[&list[..], &["--limit", "1"]].concat());
         assert!(first.text().ends_with("raise --limit\n"), "{first:?}");
+        let first = shop.run(&[&list[..], &["--limit", "1", "--json"]].concat());
+        assert_eq!(first.json().as_array().unwrap().len(), 1);
+        assert_eq!(first.err, "... and more queues; raise --limit\n");
     }
     let queues = shop.json(&list);
     assert_eq!(queues[0]["queue"], "ns.mail");

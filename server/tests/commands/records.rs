@@ -65,8 +65,15 @@ async fn new_records_are_followed(shop: &Shop) {
     if !shop.target[1].starts_with("redis") && !shop.is_server() {
         return; // a file has one process, which follows; nothing else can add a record
     }
+    // More than a page of them: the dead letters stand before all these.
+    shop.push(1_000).await;
+    shop.push(100).await;
+    shop.run(&["queue", "purge", "ns.mail", "--yes"]).text();
+    let records = with(&["records", "--limit", "2000"]);
+    let all = || shop.run(&records).text().lines().count();
+    crate::world::until("all are recorded", async || all() == 1_104).await;
     let mut follows = Command::new(env!("CARGO_BIN_EXE_duly"))
-        .args(with(&["records", "--follow", "--json"]))
+        .args(with(&["records", "--follow", "--json", "--limit", "1104"]))
         .args(&shop.target)
         .stdout(Stdio::piped())
         .spawn()
@@ -79,6 +86,9 @@ async fn new_records_are_followed(shop: &Shop) {
     };
     assert_eq!(outcome(), "buried");
     assert_eq!(outcome(), "buried");
+    for _ in 2..1_104 {
+        assert_eq!(outcome(), "cancelled");
+    }
     let id = shop.dead[0].to_string();
     shop.json(&with(&["dead", "drop", &id, "--yes"]));
     assert_eq!(outcome(), "dropped");

@@ -179,6 +179,60 @@ async fn a_token_sees_the_schedules_of_its_namespace_alone() {
     let line = &audit["items"][0];
     assert_eq!(line["action"], "schedule paused");
     assert_eq!(line["target"], "default/ns/schedules/nightly");
+    // A line does not say of which queue a schedule was.
+    for (login, is_seen) in [(own, true), (("ns", &narrow), false)] {
+        let page = see(login, "/audit").await.text;
+        assert_eq!(page.contains("ns.nightly"), is_seen, "{login:?}: {page}");
+    }
+    world.server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_queues_of_duly_itself_are_in_the_dashboard_of_no_token() {
+    let world = World::start(Place::Embedded).await;
+    let body = r#"{"queue": "report", "when": "@yearly"}"#;
+    let path = world.api_url("/v1/ns/schedules/nightly");
+    let request = world.client.put(path).body(body);
+    let request = request.header("X-Token", &world.token);
+    reply(request.header("Content-Type", "application/json"))
+        .await
+        .is(201);
+    let events = world.admin(Method::GET, "/dashboard/queues/ns.duly.schedules");
+    let events = events.await.text;
+    let (_, link) = events
+        .split_once("/queues/ns.duly.schedules/events/")
+        .unwrap();
+    let link = link.split('"').next().unwrap();
+    for queues in ["*", "*s", "d*"] {
+        let more = format!("&scopes=publish,consume,admin&queues={queues}");
+        let token = world.new_token("ns", &more).await;
+        let login = Some(("ns", token.as_str()));
+        let list = visit(&world, Method::GET, "/queues", login, &[]).await;
+        assert!(!list.text.contains("ns.duly"), "{queues}: {list:?}");
+        for queue in ["ns.duly.schedules", "ns.duly.audit", "ns.duly.replies"] {
+            for path in [
+                "/queues/",
+                "/records?queue=",
+                "/dead?queue=",
+                "/find?queue=",
+            ] {
+                let page = format!("{path}{queue}");
+                let page = visit(&world, Method::GET, &page, login, &[]).await;
+                assert_eq!(page.status, 404, "{queues}, {path}{queue}: {page:?}");
+            }
+        }
+        let form = [
+            ("csrf", csrf(&list.text)),
+            ("queue", "ns.duly.schedules"),
+            ("id", link),
+        ];
+        for action in ["/act/cancel", "/act/run-now", "/act/pause", "/act/drop"] {
+            let done = visit(&world, Method::POST, action, login, &form).await;
+            assert_eq!(done.status, 404, "{queues}, {action}: {done:?}");
+        }
+    }
+    let kept = world.get("/v1/ns/schedules/nightly").await;
+    assert_eq!(kept.status, 200, "{kept:?}");
     world.server.stop().await;
 }
 

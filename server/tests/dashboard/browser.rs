@@ -57,28 +57,46 @@ impl Drop for Browser {
     }
 }
 
+/// Starts a driver on a free port; `None` if it has ended: it takes a port that is free for IPv4, and
+/// ends where that is taken for IPv6.
+async fn driver() -> Option<(Child, String)> {
+    let mut driver = Command::new("chromedriver")
+        .arg("--port=0")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0) // its browser is in it, too
+        .kill_on_drop(true)
+        .spawn()
+        .expect("chromedriver: tests/run.sh installs it on Debian, and says how elsewhere");
+    let mut lines = BufReader::new(driver.stdout.take().expect("its output")).lines();
+    let mut said = Vec::new();
+    let port = loop {
+        let line = tokio::time::timeout(Duration::from_secs(30), lines.next_line());
+        let Some(line) = line.await.expect("a line in time").expect("its output") else {
+            let is_taken = said
+                .iter()
+                .any(|line: &String| line.contains("not available"));
+            assert!(is_taken, "the driver ended: {said:?}");
+            return None;
+        };
+        if let Some((_, port)) = line.split_once("successfully on port ") {
+            break port.trim_end_matches('.').to_owned();
+        }
+        said.push(line);
+    };
+    // A full pipe would hold it up.
+    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+    Some((driver, port))
+}
+
 impl Browser {
     pub(super) async fn start() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut driver = Command::new("chromedriver")
-            .arg("--port=0")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .process_group(0) // its browser is in it, too
-            .kill_on_drop(true)
-            .spawn()
-            .expect("chromedriver: tests/run.sh installs it on Debian, and says how elsewhere");
-        let mut lines = BufReader::new(driver.stdout.take().expect("its output")).lines();
-        let port = loop {
-            let line = tokio::time::timeout(Duration::from_secs(30), lines.next_line());
-            let line = line.await.expect("a line in time").expect("its output");
-            let line = line.expect("the port, before it ends");
-            if let Some((_, port)) = line.split_once("successfully on port ") {
-                break port.trim_end_matches('.').to_owned();
+        let (driver, port) = loop {
+            if let Some(started) = driver().await {
+                break started;
             }
         };
-        // A full pipe would hold it up.
-        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         let data = format!("--user-data-dir={}", folder.path().display());
         let options = json!({"args": [
             "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",

@@ -8,6 +8,7 @@ use tokio::process::{Child, ChildStdout, Command};
 
 use super::accessibility::faults;
 use super::browser::Browser;
+use crate::world::until;
 
 /// How much wider a page is than its window.
 const WIDE: &str = "return document.documentElement.scrollWidth - innerWidth";
@@ -204,6 +205,8 @@ async fn a_newcomer_finds_what_is_wrong_and_mends_it() {
         "{address}"
     );
 
+    typed_text_stays(&browser, &url).await;
+
     // Revives one event, by way of its page.
     browser.goto(&format!("{url}/")).await;
     browser
@@ -244,6 +247,27 @@ async fn a_newcomer_finds_what_is_wrong_and_mends_it() {
 
     browser.close().await;
     process.kill().await.unwrap();
+}
+
+/// What is filled in and not sent yet stays, while a page that is not filled in keeps itself current.
+async fn typed_text_stays(browser: &Browser, url: &str) {
+    browser.goto(&format!("{url}/dead")).await;
+    let begin = "window.rounds = 0; const live = document.querySelector('script[data-live]'); \
+                 new EventSource(live.dataset.live).addEventListener('round', () => rounds++); \
+                 const field = document.getElementById('f-error'); field.focus(); \
+                 field.value = 'insufficient'; field.blur();";
+    browser.run(begin).await;
+    let rounds = async || browser.run("return window.rounds").await.as_u64();
+    until("there are some rounds", async || rounds().await > Some(3)).await;
+    let value = browser
+        .run("return document.getElementById('f-error').value")
+        .await;
+    assert_eq!(value, "insufficient");
+    let empty = "const field = document.getElementById('f-error'); field.value = ''; \
+                 field.dataset.old = 'true'";
+    browser.run(empty).await;
+    let is_old = "return document.querySelectorAll('[data-old]').length";
+    until("it is current", async || browser.run(is_old).await == 0).await;
 }
 
 /// Takes the pictures of the README, where they are asked for.

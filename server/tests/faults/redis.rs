@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{PATIENCE, Target, failed, publish};
 use crate::servers::{Aof, Redis, RedisOptions};
-use crate::world::reply;
+use crate::world::{LeaseStream, reply};
 
 /// A connection of its own to a Redis, which takes commands when nobody else gets in.
 struct Operator(Child);
@@ -40,35 +40,6 @@ impl Drop for Operator {
     fn drop(&mut self) {
         self.0.kill().ok();
         self.0.wait().ok();
-    }
-}
-
-/// A stream of leases.
-struct Stream(reqwest::Response, String);
-
-impl Stream {
-    async fn open(server: &Target) -> Self {
-        let path = "/v1/ns/queues/streamed/leases/stream?max_in_flight=5&ttr_ms=600000";
-        let response = server.request(Method::GET, path).send().await.unwrap();
-        assert_eq!(response.status(), 200);
-        Self(response, String::new())
-    }
-
-    /// Returns what the next message says.
-    async fn next(&mut self) -> Value {
-        loop {
-            if let Some((message, rest)) = self.1.split_once("\n\n") {
-                let (message, rest) = (message.to_owned(), rest.to_owned());
-                self.1 = rest;
-                if let Some((_, data)) = message.split_once("data: ") {
-                    return serde_json::from_str(data).unwrap();
-                }
-                continue;
-            }
-            let chunk = tokio::time::timeout(PATIENCE, self.0.chunk()).await;
-            let chunk = chunk.expect("a message").unwrap();
-            self.1 += std::str::from_utf8(&chunk.expect("the stream goes on")).unwrap();
-        }
     }
 }
 
@@ -152,9 +123,10 @@ async fn requests_have_responses_and_afterwards_all_works(fault: Fault) {
     assert!(none.is_empty(), "{why}: before it: {none:?}");
     publish(&server, 10, &mut confirmed).await;
     assert_eq!(confirmed.len(), 10);
-    let mut stream = Stream::open(&server).await;
+    let path = "/v1/ns/queues/streamed/leases/stream?max_in_flight=5&ttr_ms=600000";
+    let mut stream = LeaseStream::open(server.request(Method::GET, path)).await;
     push(&server).await;
-    let first = stream.next().await;
+    let first = stream.next(PATIENCE).await.expect("a lease");
     fault.begin(&mut redis, &mut operator);
     failed(&server, 1).await;
     publish(&server, 3, &mut confirmed).await;
@@ -163,7 +135,7 @@ async fn requests_have_responses_and_afterwards_all_works(fault: Fault) {
     publish(&server, 10, &mut confirmed).await;
     // The stream goes on, and what its consumer has is its own.
     let id = push(&server).await;
-    let second = stream.next().await;
+    let second = stream.next(PATIENCE).await.expect("a lease");
     let attempt = (&second["id"], &second["attempt"]);
     assert_eq!(attempt, (&id, &json!(1)), "{why}");
     for leased in [first, second] {
@@ -196,4 +168,26 @@ faults! {
     while_it_refuses_writes: Lonely,
     once_it_has_closed_all_connections: Disconnected,
     once_it_has_forgotten_its_scripts: Forgetful,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_an_answer_of_the_store_no_event_is_said_to_be_unknown() {
+    let mut redis = Redis::start(RedisOptions::default());
+    let folder = tempfile::tempdir().unwrap();
+    let elsewhere = [("DULY_SERVER__ADMIN__STATE", "sqlite:state.db")];
+    let server = Target::start(folder.path(), &redis.url(), &elsewhere).await;
+    let id = push(&server).await;
+    let path = |id: &str| format!("/v1/ns/queues/streamed/explanations/{id}");
+    let explain = async |id: &str| reply(server.request(Method::GET, &path(id))).await;
+    let id = id.as_str().unwrap();
+    assert_eq!(explain(id).await.is(200)["state"], "ready");
+    explain("01KBKSY8Q3X4H1W9V0T5RZ7M2C").await.is(404);
+    redis.kill();
+    let away = explain(id).await;
+    assert!(away.status.is_server_error(), "{away:?}");
+    let kind = away.json()["kind"].as_str().unwrap().to_owned();
+    assert!(
+        ["unavailable", "timed_out"].contains(&kind.as_str()),
+        "{away:?}"
+    );
 }

@@ -4,7 +4,7 @@ use reqwest::Method;
 
 use crate::kills::Program;
 use crate::servers::{Redis, RedisOptions, WallClock};
-use crate::world::{World, client, on_every_store, reply};
+use crate::world::{Place, World, client, on_every_store, reply, until};
 
 on_every_store! {
     requests_and_jobs_are_counted
@@ -119,6 +119,32 @@ async fn sizes_of_queues_are_gauges(world: World) {
         &format!("infra_lmstfy_redis_deadletter_sizes{{{labels}}} 1"),
     );
     has(&page, "infra_lmstfy_redis_timer_sizes{pool=\"default\"} ");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sizes_of_queues_that_are_gone_are_0_and_hide_no_other() {
+    let world = World::start(Place::Embedded).await;
+    let gone = queue();
+    world.publish(&format!("/api/ns/{gone}"), "x").await;
+    let size = async |queue: &str, size: u32| {
+        let labels = format!("namespace=\"ns\",pool=\"default\",queue=\"{queue}\"");
+        let line = format!("infra_lmstfy_redis_queue_sizes{{{labels}}} {size}");
+        until(&line, async || page(&world).await.contains(&line)).await;
+    };
+    size(&gone, 1).await;
+    world.delete(&format!("/api/ns/{gone}")).await.is(204);
+    size(&gone, 0).await;
+    // Names of more queues than there are labels, none of which is there for long.
+    for number in 0..300 {
+        let reply = format!("/api/ns/reply-{number}");
+        world.publish(&reply, "x").await;
+        world.delete(&reply).await.is(204);
+    }
+    let stays = queue();
+    for _ in 0..2 {
+        world.publish(&format!("/api/ns/{stays}"), "x").await;
+    }
+    size(&stays, 2).await;
 }
 
 async fn refused_calls_are_counted_by_token(world: World) {

@@ -11,3 +11,4 @@ mod limits;
 mod many;
 mod metrics;
 mod publish;
+mod respawn_notes;

@@ -9,6 +9,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
+use crate::rights::Tenant;
+use crate::webhooks::LOCAL;
+use crate::webhooks::receiver::{Answer, Receiver};
 use crate::world::{Place, Reply, World, reply, until};
 
 /// What the first tenant does.
@@ -23,9 +26,10 @@ enum Worst {
     StreamsAndNeverReads,
     NamesQueues,
     FillsItsDeadLetters,
+    LeavesWebhooksUnanswered,
 }
 
-const ALL: [Worst; 9] = [
+const ALL: [Worst; 10] = [
     Worst::PollsManyNames,
     Worst::ParksPolls,
     Worst::BeginsBodies,
@@ -35,6 +39,7 @@ const ALL: [Worst; 9] = [
     Worst::StreamsAndNeverReads,
     Worst::NamesQueues,
     Worst::FillsItsDeadLetters,
+    Worst::LeavesWebhooksUnanswered,
 ];
 
 /// How long a response may take on a busy machine; what is refused or hangs takes for ever.
@@ -146,14 +151,37 @@ async fn begin(world: &World, token: &str, worst: Worst) -> GoingOn {
                 reply(get.try_clone().unwrap()).await;
             }
         }
+        Worst::LeavesWebhooksUnanswered => leave_webhooks_unanswered(world, token).await,
     }
     goes_on
+}
+
+/// Has two webhooks call a receiver that never responds, each with as many requests as it may.
+async fn leave_webhooks_unanswered(world: &World, token: &str) {
+    let silent = Receiver::start().await;
+    silent.always(Answer::Held(200));
+    let tenant = Tenant(world, token.to_owned());
+    let webhook = json!({"url": silent.url(), "concurrency": 256, "timeout_ms": 600_000});
+    let events: Vec<Value> = (0..300).map(|it| json!({"payload": it})).collect();
+    for queue in ["silent", "still"] {
+        let path = |end: &str| format!("/v1/worst/queues/{queue}/{end}");
+        let set = tenant.send(Method::PUT, &path("webhook"), &webhook).await;
+        set.is(201);
+        let events = json!({"events": events});
+        let pushed = tenant.send(Method::POST, &path("events"), &events).await;
+        pushed.is(201);
+    }
+    until("half of all requests hang", async || {
+        silent.in_flight().0 >= 256
+    })
+    .await;
 }
 
 /// The second tenant.
 struct Measuring<'a> {
     world: &'a World,
     token: &'a str,
+    receiver: Receiver,
 }
 
 impl Measuring<'_> {
@@ -278,11 +306,16 @@ impl Measuring<'_> {
             .await;
         self.json(post.clone(), &of("/dead-letters/drop"), ids, 200)
             .await;
-        let webhook = json!({"url": "https://measured.example/"});
+        let webhook = json!({"url": self.receiver.url()});
         let hooked = "/queues/hooked/webhook";
+        let delivered = self.receiver.received().len();
         let set = self.json(put, hooked, webhook, 201).await;
         assert!(set["created_secret"].is_string(), "{set}");
         self.json(get.clone(), hooked, Value::Null, 200).await;
+        let events = json!({"events": [{"payload": 1}]});
+        self.json(post.clone(), "/queues/hooked/events", events, 201)
+            .await;
+        self.receiver.wait_for(delivered + 1).await;
         self.json(delete.clone(), hooked, Value::Null, 204).await;
         self.json(delete, &event, Value::Null, 204).await;
         self.json(post, &of("/purge"), json!({}), 200).await;
@@ -309,13 +342,14 @@ impl Measuring<'_> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_worst_of_one_does_the_other_no_harm() {
-    let settings = "[limits]\nbody_timeout_s = 3600\nheader_timeout_s = 3600";
-    let world = World::start_with(Place::Embedded, settings).await;
+    let settings = format!("{LOCAL}[limits]\nbody_timeout_s = 3600\nheader_timeout_s = 3600");
+    let world = World::start_with(Place::Embedded, &settings).await;
     let token = world.new_token("worst", "").await;
     let measured = world.new_token("measured", "").await;
     let measuring = Measuring {
         world: &world,
         token: &measured,
+        receiver: Receiver::start().await,
     };
     measuring.uses_everything("alone").await;
     let mut all = Vec::new();

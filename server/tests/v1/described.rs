@@ -137,3 +137,41 @@ async fn whole_numbers_of_every_body_may_have_a_fraction_of_zero() {
     }
     assert!(seen.len() > 20, "{seen:#?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_of_another_origin_is_refused_by_a_problem() {
+    let world = World::start(Place::Embedded).await;
+    let request = world.request(Method::GET, "/v1/ns/queues");
+    let refused = crate::world::reply(request.header("Origin", "http://evil.example")).await;
+    assert_eq!(refused.headers["content-type"], "application/problem+json");
+    assert_eq!(refused.is(403)["kind"], "forbidden");
+}
+
+/// What has another form than the description says is refused, though it would mean something.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_of_another_form_and_an_outcome_that_is_no_end_are_refused() {
+    let world = World::start(Place::Embedded).await;
+    for (path, body, word) in [
+        (
+            "/v1/ns/events/change",
+            json!({"action": "cancel", "queue": "eu.close"}),
+            "a queue has 1 to",
+        ),
+        (
+            "/v1/ns/events/erase",
+            json!({"key": "customer:8", "queue": "eu.close"}),
+            "a queue has 1 to",
+        ),
+        (
+            "/v1/ns/queues/q/records/replay",
+            json!({"name": "x", "outcome": "buried"}),
+            "outcome is buried",
+        ),
+    ] {
+        let refused = send(&world, Method::POST, path, &body).await.is(400);
+        let detail = super::of(&refused, "detail");
+        assert!(detail.contains(word), "{detail}");
+    }
+    let audit = world.get("/v1/ns/audit").await.is(200);
+    assert_eq!(audit["items"], json!([]), "nothing was done");
+}

@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{lease, push, settle};
-use crate::world::{World, on_every_store, reply, until};
+use crate::world::{LeaseStream, World, on_every_store, reply, until};
 
 on_every_store! {
     lines_are_pushed_in_order_and_a_broken_one_is_named
@@ -51,45 +51,23 @@ async fn lines_are_pushed_in_order_and_a_broken_one_is_named(world: World) {
     assert_eq!(duplicates.iter().filter(|it| **it).count(), 1, "{lines:?}");
     assert_eq!(lines[2]["id"], lines[3]["id"]);
     assert_eq!(lines[5]["problem"]["status"], 413);
+    let numbers: Vec<&Value> = lines.iter().map(|line| &line["line"]).collect();
+    let null = &Value::Null;
+    let problems = [&json!(1), &json!(2), null, null, &json!(6), &json!(7), null];
+    assert_eq!(numbers, problems, "blank lines count");
     assert_eq!(lines[6]["duplicate"], false);
 }
 
-/// Reads server-sent events.
-struct Stream(reqwest::Response, String);
-
-impl Stream {
-    async fn open(world: &World, options: &str) -> Self {
-        let path = format!("/v1/ns/queues/q/leases/stream?{options}");
-        let response = world.request(Method::GET, &path).send().await.unwrap();
-        assert_eq!(response.headers()["content-type"], "text/event-stream");
-        Self(response, String::new())
-    }
-
-    /// Returns the next lease; `None` if there is none within a time.
-    async fn next(&mut self, within: Duration) -> Option<Value> {
-        let read = async {
-            loop {
-                if let Some((message, rest)) = self.1.split_once("\n\n") {
-                    let (message, rest) = (message.to_owned(), rest.to_owned());
-                    self.1 = rest;
-                    if let Some((_, data)) = message.split_once("data: ") {
-                        return serde_json::from_str(data).unwrap();
-                    }
-                    continue;
-                }
-                let chunk = self.0.chunk().await.unwrap().expect("the stream goes on");
-                self.1 += std::str::from_utf8(&chunk).unwrap();
-            }
-        };
-        tokio::time::timeout(within, read).await.ok()
-    }
+async fn open(world: &World, options: &str) -> LeaseStream {
+    let path = format!("/v1/ns/queues/q/leases/stream?{options}");
+    LeaseStream::open(world.request(Method::GET, &path)).await
 }
 
 async fn a_stream_has_only_so_many_in_flight(world: World) {
     for number in 0..3 {
         push(&world, json!({"payload": number, "attempts": 2})).await;
     }
-    let mut stream = Stream::open(&world, "max_in_flight=2&ttr_ms=60000").await;
+    let mut stream = open(&world, "max_in_flight=2&ttr_ms=60000").await;
     let long = Duration::from_secs(20);
     let first = stream.next(long).await.unwrap();
     let second = stream.next(long).await.unwrap();
@@ -112,7 +90,7 @@ async fn a_consumer_that_stops_is_sent_nothing_more(world: World) {
         push(&world, json!({"payload": number, "attempts": 5})).await;
     }
     // It has room for more all the time, also for what is released.
-    let mut stream = Stream::open(&world, "max_in_flight=9&ttr_ms=60000&name=w-1").await;
+    let mut stream = open(&world, "max_in_flight=9&ttr_ms=60000&name=w-1").await;
     let mut sent = Vec::new();
     for _ in 0..3 {
         sent.push(stream.next(Duration::from_secs(20)).await.unwrap());
@@ -129,10 +107,8 @@ async fn a_consumer_that_stops_is_sent_nothing_more(world: World) {
             .await
             .is(204);
     }
-    while let Some(part) = stream.0.chunk().await.unwrap() {
-        let text = String::from_utf8(part.to_vec()).unwrap();
-        assert!(!text.contains("event:"), "{text}");
-    }
+    let rest = stream.rest().await;
+    assert!(!rest.contains("event:"), "{rest}");
     let left = lease(&world, json!({"ttr_ms": 30_000, "max": 10})).await;
     let attempts: Vec<&Value> = left.iter().map(|it| &it["attempt"]).collect();
     assert_eq!(attempts, [&json!(1); 2], "no attempt counts");
@@ -143,7 +119,7 @@ async fn a_consumer_that_stops_is_sent_nothing_more(world: World) {
 
 async fn what_a_stream_did_not_settle_comes_back(world: World) {
     push(&world, json!({"payload": 1, "attempts": 5})).await;
-    let mut stream = Stream::open(&world, "ttr_ms=3600000").await;
+    let mut stream = open(&world, "ttr_ms=3600000").await;
     let leased = stream.next(Duration::from_secs(20)).await.unwrap();
     assert_eq!(leased["attempt"], 1);
     drop(stream);

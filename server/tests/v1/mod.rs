@@ -7,6 +7,7 @@ mod operator;
 mod options;
 mod replies;
 mod schedules;
+mod settings;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -127,6 +127,7 @@ async fn a_queue_is_purged_in_steps(world: World) {
         assert_eq!(step, json!({"cancelled": cancelled, "next": null}));
     }
     purge("?after=x").await.is(400);
+    assert_eq!(lines_of(&world, "queue purged").await, 1);
     let stats = world.get("/v1/ns/queues/q").await.is(200);
     assert_eq!(stats["scheduled"], 0);
 }

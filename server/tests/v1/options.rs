@@ -1,10 +1,13 @@
 //! The options of an event, its payload, its records, and the bounds of all.
 
+use std::time::Duration;
+
+use duly::Bus;
 use reqwest::Method;
 use serde_json::json;
 
 use super::{lease, of, push, send, settle};
-use crate::world::{World, on_every_store};
+use crate::world::{Place, World, on_every_store};
 
 on_every_store! {
     an_id_of_the_client_makes_a_push_repeatable
@@ -29,6 +32,26 @@ async fn an_id_of_the_client_makes_a_push_repeatable(world: World) {
     let other = json!({"events": [{"payload": {"a": 2}, "id": own, "delay_ms": 60_000}]});
     let refused = send(&world, Method::POST, "/v1/ns/queues/q/events", &other).await;
     assert_eq!(refused.is(409)["kind"], "conflict");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_version_of_a_payload_is_that_of_its_event() {
+    let world = World::start(Place::Redis).await;
+    let with = push(&world, json!({"payload": {"cents": 3}, "version": 2})).await;
+    let largest = push(&world, json!({"payload": 1, "version": u32::MAX})).await;
+    let without = push(&world, json!({"payload": {"euros": 3}})).await;
+    let wrong = json!({"events": [{"payload": 1, "version": 4_294_967_296_u64}]});
+    let refused = send(&world, Method::POST, "/v1/ns/queues/q/events", &wrong).await;
+    refused.is(422);
+    let builder = Bus::builder().store_url(world.url()).only_registered();
+    let bus = builder.publish_only().start().await.unwrap();
+    let queue = bus.queue_to_push::<()>("ns.q").unwrap();
+    for (pushed, version) in [(with, 2), (largest, u32::MAX), (without, 0)] {
+        let id = of(&pushed, "id").parse().unwrap();
+        let body = queue.get(id).await.unwrap().unwrap().body.unwrap();
+        assert_eq!(body.version, version);
+    }
+    bus.shutdown(Duration::from_secs(5)).await.unwrap();
 }
 
 async fn settle_all(world: &World) {

@@ -24,6 +24,39 @@ fn nightly() -> Value {
         "missed": "all(3)", "overlap": "allow", "jitter_ms": 5_000.0, "exclude": ["2026-12-25"]})
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_of_large_schedules_ends_after_16_mib() {
+    const LARGE: usize = 270;
+    let world = World::start(Place::Embedded).await;
+    let payload = json!("x".repeat(65_000));
+    let body = json!({"queue": "report", "when": "0 2 29 2 * UTC", "payload": payload});
+    for number in 0..LARGE {
+        put(&world, &format!("s{number:03}"), &body).await.is(201);
+    }
+    let (mut names, mut next) = (Vec::new(), String::new());
+    for _ in 0..2 {
+        let page = world
+            .get(&format!("/v1/ns/schedules?limit=1000{next}"))
+            .await;
+        let page = page.is(200);
+        let items = page["items"].as_array().unwrap();
+        assert!((1..LARGE).contains(&items.len()), "{}", items.len());
+        assert!(items.iter().all(|item| item["payload"] == payload));
+        names.extend(
+            items
+                .iter()
+                .map(|item| item["name"].as_str().unwrap().to_owned()),
+        );
+        next = match page["next"].as_str() {
+            Some(next) => format!("&after={next}"),
+            None => String::new(),
+        };
+    }
+    assert_eq!(next, "", "two pages are all");
+    let all: Vec<_> = (0..LARGE).map(|number| format!("s{number:03}")).collect();
+    assert_eq!(names, all);
+}
+
 async fn put(world: &World, name: &str, body: &Value) -> crate::world::Reply {
     let path = format!("/v1/ns/schedules/{name}");
     send(world, Method::PUT, &path, body).await

@@ -31,7 +31,8 @@ async fn the_concurrency_of_a_webhook_is_bounded() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_concurrency_of_all_webhooks_is_bounded() {
-    let settings = format!("{LOCAL}concurrency = 3");
+    // Of which a namespace alone has half.
+    let settings = format!("{LOCAL}concurrency = 5");
     let world = World::start_with(Place::Embedded, &settings).await;
     let receiver = Receiver::start().await;
     receiver.always(Answer::Held(200));

@@ -4,9 +4,10 @@ mod circuit;
 mod delivery;
 mod limits;
 mod processes;
-mod receiver;
+pub(crate) mod receiver;
 mod refusals;
 mod targets;
+mod turns;
 mod vault;
 
 use reqwest::Method;
@@ -16,7 +17,7 @@ use self::receiver::Receiver;
 use crate::world::{Reply, World, until};
 
 /// Settings with which the receiver of a test may be called.
-const LOCAL: &str = "[webhooks]\nallow_http = true\nallow_private = true\n";
+pub(crate) const LOCAL: &str = "[webhooks]\nallow_http = true\nallow_private = true\n";
 
 /// The path of the webhook of a queue.
 fn path(queue: &str) -> String {

@@ -21,7 +21,7 @@ use crate::world::until;
 
 /// A request that has come.
 #[derive(Clone, Debug)]
-pub(super) struct Received {
+pub(crate) struct Received {
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
     pub(super) at: Instant,
@@ -58,7 +58,7 @@ impl Received {
 
 /// What a receiver responds with.
 #[derive(Clone, Debug)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// A status.
     Status(u16),
     /// A status, headers and a body.
@@ -71,7 +71,7 @@ pub(super) enum Answer {
 
 /// A receiver.
 #[derive(Clone, Debug)]
-pub(super) struct Receiver {
+pub(crate) struct Receiver {
     address: SocketAddr,
     shared: Arc<Shared>,
 }
@@ -87,7 +87,7 @@ struct Shared {
 
 impl Receiver {
     /// Starts a receiver that responds with 200.
-    pub(super) async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0))).await
     }
 
@@ -111,7 +111,7 @@ impl Receiver {
         self.address
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}/hook?key=hidden", self.address)
     }
 
@@ -121,7 +121,7 @@ impl Receiver {
     }
 
     /// Responds so to all other requests.
-    pub(super) fn always(&self, answer: Answer) {
+    pub(crate) fn always(&self, answer: Answer) {
         self.shared.answers.lock().unwrap().1 = answer;
     }
 
@@ -130,17 +130,17 @@ impl Receiver {
         self.shared.released.add_permits(many);
     }
 
-    pub(super) fn received(&self) -> Vec<Received> {
+    pub(crate) fn received(&self) -> Vec<Received> {
         self.shared.received.lock().unwrap().clone()
     }
 
     /// The requests that run now, and the most that ran at the same time.
-    pub(super) fn in_flight(&self) -> (usize, usize) {
+    pub(crate) fn in_flight(&self) -> (usize, usize) {
         *self.shared.in_flight.lock().unwrap()
     }
 
     /// Waits for so many requests, and returns those that have come.
-    pub(super) async fn wait_for(&self, many: usize) -> Vec<Received> {
+    pub(crate) async fn wait_for(&self, many: usize) -> Vec<Received> {
         until("requests come", async || self.received().len() >= many).await;
         self.received()
     }

@@ -127,6 +127,22 @@ async fn who_may_not_administer_a_queue_sets_no_webhook() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_not_consume_a_queue_sends_its_events_nowhere() {
+    let mut world = World::start(Place::Embedded).await;
+    let body = json!({"url": "https://shop.test/"});
+    set(&world, body.clone()).await.is(201);
+    world.token = world.new_token("ns", "&scopes=admin,publish").await;
+    for queue in ["q", "other"] {
+        let refused = send(&world, Method::PUT, &path(queue), &body).await;
+        let detail = refused.is(403)["detail"].to_string();
+        assert!(detail.contains("consume"), "{detail}");
+    }
+    world.delete(&path("q")).await.is(204);
+    world.token = world.new_token("ns", "&scopes=admin,consume").await;
+    set(&world, body).await.is(201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_paused_webhook_delivers_when_it_goes_on() {
     let world = World::start_with(crate::world::Place::Embedded, LOCAL).await;
     let receiver = Receiver::start().await;

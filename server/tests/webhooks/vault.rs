@@ -72,3 +72,48 @@ async fn secrets_of_webhooks_are_in_clear_text_without_a_key() {
     let (folder, secret) = delivered_after_a_restart(&[]).await;
     assert!(is_stored(folder.path(), &secret), "as the documents say");
 }
+
+/// As after a rotation whose old key was removed too early.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_whose_key_is_gone_says_so_and_is_set_anew() {
+    let variables = |key| {
+        [
+            ("DULY_SERVER__WEBHOOKS__ALLOW_HTTP", "true"),
+            ("DULY_SERVER__WEBHOOKS__ALLOW_NETWORKS", "127.0.0.0/8"),
+            ("DULY__ENCRYPTION__KEYS", key),
+        ]
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let start = |key, used| {
+        let variables = [&variables(key)[..], &[("DULY__ENCRYPTION__USE", used)]].concat();
+        Program::start_with(folder.path(), "sqlite:jobs.db", &variables)
+    };
+    let mut program = start("k1=MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=", "k1");
+    let client = client();
+    let admin = format!("{}/token/ns?description=d&token={TOKEN}", program.admin);
+    reply(client.post(admin)).await.is(201);
+    let send = async |program: &Program, method, body: serde_json::Value| {
+        let request = client.request(method, format!("{}{}", program.api, path("q")));
+        let request = request
+            .header("X-Token", TOKEN)
+            .header("Content-Type", "application/json");
+        reply(request.body(body.to_string())).await
+    };
+    let receiver = Receiver::start().await;
+    let body = json!({"url": receiver.url()});
+    send(&program, Method::PUT, body.clone()).await.is(201);
+    program.kill();
+
+    let program = start("k2=ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA=", "k2");
+    for (method, body) in [(Method::GET, json!(null)), (Method::PUT, body)] {
+        let refused = send(&program, method, body).await.is(409);
+        let words = refused["detail"].as_str().unwrap();
+        assert!(words.contains("cannot be read"), "{words}");
+        assert!(words.contains("`secrets`"), "{words}");
+    }
+    let secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+    let whole = json!({"url": receiver.url(), "secrets": [secret]});
+    send(&program, Method::PUT, whole).await.is(200);
+    let set = send(&program, Method::GET, json!(null)).await.is(200);
+    assert_eq!(set["secrets"], 1);
+}

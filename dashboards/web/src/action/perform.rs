@@ -86,9 +86,10 @@ async fn on_event(
         Action::Revive => letters().revive([id]).await?,
         Action::Drop => letters().drop([id]).await?,
         _ => {
+            meant(queue)?;
             let event = in_time(app.bus.event_in(queue, id)).await?;
             let event = event.ok_or_else(|| gone(id, "not known any more"))?;
-            return change(&event, action, fields).await;
+            return change(app, &event, action, fields).await;
         }
     };
     match result.finished()?.done {
@@ -98,7 +99,17 @@ async fn on_event(
     }
 }
 
-async fn change(event: &StoredEvent, action: Action, fields: &Fields) -> Result<String> {
+/// Fails for a queue of duly itself: what is in it is a schedule, a reply or a line of the audit, and
+/// none of the events that somebody means.
+fn meant(queue: &QueueName) -> Result<()> {
+    if queue.is_own() {
+        let text = format!("{queue} is a queue of duly itself; its events are not changed");
+        return Err(PageError::invalid(text));
+    }
+    Ok(())
+}
+
+async fn change(app: &App, event: &StoredEvent, action: Action, fields: &Fields) -> Result<String> {
     let id = event.id;
     if action == Action::Cancel {
         return match event.cancel().await? {
@@ -115,7 +126,7 @@ async fn change(event: &StoredEvent, action: Action, fields: &Fields) -> Result<
     };
     match event.reschedule(delay).await? {
         ChangeOutcome::Changed(due) | ChangeOutcome::ChangedAfterAttempt(due) => {
-            let due = text::Moment::new(due, text::now());
+            let due = text::Moment::new(due, app.bus.store_time());
             Ok(format!("{id} is due {}.", due.far))
         }
         ChangeOutcome::TooLate(state) => Err(gone(id, state.as_str())),

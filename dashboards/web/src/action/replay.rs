@@ -1,7 +1,5 @@
 //! A sweep over the records that a filter finds: what had ended is pushed once more.
 
-use duly::records::Records;
-
 use super::Input;
 use super::kind::Action;
 use super::perform::{rate, too_many};
@@ -11,6 +9,7 @@ use crate::grant::Extent;
 use crate::guard::Visit;
 use crate::pages::records;
 use crate::questions::in_time;
+use crate::record_query::RecordQuery;
 use crate::sweeps::Work;
 use crate::text::{self, Fields, count, shown};
 
@@ -47,7 +46,7 @@ fn words(fields: &Fields) -> String {
 
 /// Returns the query of what is replayed. It ends when it was asked, or before: what is pushed once
 /// more has records of its own, which are not to be replayed.
-fn records(app: &App, visit: &Visit, fields: &Fields) -> Result<Records> {
+fn records(app: &App, visit: &Visit, fields: &Fields) -> Result<RecordQuery> {
     let records = records::filtered(app, visit, fields)?;
     let asked = text::instant(fields, ASKED)?;
     let missing = || PageError::invalid("the time of the question is missing: ask again");
@@ -64,8 +63,8 @@ pub(super) async fn asked(
 ) -> Result<(String, String)> {
     let queue = queue_of(fields)?.to_owned();
     *fields = fields.and(ASKED, &app.bus.store_time().as_millis().to_string());
-    let records = records(app, visit, fields)?.limit(DRY_RUN);
-    let page = in_time(records.page()).await?;
+    let records = records(app, visit, fields)?;
+    let page = in_time(records.page(None, DRY_RUN)).await?;
     let report = app
         .bus
         .replay("counted")

@@ -42,11 +42,12 @@ fn queue_of(target: &str) -> &str {
     target.split(['/', ',']).next().unwrap_or_default()
 }
 
-/// Who sees some queues only sees what was done to those, and to the schedules of the own namespace.
+/// Who sees some queues only sees what was done to those; who sees all of the own namespace also what
+/// was done to its schedules.
 fn is_seen(user: &User, line: &AuditLine) -> bool {
     user.sees_all()
         || match line.target.strip_prefix("schedules/") {
-            Some(schedule) => user.owns_schedule(schedule),
+            Some(schedule) => user.sees_past_of_schedule(schedule),
             None => user.sees(queue_of(&line.target)),
         }
 }
@@ -71,8 +72,12 @@ pub(crate) async fn page(
     let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
     let before = fields.get("before").map(str::parse::<AuditCursor>);
     let before = before.transpose()?;
-    let page = in_time(app.bus.audit(before, ROWS)).await?;
-    let now = text::now();
+    // Where a page ends would tell of the lines of other namespaces.
+    let page = match visit.user.namespace() {
+        Some(namespace) => in_time(app.bus.audit_of(namespace, before, ROWS)).await?,
+        None => in_time(app.bus.audit(before, ROWS)).await?,
+    };
+    let now = app.bus.store_time();
     let seen = page.items.iter().filter(|line| is_seen(&visit.user, line));
     html(&AuditPage {
         rows: seen

@@ -208,7 +208,7 @@ pub(crate) async fn page(
     } else {
         (Vec::new(), None)
     };
-    let now = text::now();
+    let now = app.bus.store_time();
     let rows = items.into_iter().map(|letter| Row {
         id: letter.id.to_string(),
         queue: letter.queue.to_string(),
@@ -230,8 +230,8 @@ pub(crate) async fn page(
         cause: fields.text("cause"),
         error: fields.text("error"),
         key: fields.text("key"),
-        since: fields.text("since"),
-        until: fields.text("until"),
+        since: text::local(&fields, "since")?,
+        until: text::local(&fields, "until")?,
         causes: Cause::ALL.map(Cause::as_str).to_vec(),
         rows: rows.collect(),
         query: fields.with(&[("after", "")]),

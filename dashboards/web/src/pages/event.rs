@@ -19,7 +19,7 @@ use crate::pages::queue::name_of;
 use crate::questions::in_time;
 use crate::text::{self, Fields, Moment, span};
 
-/// How many records of an event are shown.
+/// How many records of an event are shown: the newest.
 const RECORDS: u32 = 50;
 /// How long a page waits for an explanation, unless it is asked for: a shared store needs more, as
 /// it observes other nodes.
@@ -42,6 +42,10 @@ struct EventPage {
     payload: Option<String>,
     is_hidden: bool,
     steps: Vec<Step>,
+    /// Whether there are records before those of the timeline.
+    has_earlier: bool,
+    /// Why the timeline has no records, if they cannot be read.
+    unknown: Option<String>,
     reasons: Option<Vec<String>>,
     waits: bool,
     dead: bool,
@@ -64,12 +68,23 @@ pub(crate) async fn page(
     let name = name_of(&visit, &queue)?;
     let id: EventId = id.parse()?;
     let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
-    let records = app.bus.records().id(id).queue(&name).limit(RECORDS);
+    let records = app.bus.records().id(id).queue(&name);
+    let records = records.newest_first().limit(RECORDS);
     let (found, records) = tokio::join!(
         in_time(app.bus.event_in(&name, id)),
         in_time(records.page())
     );
-    let (found, records) = (found?, records.map(|page| page.items).unwrap_or_default());
+    let found = found?;
+    let (mut records, has_earlier, unknown) = match records {
+        Ok(page) => (page.items, page.next.is_some(), None),
+        Err(error) if found.is_none() => return Err(error.into()),
+        Err(error) => {
+            let why =
+                format!("The records cannot be read, so its attempts are not known: {error}.");
+            (Vec::new(), false, Some(why))
+        }
+    };
+    records.reverse();
     if found.is_none() && records.is_empty() {
         return Err(PageError::not_found(format!(
             "queue {name} does not know event {id}, and no record of it is left"
@@ -90,7 +105,7 @@ pub(crate) async fn page(
         ),
         Err(_) => None,
     };
-    let now = text::now();
+    let now = app.bus.store_time();
     let state = found.as_ref().map(|event| event.state);
     let payload = found.as_ref().and_then(StoredEvent::payload_shown);
     let key = found.as_ref().and_then(|event| event.key.clone());
@@ -120,8 +135,10 @@ pub(crate) async fn page(
             .is_some_and(|it| it.starts_with("encrypted under key")),
         payload: payload.as_deref().map(text::visible),
         steps: steps(found.as_ref(), &records, now),
+        has_earlier,
+        unknown,
         reasons,
-        waits: matches!(state, Some(EventState::Scheduled | EventState::Ready)),
+        waits: matches!(state, Some(EventState::Scheduled | EventState::Ready)) && !name.is_own(),
         dead: state == Some(EventState::Dead),
     })
 }

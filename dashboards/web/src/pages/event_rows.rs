@@ -1,6 +1,7 @@
 //! The rows of a table of events.
 
 use duly::admin::StoredEvent;
+use duly::time::Timestamp;
 
 use crate::text::{self, Moment};
 
@@ -19,8 +20,7 @@ pub(crate) struct EventRow {
     pub(crate) key: String,
 }
 
-pub(crate) fn rows(events: &[StoredEvent]) -> Vec<EventRow> {
-    let now = text::now();
+pub(crate) fn rows(events: &[StoredEvent], now: Timestamp) -> Vec<EventRow> {
     let row = |event: &StoredEvent| {
         let key = event.key.as_deref().or(event.unique.as_deref());
         EventRow {

@@ -262,7 +262,13 @@ pub(crate) async fn find(
     let filter = EventFilter::read(&fields, &visit)?;
     // The errors of attempts, and their nodes, are in the records.
     if fields.get("error").is_some() || fields.get("node").is_some() {
-        let key = fields.get("q").unwrap_or_default().to_owned();
+        let key = fields.text("q");
+        if !key.is_empty() && matches!(filter.place, Place::Unique | Place::Text) {
+            return Err(PageError::invalid(
+                "errors and nodes are those of records, which are found by a key, and by no unique \
+                 key and no text",
+            ));
+        }
         let query = fields.with(&[("q", ""), ("in", ""), ("state", ""), ("key", &key)]);
         let to = format!("{}/records?{query}", app.base);
         return Ok(Redirect::to(&to).into_response());
@@ -311,7 +317,9 @@ async fn list(
             fields.with(&[("in", place), ("after", &next.to_string())])
         )
     });
-    let key = filter.text.clone().unwrap_or_default();
+    // Records have keys, and no unique keys or texts; their times are those of ends.
+    let key = filter.text.clone().filter(|_| matches!(place, "" | "key"));
+    let key = key.unwrap_or_default();
     let sweeps = sweep_rows(app, visit);
     html(&FindPage {
         q: fields.text("q"),
@@ -320,13 +328,16 @@ async fn list(
         state: fields.text("state"),
         error: fields.text("error"),
         node: fields.text("node"),
-        since: fields.text("since"),
-        until: fields.text("until"),
+        since: text::local(fields, "since")?,
+        until: text::local(fields, "until")?,
         places: Place::ALL.map(|(name, _, words)| (name, words)).to_vec(),
         states: STATES.map(EventState::as_str).to_vec(),
         is_still: is_asked && sweeps.iter().all(|sweep| sweep.is_over),
         is_asked,
-        rows: rows(found.map_or(&[][..], |list| &list.items)),
+        rows: rows(
+            found.map_or(&[][..], |list| &list.items),
+            app.bus.store_time(),
+        ),
         scanned: scanned.map(|list| number(list.scanned as u64)),
         next,
         is_first,
@@ -335,6 +346,8 @@ async fn list(
             ("in", ""),
             ("state", ""),
             ("after", ""),
+            ("since", ""),
+            ("until", ""),
             ("key", &key),
         ]),
         query: fields.with(&[("in", place), ("after", "")]),

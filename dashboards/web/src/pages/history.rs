@@ -94,6 +94,8 @@ struct History {
 struct HistoryPage {
     frame: Frame,
     queue: String,
+    span: &'static str,
+    until: String,
     /// Each span: its address, its name, whether it is this one.
     extents: Vec<(String, &'static str, bool)>,
     earlier: String,
@@ -105,8 +107,8 @@ struct HistoryPage {
     /// When most ended, and the query of its records.
     peak: Option<(String, String)>,
     read_from: Option<String>,
-    /// How many queues there are, if one has to be chosen.
-    choose_of: Option<String>,
+    /// Why a queue has to be chosen, if that is so.
+    choose: Option<String>,
 }
 
 struct Row {
@@ -157,15 +159,15 @@ pub(crate) async fn page(
     let extent = EXTENTS.into_iter().find(|extent| extent.name == chosen);
     let extent =
         extent.ok_or_else(|| PageError::invalid("a span is one of: hour, day, month, year"))?;
-    let now = minute_of(text::now()) + 1;
+    let now = minute_of(app.bus.store_time()) + 1;
     let until = text::instant(&fields, "until")?;
     let end = until.map_or(now, |until| minute_of(until).min(now));
     // Steps begin at whole ones, so that those of two pages are the same.
     let end = end.div_ceil(extent.minutes) * extent.minutes;
     let length = extent.steps * extent.minutes;
     let begin = end.saturating_sub(length);
-    let queues = unbounded(&app, &fields).await;
-    let history = match queues {
+    let choose = unbounded(&app, &visit, &fields).await;
+    let history = match choose {
         Some(_) => History {
             steps: Vec::new(),
             read_from: None,
@@ -207,8 +209,10 @@ pub(crate) async fn page(
             .map(|row| (row.at.clone(), row.records.clone())),
         rows,
         read_from: history.read_from.map(|at| minute_text(minute_of(at))),
-        choose_of: queues.map(|queues| number(queues as u64)),
+        choose,
         queue: queue.map(|queue| queue.to_string()).unwrap_or_default(),
+        span: extent.name,
+        until: fields.text("until"),
         frame: app.frame(&visit, "history", "History"),
     })
 }
@@ -302,9 +306,10 @@ fn charts(steps: &[Step], (extent, begin): (Extent, u64), queue: Option<&str>) -
             secs(latest)
         ),
     );
-    let half = match most {
-        0 | 1 => String::new(),
-        most => number(most / 2),
+    let half = match (most / 2, most % 2) {
+        (half, 0) if half > 0 => number(half),
+        (half, 1) if half > 0 => format!("{}.5", number(half)),
+        _ => String::new(),
     };
     let attempts = attempts.axes([number(most), half, "0".to_owned()], times((extent, begin)));
     let scale = [secs(latest), secs(latest / 2.0), "0s".to_owned()];

@@ -30,14 +30,13 @@ pub(crate) async fn is_known(app: &App, queue: &QueueName, id: EventId) -> Resul
         return Ok(true);
     }
     let records = app.bus.records().queue(queue).id(id).limit(1);
-    let records = in_time(records.page()).await;
-    Ok(records.is_ok_and(|page| !page.items.is_empty()))
+    Ok(!in_time(records.page()).await?.items.is_empty())
 }
 
 /// Returns the queue of an event. The records know that of whatever was attempted; for the rest the
 /// queues that have events are asked, as many as is bounded.
 pub(crate) async fn queue_of(app: &Arc<App>, visit: &Visit, id: EventId) -> Result<Location> {
-    if unbounded(app, &Fields::default()).await.is_none() {
+    if unbounded(app, visit, &Fields::default()).await.is_none() {
         let records = in_time(app.bus.records().id(id).limit(1).page()).await?;
         let recorded = records.items.into_iter().next().map(|record| record.queue);
         if let Some(queue) = recorded.filter(|queue| visit.user.sees(queue)) {

@@ -6,11 +6,13 @@ use std::time::Duration;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use duly::QueueName;
 use duly::time::Timestamp;
 
 use crate::app::{App, Frame};
 use crate::error::{Result, html};
 use crate::guard::Visit;
+use crate::sample::NodeNow;
 use crate::text::{self, Moment, count, span};
 
 /// The most nodes, and queues of each, that are shown.
@@ -35,7 +37,7 @@ struct NodesPage {
 
 struct Row {
     id: String,
-    /// The name of its machine; empty where it is unknown.
+    /// The name of its machine; empty where it is unknown, or not for the visitor.
     host: String,
     is_here: bool,
     is_alive: bool,
@@ -55,17 +57,23 @@ struct Load {
 
 pub(crate) async fn page(State(app): State<Arc<App>>, visit: Visit) -> Result<Response> {
     let picture = app.sampler.picture().await;
-    let now = text::now();
-    let nodes = picture.nodes.iter().take(NODES_MAX).map(|node| {
-        let queues = node
-            .node
-            .queues
-            .iter()
-            .filter(|queue| visit.user.sees(queue));
+    let now = app.bus.store_time();
+    let sees = |queue: &&QueueName| visit.user.sees(queue);
+    // Who sees some queues only learns of no process that serves none of them.
+    let seen = picture.nodes.iter();
+    let seen = seen.filter(|it| visit.user.sees_all() || it.node.queues.iter().any(|it| sees(&it)));
+    let seen: Vec<&NodeNow> = seen.collect();
+    let nodes = seen.iter().take(NODES_MAX).map(|node| {
+        let queues = node.node.queues.iter().filter(sees);
         let all = queues.clone().count();
+        let host = if visit.user.sees_hosts() {
+            text::visible(&node.node.host)
+        } else {
+            String::new()
+        };
         Row {
             id: node.node.id.to_string(),
-            host: text::visible(&node.node.host),
+            host,
             is_here: node.node.is_here,
             is_alive: node.is_alive,
             heard: Moment::new(node.heard, now),
@@ -93,12 +101,12 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visit: Visit) -> Result<Re
         .collect();
     load.sort_by_key(|load| !load.is_busy);
     load.truncate(NODES_MAX);
-    let (skew, skew_class) = skew(app.bus.store_time(), text::now());
+    let (skew, skew_class) = skew(now, text::now());
     html(&NodesPage {
         skew,
         skew_class,
         rows: nodes.collect(),
-        more: picture.nodes.len().saturating_sub(NODES_MAX),
+        more: seen.len().saturating_sub(NODES_MAX),
         load,
         durability: format!("{:?}", app.bus.durability()).to_lowercase(),
         frame: app.frame(&visit, "nodes", "Nodes"),

@@ -16,9 +16,10 @@ use crate::app::{App, Frame};
 use crate::chart::Chart;
 use crate::error::{Result, html};
 use crate::guard::Visit;
+use crate::minutes::MINUTES;
 use crate::problems::{self, Problem};
-use crate::sample::{MINUTES, NodeNow, Picture};
-use crate::text::{self, count, number, span};
+use crate::sample::{NodeNow, Picture};
+use crate::text::{count, number, span};
 
 #[derive(Template)]
 #[template(path = "now.html")]
@@ -28,6 +29,8 @@ struct NowPage {
     more: usize,
     totals: Vec<Total>,
     charts: Vec<Chart>,
+    /// Why charts are missing.
+    unknown: Option<String>,
     coming: Option<Chart>,
     sources: Vec<(String, String)>,
     is_whole: bool,
@@ -43,14 +46,18 @@ struct Total {
 
 pub(crate) async fn page(State(app): State<Arc<App>>, visit: Visit) -> Result<Response> {
     let picture = app.sampler.picture().await;
-    let now = text::now();
+    let now = app.bus.store_time();
     let nodes = picture.nodes.iter().filter(|node| node.is_alive);
     let serves = |node: &&NodeNow| node.node.queues.iter().any(|queue| visit.user.sees(queue));
     let nodes = nodes.filter(serves).count();
     let (problems, more) = problems::find(&picture, &app.bus.load(), &visit.user, now);
-    let minutes = picture.minutes();
-    let minutes = minutes.filter(|minute| visit.user.sees(&minute.queue));
-    let mut charts = by_minute(minutes, now, MINUTES);
+    let unknown = picture.minutes.why_unknown();
+    let mut charts = Vec::new();
+    if unknown.is_none() {
+        let minutes = picture.minutes.iter();
+        let minutes = minutes.filter(|minute| visit.user.sees(&minute.queue));
+        charts = by_minute(minutes, now, MINUTES);
+    }
     if visit.user.sees_all() {
         charts.push(backlog(&picture));
     }
@@ -61,6 +68,7 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visit: Visit) -> Result<Re
         problems,
         more,
         charts,
+        unknown,
         coming,
         sources,
         is_whole: picture.is_whole,

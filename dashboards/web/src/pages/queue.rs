@@ -16,12 +16,13 @@ use crate::app::{App, Frame};
 use crate::chart::Chart;
 use crate::error::{PageError, Result, html};
 use crate::guard::Visit;
+use crate::minutes::unreadable;
 use crate::pages::event_rows::{EventRow, rows};
 use crate::pages::now::by_minute;
 use crate::problems::why_late;
 use crate::questions::in_time;
 use crate::sample::HOUR;
-use crate::text::{self, Moment, count, number, span};
+use crate::text::{Moment, count, number, span};
 
 /// The minutes of its charts.
 const MINUTES: u64 = 60;
@@ -48,11 +49,15 @@ struct QueuePage {
     workers: Option<u16>,
     buckets: Option<u16>,
     charts: Vec<Chart>,
+    /// Why charts are missing.
+    unknown: Option<String>,
     stages: Option<Chart>,
     coming: Option<Chart>,
     here: Option<(usize, usize, usize)>,
     nodes: Vec<(String, bool)>,
     rows: Vec<EventRow>,
+    /// Why there are no rows, if its events cannot be read.
+    no_rows: Option<String>,
     /// Unless the rows are all of its events.
     more_of: Option<Sample>,
 }
@@ -98,7 +103,7 @@ pub(crate) async fn page(
     buckets.into_iter().for_each(|(_, of)| stats += of);
     let picture = app.sampler.picture().await;
     let total = stats.scheduled + stats.ready + stats.leased + stats.dead;
-    let now = text::now();
+    let now = app.bus.store_time();
     let since = now - Duration::from_secs(MINUTES * 60);
     let minutes = app.bus.records().queue(&name).since(since).minutes();
     let attempts = app.bus.records().queue(&name).newest_first();
@@ -111,7 +116,10 @@ pub(crate) async fn page(
     );
     let attempts = attempts.map(|page| page.items).unwrap_or_default();
     let control = controls?.remove(&name).unwrap_or_default();
-    let minutes = minutes.map(|page| page.items).unwrap_or_default();
+    let (charts, unknown) = match minutes {
+        Ok(page) => (by_minute(page.items.iter(), now, MINUTES), None),
+        Err(error) => (Vec::new(), Some(unreadable(error))),
+    };
     let steps: Vec<usize> = forecast
         .unwrap_or_default()
         .iter()
@@ -122,7 +130,10 @@ pub(crate) async fn page(
     let here = load.iter().find(|load| load.queue == name);
     let serves = |node: &&crate::sample::NodeNow| node.node.queues.contains(&name);
     let nodes = picture.nodes.iter().filter(serves);
-    let events = events.unwrap_or_default();
+    let (events, no_rows) = match events {
+        Ok(events) => (events, None),
+        Err(error) => (Vec::new(), Some(format!("They cannot be read: {error}."))),
+    };
     html(&QueuePage {
         states: vec![
             ("Scheduled", number(stats.scheduled as u64), "scheduled"),
@@ -138,14 +149,16 @@ pub(crate) async fn page(
         rate: control.rate,
         workers: control.workers,
         buckets: control.buckets,
-        charts: by_minute(minutes.iter(), now, MINUTES),
+        charts,
+        unknown,
         stages: by_stage(&attempts, now),
         coming: coming(&steps),
         here: here.map(|load| (load.active, load.workers, load.queued)),
         nodes: nodes
             .map(|node| (node.node.id.to_string(), node.is_alive))
             .collect(),
-        rows: rows(&events),
+        rows: rows(&events, now),
+        no_rows,
         more_of: (events.len() < total && total > EVENTS).then(|| Sample {
             all: number(total as u64),
             is_exact: total <= SORTED_MAX,

@@ -10,7 +10,7 @@ use axum::response::Response;
 use crate::app::{App, Frame};
 use crate::error::{Result, html};
 use crate::guard::Visit;
-use crate::text::{self, Fields, number, span};
+use crate::text::{Fields, number, span};
 
 /// The rows of a page.
 pub(crate) const ROWS: usize = 50;
@@ -33,6 +33,7 @@ struct QueuesPage {
     rows: Vec<Row>,
     search: String,
     sort: String,
+    order: &'static str,
     all: String,
     from: usize,
     to: usize,
@@ -68,7 +69,7 @@ pub(crate) async fn page(
 ) -> Result<Response> {
     let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
     let picture = app.sampler.picture().await;
-    let now = text::now();
+    let now = app.bus.store_time();
     let sort = fields.get("sort").unwrap_or("late");
     let sort = COLUMNS
         .iter()
@@ -143,6 +144,7 @@ pub(crate) async fn page(
         rows,
         search: fields.text("q"),
         sort: sort.to_owned(),
+        order: if is_ascending { "asc" } else { "desc" },
         all: number(all as u64),
         previous: (page > 1).then(|| link(page - 1)),
         next: (page < pages).then(|| link(page + 1)),

@@ -6,9 +6,8 @@ use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use duly::EventId;
 use duly::event::Payload;
-use duly::records::{Cause, Cursor, Format, NodeId, Outcome, Record, Records};
+use duly::records::{Cause, Cursor, Format, Outcome, Page, Record};
 
 use crate::access::Role;
 use crate::app::{App, Frame};
@@ -19,6 +18,7 @@ use crate::pages::dead::{SweepRow, sweep_rows};
 use crate::pages::event::outcome;
 use crate::pages::queue::name_of;
 use crate::questions::in_time;
+use crate::record_query::RecordQuery;
 use crate::text::{self, Fields, Moment, cell, span};
 
 /// The rows of a page.
@@ -43,8 +43,8 @@ struct RecordsPage {
     query: String,
     next: Option<String>,
     is_first: bool,
-    /// How many queues there are, if one has to be chosen.
-    choose_of: Option<String>,
+    /// Why a queue has to be chosen, if that is so.
+    choose: Option<String>,
     /// Whether what is found can be replayed, which is of one queue.
     replays: bool,
     sweeps: Vec<SweepRow>,
@@ -71,51 +71,32 @@ struct Row {
     error: String,
 }
 
-/// Returns the query of a filter, oldest first.
-pub(crate) fn filtered(app: &App, visit: &Visit, fields: &Fields) -> Result<Records> {
-    let mut records = app.bus.records();
-    if let Some(queue) = fields.get("queue") {
-        records = records.queue(&name_of(visit, queue)?);
+/// Returns the query of a filter, oldest first. Who sees some queues only has to name one.
+pub(crate) fn filtered(app: &App, visit: &Visit, fields: &Fields) -> Result<RecordQuery> {
+    let (records, sees_all) = (app.bus.records(), visit.user.sees_all());
+    match fields.get("queue") {
+        Some(queue) => {
+            let records = records.queue(&name_of(visit, queue)?);
+            let read = if sees_all {
+                RecordQuery::of_all
+            } else {
+                RecordQuery::of_one
+            };
+            read(records, fields)
+        }
+        None if sees_all => RecordQuery::of_all(records, fields),
+        None => Err(PageError::invalid("choose a queue first")),
     }
-    if let Some(id) = fields.get("id") {
-        records = records.id(id.parse::<EventId>()?);
-    }
-    match fields.get("outcome") {
-        Some("failed") => records = records.failed(),
-        Some(outcome) => records = records.outcome(outcome.parse()?),
-        None => {}
-    }
-    if let Some(cause) = fields.get("cause") {
-        records = records.cause(cause.parse()?);
-    }
-    if let Some(key) = fields.get("key") {
-        records = records.key(key);
-    }
-    if let Some(error) = fields.get("error") {
-        records = records.error_contains(error);
-    }
-    if let Some(node) = fields.get("node") {
-        let node = u64::from_str_radix(node, 16)
-            .map_err(|_| PageError::invalid("a node has 16 hexadecimal digits"))?;
-        records = records.node(NodeId(node));
-    }
-    if let Some(since) = text::instant(fields, "since")? {
-        records = records.since(since);
-    }
-    if let Some(until) = text::instant(fields, "until")? {
-        records = records.until(until);
-    }
-    Ok(records)
 }
 
-/// Returns the query of a page, newest first unless it says otherwise.
-fn records(app: &App, visit: &Visit, fields: &Fields) -> Result<Records> {
+/// Returns the query of a page, newest first unless it says otherwise, and where it begins.
+fn records(app: &App, visit: &Visit, fields: &Fields) -> Result<(RecordQuery, Option<Cursor>)> {
     let mut records = filtered(app, visit, fields)?;
     if fields.get("order") != Some("oldest") {
         records = records.newest_first();
     }
     let after = fields.get("after").map(str::parse::<Cursor>).transpose()?;
-    Ok(records.after(after))
+    Ok((records, after))
 }
 
 pub(crate) async fn page(
@@ -124,18 +105,21 @@ pub(crate) async fn page(
     RawQuery(query): RawQuery,
 ) -> Result<Response> {
     let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
-    let query = records(&app, &visit, &fields)?;
-    let queues = unbounded(&app, &fields).await;
-    let page = match queues {
-        Some(_) => duly::records::Page::new(Vec::new(), None),
-        None => in_time(query.limit(ROWS).page()).await?,
+    let is_of_none = fields.get("queue").is_none() && !visit.user.sees_all();
+    let choose = if is_of_none {
+        Some("you see some queues only, and records of one at a time.".to_owned())
+    } else {
+        unbounded(&app, &visit, &fields).await
     };
-    let now = text::now();
-    let items = page
-        .items
-        .into_iter()
-        .filter(|record| visit.user.sees(&record.queue));
-    let rows = items.map(|record| {
+    let page = match choose {
+        Some(_) => Page::new(Vec::new(), None),
+        None => {
+            let (query, after) = records(&app, &visit, &fields)?;
+            in_time(query.page(after, ROWS)).await?
+        }
+    };
+    let now = app.bus.store_time();
+    let rows = page.items.into_iter().map(|record| {
         let stages = &record.stages;
         let (word, class) = outcome(record.outcome);
         let took = stages.finished_us.checked_sub(stages.started_us);
@@ -175,6 +159,11 @@ pub(crate) async fn page(
         hint,
         kind,
     };
+    let time = |name, label| -> Result<Field> {
+        let value = text::local(&fields, name)?;
+        let field = field(name, label, "", "datetime-local");
+        Ok(Field { value, ..field })
+    };
     html(&RecordsPage {
         fields: vec![
             field("queue", "Queue", "", "text"),
@@ -182,8 +171,8 @@ pub(crate) async fn page(
             field("key", "Key", "", "text"),
             field("error", "Error contains", "", "text"),
             field("node", "Node", "16 digits", "text"),
-            field("since", "Since, UTC", "", "datetime-local"),
-            field("until", "Until, UTC", "", "datetime-local"),
+            time("since", "Since, UTC")?,
+            time("until", "Until, UTC")?,
         ],
         outcome: fields.text("outcome"),
         cause: fields.text("cause"),
@@ -198,18 +187,26 @@ pub(crate) async fn page(
         is_first: fields.get("after").is_none(),
         replays: fields.get("queue").is_some(),
         sweeps: sweep_rows(&app, &visit),
-        choose_of: queues.map(|queues| text::number(queues as u64)),
+        choose,
         frame: app.frame(&visit, "records", "Records"),
     })
 }
 
-/// Returns how many queues there are if a query would ask each of too many.
-pub(crate) async fn unbounded(app: &Arc<App>, fields: &Fields) -> Option<usize> {
+/// Returns why a queue has to be chosen, if a query would ask each of too many.
+pub(crate) async fn unbounded(app: &Arc<App>, visit: &Visit, fields: &Fields) -> Option<String> {
     if app.bus.keeps_records_together() || fields.get("queue").is_some() {
         return None;
     }
     let queues = app.sampler.picture().await.queues.len();
-    (queues > QUEUES_MAX).then_some(queues)
+    // How many queues others have is for who sees them.
+    let many = if visit.user.sees_all() {
+        format!("each of the {} queues", text::number(queues as u64))
+    } else {
+        "each queue".to_owned()
+    };
+    (queues > QUEUES_MAX).then(|| {
+        format!("{many} of this store keeps its own records, and too many would have to be asked.")
+    })
 }
 
 #[allow(clippy::needless_pass_by_value)] // as `map_err` passes it
@@ -240,22 +237,17 @@ pub(crate) async fn export(
 ) -> Result<Response> {
     let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
     let format: Format = fields.get("format").unwrap_or("jsonl").parse()?;
-    if unbounded(&app, &fields).await.is_some() {
+    if unbounded(&app, &visit, &fields).await.is_some() {
         return Err(PageError::invalid(
             "choose a queue: there are too many to ask each",
         ));
     }
-    let query = records(&app, &visit, &fields)?.limit(EXPORT_PAGE);
+    let (query, mut after) = records(&app, &visit, &fields)?;
     let grant = visit.grant(&app, Role::View, Extent::Presence);
     let mut bytes = format.head();
-    let mut after = fields.get("after").map(str::parse::<Cursor>).transpose()?;
     for _ in 0..EXPORT_PAGES {
-        let page = in_time(query.clone().after(after).page()).await?;
-        for record in page
-            .items
-            .iter()
-            .filter(|record| visit.user.sees(&record.queue))
-        {
+        let page = in_time(query.page(after, EXPORT_PAGE)).await?;
+        for record in &page.items {
             match format {
                 Format::Csv => format.write(&for_a_spreadsheet(record), &mut bytes),
                 _ => format.write(record, &mut bytes),

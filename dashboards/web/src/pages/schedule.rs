@@ -72,7 +72,7 @@ pub(crate) async fn page(
         .newest_first()
         .limit(SHOWN as u32);
     let results = in_time(records.page()).await;
-    let now = text::now();
+    let now = app.bus.store_time();
     let results = results.map(|page| {
         let results = page.items.iter().map(|it| LastResult::new(it, now));
         results.collect()

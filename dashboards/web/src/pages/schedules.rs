@@ -182,7 +182,7 @@ async fn read(app: &App, visit: &Visit) -> duly::Result<(Vec<Schedule>, bool)> {
 
 /// Returns the last result of each schedule, of those that can be read in time.
 async fn last_results(app: &App, schedules: &[Schedule]) -> Vec<Option<LastResult>> {
-    let (until, now) = (Instant::now() + RESULTS_WITHIN, text::now());
+    let (until, now) = (Instant::now() + RESULTS_WITHIN, app.bus.store_time());
     let reads = schedules.iter().map(async |schedule| {
         let records = app.bus.records().queue(schedule.options.queue());
         let records = records.key(&schedule.name).newest_first().limit(1).page();

@@ -1,14 +1,14 @@
 //! What is found is cancelled, run or rescheduled together: asked before, at a rate, with progress, and
 //! with who did it in the audit.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use duly::Bus;
 use duly::event::State;
-use duly::time::{Clock, Mono, SystemClock};
+use duly::store::operation::StoreOp;
 use duly_dashboard::Role;
 
+use crate::bounds::Counted;
 use crate::forms::bury;
 use crate::site::{Site, until};
 
@@ -171,28 +171,9 @@ async fn nothing_is_swept_without_a_filter_or_a_right() {
     assert_eq!(left(&site, "customer:42").await, 40);
 }
 
-/// A clock of a store that is an hour ahead of the machine of its dashboard.
-#[derive(Debug)]
-struct Ahead(SystemClock);
-
-impl Clock for Ahead {
-    fn wall_us(&self) -> u64 {
-        self.0.wall_us() + 3_600_000_000
-    }
-
-    fn mono(&self) -> Mono {
-        self.0.mono()
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sweeps_find_what_waits_died_or_ended_on_a_store_whose_clock_is_ahead() {
-    let bus = Bus::builder().settings(Default::default());
-    let bus = bus
-        .store_url("memory:")
-        .clock(Arc::new(Ahead(SystemClock::new())));
-    let bus = bus.only_registered().publish_only().start().await.unwrap();
-    let site = Site::of(bus, Role::Admin).await;
+    let site = Site::ahead(1, Role::Admin).await;
     let sweep = async |action: &str, said: &str| {
         let asked = site.get(&format!("/act/{action}?queue=mail")).await;
         assert!(asked.text.contains(said), "{action}: {}", asked.text);
@@ -230,4 +211,31 @@ async fn sweeps_find_what_waits_died_or_ended_on_a_store_whose_clock_is_ahead() 
     until("the time has gone on", is_later).await;
     sweep("replay", "1 event would be pushed once more").await;
     until("it is replayed", async || waiting().await == (1, 0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_sweep_did_before_it_failed_is_counted() {
+    // The events of a queue in two buckets: the store takes the first revival, and no other.
+    let store = Counted::failing(|op| matches!(op, StoreOp::Revive { .. }), 1);
+    let bus = Bus::builder().settings(Default::default()).store(store);
+    let bus = bus.only_registered().publish_only().start().await.unwrap();
+    let site = Site::of(bus, Role::Admin).await;
+    site.bus.set_buckets("mail", Some(2)).await.unwrap();
+    bury(&site, "mail", 40, "refused").await;
+    let asked = site.get("/act/revive-all?queue=mail").await;
+    let fields = [("queue", "mail"), ("rate", "10000"), ("csrf", asked.csrf())];
+    let done = site.post("/act/revive-all", &fields).await;
+    assert_eq!(done.status.as_u16(), 303, "{}", done.text);
+    until("the end", async || {
+        let page = site.get("/dead?queue=mail").await.text;
+        !page.contains("so far, running")
+    })
+    .await;
+    let page = site.get("/dead?queue=mail").await.text;
+    assert!(page.contains("so far, failed: "), "{page}");
+    let left = site.bus.stats("mail").await.unwrap().dead;
+    assert!(0 < left && left < 40, "{left}");
+    let page = site.get("/dead?queue=mail").await.text;
+    let said = format!("<strong>{}</strong> so far", 40 - left);
+    assert!(page.contains(&said), "{said}: {page}");
 }

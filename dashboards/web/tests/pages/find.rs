@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use duly::Unique;
-use duly_dashboard::{Dashboard, Role, User};
+use duly_dashboard::{Role, User};
 use serde_json::{Value, json};
 
 use crate::site::{Page, Site, until};
@@ -11,13 +11,13 @@ use crate::site::{Page, Site, until};
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Returns the ids of the events of a page, in their order.
-fn ids(page: &Page) -> Vec<String> {
+pub(super) fn ids(page: &Page) -> Vec<String> {
     let parts = page.text.split("/events/").skip(1);
     parts.map(|part| part[..26].to_owned()).collect()
 }
 
 /// Returns the address of the next page.
-fn next(page: &Page) -> Option<String> {
+pub(super) fn next(page: &Page) -> Option<String> {
     let (before, _) = page.text.split_once("\" rel=\"next\"")?;
     let (_, query) = before.rsplit_once("href=\"")?;
     Some(query.replace("&#38;", "&").replace("&amp;", "&"))
@@ -163,12 +163,8 @@ async fn a_queue_is_listed_whole_in_the_order_of_due_times() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_finds_nothing_in_the_queues_of_others() {
     let memory = Site::memory(Role::View).await;
-    let bus = memory.bus.clone();
     let user = User::new("ann", Role::View).only(|queue| queue == "mine");
-    let site = Site::with(bus, move |dashboard: Dashboard| {
-        dashboard.authorize(One(user))
-    })
-    .await;
+    let site = Site::of_user(memory.bus.clone(), user).await;
     for name in ["mine", "theirs"] {
         let queue = site.bus.queue_named::<u64>(name).unwrap();
         queue
@@ -190,18 +186,4 @@ async fn a_user_finds_nothing_in_the_queues_of_others() {
         assert!(!page.text.contains("theirs"), "{query}");
     }
     assert_eq!(site.get("/find?queue=theirs").await.status.as_u16(), 404);
-}
-
-/// Everybody is this user.
-#[derive(Debug)]
-struct One(User);
-
-impl duly_dashboard::Access for One {
-    fn user<'a>(
-        &'a self,
-        _: Option<&'a duly_dashboard::Credentials>,
-    ) -> futures_util::future::BoxFuture<'a, Result<Option<User>, duly_dashboard::AccessError>>
-    {
-        Box::pin(std::future::ready(Ok(Some(self.0.clone()))))
-    }
 }

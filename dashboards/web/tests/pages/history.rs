@@ -40,6 +40,8 @@ async fn every_span_has_its_values_and_leads_to_its_records() {
             let scale = page.text.split_once("class=\"scale\"").unwrap().1;
             assert!(scale.contains(">0</span>"), "{span} has an axis");
             assert!(page.text.contains("peak"), "{}", page.text);
+            let kept = format!("name=\"span\" value=\"{span}\"");
+            assert!(page.text.contains(&kept), "another queue, the same span");
             let (_, rest) = page.text.split_once("/records?").unwrap();
             let query = rest.split('"').next().unwrap().replace("&#38;", "&");
             if query.contains("since=") {
@@ -62,6 +64,29 @@ async fn every_span_has_its_values_and_leads_to_its_records() {
     for wrong in ["span=week", "until=never", "queue=a%20b"] {
         let page = site.get(&format!("/history?{wrong}")).await;
         assert!(page.status.is_client_error(), "{wrong}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_go_by_the_time_of_a_store_whose_clock_is_an_hour_off() {
+    for hours in [-1, 1] {
+        let site = Site::ahead(hours, Role::View).await;
+        let queue = site.bus.queue_named::<u64>("mail").unwrap();
+        queue.push_many([1, 2], Duration::ZERO).await.unwrap();
+        let lease = queue.lease(1, Duration::from_secs(3_000));
+        let leased = lease.wait(Duration::from_secs(5)).send().await.unwrap();
+        let status = leased[0].ack().await.unwrap();
+        assert_eq!(status, duly::lease::LeaseStatus::Held);
+        let stats = site.bus.stats("mail").await.unwrap();
+        assert_eq!(stats.ready, 1, "the other one waits: {stats:?}");
+        let page = site.get("/history?span=hour").await.text;
+        assert!(page.contains("<dt>Done</dt><dd>1<"), "{hours}: {page}");
+        let page = site.get("/").await.text;
+        let attempts = "Attempts a minute</span> <strong>1</strong>";
+        assert!(page.contains(attempts), "{hours}: {page}");
+        assert!(!page.contains("mail is 1h"), "{hours}: {page}");
+        let page = site.get("/queues").await.text;
+        assert!(!page.contains("<span class=\"bad\">"), "{hours}: {page}");
     }
 }
 

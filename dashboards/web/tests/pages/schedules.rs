@@ -5,8 +5,7 @@ use std::time::Duration;
 use duly::Bus;
 use duly::admin::Schedule;
 use duly::schedule::ScheduleOptions;
-use duly_dashboard::{Access, AccessError, Credentials, Role, User};
-use futures_util::future::BoxFuture;
+use duly_dashboard::{Role, User};
 use serde_json::Value;
 
 use crate::site::{Page, Site};
@@ -19,6 +18,13 @@ async fn site(role: Role) -> Site {
         .publish_only()
         .run_schedules(true);
     Site::of(bus.start().await.unwrap(), role).await
+}
+
+/// No schedule of it proceeds, so that the event that stands for one keeps its id.
+async fn site_at_rest() -> Site {
+    let bus = Bus::builder().settings(Default::default());
+    let bus = bus.store_url("memory:").only_registered().publish_only();
+    Site::of(bus.start().await.unwrap(), Role::Admin).await
 }
 
 async fn set(site: &Site, name: &str, queue: &str, when: &str) {
@@ -152,7 +158,8 @@ async fn a_user_of_some_queues_sees_their_schedules_alone() {
         .settings(Default::default())
         .store_url("memory:");
     let bus = bus.only_registered().publish_only().start().await.unwrap();
-    let site = Site::with(bus, |dashboard| dashboard.authorize(OfMail)).await;
+    let user = User::new("ann", Role::Admin).only(|queue| queue == "mail");
+    let site = Site::of_user(bus, user).await;
     set(&site, "nightly", "report", "@daily").await;
     set(&site, "hourly", "mail", "@hourly").await;
     let list = site.get("/schedules").await.text;
@@ -174,16 +181,29 @@ async fn a_user_of_some_queues_sees_their_schedules_alone() {
     assert_eq!((kept.paused, kept.last), (None, None));
 }
 
-/// Everybody is an admin of the queue `mail`.
-#[derive(Debug)]
-struct OfMail;
-
-impl Access for OfMail {
-    fn user<'a>(
-        &'a self,
-        _: Option<&'a Credentials>,
-    ) -> BoxFuture<'a, Result<Option<User>, AccessError>> {
-        let user = User::new("ann", Role::Admin).only(|queue| queue == "mail");
-        Box::pin(std::future::ready(Ok(Some(user))))
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_in_a_queue_of_duly_itself_is_no_event_that_is_changed() {
+    let site = site_at_rest().await;
+    set(&site, "nightly", "report", "@yearly").await;
+    let added = site.bus.add_to_audit("ann", "queue paused", "report");
+    added.await.unwrap();
+    for queue in ["duly.schedules", "duly.audit"] {
+        let events = site.bus.events().queue(queue).page().await.unwrap();
+        let id = events.items[0].id.to_string();
+        let page = site.get(&format!("/queues/{queue}/events/{id}")).await;
+        assert_eq!(page.status, 200, "{queue}: {page:?}");
+        assert!(!page.text.contains("/act/cancel"), "{queue}: {page:?}");
+        for action in ["cancel", "run-now", "reschedule"] {
+            let path = format!("/act/{action}");
+            let asked = site.get(&format!("{path}?queue={queue}&id={id}")).await;
+            let form = [("csrf", asked.csrf()), ("queue", queue), ("id", &id)];
+            let done = site.post(&path, &form).await;
+            assert_eq!(done.status, 400, "{queue}, {action}: {done:?}");
+            let why = "is a queue of duly itself";
+            assert!(done.text.contains(why), "{queue}, {action}: {done:?}");
+        }
     }
+    assert!(schedule(&site).await.is_some());
+    let lines = site.bus.audit(None, 10).await.unwrap().items;
+    assert_eq!(lines.len(), 1, "{lines:?}");
 }

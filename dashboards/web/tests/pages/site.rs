@@ -1,11 +1,14 @@
 //! A dashboard on a port of its own, and its visitor.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use duly::Bus;
-use duly_dashboard::{Dashboard, Role};
+use duly::time::{Clock, Mono, SystemClock};
+use duly_dashboard::{Access, AccessError, Credentials, Dashboard, Role, User};
+use futures_util::future::BoxFuture;
 use reqwest::{Client, Method, StatusCode};
 
 /// A dashboard that is served.
@@ -38,6 +41,20 @@ impl Site {
             .store_url("memory:");
         let bus = bus.only_registered().publish_only().start().await.unwrap();
         Self::of(bus, role).await
+    }
+
+    /// Of a store whose clock is so many hours ahead of the machine of its dashboard.
+    pub(crate) async fn ahead(hours: i64, role: Role) -> Self {
+        let clock = Ahead(SystemClock::new(), hours * 3_600_000_000);
+        let bus = Bus::builder().settings(Default::default());
+        let bus = bus.store_url("memory:").clock(Arc::new(clock));
+        let bus = bus.only_registered().publish_only().start().await.unwrap();
+        Self::of(bus, role).await
+    }
+
+    /// Where everybody is this user.
+    pub(crate) async fn of_user(bus: Bus, user: User) -> Self {
+        Self::with(bus, |dashboard| dashboard.authorize(One(user))).await
     }
 
     pub(crate) async fn of(bus: Bus, role: Role) -> Self {
@@ -107,6 +124,33 @@ impl Site {
 
     pub(crate) async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Page {
         Self::send(self.form(path, fields)).await
+    }
+}
+
+/// Everybody is this user.
+#[derive(Debug)]
+struct One(User);
+
+impl Access for One {
+    fn user<'a>(
+        &'a self,
+        _: Option<&'a Credentials>,
+    ) -> BoxFuture<'a, Result<Option<User>, AccessError>> {
+        Box::pin(std::future::ready(Ok(Some(self.0.clone()))))
+    }
+}
+
+/// A clock that is so many microseconds ahead.
+#[derive(Debug)]
+struct Ahead(SystemClock, i64);
+
+impl Clock for Ahead {
+    fn wall_us(&self) -> u64 {
+        self.0.wall_us().saturating_add_signed(self.1)
+    }
+
+    fn mono(&self) -> Mono {
+        self.0.mono()
     }
 }
 

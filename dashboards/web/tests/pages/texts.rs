@@ -291,6 +291,14 @@ async fn cookies_are_secure_where_browsers_come_over_tls() {
 }
 
 #[tokio::test]
+async fn live_updates_go_by_no_clock_that_is_set_back() {
+    let site = Site::memory(Role::View).await;
+    let script = site.get("/assets/live.js").await;
+    assert!(script.text.contains("performance.now()"), "{script:?}");
+    assert!(!script.text.contains("Date"), "{script:?}");
+}
+
+#[tokio::test]
 async fn streams_are_bounded_and_one_that_ends_makes_room() {
     let site = Site::memory(Role::View).await;
     let mut streams = Vec::new();

@@ -213,9 +213,6 @@ fn state(view: &ScheduleView) -> &'static str {
 
 async fn list<S: ScheduleSource>(source: &S, output: Output, limit: usize) -> Result<()> {
     let (views, has_more) = source.schedules(None, limit).await?;
-    if output.json {
-        return output.json(&views);
-    }
     let rows: Vec<_> = views
         .iter()
         .map(|view| {
@@ -229,10 +226,7 @@ async fn list<S: ScheduleSource>(source: &S, output: Output, limit: usize) -> Re
             ]
         })
         .collect();
-    output.table(&["SCHEDULE", "QUEUE", "WHEN", "NEXT", ""], &rows)?;
-    if has_more {
-        output.line("... and more schedules; raise --limit")
-    } else {
-        Ok(())
-    }
+    let heads = ["SCHEDULE", "QUEUE", "WHEN", "NEXT", ""];
+    let more = has_more.then_some("... and more schedules; raise --limit");
+    output.list(&views, (&heads, &rows), more)
 }

@@ -152,6 +152,8 @@ mod tests {
     use crate::command::view::{OverviewView, QueueView};
 
     const NOW_MS: u64 = 1_700_000_000_000;
+    /// The store's time then.
+    const STORE_MS: u64 = NOW_MS - 3_600_000;
 
     fn queue(name: &str, ready: usize, waits_ms: Option<u64>) -> QueueView {
         let view = api::QueueView {
@@ -160,7 +162,7 @@ mod tests {
             ready,
             leased: 1,
             dead: 2,
-            oldest_ready_ms: waits_ms.map(|waits| NOW_MS - waits),
+            oldest_ready_ms: waits_ms.map(|waits| STORE_MS - waits),
             paused: name == "mail",
             rate: None,
             workers: None,
@@ -183,6 +185,7 @@ mod tests {
             ],
             has_more: false,
             nodes: 2,
+            now_ms: STORE_MS,
         };
         let step = |events| ForecastStep {
             until_ms: NOW_MS,
@@ -285,6 +288,7 @@ mod tests {
                 queues: vec![queue],
                 has_more: false,
                 nodes: 271,
+                now_ms: STORE_MS,
             };
             let step = ForecastStep {
                 until_ms: NOW_MS,

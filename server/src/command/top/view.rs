@@ -105,7 +105,7 @@ impl View {
 
     /// Sorts the queues; the selected one stays selected, wherever it goes.
     fn arrange(&mut self, selected: Option<String>) {
-        let (order, now) = (self.order, self.read_ms);
+        let (order, now) = (self.order, self.overview.now_ms);
         let queues = &mut self.overview.queues;
         queues.sort_by(|a, b| a.queue.cmp(&b.queue));
         let weight = |queue: &QueueView| match order {
@@ -188,6 +188,7 @@ impl View {
             queues,
             has_more,
             nodes,
+            ..
         } = &self.overview;
         let sum = |of: fn(&QueueView) -> usize| queues.iter().map(of).sum::<usize>();
         let more = if *has_more { "the first " } else { "" };
@@ -212,7 +213,7 @@ impl View {
     /// Returns the cells of each queue, in the order of `HEADS`.
     pub(super) fn rows(&self) -> impl Iterator<Item = [String; HEADS.len()]> {
         self.overview.queues.iter().map(|queue| {
-            let late = late_ms(queue, self.read_ms).map(age);
+            let late = late_ms(queue, self.overview.now_ms).map(age);
             let rate = queue.rate.map(|rate| format!("{rate}/s"));
             let paused = queue.paused.then(|| "paused".to_owned());
             let settings: Vec<_> = paused.into_iter().chain(rate).collect();
@@ -234,12 +235,13 @@ impl View {
 
     /// Returns whether each queue is late, in the order of the rows.
     pub(super) fn is_late(&self) -> impl Iterator<Item = bool> {
-        let late = |queue: &QueueView| late_ms(queue, self.read_ms).is_some_and(|ms| ms >= 1_000);
+        let now = self.overview.now_ms;
+        let late = move |queue: &QueueView| late_ms(queue, now).is_some_and(|ms| ms >= 1_000);
         self.overview.queues.iter().map(late)
     }
 }
 
-/// Returns how long the oldest ready event waits.
+/// Returns how long the oldest ready event waits, by the store's time.
 fn late_ms(queue: &QueueView, now_ms: u64) -> Option<u64> {
     queue
         .oldest_ready_ms

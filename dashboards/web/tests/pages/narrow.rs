@@ -1,0 +1,159 @@
+//! Who sees some queues only learns nothing of the others.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use duly::prelude::*;
+use duly_dashboard::{Role, User};
+
+use crate::find::{ids, next};
+use crate::site::{Site, until};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+/// As many records as a page of them has.
+const PAGE: usize = 50;
+
+fn of_mine(role: Role) -> User {
+    User::new("ann", role).only(|queue| queue == "mine")
+}
+
+/// Cancels events of a key; returns their ids.
+async fn cancelled(bus: &Bus, queue: &str, key: &str, many: u64) -> BTreeSet<String> {
+    let queue = bus.queue_named::<u64>(queue).unwrap();
+    for number in 0..many {
+        let event = queue.event(number).after(HOUR).key(key).keep_payload(true);
+        event.push().await.unwrap();
+    }
+    let ids = queue.cancel_by_key(key).await.unwrap().into_iter();
+    ids.map(|(id, _)| id.to_string()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_of_others_are_neither_counted_nor_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let bus = Bus::builder().settings(Default::default());
+    let bus = bus.store_url(format!(
+        "sqlite:{}",
+        folder.path().join("jobs.db").display()
+    ));
+    let bus = bus.only_registered().publish_only().start().await.unwrap();
+    let theirs = cancelled(&bus, "theirs", "customer:8", 60).await;
+    let mut mine = cancelled(&bus, "mine", "customer:8", PAGE as u64).await;
+    let more = cancelled(&bus, "theirs", "customer:8", 60).await;
+    let recorded = async || {
+        let records = bus.records().limit(1_000).page().await.unwrap().items;
+        records.len() == mine.len() + theirs.len() + more.len()
+    };
+    until("each has its record", recorded).await;
+    let site = Site::of_user(bus.clone(), of_mine(Role::Admin)).await;
+
+    for query in ["", "?key=customer:8", "?outcome=cancelled", "?order=oldest"] {
+        let page = site.get(&format!("/records{query}")).await;
+        assert_eq!((page.status.as_u16(), next(&page)), (200, None), "{query}");
+        assert!(page.text.contains("Choose a queue"), "{query}: {page:?}");
+        assert_eq!(ids(&page), Vec::<String>::new(), "{query}");
+    }
+    let page = site.get("/records/export?key=customer:8").await;
+    assert_eq!(page.status, 400, "{page:?}");
+    assert!(page.headers.get("link").is_none(), "{page:?}");
+    // A page is full, and that there is none behind it does not depend on others.
+    for (filter, many) in [
+        ("key=customer:8", PAGE),
+        ("outcome=cancelled", PAGE),
+        ("", PAGE),
+        ("cause=failed", 0),
+        ("error=refused", 0),
+        ("node=00000000000000ff", 0),
+    ] {
+        for order in ["", "oldest"] {
+            let page = site
+                .get(&format!("/records?queue=mine&{filter}&order={order}"))
+                .await;
+            assert_eq!(next(&page), None, "{filter} {order}");
+            assert_eq!(ids(&page).len(), many, "{filter} {order}");
+        }
+    }
+    let asked = site.get("/act/replay?queue=mine&key=customer:8").await;
+    assert!(
+        asked.text.contains("50 events would be pushed"),
+        "{asked:?}"
+    );
+    assert!(!asked.text.contains("At least"), "{asked:?}");
+
+    // All of many are found page by page, whatever is between them.
+    cancelled(&bus, "mine", "customer:9", 20).await;
+    mine.extend(cancelled(&bus, "mine", "customer:8", 30).await);
+    let recorded = async || {
+        let records = bus.records().queue("mine").limit(1_000).page().await;
+        records.unwrap().items.len() == mine.len() + 20
+    };
+    until("each has its record", recorded).await;
+    for order in ["", "oldest"] {
+        let first = format!("?queue=mine&key=customer:8&order={order}");
+        let (mut seen, mut path) = (BTreeSet::new(), Some(first));
+        while let Some(query) = path {
+            let page = site.get(&format!("/records{query}")).await;
+            let is_of_others = |id: &&String| page.text.contains(*id);
+            assert_eq!(theirs.iter().chain(&more).find(is_of_others), None);
+            for id in ids(&page) {
+                assert!(seen.insert(id), "one is there twice: {page:?}");
+            }
+            path = next(&page);
+        }
+        assert_eq!(seen, mine, "{order}");
+    }
+    let file = site.get("/records/export?queue=mine&key=customer:8").await;
+    assert_eq!(file.text.lines().count(), mine.len(), "{file:?}");
+    bus.shutdown(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_audit_of_a_namespace_ends_where_its_lines_do() {
+    let memory = Site::memory(Role::View).await;
+    let add = async |target: &str| {
+        let added = memory.bus.add_to_audit("ann", "queue paused", target);
+        added.await.unwrap();
+    };
+    add("shop.close").await;
+    for number in 0..60 {
+        add(&format!("other.mail{number}")).await;
+    }
+    let user = User::new("ben", Role::View).only(|queue| queue.starts_with("shop."));
+    let user = user.only_schedules_of("shop");
+    let site = Site::of_user(memory.bus.clone(), user).await;
+    let page = site.get("/audit").await;
+    assert!(page.text.contains("/queues/shop.close"), "{page:?}");
+    assert_eq!(next(&page), None, "{page:?}");
+}
+
+#[delay_event(queue = "theirs", register = false)]
+async fn theirs(_: Event<u64>) -> Result<(), Failure> {
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_is_seen_by_who_sees_a_queue_of_it_and_its_host_by_who_administers() {
+    let bus = Bus::builder().settings(Default::default());
+    let bus = bus
+        .store_url("memory:")
+        .only_registered()
+        .register(theirs {});
+    let bus = bus.start().await.unwrap();
+    let nodes = async || bus.nodes().await.unwrap();
+    until("it is a node", async || nodes().await.len() == 1).await;
+    let host = nodes().await[0].host.clone();
+    assert!(!host.is_empty());
+    let of_theirs = |role| User::new("ben", role).only(|queue| queue == "theirs");
+    for (user, is_seen, has_host) in [
+        (of_mine(Role::Admin), false, false),
+        (of_theirs(Role::View), true, false),
+        (of_theirs(Role::Admin), true, true),
+        (User::new("eve", Role::View), true, true),
+    ] {
+        let site = Site::of_user(bus.clone(), user.clone()).await;
+        let page = site.get("/nodes").await.text;
+        assert_eq!(page.contains("/records?node="), is_seen, "{user:?}: {page}");
+        assert_eq!(page.contains(&*host), has_host, "{user:?}: {page}");
+    }
+    bus.shutdown(Duration::from_secs(5)).await.unwrap();
+}

@@ -1,0 +1,124 @@
+//! Notes of respawned jobs in the shared state: the event that an id means now, and since when.
+//!
+//! A job may end without a word that names it: it expires, dies and is dropped, is settled by `/v1`.
+//! So with each respawn some notes are looked at, and those of jobs that are over go.
+
+use std::time::Duration;
+
+use duly::EventId;
+use duly::time::Timestamp;
+use futures_util::{StreamExt, stream};
+
+use super::check::Call;
+use crate::bus::Pool;
+use crate::clock;
+use crate::shared::{Result, StateError, Table};
+
+/// How old a note is before it is looked at: a newer one may be of an event that is not pushed yet.
+const AGE_MIN: Duration = Duration::from_secs(3_600);
+/// How many notes are looked at for each that a respawn adds: more than one, so that those of jobs
+/// that are over are never more than the others.
+const LOOKS: usize = 2;
+/// The most notes that are read at a time.
+const PAGE_MAX: usize = 1_000;
+/// How many events are looked up at the same time.
+const LOOKUPS_AT_ONCE: usize = 16;
+
+/// Returns the text of a note that is made now.
+pub(super) fn text(id: EventId) -> String {
+    format!("{id} {}", clock::now().as_millis())
+}
+
+/// Returns the event that a note names, and when it was made.
+fn parse(note: &str) -> Option<(EventId, Timestamp)> {
+    let (id, made_ms) = note.split_once(' ').unwrap_or((note, "0"));
+    Some((
+        id.parse().ok()?,
+        Timestamp::from_millis(made_ms.parse().ok()?),
+    ))
+}
+
+/// Returns the event that a note names.
+pub(super) fn event_of(note: &str) -> Option<EventId> {
+    parse(note).map(|(id, _)| id)
+}
+
+/// Looks at some notes after a respawn of so many jobs, and removes those of jobs that are over. A
+/// failure is of no matter to the respawn.
+pub(super) async fn sweep(call: &Call<'_>, respawned: usize) {
+    if let Err(error) = sweep_some(call, respawned.saturating_mul(LOOKS)).await {
+        tracing::warn!(%error, "notes of respawned jobs not looked at");
+    }
+}
+
+async fn sweep_some(call: &Call<'_>, mut left: usize) -> Result<()> {
+    let shared = &call.app.shared;
+    while left > 0 {
+        let place = call.app.respawn_notes.lock().clone();
+        let some = shared.some(Table::Respawned, &place, left.min(PAGE_MAX));
+        let (notes, next) = some.await?;
+        left = left.saturating_sub(notes.len().max(1));
+        let is_last = next.is_empty();
+        *call.app.respawn_notes.lock() = next;
+        let old = notes.into_iter().filter(|(_, note)| is_old(note));
+        let old: Vec<_> = old
+            .map(|(key, note)| remove_if_over(call, key, note))
+            .collect();
+        let mut removals = stream::iter(old).buffer_unordered(LOOKUPS_AT_ONCE);
+        while let Some(removed) = removals.next().await {
+            removed?;
+        }
+        if is_last {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn is_old(note: &str) -> bool {
+    parse(note).is_some_and(|(_, made)| made + AGE_MIN <= clock::now())
+}
+
+/// Removes a note of this pool, if its event is over. Other pools may be of other servers.
+async fn remove_if_over(call: &Call<'_>, key: String, note: String) -> Result<()> {
+    let shared = &call.app.shared;
+    let found = found(call.pool, &key, &note).await;
+    let is_over = found.map_err(|error| StateError::new(&key, &error))? == Some(false);
+    // A respawn that has ended the event has made another note of it before.
+    if is_over && shared.get(Table::Respawned, &key).await?.as_ref() == Some(&note) {
+        shared.remove(Table::Respawned, &key).await?;
+    }
+    Ok(())
+}
+
+/// Whether the event of a note is there; `None` where this pool cannot say.
+async fn found(pool: &Pool, key: &str, note: &str) -> duly::Result<Option<bool>> {
+    let mut names = key.split('/');
+    let (of, namespace, queue) = (names.next(), names.next(), names.next());
+    let (Some(namespace), Some(queue), Some(id)) = (namespace, queue, event_of(note)) else {
+        return Ok(None);
+    };
+    if of != Some(pool.name()) {
+        return Ok(None);
+    }
+    let found = pool.get(&pool.queue(namespace, queue)?, id).await?;
+    Ok(Some(found.is_some()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_has_an_event_and_is_old_after_an_hour() {
+        let id = EventId::from_bytes([7; 16]);
+        assert_eq!(event_of(&text(id)), Some(id));
+        assert!(!is_old(&text(id)));
+        let hour_ago = clock::now().as_millis() - 3_600_000;
+        assert!(is_old(&format!("{id} {hour_ago}")));
+        // As they were before they had a time.
+        assert_eq!(event_of(&id.to_string()), Some(id));
+        assert!(is_old(&id.to_string()));
+        assert_eq!(event_of("no event"), None);
+    }
+}

@@ -1,0 +1,146 @@
+//! Deliveries that wait for their turn: what is changed meanwhile, and whom they keep waiting.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::receiver::{Answer, Receiver};
+use super::{LOCAL, path, push, push_one, send, set_to, view, wait_for_empty};
+use crate::rights::tenant;
+use crate::world::{Place, World, until};
+
+fn events(many: usize) -> Value {
+    let event = |number| json!({"payload": number, "attempts": 9});
+    (0..many).map(event).collect()
+}
+
+/// Waits until so many deliveries of the queue `q` run or wait.
+async fn wait_for_deliveries(world: &World, many: usize) {
+    until("they are leased", async || {
+        view(world).await["in_flight"] == many
+    })
+    .await;
+}
+
+/// Sets a webhook, and uses its rate up, so that a delivery waits for a quarter of an hour.
+async fn wait_for_the_rate(world: &World, receiver: &Receiver) {
+    let slow = json!({"rate": 0.001});
+    set_to(world, receiver, slow.clone()).await;
+    push_one(world).await;
+    receiver.wait_for(1).await;
+    wait_for_empty(world).await;
+    // The pace of this server begins anew, the rate that all servers share does not.
+    world.delete(&path("q")).await.is(204);
+    set_to(world, receiver, slow).await;
+    push_one(world).await;
+    wait_for_deliveries(world, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waits_for_its_turn_is_posted_to_the_url_that_is_set_by_then() {
+    let settings = format!("{LOCAL}concurrency = 1");
+    let world = World::start_with(Place::Embedded, &settings).await;
+    let (old, new) = (Receiver::start().await, Receiver::start().await);
+    old.always(Answer::Held(200));
+    set_to(&world, &old, json!({"timeout_ms": 600_000})).await;
+    push(&world, events(4)).await;
+    old.wait_for(1).await;
+    wait_for_deliveries(&world, 4).await;
+    set_to(&world, &new, json!({})).await;
+    old.release(4);
+    let received = new.wait_for(3).await;
+    assert!(received.iter().all(|request| request.attempt() == 1));
+    wait_for_empty(&world).await;
+    assert_eq!((old.received().len(), new.received().len()), (1, 3));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_ended_while_it_waits_for_its_turn_is_not_sent() {
+    let settings = format!("{LOCAL}concurrency = 1\nttr_ms = 1000");
+    let world = World::start_with(Place::Embedded, &settings).await;
+    let (first, second) = (Receiver::start().await, Receiver::start().await);
+    first.always(Answer::Held(200));
+    let body = json!({"url": first.url(), "timeout_ms": 600_000});
+    let path_of_first = path("first");
+    send(&world, Method::PUT, &path_of_first, &body)
+        .await
+        .is(201);
+    let body = json!({"events": events(1)});
+    send(&world, Method::POST, "/v1/ns/queues/first/events", &body)
+        .await
+        .is(201);
+    first.wait_for(1).await;
+    set_to(&world, &second, json!({})).await;
+    let ids = push(&world, events(1)).await;
+    wait_for_deliveries(&world, 1).await;
+    world
+        .delete(&format!("/api/ns/q/job/{}", ids[0]))
+        .await
+        .is(204);
+    wait_for_deliveries(&world, 0).await;
+    first.release(1);
+    wait_for_empty(&world).await;
+    // One that is pushed later has its turn later.
+    push_one(&world).await;
+    let received = second.wait_for(1).await;
+    assert_eq!(received.len(), 1);
+    assert_ne!(received[0].id(), ids[0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waits_for_the_rate_of_a_webhook_follows_a_change_of_it() {
+    let world = World::start_with(Place::Embedded, LOCAL).await;
+    let receiver = Receiver::start().await;
+    wait_for_the_rate(&world, &receiver).await;
+    set_to(&world, &receiver, json!({})).await;
+    receiver.wait_for(2).await;
+    wait_for_empty(&world).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_that_waits_for_its_rate_takes_no_place_of_another() {
+    let settings = format!("{LOCAL}concurrency = 1");
+    let world = World::start_with(Place::Embedded, &settings).await;
+    let (slow, quick) = (Receiver::start().await, Receiver::start().await);
+    wait_for_the_rate(&world, &slow).await;
+    let body = json!({"url": quick.url()});
+    send(&world, Method::PUT, &path("other"), &body)
+        .await
+        .is(201);
+    let body = json!({"events": events(5)});
+    send(&world, Method::POST, "/v1/ns/queues/other/events", &body)
+        .await
+        .is(201);
+    quick.wait_for(5).await;
+    assert_eq!(slow.received().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_namespace_whose_requests_hang_leaves_places_to_the_webhooks_of_others() {
+    let settings = format!("{LOCAL}concurrency = 8");
+    let world = World::start_with(Place::Embedded, &settings).await;
+    let hangs = Receiver::start().await;
+    hangs.always(Answer::Held(200));
+    let hanging = json!({"concurrency": 100, "timeout_ms": 600_000});
+    set_to(&world, &hangs, hanging).await;
+    push(&world, events(40)).await;
+    hangs.wait_for(4).await;
+    wait_for_deliveries(&world, 40).await;
+    // Others find places all the same, though theirs hang as well.
+    for namespace in ["second", "third"] {
+        let receiver = Receiver::start().await;
+        receiver.always(Answer::Held(200));
+        let other = tenant(&world, namespace, "").await;
+        let path = |end: &str| format!("/v1/{namespace}/queues/q/{end}");
+        let body = json!({"url": receiver.url(), "timeout_ms": 600_000});
+        let set = other.send(Method::PUT, &path("webhook"), &body).await;
+        set.is(201);
+        let body = json!({"events": events(9)});
+        let pushed = other.send(Method::POST, &path("events"), &body).await;
+        pushed.is(201);
+        receiver.wait_for(1).await;
+    }
+    hangs.release(40);
+    hangs.wait_for(40).await;
+    wait_for_empty(&world).await;
+    assert_eq!(hangs.in_flight().1, 4, "one namespace has half of them");
+}
