@@ -15,7 +15,8 @@ use crate::time::Timestamp;
 /// The metrics of relays.
 pub mod relay_metrics {
     pub use crate::metrics::relay::{
-        DEFERRED, ERRORS, OLDEST, PUSHED, REFUSED_EVENTS, RELAY_CATALOGUE, REPEATED, WAITING,
+        AWAY, DEFERRED, ERRORS, OLDEST, PUSHED, REFUSED_EVENTS, RELAY_CATALOGUE, REPEATED,
+        RelayGauges, WAITING,
     };
 }
 
@@ -83,6 +84,19 @@ pub fn report_backlog(bus: &Bus, relay: u64, backlog: Option<OutboxBacklog>) {
 #[must_use]
 pub fn now(bus: &Bus) -> Timestamp {
     bus.store_time()
+}
+
+/// Waits for a database. On virtual time, which would jump to the next timer, time stands still
+/// meanwhile.
+pub async fn outside<F: Future>(bus: &Bus, future: F) -> F::Output {
+    bus.hold_time(future).await
+}
+
+/// Returns how long a relay waits that nothing wakes: on virtual time, which jumps from pause to pause,
+/// a day.
+#[must_use]
+pub fn idle_pause(bus: &Bus, pause: Duration) -> Duration {
+    bus.relay_pause(pause)
 }
 
 /// A log of outages with a bounded number of lines.

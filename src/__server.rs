@@ -15,9 +15,87 @@ pub mod text {
     pub use crate::error::is_unseen;
 }
 
+/// Pushes of payloads as they are stored, and reads that leave payloads out.
+pub mod payloads {
+    use crate::bus::{DeadLetterCursor, DeadLetters, EventBuilder, Events, Queue};
+    use crate::codec::Codec;
+    use crate::error::Result;
+    use crate::event::EventId;
+    use crate::record::Page;
+    use crate::time::Timestamp;
+
+    /// Leaves the payloads out of the pages of events.
+    pub fn without_payloads(events: Events) -> Events {
+        events.without_payloads()
+    }
+
+    /// Reads a page of dead letters without their payloads and records: when each died, and its id.
+    pub async fn dead_ids(
+        letters: DeadLetters,
+    ) -> Result<Page<(Option<Timestamp>, EventId), DeadLetterCursor>> {
+        letters.page_of_ids().await
+    }
+
+    /// Sets the version of an event's payload.
+    pub fn versioned<T>(event: EventBuilder<T>, version: u32) -> EventBuilder<T>
+    where
+        T: serde::Serialize + Send + Sync + 'static,
+    {
+        event.version(version)
+    }
+
+    /// Takes an event's payload, which serializes as bytes, for what a codec has encoded.
+    pub fn encoded_by<T>(event: EventBuilder<T>, codec: Codec) -> EventBuilder<T>
+    where
+        T: serde::Serialize + Send + Sync + 'static,
+    {
+        event.encoded_by(codec)
+    }
+
+    /// Returns the same queue, whose payloads are encrypted whatever its options say.
+    pub fn encrypted<T>(queue: Queue<T>) -> Queue<T>
+    where
+        T: serde::Serialize + Send + Sync + 'static,
+    {
+        queue.encrypted()
+    }
+}
+
 /// A bus whose clock is moved by hand, for programs that are tested against a server.
 pub mod moved_clock {
     pub use crate::bus::moved_clock::{QueueWork, on, settled, work};
+}
+
+/// Lists of schedules.
+#[cfg(feature = "schedules")]
+pub mod schedules {
+    use crate::bus::{Schedule, Schedules};
+    use crate::error::Result;
+    use crate::record::Page;
+
+    /// Reads a page of schedules, of a namespace if one is given, without payloads that are larger than
+    /// `payload_max`.
+    pub async fn page_with(
+        schedules: &Schedules,
+        payload_max: usize,
+        namespace: Option<&str>,
+        (after, limit): (Option<&str>, usize),
+    ) -> Result<Page<Schedule, String>> {
+        let place = (after, limit);
+        schedules.page_with(payload_max, namespace, place).await
+    }
+
+    /// Whether a schedule was read with its payload.
+    #[must_use]
+    pub fn is_whole(schedule: &Schedule) -> bool {
+        schedule.is_whole
+    }
+}
+
+/// Limits of dead letters, and which of them a bulk operation is of.
+pub mod dead_letters {
+    pub use crate::bus::dead_letters::died_before;
+    pub use crate::bus::dead_letters::retention::start_for_all;
 }
 
 /// Replies to calls, which reach callers in every process.

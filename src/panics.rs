@@ -11,6 +11,12 @@ use std::fmt::{self, Write};
 use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+
+/// How long a task that has panicked rests before it begins again.
+const REST: Duration = Duration::from_secs(1);
 
 /// The most bytes that are kept of a panic's message.
 const MESSAGE_BYTES_MAX: usize = 1_024;
@@ -44,6 +50,15 @@ pub(crate) fn dropped<T>(value: T) {
 pub(crate) fn reported(report: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(report)) {
         drop(message(panic));
+    }
+}
+
+/// Runs a task that lasts as long as its owner, and begins it again, after a pause, when it panics:
+/// of a log line, say, whose subscriber does.
+pub(crate) async fn lasting<F: Future<Output = ()>>(what: &'static str, run: impl Fn() -> F) {
+    while let Err(panic) = AssertUnwindSafe(run()).catch_unwind().await {
+        log(what, panic);
+        tokio::time::sleep(REST).await;
     }
 }
 

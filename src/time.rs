@@ -4,6 +4,8 @@
 //! and only measures spans. They do not convert into each other: nodes with different wall clocks
 //! agree on what is due, because only the store's clock decides.
 
+mod boot;
+
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -250,7 +252,8 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// follows it with care, beside [`mono`](Self::mono), and never back.
     fn wall_us(&self) -> u64;
 
-    /// The monotonic time.
+    /// The monotonic time. It counts what the machine was suspended, or a process that goes on after
+    /// that relies on leases that it has lost, and takes the store's time for an earlier one.
     fn mono(&self) -> Mono;
 
     /// The wall time in whole milliseconds, rounded down.
@@ -295,18 +298,20 @@ impl Clock for GuardedClock {
 ///
 /// A store does not follow its wall clock at once: it measures the time that passes by the monotonic
 /// clock, and believes another time of the wall clock only after it has stood for ten seconds.
+///
+/// On Linux, Android, Windows and Apple's systems its monotonic clock goes on while the machine is
+/// suspended. Elsewhere it is [`std::time::Instant`], whatever that counts.
 #[derive(Debug)]
 pub struct SystemClock {
-    started: std::time::Instant,
+    started_ns: u64,
 }
 
 impl SystemClock {
     /// Creates a clock that starts now.
     #[must_use]
-    #[allow(clippy::disallowed_methods)] // the one place that reads the machine's clocks
     pub fn new() -> Self {
         Self {
-            started: std::time::Instant::now(),
+            started_ns: boot::boot_ns(),
         }
     }
 }
@@ -318,7 +323,7 @@ impl Default for SystemClock {
 }
 
 impl Clock for SystemClock {
-    #[allow(clippy::disallowed_methods)] // the one place that reads the machine's clocks
+    #[allow(clippy::disallowed_methods)] // the one place that reads the wall clock
     fn wall_us(&self) -> u64 {
         let wall = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -328,6 +333,6 @@ impl Clock for SystemClock {
     }
 
     fn mono(&self) -> Mono {
-        Mono(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        Mono(boot::boot_ns().saturating_sub(self.started_ns))
     }
 }

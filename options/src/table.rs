@@ -84,7 +84,8 @@ macro_rules! queue_options {
                 /// precedence on every node, also over later deploys, until it is removed; then
                 /// this one holds again. Each node starts its share of the rate that it declares, so during
                 /// a deploy that changes it the queue starts between the two, and nodes that
-                /// declare none start as many as they can.
+                /// declare none start as many as they can. Each process that
+                /// [pulls](crate::Queue::lease) has the whole rate.
                 rate: f64, Rate,
                     "rate = \"50/s\"", "`50/s`, `300/m` or `10/h`; `0.001/s` to `1000000/s`", "no limit";
                 /// How long after its death a dead letter is dropped.
@@ -95,7 +96,8 @@ macro_rules! queue_options {
                 /// The most dead letters; of more the fullest buckets drop those with the first ids.
                 ///
                 /// Both limits are enforced about once a minute, by each process that consumes the
-                /// queue; what is dropped has a record, whose actor is `retention`.
+                /// queue and by `duly serve`, each by its own settings; what is dropped has a record,
+                /// whose actor is `retention`.
                 dead_keep_max: usize, Number(0, MAX),
                     "dead_keep_max = 100000", "a whole number", "no limit";
             }

@@ -334,8 +334,11 @@ impl Bus {
 impl Inner {
     /// Returns every bucket of a queue, including those of earlier bucket counts.
     pub(super) async fn buckets_of(&self, queue: &QueueName) -> Result<Vec<BucketKey>> {
-        let mut buckets = self.open()?.buckets().await?;
-        buckets.retain(|key| key.queue == *queue);
+        let known = self.open()?.buckets_of(queue).await?;
+        if let Some(away) = known.away {
+            return Err(away);
+        }
+        let mut buckets = known.buckets;
         buckets.sort_unstable();
         Ok(buckets)
     }

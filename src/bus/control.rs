@@ -22,7 +22,9 @@ impl Bus {
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an invalid name, or a store that keeps
     /// no settings; [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) for a queue that neither
-    /// this program nor the store knows and whose name is almost a known one; or the store's error.
+    /// this program nor the store knows and whose name is almost a known one;
+    /// [`ErrorKind::Full`](crate::ErrorKind::Full) where 10,000 other queues have runtime settings and
+    /// this one has none; or the store's error.
     ///
     /// # Examples
     ///
@@ -70,7 +72,7 @@ impl Bus {
     /// Each node that consumes the queue has an equal share and paces its starts evenly; an unused
     /// share is not made up for later. Events over the limit wait in the store. Retries count as
     /// any other start; values that are [published](crate::Queue::publish) straight into a
-    /// ring do not.
+    /// ring do not. Each process that [pulls](crate::Queue::lease) has the whole rate.
     ///
     /// # Errors
     ///

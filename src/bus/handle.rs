@@ -122,7 +122,7 @@ impl Bus {
 
     /// Shuts down: stops fetching, lets handlers finish within `grace`, releases what never
     /// started, settles everything that ended, records what waits for the journal within two
-    /// seconds, and closes the store.
+    /// seconds, and closes the store unless it is [shared](crate::BusBuilder::shared_store).
     ///
     /// When the grace period begins, handlers [are told](Context::stopping). One that still runs
     /// after it is [cancelled](Context::cancellation) and then dropped, and its event is ready

@@ -8,7 +8,7 @@ use parking_lot::{RwLock, RwLockReadGuard};
 use tokio::runtime::Handle;
 
 use crate::bus::journal::JournalRecorder;
-use crate::bus::own_queues::{OWN_BUCKETS, is_own};
+use crate::bus::own_queues::OWN_BUCKETS;
 use crate::bus::state::forecasts::ForecastPacer;
 use crate::bus::state::ids::NewIds;
 use crate::bus::state::leases::Leases;
@@ -19,8 +19,9 @@ use crate::bus::state::stop::BusStop;
 use crate::codec::KeyRing;
 use crate::core::op::{NewEvent, Response, StoreOp};
 use crate::error::{Error, Result};
-use crate::event::{BucketKey, Payload, QueueName};
-use crate::flow::{Check, Flow, QueueOptions, Replies, RuntimeSettings};
+use crate::event::{BucketKey, Payload, QueueName, has_schedules};
+use crate::flow::{Check, Flow, QueueChoices, QueueOptions, Replies, RuntimeSettings};
+use crate::handler::Annotation;
 use crate::journal::Journal;
 use crate::metrics::{PullMeters, PushMeters};
 use crate::record::NodeId;
@@ -41,6 +42,8 @@ pub(crate) struct Inner {
     pub(super) flow: RwLock<Option<Flow>>,
     /// The queues that have a handler here, or their own options.
     pub(super) queues: BTreeMap<QueueName, Arc<QueueOptions>>,
+    /// What was chosen, by settings and builder, for those of them whose handler is not known here.
+    pub(super) chosen: BTreeMap<QueueName, QueueChoices>,
     /// The options of any other queue.
     pub(super) defaults: Arc<QueueOptions>,
     /// The runtime settings of queues.
@@ -117,7 +120,6 @@ impl Inner {
 
     /// A pause between two looks at what nobody tells of; on virtual time, which jumps from pause to
     /// pause, a day.
-    #[cfg(feature = "schedules")]
     pub(super) fn real_pause(&self, pause: std::time::Duration) -> std::time::Duration {
         if self.virtual_time {
             return std::time::Duration::from_secs(86_400);
@@ -132,7 +134,7 @@ impl Inner {
 
     /// Returns the current number of buckets for new events of a queue.
     pub(super) fn buckets(&self, queue: &QueueName, options: &QueueOptions) -> u16 {
-        let usual = if is_own(queue) {
+        let usual = if queue.is_own() {
             OWN_BUCKETS
         } else {
             options.buckets
@@ -140,9 +142,19 @@ impl Inner {
         self.controls.of(queue).buckets.unwrap_or(usual)
     }
 
-    /// Returns the payload, if it is not too large.
-    pub(super) fn checked(&self, payload: Payload) -> Result<Payload> {
-        let (len, max) = (payload.len(), self.payload_bytes_max);
+    /// The most bytes of a payload in a queue. A stored schedule is none that a user gave: it has the
+    /// payload of its occurrences, perhaps an earlier one, and more.
+    pub(super) fn payload_max(&self, queue: &QueueName) -> usize {
+        if has_schedules(queue) {
+            usize::MAX
+        } else {
+            self.payload_bytes_max
+        }
+    }
+
+    /// Returns the payload, if it is not too large for its queue.
+    pub(super) fn checked(&self, queue: &QueueName, payload: Payload) -> Result<Payload> {
+        let (len, max) = (payload.len(), self.payload_max(queue));
         if len > max {
             return Err(Error::invalid(format!(
                 "the payload has {len} bytes, at most {max} are allowed"
@@ -155,17 +167,42 @@ impl Inner {
         Arc::clone(self.queues.get(queue).unwrap_or(&self.defaults))
     }
 
+    /// Returns the options of a queue of this annotation, which need not be known here: settings and
+    /// builder override it option by option.
+    pub(super) fn annotated_options(
+        &self,
+        queue: &QueueName,
+        annotation: &Annotation,
+    ) -> Arc<QueueOptions> {
+        let chosen = match (self.queues.get(queue), self.chosen.get(queue)) {
+            (Some(known), None) => return Arc::clone(known),
+            (_, chosen) => chosen.cloned().unwrap_or_default(),
+        };
+        let options = QueueOptions::clone(&self.defaults).with(&annotation.into());
+        Arc::new(options.with(&chosen))
+    }
+
+    /// Whether this process knows the version of a queue's payloads: by its annotation, settings or
+    /// builder.
+    pub(super) fn knows_version(&self, queue: &QueueName) -> bool {
+        match self.chosen.get(queue) {
+            Some(chosen) => chosen.version.is_some(),
+            None => self.queues.contains_key(queue),
+        }
+    }
+
     /// Returns the journal; without one the store keeps the last records.
     pub(super) fn journal(&self) -> Option<&dyn Journal> {
         let recorded = self.recorded.as_ref()?;
         Some(&*recorded.journal)
     }
 
-    /// Closes the store in the background, unless others may use it.
-    pub(super) fn close_unless_shared(&self) {
-        if !self.is_lent {
-            let closing = self.store.close();
-            self.runtime.spawn(closing);
+    /// Closes the store, unless others may use it.
+    pub(super) fn close_unless_shared(&self) -> StoreFuture<()> {
+        if self.is_lent {
+            StoreFuture::ready(Ok(()))
+        } else {
+            self.store.close()
         }
     }
 }

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use crate::bus::builder::options::BusBuilder;
 use crate::bus::handle::Bus;
-#[cfg(feature = "schedules")]
-use crate::bus::own_queues::has_schedules;
 use crate::core::op::{MoveReport, Reply, Response, StoreOp};
 use crate::core::options::NodeOptions;
 use crate::error::{Error, Result};
+#[cfg(feature = "schedules")]
+use crate::event::has_schedules;
 use crate::event::{BucketKey, QueueName};
 use crate::flow::Flow;
 use crate::time::{Clock, Timestamp};

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use crate::bus::inner::Inner;
-use crate::bus::own_queues::is_own;
 use crate::bus::state::names::CheckedNames;
 use crate::config::{queue_meant, spelled_otherwise};
 use crate::error::{Error, ErrorKind, Result};
@@ -24,7 +23,7 @@ impl Inner {
     ///
     /// A name that resembles no other is accepted: each queue has a first event.
     pub(super) async fn check_known(&self, queue: &QueueName, level: MatchLevel) -> Result<()> {
-        if self.checked_names.is_none() || self.queues.contains_key(queue) || is_own(queue) {
+        if self.checked_names.is_none() || self.queues.contains_key(queue) || queue.is_own() {
             return Ok(());
         }
         let buckets = self.open()?.buckets().await?;

@@ -28,6 +28,6 @@ impl Drop for BusOwner {
             "bus dropped without shutdown; running handlers are cut and leased events wait for expiry"
         );
         // Queues may live on, but must not keep the store's file or connections open.
-        inner.close_unless_shared();
+        inner.runtime.spawn(inner.close_unless_shared());
     }
 }

@@ -33,6 +33,14 @@ pub(super) fn is_encrypted(event: &Envelope) -> bool {
     Frame::read(event.payload.as_bytes()).is_ok_and(|frame| frame.key_id.is_some())
 }
 
+/// Returns the version that a payload over that of `replaced` has to name, if it is not the
+/// envelope's. Who does not know the type wrote in the version that was there: `written` is `None`.
+pub(super) fn version_over(replaced: &Envelope, written: Option<u32>) -> Option<u32> {
+    let was = || Frame::read(replaced.payload.as_bytes()).ok()?.version;
+    let version = written.or_else(was).unwrap_or(replaced.version);
+    Some(version).filter(|version| *version != replaced.version)
+}
+
 /// Checks that there is a key for every queue that is encrypted.
 pub(super) fn check_encryption(
     keys: &KeyRing,
@@ -73,7 +81,7 @@ impl Inner {
             let sealed = self.keys.seal(place, form, &value);
             sealed.ok_or_else(|| no_key(place.1))?
         };
-        self.checked(Payload::from(bytes))
+        self.checked(place.1, Payload::from(bytes))
     }
 
     /// Re-encodes a payload for the same event under another id: an encrypted payload is bound to

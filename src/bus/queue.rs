@@ -11,14 +11,14 @@ use serde::de::DeserializeOwned;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::locate::EventReply;
-use crate::bus::payloads::{EncodedValue, is_encrypted};
+use crate::bus::payloads::EncodedValue;
 use crate::bus::queue_handle::QueueHandle;
 use crate::bus::state::round_trips::{Passed, RoundTrip};
 use crate::codec::{Codec, Encoded, encode, round_trip};
 use crate::core::op::{CancelOutcome, ChangeOutcome, Snapshot, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketId, BucketKey, EventId, Payload, QueueName};
-use crate::flow::{Check, QueueChoices, QueueOptions, ValuePublisher};
+use crate::flow::{Check, ValuePublisher};
 use crate::handler::{Annotated, Upgrade};
 use crate::store::Operation;
 use crate::time::When;
@@ -149,22 +149,14 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Queue<T> {
         }
     }
 
-    /// Returns the queue of an annotated handler, also of one that is not registered here: its
-    /// payloads are written and read as the annotation says.
+    /// Returns the queue of an annotated handler, also of one that is not registered here: what is
+    /// pushed is as the annotation says.
     pub(super) fn of<H: Annotated<Value = T>>(inner: Arc<Inner>, name: QueueName) -> Self {
-        let is_registered = inner.queues.contains_key(&name);
+        let options = inner.annotated_options(&name, &H::ANNOTATION);
         let mut queue = Self::new(inner, name);
         queue.upgrade = H::UPGRADE;
-        if !is_registered {
-            let choices = QueueChoices {
-                version: H::ANNOTATION.version,
-                codec: H::ANNOTATION.codec,
-                encrypt: H::ANNOTATION.encrypt,
-                ..QueueChoices::default()
-            };
-            queue.handle.options =
-                Arc::new(QueueOptions::clone(&queue.handle.options).with(&choices));
-        }
+        queue.handle.options = options;
+        queue.handle.knows_version = true;
         queue
     }
 }
@@ -199,10 +191,17 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
 
     /// Returns the same queue, whose payloads are encrypted if those of `queue` are, for what
     /// belongs to its events, such as replies to them.
-    pub(in crate::bus) fn encrypted_as(mut self, queue: &QueueName) -> Self {
+    pub(in crate::bus) fn encrypted_as(self, queue: &QueueName) -> Self {
         if self.handle.inner.options(queue).encrypt {
-            Arc::make_mut(&mut self.handle.options).encrypt = true;
+            self.encrypted()
+        } else {
+            self
         }
+    }
+
+    /// Returns the same queue, whose payloads are encrypted whatever its options say.
+    pub(crate) fn encrypted(mut self) -> Self {
+        Arc::make_mut(&mut self.handle.options).encrypt = true;
         self
     }
 
@@ -229,8 +228,9 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         EventId::random(self.handle.inner.now(), bucket)
     }
 
-    /// Returns the id of a name in this queue, the same in every process and for ever, so that
-    /// pushing it twice does nothing: [`EventId::for_name`].
+    /// Returns the id of a name in this queue, the same in every process and for ever:
+    /// [`EventId::for_name`]. Pushing it again does nothing while its event waits or runs, and then
+    /// for as long as the dedup window has it, a day at most.
     #[must_use]
     pub fn id_for_name(&self, name: &str) -> EventId {
         EventId::for_name(&self.handle.name, name)
@@ -257,35 +257,21 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         self.apply(id, || StoreOp::reschedule(id, when)).await
     }
 
-    /// Replaces the payload of an event that waits, and returns the result. One that is encrypted stays
-    /// so where this process has keys.
+    /// Replaces the payload of an event that waits, and returns the result. One that is encrypted
+    /// stays so. It has the version of this queue's annotation; where that is not known here, the
+    /// version of the payload that it replaces.
     ///
     /// # Errors
     ///
     /// As [`cancel`](Self::cancel); [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when the
-    /// payload cannot be encoded or is too large.
+    /// payload cannot be encoded or is too large, or the event is encrypted and this process has no
+    /// key.
     pub async fn update(&self, id: EventId, payload: &T) -> Result<ChangeOutcome> {
-        let options = &self.handle.options;
-        let value = self.encode(options.codec, payload)?;
-        // The envelope has the version of the payload that is replaced.
-        let version = Some(options.version).filter(|version| *version > 0);
-        let mut queue = self.handle.clone();
-        if !options.encrypt && self.is_encrypted(id).await? {
-            Arc::make_mut(&mut queue.options).encrypt = true;
-        }
-        let payload = queue.stored(id, value, version)?;
+        let value = self.encode(self.handle.options.codec, payload)?;
+        let replaced = self.get(id).await?.and_then(|found| found.body);
+        let payload = self.handle.stored_over(id, value, replaced.as_deref())?;
         self.apply(id, || StoreOp::update(id, payload.clone()))
             .await
-    }
-
-    /// Whether an event is encrypted though this process does not encrypt its queue; without keys it
-    /// does not look.
-    async fn is_encrypted(&self, id: EventId) -> Result<bool> {
-        if self.handle.inner.keys.ids().is_empty() {
-            return Ok(false);
-        }
-        let body = self.get(id).await?.and_then(|found| found.body);
-        Ok(body.is_some_and(|body| is_encrypted(&body)))
     }
 
     /// Looks an event up; `None` when the store does not know it, or not any more.

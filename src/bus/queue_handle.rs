@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::bus::inner::Inner;
-use crate::bus::payloads::EncodedValue;
+use crate::bus::payloads::{EncodedValue, is_encrypted, version_over};
 use crate::codec::PayloadForm;
 use crate::error::Result;
-use crate::event::{BucketId, BucketKey, EventId, Payload, QueueName};
+use crate::event::{BucketId, BucketKey, Envelope, EventId, Payload, QueueName};
 use crate::flow::QueueOptions;
 use crate::metrics::PushCounters;
 
@@ -16,17 +16,21 @@ pub(super) struct QueueHandle {
     pub(super) inner: Arc<Inner>,
     pub(super) name: QueueName,
     pub(super) options: Arc<QueueOptions>,
+    /// Whether their version is that of the type of its values.
+    pub(super) knows_version: bool,
     pub(super) pushes: Arc<PushCounters>,
 }
 
 impl QueueHandle {
     pub(super) fn new(inner: Arc<Inner>, name: QueueName) -> Self {
         let options = inner.options(&name);
+        let knows_version = inner.knows_version(&name);
         let pushes = inner.push_meters.of(&name);
         Self {
             inner,
             name,
             options,
+            knows_version,
             pushes,
         }
     }
@@ -55,5 +59,22 @@ impl QueueHandle {
         let place = (id, &self.name);
         self.inner
             .stored(place, form, self.options.encrypt, value.bytes)
+    }
+
+    /// Returns the stored form of an encoded value that replaces the payload of an event.
+    pub(super) fn stored_over(
+        &self,
+        id: EventId,
+        value: EncodedValue,
+        replaced: Option<&Envelope>,
+    ) -> Result<Payload> {
+        let written = self.knows_version.then_some(self.options.version);
+        let form = PayloadForm {
+            codec: value.codec,
+            version: replaced.and_then(|replaced| version_over(replaced, written)),
+        };
+        let encrypt = self.options.encrypt || replaced.is_some_and(is_encrypted);
+        self.inner
+            .stored((id, &self.name), form, encrypt, value.bytes)
     }
 }

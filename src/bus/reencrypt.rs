@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
-#[cfg(feature = "schedules")]
-use crate::bus::own_queues::has_schedules;
 use crate::bus::pace::BulkPacer;
 use crate::bus::scan::{EventCursor, PAGE, Scan, ScanPage};
 #[cfg(feature = "schedules")]
@@ -14,6 +12,8 @@ use crate::bus::schedules;
 use crate::codec::Frame;
 use crate::core::op::{Rewriting, StoreOp, fitting};
 use crate::error::{Error, Result};
+#[cfg(feature = "schedules")]
+use crate::event::has_schedules;
 use crate::event::{BucketKey, Envelope, EventId, Payload, QueueName, State};
 use crate::store::RATES;
 
@@ -194,8 +194,9 @@ impl Reencrypt {
         Ok(done)
     }
 
-    /// Counts the payloads of the queue by key, and the schedules that push into it. A key without payloads can be removed, once every
-    /// process uses another one; records may keep payloads under it.
+    /// Counts the payloads of the queue by key, and the schedules that push into it. A key without
+    /// payloads can be removed, once every process uses another one; records may keep payloads under
+    /// it, and so may rows of an outbox that are not relayed yet.
     ///
     /// # Errors
     ///

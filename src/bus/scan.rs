@@ -7,6 +7,9 @@ use crate::event::{BucketKey, QueueName};
 
 /// How many events are read at a time: each comes with its payload.
 pub(super) const PAGE: usize = 100;
+/// After how many bytes of payloads a page that is returned ends, whatever its limit: a thousand
+/// payloads of a megabyte each would be a gigabyte.
+pub(super) const PAGE_BYTES: usize = 16 << 20;
 
 /// A place among the events that are not over, from which a scan goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,12 +115,30 @@ impl<'a, S: Source> Scan<'a, S> {
 
     /// Reads the next page, of about `limit` events; `None` at the end. It may be empty.
     pub(super) async fn next(&mut self, limit: usize) -> Result<Option<ScanPage>> {
+        self.next_with(limit, (usize::MAX, |_: &Snapshot| true))
+            .await
+    }
+
+    /// Reads the next page, as [`next`](Self::next), up to where so many events match.
+    pub(super) async fn next_with(
+        &mut self,
+        limit: usize,
+        (most, matches): (usize, impl Fn(&Snapshot) -> bool),
+    ) -> Result<Option<ScanPage>> {
         let Some(bucket) = self.buckets.last().cloned() else {
             return Ok(None);
         };
-        let after = self.after.clone();
-        let page = self.source.read(self.inner, &bucket, after, limit);
-        let (events, next) = page.await?;
+        let read = |limit| {
+            let after = self.after.clone();
+            self.source.read(self.inner, &bucket, after, limit)
+        };
+        let (mut events, mut next) = read(limit).await?;
+        let matching = (1..).zip(&events).filter(|(_, event)| matches(event));
+        let last = matching.map(|(at, _)| at).nth(most.saturating_sub(1));
+        if let Some(last) = last.filter(|last| *last < events.len()) {
+            // Only the store says where a page ends: it is read again, up to there.
+            (events, next) = read(last).await?;
+        }
         if next.is_none() {
             self.buckets.pop();
         }

@@ -99,7 +99,7 @@ impl Stopping {
             recorded.stop().await;
         }
         inner.is_closed.store(true, Ordering::Release);
-        let closed = inner.store.close().await;
+        let closed = inner.close_unless_shared().await;
         let result = match (closed, settled) {
             (Err(error), _) => Err(Arc::new(error)),
             (Ok(()), true) => Ok(()),
@@ -121,6 +121,7 @@ impl Drop for Stopping {
             recorded.abandon();
         }
         self.inner.is_closed.store(true, Ordering::Release);
-        self.inner.close_unless_shared();
+        let closing = self.inner.close_unless_shared();
+        self.inner.runtime.spawn(closing);
     }
 }

@@ -1,6 +1,6 @@
 //! Environment variables: from a variable's name to a setting.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 
 use crate::config::Settings;
@@ -16,11 +16,19 @@ const PREFIX: &str = "DULY__";
 /// The variable that names the settings file.
 pub(super) const FILE: &str = "DULY_CONFIG";
 
-/// Applies `variables` over `settings`; `known` are the queues that a name may mean.
+/// The names that a spelling may mean.
+pub(super) struct KnownNames {
+    pub(super) queues: BTreeSet<String>,
+    pub(super) calendars: BTreeSet<String>,
+    /// Only these: a variable makes no schedule.
+    pub(super) schedules: BTreeSet<QueueName>,
+}
+
+/// Applies `variables` over `settings`.
 pub(super) fn apply(
     settings: &mut Settings,
     variables: impl IntoIterator<Item = (OsString, OsString)>,
-    known: &[QueueName],
+    known: &KnownNames,
 ) -> Result<()> {
     let mut variables: Vec<(String, OsString)> = variables
         .into_iter()
@@ -36,8 +44,7 @@ pub(super) fn apply(
             continue;
         }
         let wrong = |what: String| Error::invalid(format!("{}: {what}", shown(&name)));
-        let schedules: Vec<_> = settings.schedules.keys().cloned().collect();
-        let (section, key) = meaning(&name, known, &schedules).map_err(wrong)?;
+        let (section, key) = meaning(&name, known).map_err(wrong)?;
         let value = value
             .into_string()
             .map_err(|_| wrong("its value is not UTF-8".to_owned()))?;
@@ -91,11 +98,7 @@ fn starts_with(name: &str, start: &str) -> bool {
 }
 
 /// Returns the section and the key of a variable's name.
-fn meaning(
-    name: &str,
-    known: &[QueueName],
-    schedules: &[QueueName],
-) -> Result<(Section, String), String> {
+fn meaning(name: &str, known: &KnownNames) -> Result<(Section, String), String> {
     let path = &name[PREFIX.len()..];
     let Some((section, rest)) = path.split_once("__") else {
         return Ok((Section::Top, path.to_ascii_lowercase()));
@@ -110,7 +113,7 @@ fn meaning(
         // The key follows the last `__`: a queue's name may contain one itself.
         "queues" => match rest.rsplit_once("__") {
             Some((queue, key)) => Ok((
-                Section::Queue(queue_meant(queue, known)?),
+                Section::Queue(queue_meant(queue, &known.queues)?),
                 key.to_ascii_lowercase(),
             )),
             None => Err(format!(
@@ -121,7 +124,7 @@ fn meaning(
         // The names of schedules are as those of queues.
         "schedules" => match rest.rsplit_once("__") {
             Some((schedule, key)) => Ok((
-                Section::Schedule(schedule_meant(schedule, schedules)?),
+                Section::Schedule(schedule_meant(schedule, &known.schedules)?),
                 key.to_ascii_lowercase(),
             )),
             None => Err(format!(
@@ -129,13 +132,16 @@ fn meaning(
                 shown(rest)
             )),
         },
-        "calendars" => Ok((Section::Calendars, key)),
+        "calendars" => Ok((
+            Section::Calendars,
+            name_meant(&CALENDARS, rest, &known.calendars)?,
+        )),
         other => Err(unknown_section(other)),
     }
 }
 
 /// Returns the schedule of the file that `spelled` means.
-fn schedule_meant(spelled: &str, known: &[QueueName]) -> Result<QueueName, String> {
+fn schedule_meant(spelled: &str, known: &BTreeSet<QueueName>) -> Result<QueueName, String> {
     let mut meant = known.iter().filter(|name| spells(spelled, name));
     match (meant.next(), meant.next()) {
         (Some(name), None) => Ok(name.clone()),
@@ -147,44 +153,67 @@ fn schedule_meant(spelled: &str, known: &[QueueName]) -> Result<QueueName, Strin
     }
 }
 
-/// Returns the one queue that `spelled` can mean.
+/// What names of one kind are called in messages.
+struct Kind {
+    name: &'static str,
+    /// How a name is made known.
+    made_known: &'static str,
+}
+
+const QUEUES: Kind = Kind {
+    name: "queue",
+    made_known: "add a section for the queue to the settings file, even an empty one",
+};
+const CALENDARS: Kind = Kind {
+    name: "calendar",
+    made_known: "add the calendar to the section `calendars` of the settings file, even an empty one",
+};
+
+fn queue_meant(spelled: &str, known: &BTreeSet<String>) -> Result<QueueName, String> {
+    let name = name_meant(&QUEUES, spelled, known)?;
+    QueueName::new(&name).map_err(|error| error.to_string())
+}
+
+/// Returns the one name that `spelled` can mean.
 ///
 /// A shell allows only letters, digits and `_` in a variable's name, usually capitals, so names are
 /// compared without case and with `_` for `-` and `.`.
-fn queue_meant(spelled: &str, known: &[QueueName]) -> Result<QueueName, String> {
-    if let Some(queue) = known.iter().find(|queue| queue.as_str() == spelled) {
-        return Ok(queue.clone());
+fn name_meant(kind: &Kind, spelled: &str, known: &BTreeSet<String>) -> Result<String, String> {
+    if known.contains(spelled) {
+        return Ok(spelled.to_owned());
     }
-    let meant: Vec<&QueueName> = known
+    let meant: Vec<&str> = known
         .iter()
-        .filter(|queue| spells(spelled, queue))
+        .filter(|name| spells(spelled, name))
+        .map(String::as_str)
         .collect();
+    let said = shown(spelled); // displayed without quotes
     match meant.as_slice() {
-        [queue] => return Ok((*queue).clone()),
+        [name] => return Ok((*name).to_owned()),
         [] => {}
         several => {
-            let names: Vec<&str> = several.iter().map(|queue| queue.as_str()).collect();
             return Err(format!(
-                "{spelled} may mean any of the queues {}; set it in the settings file, or write \
-                 the name letter for letter",
-                names.join(", ")
+                "{said} may mean any of the {}s {}; set it in the settings file, or write the \
+                 name letter for letter",
+                kind.name,
+                several.join(", ")
             ));
         }
     }
-    let spelled = &*shown(spelled); // displayed without quotes
     if spelled.contains('_') {
-        let small = spelled.to_ascii_lowercase();
+        let small = said.to_ascii_lowercase();
         return Err(format!(
-            "no queue known here is spelled {spelled}, and it may mean {small}, {} or {}; add \
-             a section for the queue to the settings file, even an empty one",
+            "no {} known here is spelled {said}, and it may mean {small}, {} or {}; {}",
+            kind.name,
             small.replace('_', "-"),
             small.replace('_', "."),
+            kind.made_known,
         ));
     }
-    let name = if spelled.chars().any(|c| c.is_ascii_lowercase()) {
+    let is_mixed = spelled.chars().any(|c| c.is_ascii_lowercase());
+    Ok(if is_mixed {
         spelled.to_owned()
     } else {
         spelled.to_ascii_lowercase()
-    };
-    QueueName::new(&name).map_err(|error| error.to_string())
+    })
 }

@@ -109,6 +109,8 @@ impl SettingsParser {
         for (name, value) in self.table("schedules", value) {
             match QueueName::new(&name) {
                 Ok(schedule) => {
+                    // An empty section lacks what a schedule needs, or has it from variables.
+                    self.settings.schedules.entry(schedule.clone()).or_default();
                     let section = Section::Schedule(schedule);
                     self.section(&section, &format!("schedules.{name}"), value);
                 }

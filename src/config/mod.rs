@@ -13,11 +13,11 @@
 //! | `store.url` | `sqlite:` and a path, `redis://` and a host, or `memory:` | `sqlite:duly.db` |
 //! | `store.durability` | `memory`, `os_cache`, `disk`, or `replicated:` and how many others: the durability that a push waits for | the store's own |
 //! | `records.journal` | `off`, `sqlite:` and a path, or `postgres://host/database` | `off`: a store at `sqlite:path` keeps records in its own file and takes no journal, any other one only the last |
-//! | `records.keep` | how long the journal keeps a record, a duration of at least 1 s | `30d` |
+//! | `records.keep` | how long the journal keeps a record, a duration of at least 1 s; in PostgreSQL the greatest setting of all its processes holds, also of the two below | `30d` |
 //! | `records.keep_max` | how many records it keeps, at least 1 | 10,000,000 |
 //! | `records.keep_minutes` | how long it keeps per-minute statistics, at least 1 s | `400d` |
 //! | `records.prune_at_once` | whether all that is older goes at once, and not a tenth of that time in an hour | `false` |
-//! | `records.outbox_max` | how many records wait in an outbox while the journal is away, at least 1 | 100,000 where processes share the store, else as many as the store keeps |
+//! | `records.outbox_max` | how many records wait in an outbox while the journal is away, at least 1; on Redis no more than an equal share of 5,000,000 for each bucket | 100,000 where processes share the store, else as many as the store keeps |
 //! | `records.when_full` | what happens when more wait: `drop_oldest`, or `refuse_pushes` | `drop_oldest` |
 //! | `encryption.keys` | the keys of [encrypted payloads](crate::_docs::payloads): a table of ids and the base64 of 32 bytes, or a text such as `2026-10=.. 2026-11=..` | none |
 //! | `encryption.keys_file` | a file of more keys, such an id and key a line | none |
@@ -81,6 +81,10 @@
 //! 4. Any other spelling is the name of a new queue if it contains no `_`: in lower case if it is
 //!    all upper case, otherwise as it is. With a `_` it is ambiguous and rejected.
 //!
+//! The name of a calendar is found in the same way; known are those of the file, and those that
+//! schedules of the file and annotations name. A variable changes a schedule that has a section in the
+//! file, even an empty one, and makes none.
+//!
 //! If the variables are not set by a shell (but by `env`, a container, a unit file),
 //! `DULY__QUEUES__order-close__WORKERS` may be written as it is.
 
@@ -101,6 +105,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use self::encryption::EncryptionChoices;
+use self::environment::KnownNames;
 pub use self::keys::known_keys;
 pub use self::schedules::ScheduleChoices;
 pub(crate) use self::similar_names::{queue_meant, spelled_otherwise};
@@ -295,12 +300,27 @@ impl Settings {
         variables: impl IntoIterator<Item = (OsString, OsString)>,
         queues: impl IntoIterator<Item = QueueName>,
     ) -> Result<Self> {
-        let mut known: Vec<QueueName> = self.queues.keys().cloned().chain(queues).collect();
-        for annotation in annotations() {
-            known.push(QueueName::new(annotation.queue)?);
+        let queues = self.queues.keys().cloned().chain(queues);
+        let mut known = KnownNames {
+            queues: queues.map(|queue| queue.to_string()).collect(),
+            calendars: self.calendars.keys().cloned().collect(),
+            schedules: self.schedules.keys().cloned().collect(),
+        };
+        let mut names = |names: Option<&str>| {
+            let names = names.unwrap_or_default().split_whitespace();
+            known.calendars.extend(names.map(str::to_owned));
+        };
+        for schedule in self.schedules.values() {
+            names(schedule.exclude.as_deref());
+            names(schedule.only.as_deref());
         }
-        known.sort();
-        known.dedup();
+        for annotation in annotations() {
+            known.queues.insert(annotation.queue.to_owned());
+            if let Some(schedule) = annotation.schedule {
+                names(schedule.exclude);
+                names(schedule.only);
+            }
+        }
         environment::apply(&mut self, variables, &known)?;
         Ok(self)
     }

@@ -84,8 +84,9 @@ const SLEW: i64 = 20;
 /// Delays keep their length, as monotonic time has no jumps. Another time of the wall clock is not
 /// believed before it has stood for ten seconds: after a glitch that ends before, no instant is
 /// early or late. Then the store's time follows at once if the wall clock is more than a second
-/// ahead: it was set right, or the machine was asleep. It makes up for a smaller difference, and for
-/// a wall clock that was set back, by a twentieth of the time that passes, as time never goes back.
+/// ahead: it was set right, or the machine was suspended and its monotonic clock with it. It makes
+/// up for a smaller difference, and for a wall clock that was set back, by a twentieth of the time
+/// that passes, as time never goes back.
 ///
 /// The first reading is believed, so nothing of an earlier process holds a later one.
 #[derive(Clone, Copy, Debug, Default)]

@@ -82,6 +82,14 @@ impl EventId {
         Self::from_parts(Timestamp::EPOCH, bucket, entropy)
     }
 
+    /// Derives the id for a name in a queue, as [`for_name`](Self::for_name), of an event whose place is
+    /// chosen otherwise: the id names that bucket, so that whoever has it finds the event.
+    #[cfg(feature = "schedules")]
+    pub(crate) fn for_name_in(queue: &QueueName, bucket: BucketId, name: &str) -> Self {
+        let named = Self::for_name(queue, name);
+        Self::from_parts(Timestamp::EPOCH, bucket, named.0 as u64)
+    }
+
     /// Derives the id of what was created then, from what it is made of: always the same.
     pub(crate) fn derived(created: Timestamp, parts: &[&[u8]]) -> Self {
         let mut hash = Xxh3::new();

@@ -25,7 +25,9 @@ pub use occurrence::{
 };
 pub use payload::Payload;
 pub(crate) use place::read_bucket;
-pub(crate) use queue::{AUDIT, QueueName, is_audit};
+#[cfg(feature = "schedules")]
+pub(crate) use queue::SCHEDULES;
+pub(crate) use queue::{AUDIT, QueueName, REPLIES, has_schedules, is_audit};
 pub(crate) use spread::check_spread;
 #[cfg(feature = "schedules")]
 pub(crate) use spread::spread_header;

@@ -14,10 +14,19 @@ use crate::error::{Error, Result, shown};
 /// any. They have events and no consumer, and are in no list.
 pub(crate) const AUDIT: &str = "duly.audit";
 
+/// What the names of queues of replies end with.
+pub(crate) const REPLIES: &str = "duly.replies";
+/// What the names of queues of schedules end with.
+pub(crate) const SCHEDULES: &str = "duly.schedules";
+
 /// Returns whether a queue is one of lines of the audit.
 pub(crate) fn is_audit(queue: &QueueName) -> bool {
-    let namespace = queue.strip_suffix(AUDIT);
-    namespace.is_some_and(|it| it.is_empty() || it.ends_with('.'))
+    queue.is_named(AUDIT)
+}
+
+/// Returns whether a queue is one of schedules.
+pub(crate) fn has_schedules(queue: &QueueName) -> bool {
+    queue.is_named(SCHEDULES)
 }
 
 /// A validated queue name.
@@ -78,6 +87,31 @@ impl QueueName {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Returns whether it is one of the bus's own queues: of schedules, of replies to calls, or of
+    /// lines of the audit. What is in them is no event that a user means.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use duly::QueueName;
+    ///
+    /// assert!(QueueName::new("shop.duly.schedules")?.is_own());
+    /// assert!(!QueueName::new("shop.orders")?.is_own());
+    /// # Ok::<_, duly::Error>(())
+    /// ```
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        [AUDIT, REPLIES, SCHEDULES]
+            .iter()
+            .any(|own| self.is_named(own))
+    }
+
+    /// Returns whether it has this name within its namespace.
+    fn is_named(&self, own: &str) -> bool {
+        let namespace = self.strip_suffix(own);
+        namespace.is_some_and(|it| it.is_empty() || it.ends_with('.'))
     }
 }
 

@@ -22,6 +22,7 @@ pub(crate) use consumers::consumer::ValuePublisher;
 pub(crate) use consumers::registry::{Check, Entry, annotations, checks, linked};
 pub use consumers::registry::{Construct, Registration};
 pub(crate) use handlers::decode::{DecodeError, PayloadDecoder};
+pub(crate) use handlers::outside::HoldsTime;
 pub(crate) use handlers::replies::{CallResult, Replies, ReplyStore};
 pub(crate) use handlers::waits::QueueWaits;
 pub(crate) use membership::host::host;

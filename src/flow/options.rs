@@ -69,6 +69,16 @@ macro_rules! options {
             )*
         }
 
+        impl QueueChoices {
+            /// Returns these choices, with those of a weaker source where there are none.
+            pub(crate) fn or(self, weaker: Self) -> Self {
+                Self {
+                    $($name: self.$name.or(weaker.$name),)*
+                    $($maybe: self.$maybe.or(weaker.$maybe),)*
+                }
+            }
+        }
+
         impl From<&Annotation> for QueueChoices {
             fn from(annotation: &Annotation) -> Self {
                 Self {

@@ -16,15 +16,13 @@ pub(crate) struct DeclaredRates {
     pub(crate) named: BTreeMap<QueueName, Option<f64>>,
     /// Of any other queue.
     pub(crate) others: Option<f64>,
-    /// Whether a queue is one of the bus's own, which no default slows down.
-    pub(crate) is_own: fn(&QueueName) -> bool,
 }
 
 impl DeclaredRates {
     fn of(&self, queue: &QueueName) -> Option<f64> {
         match self.named.get(queue) {
             Some(rate) => *rate,
-            None => self.others.filter(|_| !(self.is_own)(queue)),
+            None => self.others.filter(|_| !queue.is_own()),
         }
     }
 }
@@ -92,7 +90,6 @@ mod tests {
         let settings = RuntimeSettings::new(DeclaredRates {
             named: [(queue("free"), None), (queue("slow"), Some(2.0))].into(),
             others: Some(10.0),
-            is_own: |queue| queue.as_str() == "duly.schedules",
         });
         let rate = |name| settings.in_force(&queue(name)).rate;
         assert_eq!(rate("slow"), Some(2.0));

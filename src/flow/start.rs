@@ -45,6 +45,7 @@ use crate::metrics::{
     AttemptMetrics, MoverCounters, NodeGauges, PullMeters, QueueLabels, SampleInterval,
 };
 use crate::outage::Outage;
+use crate::panics;
 use crate::record::NodeId;
 use crate::store::{MemberInfo, Store, Watcher};
 use crate::time::Clock;
@@ -85,7 +86,6 @@ pub(crate) struct Flow {
     /// The handlers that wait for other handlers.
     waits: Arc<WaitGraph>,
     /// Of virtual time.
-    #[cfg(feature = "testing")]
     holds: Option<Arc<TimeHolds>>,
 }
 
@@ -236,8 +236,13 @@ impl Flow {
         let node_gauges = Arc::new(NodeGauges::new());
         if !virtual_time {
             let (store, clock) = (Arc::clone(&store), Arc::clone(&clock));
+            let (inbox, pulls) = (Arc::clone(&inbox), Arc::clone(&pulls));
+            let wake = move || {
+                inbox.wake();
+                pulls.wake();
+            };
             let gauges = Arc::downgrade(&node_gauges);
-            runtime.spawn(clock_watch::watch(store, clock, gauges, abandoned.clone()));
+            clock_watch::start(&runtime, (store, clock), gauges, wake, abandoned.clone());
         }
         let depth_sampler = depth_sampler.map(|pace| {
             let depth_sampler = DepthSampler {
@@ -252,7 +257,9 @@ impl Flow {
                 gauges: node_gauges,
                 stop: abandoned.clone(),
             };
-            runtime.spawn(depth_sampler.run())
+            let sampler = Arc::new(depth_sampler);
+            let sample = move || Arc::clone(&sampler).run();
+            runtime.spawn(panics::lasting("sampling queue depths panicked", sample))
         });
         let halted = Arc::<AtomicBool>::default();
         if calls.is_apart() && !in_order.is_empty() {
@@ -310,7 +317,6 @@ impl Flow {
             stopped,
             depth_sampler,
             waits,
-            #[cfg(feature = "testing")]
             holds,
         })
     }
@@ -349,6 +355,11 @@ impl Flow {
     pub(crate) fn is_consumed(&self, queue: &QueueName) -> bool {
         let membership = self.membership.as_ref();
         membership.is_some_and(|membership| membership.is_consumed(queue))
+    }
+
+    /// Returns what holds virtual time; `None` where time is real.
+    pub(crate) fn holds(&self) -> Option<Arc<TimeHolds>> {
+        self.holds.clone()
     }
 
     /// Returns whether a handler runs that blocks its thread, or waits for the outside world.

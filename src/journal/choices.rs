@@ -34,7 +34,9 @@ pub struct RecordChoices {
     /// Default: `off`. A store at `sqlite:path` keeps its records in its own file and takes none.
     pub journal: Option<String>,
     /// How long a record is kept, at least 1 s. Default: 30 days, since most
-    /// questions are about the last one.
+    /// questions are about the last one. Of processes that share a journal in PostgreSQL the
+    /// greatest within a day holds, as of `keep_max` and `keep_minutes`; those that share a file
+    /// each go by their own.
     pub keep: Option<Duration>,
     /// How many records are kept, at least 1. Default: 10,000,000, some gigabytes.
     pub keep_max: Option<u64>,
@@ -43,11 +45,13 @@ pub struct RecordChoices {
     pub keep_minutes: Option<Duration>,
     /// Whether all that is older goes at once. Default: no; what is older than `keep` or
     /// `keep_minutes` goes at a tenth of that time in an hour, since a clock that jumps ahead makes
-    /// everything look old. For when `keep` was made much shorter, and room is needed.
+    /// everything look old. For when `keep` was made much shorter, and room is needed: what other
+    /// processes keep does not hold then.
     pub prune_at_once: Option<bool>,
     /// How many records wait in an outbox at most while the journal is away, at least 1. Default:
     /// 100,000 in each bucket of a store that many processes share, some ten megabytes; as many as
-    /// it keeps anyway in any other store.
+    /// it keeps anyway in any other store. On Redis a bucket keeps no more than its share of
+    /// `RedisOptions::records_total`.
     pub outbox_max: Option<u64>,
     /// What happens when more wait. Default: [`WhenFull::DropOldest`], since handlers matter more
     /// than their records.

@@ -169,24 +169,59 @@ async fn read<T>(
     keep: impl Fn(Numbered) -> Option<T>,
     less: impl Fn(&mut Vec<T>),
 ) -> Result<Vec<T>> {
-    let span = store.read_outbox(&outbox, u64::MAX, 0).await?;
-    let mut after = span
-        .next
-        .saturating_sub(share + 1)
-        .max(span.first.max(1) - 1);
+    let mut pages = WaitingPages::open(store, query, outbox, share).await?;
     let mut found = Vec::new();
-    while after + 1 < span.next {
-        let page = store.read_outbox(&outbox, after, BATCH).await?;
-        if page.last <= after {
-            break; // what was there is gone
-        }
-        after = page.last;
-        let is_asked_for = |it: &Numbered| query.matches(&it.1) && query.is_after(Cursor::of(it));
-        let asked_for = page.records.into_iter().filter(is_asked_for);
-        found.extend(asked_for.filter_map(&keep));
+    while let Some(page) = pages.next().await? {
+        found.extend(page.into_iter().filter_map(&keep));
         less(&mut found);
     }
     Ok(found)
+}
+
+/// The records of one outbox that are asked for, page by page.
+pub(crate) struct WaitingPages<'a> {
+    store: &'a dyn Store,
+    query: &'a Query,
+    outbox: Outbox,
+    after: u64,
+    /// The number of the next record when it began.
+    end: u64,
+}
+
+impl<'a> WaitingPages<'a> {
+    /// Begins with the last `share` records.
+    pub(crate) async fn open(
+        store: &'a dyn Store,
+        query: &'a Query,
+        outbox: Outbox,
+        share: u64,
+    ) -> Result<Self> {
+        let span = store.read_outbox(&outbox, u64::MAX, 0).await?;
+        let last = span.next.saturating_sub(1);
+        Ok(Self {
+            after: last.saturating_sub(share).max(span.first.max(1) - 1),
+            end: span.next,
+            store,
+            query,
+            outbox,
+        })
+    }
+
+    /// Reads the next page, at most 1,000 records; `None` after the last one.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Numbered>>> {
+        if self.after.saturating_add(1) >= self.end {
+            return Ok(None);
+        }
+        let page = self.store.read_outbox(&self.outbox, self.after, BATCH);
+        let page = page.await?;
+        if page.last <= self.after {
+            return Ok(None); // what was there is gone
+        }
+        self.after = page.last;
+        let (query, mut records) = (self.query, page.records);
+        records.retain(|it| query.matches(&it.1) && query.is_after(Cursor::of(it)));
+        Ok(Some(records))
+    }
 }
 
 fn sort(order: Order, records: &mut [Numbered]) {

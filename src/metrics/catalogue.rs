@@ -218,7 +218,8 @@ pub const CATALOGUE: &[Metric] = &[
         COUNTER,
         Unit::Count,
         &["op", "kind"],
-        "Failed store calls, by operation and kind of the error.",
+        "Failed store calls, by operation and kind of the error; each damaged event that a store sets \
+         aside counts as one.",
     ),
     metric(
         SETTLE_BATCH,

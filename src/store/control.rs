@@ -2,10 +2,14 @@
 
 use duly_options::rate;
 
+use crate::error::{Error, ErrorKind};
 use crate::event::BUCKETS_MAX;
 
 /// The lowest and the highest rate, in starts per second.
 pub(crate) const RATES: (f64, f64) = (rate::RATE_MIN, rate::RATE_MAX);
+
+/// The limit of queues with runtime settings.
+pub(crate) const CONTROLS_MAX: usize = 10_000;
 
 /// The runtime settings of one queue; a field that is unset leaves each node's own configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -56,4 +60,14 @@ impl Setting {
             _ => true,
         }
     }
+}
+
+/// The error of a setting of one queue more.
+pub(crate) fn too_many_controls() -> Error {
+    Error::new(
+        ErrorKind::Full,
+        format!(
+            "{CONTROLS_MAX} queues have runtime settings already, which is the limit; reset some"
+        ),
+    )
 }

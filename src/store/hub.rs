@@ -5,16 +5,14 @@ use std::collections::BTreeMap;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::core::membership::{Member, MemberInfo, Membership};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::event::QueueName;
 use crate::record::NodeId;
-use crate::store::control::{Control, Setting};
+use crate::store::control::{CONTROLS_MAX, Control, Setting, too_many_controls};
 
 /// A member that has not polled for this long, by the store's clock, is removed from the
 /// membership.
 const FORGOTTEN_AFTER_US: u64 = 60_000_000;
-/// The limit of queues with runtime settings.
-const CONTROLS_MAX: usize = 10_000;
 
 /// The members of an in-process store and its runtime settings.
 #[derive(Debug, Default)]
@@ -86,10 +84,9 @@ impl LocalMembership {
         let mut state = self.lock();
         let before = state.controls.get(queue).copied();
         let control = before.unwrap_or_default().with(setting);
-        if before.is_none() && state.controls.len() >= CONTROLS_MAX {
-            return Err(Error::invalid(format!(
-                "{CONTROLS_MAX} queues have runtime settings already, which is the limit; reset some"
-            )));
+        let is_added = before.is_none() && control != Control::default();
+        if is_added && state.controls.len() >= CONTROLS_MAX {
+            return Err(too_many_controls());
         }
         let kept = keep(control)?;
         if control == Control::default() {

@@ -59,7 +59,8 @@ impl OutboxPage {
 /// The size limit of an outbox, and the policy for reaching it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutboxLimit {
-    /// The limit of waiting records; `None`: as many as the store keeps anyway.
+    /// The limit of waiting records; `None`: as many as the store keeps anyway, and as many as other
+    /// processes that share it keep by a limit of theirs.
     pub max: Option<u64>,
     /// What happens beyond the limit.
     pub when_full: WhenFull,

@@ -23,8 +23,8 @@ const STRIDE: Duration = Duration::from_millis(100);
 /// as it is fast: an event that is due in a minute starts in a minute, not a millisecond later.
 ///
 /// Time also stands still while a blocking handler runs, so such a handler takes no time, and never
-/// times out; and while a handler waits for the outside world, such as a database, for up to five
-/// seconds for each answer. A handler that sleeps looks the same to it in a process with connections:
+/// times out; and while a handler, or a relay of `duly-outbox`, waits for the outside world, such as a
+/// database, for up to five seconds for each answer. A handler that sleeps looks the same to it in a process with connections:
 /// its test takes these seconds. What the test itself asks of a database goes into
 /// [`outside`](crate::testing::outside()).
 ///
@@ -184,7 +184,8 @@ impl TestBus {
         Ok(history.iter().map(|record| record.outcome).collect())
     }
 
-    /// Returns when each ended attempt of an event started, since the clock's start.
+    /// Returns when each ended attempt of an event started, since the clock's start; zero for one
+    /// from before it.
     ///
     /// # Errors
     ///
@@ -192,7 +193,8 @@ impl TestBus {
     pub async fn starts(&self, id: EventId) -> Result<Vec<Duration>> {
         let history = self.history(id).await?;
         let starts = history.iter().map(|record| record.stages.started_us);
-        let since = |us: u64| Duration::from_micros(us - self.clock.start().as_micros());
+        let start_us = self.clock.start().as_micros();
+        let since = |us: u64| Duration::from_micros(us.saturating_sub(start_us));
         Ok(starts.filter(|us| *us > 0).map(since).collect())
     }
 

@@ -63,6 +63,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("redis", &["src/store/redis"]),
     ("rustls", &["src/store/redis", "src/journal/postgres"]),
     ("aes_gcm_siv", &["src/codec/cipher.rs"]),
+    ("nix", &["src/time/boot.rs"]),
     ("base64", &["src/codec/keys.rs"]),
     ("rmp_serde", &["src/codec/values.rs"]),
     (

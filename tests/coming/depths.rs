@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::Annotation;
 use duly::metrics::MetricsChoices;
 use duly::time::{Clock, Mono, SystemClock};
+use duly::{Annotation, Bus};
 
 use crate::kit::{
     ALONE, Nothing, PATIENCE, counting, depth, gauge, paused, push, secs, settled, stop, until,
@@ -85,6 +85,36 @@ async fn where_nobody_consumes_those_who_push_report_what_waits() {
     settled("the consumer tells it", tells).await;
     stop(&consumer).await;
     assert_eq!(depth("given-up", "ready"), Some(0.0));
+}
+
+#[tokio::test]
+async fn a_queue_that_was_long_empty_and_is_consumed_nowhere_is_reported_again() {
+    let _alone = ALONE.lock().await;
+    let url = fresh();
+    let builder = counting(&url).register_as(Annotation::new("deserted"), Nothing);
+    let consumer = builder.start().await.unwrap();
+    let queue = consumer.queue_named::<u64>("deserted").unwrap();
+    queue.push_many(0..512, Duration::ZERO).await.unwrap(); // in every bucket
+    settled("all are handled", || {
+        depth("deserted", "ready") == Some(0.0)
+    })
+    .await;
+    stop(&consumer).await;
+    let reporting = counting(&url).publish_only().start().await.unwrap();
+    // Longer than a bucket must be empty until it is left alone.
+    tokio::time::sleep(secs(5)).await;
+    let pusher = Bus::builder()
+        .only_registered()
+        .settings(Default::default());
+    let pusher = pusher.store_url(&url).publish_only().start().await.unwrap();
+    let queue = pusher.queue_named::<u64>("deserted").unwrap();
+    queue.push_many(0..512, secs(1_000)).await.unwrap();
+    until("it is reported", || {
+        depth("deserted", "scheduled") == Some(512.0)
+    })
+    .await;
+    stop(&pusher).await;
+    stop(&reporting).await;
 }
 
 #[tokio::test]

@@ -110,3 +110,44 @@ fn two_variables_for_one_key_are_refused_and_both_named() {
     );
     assert!(words.contains("mean the same setting"), "{words}");
 }
+
+/// The calendars after a variable that spells `name` so.
+fn calendars(file: &str, name: &str) -> duly::Result<Vec<(String, String)>> {
+    let variable = format!("DULY__CALENDARS__{name}");
+    let settings = toml(file).with_environment([(variable, "2026-12-25")])?;
+    Ok(settings.calendars.into_iter().collect())
+}
+
+#[test]
+fn an_underscore_and_capitals_spell_a_known_calendar() {
+    let section = "[calendars]\nus-holidays = ''\n'Of.Ours' = ''";
+    let named = "[schedules.x]\nexclude = 'us-holidays Of.Ours'";
+    let only = "[schedules.x]\nonly = 'us-holidays Of.Ours'";
+    for (spelled, name) in [
+        ("US_HOLIDAYS", "us-holidays"),
+        ("us-holidays", "us-holidays"),
+        ("OF_OURS", "Of.Ours"),
+        ("HOLIDAYS", "holidays"),
+    ] {
+        for file in [section, named, only] {
+            let mut found = calendars(file, spelled).unwrap();
+            found.retain(|(_, dates)| !dates.is_empty());
+            let expected = (name.to_owned(), "2026-12-25".to_owned());
+            assert_eq!(found, [expected], "{spelled}: {file}");
+        }
+    }
+    for (file, says) in [
+        ("", "no calendar known here is spelled US_HOLIDAYS"),
+        (
+            "[calendars]\nus-holiday = ''",
+            "us_holidays, us-holidays or us.holidays",
+        ),
+        (
+            "[calendars]\nus-holidays = ''\nUS_holidays = ''",
+            "any of the calendars US_holidays, us-holidays",
+        ),
+    ] {
+        let words = refusal(calendars(file, "US_HOLIDAYS").map(|_| Settings::default()));
+        assert!(words.contains(says), "{words}");
+    }
+}

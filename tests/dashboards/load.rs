@@ -6,9 +6,11 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use duly::journal::RecordChoices;
+use duly::lease::LeaseStatus;
 use duly::metrics::MetricsChoices;
 use duly::prelude::*;
-use duly::time::DELAY_MAX;
+use duly::schedule::ScheduleOptions;
+use duly::time::{DELAY_MAX, When};
 use duly::{Annotation, BusBuilder, RetryPolicy};
 use tokio::runtime::Runtime;
 
@@ -112,10 +114,15 @@ async fn start() -> (SocketAddr, SocketAddr, String, String) {
     let buses = buses.map(|bus| bus.expect("a start; the same page again is no other"));
     let other = free().local_addr().expect("an address");
     let second = node(0, other).await.expect_err("one page").to_string();
+    let often = ScheduleOptions::new("letters", "every 1s").and_then(|often| often.payload(&7));
+    let often = often.expect("legal options");
+    buses[0].schedules().set("often", often).await.expect("set");
+    push(&buses[0]).await; // each queue has its counters from here on
     tokio::spawn(async move {
         loop {
             for bus in &buses {
                 push(bus).await;
+                pull(bus).await;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -137,5 +144,16 @@ async fn push(bus: &Bus) {
             .expect("a push");
         let never = queue.event(7).after(DELAY_MAX + Duration::from_secs(1));
         never.push().await.expect_err("nobody waits for so long");
+    }
+    let pulled = bus.queue_named::<u64>("pulled").expect("a legal name");
+    pulled.push_many(0..5, When::Now).await.expect("a push");
+}
+
+async fn pull(bus: &Bus) {
+    let pulled = bus.queue_named::<u64>("pulled").expect("a legal name");
+    let request = pulled.lease(100, Duration::from_secs(60));
+    for leased in request.send().await.expect("leases") {
+        let acked = leased.ack().await.expect("an ack");
+        assert_eq!(acked, LeaseStatus::Held);
     }
 }

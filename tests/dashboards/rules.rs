@@ -41,31 +41,53 @@ fn what_scales_workers_names_only_metrics_and_labels_that_there_are() {
     }
 }
 
-#[test]
-fn what_scales_workers_has_a_value_where_no_handler_is_measured() {
+/// The forecasts of what scales workers, in seconds of a handler: with KEDA, and in the guide.
+fn forecasts() -> [String; 2] {
     let file = YamlLoader::load_from_str(SCALING).expect("it is YAML");
     let triggers = file[0]["spec"]["triggers"].as_vec().expect("triggers");
-    let queries = triggers
+    let mut queries = triggers
         .iter()
         .filter_map(|trigger| trigger["metadata"]["query"].as_str());
-    let forecast: Vec<_> = queries.filter(|it| it.contains("queue_due")).collect();
-    let play = format!(
-        r#"
-tests:
+    let forecast = queries.find(|it| it.contains("queue_due"));
+    let guide = PAGE.split("```").find(|it| it.contains("within=\"1m\""));
+    let guide = guide.and_then(|it| it.strip_prefix("text\n"));
+    let guide = guide.expect("the guide has one");
+    assert_eq!(unknown_names(guide), [""; 0]);
+    let guide = format!("sum({guide})");
+    [forecast.expect("there is one").to_owned(), guide]
+}
+
+/// A worker that handled nothing lately has no mean, which is not a number: the herd that comes after a
+/// quiet time is what workers are added for.
+#[test]
+fn what_scales_workers_has_a_value_where_no_handler_has_run_lately() {
+    let queue = "queue=\"shop.close\"";
+    let mut plays = "tests:\n".to_owned();
+    for (sum, count, expected) in [
+        ("", "", 10),                  // no handler is measured
+        ("0x20", "0x20", 10),          // it has just started
+        ("50x20", "25x20", 20),        // it has run, and is idle
+        ("50+180x20", "25+60x20", 30), // as it runs now
+    ] {
+        for forecast in forecasts() {
+            plays += &format!(
+                r#"
   - interval: 1m
     input_series:
-      - series: duly_queue_due{{queue="shop.close",within="1m"}}
-        values: 600+0x20
+      - {{series: 'duly_queue_due{{{queue}, within="1m"}}', values: '600x20'}}
+      - {{series: 'duly_handler_seconds_sum{{{queue}}}', values: '{sum}'}}
+      - {{series: 'duly_handler_seconds_count{{{queue}}}', values: '{count}'}}
     promql_expr_test:
-      - expr: {:?}
-        eval_time: 10m
-        exp_samples: [{{labels: "{{}}", value: 10}}]
-"#,
-        forecast[0]
-    );
+      - expr: {forecast:?}
+        eval_time: 15m
+        exp_samples: [{{labels: "{{}}", value: {expected}}}]
+"#
+            );
+        }
+    }
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("scaling_test.yml");
-    std::fs::write(&path, play).expect("it is written");
+    std::fs::write(&path, plays).expect("it is written");
     promtool(&["test", "rules", path.to_str().expect("a path")]);
 }
 

@@ -23,6 +23,9 @@ const VARIABLES: [(&str, &str); 3] = [
 /// Series of alerts that there are only once something is wrong.
 const ONLY_WHEN_WRONG: [&str; 1] = [r#"duly_store_errors_total{kind="corrupt"}"#];
 
+/// The queues without an annotation: of handlers, one that is pulled, and that of schedules.
+const OTHERS: [&str; 4] = ["letters", "orders", "pulled", "duly.schedules"];
+
 /// How the metrics of relays begin; tests of `duly-outbox` see them told.
 const OF_RELAYS: &str = "duly_relay_";
 
@@ -70,7 +73,7 @@ fn the_page_holds_every_row_of_the_catalogue_and_nothing_else_of_duly() {
     );
     // Those with an annotation have their zeros from the beginning.
     let annotated = inventory::iter::<Registration>().map(|found| found.annotation().queue);
-    let queues: BTreeSet<_> = annotated.chain(["letters", "orders"]).collect();
+    let queues: BTreeSet<_> = annotated.chain(OTHERS).collect();
     let shown = page.values("duly_pushed_total", "queue");
     assert_eq!(shown, queues.into_iter().collect::<Vec<_>>());
 }

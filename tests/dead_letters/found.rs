@@ -1,11 +1,17 @@
 //! Dead letters are found by what is asked for, in a stable order, page by page.
 
+use std::collections::BTreeSet;
+
+use duly::__server::payloads;
 use duly::dead_letters::{DeadLetterCursor, LastRecord};
 use duly::event::BucketId;
+use duly::lease::LeaseStatus;
 use duly::prelude::*;
 use duly::records::Cause;
 
-use crate::dead_letters::kit::{found, graveyard, numbers, picky};
+use crate::dead_letters::kit::{
+    MAILS, found, graveyard, namesakes, numbers, picky, tells_namesakes_apart,
+};
 use crate::world::{ORDERS, World, ms, secs};
 
 const NONE: [u64; 0] = [];
@@ -15,6 +21,7 @@ over_every_store! {
     letters_are_found_by_queue,
     letters_are_found_by_the_time_of_death,
     letters_are_found_by_cause_error_key_and_id,
+    letters_of_one_id_are_found_by_what_each_has_died_of,
     what_is_asked_for_together_must_all_be_so,
     pages_are_in_one_order_and_miss_nothing,
     a_page_goes_on_while_letters_come_and_go,
@@ -64,6 +71,13 @@ async fn letters_are_found_by_the_time_of_death(world: World) {
     assert_eq!(numbers(asked.until(start + secs(5))).await, [2, 3]);
     let asked = bus.dead_letters().until(start + secs(3) + ms(1));
     assert_eq!(numbers(asked).await, [0, 1, 2]);
+}
+
+async fn letters_of_one_id_are_found_by_what_each_has_died_of(world: World) {
+    let builder = world.builder().register_as(ORDERS.attempts(1), picky());
+    let bus = world.start(builder.register_as(MAILS, picky())).await;
+    namesakes(&bus).await;
+    tells_namesakes_apart(&bus).await;
 }
 
 async fn letters_are_found_by_cause_error_key_and_id(world: World) {
@@ -182,4 +196,69 @@ async fn many_empty_buckets_do_not_stop_the_pages(world: World) {
     assert!(bus.bucket_stats("empty-0").await.unwrap().len() > 1_000);
     let odd = bus.dead_letters().error("cannot");
     assert_eq!(numbers(odd).await, [1, 3, 11, 13]);
+}
+
+/// So many payloads of a megabyte.
+const LARGE: usize = 40;
+
+/// Forty dead letters of a megabyte each.
+async fn large_letters() -> (Bus, Queue<String>) {
+    let builder = Bus::builder().store_url("memory:").only_registered();
+    let builder = builder.settings(Default::default()).publish_only();
+    let bus = builder.start().await.unwrap();
+    let queue = bus.queue_named::<String>("orders").unwrap();
+    let large = vec!["x".repeat(1_000_000); LARGE];
+    queue.push_many(large, When::Now).await.unwrap();
+    let mut buried = 0;
+    while buried < LARGE {
+        for leased in queue.lease(LARGE, secs(600)).send().await.unwrap() {
+            assert_eq!(leased.bury("it is so").await.unwrap(), LeaseStatus::Held);
+            buried += 1;
+        }
+    }
+    (bus, queue)
+}
+
+#[tokio::test]
+async fn a_page_ends_after_16_mib_of_payloads() {
+    let (bus, _queue) = large_letters().await;
+    let (mut seen, mut place) = (BTreeSet::new(), None);
+    loop {
+        let letters = bus.dead_letters().queue("orders").limit(1_000);
+        let page = letters.after(place).page().await.unwrap();
+        let many = page.items.len();
+        assert!(many <= 22, "{many}");
+        seen.extend(page.items.iter().map(|letter| letter.id));
+        place = page.next;
+        if place.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen.len(), LARGE);
+}
+
+#[tokio::test]
+async fn ids_of_dead_letters_are_read_without_their_payloads() {
+    let (bus, queue) = large_letters().await;
+    let letters = || bus.dead_letters().queue("orders");
+    let page = payloads::dead_ids(letters().limit(1_000)).await.unwrap();
+    assert_eq!((page.items.len(), &page.next), (LARGE, &None));
+    let mut ids: Vec<EventId> = page.items.iter().map(|(_, id)| *id).collect();
+    assert!(page.items.iter().all(|(died, _)| died.is_some()));
+    let (mut by_pages, mut place) = (Vec::new(), None);
+    loop {
+        let page = payloads::dead_ids(letters().limit(7).after(place)).await;
+        let page = page.unwrap();
+        assert!(page.items.len() <= 7);
+        by_pages.extend(page.items.into_iter().map(|(_, id)| id));
+        place = page.next;
+        if place.is_none() {
+            break;
+        }
+    }
+    assert_eq!(by_pages, ids);
+    // What is named is read in parts, too, and all of it is done.
+    ids.push(queue.new_id());
+    let dropped = letters().drop(ids).await.unwrap();
+    assert_eq!((dropped.done, dropped.passed_over), (LARGE as u64, 1));
 }

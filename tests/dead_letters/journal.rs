@@ -9,11 +9,12 @@ use duly::records::Cause;
 use duly::testing::TestBus;
 
 use crate::bad::{Bad, Mode};
-use crate::dead_letters::kit::{numbers, picky};
+use crate::dead_letters::kit::{MAILS, namesakes, numbers, picky, tells_namesakes_apart};
 use crate::world::{ORDERS, World, secs};
 
 over_every_store! {
     why_a_letter_died_is_told_out_of_the_journal,
+    letters_of_one_id_are_told_apart_in_the_journal,
     while_the_journal_is_away_letters_are_listed_and_it_is_said,
     while_the_journal_is_away_nothing_is_done_by_what_only_it_knows,
 }
@@ -28,6 +29,7 @@ async fn recorded(world: &World) -> (TestBus, Arc<Bad>) {
     let builder = world
         .builder()
         .register_as(ORDERS.attempts(1), picky())
+        .register_as(MAILS, picky())
         .shared_journal(Arc::clone(&journal) as _)
         .recorder_options(options);
     let bus = world.start(builder).await;
@@ -58,6 +60,16 @@ async fn why_a_letter_died_is_told_out_of_the_journal(world: World) {
     let page = bus.dead_letters().error("order 2").page().await.unwrap();
     let record = page.items[0].last.record().unwrap();
     assert!(record.stages.finished_us >= (bus.now() - secs(1)).as_micros());
+}
+
+async fn letters_of_one_id_are_told_apart_in_the_journal(world: World) {
+    if world.is_embedded() {
+        return; // its store takes no journal
+    }
+    let (bus, _journal) = recorded(&world).await;
+    namesakes(&bus).await;
+    assert_eq!(bus.journal_status().unwrap().waiting, 0);
+    tells_namesakes_apart(&bus).await;
 }
 
 async fn while_the_journal_is_away_letters_are_listed_and_it_is_said(world: World) {

@@ -40,7 +40,7 @@ pub(crate) async fn graveyard(world: &World) -> (TestBus, Queue<u64>, Vec<EventI
     (bus, queue, ids)
 }
 
-const MAILS: duly::Annotation = duly::Annotation::new("mails").attempts(1);
+pub(crate) const MAILS: duly::Annotation = duly::Annotation::new("mails").attempts(1);
 
 /// The numbers that the letters carry, all pages together, in their order.
 pub(crate) async fn numbers(letters: DeadLetters) -> Vec<u64> {
@@ -60,5 +60,36 @@ pub(crate) async fn found(letters: DeadLetters) -> Vec<u64> {
         if after.is_none() {
             return numbers;
         }
+    }
+}
+
+/// Has an event of `orders` die, and then one of `mails` under the same id, each of its own error.
+pub(crate) async fn namesakes(bus: &TestBus) {
+    let orders: Queue<u64> = bus.queue_named("orders").unwrap();
+    let mails: Queue<u64> = bus.queue_named("mails").unwrap();
+    let id = orders.new_id();
+    for (queue, number) in [(orders, 20), (mails, 40)] {
+        queue.event(number).id(id).push().await.unwrap();
+        bus.advance(secs(60)).await;
+    }
+}
+
+/// Asserts that each of them is found, and chosen, by what it died of itself.
+pub(crate) async fn tells_namesakes_apart(bus: &TestBus) {
+    for (queue, own, other) in [("orders", 20, 40), ("mails", 40, 20)] {
+        let of = |number: u64| {
+            let letters = bus.dead_letters().queue(queue);
+            letters.error(format!("no order {number}"))
+        };
+        let page = of(own).page().await.unwrap();
+        let errors: Vec<_> = page.items.iter().map(|letter| letter.error()).collect();
+        assert_eq!(
+            errors,
+            [Some(format!("no order {own}").as_str())],
+            "{queue}"
+        );
+        assert_eq!(numbers(of(other)).await, [0; 0], "{queue}");
+        assert_eq!(of(other).drop_all().await.unwrap().done, 0, "{queue}");
+        assert_eq!(of(own).drop_all().await.unwrap().done, 1, "{queue}");
     }
 }

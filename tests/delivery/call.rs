@@ -1,11 +1,15 @@
 //! `call`: push and wait for the handler's reply.
 
+use std::sync::Arc;
+
+use duly::__server::replies::{self, ReplyStatus};
 use duly::Annotation;
 use duly::lease::{LeaseOutcome, LeaseStatus};
 use duly::prelude::*;
-use duly::testing::Probe;
+use duly::store::{DedupWindow, MemoryStore};
+use duly::testing::{Probe, TestBus, VirtualClock};
 
-use crate::world::{ORDERS, World, secs};
+use crate::world::{ORDERS, World, ms, secs};
 
 over_every_store! {
     a_call_answers_with_the_handlers_reply,
@@ -223,4 +227,42 @@ async fn calls_in_a_circle_of_queues_are_refused_where_no_worker_is_left(world: 
         "{error}"
     );
     assert!(bus.clock().elapsed() < secs(5), "nobody waited in vain");
+}
+
+/// A name may come again once its last event is forgotten: while the reply to that one is kept, and
+/// after its time.
+#[tokio::test(start_paused = true)]
+async fn each_event_of_a_name_has_its_own_reply_and_of_that_the_first() {
+    for pause in [secs(1), secs(400)] {
+        let window = DedupWindow {
+            keep_for: secs(0),
+            max: 20,
+            ..DedupWindow::default()
+        };
+        let clock = Arc::new(VirtualClock::new());
+        let store = MemoryStore::with_clock(Arc::clone(&clock) as _).with_window(window);
+        let builder = Bus::builder().only_registered().store(store);
+        let bus = TestBus::start_on(clock, builder.publish_only()).await;
+        let bus = bus.unwrap();
+        let queue = bus.queue_named::<u64>("quotes").unwrap();
+        let id = queue.id_for_name("quote:7");
+        for price in ["10", "12", "14"] {
+            while queue.event(7).id(id).push().await.unwrap().is_duplicate() {
+                bus.advance(ms(1)).await; // for an id that is newer than those that are forgotten
+                let other = queue.push(8, secs(60)).await.unwrap();
+                let ended = queue.cancel(other.id()).await.unwrap();
+                assert_eq!(ended, CancelOutcome::Cancelled);
+            }
+            let leased = queue.lease(1, secs(60)).send().await.unwrap();
+            for reply in [price, "too late"] {
+                let stored = replies::store(&bus, leased[0].token(), reply.as_bytes());
+                stored.await.unwrap();
+            }
+            assert_eq!(leased[0].ack().await.unwrap(), LeaseStatus::Held);
+            let found = replies::look_up(&queue, id).await.unwrap();
+            let expected = ReplyStatus::Replied(price.as_bytes().to_vec());
+            assert_eq!(found, expected, "after {pause:?}");
+            bus.advance(pause).await;
+        }
+    }
 }

@@ -341,10 +341,13 @@ async fn many_that_run_hide_none_that_wait(world: World) {
     }
     push_many(&queue, 2, secs(3_600)).await;
     let refused = bus.erase(ANN).run().await.unwrap_err();
-    assert!(
-        refused.to_string().contains("2 events with this key wait"),
-        "{refused}"
-    );
+    // A step looks at ten pages, in the order of hashes of ids: one of the two may be on a later page.
+    let messages = [
+        "at least 1 event with this key waits",
+        "2 events with this key wait",
+    ];
+    let refused = refused.to_string();
+    assert!(messages.iter().any(|it| refused.contains(it)), "{refused}");
     let dry = bus.erase(ANN).cancel().dry_run().run().await.unwrap();
     assert_eq!((dry.cancelled, dry.running), (2, MANY as u64));
     let report = bus.erase(ANN).cancel().run().await.unwrap();

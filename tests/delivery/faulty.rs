@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use duly::event::BucketKey;
+use duly::event::{BucketId, BucketKey};
 use duly::records::Cursor;
 use duly::store::operation::{
     Delivery, NewEvent, PushOutcome, PushReport, Reply, Response, StoreOp,
@@ -72,6 +72,10 @@ pub(crate) struct Faulty {
     pub(crate) asked: AtomicUsize,
     /// To its servers, so far.
     pub(crate) connections: AtomicU64,
+    /// Whether it can erase what is in outboxes.
+    pub(crate) can_erase: AtomicBool,
+    /// How many outboxes there are besides, all of them empty.
+    pub(crate) empty_outboxes: AtomicUsize,
     /// How its outboxes were limited last.
     pub(crate) limit: Mutex<Option<OutboxLimit>>,
     /// How often something was done to it, or read of its records, before they were.
@@ -95,6 +99,8 @@ impl Faulty {
             notes: AtomicUsize::new(0),
             asked: AtomicUsize::new(0),
             connections: AtomicU64::new(0),
+            can_erase: AtomicBool::new(true),
+            empty_outboxes: AtomicUsize::new(0),
             limit: Mutex::default(),
             before_limit: AtomicUsize::new(0),
         })
@@ -270,11 +276,23 @@ impl Store for Faulty {
 
     fn erase_records(&self, places: Vec<Cursor>) -> StoreFuture<bool> {
         self.touches_records();
-        self.near.erase_records(places)
+        if self.can_erase.load(Ordering::Relaxed) {
+            self.near.erase_records(places)
+        } else {
+            StoreFuture::ready(Ok(false))
+        }
     }
 
     fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {
-        self.near.outboxes()
+        let near = self.near.outboxes();
+        let empty = 0..self.empty_outboxes.load(Ordering::Relaxed) as u16;
+        StoreFuture::new(async move {
+            let queue: QueueName = "empty".parse()?;
+            let of = |bucket| Outbox::Bucket(BucketKey::new(queue.clone(), BucketId(bucket)));
+            let mut outboxes = near.await?;
+            outboxes.extend(empty.map(of));
+            Ok(outboxes)
+        })
     }
 
     fn read_outbox(&self, outbox: &Outbox, after: u64, limit: usize) -> StoreFuture<OutboxPage> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use duly::__server::payloads;
 use duly::event::State as EventState;
 use duly::prelude::*;
 use duly::testing::Probe;
@@ -241,4 +242,39 @@ async fn cancel_by_key_covers_every_event_of_a_key() {
     let cancelled = queue.cancel_by_key("shop:7").await.unwrap();
     assert_eq!(cancelled.len(), 10_500);
     assert_eq!(bus.stats("orders").await.unwrap().scheduled, 0);
+}
+
+#[tokio::test]
+async fn a_page_ends_after_16_mib_of_payloads_or_has_none() {
+    const LARGE: usize = 40;
+    let builder = Bus::builder().store_url("memory:").only_registered();
+    let builder = builder.settings(Default::default()).publish_only();
+    let bus = builder.start().await.unwrap();
+    let queue = bus.queue_named::<String>("orders").unwrap();
+    for number in 0..LARGE {
+        let event = queue
+            .event(format!("{number}{}", "x".repeat(1_000_000)))
+            .after(secs(600));
+        event.key("customer:8").push().await.unwrap();
+    }
+    for events in [queue.events(), bus.events().key("customer:8")] {
+        let events = events.limit(1_000);
+        let (mut seen, mut place) = (BTreeSet::new(), None);
+        loop {
+            let page = events.clone().after(place).page().await.unwrap();
+            let many = page.items.len();
+            assert!(many <= 22, "{many}");
+            assert!(page.items.iter().all(|event| event.payload.is_some()));
+            seen.extend(page.items.iter().map(|event| event.id));
+            place = page.next;
+            if place.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen.len(), LARGE);
+    }
+    let events = payloads::without_payloads(queue.events().limit(1_000));
+    let page = events.page().await.unwrap();
+    assert_eq!((page.items.len(), page.next), (LARGE, None));
+    assert!(page.items.iter().all(|event| event.payload.is_none()));
 }

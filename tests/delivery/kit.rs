@@ -1,10 +1,11 @@
 //! What the testing kit promises to those who test with it.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use duly::Annotation;
 use duly::prelude::*;
-use duly::testing::{Probe, TestBus};
+use duly::testing::{Probe, TestBus, VirtualClock};
 
 use crate::world::{ORDERS, World, ms, secs};
 
@@ -118,4 +119,25 @@ async fn a_queue_of_its_own_runtime_is_on_the_virtual_clock_too() {
 #[should_panic(expected = "time is not frozen")]
 async fn a_test_bus_needs_time_that_is_paused() {
     let _ = TestBus::start(Bus::builder().only_registered()).await;
+}
+
+/// As after a restart: the attempt is one of the run before.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_of_before_the_clock_started_at_its_beginning() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("duly.db").display());
+    let probe = Probe::<u64>::new();
+    let builder = || {
+        let builder = Bus::builder().only_registered().store_url(&url);
+        builder.register_as(ORDERS, probe.clone())
+    };
+    let bus = TestBus::start(builder()).await.unwrap();
+    let queue = bus.queue_named::<u64>("orders").unwrap();
+    let id = queue.push(1, secs(5)).await.unwrap().id();
+    bus.advance(secs(5)).await;
+    assert_eq!(bus.starts(id).await.unwrap(), [secs(5)]);
+    bus.shutdown(secs(1)).await.unwrap();
+    let later = VirtualClock::at(bus.now() + secs(86_400));
+    let bus = TestBus::start_on(Arc::new(later), builder()).await.unwrap();
+    assert_eq!(bus.starts(id).await.unwrap(), [Duration::ZERO]);
 }

@@ -267,3 +267,21 @@ async fn a_node_that_stops_is_no_member_any_more() {
     assert_eq!(probe.count(), 1_024);
     assert!(probe.times().iter().all(|time| *time == began));
 }
+
+/// Of a file there is one store in a process, so its buses share it.
+#[tokio::test(start_paused = true)]
+async fn a_bus_that_stops_leaves_a_store_that_it_shares_to_the_others() {
+    for world in [World::shared(), World::embedded()] {
+        let probe = Probe::new();
+        let (bus, queue) = world.serve(ORDERS, &probe).await;
+        let (other, mails) = world.push_only::<u64>("mails").await;
+        other.shutdown(secs(1)).await.unwrap();
+        let refused = mails.push(1, When::Now).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Closed);
+        queue.push(1, When::Now).await.unwrap();
+        bus.advance(secs(1)).await;
+        assert_eq!(probe.count(), 1);
+        bus.shutdown(secs(1)).await.unwrap();
+        world.store.close().await.unwrap();
+    }
+}

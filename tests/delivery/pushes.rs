@@ -94,9 +94,12 @@ async fn a_bus_that_does_not_handle_pushes_as_its_annotations_say(world: World) 
         ..QueueChoices::default()
     };
     let builder = || world.builder().register(Wide);
+    let unknown = || world.builder().publish_only();
     for builder in [
         builder().publish_only(),
         builder().queue("wide", silent.clone()),
+        unknown(),
+        unknown().queue("wide", silent),
     ] {
         let bus = world.start(builder).await;
         let queue = bus.queue::<Wide>();

@@ -11,6 +11,7 @@ use crate::world::{ORDERS, World, ms, secs};
 over_every_store! {
     what_has_ended_is_pushed_once_more,
     a_repeated_replay_pushes_nothing_again,
+    each_event_of_a_name_is_pushed_once_more,
     what_has_not_ended_is_passed_over,
     what_holds_no_payload_is_counted,
     a_dry_replay_counts_and_pushes_nothing,
@@ -104,6 +105,29 @@ async fn a_repeated_replay_pushes_nothing_again(world: World) {
     assert_eq!(counts(other), [20, 0, 0, 0], "it is another replay");
     bus.advance(secs(1)).await;
     assert_eq!(probe.count(), 20);
+}
+
+/// An id of a name is that of several events, one after the other.
+async fn each_event_of_a_name_is_pushed_once_more(world: World) {
+    let probe = Probe::<String>::new();
+    let (bus, queue) = world.serve(ORDERS.keep_payload(true), &probe).await;
+    let id = queue.id_for_name("statement");
+    for text in ["May", "May", "June"] {
+        let event = queue.event(text.to_owned()).id(id);
+        assert!(event.push().await.unwrap().is_accepted());
+        bus.advance(secs(2 * 86_400)).await; // its end is forgotten
+    }
+    let records = records(&bus).await;
+    assert_eq!(records.len(), 3);
+    let replay = bus.replay("all");
+    let dry = replay.clone().dry_run().push(&records).await.unwrap();
+    assert_eq!(counts(dry), [3, 0, 0, 0]);
+    assert_eq!(counts(replay.push(&records).await.unwrap()), [3, 0, 0, 0]);
+    assert_eq!(counts(replay.push(&records).await.unwrap()), [0, 3, 0, 0]);
+    bus.advance(secs(1)).await;
+    let mut texts = probe.payloads().split_off(3);
+    texts.sort_unstable();
+    assert_eq!(texts, ["June", "May", "May"]);
 }
 
 async fn what_has_not_ended_is_passed_over(world: World) {

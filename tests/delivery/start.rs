@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use duly::config::NodeOptions;
 use duly::prelude::*;
+use duly::store::operation::StoreOp;
 use duly::testing::{Probe, TestBus};
 use duly::{Annotation, BusBuilder, State, StateRequirement};
 
-use crate::world::{ORDERS, World, secs};
+use crate::faulty::{Fault, Faulty};
+use crate::world::{ORDERS, World, ms, secs};
 
 /// Expects the start to be refused, in these words.
 async fn refused(builder: BusBuilder, words: &[&str]) {
@@ -128,6 +130,47 @@ async fn times_that_do_not_fit_together_are_refused() {
         &["read_ahead", "at most 10s"],
     )
     .await;
+    let ahead = NodeOptions {
+        ahead: secs(11),
+        ..NodeOptions::default()
+    };
+    refused(
+        builder().node_options(ahead),
+        &["read_ahead", "at most 10s"],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn read_ahead_is_that_of_the_builder_else_that_of_the_node() {
+    let given = NodeOptions {
+        ahead: ms(0),
+        crowd_ahead: ms(0),
+        ..NodeOptions::default()
+    };
+    for (read_ahead, expected) in [(None, ms(0)), (Some(ms(20)), ms(20))] {
+        let world = World::memory();
+        let way = Faulty::to(&world.store);
+        let (spans, fetched) = std::sync::mpsc::channel();
+        way.meets(move |_, op| {
+            if let StoreOp::Fetch(fetch) = op {
+                spans.send(fetch.ahead).unwrap();
+            }
+            Fault::None
+        });
+        let mut builder = builder().node_options(given.clone()).shared_store(way);
+        if let Some(span) = read_ahead {
+            builder = builder.read_ahead(span);
+        }
+        let builder = builder.register_as(ORDERS, Probe::<u64>::new());
+        let bus = world.start(builder).await;
+        let queue = bus.queue_named::<u64>("orders").unwrap();
+        queue.event(7).after(secs(1)).push().await.unwrap();
+        bus.advance(secs(2)).await;
+        let spans: Vec<Duration> = fetched.try_iter().collect();
+        assert!(!spans.is_empty());
+        assert!(spans.iter().all(|it| *it == expected), "{spans:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -100,8 +100,6 @@ impl World {
     }
 
     /// The next process: the memory store goes on, the embedded one is opened again.
-    ///
-    /// Whoever used the store before must have closed it, or let go of it.
     pub(crate) fn restart(self) -> Self {
         let Self {
             clock,
@@ -111,6 +109,7 @@ impl World {
         let store = match &folder {
             None => store,
             Some(folder) => {
+                close(&store);
                 drop(store);
                 open(folder, &clock)
             }
@@ -179,6 +178,16 @@ impl World {
 /// In memory where the system offers that: whether a disk keeps what it is given is not asked here.
 fn folder() -> std::io::Result<TempDir> {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())
+}
+
+/// Closes a store, while the time of the test stands still.
+fn close(store: &Arc<dyn Store>) {
+    let close = || {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.build().expect("a runtime");
+        runtime.block_on(store.close()).expect("the store closes");
+    };
+    std::thread::scope(|scope| scope.spawn(close).join().expect("no panic"));
 }
 
 fn open(folder: &TempDir, clock: &Arc<VirtualClock>) -> Arc<dyn Store> {

@@ -6,12 +6,12 @@
 mod check;
 mod child;
 mod crash;
-mod damage;
+pub(crate) mod damage;
 mod ended;
 mod erase;
 mod file;
 mod full;
-mod harness;
+pub(crate) mod harness;
 mod history;
 mod log;
 mod many;

@@ -36,6 +36,7 @@ async fn holder_of(bus: &TestBus, id: EventId) -> (NodeId, HolderStatus, usize) 
                 until: None,
                 standing,
                 consumers,
+                is_last: false,
             },
         ] => (*node, standing.clone(), *consumers),
         _ => panic!("{explained}"),
@@ -187,6 +188,26 @@ async fn a_lease_with_a_deadline_says_until_when() {
     );
     assert!(!text.contains("it is gone"), "{text}");
     assert_eq!(explained.reasons[0].advice(id, "orders"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_ends_says_what_becomes_of_its_event() {
+    let world = World::shared();
+    let (bus, queue) = world.push_only::<u64>("orders").await;
+    let event = queue.event(1).attempts(2);
+    let id = event.push().await.unwrap().id();
+    for (words, state) in [
+        ("it is ready again then", EventState::Ready),
+        ("it is a dead letter then", EventState::Dead),
+    ] {
+        let leased = queue.lease(1, secs(30)).send().await.unwrap();
+        assert_eq!(leased.len(), 1);
+        let text = bus.explain(id).await.unwrap().to_string();
+        assert!(text.contains(words), "{text}");
+        bus.advance(secs(31)).await;
+        let found = queue.get(id).await.unwrap().unwrap();
+        assert_eq!(found.state, state);
+    }
 }
 
 #[tokio::test(start_paused = true)]

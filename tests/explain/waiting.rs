@@ -1,5 +1,6 @@
 //! What an event waits for, as far as one process can tell.
 
+use duly::ErrorKind;
 use duly::event::{BucketId, State as EventState};
 use duly::explain::{HolderStatus, Reason};
 use duly::prelude::*;
@@ -357,4 +358,20 @@ past  2026-01-01T00:01:01.000Z  attempt 2 retried after 0s, panicked: out of pap
     assert_eq!(bus.explain(id).await.unwrap().to_string(), expected);
     let guide = include_str!("../../src/docs/operations.md");
     assert!(guide.contains(expected), "the guide shows something else");
+}
+
+#[test]
+fn advice_that_names_a_section_names_one_of_the_guide() {
+    let (by, is_ahead) = (secs(3), true);
+    let (kind, error) = (ErrorKind::Corrupt, String::new());
+    let guide = include_str!("../../src/docs/operations.md");
+    for reason in [
+        Reason::ClockDiffers { by, is_ahead },
+        Reason::StoreAway { kind, error },
+    ] {
+        let id = EventId::from_parts(Default::default(), BucketId(0), 1);
+        let advice = reason.advice(id, "orders").unwrap();
+        let section = advice.split('`').nth(1).unwrap();
+        assert!(guide.contains(&format!("\n## {section}\n")), "{advice}");
+    }
 }

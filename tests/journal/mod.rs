@@ -18,6 +18,8 @@ mod parts;
 mod pooled;
 mod postgres;
 mod postgres_faults;
+mod postgres_prune;
+mod postgres_rights;
 mod postgres_tables;
 mod prune;
 mod reopened;

@@ -12,11 +12,12 @@ use duly::time::Timestamp;
 use crate::journal::harness::play;
 use crate::journal::postgres::{Schema, connect};
 use crate::journal::sample::{
-    START_US, batch, batch_of, counted, everything, id, load, many, minutes, record, sorted, with,
+    START_US, batch, batch_of, counted, everything, id, load, many, minutes, queue, record, sorted,
+    with,
 };
 use crate::servers::shared_postgres;
 
-const WEEK_US: u64 = 7 * 86_400_000_000;
+pub(crate) const WEEK_US: u64 = 7 * 86_400_000_000;
 
 async fn journal(schema: &Schema) -> Arc<dyn Journal> {
     Arc::new(connect(&schema.url()).await)
@@ -58,34 +59,6 @@ fn tables_of_a_newer_duly_are_refused() {
         let error = error.expect_err("newer");
         assert_eq!(error.kind(), ErrorKind::Corrupt);
         assert!(error.to_string().contains("version 99"), "{error}");
-    });
-}
-
-#[test]
-fn a_role_that_may_create_no_schema_can_be_given_one() {
-    play(async {
-        let schema = Schema::new();
-        let name = schema.name();
-        schema.sql(&format!("CREATE ROLE {name} LOGIN PASSWORD 'x'"));
-        let url = schema
-            .url()
-            .replace("duly:open-sesame@", &format!("{name}:x@"));
-        let error = PostgresJournal::connect(&url).await.expect_err("no right");
-        assert!(error.to_string().contains("grant"), "{error}");
-        schema.sql(&format!("CREATE SCHEMA {name} AUTHORIZATION {name}"));
-        let journal: Arc<dyn Journal> = Arc::new(connect(&url).await);
-        load(&journal, &many(3)).await;
-        load(&journal, &many(5)).await; // by the slow way, which takes a temporary table
-        assert_eq!(everything(&journal).await, many(5));
-
-        schema.sql(&format!(
-            "ALTER ROLE {name} SET default_transaction_read_only TO on"
-        ));
-        let journal = PostgresJournal::connect(&url).await.expect("it only reads");
-        let error = journal.load(vec![batch(&many(9))]).await;
-        let error = error.expect_err("read only");
-        assert_eq!(error.kind(), ErrorKind::Unavailable);
-        assert!(error.to_string().contains("primary"), "{error}");
     });
 }
 
@@ -189,72 +162,6 @@ fn a_text_with_a_zero_in_it_is_found_by_it() {
     });
 }
 
-fn weeks_apart(count: u64) -> Vec<Numbered> {
-    let records = (0..count * 10).map(|n| record(n + 1, n / 10 * WEEK_US + n % 10));
-    records.collect()
-}
-
-#[test]
-fn a_large_week_goes_as_a_whole_once_all_of_it_is_too_old() {
-    play(async {
-        let schema = Schema::new();
-        let journal = journal(&schema).await;
-        let mut records = weeks_apart(8);
-        records.push(record(81, 8 * WEEK_US));
-        load(&journal, &records).await;
-        let tables =
-            || schema.sql("SELECT count(*) FROM pg_inherits WHERE inhparent = 'records'::regclass");
-        let made: u32 = tables().parse().expect("a number");
-        // As if each week had many more.
-        schema.sql("UPDATE weeks SET records = 1000000");
-        let keep = |weeks: u64| Keep {
-            age: Some(Duration::from_micros(weeks * WEEK_US)),
-            count: None,
-            minutes: None,
-            at_once: true,
-        };
-        let now = Timestamp::from_micros_up(START_US + 8 * WEEK_US);
-        // Of the four weeks that are kept a quarter may stay too long, to go with its week.
-        let mut removed = 0;
-        loop {
-            let pruned = journal.prune(keep(4), now).await.expect("a step");
-            removed += pruned.records;
-            if !pruned.more {
-                break;
-            }
-        }
-        assert_eq!(removed, 4_000_000);
-        assert_eq!(tables().parse::<u32>().expect("a number"), made - 4);
-        assert_eq!(everything(&journal).await, records[40..]);
-        // What comes late makes its week again, although this process knew it to be there.
-        load(&journal, &records[..10]).await;
-        assert_eq!(everything(&journal).await.len(), 51);
-        assert_eq!(minutes(&journal).await.len(), 9);
-    });
-}
-
-#[test]
-fn rows_that_somebody_deleted_by_hand_do_not_stop_the_pruning() {
-    play(async {
-        let schema = Schema::new();
-        let journal = journal(&schema).await;
-        let records = weeks_apart(3);
-        load(&journal, &records).await;
-        schema.sql("DELETE FROM records_2023_11_13");
-        let keep = Keep {
-            age: None,
-            count: Some(5),
-            minutes: None,
-            at_once: true,
-        };
-        for _ in 0..10 {
-            let pruned = journal.prune(keep, Timestamp::MAX).await.expect("a step");
-            assert!(pruned.records <= 10);
-        }
-        assert_eq!(everything(&journal).await, records[25..]);
-    });
-}
-
 #[test]
 fn a_week_is_made_while_others_load_and_read() {
     play(async {
@@ -339,6 +246,7 @@ fn other_tools_read_it_as_history_and_as_tasks() {
             })
         };
         let odd = with(record(9, 9), |it| {
+            (it.id, it.queue) = (id(42), queue("sms")); // another event
             it.outcome = Outcome::Cancelled;
             it.due = Timestamp::MAX;
             it.payload = Some(Payload::from(b"\xFF\0".to_vec()));
@@ -357,8 +265,7 @@ fn other_tools_read_it_as_history_and_as_tasks() {
                  0000000000000007|{{}}|1\n\
                  {text}|orders|order:7|1|acked|2023-11-14 22:14:00.000008+00|1008|\
                  0000000000000007|{{}}|2\n\
-                 {}|orders||1|cancelled|2023-11-14 22:14:00.000009+00||0000000000000007||9",
-                id(9)
+                 {text}|sms||1|cancelled|2023-11-14 22:14:00.000009+00||0000000000000007||9"
             )
         );
         assert_eq!(
@@ -369,8 +276,7 @@ fn other_tools_read_it_as_history_and_as_tasks() {
             format!(
                 "{text}|2023-11-14 22:14:00+00|2023-11-14 22:14:00.000008+00|order:7|orders|\
                  processed|2023-11-14 22:13:59.998+00|{{}}\n\
-                 {}|2023-11-14 22:14:00+00|2023-11-14 22:14:00.000009+00||orders|cancelled||",
-                id(9)
+                 {text}|2023-11-14 22:14:00+00|2023-11-14 22:14:00.000009+00||sms|cancelled||"
             )
         );
     });

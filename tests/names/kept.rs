@@ -6,6 +6,7 @@ use std::time::Duration;
 use duly::Annotation;
 use duly::config::QueueChoices;
 use duly::event::BucketId;
+use duly::lease::LeaseStatus;
 use duly::prelude::*;
 use duly::records::Outcome;
 use duly::store::{MemoryStore, Store};
@@ -166,4 +167,25 @@ async fn a_limit_that_is_none_is_refused() {
         .await
         .unwrap();
     stop(bus).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_consumes_nothing_enforces_its_limits_for_all_queues_if_it_is_told_to() {
+    let mut settings = duly::config::Settings::default();
+    settings.queue_defaults.dead_keep_max = Some(3);
+    let builder = Bus::builder().only_registered().publish_only();
+    let bus = TestBus::start(builder.settings(settings)).await.unwrap();
+    duly::__server::dead_letters::start_for_all(&bus);
+    for queue in ["shop.mail", "bank.close"] {
+        let queue = bus.queue_named::<u64>(queue).unwrap();
+        queue.push_many(0..10, When::Now).await.unwrap();
+        for leased in queue.lease(10, HOUR).send().await.unwrap() {
+            assert_eq!(leased.bury("it is so").await.unwrap(), LeaseStatus::Held);
+        }
+        assert_eq!(bus.stats(queue.name()).await.unwrap().dead, 10);
+    }
+    bus.advance(Duration::from_secs(130)).await;
+    for queue in ["shop.mail", "bank.close"] {
+        assert_eq!(bus.stats(queue).await.unwrap().dead, 3, "{queue}");
+    }
 }

@@ -1,7 +1,8 @@
 //! Codecs: what lies in the store, and that it is read whatever the queue says later.
 
+use duly::__server::payloads;
 use duly::BusBuilder;
-use duly::codec::{Codec, Raw};
+use duly::codec::{Codec, Frame, Raw};
 use duly::prelude::*;
 use duly::testing::Probe;
 
@@ -14,6 +15,7 @@ over_every_store! {
     what_was_pushed_by_another_codec_is_read_all_the_same,
     an_update_and_an_edit_are_written_by_the_queue_s_codec,
     what_is_not_bytes_is_refused_by_the_codec_raw,
+    what_was_encoded_before_is_stored_as_it_was,
 }
 
 fn by(codec: Codec) -> QueueChoices {
@@ -164,4 +166,16 @@ async fn messagepack_without_its_feature_fails_the_start() {
         .await;
     let error = started.unwrap_err().to_string();
     assert!(error.contains("needs duly's feature `msgpack`"), "{error}");
+}
+
+async fn what_was_encoded_before_is_stored_as_it_was(world: World) {
+    let (_bus, queue) = world.push_only::<Raw>("orders").await;
+    let packed = b"\x92\x07\xA1a".to_vec(); // [7, "a"] as MessagePack
+    let event = queue.event(Raw(packed.clone())).after(secs(60));
+    let event = payloads::versioned(payloads::encoded_by(event, Codec::MsgPack), 2);
+    let id = event.push().await.unwrap().id();
+    let body = queue.get(id).await.unwrap().unwrap().body.unwrap();
+    assert_eq!(body.version, 2);
+    let frame = Frame::read(body.payload.as_bytes()).unwrap();
+    assert_eq!((frame.codec, frame.rest), (Codec::MsgPack, &packed[..]));
 }

@@ -1,5 +1,6 @@
 //! Typed leases of annotated queues: they read what the queue's handler reads.
 
+use duly::codec::{Codec, Frame};
 use duly::prelude::*;
 use duly::records::Cause;
 use duly::{Annotation, OldPayload};
@@ -124,8 +125,22 @@ async fn a_queue_of_an_annotation_writes_as_that_says(world: World) {
     assert!(!stored.windows(4).any(|it| it == b"4711"));
     let leased = queue.lease(1, secs(60)).send().await.unwrap();
     assert_eq!(leased[0].event().payload, payload());
+    // A setting of the queue is stronger in what it says, and says nothing of the rest.
+    let few = QueueChoices {
+        workers: Some(7),
+        version: Some(5),
+        ..QueueChoices::default()
+    };
+    let builder = world.builder().publish_only().keys(ring(&["now"]));
+    let bus = world.start(builder.queue("cards", few)).await;
+    let queue = bus.queue::<card>();
+    let id = queue.push(payload(), secs(9)).await.unwrap().id();
+    let body = queue.get(id).await.unwrap().unwrap().body.unwrap();
+    assert_eq!(body.version, 5);
+    let frame = Frame::read(body.payload.as_bytes()).unwrap();
+    assert_eq!((frame.codec, frame.key_id), (Codec::Raw, Some("now")));
     // Settings and a registered handler are stronger.
-    let registered = Annotation::new("cards").codec(duly::codec::Codec::Json);
+    let registered = Annotation::new("cards").codec(Codec::Json);
     let builder = world.builder().keys(ring(&["now"]));
     let builder = builder.register_as(registered, duly::testing::Probe::<duly::codec::Raw>::new());
     let bus = world.start(builder).await;

@@ -16,6 +16,8 @@ over_every_store! {
     an_older_payload_without_an_upgrade_is_read_as_it_is,
     a_newer_payload_is_tried_and_tried_again_before_it_is_buried,
     what_an_update_writes_is_of_the_version_of_who_wrote_it,
+    an_older_build_replaces_what_a_newer_one_has_pushed_by_what_is_older,
+    who_does_not_know_the_type_replaces_a_payload_by_one_of_its_version,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -175,4 +177,46 @@ async fn what_an_update_writes_is_of_the_version_of_who_wrote_it(world: World) {
     assert_eq!(bus.dead_letters().revive([edited]).await.unwrap().done, 1);
     bus.advance(secs(2)).await;
     assert_eq!(probe.payloads(), [Cents { cents: 7 }, Cents { cents: 8 }]);
+}
+
+/// As in a deploy: the newer build has pushed an event, the older one changes it, the newer one
+/// handles it.
+async fn an_older_build_replaces_what_a_newer_one_has_pushed_by_what_is_older(world: World) {
+    for by in [0, 1] {
+        let pushed = push(&world, version(2), Cents { cents: 900 }).await;
+        let builder = world.builder().publish_only();
+        let older = world.start(builder.queue("orders", version(by))).await;
+        let queue = older.queue_named("orders").unwrap();
+        let changed = queue.update(pushed, &Euros { euros: 3 }).await.unwrap();
+        assert!(matches!(changed, ChangeOutcome::Changed(_)), "{changed:?}");
+        let probe = Probe::new();
+        let builder = world.builder().register(Prices(probe.clone()));
+        let bus = world.start(builder).await;
+        bus.advance(secs(2)).await;
+        let cents = 300 + u64::from(by);
+        assert_eq!(probe.payloads(), [Cents { cents }], "by version {by}");
+    }
+}
+
+async fn who_does_not_know_the_type_replaces_a_payload_by_one_of_its_version(world: World) {
+    // Of version 1 as it was pushed, and of version 2 since an update.
+    let old = push(&world, version(1), Euros { euros: 3 }).await;
+    let new = push(&world, version(1), Euros { euros: 3 }).await;
+    let builder = world.builder().publish_only();
+    let builder = builder.queue("orders", version(2));
+    let newer = world.start(builder).await;
+    let queue = newer.queue_named("orders").unwrap();
+    let _ = queue.update(new, &Cents { cents: 7 }).await.unwrap();
+    let stranger = world.start(world.builder().publish_only()).await;
+    let queue = stranger.queue_to_push("orders").unwrap();
+    let _ = queue.update(old, &Euros { euros: 4 }).await.unwrap();
+    let queue = stranger.queue_to_push("orders").unwrap();
+    let _ = queue.update(new, &Cents { cents: 8 }).await.unwrap();
+    let probe = Probe::new();
+    let builder = world.builder().register(Prices(probe.clone()));
+    let bus = world.start(builder).await;
+    bus.advance(secs(2)).await;
+    let mut seen: Vec<u64> = probe.payloads().iter().map(|it: &Cents| it.cents).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, [8, 401]);
 }

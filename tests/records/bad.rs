@@ -31,7 +31,7 @@ pub(crate) enum Mode {
 /// A journal in memory, and a way to it on which things go wrong.
 #[derive(Debug, Default)]
 pub(crate) struct Bad {
-    journal: MemoryJournal,
+    journal: Arc<MemoryJournal>,
     state: Mutex<State>,
     /// How many loads are under way, and how many there were at most.
     under_way: Arc<AtomicUsize>,
@@ -41,6 +41,8 @@ pub(crate) struct Bad {
 #[derive(Debug, Default)]
 struct State {
     mode: Mode,
+    /// After how long the next load is done.
+    load_waits: Option<Duration>,
     /// How many records each load brought.
     loads: Vec<usize>,
     /// The names of the outboxes.
@@ -52,6 +54,13 @@ struct State {
 impl Bad {
     pub(crate) fn now(&self, mode: Mode) {
         self.state.lock().expect("no test panics in there").mode = mode;
+    }
+
+    /// The next load is done after so long.
+    #[allow(dead_code)] // those of the bus need it
+    pub(crate) fn next_load_waits(&self, span: Duration) {
+        let mut state = self.state.lock().expect("no test panics in there");
+        state.load_waits = Some(span);
     }
 
     /// How many records each load brought, also those that failed.
@@ -143,11 +152,22 @@ impl Journal for Bad {
             .push(batches.iter().map(|it| it.records.len()).sum());
         let names = batches.iter().map(|it| it.outbox.clone());
         state.outboxes.extend(names);
+        let waits = state.load_waits.take();
         drop(state);
         let under_way = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_under_way.fetch_max(under_way, Ordering::SeqCst);
         let ends = Ends(Arc::clone(&self.under_way));
-        let answer = self.met(|| self.journal.load(batches));
+        let journal = Arc::clone(&self.journal);
+        let load = move || -> JournalFuture<()> {
+            match waits {
+                None => journal.load(batches),
+                Some(span) => Box::pin(async move {
+                    tokio::time::sleep(span).await;
+                    journal.load(batches).await
+                }),
+            }
+        };
+        let answer = self.met(load);
         Box::pin(async move {
             let _ends = ends;
             answer.await
@@ -165,6 +185,10 @@ impl Journal for Bad {
     fn prune(&self, keep: Keep, now: Timestamp) -> JournalFuture<Pruned> {
         self.state.lock().expect("no test panics in there").prunes += 1;
         self.met(|| self.journal.prune(keep, now))
+    }
+
+    fn erase(&self, places: Vec<Cursor>) -> JournalFuture<()> {
+        self.met(|| self.journal.erase(places))
     }
 
     fn close(&self) -> JournalFuture<()> {

@@ -152,7 +152,7 @@ async fn an_idle_recorder_does_nothing() {
 }
 
 /// Outboxes of this many buckets, with so many records each that finished then, and the ids of all.
-fn outboxes(
+pub(crate) fn outboxes(
     buckets: u16,
     records: u64,
     finished_us: u64,

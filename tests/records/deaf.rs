@@ -1,11 +1,10 @@
 //! A way to a store on which the word of new records gets lost, and that is not closed with the bus.
-//! It may have outboxes besides those of the store.
+//! It may have outboxes besides those of the store, of which some fail.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use duly::QueueName;
 use duly::event::BucketKey;
 use duly::records::Numbered;
 use duly::store::operation::{Response, StoreOp};
@@ -13,9 +12,21 @@ use duly::store::{
     Control, Durability, MemberInfo, Membership, Outbox, OutboxLimit, OutboxPage, OutboxWatcher,
     RecordTable, Setting, Store, StoreFuture, Watcher,
 };
+use duly::{Error, ErrorKind, QueueName};
+
+/// What of an outbox fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Failing {
+    Read,
+    Trim,
+}
 
 #[derive(Debug)]
-pub(crate) struct Deaf(Arc<dyn Store>, Mutex<BTreeMap<Outbox, Vec<Numbered>>>);
+pub(crate) struct Deaf(
+    Arc<dyn Store>,
+    Mutex<BTreeMap<Outbox, Vec<Numbered>>>,
+    Mutex<BTreeSet<(Outbox, Failing)>>,
+);
 
 impl Deaf {
     pub(crate) fn to(store: &Arc<dyn Store>) -> Arc<Self> {
@@ -27,7 +38,24 @@ impl Deaf {
         store: &Arc<dyn Store>,
         outboxes: BTreeMap<Outbox, Vec<Numbered>>,
     ) -> Arc<Self> {
-        Arc::new(Self(Arc::clone(store), Mutex::new(outboxes)))
+        Arc::new(Self(
+            Arc::clone(store),
+            Mutex::new(outboxes),
+            Mutex::default(),
+        ))
+    }
+
+    /// From now on these fail, and no others.
+    pub(crate) fn fail(&self, failing: impl IntoIterator<Item = (Outbox, Failing)>) {
+        *self.2.lock().expect("nobody panics in there") = failing.into_iter().collect();
+    }
+
+    fn fails(&self, outbox: &Outbox, failing: Failing) -> duly::Result<()> {
+        let all = self.2.lock().expect("nobody panics in there");
+        if all.contains(&(outbox.clone(), failing)) {
+            return Err(Error::new(ErrorKind::Unavailable, "its server is down"));
+        }
+        Ok(())
     }
 
     /// How many records wait in the outboxes of its own.
@@ -94,6 +122,9 @@ impl Store for Deaf {
     }
 
     fn read_outbox(&self, outbox: &Outbox, after: u64, limit: usize) -> StoreFuture<OutboxPage> {
+        if let Err(error) = self.fails(outbox, Failing::Read) {
+            return StoreFuture::ready(Err(error));
+        }
         let own = self.1.lock().expect("nobody panics in there");
         let Some(records) = own.get(outbox) else {
             return self.0.read_outbox(outbox, after, limit);
@@ -113,6 +144,9 @@ impl Store for Deaf {
     }
 
     fn trim_outbox(&self, outbox: &Outbox, through: u64) -> StoreFuture<()> {
+        if let Err(error) = self.fails(outbox, Failing::Trim) {
+            return StoreFuture::ready(Err(error));
+        }
         let mut own = self.1.lock().expect("nobody panics in there");
         let Some(records) = own.get_mut(outbox) else {
             return self.0.trim_outbox(outbox, through);

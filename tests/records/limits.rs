@@ -160,6 +160,8 @@ async fn metrics_tell_what_waits_what_was_recorded_and_what_was_dropped() {
     queue.push(1, When::Now).await.unwrap();
     bus.advance(secs(6)).await;
     assert_eq!(seen.gauge("duly_journal_away"), 0.0);
+    assert_eq!(seen.gauge("duly_outbox_waiting"), 0.0);
+    assert_eq!(seen.gauge("duly_journal_lag_seconds"), 0.0, "none waits");
 
     let known: BTreeSet<&str> = CATALOGUE.iter().map(|metric| metric.name).collect();
     let used = seen.values.lock().unwrap();

@@ -11,6 +11,7 @@ mod away;
 mod bad;
 mod carried;
 mod deaf;
+mod failing;
 mod full;
 mod kills;
 mod left;

@@ -58,6 +58,31 @@ async fn a_slow_bus_beside_a_quick_one_does_no_harm() {
     assert_eq!(world.waiting().await, 0);
 }
 
+/// What one has carried the other does not find any more, and so loads nothing.
+#[tokio::test(start_paused = true)]
+async fn a_journal_is_back_for_each_bus_whoever_has_carried_what_waited() {
+    let said = Said::listen();
+    let world = World::with(MemoryStore::shared);
+    let (first, queue) = world.serve(&Probe::<u64>::new()).await;
+    let (second, _queue) = world.serve(&Probe::<u64>::new()).await;
+    world.journal.now(Mode::Fails);
+    queue.push_many(0..100, secs(0)).await.unwrap();
+    first.advance(secs(60)).await;
+    for bus in [&first, &second] {
+        let away = status(bus);
+        assert!(away.away_since.is_some() && away.waiting == 100, "{away:?}");
+    }
+    world.journal.now(Mode::Works);
+    first.advance(secs(10)).await;
+    world.has_all(100).await;
+    assert_eq!(said.lines("INFO", "journal available again").len(), 2);
+    for bus in [&first, &second] {
+        let back = status(bus);
+        assert_eq!((back.away_since, back.waiting), (None, 0), "{back:?}");
+        assert_eq!(back.lag, secs(0), "{back:?}");
+    }
+}
+
 /// A bus handles a hundred events while its journal does badly, and is killed; answers how many
 /// are in the journal by then. The next one, whose journal is well, has all of them recorded once.
 async fn left_to_the_next(mode: Mode) -> usize {

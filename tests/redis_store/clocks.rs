@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use duly::EventId;
-use duly::event::State;
+use duly::event::{BucketId, BucketKey, State};
 use duly::store::Store;
 use duly::store::operation::{PushReport, Reply, StoreOp};
 use duly::time::When;
@@ -200,6 +200,41 @@ async fn a_clock_that_was_set_is_believed_when_it_has_stood() {
 }
 
 #[tokio::test]
+async fn a_bucket_that_was_idle_while_the_clock_was_set_follows_at_once() {
+    const STEP_S: u32 = 30;
+    let world = Stepping::new().await;
+    let bare = &world.bare;
+    let sweep = StoreOp::MoveDue {
+        limit: 1,
+        calls: false,
+    };
+    let idle = BucketKey::new(bare.bucket.queue.clone(), BucketId(1));
+    let id = EventId::from_parts(bare.new_id().created(), idle.bucket, 1);
+    let event = bare.plain(id, When::After(MINUTE * 5));
+    let pushed = bare.store.apply(&idle, StoreOp::Push(vec![event])).await;
+    pushed.expect("a push");
+    world.push(bare, MINUTE * 5).await;
+    world.set(f64::from(STEP_S));
+    let off_us = |store_us: u64| {
+        let server_us = now_us() + u64::from(STEP_S) * 1_000_000;
+        store_us.abs_diff(server_us)
+    };
+    // The other bucket follows when the clock has stood; then the time of all buckets stands.
+    let mut since = None;
+    until("the store's time has followed, and stood", async || {
+        bare.apply(sweep.clone()).await.expect("a move");
+        if off_us(bare.store.now_us()) > 3_000_000 {
+            return false;
+        }
+        since.get_or_insert_with(Instant::now).elapsed() > Duration::from_secs(11)
+    })
+    .await;
+    let moved = bare.store.apply(&idle, sweep.clone()).await;
+    let off_us = off_us(moved.expect("a move").now_us);
+    assert!(off_us < 3_000_000, "{off_us} us off in the idle bucket");
+}
+
+#[tokio::test]
 #[allow(clippy::print_stdout)] // it tells which seed to run again
 async fn a_clock_that_steps_at_random_makes_nothing_early_or_late() {
     let world = Stepping::new().await;
@@ -220,4 +255,43 @@ async fn a_clock_that_steps_at_random_makes_nothing_early_or_late() {
     world.set(0.0);
     world.take_all(&mut waiting, "at random").await;
     assert!(waiting.len() == 1 || world.was_slow());
+}
+
+/// What a bucket has seen of a clock that was wrong for a moment is no reason to believe it later.
+#[tokio::test]
+async fn a_clock_that_glitches_again_is_not_believed_though_no_call_came_between() {
+    let world = Stepping::new().await;
+    let mut waiting = vec![world.push(&world.bare, MINUTE * 5).await];
+    for _ in 0..2 {
+        world.set(3_600.0);
+        world.take(&mut waiting, "a glitch").await;
+        let sweep = StoreOp::move_due(1, false);
+        let moved = world.bare.typed(sweep).await.expect("a move");
+        let now_us = world.bare.store.now_us();
+        let next_us = moved.next_due.expect("a time").as_micros();
+        let after_us = next_us.saturating_sub(now_us);
+        // The owner of a bucket that is idle sees whether the clock stands.
+        assert!(after_us < 9_000_000 || world.was_slow(), "{after_us} us");
+        world.set(0.0);
+        tokio::time::sleep(Duration::from_secs(11)).await;
+    }
+    world.take(&mut waiting, "after both").await;
+    assert_eq!(waiting.len(), 1);
+}
+
+#[tokio::test]
+async fn a_new_bucket_does_not_believe_a_clock_that_was_set_back() {
+    for step in [-30.0, 30.0] {
+        let world = Stepping::new().await;
+        world.set(step);
+        let mut waiting = vec![world.push(&world.bare, Duration::from_secs(20)).await];
+        world.set(0.0);
+        world.take(&mut waiting, "a new bucket").await;
+        assert!(waiting.len() == 1 || world.was_slow());
+        let ahead_us = world.bare.store.now_us().abs_diff(now_us());
+        assert!(
+            ahead_us < 3_000_000 || world.was_slow(),
+            "{ahead_us} us off"
+        );
+    }
 }

@@ -8,7 +8,8 @@ use duly::records::Cause;
 use duly::store::Store;
 
 use crate::redis_store::kit::{Bare, ID, Read, fresh, hex, pusher, stop, until};
-use crate::servers::{Redis, shared};
+use crate::seen::Seen;
+use crate::servers::{Fault, Proxy, Redis, RedisOptions, shared};
 
 /// Flips bits of one byte of a body, counted from 0.
 fn flip(server: &Redis, prefix: &str, id: EventId, at: usize, bits: u8) {
@@ -45,6 +46,56 @@ fn places() -> Vec<(usize, u8)> {
     first
         .chain((1..body_len).map(|at| (at, 1 << (at % 8))))
         .collect()
+}
+
+/// Damage is no failed call: the others are delivered. It counts as one, so that somebody looks.
+#[tokio::test]
+async fn damage_that_a_fetch_meets_is_counted() {
+    let told = Seen::default();
+    let _guard = metrics::set_default_local_recorder(&told);
+    let server = shared();
+    let (url, prefix) = fresh(&server.url());
+    let bare = Bare::open(&url).await;
+    let (damaged, whole) = (bare.new_id(), bare.new_id());
+    for id in [damaged, whole] {
+        bare.push(id, When::Now).await.unwrap();
+    }
+    flip(server, &prefix, damaged, 12, 1);
+    assert_eq!(bare.fetch(1, 9).await.unwrap(), [whole]);
+    let name = "duly_store_errors_total{kind=corrupt,op=fetch}";
+    assert_eq!(told.value(name), 1.0);
+}
+
+/// Nobody has the others of its batch, so the fetch must be repeated.
+#[tokio::test]
+async fn a_fetch_that_could_not_bury_what_is_damaged_may_have_leased() {
+    let server = Redis::start(RedisOptions {
+        tcp: true,
+        ..RedisOptions::default()
+    });
+    let proxy = Proxy::before(server.address());
+    let (url, prefix) = fresh(&proxy.url());
+    let bare = Bare::open(&url).await;
+    let (damaged, whole) = (bare.new_id(), bare.new_id());
+    bare.fetch(1, 9).await.expect("a fetch"); // the server knows the script from now on
+    for id in [damaged, whole] {
+        bare.push(id, When::Now).await.expect("a push");
+    }
+    flip(&server, &prefix, damaged, 12, 1);
+    let mut calls = 0;
+    proxy.on_request(move |piece| {
+        let is_script = [&b"EVALSHA"[..], b"FCALL"].iter().any(|word| {
+            let mut parts = piece.windows(word.len());
+            parts.any(|part| part == *word)
+        });
+        calls += u32::from(is_script);
+        let loading = "-LOADING Redis is loading the dataset in memory\r\n";
+        (is_script && calls > 1).then_some(Fault::Say(loading))
+    });
+    let error = bare.fetch(2, 9).await.expect_err("it cannot bury");
+    assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
+    proxy.heal();
+    assert_eq!(bare.fetch(2, 9).await.expect("a fetch"), [whole]);
 }
 
 #[tokio::test]

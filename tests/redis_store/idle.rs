@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use duly::Annotation;
 use duly::metrics::MetricsChoices;
+use duly::{Annotation, Bus, BusBuilder};
 
 use crate::redis_store::kit::{Read, builder, fresh, stop, until};
 use crate::servers::Redis;
@@ -35,7 +35,18 @@ async fn a_bus_that_counts_its_idle_queues_asks_for_no_more() {
 async fn asks_for_next_to_nothing(metrics: MetricsChoices) {
     let server = Redis::plain();
     let (url, _) = fresh(&server.url());
-    let mut builder = builder(&url).metrics(metrics);
+    let bus = emptied(builder(&url).metrics(metrics)).await;
+    // What is measured is time in which nothing happens.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let before = processed(&server);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let commands = processed(&server) - before - 1; // the question itself
+    stop(&bus).await;
+    assert!(commands <= 5 * 20, "{commands} commands in 5 s");
+}
+
+/// Starts a bus that consumes ten queues of eight buckets; each has had events, and none has any.
+async fn emptied(mut builder: BusBuilder) -> Bus {
     for queue in QUEUES {
         builder = builder.register_as(Annotation::new(queue).buckets(8), Read::default());
     }
@@ -53,11 +64,28 @@ async fn asks_for_next_to_nothing(metrics: MetricsChoices) {
         .await;
         assert_eq!(bus.bucket_stats(name).await.unwrap().len(), 8);
     }
-    // What is measured is time in which nothing happens.
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let before = processed(&server);
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    let commands = processed(&server) - before - 1; // the question itself
+    bus
+}
+
+#[tokio::test]
+async fn a_bus_that_consumes_nothing_asks_retired_queues_in_turns() {
+    const SAMPLES: u64 = 10; // in a second
+    let server = Redis::plain();
+    let (url, _) = fresh(&server.url());
+    let consumer = emptied(builder(&url)).await;
+    stop(&consumer).await;
+    let choices = MetricsChoices {
+        depths_every: Some(Duration::from_millis(1_000 / SAMPLES)),
+        ..MetricsChoices::default()
+    };
+    let bus = builder(&url).metrics(choices).publish_only();
+    let bus = bus.start().await.unwrap();
+    until("most buckets are left alone", async || {
+        let before = processed(&server);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        // To count one takes several.
+        processed(&server) - before < SAMPLES * 80
+    })
+    .await;
     stop(&bus).await;
-    assert!(commands <= 5 * 20, "{commands} commands in 5 s");
 }

@@ -19,6 +19,7 @@ mod connections;
 mod damage;
 mod database;
 mod durable;
+mod expiring;
 mod failover;
 mod faulty;
 mod format;

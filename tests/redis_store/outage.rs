@@ -1,9 +1,10 @@
 //! What the log says while the server is away.
 
-use duly::time::When;
 use std::collections::BTreeSet;
+use std::process::Command;
 use std::time::Duration;
 
+use duly::time::When;
 use tokio::time::{Instant, sleep};
 use tracing::Dispatch;
 use tracing::subscriber::NoSubscriber;
@@ -14,9 +15,27 @@ use crate::lines::Lines;
 use crate::redis_store::kit::{Read, fresh, pusher, stop, until};
 use crate::servers::Redis;
 
-/// On one thread but for the store's own, whose log goes to the subscriber of the process.
+const ALONE: &str = "DULY_TEST_OUTAGE_ALONE";
+
+/// In a process of its own, of which every line of the log is this test's.
 #[tokio::test]
 async fn a_server_that_is_away_is_logged_when_it_goes_and_when_it_comes_back() {
+    if std::env::var_os(ALONE).is_some() {
+        return log_of_an_outage().await;
+    }
+    let name =
+        "redis_store::outage::a_server_that_is_away_is_logged_when_it_goes_and_when_it_comes_back";
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    let child = child.args(["--exact", name, "--nocapture"]).env(ALONE, "1");
+    let output = child.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}{errors}");
+    assert!(said.contains("1 passed"), "{said}");
+}
+
+/// On one thread but for the store's own, whose log goes to the subscriber of the process.
+async fn log_of_an_outage() {
     let lines = Lines::default();
     // Where there is one subscriber only, a line that another thread reaches first, which has none,
     // is off for everybody.

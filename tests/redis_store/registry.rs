@@ -200,6 +200,30 @@ async fn nodes_read_of_the_registry_only_what_is_new() {
     assert!(each < 1_000, "{each} bytes were sent for each bucket");
 }
 
+/// A count of a queue reads its buckets first: each that had an event before the count began.
+#[tokio::test]
+async fn the_buckets_of_a_queue_are_those_of_now_and_calls_at_once_share_a_read() {
+    let server = Redis::plain();
+    let (url, _) = fresh(&server.url());
+    let writer = RedisStore::open(&url).await.unwrap();
+    let reader = RedisStore::open(&url).await.unwrap();
+    let queue = QueueName::new("letters").unwrap();
+    for bucket in 0..20 {
+        push(&writer, &letters(bucket)).await;
+        let listed = reader.buckets_of(&queue).await.unwrap().buckets;
+        assert_eq!(listed.len(), usize::from(bucket) + 1);
+    }
+    let before = calls(&server, "lrange");
+    let reads = join_all((0..200).map(|_| reader.buckets_of(&queue))).await;
+    assert!(
+        reads
+            .iter()
+            .all(|it| it.as_ref().unwrap().buckets.len() == 20)
+    );
+    let read = calls(&server, "lrange") - before;
+    assert!((1..=20).contains(&read), "{read} reads of 200 calls");
+}
+
 #[tokio::test]
 async fn buckets_that_come_together_are_registered_together() {
     let server = Redis::plain();

@@ -95,6 +95,23 @@ async fn a_change_takes_back_what_is_to_come_and_leaves_no_gap() {
     assert_eq!(cancelled.count(), 1, "what was taken back has its record");
 }
 
+/// A schedule's own event has its name as key, as have its occurrences.
+#[tokio::test(start_paused = true)]
+async fn who_cancels_or_reschedules_by_key_means_occurrences_and_no_schedule() {
+    let (bus, seen) = bus(&[]).await;
+    bus.schedules()
+        .set("daily", options("0 9 * * *"))
+        .await
+        .unwrap();
+    bus.advance(DAY).await;
+    let events = || bus.events().key("daily");
+    assert_eq!(events().reschedule(DAY).await.unwrap().len(), 1);
+    assert_eq!(events().cancel().await.unwrap().len(), 1);
+    bus.advance(DAY * 3).await;
+    assert!(bus.schedules().get("daily").await.unwrap().is_some());
+    assert_eq!(instants(&seen, "daily").len(), 3);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_occurrence_that_somebody_cancelled_does_not_come_back() {
     let (bus, seen) = bus(&[("daily", options("0 9 * * *"))]).await;

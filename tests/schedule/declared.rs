@@ -1,6 +1,7 @@
 //! Schedules that programs declare: by annotations, settings and the builder.
 
 use duly::admin::Schedule;
+use duly::codec::KeyRing;
 use duly::config::Settings;
 use duly::event::Occurrence;
 use duly::prelude::*;
@@ -8,6 +9,7 @@ use duly::schedule::{MissedPolicy, OverlapPolicy};
 use duly::testing::TestBus;
 use duly::{BusBuilder, State};
 
+use super::programs::Shared;
 use super::runs::{DAY, Seen, builder, bus, ends, instants, options};
 
 #[delay_event(
@@ -264,4 +266,42 @@ async fn a_page_of_schedules_has_each_once() {
     let mut names = names;
     names.sort_unstable();
     assert_eq!(seen, names);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_that_lets_others_carry_schedules_out_declares_what_it_handles() {
+    let file = |when: &str| format!("[schedules.nightly]\nqueue = 'report'\nwhen = '{when}'");
+    let (shared, seen) = (Shared::new(), Seen::default());
+    let handles = |when: &str| {
+        let settings = Settings::from_toml(&file(when)).unwrap();
+        let builder = builder(&seen, &[]).register(often {}).settings(settings);
+        builder.run_schedules(false)
+    };
+    let handling = shared.start(handles("0 2 * * *")).await;
+    let _carries_out = shared.server(KeyRing::new()).await;
+    handling.advance(DAY).await;
+    assert_eq!(instants(&seen, "often").len(), 96);
+    assert_eq!(instants(&seen, "nightly").len(), 1);
+
+    let error = TestBus::start(handles("0 2 30 2 *")).await.unwrap_err();
+    assert!(error.to_string().contains("schedule nightly: "), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_section_without_keys_is_a_schedule_that_variables_may_fill() {
+    let empty = || Settings::from_toml("[schedules.of-settings]").unwrap();
+    let started = TestBus::start(builder(&Seen::default(), &[]).settings(empty())).await;
+    let error = started.unwrap_err().to_string();
+    assert!(error.contains("of-settings: `queue` is missing"), "{error}");
+
+    let variables = [
+        ("DULY__SCHEDULES__OF_SETTINGS__QUEUE", "report"),
+        ("DULY__SCHEDULES__OF_SETTINGS__WHEN", "every 6h"),
+    ];
+    let settings = empty().with_environment(variables).unwrap();
+    let bus = TestBus::start(builder(&Seen::default(), &[]).settings(settings)).await;
+    let bus = bus.unwrap();
+    bus.settle().await;
+    let made = schedule(&bus, "of-settings").await.options;
+    assert_eq!(made.recurrence().to_string(), "every 6h");
 }

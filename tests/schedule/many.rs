@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use duly::__server::schedules::{is_whole, page_with};
 use duly::prelude::*;
 use duly::schedule::{OverlapPolicy, ScheduleOptions};
 use duly::store::operation::StoreOp;
@@ -134,4 +135,33 @@ async fn a_list_has_each_schedule_once_while_all_of_them_are_carried_out() {
     assert_eq!(seen.lock().unwrap().len(), MANY, "all were carried out");
     assert_eq!(listed.len(), MANY, "each once");
     assert_eq!(BTreeSet::from_iter(listed), names);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_may_leave_large_payloads_out() {
+    let (bus, _) = bus(&[]).await;
+    for (name, len) in [("shop.small", 100), ("shop.large", 2_000), ("bank.s", 10)] {
+        let set = options("every 1h").payload(&"x".repeat(len)).unwrap();
+        bus.schedules().set(name, set).await.unwrap();
+    }
+    let page = page_with(&bus.schedules(), 1_000, Some("shop"), (None, 10)).await;
+    let page = page.unwrap();
+    let mut listed: Vec<_> = page
+        .items
+        .iter()
+        .map(|it| (&*it.name, is_whole(it)))
+        .collect();
+    listed.sort_unstable();
+    assert_eq!(listed, [("shop.large", false), ("shop.small", true)]);
+    for schedule in &page.items {
+        let has_payload = schedule.options.payload_text().is_some();
+        assert_eq!(has_payload, is_whole(schedule), "{}", schedule.name);
+    }
+    let all = bus.schedules().page(None, 10).await.unwrap();
+    assert_eq!(all.items.len(), 3);
+    assert!(
+        all.items
+            .iter()
+            .all(|it| it.options.payload_text().is_some())
+    );
 }

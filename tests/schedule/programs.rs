@@ -21,32 +21,32 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const WORD: &str = "resplendent quetzal";
 
 /// A store that several programs have.
-struct Shared {
+pub(super) struct Shared {
     clock: Arc<VirtualClock>,
-    store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn Store>,
 }
 
 impl Shared {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let clock = Arc::new(VirtualClock::new());
         let store = Arc::new(MemoryStore::with_clock(Arc::clone(&clock) as _));
         Self { clock, store }
     }
 
-    async fn start(&self, builder: BusBuilder) -> TestBus {
+    pub(super) async fn start(&self, builder: BusBuilder) -> TestBus {
         let builder = builder.shared_store(Arc::clone(&self.store));
         let bus = TestBus::start_on(Arc::clone(&self.clock), builder).await;
         bus.unwrap()
     }
 
     /// A program that carries schedules out, and has no handlers.
-    async fn server(&self, keys: KeyRing) -> TestBus {
+    pub(super) async fn server(&self, keys: KeyRing) -> TestBus {
         let builder = Bus::builder().publish_only().run_schedules(true);
         self.start(builder.keys(keys)).await
     }
 
     /// All events that have not ended, of each queue.
-    async fn events(&self) -> Vec<(String, Snapshot)> {
+    pub(super) async fn events(&self) -> Vec<(String, Snapshot)> {
         let mut all = Vec::new();
         for bucket in self.store.buckets().await.unwrap() {
             let peek = StoreOp::peek(PeekBy::All, None, 100);

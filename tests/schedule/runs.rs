@@ -6,7 +6,7 @@ use std::time::Duration;
 use duly::event::Occurrence;
 use duly::prelude::*;
 use duly::schedule::{MissedPolicy, OverlapPolicy, Recurrence, ScheduleOptions};
-use duly::store::MemoryStore;
+use duly::store::{DedupWindow, MemoryStore};
 use duly::testing::{TestBus, VirtualClock};
 use duly::time::Timestamp;
 use duly::{BusBuilder, State};
@@ -170,4 +170,35 @@ async fn one_that_is_made_up_for_in_turn_counts_the_others_that_were_missed() {
             assert_eq!(sum, coalesced, "{missed}, {overlap}: {counts:?}");
         }
     }
+}
+
+/// As after a clock that was set back: the bucket takes no id of now.
+#[tokio::test(start_paused = true)]
+async fn an_occurrence_by_hand_that_the_store_does_not_take_is_an_error() {
+    let window = DedupWindow {
+        keep_for: Duration::ZERO,
+        cap: 20,
+        ..DedupWindow::default()
+    };
+    let (seen, clock) = (Seen::default(), Arc::new(VirtualClock::new()));
+    let store = MemoryStore::with_clock(Arc::clone(&clock) as _).with_window(window);
+    let builder = builder(&seen, &[("daily", options("0 9 * * *"))]).store(store);
+    let bus = TestBus::start_on(clock, builder).await.unwrap();
+    bus.settle().await;
+    let first = bus.schedules().run_now("daily").await.unwrap();
+    let queue = bus.queue_named::<u64>("report").unwrap();
+    let soon = bus.now() + Duration::from_secs(30);
+    for number in 0..100 {
+        let made = soon + Duration::from_millis(number);
+        let id = EventId::from_parts(made, first.bucket(), number);
+        queue.event(number).id(id).after(DAY).push().await.unwrap();
+        let cancelled = queue.cancel(id).await.unwrap();
+        assert_eq!(cancelled, CancelOutcome::Cancelled);
+    }
+    let error = bus.schedules().run_now("daily").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    bus.advance(Duration::from_secs(31)).await;
+    bus.schedules().run_now("daily").await.unwrap();
+    bus.settle().await;
+    assert_eq!(instants(&seen, "daily").len(), 2);
 }

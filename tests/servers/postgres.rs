@@ -134,6 +134,19 @@ impl Postgres {
         (_, self.process) = launch(&self.home, &self.options, Some(self.port));
     }
 
+    /// Starts it again as one that was restored from a backup, of which nothing is missing: on a
+    /// timeline of its own.
+    #[allow(dead_code)] // of those who take this in, one needs it
+    pub(crate) fn restore(&mut self) {
+        self.kill();
+        fs::write(self.folder().join("data/recovery.signal"), "").expect("a file");
+        self.options.more.push("restore_command=false".to_owned());
+        self.restart();
+        wait_until("the server is restored", || {
+            self.sql("select pg_is_in_recovery()") == "f"
+        });
+    }
+
     /// `SIGSTOP` to every process of it: connections stay, and nothing is answered.
     pub(crate) fn stop_process(&self) {
         self.signal_all("STOP");

@@ -67,6 +67,7 @@ impl Plan {
             cuts: 0,
             cut_kinds: &CUTS,
             pauses: 0,
+            suspensions: 0,
             outages: 0,
             fulls: 0,
             failures: 0,
@@ -103,6 +104,13 @@ impl Plan {
         if plan.manuals > 0 && apart.chance(700) {
             (plan.slow, plan.slow_us, plan.patience_us) = (100, 2_000_000, 2_000_000);
             (plan.manuals, plan.crashes, plan.stops) = (8, 0, 0);
+        }
+        // Machines that are suspended while something waits in their rings.
+        let mut apart = Rng::new(mix(rng.clone().next() + 9));
+        if plan.class == Class::Chaos && apart.chance(100) {
+            plan.suspensions = apart.within(1..5);
+            (plan.capacity, plan.workers, plan.roomy) = (apart.within(3..7) as usize, 1, false);
+            plan.handler.long = 300;
         }
         plan
     }

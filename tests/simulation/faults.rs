@@ -27,6 +27,15 @@ pub enum Fault {
         node: usize,
         life: u32,
     },
+    /// The machine of a process is suspended, and its timers with it.
+    Suspend {
+        node: usize,
+        for_us: u64,
+    },
+    Awake {
+        node: usize,
+        life: u32,
+    },
     /// Messages between a node and the store get lost.
     Cut {
         node: usize,
@@ -117,6 +126,8 @@ impl World {
                     self.resume_node(node);
                 }
             }
+            Fault::Suspend { node, for_us } => self.suspend(node, for_us),
+            Fault::Awake { node, life } => self.awake(node, life),
             Fault::Cut { node, cut } => self.network.cuts[node] = cut,
             Fault::Outage { refuses, for_us } => {
                 self.store.is_down = true;

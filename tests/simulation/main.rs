@@ -33,6 +33,7 @@ mod runs;
 mod seeds;
 mod standby;
 mod store;
+mod suspended;
 mod trace;
 mod world;
 

@@ -76,6 +76,7 @@ impl World {
         self.plan_controls();
         self.plan_lost_tails();
         self.plan_refusals();
+        self.plan_suspensions();
         for _ in 0..self.plan.resizes {
             let node = self.some_node();
             let queue = usize::try_from(self.rng.within(0..self.plan.queues as u64)).unwrap_or(0);

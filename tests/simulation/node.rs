@@ -40,13 +40,13 @@ pub struct SimNode {
     given_up: Vec<CallId>,
     /// It stands still until then, and what reaches it waits.
     pub paused_until_us: u64,
-    backlog: Vec<(Mono, Happening)>,
+    pub backlog: Vec<(Mono, Happening)>,
     /// It takes things in and decides nothing yet.
     holds_on: bool,
     born_us: u64,
     base_ns: u64,
     drift_ppm: i64,
-    turn_at_us: u64,
+    pub turn_at_us: u64,
     pub handlers: u64,
 }
 
@@ -259,13 +259,17 @@ impl World {
 
     /// A node goes on where it stood still, and finds everything that has come meanwhile.
     pub fn resume_node(&mut self, at: usize) {
+        self.read_backlog(at);
+        self.drive(at, None);
+    }
+
+    pub fn read_backlog(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         node.paused_until_us = 0;
         node.turn_at_us = u64::MAX; // its timer may have passed unheard
         for (arrived, happening) in std::mem::take(&mut node.backlog) {
             self.node_hears(Some(arrived), happening);
         }
-        self.drive(at, None);
     }
 
     /// Lets the machines decide until they have nothing more to say, and does it.

@@ -60,6 +60,8 @@ pub struct Plan {
     /// What a cut may cut.
     pub cut_kinds: &'static [Cut],
     pub pauses: u64,
+    /// How often a machine is suspended, and its timers with it.
+    pub suspensions: u64,
     pub outages: u64,
     /// How often the store is full for a while, and how often it stops itself for good.
     pub fulls: u64,

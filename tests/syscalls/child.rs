@@ -116,7 +116,9 @@ pub(crate) fn child() {
         };
         // What was asked by then may stay without an answer.
         tokio::time::timeout(patience, script.run()).await.ok();
-        diary.add(&ended(script.bus.shutdown(GRACE).await));
+        let stopped = script.bus.shutdown(GRACE).await;
+        let closed = script.store.close().await;
+        diary.add(&ended(stopped.and(closed)));
     });
 }
 

@@ -109,6 +109,40 @@ pub async fn what_is_set_is_kept_over_a_new_opening(harness: &dyn StoreHarness) 
     assert_eq!(three, Control::default());
 }
 
+pub async fn so_many_queues_have_settings_and_one_more_is_refused(harness: &dyn StoreHarness) {
+    const MAX: usize = 10_000;
+    let world = World::new(harness).await;
+    let named = |number: usize| QueueName::new(&format!("q{number}")).expect("a legal name");
+    for from in (0..MAX).step_by(500) {
+        let calls = (from..from + 500).map(|number| {
+            let setting = Setting::Paused(true);
+            tokio::spawn(world.store().set(&named(number), setting))
+        });
+        for call in calls.collect::<Vec<_>>() {
+            call.await.expect("no panic").expect("it is set");
+        }
+    }
+    let more = [
+        Setting::Paused(true),
+        Setting::Rate(Some(1.0)),
+        Setting::Workers(Some(1)),
+        Setting::Buckets(Some(1)),
+    ];
+    for setting in more {
+        let refused = world.store().set(&named(MAX), setting).await;
+        let error = refused.expect_err("there are too many");
+        assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+    }
+    world.set("q7", Setting::Rate(Some(1.0))).await;
+    world.set("more", Setting::Paused(false)).await;
+    world.set("more", Setting::Workers(None)).await;
+    world.set("q8", Setting::Paused(false)).await;
+    world.set("more", Setting::Paused(true)).await;
+    let controls = world.controls().await;
+    assert_eq!(controls.len(), MAX);
+    assert!(controls["more"].paused && controls["q7"].rate.is_some());
+}
+
 pub async fn another_version_means_that_something_was_set(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
     let mut before = world.controls_version().await;

@@ -333,6 +333,7 @@ macro_rules! store_contract_tests {
                 what_is_set_is_seen_by_everyone_who_asks
                 what_is_set_stays_until_it_is_set_again
                 what_is_set_is_kept_over_a_new_opening
+                so_many_queues_have_settings_and_one_more_is_refused
                 another_version_means_that_something_was_set
                 another_version_means_that_there_is_a_new_bucket
                 a_bucket_that_was_used_once_stays_listed

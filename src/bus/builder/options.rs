@@ -75,7 +75,8 @@ impl BusBuilder {
         self
     }
 
-    /// Sets a store that is shared, for example by several buses.
+    /// Sets a store that is shared, for example by several buses. The bus does not close it: it is
+    /// closed by [`Store::close`], or when it is dropped.
     pub fn shared_store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
         self.is_lent = true;

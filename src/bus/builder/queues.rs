@@ -9,6 +9,12 @@ use crate::error::{Error, Result};
 use crate::event::QueueName;
 use crate::flow::{Check, Entry, QueueChoices, QueueOptions, annotations, checks, linked};
 
+/// The options of queues that are named in code or settings.
+pub(super) type NamedQueues = BTreeMap<QueueName, Arc<QueueOptions>>;
+
+/// What settings and builder say of queues whose handler is not known.
+pub(super) type ChosenOptions = BTreeMap<QueueName, QueueChoices>;
+
 impl BusBuilder {
     /// Returns the queues besides the linked ones that a variable may name.
     pub(super) fn known_queues(&self) -> Result<Vec<QueueName>> {
@@ -77,13 +83,10 @@ impl BusBuilder {
     }
 
     /// Returns the options of each queue that has a handler, also one that does not run here, or
-    /// its own options. Call it before [`handlers`](Self::handlers), which takes the handlers
-    /// registered by hand.
-    pub(super) fn named_queues(
-        &self,
-        settings: &Settings,
-    ) -> Result<BTreeMap<QueueName, Arc<QueueOptions>>> {
-        let mut queues = BTreeMap::new();
+    /// its own options; and those own options where no handler is known. Call it before
+    /// [`handlers`](Self::handlers), which takes the handlers registered by hand.
+    pub(super) fn named_queues(&self, settings: &Settings) -> Result<(NamedQueues, ChosenOptions)> {
+        let (mut queues, mut chosen) = (NamedQueues::new(), ChosenOptions::new());
         let by_hand = self.handlers.iter().map(|entry| entry.annotation);
         for annotation in annotations().copied().chain(by_hand) {
             let queue = QueueName::new(annotation.queue)?;
@@ -93,23 +96,21 @@ impl BusBuilder {
         self.check_names(settings, &queues)?;
         let by_builder = self.queues.keys().map(|name| QueueName::new(name.as_str()));
         for queue in by_builder.chain(settings.queues.keys().cloned().map(Ok)) {
-            let queue = queue?;
-            if let btree_map::Entry::Vacant(place) = queues.entry(queue) {
-                let choices = QueueChoices::default();
-                let options = self.options_of(place.key(), settings, &choices)?;
+            if let btree_map::Entry::Vacant(place) = queues.entry(queue?) {
+                let queue = place.key().clone();
+                let options = self.options_of(&queue, settings, &QueueChoices::default())?;
                 place.insert(Arc::new(options));
+                let by_settings = settings.queues.get(&queue).cloned().unwrap_or_default();
+                let by_builder = self.queues.get(queue.as_str()).cloned().unwrap_or_default();
+                chosen.insert(queue, by_builder.or(by_settings));
             }
         }
-        Ok(queues)
+        Ok((queues, chosen))
     }
 
     /// Rejects options of a queue whose name is another spelling of a handler's, and logs other
     /// likely mistakes.
-    fn check_names(
-        &self,
-        settings: &Settings,
-        handled: &BTreeMap<QueueName, Arc<QueueOptions>>,
-    ) -> Result<()> {
+    fn check_names(&self, settings: &Settings, handled: &NamedQueues) -> Result<()> {
         let by_builder = self.queues.keys().map(|name| QueueName::new(name.as_str()));
         let by_settings = settings.queues.keys().cloned().map(Ok);
         for queue in by_settings.chain(by_builder) {

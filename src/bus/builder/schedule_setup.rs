@@ -23,8 +23,8 @@ pub(super) struct ScheduleSetup {
 }
 
 impl ScheduleSetup {
-    /// Returns what the program declares, and whether it carries schedules out; one that does not
-    /// declares only what its builder says.
+    /// Returns what the program declares, and whether it carries schedules out. One that neither does
+    /// nor has handlers declares only what its builder says.
     pub(super) fn take(
         &mut self,
         settings: &Settings,
@@ -33,14 +33,15 @@ impl ScheduleSetup {
     ) -> Result<(Declared, bool)> {
         let runs = self.runs.unwrap_or(has_handlers);
         let wrong = |name: &str, error: Error| Error::invalid(format!("schedule {name}: {error}"));
+        let declares_settings = has_handlers || runs;
         let mut schedules = BTreeMap::new();
-        for (queue, of_handler) in annotated.iter().filter(|_| runs) {
+        for (queue, of_handler) in annotated {
             let choices = ScheduleChoices::annotated(queue, of_handler);
             let options = choices.and_then(|choices| choices.options(&settings.calendars));
             let options = options.map_err(|error| wrong(queue, error))?;
             schedules.insert(queue.to_string(), options);
         }
-        for (name, choices) in settings.schedules.iter().filter(|_| runs) {
+        for (name, choices) in settings.schedules.iter().filter(|_| declares_settings) {
             let options = choices.options(&settings.calendars);
             let options = options.map_err(|error| wrong(name, error))?;
             schedules.insert(name.to_string(), options);

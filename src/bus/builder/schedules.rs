@@ -66,6 +66,10 @@ impl BusBuilder {
 
     /// Sets whether this process carries schedules out: pushes their occurrences, whoever made them.
     /// Default: if it has handlers. Any one process of a fleet is enough, and several share the work.
+    ///
+    /// What it declares is another matter: a process with handlers declares the schedules of their
+    /// annotations and of its settings even if it carries none out; one without handlers that does
+    /// not either declares those of its builder alone.
     pub fn run_schedules(mut self, runs: bool) -> Self {
         self.schedules.runs = Some(runs);
         self

@@ -15,7 +15,6 @@ use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::journal::{JournalConfig, record};
 use crate::bus::open::{check_durability, check_io, check_timers, open_store};
-use crate::bus::own_queues::is_own;
 use crate::bus::owner::BusOwner;
 use crate::bus::payloads::check_encryption;
 use crate::bus::state::ids::NewIds;
@@ -72,7 +71,7 @@ impl BusBuilder {
             Some(keys) => keys,
             None => settings.encryption.ring()?,
         };
-        let queues = self.named_queues(&settings)?;
+        let (queues, chosen) = self.named_queues(&settings)?;
         check_encryption(&keys, &defaults, &queues)?;
         let checks = self.checks()?;
         let handlers = self.handlers(&settings)?;
@@ -90,9 +89,10 @@ impl BusBuilder {
             .schedules
             .take(&settings, &annotated, !handlers.is_empty())?;
         let ahead = self.read_ahead.or(settings.read_ahead);
+        let node = self.node.take().unwrap_or_default();
         let node = NodeOptions {
-            ahead: ahead.unwrap_or(NodeOptions::default().ahead),
-            ..self.node.take().unwrap_or_default()
+            ahead: ahead.unwrap_or(node.ahead),
+            ..node
         };
         if node.ahead > AHEAD_MAX {
             return Err(Error::invalid(format!(
@@ -170,7 +170,6 @@ impl BusBuilder {
         let declared_rates = DeclaredRates {
             named: named.map(|(queue, it)| (queue.clone(), it.rate)).collect(),
             others: defaults.rate,
-            is_own,
         };
         let replies = Arc::<Replies>::default();
         let controls = Arc::new(RuntimeSettings::new(declared_rates));
@@ -183,6 +182,7 @@ impl BusBuilder {
             replies: Arc::clone(&replies),
             flow: RwLock::new(None),
             queues,
+            chosen,
             defaults: Arc::new(defaults),
             controls: Arc::clone(&controls),
             keys: keys.clone(),

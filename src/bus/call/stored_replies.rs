@@ -1,10 +1,13 @@
 //! The ends of called events, looked up in the store, and replies to callers of other processes:
 //! events that are looked up, and never handled.
 //!
-//! A reply is an event of the queue `<namespace>.duly.replies` under the name of the queue and the
+//! A reply is an event of the queue `<namespace>.duly.replies` whose unique key names the queue and the
 //! event that it replies to, stored before that event is done. It is never due before it expires, so no consumer
 //! gets it. It is encrypted if the queue of its event is, or the event's payload. `duly-server` stores
 //! the replies of its consumers here, and looks them up.
+//!
+//! An id of a name is that of several events, one after the other. So a header of a reply says when its
+//! event was pushed, and the first reply to a later event replaces that to an earlier one.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -14,14 +17,14 @@ use crate::backoff::Backoff;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::lease::{LeaseStatus, LeaseToken};
-use crate::bus::own_queues::{REPLIES, beside};
+use crate::bus::own_queues::beside;
 use crate::bus::payloads::is_encrypted;
 use crate::bus::queue::Queue;
 use crate::bus::queue_handle::QueueHandle;
 use crate::codec::{Codec, Raw};
-use crate::core::op::{Snapshot, StoreOp};
+use crate::core::op::{PeekBy, Snapshot, StoreOp, Unique};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{Envelope, EventId, LatePolicy, QueueName, State};
+use crate::event::{BucketId, Envelope, EventId, LatePolicy, QueueName, REPLIES, State};
 use crate::flow::{CallResult, ReplyStore};
 use crate::record::{Outcome, Record};
 use crate::time::Timestamp;
@@ -37,6 +40,8 @@ const STORE_PAUSE: Duration = Duration::from_millis(200);
 const EXPIRED_AT_ONCE: usize = 100;
 /// How long a lease lasts at least after a reply is stored.
 const SETTLE_TTR: Duration = Duration::from_secs(30);
+/// The header of a reply with the time at which its event was pushed, in milliseconds.
+const PUSHED_HEADER: &str = "duly-call-pushed";
 
 /// Stores the replies of the handlers of a bus.
 struct BusReplies(Weak<Inner>);
@@ -58,9 +63,7 @@ impl ReplyStore for BusReplies {
                 let Some(inner) = self.0.upgrade() else {
                     return;
                 };
-                let stored = (&event.queue, event.id);
-                let stored = store_in(&inner, stored, is_encrypted(event), &reply);
-                let error = match stored.await {
+                let error = match store_in(&inner, event, &reply).await {
                     Ok(()) => return,
                     Err(error) => error,
                 };
@@ -109,8 +112,10 @@ pub async fn store(bus: &Bus, token: &LeaseToken, reply: &[u8]) -> Result<()> {
     {
         return Ok(());
     }
-    let is_secret = found.body.is_some_and(|body| is_encrypted(&body));
-    store_in(inner, (token.queue(), token.id()), is_secret, reply).await
+    match found.body {
+        Some(event) => store_in(inner, &event, reply).await,
+        None => Ok(()),
+    }
 }
 
 /// Removes the reply to an event, if one is stored.
@@ -124,39 +129,46 @@ pub(in crate::bus) async fn forget(
     id: EventId,
 ) -> Result<()> {
     let replies = replies_of(inner, queue)?;
-    replies
-        .cancel(reply_id(&replies, queue, id))
-        .await
-        .map(drop)
-}
-
-/// Returns the id of the reply to an event. Another queue may have an event of the same id.
-fn reply_id(replies: &Queue<Raw>, queue: &QueueName, id: EventId) -> EventId {
-    replies.id_for_name(&format!("{queue}/{id}"))
-}
-
-async fn store_in(
-    inner: &Arc<Inner>,
-    (queue, id): (&QueueName, EventId),
-    is_secret: bool,
-    reply: &[u8],
-) -> Result<()> {
-    let mut replies = replies_of(inner, queue)?;
-    if is_secret {
-        // The event's pusher encrypts, so a reply is no less secret.
-        Arc::make_mut(&mut replies.handle.options).encrypt = true;
+    match find(&replies, queue, id).await? {
+        Some(reply) => replies.cancel(reply.id).await.map(drop),
+        None => Ok(()),
     }
-    let id = reply_id(&replies, queue, id);
-    let event = replies.event(Raw::from(reply)).id(id);
-    match event
-        .after(REPLY_KEPT)
-        .expires_after(REPLY_KEPT)
-        .push()
-        .await
-    {
-        Ok(_) => {}
-        Err(error) if error.kind() == ErrorKind::Conflict => return Ok(()),
-        Err(error) => return Err(error),
+}
+
+/// Returns the unique key of the reply to an event. Another queue may have an event of the same id.
+fn reply_key(queue: &QueueName, id: EventId) -> String {
+    format!("{queue}/{id}")
+}
+
+/// Looks up the reply to the last event of this id that had one.
+async fn find(replies: &Queue<Raw>, queue: &QueueName, id: EventId) -> Result<Option<Snapshot>> {
+    let (replies, key) = (&replies.handle, reply_key(queue, id));
+    let bucket = replies.bucket(BucketId::of_text(&key, replies.buckets()));
+    let peek = StoreOp::peek(PeekBy::Unique(key), None, 1);
+    Ok(replies.inner.apply(&bucket, peek).await?.events.pop())
+}
+
+/// Stores the reply to an event, unless it has one.
+async fn store_in(inner: &Arc<Inner>, event: &Envelope, reply: &[u8]) -> Result<()> {
+    let Envelope { queue, id, .. } = event;
+    let mut replies = replies_of(inner, queue)?;
+    if is_encrypted(event) {
+        // The event's pusher encrypts, so a reply is no less secret.
+        replies = replies.encrypted();
+    }
+    let pushed = event.pushed.as_millis().to_string();
+    let push = |on_taken| {
+        let reply = replies.event(Raw::from(reply));
+        let reply = reply.unique(reply_key(queue, *id), on_taken);
+        let reply = reply.header(PUSHED_HEADER, &pushed).after(REPLY_KEPT);
+        reply.expires_after(REPLY_KEPT).push()
+    };
+    if push(Unique::Keep).await?.is_duplicate() {
+        let found = find(&replies, queue, *id).await?;
+        if found.is_some_and(|found| header(&found, PUSHED_HEADER) == Some(&pushed)) {
+            return Ok(());
+        }
+        push(Unique::Replace).await?;
     }
     if fastrand::usize(..EXPIRED_AT_ONCE / 2) == 0 {
         // Whatever is due has expired: leasing it removes it, and returns nothing.
@@ -166,6 +178,11 @@ async fn store_in(
         }
     }
     Ok(())
+}
+
+fn header<'a>(found: &'a Snapshot, name: &str) -> Option<&'a String> {
+    let mut headers = found.body.as_ref()?.headers.iter();
+    headers.find(|(it, _)| it == name).map(|(_, value)| value)
 }
 
 /// Returns why a waiting event will not be delivered any more at `now`, if so.
@@ -305,13 +322,12 @@ async fn status_of(queue: &QueueHandle, id: EventId) -> Result<ReplyStatus> {
 /// Returns the stored reply to an event.
 async fn stored(queue: &QueueHandle, id: EventId) -> Result<Option<Vec<u8>>> {
     let replies = replies_of(&queue.inner, &queue.name)?;
-    let reply_id = reply_id(&replies, &queue.name, id);
-    let found = replies.get(reply_id).await?;
+    let found = find(&replies, &queue.name, id).await?;
     let Some(envelope) = found.and_then(|found| found.body) else {
         return Ok(None);
     };
     let keys = &queue.inner.keys;
-    let opened = keys.open(reply_id, &replies.handle.name, &envelope.payload);
+    let opened = keys.open(envelope.id, &replies.handle.name, &envelope.payload);
     let opened = opened.map_err(|why| {
         Error::invalid(format!("the reply to event {id} cannot be read")).because(why)
     })?;

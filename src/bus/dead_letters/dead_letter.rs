@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::DeserializeOwned;
 
-use crate::bus::dead_letters::{DeadLetterCursor, display};
+use crate::bus::dead_letters::{DeadLetterCursor, died_before, display};
 use crate::bus::payloads::value;
 use crate::codec::KeyRing;
 use crate::core::op::Snapshot;
@@ -72,6 +72,13 @@ impl LastRecord {
 }
 
 impl DeadLetter {
+    /// Returns whether it may have died before an operation on many dead letters began, by the store's
+    /// time: one that leaves the others alone ends, though letters are added all the time.
+    #[must_use]
+    pub fn died_before(&self, began: Timestamp) -> bool {
+        died_before(self.died, began)
+    }
+
     pub(super) fn new(
         BucketKey { queue, bucket }: BucketKey,
         snapshot: &Snapshot,

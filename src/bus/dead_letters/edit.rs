@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::bus::dead_letters::DeadLetters;
-use crate::bus::payloads::is_encrypted;
+use crate::bus::payloads::{is_encrypted, version_over};
 use crate::codec::{Codec, PayloadForm, encode};
 use crate::core::op::{ChangeOutcome, DeadLetterEdit, StoreOp};
 use crate::error::{Error, Result};
@@ -49,7 +49,7 @@ impl DeadLetters {
     ///
     /// As [`edit`](Self::edit).
     pub async fn edit_bytes(self, id: EventId, payload: impl Into<Payload>) -> Result<Edited> {
-        let payload = self.inner.checked(payload.into())?;
+        let payload = payload.into();
         let value = |_: &Codec| Ok((payload.as_bytes().to_vec(), false));
         self.replace(id, None, value).await
     }
@@ -108,17 +108,18 @@ impl DeadLetters {
             };
             let (queue, options) = (&bucket.queue, self.inner.options(&bucket.queue));
             let (value, must_decode) = value(&options.codec)?;
-            // The envelope has the version of the replaced payload.
-            let version = Some(options.version).filter(|version| *version > 0);
+            let replaced = found.body.as_deref();
+            let written = self.inner.knows_version(queue).then_some(options.version);
             let form = PayloadForm {
                 codec: options.codec,
-                version,
+                version: replaced.and_then(|replaced| version_over(replaced, written)),
             };
             // The event's pusher encrypts, though this process may not.
-            let encrypt = options.encrypt || found.body.as_deref().is_some_and(is_encrypted);
+            let encrypt = options.encrypt || replaced.is_some_and(is_encrypted);
             let payload = self.inner.stored((id, queue), form, encrypt, value)?;
             if must_decode && let Some(check) = self.inner.checks.get(queue) {
-                let edited = Envelope::new(id, queue.clone(), payload.clone());
+                let mut edited = Envelope::new(id, queue.clone(), payload.clone());
+                edited.version = replaced.map_or(0, |replaced| replaced.version);
                 let decoded = check.decode(&self.inner.keys, options.version, &edited);
                 decoded.map_err(|why| {
                     Error::invalid(format!(

@@ -27,6 +27,12 @@ pub(super) struct DeadLetterFilter {
 /// This process may take the store's time for earlier than it is, by less than this.
 const CLOCK_LAG: Duration = Duration::from_secs(1);
 
+/// Returns whether a dead letter may have died before a bulk operation began, by the store's time:
+/// others are left alone, so that it ends.
+pub fn died_before(died: Option<Timestamp>, began: Timestamp) -> bool {
+    died.is_none_or(|died| died < began + CLOCK_LAG)
+}
+
 impl DeadLetterFilter {
     /// Returns whether a bucket may have matches.
     pub(super) fn may_match(&self, bucket: &BucketKey) -> bool {
@@ -51,7 +57,9 @@ impl DeadLetterFilter {
         };
         self.since.is_none_or(|since| died >= since)
             && self.until.is_none_or(|until| died < until)
-            && self.began.is_none_or(|began| died < began + CLOCK_LAG)
+            && self
+                .began
+                .is_none_or(|began| died_before(Some(died), began))
     }
 
     /// Returns whether matching needs the records.

@@ -9,7 +9,7 @@ pub(super) mod display;
 mod edit;
 mod filter;
 mod page;
-pub(super) mod retention;
+pub(crate) mod retention;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -30,6 +30,7 @@ pub use self::bulk::BulkResult;
 pub use self::dead_letter::{DeadLetter, LastRecord};
 pub use self::edit::Edited;
 use self::filter::DeadLetterFilter;
+pub use self::filter::died_before;
 
 /// The most ids of one query.
 const IDS_MAX: usize = 10_000;

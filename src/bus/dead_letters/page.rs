@@ -9,12 +9,14 @@ use crate::bus::dead_letters::dead_letter::{DeadLetter, LastRecord};
 use crate::bus::dead_letters::source::{DeadLetterPage, DeadLetterScan};
 use crate::bus::dead_letters::{DeadLetterCursor, DeadLetters};
 use crate::bus::fan_out::{in_order, in_time};
+use crate::bus::scan::PAGE_BYTES;
 use crate::core::op::{BATCH_MAX, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId};
 use crate::journal::{Journal, reading};
 use crate::record::{Cursor, FoundRecords, Numbered, Order, Outcome, Page, Query, Record};
 use crate::store::Store;
+use crate::time::Timestamp;
 
 /// The default size of a page.
 const PAGE: usize = 100;
@@ -26,8 +28,8 @@ const READ_MAX: usize = 1_000;
 const PAGES_MAX: usize = 4;
 
 impl DeadLetters {
-    /// Reads a page. It scans a bounded number of dead letters, so it may have fewer than the
-    /// limit, or none, although there are more. While the registry of a shared store is
+    /// Reads a page. It scans a bounded number of dead letters and ends after 16 MiB of payloads, so it
+    /// may have fewer than the limit, or none, although there are more. While the registry of a shared store is
     /// unavailable, it covers the buckets that are known here and respond; the log has the number
     /// of the others.
     ///
@@ -45,20 +47,41 @@ impl DeadLetters {
         };
         let mut scan = DeadLetterScan::new(&self).await?;
         let mut items: Vec<DeadLetter> = Vec::new();
-        let (mut looked, mut place) = (0, self.after.clone());
-        while looked < looked_max {
+        let (mut looked, mut bytes, mut place) = (0, 0, self.after.clone());
+        while looked < looked_max && bytes < PAGE_BYTES {
             let Some(page) = scan.next(BATCH_MAX.min(looked_max - looked)).await? else {
                 return Ok(Page::new(items, None));
             };
             looked += page.read + 1;
             place = Some(page.end.clone());
             for letter in self.with_last_records(page, limit - items.len()).await? {
+                bytes += letter.payload.len();
                 items.push(letter);
                 if items.len() == limit {
                     let next = items.last().map(DeadLetter::cursor);
                     return Ok(Page::new(items, next));
                 }
             }
+        }
+        Ok(Page::new(items, place))
+    }
+
+    /// Reads a page of when each died and its id alone, without payloads and records: of those that
+    /// match as far as the store can tell.
+    pub(crate) async fn page_of_ids(
+        self,
+    ) -> Result<Page<(Option<Timestamp>, EventId), DeadLetterCursor>> {
+        self.check()?;
+        let limit = self.limit.unwrap_or(PAGE).clamp(1, BATCH_MAX);
+        let mut scan = DeadLetterScan::new(&self).await?;
+        let (mut items, mut looked, mut place) = (Vec::new(), 0, self.after.clone());
+        while items.len() < limit && looked < LOOKED_MAX {
+            let Some(page) = scan.next(limit - items.len()).await? else {
+                return Ok(Page::new(items, None));
+            };
+            looked += page.read + 1;
+            place = Some(page.end);
+            items.extend(page.letters.iter().map(|letter| (letter.since, letter.id)));
         }
         Ok(Page::new(items, place))
     }
@@ -108,7 +131,9 @@ pub(super) async fn last_of(
     journal: Option<&dyn Journal>,
     (bucket, letters): (&BucketKey, &[Snapshot]),
 ) -> Vec<LastRecord> {
+    // Another queue may have an event under the same id.
     let query = Query {
+        queue: Some(bucket.queue.clone()),
         outcomes: vec![Outcome::Buried, Outcome::LeaseLost],
         order: Order::Newest,
         ..Query::default()

@@ -1,13 +1,17 @@
 //! Retention of dead letters: a task that drops those that are too old or too many.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::scan::PAGE;
 use crate::core::op::{Snapshot, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId, QueueName};
+use crate::flow::QueueOptions;
+use crate::panics;
 use crate::time::Timestamp;
 
 /// The actor in the records of what it drops.
@@ -17,61 +21,117 @@ const EVERY: Duration = Duration::from_secs(60);
 /// The pause between two pages, so that a store has time for everything else.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A queue with a limit.
-struct LimitedQueue {
-    queue: QueueName,
+/// The queues whose limits a process enforces.
+enum Kept {
+    /// Those that it consumes and that have a limit.
+    Consumed(BTreeSet<QueueName>),
+    /// All that the store knows, as others may not know these limits.
+    All,
+}
+
+/// The limits of a queue.
+struct Limits {
     keep_for: Option<Duration>,
     keep_max: Option<usize>,
 }
 
 /// Starts the task, if a queue that this process consumes has a limit. It ends with the bus.
 pub(in crate::bus) fn start(inner: &Arc<Inner>, consumed: &[QueueName]) {
-    let limited = consumed.iter().map(|queue| {
-        let options = inner.options(queue);
-        LimitedQueue {
-            queue: queue.clone(),
-            keep_for: options.dead_keep_for,
-            keep_max: options.dead_keep_max,
-        }
-    });
-    let limited: Vec<_> = limited
-        .filter(|it| it.keep_for.is_some() || it.keep_max.is_some())
-        .collect();
+    let limited = consumed.iter().filter(|queue| is_limited(inner, queue));
+    let limited: BTreeSet<_> = limited.cloned().collect();
     if !limited.is_empty() {
-        inner.runtime.spawn(run(Arc::downgrade(inner), limited));
+        spawn(inner, Kept::Consumed(limited));
     }
 }
 
-async fn run(inner: Weak<Inner>, limited: Vec<LimitedQueue>) {
+/// Starts the task for every queue of the store that has a limit in the settings of this process, which
+/// need not consume it.
+pub fn start_for_all(bus: &Bus) {
+    let inner = &bus.inner;
+    let mut named = inner.queues.keys();
+    if Limits::of(&inner.defaults).is_some() || named.any(|queue| is_limited(inner, queue)) {
+        spawn(inner, Kept::All);
+    }
+}
+
+fn spawn(inner: &Arc<Inner>, kept: Kept) {
+    let (bus, kept) = (Arc::downgrade(inner), Arc::new(kept));
+    let run = move || run(Weak::clone(&bus), Arc::clone(&kept));
+    inner
+        .runtime
+        .spawn(panics::lasting("dropping dead letters panicked", run));
+}
+
+fn is_limited(inner: &Inner, queue: &QueueName) -> bool {
+    Limits::of(&inner.options(queue)).is_some()
+}
+
+async fn run(inner: Weak<Inner>, kept: Arc<Kept>) {
     // Nodes that start together take turns.
     let mut pause = EVERY.mul_f64(0.5 + fastrand::f64() / 2.0);
     loop {
         tokio::time::sleep(pause).await;
         pause = EVERY;
-        for limits in &limited {
-            let Some(inner) = inner.upgrade().filter(|inner| inner.open().is_ok()) else {
+        let open = || inner.upgrade().filter(|inner| inner.open().is_ok());
+        let Some(listing) = open() else {
+            return;
+        };
+        let queues = kept.queues(&listing).await;
+        drop(listing);
+        let queues = queues.unwrap_or_else(|error| {
+            tracing::warn!(%error, "failed to list the queues for the retention of dead letters");
+            BTreeMap::new()
+        });
+        for (queue, buckets) in queues {
+            let Some(inner) = open() else {
                 return;
             };
-            if let Err(error) = limits.enforce(&inner).await {
-                let queue = &limits.queue;
+            let Some(limits) = Limits::of(&inner.options(&queue)) else {
+                continue;
+            };
+            if let Err(error) = limits.enforce(&inner, &buckets).await {
                 tracing::warn!(%queue, %error, "failed to drop dead letters by retention");
             }
         }
     }
 }
 
-impl LimitedQueue {
-    async fn enforce(&self, inner: &Inner) -> Result<()> {
-        let buckets = inner.buckets_of(&self.queue).await?;
+impl Kept {
+    /// Returns the queues with their buckets, as the store knows them now.
+    async fn queues(&self, inner: &Inner) -> Result<BTreeMap<QueueName, Vec<BucketKey>>> {
+        let mut buckets = inner.open()?.buckets().await?;
+        buckets.sort_unstable();
+        let mut queues = BTreeMap::<_, Vec<_>>::new();
+        for bucket in buckets {
+            let is_kept = match self {
+                Self::Consumed(queues) => queues.contains(&bucket.queue),
+                Self::All => !bucket.queue.is_own(),
+            };
+            if is_kept {
+                queues.entry(bucket.queue.clone()).or_default().push(bucket);
+            }
+        }
+        Ok(queues)
+    }
+}
+
+impl Limits {
+    /// Returns the limits of a queue with these options, if it has any.
+    fn of(options: &QueueOptions) -> Option<Self> {
+        let (keep_for, keep_max) = (options.dead_keep_for, options.dead_keep_max);
+        (keep_for.is_some() || keep_max.is_some()).then_some(Self { keep_for, keep_max })
+    }
+
+    async fn enforce(&self, inner: &Inner, buckets: &[BucketKey]) -> Result<()> {
         if let Some(span) = self.keep_for {
             let now = inner.now().as_millis();
             let died_until = Timestamp::from_millis(now.saturating_sub(millis(span)));
-            for bucket in &buckets {
+            for bucket in buckets {
                 drop_old(inner, bucket, died_until).await?;
             }
         }
         if let Some(max) = self.keep_max {
-            while drop_surplus(inner, &buckets, max).await? {}
+            while drop_surplus(inner, buckets, max).await? {}
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use crate::bus::fan_out::in_order;
 use crate::bus::inner::Inner;
 use crate::bus::names::MatchLevel;
 use crate::bus::scan::{Scan, ScanPage, Source};
-use crate::core::op::{BATCH_MAX, Snapshot, StoreOp};
+use crate::core::op::{BATCH_BYTES, BATCH_MAX, Snapshot, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId};
 
@@ -35,12 +35,22 @@ impl Source for Letters<'_> {
         let here = ids.iter().filter(|id| id.may_lie_in(bucket.bucket));
         let here = here.filter(|id| after.is_none_or(|after| **id > after));
         let here: Vec<EventId> = here.copied().take(limit).collect();
-        let next = here.last().copied().filter(|_| here.len() == limit);
-        let found = here
-            .into_iter()
-            .map(|id| inner.apply(bucket, StoreOp::get(id)));
-        let found: Vec<_> = in_order(found).try_collect().await?;
-        Ok((found.into_iter().flatten().collect(), next))
+        let calls = here.iter().map(|id| inner.apply(bucket, StoreOp::get(*id)));
+        let mut calls = in_order(calls);
+        let (mut found, mut read, mut bytes) = (Vec::new(), 0, 0);
+        // As many bytes of payloads as in any other call of the store.
+        while bytes < BATCH_BYTES
+            && let Some(letter) = calls.try_next().await?
+        {
+            read += 1;
+            let body = letter.as_ref().and_then(|letter| letter.body.as_ref());
+            bytes += body.map_or(0, |body| body.payload.len());
+            found.extend(letter);
+        }
+        drop(calls);
+        let has_more = read < here.len() || read == limit;
+        let next = here.into_iter().take(read).next_back();
+        Ok((found, next.filter(|_| has_more)))
     }
 }
 

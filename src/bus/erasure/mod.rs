@@ -15,7 +15,6 @@ use std::time::Duration;
 pub use self::cursor::ErasureCursor;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
-use crate::bus::own_queues::is_own;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::QueueName;
 use crate::record::{BY_BYTES_MAX, Cursor};
@@ -90,9 +89,10 @@ pub struct ErasureReport {
     pub running: u64,
     /// How many records were erased.
     pub records: u64,
-    /// How many records could not be erased where they are: those in the outboxes of Redis. With a
-    /// journal they are there in a moment, and erased by another run; without one they stay until
-    /// newer ones replace them.
+    /// How many records could not be erased where they are: those in the outboxes of Redis; and with a
+    /// journal those in any outbox, which may be on their way to it as they were. With a journal they
+    /// are there in a moment, and erased by another run; without one they stay until newer ones replace
+    /// them.
     pub unreached: u64,
 }
 
@@ -181,7 +181,7 @@ impl Erasure {
             sum.dropped += report.dropped;
             sum.records += report.records;
             sum.running += report.running;
-            sum.unreached = report.unreached;
+            sum.unreached += report.unreached;
             next = then;
             if next.is_some() {
                 continue;
@@ -191,12 +191,14 @@ impl Erasure {
             }
             waits += 1;
             tokio::time::sleep(WAIT).await;
+            sum.unreached = 0;
             next = Some(ErasureCursor::FIRST_RECORD);
         }
     }
 
     /// Erases a bounded part, `from` the [`next`](ErasureStep::next) of the step before, or from the
-    /// beginning: first the events that are not over, then about a thousand records a step.
+    /// beginning: first the events that are not over, then the records that wait in outboxes, then
+    /// about a thousand of the others a step.
     ///
     /// # Errors
     ///
@@ -271,7 +273,7 @@ impl Erasure {
     fn selects(&self, queue: &QueueName) -> bool {
         queue.starts_with(&self.prefix)
             && (self.queues.is_empty() || self.queues.contains(queue))
-            && !is_own(queue)
+            && !queue.is_own()
     }
 
     fn check(&self) -> Result<()> {
@@ -286,14 +288,16 @@ impl Erasure {
     }
 
     fn conflict(waiting: usize, are_all: bool) -> Error {
-        let many = match (waiting, are_all) {
-            (1, true) => "1 event with this key waits".to_owned(),
-            (_, true) => format!("{waiting} events with this key wait"),
-            (_, false) => format!("at least {waiting} events with this key wait"),
+        let least = if are_all { "" } else { "at least " };
+        let many = match waiting {
+            1 => "1 event with this key waits".to_owned(),
+            _ => format!("{waiting} events with this key wait"),
         };
         Error::new(
             ErrorKind::Conflict,
-            format!("{many}, and nothing was erased; cancel them first, or erase with `cancel`"),
+            format!(
+                "{least}{many}, and nothing was erased; cancel them first, or erase with `cancel`"
+            ),
         )
     }
 

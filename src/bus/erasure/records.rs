@@ -6,11 +6,12 @@ use futures_util::TryStreamExt;
 
 use crate::bus::call::stored_replies::{self, REPLY_KEPT};
 use crate::bus::erasure::{Erasure, ErasureReport};
-use crate::bus::fan_out::in_order;
+use crate::bus::fan_out::{as_they_come, in_order};
 use crate::error::Result;
 use crate::event::EventId;
-use crate::journal::reading::{self, of_journal};
+use crate::journal::reading::{WaitingPages, of_journal};
 use crate::record::{Cursor, FoundRecords, Numbered, Query};
+use crate::store::{Outbox, Store};
 
 /// The most pages that are read for records of the queues that are meant.
 const PAGES_MAX: usize = 64;
@@ -18,12 +19,19 @@ const PAGES_MAX: usize = 64;
 const REPLY_SLACK: Duration = Duration::from_secs(60);
 
 impl Erasure {
-    /// Erases about a page of records; returns where the next one begins.
+    /// Erases about a page of records, and before the first page what waits in outboxes; returns
+    /// where the next one begins.
+    ///
+    /// A record leaves its outbox once it is in the journal, so what the outboxes have no more is in
+    /// the pages that are read after them. What they have may be on its way there as it was.
     pub(super) async fn erase_records(
         &self,
         mut after: Option<Cursor>,
         report: &mut ErasureReport,
     ) -> Result<Option<Cursor>> {
+        if after.is_none() && self.inner.open()?.records().is_none() {
+            self.erase_waiting(report).await?;
+        }
         for _ in 0..PAGES_MAX {
             let found = self.page(self.query(after)).await?;
             let places = self.places(&found.records).await?;
@@ -32,9 +40,6 @@ impl Erasure {
                 self.erase(places).await?;
             }
             if found.next.is_none() {
-                if self.inner.open()?.records().is_none() {
-                    self.erase_waiting(&self.query(None), report).await?;
-                }
                 return Ok(None);
             }
             after = found.next;
@@ -84,23 +89,51 @@ impl Erasure {
     }
 
     /// Erases what waits in outboxes, where the store can.
-    async fn erase_waiting(&self, query: &Query, report: &mut ErasureReport) -> Result<()> {
+    async fn erase_waiting(&self, report: &mut ErasureReport) -> Result<()> {
         let store = self.inner.open()?;
-        let waiting = reading::waiting(&**store, query, Some, |_: &mut Vec<Numbered>| {}).await?;
-        let places = self.places(&waiting).await?;
-        let mut can_erase = store.erase_records(Vec::new()).await?;
-        for places in places.chunks(Query::LIMIT_MAX as usize) {
-            if can_erase && !self.dry_run {
-                can_erase = store.erase_records(places.to_vec()).await?;
-            }
-            let many = places.len() as u64;
+        let mut outboxes = store.outboxes().await?;
+        outboxes.retain(|outbox| match outbox {
+            Outbox::Store => true,
+            Outbox::Bucket(bucket) => self.selects(&bucket.queue),
+        });
+        let can_erase = store.erase_records(Vec::new()).await?;
+        let erases = can_erase && !self.dry_run;
+        let is_on_its_way = erases && self.inner.journal().is_some();
+        let erase = |outbox| self.erase_outbox(&**store, outbox, erases);
+        let mut erased = as_they_come(outboxes.into_iter().map(erase));
+        while let Some((all, holding)) = erased.try_next().await? {
             if can_erase {
-                report.records += many;
+                report.records += holding;
             } else {
-                report.unreached += many;
+                report.unreached += holding;
+            }
+            if is_on_its_way {
+                report.unreached += all;
             }
         }
         Ok(())
+    }
+
+    /// Erases what waits in one outbox, if it `erases`; returns how many records there are, and how
+    /// many of them hold something.
+    async fn erase_outbox(
+        &self,
+        store: &dyn Store,
+        outbox: Outbox,
+        erases: bool,
+    ) -> Result<(u64, u64)> {
+        let query = self.query(None);
+        let mut pages = WaitingPages::open(store, &query, outbox, u64::MAX).await?;
+        let (mut all, mut holding) = (0, 0);
+        while let Some(page) = pages.next().await? {
+            let places = self.places(&page).await?;
+            all += page.iter().filter(|it| self.selects(&it.1.queue)).count() as u64;
+            holding += places.len() as u64;
+            if erases && !places.is_empty() {
+                store.erase_records(places).await?;
+            }
+        }
+        Ok((all, holding))
     }
 
     /// Returns the places of those that hold something, and removes the replies to their events.

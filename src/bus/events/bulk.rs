@@ -5,7 +5,6 @@ use futures_util::StreamExt;
 
 use crate::bus::events::{Events, StoredEvent};
 use crate::bus::fan_out::in_order;
-use crate::bus::own_queues::is_own;
 use crate::bus::scan::EventCursor;
 use crate::core::op::{CancelOutcome, ChangeOutcome};
 use crate::error::Result;
@@ -83,7 +82,7 @@ impl Events {
         let page = self.page().await?;
         let waits = |event: &&StoredEvent| matches!(event.state, State::Scheduled | State::Ready);
         // A schedule, or a reply, is none of the events that somebody means.
-        let is_meant = |event: &&StoredEvent| !is_own(&event.queue);
+        let is_meant = |event: &&StoredEvent| !event.queue.is_own();
         let waiting = page.items.iter().filter(waits).filter(is_meant);
         let waiting: Vec<_> = waiting.collect();
         let mut changed = 0;

@@ -75,6 +75,7 @@ pub struct Events {
     filter: EventFilter,
     after: Option<EventCursor>,
     limit: Option<usize>,
+    leaves_payloads_out: bool,
     wrong: Option<String>,
 }
 
@@ -162,6 +163,7 @@ impl Events {
             filter: EventFilter::default(),
             after: None,
             limit: None,
+            leaves_payloads_out: false,
             wrong: None,
         }
     }
@@ -234,9 +236,16 @@ impl Events {
         self
     }
 
-    /// Sets the approximate size of a page, 1 to 1,000. Default: 100.
+    /// Sets the approximate size of a page, 1 to 1,000. Default: 100. A page ends earlier after 16 MiB
+    /// of payloads.
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = Some(limit);
+        self
+    }
+
+    /// Leaves the payloads out of its pages.
+    pub(crate) fn without_payloads(mut self) -> Self {
+        self.leaves_payloads_out = true;
         self
     }
 
@@ -309,7 +318,9 @@ impl Events {
         }
         let (mut results, mut place) = (Vec::new(), self.after.clone());
         loop {
-            let page = self.clone().after(place).page().await?;
+            let mut page = self.clone().after(place).page().await?;
+            // The key of a schedule is its name, as that of its occurrences.
+            page.items.retain(|event| !event.queue.is_own());
             let room = most - results.len();
             let is_cut = page.items.len() > room;
             let events = page.items.into_iter().take(room);

@@ -8,8 +8,7 @@ use crate::bus::events::{Events, StoredEvent};
 use crate::bus::fan_out::in_order;
 use crate::bus::inner::Inner;
 use crate::bus::locate::Location;
-use crate::bus::scan::EventCursor;
-use crate::bus::scan::Scan;
+use crate::bus::scan::{EventCursor, PAGE_BYTES, Scan};
 use crate::core::op::{BATCH_MAX, PeekBy, PeekCursor, Snapshot, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId};
@@ -42,8 +41,9 @@ impl Events {
     ///
     /// An event that exists during the whole scan is on at least one page, however its state
     /// changes; an event that is added or ends meanwhile may be. A page costs what it holds,
-    /// however many events there are; with a key, one query for each bucket of the queues in
-    /// question.
+    /// however many events there are; on Redis the first one of a bucket also looks through the
+    /// states of its events for those that wait together, 10,000 at a time. With a key, one query
+    /// for each bucket of the queues in question.
     ///
     /// # Errors
     ///
@@ -61,13 +61,21 @@ impl Events {
     async fn page_of_all(&self, limit: usize) -> Result<Page<StoredEvent, EventCursor>> {
         let selected = |queue: &_| self.selects(queue);
         let mut scan = Scan::unfinished(&self.inner, selected, self.after.clone()).await?;
-        let (mut items, mut looked) = (Vec::new(), 0);
-        while items.len() < limit && looked < LOOKED_MAX {
-            let Some(page) = scan.next(limit - items.len()).await? else {
+        let (mut items, mut looked, mut bytes) = (Vec::new(), 0, 0);
+        // More are read at a time while none match: a short page of few among many takes few calls.
+        let mut read = 0;
+        while items.len() < limit && looked < LOOKED_MAX && bytes < PAGE_BYTES {
+            let left = limit - items.len();
+            read = left.max(read);
+            let matching = (left, |event: &Snapshot| self.matches(event));
+            let Some(page) = scan.next_with(read, matching).await? else {
                 break;
             };
             looked += page.events.len() + 1;
-            self.take(&page.bucket, page.events, &mut items);
+            bytes += self.take(&page.bucket, &page.events, &mut items);
+            if items.len() + left == limit {
+                read = (read * 2).min(PAGE);
+            }
         }
         let next = scan.cursor();
         Ok(Page::new(items, next))
@@ -88,19 +96,20 @@ impl Events {
             self.of_bucket(bucket, from.and_then(|it| it.from.clone()), limit)
         });
         let mut parts = in_order(selected).zip(stream::iter(&buckets));
-        let (mut items, mut looked) = (Vec::new(), 0);
+        let (mut items, mut looked, mut bytes) = (Vec::new(), 0, 0);
         while let Some((part, bucket)) = parts.next().await {
             let (events, from) = part?;
             let place = |from| {
                 let bucket = bucket.clone();
                 Some(EventCursor { bucket, from })
             };
-            if !events.is_empty() && looked > 0 && looked + events.len() > limit {
+            let is_full = looked + events.len() > limit || bytes >= PAGE_BYTES;
+            if !events.is_empty() && looked > 0 && is_full {
                 let next = place(None);
                 return Ok((Page::new(items, next), looked));
             }
             looked += events.len();
-            self.take(bucket, events, &mut items);
+            bytes += self.take(bucket, &events, &mut items);
             if from.is_some() {
                 let next = place(from);
                 return Ok((Page::new(items, next), looked));
@@ -120,10 +129,17 @@ impl Events {
         Ok((page.events, page.next))
     }
 
-    fn take(&self, bucket: &BucketKey, events: Vec<Snapshot>, items: &mut Vec<StoredEvent>) {
-        let events = events.into_iter().filter(|event| self.matches(event));
-        items.extend(
-            events.map(|event| StoredEvent::new(Arc::clone(&self.inner), bucket.clone(), &event)),
-        );
+    /// Takes the events that match; returns how many bytes of payloads they keep in memory.
+    fn take(&self, bucket: &BucketKey, events: &[Snapshot], items: &mut Vec<StoredEvent>) -> usize {
+        let mut bytes = 0;
+        for event in events.iter().filter(|event| self.matches(event)) {
+            let mut event = StoredEvent::new(Arc::clone(&self.inner), bucket.clone(), event);
+            if self.leaves_payloads_out {
+                event.payload = None;
+            }
+            bytes += event.payload.as_ref().map_or(0, |payload| payload.len());
+            items.push(event);
+        }
+        bytes
     }
 }

@@ -228,11 +228,14 @@ fn held(found: &Located, me: NodeId, facts: &Facts) -> Vec<Reason> {
         Some(None) => HolderStatus::Gone,
         None => HolderStatus::NotKnown,
     };
+    let tries = found.snapshot.tries.saturating_add(1);
+    let body = found.snapshot.body.as_ref();
     let mut reasons = vec![Reason::Held {
         node,
         until: found.snapshot.until,
         standing,
         consumers: facts.consumers(&found.bucket.queue),
+        is_last: body.is_some_and(|body| tries >= body.attempts),
     }];
     if !is_due {
         reasons.push(not_due(found));

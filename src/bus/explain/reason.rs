@@ -73,6 +73,8 @@ pub enum Reason {
         standing: HolderStatus,
         /// How many live nodes consume its queue and would reap it from a dead one.
         consumers: usize,
+        /// Whether it is its last attempt.
+        is_last: bool,
     },
     /// It is a dead letter: it is not retried by itself.
     Dead {
@@ -228,13 +230,12 @@ impl Reason {
             Self::Over { .. } => return None,
             Self::StoreAway { kind, .. } => match kind {
                 ErrorKind::Corrupt | ErrorKind::Closed => {
-                    "see `When something is wrong` in the guide to operations".to_owned()
+                    "see `Troubleshooting` in the guide to operations".to_owned()
                 }
                 _ => "restore the store, then explain again".to_owned(),
             },
             Self::ClockDiffers { .. } => {
-                "set the clock right; see `When something is wrong` in the guide to operations"
-                    .to_owned()
+                "set the clock right; see `Troubleshooting` in the guide to operations".to_owned()
             }
             Self::NotKnown { .. } => "compare the id with the receipt, and this store with the \
                                       one that it was pushed to"
@@ -305,11 +306,14 @@ impl fmt::Display for Reason {
             // It settles in time or not, whatever the membership says of it: consumers that pull are
             // no members.
             Self::Held {
-                until: Some(until), ..
+                until: Some(until),
+                is_last,
+                ..
             } => write!(
                 f,
-                "a consumer that pulls, as over HTTP, has leased it until {until}; it is ready again \
-                 then, unless it is settled or extended"
+                "a consumer that pulls, as over HTTP, has leased it until {until}; it is {} then, \
+                 unless it is settled or extended",
+                is_last.then_some("a dead letter").unwrap_or("ready again")
             ),
             Self::Held { node, standing, .. } => {
                 write!(f, "node {node} has leased it while that node is alive")?;
@@ -375,8 +379,8 @@ impl fmt::Display for Reason {
                     ),
                     false => write!(
                         f,
-                        ": the id is wrong, of another store, or older than the tombstones; \
-                         it was made at {created}"
+                        ": the id is wrong, of another store, of an event in an outbox that is not \
+                         relayed yet, or older than the tombstones; it was made at {created}"
                     ),
                 }
             }

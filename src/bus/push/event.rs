@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tracing::Instrument;
 
+use crate::bus::payloads::EncodedValue;
 use crate::bus::push::options::EventOptions;
 use crate::bus::push::prepare::PreparedEvent;
 use crate::bus::push::receipt::{Receipt, count};
@@ -211,8 +212,31 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
             payload,
             options,
         } = self;
-        let codec = options.codec.unwrap_or(queue.handle.options.codec);
-        let value = queue.encode(codec, &payload)?;
+        let value = queue.encode_for(&options, &payload)?;
         queue.handle.prepare(value, options)
+    }
+
+    /// Sets the version of its payload. Default: the queue's.
+    pub(crate) fn version(mut self, version: u32) -> Self {
+        self.options.version = Some(version);
+        self
+    }
+
+    /// Takes its payload, which serializes as bytes, for what this codec has encoded.
+    pub(crate) fn encoded_by(mut self, codec: Codec) -> Self {
+        (self.options.codec, self.options.encoded_by) = (Some(Codec::Raw), Some(codec));
+        self
+    }
+}
+
+impl<T: Serialize + Send + Sync + 'static> Queue<T> {
+    /// Encodes the payload of an event by its codec.
+    pub(super) fn encode_for(&self, options: &EventOptions, payload: &T) -> Result<EncodedValue> {
+        let codec = options.codec.unwrap_or(self.handle.options.codec);
+        let value = self.encode(codec, payload)?;
+        Ok(EncodedValue {
+            codec: options.encoded_by.unwrap_or(value.codec),
+            ..value
+        })
     }
 }

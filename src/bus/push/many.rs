@@ -259,8 +259,7 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
         let handle = &queue.handle;
         options.when.get_or_insert(when);
         let durability = options.durability.or(handle.inner.durability);
-        let codec = options.codec.unwrap_or(handle.options.codec);
-        let value = queue.encode(codec, &payload)?;
+        let value = queue.encode_for(&options, &payload)?;
         let place = EventPlace {
             id: EventId::random(now, bucket),
             bucket,

@@ -24,5 +24,7 @@ pub(in crate::bus) struct EventOptions {
     pub(in crate::bus) durability: Option<Durability>,
     pub(in crate::bus) keep_payload: Option<bool>,
     pub(in crate::bus) codec: Option<Codec>,
+    /// The codec that has encoded the payload before, whose bytes it is now.
+    pub(in crate::bus) encoded_by: Option<Codec>,
     pub(in crate::bus) version: Option<u32>,
 }

@@ -31,13 +31,27 @@ impl QueueHandle {
             pushed: now,
         };
         let event = self.build(place, now, value, options)?;
-        event.envelope.check(self.inner.payload_bytes_max)?;
+        event.envelope.check(self.inner.payload_max(&self.name))?;
         let prepared = PreparedEvent {
             event,
             given: None, // so there is no value to compare with
             durability,
         };
         self.push_once(prepared).await
+    }
+
+    /// Pushes an event under a new id, in the bucket of its key.
+    #[cfg(feature = "schedules")]
+    pub(in crate::bus) async fn push_new(
+        &self,
+        value: EncodedValue,
+        options: EventOptions,
+    ) -> Result<EventId> {
+        let prepared = self.prepare(value, options)?;
+        let pushed = [self.push_prepared(prepared).await];
+        count(&self.pushes, &pushed);
+        let [pushed] = pushed;
+        pushed.map(|receipt| receipt.id())
     }
 
     /// Pushes an event under an id that belongs to this push alone, in the bucket of the id. Returns

@@ -7,7 +7,6 @@ use futures_util::{StreamExt, stream};
 use crate::bus::handle::Bus;
 use crate::bus::payloads::EncodedValue;
 use crate::bus::push::prepare::PreparedEvent;
-use crate::bus::push::receipt::Receipt;
 use crate::bus::push::staged::StagedEvent;
 use crate::bus::queue_handle::QueueHandle;
 use crate::core::op::{PushOutcome, fitting};
@@ -26,8 +25,8 @@ pub enum StagedPush {
         /// Whether this push made it.
         is_new: bool,
     },
-    /// Its id, which the bus made, is not within the time that the store accepts. It was not accepted
-    /// now; whether it was by an earlier push is not known.
+    /// Its id is not within the time that the store accepts. It was not accepted now; whether it was
+    /// by an earlier push is not known.
     OutOfTime,
     /// It can never be accepted.
     Refused(Error),
@@ -152,20 +151,14 @@ async fn push_given(
 ) -> Vec<(usize, StagedPush)> {
     let mut results = Vec::with_capacity(places.len());
     for place in places {
-        let pushed = match push_one_given(handle, &events[place]).await {
-            Ok(receipt) => {
-                let is_new = receipt.is_accepted();
-                handle.pushes.accepted(is_new.into(), (!is_new).into());
-                StagedPush::Accepted { is_new }
-            }
-            Err(error) => of_error(handle, error),
-        };
+        let pushed = push_one_given(handle, &events[place]).await;
+        let pushed = pushed.unwrap_or_else(|error| of_error(handle, error));
         results.push((place, pushed));
     }
     results
 }
 
-async fn push_one_given(handle: &QueueHandle, staged: &StagedEvent) -> Result<Receipt> {
+async fn push_one_given(handle: &QueueHandle, staged: &StagedEvent) -> Result<StagedPush> {
     let envelope = &staged.event.envelope;
     let opened = handle
         .inner
@@ -176,12 +169,25 @@ async fn push_one_given(handle: &QueueHandle, staged: &StagedEvent) -> Result<Re
         codec: opened.codec,
         bytes: opened.value.into_owned(),
     });
-    let prepared = PreparedEvent {
+    let mut prepared = PreparedEvent {
         event: staged.event.clone(),
         given: value,
         durability: staged.durability,
     };
-    handle.push_again(prepared).await
+    handle.follow_earlier_push(&mut prepared).await?;
+    let (event, durability) = (prepared.event.clone(), prepared.durability);
+    let bucket = event.envelope.bucket();
+    let (pushed, _) = handle.apply_push(bucket, vec![event], durability).await?;
+    match pushed.first().map(|pushed| pushed.verdict) {
+        // It may be there in another form, and the error says what is wrong otherwise.
+        None | Some(PushOutcome::Conflict | PushOutcome::TooNew) => {
+            let receipt = handle.push_again(prepared).await?;
+            let is_new = receipt.is_accepted();
+            handle.pushes.accepted(is_new.into(), (!is_new).into());
+            Ok(StagedPush::Accepted { is_new })
+        }
+        Some(outcome) => Ok(of_outcome(handle, envelope.id, outcome)),
+    }
 }
 
 /// Returns an error for each event of a call that failed.

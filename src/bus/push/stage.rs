@@ -19,6 +19,7 @@ use crate::codec::Codec;
 use crate::core::op::{NewEvent, Unique};
 use crate::error::{Error, Result, shown};
 use crate::event::{BucketId, EventId, Headers};
+use crate::flow::{Flow, HoldsTime};
 use crate::time::{Timestamp, When};
 use crate::trace;
 
@@ -31,6 +32,8 @@ pub struct PlainEvent {
     pub payload: String,
     /// When it is due; `None`: at once.
     pub due: Option<Timestamp>,
+    /// When it was inserted, by the clock of its database.
+    pub at: Timestamp,
     /// The id that was fixed at its insert.
     pub id: EventId,
     /// Its other options.
@@ -89,7 +92,10 @@ impl Bus {
         let options = PlainOptions::parse(&plain.options)?;
         let handle = &queue.handle;
         let value = plain_value(&queue, &plain.payload)?;
-        let (now, buckets) = (handle.inner.now(), handle.buckets());
+        // What counts from the push counts from the insert, however late the row is read; of two clocks
+        // by the one that is behind.
+        let now = plain.at.min(handle.inner.now());
+        let buckets = handle.buckets();
         let unique = options.event.unique.as_ref().map(|(key, _)| key);
         let (id, is_given) = match (options.id, unique.or(options.event.key.as_ref())) {
             (Some(id), _) => (id, true),
@@ -139,8 +145,23 @@ impl Bus {
         self.inner.outboxes.backlog()
     }
 
+    /// Waits for a relay's database, while virtual time stands still.
+    pub(crate) async fn hold_time<F: Future>(&self, outside: F) -> F::Output {
+        let holds = self.inner.flow().as_ref().and_then(Flow::holds);
+        match holds {
+            Some(holds) => HoldsTime::new(outside, holds).await,
+            None => outside.await,
+        }
+    }
+
+    /// Returns the pause of a relay that nothing wakes.
+    pub(crate) fn relay_pause(&self, pause: Duration) -> Duration {
+        self.inner.real_pause(pause)
+    }
+
     /// Gives a staged event an id that is made by the store's time now, with the random part of the
-    /// first one. Only for an event that was surely not accepted under its first id.
+    /// first one. Only for an event that was surely not accepted under its first id, or that may be
+    /// handled twice.
     pub(crate) fn renew_staged(&self, staged: &StagedEvent) -> Result<StagedEvent> {
         let mut envelope = (*staged.event.envelope).clone();
         let bucket = envelope.bucket();
@@ -157,6 +178,7 @@ impl Bus {
                 envelope: Arc::new(envelope),
                 ..staged.event
             },
+            is_given: false, // the one that its caller chose is gone
             ..*staged
         })
     }
@@ -189,7 +211,7 @@ struct PlainOptions {
 
 /// The names of the options of plain SQL.
 const PLAIN_OPTIONS: &str = "id, key, unique, on_taken, unique_for, attempts, expires_after, late, \
-                             spread, headers and keep_payload";
+                             spread, headers, keep_payload and version";
 
 impl PlainOptions {
     fn parse(text: &str) -> Result<Self> {
@@ -201,7 +223,10 @@ impl PlainOptions {
         };
         let mut options = Self {
             id: None,
-            event: EventOptions::default(),
+            event: EventOptions {
+                version: Some(0), // the build of a relay says nothing of who has written it
+                ..EventOptions::default()
+            },
         };
         let (mut unique, mut on_taken) = (None, Unique::Keep);
         let event = &mut options.event;
@@ -232,6 +257,11 @@ impl PlainOptions {
                 "keep_payload" => {
                     let keep = value.as_bool();
                     event.keep_payload = Some(keep.ok_or_else(|| field.wrong("true or false"))?);
+                }
+                "version" => {
+                    let version = value.as_u64().and_then(|it| u32::try_from(it).ok());
+                    let wrong = || field.wrong("a number from 0 to 4294967295");
+                    event.version = Some(version.ok_or_else(wrong)?);
                 }
                 _ => {
                     return Err(Error::invalid(format!(

@@ -8,13 +8,13 @@ use futures_util::StreamExt;
 use crate::bus::fan_out::in_order;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
-use crate::bus::own_queues::is_own;
 use crate::bus::payloads::EncodedValue;
 use crate::bus::push::options::EventOptions;
 use crate::bus::queue_handle::QueueHandle;
+use crate::codec::DecryptedPayload;
 use crate::error::{Error, Result};
-use crate::event::EventId;
-use crate::record::Record;
+use crate::event::{EventId, Occurrence};
+use crate::record::{Outcome, Record};
 
 /// The longest name of a replay, in bytes.
 const NAME_MAX: usize = 128;
@@ -32,7 +32,8 @@ pub struct Replay {
 }
 
 /// What a part of a replay did; in a dry run, what it would do. The events of records that are not [final](Record::is_final) are in
-/// none of these: they have not ended, or another record tells of their end.
+/// none of these: they have not ended, or another record tells of their end. Neither are occurrences of a
+/// schedule that were [passed over](crate::event::SkipReason): they were not to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReplayReport {
@@ -53,17 +54,20 @@ enum Replayed {
     Repeated,
     WithoutPayload,
     Unreadable,
+    /// It was not to run.
+    Skipped,
 }
 
 impl Bus {
     /// Starts a replay under a name: the events of records are pushed once more, due now.
     ///
-    /// A replayed event has an id of its own, made from the name and the id of the event that it repeats, so
+    /// A replayed event has an id of its own, made from the name and the event that it repeats, so
     /// that a call that is repeated under the same name pushes nothing again for as long as the store knows
-    /// these ids: at least a minute, usually a day (the guide to mechanisms says when). It has the key and
+    /// these ids: at least a minute, at most a day (the guide to mechanisms says when). It has the key and
     /// the payload of the record, the header `duly-replay-of` with the id of that event, and all else
     /// from the options of its queue; a payload that is encrypted in the record stays so. A record has a payload only where the queue
-    /// [keeps it](crate::EventBuilder::keep_payload).
+    /// [keeps it](crate::EventBuilder::keep_payload). An occurrence of a schedule that was passed over, as
+    /// missed or for its overlap, has a record and is not replayed.
     ///
     /// # Examples
     ///
@@ -104,7 +108,8 @@ impl Bus {
 }
 
 impl Replay {
-    /// Sets the version of the payloads, which records do not have. Default: that of the queue now.
+    /// Sets the version of the payloads, which records do not have. Default: that of the queue in this
+    /// process, which is 0 where its handler's annotation is not linked in.
     pub fn version(mut self, version: u32) -> Self {
         self.version = Some(version);
         self
@@ -130,11 +135,12 @@ impl Replay {
                 "the name of the replay has {len} bytes; it must have 1 to {NAME_MAX}"
             )));
         }
-        let is_meant = |record: &&Record| record.is_final() && !is_own(&record.queue);
+        let is_meant = |record: &&Record| record.is_final() && !record.queue.is_own();
         let pushes = records.iter().filter(is_meant).map(|it| self.push_one(it));
         let (mut report, mut pushes) = (ReplayReport::default(), in_order(pushes));
         while let Some(pushed) = pushes.next().await {
             let count = match pushed? {
+                Replayed::Skipped => continue,
                 Replayed::Pushed => &mut report.pushed,
                 Replayed::Repeated => &mut report.repeated,
                 Replayed::WithoutPayload => &mut report.without_payload,
@@ -152,6 +158,9 @@ impl Replay {
         let Ok(opened) = self.inner.keys.open(record.id, &record.queue, payload) else {
             return Ok(Replayed::Unreadable);
         };
+        if is_skipped(record, &opened) {
+            return Ok(Replayed::Skipped);
+        }
         if self.dry_run {
             return Ok(Replayed::Pushed);
         }
@@ -164,7 +173,11 @@ impl Replay {
             codec: opened.codec,
             bytes: opened.value.into_owned(),
         };
-        let name = format!("replay/{}/{}", self.name, record.id);
+        let mut name = format!("replay/{}/{}", self.name, record.id);
+        if !record.id.tells_time() {
+            // An id of a name is that of several events, one after the other.
+            name = format!("{name}/{}", record.stages.finished_us);
+        }
         let id = EventId::for_name(&record.queue, &name);
         let options = EventOptions {
             key: record.key.clone(),
@@ -179,6 +192,17 @@ impl Replay {
             Replayed::Repeated
         })
     }
+}
+
+/// Returns whether a record is that of an occurrence that was passed over, which is its own payload.
+fn is_skipped(record: &Record, opened: &DecryptedPayload<'_>) -> bool {
+    let is_kept_from_running = record.outcome == Outcome::Expired && !record.id.tells_time();
+    is_kept_from_running
+        && opened.decode::<Occurrence>().is_ok_and(|one| {
+            let is_its_own =
+                one.instant == record.due && record.key.as_ref() == Some(&one.schedule);
+            is_its_own && one.skipped.is_some()
+        })
 }
 
 impl fmt::Debug for Replay {

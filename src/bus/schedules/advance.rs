@@ -37,6 +37,9 @@ pub(super) async fn advance(inner: &Arc<Inner>, link: &Link, look: Look) -> Resu
     link.number += 1;
     link.note_queue_options(OccurrenceOptions::of(inner, link.options.queue()));
     if link.change != link.applied && !link.withdraws {
+        if !link.removed {
+            link.check_known()?;
+        }
         // The next link takes back what is to come; it knows then that what is cancelled was
         // cancelled by it.
         if look.is_repeated {
@@ -73,6 +76,7 @@ pub(super) async fn advance(inner: &Arc<Inner>, link: &Link, look: Look) -> Resu
     }
     let (mut look_at, mut pushes) = (None, None);
     if link.paused.is_none() {
+        link.check_known()?;
         // First what the options before a change have left, until it was made.
         let (of_former, until) = (link.acting(), link.former.as_ref().map(|_| link.since));
         let acting = of_former.as_ref().unwrap_or(&link);

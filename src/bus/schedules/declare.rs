@@ -8,12 +8,14 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::bus::inner::Inner;
 use crate::bus::schedules::declaration::{Declarations, Verdict};
+use crate::bus::schedules::event::check_payload;
 use crate::bus::schedules::link::Link;
 use crate::bus::schedules::links::Links;
 use crate::bus::schedules::occurrence_options::OccurrenceOptions;
 use crate::core::op::Unique;
 use crate::error::{ErrorKind, Result};
 use crate::outage::Outage;
+use crate::panics;
 use crate::schedule::ScheduleOptions;
 
 /// How often a program declares its schedules anew: what failed, what an older build held up, and
@@ -31,11 +33,15 @@ pub(in crate::bus) struct Declared {
 /// Starts the task that declares them; it ends with the bus.
 pub(super) fn start(inner: &Arc<Inner>, declared: Declared) {
     if !declared.schedules.is_empty() {
-        inner.runtime.spawn(run(Arc::downgrade(inner), declared));
+        let (bus, declared) = (Arc::downgrade(inner), Arc::new(declared));
+        let run = move || run(Weak::clone(&bus), Arc::clone(&declared));
+        inner
+            .runtime
+            .spawn(panics::lasting("declaring schedules panicked", run));
     }
 }
 
-async fn run(inner: Weak<Inner>, declared: Declared) {
+async fn run(inner: Weak<Inner>, declared: Arc<Declared>) {
     let outage = Outage::of("declarations of schedules");
     let mut older = BTreeMap::new();
     let mut pause = EVERY;
@@ -70,6 +76,7 @@ pub(super) async fn declare(
     (name, options): (&str, &ScheduleOptions),
     deploy: u64,
 ) -> Result<Verdict> {
+    check_payload(inner, name, options)?;
     let links = Links::of(inner, name)?;
     let (queue, every) = (options.queue(), inner.real_pause(EVERY));
     let known = OccurrenceOptions::of(inner, queue);

@@ -10,11 +10,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::bus::own_queues::{OWN_BUCKETS, SCHEDULES, beside};
+use crate::bus::own_queues::{OWN_BUCKETS, beside};
 use crate::bus::schedules::declaration::Declarations;
 use crate::bus::schedules::occurrence_options::OccurrenceOptions;
-use crate::error::{Error, Result, shown};
-use crate::event::{BucketId, BucketKey, EventId, QueueName};
+use crate::error::{Error, ErrorKind, Result, shown};
+use crate::event::{BucketId, BucketKey, EventId, QueueName, SCHEDULES};
 use crate::schedule::ScheduleOptions;
 use crate::schedule::plan::Progress;
 use crate::time::Timestamp;
@@ -118,6 +118,15 @@ impl Pushed {
 }
 
 impl Link {
+    /// Leaves the payload of its occurrences out if it is larger than this, and that of former options;
+    /// returns whether it did.
+    pub(super) fn leave_payload_out(&mut self, payload_max: usize) -> bool {
+        if let Some(former) = &mut self.former {
+            former.leave_payload_out(payload_max);
+        }
+        self.options.leave_payload_out(payload_max)
+    }
+
     /// The first link of a schedule, which begins at `now`; `buckets`: those of its queue.
     pub(super) fn first(
         (name, options): (&str, ScheduleOptions),
@@ -155,8 +164,9 @@ impl Link {
         }
     }
 
-    /// Gives it other options from `now` on; one that was removed begins anew. `known`: the options
-    /// of their queue, where its handler is known.
+    /// Gives it other options from `now` on; one that was removed begins anew, and so does one whose
+    /// recurrence is not known here, of which nothing is left then. `known`: the options of their queue,
+    /// where its handler is known.
     pub(super) fn set_options(
         &mut self,
         options: ScheduleOptions,
@@ -166,16 +176,24 @@ impl Link {
         let known = known.or_else(|| self.noted_for(options.queue()));
         let known_before = std::mem::replace(&mut self.queue_options, known);
         let before = std::mem::replace(&mut self.options, options);
-        if std::mem::take(&mut self.removed) {
-            self.paused = None; // it is another schedule
-            self.progress.through = self.progress.through.max(now);
-            self.progress.missed = 0;
-        }
         // Of two changes that nobody has carried out, the first never held.
         if self.former.is_none() {
             self.former_queue_options = known_before;
         }
-        self.former.get_or_insert(before);
+        let is_unknown = self
+            .former
+            .get_or_insert(before)
+            .recurrence()
+            .check()
+            .is_err();
+        let was_removed = std::mem::take(&mut self.removed);
+        if was_removed {
+            self.paused = None; // it is another schedule
+        }
+        if was_removed || is_unknown {
+            self.progress.through = self.progress.through.max(now);
+            self.progress.missed = 0;
+        }
         self.since = now;
         self.change += 1;
     }
@@ -192,6 +210,17 @@ impl Link {
             options,
             queue_options: self.former_queue_options.clone(),
             ..self.clone()
+        })
+    }
+
+    /// Fails if instants are left whose recurrence this process does not know.
+    pub(super) fn check_known(&self) -> Result<()> {
+        let former = self.former.as_ref();
+        let former = former.filter(|_| self.progress.through < self.since);
+        let recurrence = former.unwrap_or(&self.options).recurrence();
+        recurrence.check().map_err(|why| {
+            let text = format!("the schedule cannot be carried out in this process: {why}");
+            Error::new(ErrorKind::Corrupt, text)
         })
     }
 
@@ -228,16 +257,16 @@ impl Link {
     }
 
     /// The id of the link: no other has it, and whoever makes it gives it the same one.
-    pub(super) fn id(&self, queue: &QueueName) -> EventId {
+    pub(super) fn id(&self, home: &BucketKey) -> EventId {
         let words = format!("{}/{:x}/{}", self.name, self.life, self.number);
-        EventId::for_name(queue, &words)
+        EventId::for_name_in(&home.queue, home.bucket, &words)
     }
 
     /// The id of an occurrence that was pushed as `pushed` says.
     pub(super) fn id_of(&self, pushed: &Pushed, instant: Timestamp) -> EventId {
         let (change, instant) = (pushed.change, instant.as_millis());
         let words = format!("{}/{:x}/{change}/{instant}", self.name, self.life);
-        EventId::for_name(&pushed.queue, &words)
+        EventId::for_name_in(&pushed.queue, BucketId(pushed.bucket), &words)
     }
 
     /// Notes the last occurrence that is to run, if there was one.

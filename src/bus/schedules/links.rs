@@ -47,6 +47,8 @@ pub(super) struct StoredLink {
     pub(super) link: Link,
     pub(super) id: EventId,
     pub(super) state: State,
+    /// Whether the payload of its occurrences is in it.
+    pub(super) is_whole: bool,
     /// Of its payload.
     fingerprint: u64,
 }
@@ -112,7 +114,7 @@ impl Links {
             keep_payload: Some(false),
             ..EventOptions::default()
         };
-        let place = (link.id(&self.queue.name), home.bucket);
+        let place = (link.id(&home), home.bucket);
         let queue = self.queue_of(link);
         queue
             .push_placed(place, Self::encoded(link)?, options)
@@ -132,6 +134,7 @@ impl Links {
             link,
             id: event.id,
             state: event.state,
+            is_whole: true,
             fingerprint: body.fingerprint(),
         })
     }
@@ -262,13 +265,15 @@ impl Links {
         ))
     }
 
-    /// Reads the newest link of each schedule of a bucket, in the order of the names.
+    /// Reads the newest link of each schedule of a bucket, in the order of the names; without payloads
+    /// of occurrences that are larger than `payload_max`.
     ///
     /// A link that a bus replaces is replaced by one with another id, which a list of many reads has
     /// perhaps gone past. One read sees all of a moment; of many, the list is read again.
     pub(super) async fn read_all(
         inner: &Arc<Inner>,
         bucket: &BucketKey,
+        payload_max: usize,
     ) -> Result<impl Iterator<Item = StoredLink>> {
         let links = Self::of_queue(inner, bucket.queue.clone());
         let mut newest: BTreeMap<String, StoredLink> = BTreeMap::new();
@@ -280,9 +285,10 @@ impl Links {
                 let page = inner.apply(bucket, peek).await?;
                 for event in &page.events {
                     is_whole &= event.body.is_some();
-                    let Some(found) = links.read(event) else {
+                    let Some(mut found) = links.read(event) else {
                         continue;
                     };
+                    found.is_whole = !found.link.leave_payload_out(payload_max);
                     let is_newer = |it: &StoredLink| it.link.number < found.link.number;
                     if newest.get(&found.link.name).is_none_or(is_newer) {
                         newest.insert(found.link.name.clone(), found);

@@ -24,19 +24,19 @@ use std::sync::Arc;
 
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
-use crate::bus::own_queues::{SCHEDULES, beside, has_schedules};
+use crate::bus::own_queues::beside;
 use crate::bus::schedules::declaration::Declarations;
 use crate::bus::schedules::declare::{Declared, create};
-use crate::bus::schedules::event::event_of;
+use crate::bus::schedules::event::{check_payload, event_of};
+use crate::bus::schedules::link::Link;
 pub(in crate::bus) use crate::bus::schedules::link::check_name;
-use crate::bus::schedules::link::{Link, bucket_of};
 use crate::bus::schedules::links::Links;
 pub(in crate::bus) use crate::bus::schedules::links::pushes_into;
 use crate::bus::schedules::occurrence_options::{OccurrenceOptions, queue_for};
 pub use crate::bus::schedules::shown::Schedule;
 use crate::core::op::BATCH_MAX;
 use crate::error::{Error, ErrorKind, Result, shown};
-use crate::event::{BucketId, BucketKey, EventId, Occurrence, QueueName};
+use crate::event::{BucketKey, EventId, Occurrence, QueueName, SCHEDULES, has_schedules};
 use crate::record::Page;
 use crate::schedule::ScheduleOptions;
 use crate::time::When;
@@ -117,9 +117,7 @@ impl Schedules {
     /// The store's error; [`ErrorKind::Invalid`] for what cannot be a name. What
     /// [cannot be read](Self::get) is left out.
     pub async fn page(&self, after: Option<&str>, limit: usize) -> Result<Page<Schedule, String>> {
-        let mut buckets = self.inner.open()?.buckets().await?;
-        buckets.retain(|bucket| has_schedules(&bucket.queue));
-        self.page_among(buckets, after, limit).await
+        self.page_with(usize::MAX, None, (after, limit)).await
     }
 
     /// Returns a page of the schedules of a namespace, those whose names begin with it and a dot;
@@ -154,25 +152,19 @@ impl Schedules {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Page<Schedule, String>> {
-        if namespace.is_empty() || namespace.contains('.') {
-            return Err(Error::invalid(format!(
-                "`{}` cannot be a namespace; it is what the names of its schedules have before \
-                 their first dot",
-                shown(namespace)
-            )));
-        }
-        let queue = QueueName::new(&beside(&format!("{namespace}."), SCHEDULES))?;
-        let known = self.inner.open()?.buckets_of(&queue).await?;
-        self.page_among(known.buckets, after, limit).await
+        self.page_with(usize::MAX, Some(namespace), (after, limit))
+            .await
     }
 
-    /// A page of the schedules in some buckets: bucket by bucket, those of each by name.
-    async fn page_among(
+    /// A page of all schedules or of those of a namespace, without payloads that are larger than
+    /// `payload_max`: bucket by bucket, those of each by name.
+    pub(crate) async fn page_with(
         &self,
-        mut buckets: Vec<BucketKey>,
-        after: Option<&str>,
-        limit: usize,
+        payload_max: usize,
+        namespace: Option<&str>,
+        (after, limit): (Option<&str>, usize),
     ) -> Result<Page<Schedule, String>> {
+        let mut buckets = self.buckets(namespace).await?;
         let after = match after {
             Some(name) => {
                 check_name(name)?;
@@ -189,7 +181,7 @@ impl Schedules {
                 Some((home, after)) => bucket != *home || name > *after,
                 None => true,
             };
-            for found in Links::read_all(&self.inner, &bucket).await? {
+            for found in Links::read_all(&self.inner, &bucket, payload_max).await? {
                 if found.link.removed || !is_after(&found.link.name) {
                     continue;
                 }
@@ -203,19 +195,40 @@ impl Schedules {
         Ok(Page::new(items, None))
     }
 
+    /// Returns the buckets of all schedules, or of those of a namespace.
+    async fn buckets(&self, namespace: Option<&str>) -> Result<Vec<BucketKey>> {
+        let store = self.inner.open()?;
+        let Some(namespace) = namespace else {
+            let mut buckets = store.buckets().await?;
+            buckets.retain(|bucket| has_schedules(&bucket.queue));
+            return Ok(buckets);
+        };
+        if namespace.is_empty() || namespace.contains('.') {
+            return Err(Error::invalid(format!(
+                "`{}` cannot be a namespace; it is what the names of its schedules have before \
+                 their first dot",
+                shown(namespace)
+            )));
+        }
+        let queue = QueueName::new(&beside(&format!("{namespace}."), SCHEDULES))?;
+        Ok(store.buckets_of(&queue).await?.buckets)
+    }
+
     /// Makes a schedule, or gives the one of this name other options. Its first occurrence is the
     /// first instant from now on; a paused one stays paused.
     ///
     /// # Errors
     ///
     /// The store's error; on [`ErrorKind::Unknown`] calling again is safe. [`ErrorKind::Invalid`]
-    /// for a name of another form than 1 to 200 letters, digits, `.`, `_` or `-`, and for calendars
-    /// with more than 2,000 dates together.
+    /// for a name of another form than 1 to 200 letters, digits, `.`, `_` or `-`, for calendars with
+    /// more than 2,000 dates together, for a payload larger than one that is pushed may be, and for
+    /// options that were read where their time zone is not known.
     /// [`ErrorKind::Full`] for a new one if its namespace has
     /// [as many as it may](crate::BusBuilder::schedules_max) already.
     pub async fn set(&self, name: &str, options: ScheduleOptions) -> Result<()> {
         check_name(name)?;
         options.check()?;
+        check_payload(&self.inner, name, &options)?;
         let links = Links::of(&self.inner, name)?;
         let known = OccurrenceOptions::of(&self.inner, options.queue());
         loop {
@@ -309,11 +322,7 @@ impl Schedules {
             skipped: None,
         };
         let (value, options) = event_of(&link, &occurrence, When::Now);
-        let place = EventId::random(now, BucketId(bucket_of(name, queue.buckets())));
-        queue
-            .push_placed((place, place.bucket()), value, options)
-            .await?;
-        Ok(place)
+        queue.push_new(value, options).await
     }
 
     async fn change(

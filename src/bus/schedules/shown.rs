@@ -29,6 +29,8 @@ pub struct Schedule {
     pub is_changing: bool,
     /// The store's time when it was read.
     pub now: Timestamp,
+    /// Whether its payload was read.
+    pub(crate) is_whole: bool,
     gone_after: Duration,
 }
 
@@ -45,6 +47,7 @@ impl Schedule {
             is_changing: link.change != link.applied
                 || (link.former.is_some() && link.paused.is_none()),
             now,
+            is_whole: found.is_whole,
             gone_after: inner.real_pause(EVERY) * GONE_AFTER,
             name: link.name,
             options: link.options,
@@ -94,6 +97,9 @@ impl Schedule {
     #[must_use]
     pub fn explain(&self) -> String {
         let when = self.options.recurrence();
+        if let Err(why) = when.check() {
+            return format!("not known in this process: {why}");
+        }
         let Some(next) = self.next() else {
             return match self.paused {
                 Some(since) => format!("not before it is resumed: it was paused at {since}"),

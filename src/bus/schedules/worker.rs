@@ -13,15 +13,15 @@ use crate::bus::fan_out::as_they_come;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::lease::{LEASE_WAIT_MAX, LeaseStatus, Leased};
-use crate::bus::own_queues::has_schedules;
 use crate::bus::schedules::advance::advance;
 use crate::bus::schedules::link::{Link, VERSION};
 use crate::bus::schedules::written::{Look, Written};
 use crate::core::op::Unique;
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{Envelope, Occurrence, QueueName, SkipReason};
+use crate::event::{Envelope, Occurrence, QueueName, SkipReason, has_schedules};
 use crate::metrics::ScheduleMeters;
 use crate::outage::Outage;
+use crate::panics;
 use crate::store::KEEP_FOR;
 
 /// How many schedules are looked at with one lease.
@@ -35,8 +35,8 @@ const LIST_EVERY: Duration = Duration::from_secs(10);
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 /// The delays of a schedule that could not be looked at.
 const RETRIES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
-/// The delays of one that this process cannot read, as it lacks the key or is of an older version:
-/// another process may have it soon, many times before an occurrence would be late.
+/// The delays of one that this process cannot read, as it lacks the key, is of an older version or does
+/// not know the time zone: another process may have it soon, many times before an occurrence would be late.
 const UNREADABLE: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(60));
 /// So few attempts are kept, so that no schedule becomes a dead letter.
 const ATTEMPTS_LEFT: u16 = 100;
@@ -102,10 +102,14 @@ impl Worker {
             outage: Outage::of("schedules"),
             meters,
         };
-        inner.runtime.spawn(worker.run());
+        let worker = Arc::new(worker);
+        let run = move || Arc::clone(&worker).run();
+        inner
+            .runtime
+            .spawn(panics::lasting("looking at schedules panicked", run));
     }
 
-    async fn run(self) {
+    async fn run(self: Arc<Self>) {
         let mut failures = 0;
         loop {
             let Some(inner) = self.inner.upgrade().filter(|inner| inner.open().is_ok()) else {
@@ -161,9 +165,9 @@ impl Worker {
                         .await;
                     settled
                 }
-                Err(error) => self.hand_back(&name, &leased, &error, RETRIES).await,
+                Err(error) => self.hand_back(&name, &leased, &error).await,
             },
-            Err(error) => self.hand_back(&name, &leased, error, UNREADABLE).await,
+            Err(error) => self.hand_back(&name, &leased, error).await,
         };
         // A lost lease, or a store that is away: the link is looked at again, which changes nothing.
         if let Err(error) = settled {
@@ -177,8 +181,11 @@ impl Worker {
         name: &str,
         leased: &Leased<Result<Link>>,
         error: &Error,
-        delays: Backoff,
     ) -> Result<LeaseStatus> {
+        let delays = match error.kind() {
+            ErrorKind::Corrupt => UNREADABLE,
+            _ => RETRIES,
+        };
         self.outage.failed(name.to_owned(), error);
         let delay = delays.jittered(leased.attempt().into());
         if leased.attempts_left() > ATTEMPTS_LEFT {

@@ -102,7 +102,7 @@ impl Written {
             return Ok(());
         };
         let home = Link::home(&link.name)?;
-        let get = StoreOp::get(link.id(&home.queue));
+        let get = StoreOp::get(link.id(&home));
         if inner.apply(&home, get).await?.is_none() {
             let links = Links::of(inner, &link.name)?;
             links.push(link, *look_at, keeps).await?;

@@ -191,7 +191,7 @@ pub enum CancelOutcome {
     CancelledAfterAttempt,
     /// Too late: the event has reached this state.
     TooLate(State),
-    /// No known event has this id.
+    /// No known event has this id; one that waits in an outbox is not known yet.
     NotFound,
 }
 
@@ -207,7 +207,7 @@ pub enum ChangeOutcome {
     ChangedAfterAttempt(Timestamp),
     /// Too late: the event has reached this state.
     TooLate(State),
-    /// No known event has this id.
+    /// No known event has this id; one that waits in an outbox is not known yet.
     NotFound,
 }
 

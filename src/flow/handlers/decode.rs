@@ -14,7 +14,7 @@ use crate::panics;
 pub(crate) enum DecodeError {
     /// It never decodes; contains the reason.
     Undecodable(String),
-    /// It does not decode in this build, but a newer version has pushed it.
+    /// It does not decode in this build, but may in the newer one that has pushed it.
     Newer(String),
     /// No key decrypts it.
     Undecryptable(String),
@@ -53,6 +53,12 @@ impl<T: DeserializeOwned> PayloadDecoder<T> {
             }
         })?;
         let version = opened.version.unwrap_or(envelope.version);
+        if !opened.form().codec.is_built_in() {
+            return Err(DecodeError::Newer(format!(
+                "the payload is in {}, which this build does not have",
+                opened.form().codec
+            )));
+        }
         match &self.upgrade {
             Some(upgrade) if version < self.version => {
                 let old = OldPayload::new(version, &opened);

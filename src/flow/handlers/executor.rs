@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::Either;
+use tokio::time::Instant;
 
 use crate::core::op::{AttemptOutcome, Delivery, FailureReason};
 use crate::core::step::Job;
@@ -69,7 +70,7 @@ where
                     traced: traced.unwrap_or_default(),
                     job,
                     started_us,
-                    since: self.deps.clock.mono(),
+                    since: Instant::now(),
                     phase: (!A::CAN_BE_DROPPED).then(Arc::default),
                 };
                 (event, Some(ticket))
@@ -235,7 +236,7 @@ where
             // It was settled at its timeout; only its worker is released now.
             SettlePhase::Already => return self.deps.stuck.notify_one(),
         }
-        let ran = self.deps.clock.mono().since(ticket.since);
+        let ran = ticket.since.elapsed();
         panics::reported(|| self.deps.runs.ended(ran));
         let ended = match ended {
             JobEnd::Finished(HandlerExit::Returned(..)) if self.is_too_late(ran) => {

@@ -1,4 +1,4 @@
-//! Virtual time that stands still while a handler waits for the outside world.
+//! Virtual time that stands still while a handler, or a relay, waits for the outside world.
 //!
 //! Paused time jumps to the next timer as soon as no task can run, which is also the case while a
 //! handler waits for a socket: the timeout of its database would be over before the answer is

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use tokio::time::Instant;
+
 use crate::core::step::Job;
 use crate::event::Envelope;
-use crate::time::Mono;
 use crate::trace::AttemptSpan;
 
 /// A stored event whose handler runs, or waits for its thread.
@@ -14,7 +15,9 @@ pub(crate) struct Ticket {
     pub(crate) job: Box<Job<Arc<Envelope>>>,
     pub(crate) started_us: u64,
     pub(crate) traced: AttemptSpan,
-    pub(crate) since: Mono,
+    /// When it was begun, by the clock of the timer that ends it: while the machine is suspended
+    /// neither goes on, and so no handler is late.
+    pub(crate) since: Instant,
     /// Only for a handler that cannot be dropped, which two parties may settle.
     pub(crate) phase: Option<Arc<AttemptPhase>>,
 }

@@ -26,7 +26,8 @@ const FIRST_AFTER: Duration = Duration::from_secs(1);
 /// The most buckets that are counted at a time.
 const AT_ONCE: usize = 8;
 /// A bucket that was empty and had no notification since is counted only in every 30th sample: a
-/// notification may be lost.
+/// notification may be lost. Of the queues that are not consumed here there may be none: their buckets
+/// must have been empty in as many samples, and are counted in turns, as they may be many.
 const EMPTY_EVERY: u64 = 30;
 
 /// Counts the events of the queues that this node consumes or that no node consumes, and sets the
@@ -50,7 +51,7 @@ pub(crate) struct DepthSampler {
 
 impl DepthSampler {
     /// Samples until it is stopped.
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(self: Arc<Self>) {
         let mut known = LastCounts::default();
         let mut wait = self.pace.every.min(FIRST_AFTER);
         while self.waits(wait).await {
@@ -85,11 +86,15 @@ impl DepthSampler {
             .retain(|key, _| buckets.binary_search(key).is_ok());
         known.round += 1;
         let heard = news.take();
+        let (round, mut turn) = (known.round, known.round);
         buckets.retain(|key| {
             let is_told_of = self.queues.contains(&key.queue);
-            let is_empty = known.buckets.get(key).is_some_and(BucketCount::is_empty);
-            let may_wait = is_told_of && is_empty && !heard.contains(key);
-            !may_wait || known.round.is_multiple_of(EMPTY_EVERY)
+            let empty_for = known.empty_for(key);
+            turn += u64::from(empty_for.is_some());
+            let may_wait = empty_for.is_some_and(|span| is_told_of || span >= EMPTY_EVERY)
+                && !heard.contains(key);
+            let turn = if is_told_of { round } else { turn };
+            !may_wait || turn.is_multiple_of(EMPTY_EVERY)
         });
         let counts = stream::iter(buckets).map(|key| async move {
             let counted = self.ask(&key).await;
@@ -99,7 +104,8 @@ impl DepthSampler {
         let mut skew: Option<ClockSkew> = None;
         while let Some((key, counted)) = counts.next().await {
             match counted {
-                Ok((counted, seen)) => {
+                Ok((mut counted, seen)) => {
+                    counted.empty_since = round - known.empty_for(&key).unwrap_or(0);
                     known.buckets.insert(key, counted);
                     skew = skew
                         .into_iter()
@@ -189,8 +195,18 @@ struct LastCounts {
     round: u64,
 }
 
+impl LastCounts {
+    /// Returns for how many samples a bucket has been empty; `None` when it was not.
+    fn empty_for(&self, key: &BucketKey) -> Option<u64> {
+        let counted = self.buckets.get(key).filter(|it| it.is_empty())?;
+        Some(self.round - counted.empty_since)
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct BucketCount {
+    /// The first sample of those in which it was empty.
+    empty_since: u64,
     stats: Stats,
     due: [usize; WITHIN.len()],
 }

@@ -232,6 +232,11 @@ impl Pulls {
         if let Some(messages) = &mut *self.messages() {
             messages.push(message);
         }
+        self.wake();
+    }
+
+    /// Wakes the task.
+    pub(crate) fn wake(&self) {
         self.notify.notify_one();
     }
 

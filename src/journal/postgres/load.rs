@@ -3,7 +3,7 @@
 //! The fast path copies into the records table itself. It is used if every number is above the
 //! watermark of its outbox. The unique index decides in any case, so that a wrong watermark, after
 //! a store that lost its tail or with two stores of one name, costs time and never a record. The
-//! slow path copies into a temporary table and inserts the missing records.
+//! slow path copies into a table of its own and inserts the missing records.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -242,10 +242,11 @@ async fn slow<'a>(
     batches: &'a [Batch],
     tally: &mut MinuteCounters<'a>,
 ) -> Result<(), LoadError> {
-    step.batch_execute(
-        "CREATE TEMPORARY TABLE IF NOT EXISTS loading (LIKE records) ON COMMIT DROP",
-    )
-    .await?;
+    // Not a temporary table, which needs a right that a database may not give. Nobody else sees this
+    // one, as the transaction that creates it drops it.
+    let table = format!("loading_{:016x}", fastrand::u64(..));
+    step.batch_execute(&format!("CREATE UNLOGGED TABLE {table} (LIKE records)"))
+        .await?;
     // Of duplicates the first counts, as if it had been loaded before.
     let mut seen = HashSet::new();
     let all = batches
@@ -254,13 +255,14 @@ async fn slow<'a>(
     let firsts: Vec<_> = all
         .filter(|(_, numbered)| seen.insert(stored(numbered)))
         .collect();
-    copy(step, "pg_temp.loading", firsts.iter().map(|(_, it)| *it)).await?;
+    copy(step, &table, firsts.iter().map(|(_, it)| *it)).await?;
     let sql = format!(
-        "INSERT INTO records ({COLUMNS}) SELECT {COLUMNS} FROM pg_temp.loading \
+        "INSERT INTO records ({COLUMNS}) SELECT {COLUMNS} FROM {table} \
          ORDER BY event, finished, number ON CONFLICT DO NOTHING \
          RETURNING finished, number, event"
     );
     let rows = step.query_typed(&sql, &[]).await?;
+    step.batch_execute(&format!("DROP TABLE {table}")).await?;
     let spot = ErrorContext {
         place: "the journal",
         doing: "cannot load into",

@@ -14,6 +14,7 @@ mod copy;
 mod counts;
 mod erase;
 mod fault;
+mod keep;
 mod link;
 mod load;
 mod pace;

@@ -8,6 +8,7 @@ use tokio_postgres::{Client, Row, Transaction};
 use super::copy::ordered;
 use super::counts;
 use super::fault::{self, ErrorContext, PgError};
+use super::keep;
 use super::link::Scope;
 use super::pace::{self, Kind};
 use super::schema;
@@ -78,6 +79,7 @@ async fn step(
     if let Some(version) = schema::upgraded(&step, &scope.schema).await? {
         return Ok(Err(version));
     }
+    let keep = keep::longest(&step, keep).await?;
     let mut pruned = Pruned::default();
     if let Some(age) = keep.minutes {
         let allowed = pace::allowed(&step, Kind::Minutes, age, keep.at_once, now).await?;
@@ -100,8 +102,13 @@ async fn step(
                 pruned.more = true; // the next week may be due as well
             }
             PruneAction::Delete { before, excess } => {
-                let removed = delete(&step, oldest.week, before, excess).await?;
+                let table = weeks::table(oldest.week);
                 // None, although the counters say otherwise: they were removed by hand, uncounted.
+                let removed = if schema::exists(&step, &scope.schema, &table).await? {
+                    delete(&step, &table, before, excess).await?
+                } else {
+                    0
+                };
                 let is_over = excess > 0 || weeks::end(oldest.week) <= before;
                 let gone = match removed {
                     0 if is_over => oldest.records,
@@ -166,14 +173,13 @@ fn due(oldest: &Oldest, keep: Keep, mut before: i64) -> PruneAction {
     PruneAction::Delete { before, excess }
 }
 
-/// Deletes a bounded number of the oldest rows of a week; returns their number.
+/// Deletes a bounded number of the oldest rows of the table of a week; returns their number.
 async fn delete(
     step: &Transaction<'_>,
-    week: i32,
+    table: &str,
     before: i64,
     excess: i64,
 ) -> Result<i64, PgError> {
-    let table = weeks::table(week);
     let oldest = async |condition: String, most: i64| -> Result<i64, PgError> {
         if most <= 0 {
             return Ok(0);

@@ -143,5 +143,6 @@ FROM records AS r
 WHERE NOT EXISTS (
     SELECT 1 FROM records AS later
     WHERE later.event = r.event
+        AND later.queue = r.queue
         AND (later.finished, later.number) > (r.finished, r.number)
 );

@@ -1,11 +1,11 @@
 //! Carrying: reads outboxes, loads the journal, trims.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use parking_lot::{Mutex, MutexGuard};
@@ -77,6 +77,9 @@ struct Progress {
     share: usize,
     /// When the oldest record finished that this pass has read.
     oldest_us: u64,
+    /// Outboxes that could not be read or trimmed. They are tried again by themselves, so that no
+    /// other one waits for them.
+    failing: BTreeSet<Outbox>,
 }
 
 /// Some outboxes, and for each the number to read from.
@@ -102,6 +105,7 @@ impl Carrier {
                 known: BTreeMap::new(),
                 share: FIRST,
                 oldest_us: u64::MAX,
+                failing: BTreeSet::new(),
             }),
         }
     }
@@ -111,11 +115,13 @@ impl Carrier {
         let every = self.options.fallback_poll_every;
         let every = every.unwrap_or_else(|| self.store.fallback_poll_every());
         let mut look_at = Instant::now();
-        let mut failures = 0;
+        let (mut failures, mut failures_of_some) = (0, 0);
+        let mut retry_at = Instant::now();
         loop {
             let is_last = stop.is_cancelled();
             let looks = Instant::now() >= look_at;
-            match self.pass(looks).await {
+            let retries = is_last || Instant::now() >= retry_at;
+            match self.pass(looks, retries).await {
                 Ok(()) => {
                     failures = 0;
                     if looks {
@@ -131,10 +137,23 @@ impl Carrier {
                     });
                 }
             }
+            let some_fail = !self.progress().failing.is_empty();
+            if failures == 0 && !some_fail && self.behind.is_empty() {
+                panics::reported(|| self.status.nothing_waits(self.now()));
+            }
             if is_last && (failures > 0 || self.behind.is_empty()) {
                 return;
             }
-            self.rest(failures, look_at, &stop).await;
+            if retries {
+                failures_of_some = if some_fail { failures_of_some + 1 } else { 0 };
+                retry_at = Instant::now() + self.pause(failures_of_some);
+            }
+            let next_at = if some_fail {
+                look_at.min(retry_at)
+            } else {
+                look_at
+            };
+            self.rest(failures, next_at, &stop).await;
             if self.member_lost.notified().now_or_never().is_some() {
                 look_at = look_at.min(Instant::now() + LOOK_WITHIN.mul_f64(fastrand::f64()));
             }
@@ -142,11 +161,9 @@ impl Carrier {
     }
 
     /// Waits until there may be something to do; at once when it is told to stop.
-    async fn rest(&self, failures: u32, look_at: Instant, stop: &CancellationToken) {
+    async fn rest(&self, failures: u32, next_at: Instant, stop: &CancellationToken) {
         if failures > 0 {
-            let backoff = Backoff::new(RETRY_MIN, self.options.retry_max);
-            let pause = backoff.jittered(failures); // many nodes do not come back in step
-            stop.run_until_cancelled(sleep(pause)).await;
+            stop.run_until_cancelled(sleep(self.pause(failures))).await;
             return;
         }
         if !self.behind.is_empty() {
@@ -155,21 +172,34 @@ impl Carrier {
         let wake = async {
             tokio::select! {
                 () = self.changed.arrived() => sleep(self.options.linger).await,
-                () = sleep_until(look_at) => {}
+                () = sleep_until(next_at) => {}
                 () = self.member_lost.notified() => self.member_lost.notify_one(), // who waits for this asks
             }
         };
         stop.run_until_cancelled(wake).await;
     }
 
-    /// Takes what outboxes have, some of each, until each has been read once.
-    async fn pass(&mut self, looks: bool) -> Result<(), Trouble> {
-        for outbox in self.changed.take() {
-            self.behind.entry(outbox).or_insert(0);
-        }
+    /// How long it waits after so many failures: many nodes do not come back in step.
+    fn pause(&self, failures: u32) -> Duration {
+        Backoff::new(RETRY_MIN, self.options.retry_max).jittered(failures)
+    }
+
+    /// Takes what outboxes have, some of each, until each has been read once; those that failed
+    /// only if it `retries`.
+    async fn pass(&mut self, looks: bool, retries: bool) -> Result<(), Trouble> {
+        let mut heard_of = self.changed.take();
+        let mut unlooked = None;
         if looks {
-            let every = self.store.outboxes().await.map_err(Trouble::Store)?;
-            for outbox in every {
+            match self.store.outboxes().await {
+                Ok(every) => heard_of.extend(every),
+                Err(error) => unlooked = Some(Trouble::Store(error)),
+            }
+        }
+        if retries {
+            heard_of.append(&mut self.progress().failing);
+        }
+        for outbox in heard_of {
+            if !self.progress().failing.contains(&outbox) {
                 self.behind.entry(outbox).or_insert(0);
             }
         }
@@ -220,17 +250,17 @@ impl Carrier {
             this.glance(&left).await;
         }
         self.behind.extend(behind.into_iter().chain(left));
+        let failed = failed.or(unlooked);
         failed.map_or(Ok(()), Err)
     }
 
     /// Takes note of how many wait, where there is no telling when they can be loaded.
     async fn glance(&self, outboxes: &[(Outbox, u64)]) {
         for some in outboxes.chunks(OUTBOXES) {
-            let Ok(pages) = self.read(some, 0).await else {
-                return; // the next pass finds out
-            };
-            for ((outbox, _), page) in some.iter().zip(pages) {
-                self.note(outbox, &page);
+            for ((outbox, _), page) in some.iter().zip(self.read(some, 0).await) {
+                if let Ok(page) = page {
+                    self.note(outbox, &page); // else the next pass finds out
+                }
             }
         }
     }
@@ -239,10 +269,17 @@ impl Carrier {
     /// more.
     async fn carry(&self, outboxes: &[(Outbox, u64)]) -> Result<Outboxes, Trouble> {
         let share = (self.progress().share / outboxes.len()).max(1);
-        let pages = self.read(outboxes, share).await.map_err(Trouble::Store)?;
+        let pages = self.read(outboxes, share).await;
         let (mut batches, mut trims) = (Vec::new(), Vec::new());
         let (mut many, mut bytes, mut oldest_us) = (0, 0, u64::MAX);
         for ((outbox, after), page) in outboxes.iter().cloned().zip(pages) {
+            let page = match page {
+                Ok(page) => page,
+                Err(error) => {
+                    self.fails(outbox, &error);
+                    continue;
+                }
+            };
             self.note(&outbox, &page);
             if page.last <= after.max(page.first.saturating_sub(1)) {
                 continue; // it has nothing
@@ -268,8 +305,10 @@ impl Carrier {
         let mut behind = Outboxes::new();
         for (outbox, last, next, damaged, more) in trims {
             self.progress().known.insert(outbox.clone(), last);
-            let trimmed = self.store.trim_outbox(&outbox, last).await;
-            trimmed.map_err(Trouble::Store)?;
+            if let Err(error) = self.store.trim_outbox(&outbox, last).await {
+                self.fails(outbox, &error);
+                continue;
+            }
             self.status.damaged(&outbox, damaged);
             let left = next.saturating_sub(last + 1);
             self.status.wait_in(&outbox, left);
@@ -281,22 +320,28 @@ impl Carrier {
     }
 
     /// Reads so many records of each outbox at most.
-    async fn read(&self, outboxes: &[(Outbox, u64)], share: usize) -> Result<Vec<OutboxPage>> {
+    async fn read(&self, outboxes: &[(Outbox, u64)], share: usize) -> Vec<Result<OutboxPage>> {
         let read = |(outbox, after): &(Outbox, u64)| self.store.read_outbox(outbox, *after, share);
-        try_join_all(outboxes.iter().map(read)).await
+        join_all(outboxes.iter().map(read)).await
+    }
+
+    /// Takes note that an outbox could not be read or trimmed.
+    fn fails(&self, outbox: Outbox, error: &Error) {
+        self.progress().failing.insert(outbox);
+        panics::reported(|| self.status.store_failed(error));
     }
 
     async fn load(&self, batches: Vec<Batch>, many: usize) -> Result<()> {
         let load = async { self.journal.load(batches).await };
-        match answered(self.options.patience, load).await {
+        let loaded = answered(self.options.patience, load).await;
+        match &loaded {
             Ok(()) => self.status.recorded(many as u64, self.now()),
-            Err(error) => {
+            Err(_) => {
                 let mut progress = self.progress();
                 progress.share = (progress.share / 2).max(LEAST); // it may be too much for it
-                return Err(error);
             }
         }
-        Ok(())
+        loaded
     }
 
     /// Takes note of what an outbox holds, and of what it has let go.

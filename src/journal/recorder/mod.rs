@@ -140,12 +140,10 @@ impl Recorder {
         let stop_within = setup.options.stop_within;
         let watcher: Arc<dyn OutboxWatcher> = Arc::clone(&changed) as _;
         setup.store.watch_outboxes(Arc::downgrade(&watcher))?;
-        let pruning = prune::run(
-            Arc::clone(&setup.store),
-            Arc::clone(&setup.journal),
-            setup.keep,
-            setup.options.patience,
-        );
+        let (store, journal) = (Arc::clone(&setup.store), Arc::clone(&setup.journal));
+        let (keep, patience) = (setup.keep, setup.options.patience);
+        let prune = move || prune::run(Arc::clone(&store), Arc::clone(&journal), keep, patience);
+        let pruning = panics::lasting("pruning the journal panicked", prune);
         let carrier = Carrier::new(setup, Arc::clone(&status), Arc::clone(&changed));
         Ok(Self {
             recording: Mutex::new(Some(tokio::spawn(carrier.run(stop.clone())))),

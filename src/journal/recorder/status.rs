@@ -7,6 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::Error;
 use crate::metrics::JournalMetrics;
+use crate::panics;
 use crate::store::{Outbox, OutboxPage};
 use crate::time::Timestamp;
 
@@ -24,7 +25,7 @@ pub struct JournalStatus {
     pub dropped: u64,
     /// How many records were damaged in their outbox, and passed over.
     pub damaged: u64,
-    /// How long the oldest record waited that was read last; zero when none waited.
+    /// How long the oldest record waited that was read last; zero when none waits.
     pub lag: Duration,
     /// Since when the journal takes in no records; `None` while it does.
     pub away_since: Option<Timestamp>,
@@ -68,7 +69,7 @@ impl SharedStatus {
     pub(super) fn damaged(&self, outbox: &Outbox, records: u64) {
         if records > 0 {
             self.state().status.damaged += records;
-            tracing::error!(%outbox, records, "skipped damaged records");
+            panics::reported(|| tracing::error!(%outbox, records, "skipped damaged records"));
         }
     }
 
@@ -94,6 +95,19 @@ impl SharedStatus {
         let mut state = self.state();
         state.status.recorded += records;
         self.metrics.recorded(records);
+        self.is_back(&mut state, now);
+    }
+
+    /// Nothing waits at `now`: what there was is in the journal, by this bus or by another one.
+    pub(super) fn nothing_waits(&self, now: Timestamp) {
+        let mut state = self.state();
+        state.status.lag = Duration::ZERO;
+        self.metrics.lag(Duration::ZERO);
+        self.is_back(&mut state, now);
+    }
+
+    /// The journal has taken in what it was given.
+    fn is_back(&self, state: &mut State, now: Timestamp) {
         if let Some(since) = state.status.away_since.take() {
             let waiting = state.status.waiting;
             let away_for = now.since(since);
@@ -104,15 +118,17 @@ impl SharedStatus {
 
     /// So many records of an outbox were let go before they were in the journal.
     pub(super) fn dropped(&self, outbox: &Outbox, records: u64) {
-        let mut state = self.state();
-        state.status.dropped += records;
-        self.metrics.dropped(records);
-        tracing::error!(
-            %outbox,
-            records,
-            "a full outbox has let go of records that are not in the journal: they are lost; see \
-             what keeps the journal, or give the outbox more room (records.outbox_max)"
-        );
+        self.state().status.dropped += records;
+        panics::reported(|| {
+            self.metrics.dropped(records);
+            tracing::error!(
+                %outbox,
+                records,
+                "a full outbox has let go of records that are not in the journal: they are lost; \
+                 see what keeps the journal, or give the outbox more room (records.outbox_max, on \
+                 Redis up to its share of all records)"
+            );
+        });
     }
 
     /// The journal has failed, at `now`.

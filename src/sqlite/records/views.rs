@@ -68,6 +68,7 @@ JOIN outcomes ON outcomes.number = records.outcome
 WHERE records.part IN (SELECT number FROM parts) AND NOT EXISTS (
   SELECT 1 FROM records AS later
   WHERE later.event = records.event
+    AND later.queue = records.queue
     AND (later.finished, later.number) > (records.finished, records.number)
 );",
         created = time_ms(&format!("({})", created_ms("records.event"))),

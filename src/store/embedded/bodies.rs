@@ -8,6 +8,7 @@ use crate::core::op::{
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, Envelope};
+use crate::metrics::found_damage;
 use crate::record::NodeId;
 use crate::store::embedded::cache::CacheEntry;
 use crate::store::embedded::change::Change;
@@ -133,7 +134,12 @@ impl Shared {
             let settled = shard.apply(now_us, op, &mut recorder);
             // Refused: somebody else has settled it, and its row is gone for that reason.
             if settled.is_ok_and(|response| response.reply == Reply::Settled(vec![true])) {
-                tracing::error!(event = %delivery.id, %why, "damaged event moved to the dead letters");
+                tracing::error!(
+                    event = %delivery.id,
+                    %why,
+                    "damaged event discarded; its bytes are in the table `damaged`"
+                );
+                found_damage("fetch", 1);
                 self.pending.submit(Chunk {
                     bucket: Some(bucket.clone()),
                     changes: recorder.changes,

@@ -15,6 +15,7 @@ use crate::core::engine::{DedupWindow, Restored, Tombstone};
 use crate::core::op::UsedAttempts;
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, QueueName};
+use crate::metrics::found_damage;
 use crate::sqlite::records;
 use crate::store::control::Control;
 use crate::store::embedded::change::{Change, Changes, WindowChange};
@@ -115,6 +116,8 @@ pub fn recover(
         committer
             .write(std::iter::once(&changes), now, false)
             .map_err(|failure| schema::KIND.at_open(path, failure.error))?;
+        let is_damage = |it: &&Change| matches!(it, Change::Damaged { .. } | Change::Lost { .. });
+        found_damage("open", changes.list.iter().filter(is_damage).count());
     }
     Ok(Recovery {
         shards,
@@ -144,7 +147,11 @@ impl Scan {
                 let restored =
                     columns.and_then(|columns| self.read_event(number, columns, &batch.bytes));
                 if let Err(error) = restored {
-                    tracing::error!(row = number, %error, "damaged event moved to the dead letters");
+                    tracing::error!(
+                        row = number,
+                        %error,
+                        "damaged event removed; its bytes are in the table `damaged`"
+                    );
                     let why = error.to_string();
                     let row = Row { number, tag: 0 };
                     self.changes.list.push(Change::Damaged { row, why });

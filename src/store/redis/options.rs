@@ -78,8 +78,8 @@ impl RedisOptions {
     }
 
     /// Sets how many records wait in the outbox of each bucket, at least 1,000, unless an
-    /// [`OutboxLimit`](crate::store::OutboxLimit) is set; some 90 bytes each, and their payload
-    /// where it is kept. Default: 25,000.
+    /// [`OutboxLimit`](crate::store::OutboxLimit) is set, here or by another process that asks for
+    /// more; some 90 bytes each, and their payload where it is kept. Default: 25,000.
     pub fn records_max(mut self, many: usize) -> Self {
         self.records_max = many.max(crate::core::op::BATCH_MAX);
         self

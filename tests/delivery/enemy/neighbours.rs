@@ -4,7 +4,9 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use duly::event::Occurrence;
 use duly::prelude::*;
+use duly::schedule::{OverlapPolicy, ScheduleOptions};
 use duly::store::operation::StoreOp;
 use duly::testing::Probe;
 use duly::time::{Clock, Mono, SystemClock};
@@ -20,6 +22,7 @@ use crate::world::{ORDERS, World, ms, secs};
 
 over_every_store! {
     a_subscriber_that_panics_costs_no_event,
+    a_subscriber_that_panics_ends_no_schedule,
     a_store_that_panics_now_and_then_is_called_again,
 }
 
@@ -105,6 +108,23 @@ async fn a_subscriber_that_panics_costs_no_event(world: World) {
         }
     }
     bus.shutdown(secs(1)).await.unwrap();
+}
+
+/// A line of the log stands in every look at a schedule that passes something over.
+async fn a_subscriber_that_panics_ends_no_schedule(world: World) {
+    let probe = Probe::<Occurrence>::taking(secs(1_500));
+    let when: &'static AtomicUsize = Box::leak(Box::default());
+    let often = ScheduleOptions::new("orders", "every 10m").unwrap();
+    let annotation = ORDERS.timeout(secs(3_600));
+    let builder = world.builder().register_as(annotation, probe.clone());
+    let builder = builder.schedule("often", often.overlap(OverlapPolicy::Skip));
+    let subscriber = Registry::default().with(Panicking(when));
+    let _heard_here = tracing::subscriber::set_default(subscriber);
+    let bus = world.start(builder).await;
+    when.store(LINES, Ordering::Relaxed);
+    bus.advance(secs(5_460)).await;
+    when.store(0, Ordering::Relaxed);
+    assert_eq!(probe.count(), 3, "of three, one runs");
 }
 
 async fn a_store_that_panics_now_and_then_is_called_again(world: World) {

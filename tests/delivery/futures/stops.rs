@@ -75,7 +75,7 @@ async fn a_stop_that_times_out_in_its_caller_settles_what_runs() {
         }
     });
     let store = Arc::new(EmbeddedStore::open(&path).unwrap()) as Arc<dyn Store>;
-    let bus = builder(store, &probe).start().await.unwrap();
+    let bus = builder(Arc::clone(&store), &probe).start().await.unwrap();
     let queue = bus.queue_named::<u64>("handled").unwrap();
     let id = queue.push(1, When::Now).await.unwrap().id();
     while probe.running_now() == 0 {
@@ -91,6 +91,7 @@ async fn a_stop_that_times_out_in_its_caller_settles_what_runs() {
     let second = timeout(WATCHDOG, second).await.expect("it returns");
     second.unwrap().unwrap();
     drop((bus, queue));
+    store.close().await.unwrap(); // it was shared
     let bus = Bus::builder().store_url(format!("sqlite:{}", path.display()));
     let bus = bus.publish_only().start().await.unwrap();
     let records = bus.records().id(id).page().await.unwrap().items;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use duly::__outbox::{self as outbox, StagedPush};
-use duly::__server::{moved_clock, replies};
+use duly::__server::{moved_clock, payloads, replies, schedules};
 use duly::admin::{EventAction, Schedules};
 use duly::lease::LeaseOutcome;
 use duly::prelude::*;
@@ -116,8 +116,13 @@ calls! {
     Closed stored_replies look_up: |it| async {
         replies::look_up(&it.pulled, it.waiting).await
     };
+    Closed payloads dead_ids: |it| payloads::dead_ids(it.bus.dead_letters());
+    Closed schedules page_with: |it| async {
+        schedules::page_with(&it.bus.schedules(), 0, None, (None, 100)).await
+    };
     ClosedWithItsRuntime moved_clock settled: |it| moved_clock::settled(&it.bus);
     Closed moved_clock work: |it| moved_clock::work(&it.bus, it.pulled.name());
+    Closed __outbox outside: |it| outbox::outside(&it.bus, it.pulled.push(1, day()));
     Closed __outbox push: |it| async {
         let staged = outbox::stage(it.pulled.event(1).after(day()))?;
         match outbox::push(&it.bus, &[staged]).await.pop() {

@@ -3,10 +3,15 @@
 #![cfg(test)]
 
 use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
 
 use duly::config::Settings;
+use duly::event::{BucketKey, Envelope, Payload};
+use duly::store::operation::{NewEvent, StoreOp};
+use duly::store::{MemoryStore, Store};
 use duly::time::When;
-use duly::{Bus, BusBuilder, ErrorKind};
+use duly::{Bus, BusBuilder, ErrorKind, EventId, QueueName, Unique};
 
 fn builder() -> BusBuilder {
     let builder = Bus::builder().only_registered().publish_only();
@@ -36,9 +41,34 @@ async fn a_bus_in_memory_needs_no_feature() {
     let bus = builder().start().await.unwrap();
     let queue = bus.queue_named::<u64>("orders").unwrap();
     queue.push(7, When::Now).await.unwrap();
-    bus.shutdown(std::time::Duration::from_secs(1))
-        .await
-        .unwrap();
+    bus.shutdown(Duration::from_secs(1)).await.unwrap();
+}
+
+/// As an old build meets what a newer one pushes, which has the feature of its codec.
+#[tokio::test]
+async fn a_payload_in_what_is_not_compiled_in_is_left_to_others() {
+    let (store, name) = (MemoryStore::new(), QueueName::new("orders").unwrap());
+    let id = EventId::for_name(&name, "one");
+    let packed = Payload::from(b"\xFA\x01\0\x07".to_vec());
+    let mut envelope = Envelope::new(id, name.clone(), packed);
+    envelope.attempts = 3;
+    let event = NewEvent {
+        envelope: Arc::new(envelope),
+        when: When::Now,
+        on_taken: Unique::Keep,
+    };
+    let bucket = BucketKey::new(name, id.bucket());
+    let pushed = store.apply(&bucket, StoreOp::Push(vec![event])).await;
+    pushed.unwrap();
+    let bus = builder().store(store).start().await.unwrap();
+    let queue = bus.queue_named::<u64>("orders").unwrap();
+    let leased = queue.lease(1, Duration::from_secs(60)).send().await;
+    assert!(leased.unwrap().is_empty());
+    let stats = async || bus.stats("orders").await.unwrap();
+    while stats().await.leased > 0 {
+        tokio::task::yield_now().await; // it is being settled
+    }
+    assert_eq!((stats().await.dead, stats().await.scheduled), (0, 1));
 }
 
 /// The packages that a program compiles which asks duly for these features.

@@ -39,10 +39,20 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "the sampler asks every bucket each time, also those in which nothing is",
         &[put(
             "DepthSampler::count",
-            "$known.buckets.get($key).is_some_and(BucketCount::is_empty)",
+            "$empty_for.is_some_and(|$span| $is_told_of || $span >= EMPTY_EVERY)",
             "false",
         )],
         redis_store("a_bus_that_counts_its_idle_queues_asks_for_no_more"),
+    ),
+    Metrics.bug(
+        "retired-buckets-asked-each-time",
+        "the sampler asks every bucket of a queue that is not consumed here each time",
+        &[put(
+            "DepthSampler::count",
+            "$is_told_of || «$span >= EMPTY_EVERY»",
+            "false",
+        )],
+        redis_store("a_bus_that_consumes_nothing_asks_retired_queues_in_turns"),
     ),
     Metrics.bug(
         "oldest-of-what-has-left",

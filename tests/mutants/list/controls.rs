@@ -96,7 +96,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Controls.bug(
         "registry-tail-not-written-again",
         "Redis: buckets that a failover took from the registry stay out of it",
-        &[never("registry::read", "is_empty")],
+        &[never("registry::up_to_date", "is_empty")],
         redis_store("what_a_failover_took_from_the_registry_is_read_anew_and_written_again"),
     ),
     Controls.bug(
@@ -118,7 +118,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Controls.bug(
         "check-believes-one-look-at-the-list",
         "the check of a store takes every ready event for one that is not in the ready list",
-        &[drop("Check::compare", "remove($entry)")],
+        &[drop("Check::remove_listed", "remove($entry)")],
         redis_store("nothing_is_found_on_a_healthy_store_under_load"),
     ),
     Controls.bug(

@@ -131,7 +131,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Doubt.bug(
         "damaged-page-ends-the-outbox",
         "a page of damaged records alone is taken for the end of its outbox",
-        &[put("reading::read", "last <= $after", "records.is_empty()")],
+        &[put(
+            "WaitingPages::next",
+            "last <= self.after",
+            "records.is_empty()",
+        )],
         redis_store("a_page_of_damaged_records_alone_hides_none_of_the_others"),
     ),
     Doubt.bug(
@@ -183,7 +187,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Doubt.bug(
         "operators-need-the-registry",
         "Redis Cluster: operators are not answered while the registry is away",
-        &[put("registry::known", "is_empty()", "len() < 1_000")],
+        &[put(
+            "registry::read_if_there",
+            "is_empty()",
+            "len() < 1_000",
+        )],
         redis_store("operators_are_answered_while_the_server_of_the_registry_is_dead"),
     ),
     Doubt.bug(

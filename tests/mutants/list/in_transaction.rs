@@ -51,7 +51,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "outbox-refused-blocks",
         "an event that can never be accepted is tried for ever",
         &[put("Fate::of", "Self::refused($error.to_string())", "Self::NotYet")],
-        outbox("an_event_that_has_waited_for_long_is_handled_once"),
+        outbox("an_event_under_the_id_of_another_is_refused_and_goes_on_if_an_operator_says_so"),
     ),
     InTransaction.bug(
         "outbox-never-emptied",

@@ -7,8 +7,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a look that is repeated pushes its occurrences under other ids",
         &[put(
             "Link::id_of",
-            "«EventId::for_name(&$pushed.queue, &$words)»",
-            "EventId::for_name(&$pushed.queue, &format!(\"{}{}\", $words, fastrand::u64(..)))",
+            "«EventId::for_name_in(&$pushed.queue, BucketId($pushed.bucket), &$words)»",
+            "EventId::for_name_in(&$pushed.queue, BucketId($pushed.bucket), &format!(\"{}{}\", $words, fastrand::u64(..)))",
         )],
         schedule("whatever_a_bus_was_at_when_it_died_each_instant_is_one_event"),
     ),
@@ -59,8 +59,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a look that is repeated pushes its occurrences under other ids, in the simulation",
         &[put(
             "Link::id_of",
-            "«EventId::for_name(&$pushed.queue, &$words)»",
-            "EventId::for_name(&$pushed.queue, &format!(\"{}{}\", $words, fastrand::u64(..)))",
+            "«EventId::for_name_in(&$pushed.queue, BucketId($pushed.bucket), &$words)»",
+            "EventId::for_name_in(&$pushed.queue, BucketId($pushed.bucket), &format!(\"{}{}\", $words, fastrand::u64(..)))",
         )],
         schedule("whatever_happens_each_instant_of_the_calendar_is_exactly_one_event"),
     ),
@@ -83,7 +83,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "the id of a link is that of its number, so a repeated one is no new event",
         &[put(
             "Links::push",
-            "$now = self.inner().now(); $... «$link.id(&self.queue.name)»",
+            "$now = self.inner().now(); $... «$link.id(&$home)»",
             "EventId::from_parts($now, home.bucket, fastrand::u64(..))",
         )],
     ),

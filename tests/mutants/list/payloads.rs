@@ -110,8 +110,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "update-of-the-envelopes-version",
         "what an update writes is taken for the version that was pushed",
         &[put(
-            "Queue::update",
-            "Some($options.version).filter(|$version| *$version > 0)",
+            "QueueHandle::stored_over",
+            "self.knows_version.then_some(self.options.version)",
             "None",
         )],
         payloads("what_an_update_writes_is_of_the_version_of_who_wrote_it"),
@@ -139,7 +139,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Payloads.bug(
         "redis-pass-through-the-delay-set",
         "Redis: a pass goes through the delay set, which events leave and come back to",
-        &[put("peek.lua", r#""HSCAN", BODY"#, r#""ZSCAN", DELAY"#)],
+        &[put(
+            "lua::scan_alone",
+            r#""HSCAN", BODY"#,
+            r#""ZSCAN", DELAY"#,
+        )],
         store_contract("a_pass_sees_what_stays_though_everything_moves_and_others_come_and_end"),
     ),
     Payloads.bug(
@@ -152,8 +156,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "redis-page-reads-the-whole-bucket",
         "Redis: each page of a pass reads all that waits in its bucket",
         &[put(
-            "peek.lua",
-            r#""COUNT", «math.max($want, 1)»"#,
+            "lua::scan_pages",
+            r#"NAMES, "COUNT", «$count»"#,
             "1000000",
         )],
         redis_store("a_page_is_no_more_work_of_many_events_than_of_few"),

@@ -20,6 +20,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         delivery("nothing_starts_before_its_due_time_nor_much_later"),
     ),
     Punctual.bug(
+        "late-timers-wake-nobody",
+        "timers that stood still while the machine was suspended end later by as much",
+        &[never("clock_watch::watch", "$now.since($last)")],
+        lib("whoever_waits_by_a_timer_is_woken_after_a_suspension"),
+    ),
+    Punctual.bug(
         "wake-up-not-told",
         "a push that is due sooner than all others wakes nobody",
         &[never("Shards::change_locked", "WakeRule::Tell")],

@@ -198,7 +198,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a push of lines that ends early does not say why",
         &[put(
             "Lines::ended",
-            "Some(Err($problem))",
+            "Some((self.number, Err($problem)))",
             "{ let _ = $problem; None }",
         )],
         server("what_a_stop_ends_says_so"),
@@ -280,8 +280,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "server-respawn-doubles",
         "two respawns at the same time put a job back twice",
         &[put(
-            "respawn_some",
-            "job_id::after($job.id)",
+            "dead::with_note",
+            "job_id::after($job.id, $job.pushed)",
             "call.app.job_ids.next(queue, 0)",
         )],
         server("respawns_at_the_same_time_double_no_job"),

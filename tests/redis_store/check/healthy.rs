@@ -7,8 +7,12 @@ use std::time::Duration;
 use duly::Annotation;
 use duly::admin::DamageKind;
 use duly::prelude::*;
+use duly::store::operation::StoreOp;
+use duly::store::{CheckTask, Store};
+use duly::time::When;
+use futures_util::future::join_all;
 
-use crate::redis_store::kit::{builder, fresh, stop};
+use crate::redis_store::kit::{Bare, builder, fresh, stop};
 use crate::servers::{shared, shared_cluster};
 
 /// Fails often.
@@ -79,4 +83,39 @@ async fn is_healthy_under_load(url: &str) {
     assert_eq!(report.buckets, 2);
     assert!(!report.counts.contains_key(&DamageKind::Unregistered));
     stop(&bus).await;
+}
+
+/// The list of ready events is read from its end on, in several steps.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_found_while_the_newest_ready_events_are_cancelled() {
+    let bare = Bare::open(&fresh(&shared().url()).0).await;
+    let ids: Vec<_> = (0..10_000).map(|_| bare.new_id()).collect();
+    for some in ids.chunks(1_000) {
+        let events = some.iter().map(|id| bare.plain(*id, When::Now)).collect();
+        bare.apply(StoreOp::Push(events)).await.unwrap();
+    }
+    let ended = AtomicUsize::new(0);
+    let cancels = async {
+        for some in ids[2_500..].rchunks(10) {
+            let cancels = some
+                .iter()
+                .rev()
+                .map(|id| bare.apply(StoreOp::Cancel { id: *id }));
+            assert!(join_all(cancels).await.iter().all(Result::is_ok));
+            ended.fetch_add(some.len(), Ordering::Relaxed);
+        }
+    };
+    let checks = async {
+        let mut checks = 0;
+        while ended.load(Ordering::Relaxed) < 7_500 {
+            let task = CheckTask::new(true);
+            let found = bare.store.check_bucket(&bare.bucket, task).await.unwrap();
+            assert_eq!(found, [], "check {checks}");
+            checks += 1;
+        }
+        assert!(checks > 1, "{checks} checks");
+    };
+    tokio::join!(cancels, checks);
+    let stats = bare.typed(StoreOp::stats()).await.unwrap();
+    assert_eq!(stats.ready, 2_500);
 }

@@ -1,9 +1,13 @@
 //! What is bounded: a read, and how many records wait.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use duly::ErrorKind;
 use duly::event::Payload;
 use duly::store::operation::{Reply, StoreOp};
-use duly::store::{OutboxLimit, Store, WhenFull};
+use duly::store::{OutboxLimit, RedisOptions, Store, WhenFull};
+use duly::testing::ManualClock;
 use duly::time::When;
 
 use super::{entries, numbers};
@@ -108,4 +112,58 @@ async fn the_oldest_records_are_let_go_of_and_the_gap_is_seen() {
     bare.handle(21, 9).await;
     let page = bare.page(0, 100).await;
     assert!(numbers(&page.records).into_iter().eq(21..30));
+}
+
+/// A process without a limit of the outboxes, which keeps a thousand records, and one with a limit.
+async fn two(clock: &Arc<ManualClock>, max: u64, when_full: WhenFull) -> (Bare, Bare) {
+    let (url, _) = fresh(&shared().url());
+    let options = || RedisOptions::new().clock(clock.clone()).records_max(1_000);
+    let other = Bare::open_with(&url, options()).await;
+    let bare = Bare::open_with(&url, options()).await;
+    let max = Some(max);
+    let limit = OutboxLimit { max, when_full };
+    bare.store.limit_outboxes(limit).expect("a legal limit");
+    (other, bare)
+}
+
+#[tokio::test]
+async fn a_process_without_a_limit_drops_nothing_that_another_one_keeps() {
+    for (max, when_full) in [
+        (10_000, WhenFull::DropOldest),
+        (50_000, WhenFull::RefusePushes),
+    ] {
+        let clock = Arc::new(ManualClock::new());
+        let (other, bare) = two(&clock, max, when_full).await;
+        for request in 1..=4 {
+            bare.handle(request, 600).await;
+        }
+        clock.advance(Duration::from_secs(11 * 3_600));
+        other.handle(5, 3).await;
+        let page = bare.page(0, 0).await;
+        assert_eq!((page.first, page.next), (1, 2_404), "{when_full:?}");
+        // A day after the last that has a limit.
+        clock.advance(Duration::from_secs(24 * 3_600));
+        other.handle(6, 1).await;
+        let page = bare.page(0, 0).await;
+        assert_eq!((page.first, page.next), (1_801, 2_405), "{when_full:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_drops_what_is_in_the_journal_says_how_much_the_others_keep() {
+    let clock = Arc::new(ManualClock::new());
+    let (other, recorder) = two(&clock, 10_000, WhenFull::DropOldest).await;
+    other.handle(1, 1).await;
+    recorder.trim(1).await;
+    for request in 2..=5 {
+        other.handle(request, 600).await;
+    }
+    let page = recorder.page(0, 0).await;
+    assert_eq!((page.first, page.next), (2, 2_402));
+    // A lower limit is the limit at once.
+    let (max, when_full) = (Some(1_000), WhenFull::DropOldest);
+    let lower = OutboxLimit { max, when_full };
+    recorder.store.limit_outboxes(lower).expect("a legal limit");
+    recorder.handle(6, 1).await;
+    assert_eq!(recorder.page(0, 0).await.first, 1_802);
 }

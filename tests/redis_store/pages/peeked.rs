@@ -1,9 +1,92 @@
 //! Pages of a pass over a bucket in which events share pages of their own.
 
-use duly::store::operation::{PeekBy, StoreOp};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use duly::EventId;
+use duly::store::operation::{PeekBy, PeekCursor, StoreOp};
 use duly::time::When;
 
 use super::Paged;
+use crate::redis_store::kit::Bare;
+
+/// Adds the next page of a pass to what it has seen; returns where it goes on.
+async fn see(
+    bare: &Bare,
+    from: Option<PeekCursor>,
+    limit: usize,
+    seen: &mut BTreeSet<EventId>,
+) -> Option<PeekCursor> {
+    let peek = StoreOp::peek(PeekBy::All, from, limit);
+    let page = bare.typed(peek).await.expect("a page");
+    seen.extend(page.events.iter().map(|event| event.id));
+    page.next
+}
+
+/// What leaves its page lies somewhere else from then on.
+#[tokio::test]
+async fn a_pass_sees_what_leaves_its_page_meanwhile() {
+    const LIMIT: usize = 64;
+    const PAGES: usize = 15;
+    let later = When::After(Duration::from_secs(3_600));
+    for (when, half) in [(later, PAGES / 2), (When::Now, PAGES / 2), (later, 0)] {
+        let paged = Paged::due(64 * PAGES, when).await;
+        let (bare, ids) = (&paged.bare, &paged.ids);
+        let (mut seen, mut ended) = (BTreeSet::new(), BTreeSet::new());
+        let mut from = see(bare, None, LIMIT, &mut seen).await;
+        while seen.len() < 64 * half {
+            from = see(bare, from, LIMIT, &mut seen).await;
+        }
+        assert!(from.is_some() && seen.len() < ids.len(), "it is on its way");
+        for page in ids.chunks(64).filter(|page| !seen.contains(&page[0])) {
+            let id = page[7];
+            bare.apply(StoreOp::Cancel { id }).await.expect("a cancel");
+            ended.insert(id);
+        }
+        if matches!(when, When::Now) {
+            let fetched = bare.fetch(1, 100).await.expect("a fetch");
+            assert_eq!(fetched.len(), 100);
+        }
+        while from.is_some() {
+            from = see(bare, from, LIMIT, &mut seen).await;
+        }
+        let all: BTreeSet<_> = ids.iter().copied().collect();
+        let missed: Vec<_> = all
+            .difference(&ended)
+            .filter(|id| !seen.contains(id))
+            .collect();
+        assert!(
+            missed.is_empty(),
+            "{} of {} events",
+            missed.len(),
+            ids.len()
+        );
+    }
+}
+
+/// Pages are looked for among the states of all events, a bounded number at a time.
+#[tokio::test]
+async fn a_pass_sees_a_page_among_many_events_that_are_alone() {
+    let paged = Paged::with(64).await;
+    let bare = &paged.bare;
+    let alone: Vec<_> = (0..12_000).map(|_| bare.new_id()).collect();
+    for some in alone.chunks(1_000) {
+        let events = some.iter().map(|id| bare.plain(*id, When::Now)).collect();
+        bare.apply(StoreOp::Push(events)).await.expect("a push");
+    }
+    let (mut from, mut seen, mut calls) = (None, BTreeSet::new(), 0);
+    loop {
+        from = see(bare, from, 1_000, &mut seen).await;
+        calls += 1;
+        if from.is_none() {
+            break;
+        }
+    }
+    let all: BTreeSet<_> = paged.ids.iter().chain(&alone).copied().collect();
+    assert_eq!(seen.len(), all.len());
+    assert_eq!(seen, all);
+    assert!((12..=40).contains(&calls), "{calls} calls");
+}
 
 /// As many entries of the ready list then stand for no event as there are events beyond one for each.
 #[tokio::test]

@@ -29,9 +29,6 @@ use crate::store::redis::script::table::script;
 const PAGE: usize = 1_000;
 /// How long to wait for the list where cached data will do.
 const PATIENCE: Duration = Duration::from_millis(1_500);
-/// For how long the list of one queue's buckets is used without another read: as long as a change of
-/// their number takes to reach every node.
-const FRESH: Duration = Duration::from_millis(250);
 /// The pause before the list is read again after a timeout.
 const RESTS: Duration = Duration::from_secs(5);
 const TOKEN: usize = 8;
@@ -57,8 +54,6 @@ pub(in crate::store::redis) struct Registry {
     listed: tokio::sync::Mutex<CachedList>,
     /// Buckets in the list: read there, or written by this process.
     known: RwLock<BTreeSet<BucketKey>>,
-    /// When the list was last read.
-    read_at: Mutex<Option<Instant>>,
     /// The number of buckets that each consumer of a queue serves by its settings.
     configured: RwLock<Configured>,
     writing: Mutex<WriterState>,
@@ -77,10 +72,15 @@ struct Configured {
     others: u16,
 }
 
+/// The list as far as it was read; all of its buckets are known.
 #[derive(Default)]
 struct CachedList {
-    buckets: Vec<BucketKey>,
+    buckets: BTreeSet<BucketKey>,
+    /// The index after the last entry, and that entry.
+    len: usize,
     last: Option<Vec<u8>>,
+    /// When the last complete read began.
+    read_from: Option<Instant>,
 }
 
 /// The state of the writer.
@@ -104,7 +104,6 @@ impl Registry {
             hub,
             listed: tokio::sync::Mutex::default(),
             known: RwLock::default(),
-            read_at: Mutex::default(),
             configured: RwLock::default(),
             writing: Mutex::default(),
             attempts: watch::Sender::new(0),
@@ -155,18 +154,20 @@ impl Registry {
         known.len()
     }
 
-    fn was_read(&self) {
-        let mut read_at = self.read_at.lock();
-        *read_at = Some(Instant::now());
-    }
-
-    /// Returns the known buckets of a queue, if the list was read a moment ago.
-    fn fresh_of(&self, queue: &QueueName) -> Option<Vec<BucketKey>> {
-        let read_at = *self.read_at.lock();
-        read_at.filter(|at| at.elapsed() < FRESH)?;
+    /// Returns the known buckets of a queue, sorted.
+    fn known_of(&self, queue: &QueueName) -> Vec<BucketKey> {
         let known = self.known.read();
         let at = |bucket| BucketKey::new(queue.clone(), BucketId(bucket));
-        Some(known.range(at(0)..=at(u16::MAX)).cloned().collect())
+        known.range(at(0)..=at(u16::MAX)).cloned().collect()
+    }
+
+    /// Returns the known buckets that the list lacks.
+    fn unlisted(&self, listed: &CachedList) -> Vec<BucketKey> {
+        let known = self.known.read();
+        if known.len() == listed.buckets.len() {
+            return Vec::new(); // whatever is listed is known
+        }
+        known.difference(&listed.buckets).cloned().collect()
     }
 
     /// Returns the known and the configured buckets, sorted.
@@ -201,21 +202,32 @@ impl Registry {
 ///
 /// When the server cannot be read.
 pub(in crate::store::redis) async fn read(registry: &Arc<Registry>) -> Result<Vec<BucketKey>> {
-    let before = registry.known();
+    let listed = up_to_date(registry).await?;
+    Ok(listed.buckets.iter().cloned().collect())
+}
+
+/// Returns the list as it was after the call began: callers that wait for one another share a read.
+/// Writes the known buckets that it lacks again.
+async fn up_to_date(registry: &Arc<Registry>) -> Result<tokio::sync::MutexGuard<'_, CachedList>> {
+    let asked = Instant::now();
     let mut listed = registry.listed.lock().await;
-    read_new(&registry.hub, &mut listed).await?;
-    registry.note(&listed.buckets);
-    registry.was_read();
-    let mut buckets = listed.buckets.clone();
-    drop(listed);
-    buckets.sort_unstable();
+    if listed.read_from.is_some_and(|from| from > asked) {
+        return Ok(listed);
+    }
+    let from = Instant::now();
     // Every bucket known before the read must be in the list.
-    let is_lost = |bucket: &BucketKey| buckets.binary_search(bucket).is_err();
-    let lost: Vec<_> = before.into_iter().filter(is_lost).collect();
+    let mut lost = registry.unlisted(&listed);
+    let is_anew = read_new(registry, &mut listed).await?;
+    if is_anew {
+        lost = registry.unlisted(&listed);
+    } else {
+        lost.retain(|bucket| !listed.buckets.contains(bucket));
+    }
+    listed.read_from = Some(from);
     if !lost.is_empty() {
         writer::write(registry, lost);
     }
-    Ok(buckets)
+    Ok(listed)
 }
 
 /// Returns every bucket in the list, or the known and configured ones while the server is
@@ -225,17 +237,44 @@ pub(in crate::store::redis) async fn read(registry: &Arc<Registry>) -> Result<Ve
 ///
 /// When the server cannot be read, and no bucket is known.
 pub(in crate::store::redis) async fn known(registry: &Arc<Registry>) -> Result<KnownBuckets> {
+    let away = read_if_there(registry).await?;
+    Ok(match away {
+        None => KnownBuckets::all(registry.known()),
+        Some(away) => KnownBuckets::some(registry.known_or_configured(), away),
+    })
+}
+
+/// Returns the buckets of a queue, as [`known`].
+///
+/// # Errors
+///
+/// As [`known`].
+pub(in crate::store::redis) async fn known_of(
+    registry: &Arc<Registry>,
+    queue: &QueueName,
+) -> Result<KnownBuckets> {
+    let Some(away) = read_if_there(registry).await? else {
+        return Ok(KnownBuckets::all(registry.known_of(queue)));
+    };
+    let mut known = registry.known_or_configured();
+    known.retain(|bucket| bucket.queue == *queue);
+    Ok(KnownBuckets::some(known, away))
+}
+
+/// Reads the list; returns why that failed if the server is away and buckets are known.
+async fn read_if_there(registry: &Arc<Registry>) -> Result<Option<Error>> {
     let late = || Error::new(ErrorKind::Unavailable, "the server does not respond");
     let patience = if registry.rests() {
         Duration::ZERO
     } else {
         PATIENCE
     };
-    let read = tokio::time::timeout(patience, read(registry)).await;
+    let read = async { up_to_date(registry).await.map(drop) };
+    let read = tokio::time::timeout(patience, read).await;
     let error = match read.unwrap_or_else(|_| Err(late())) {
-        Ok(buckets) => {
+        Ok(()) => {
             registry.asked.succeeded(&());
-            return Ok(KnownBuckets::all(buckets));
+            return Ok(None);
         }
         Err(error) if !is_away(&error) => return Err(error),
         Err(error) => error,
@@ -253,30 +292,15 @@ pub(in crate::store::redis) async fn known(registry: &Arc<Registry>) -> Result<K
         return Err(away);
     }
     registry.asked.failed((), &away);
-    Ok(KnownBuckets::some(known, away))
+    Ok(Some(away))
 }
 
-/// Returns the known buckets of a queue, by a list that is at most [`FRESH`] old.
-///
-/// # Errors
-///
-/// As [`known`].
-pub(in crate::store::redis) async fn known_of(
-    registry: &Arc<Registry>,
-    queue: &QueueName,
-) -> Result<KnownBuckets> {
-    if let Some(fresh) = registry.fresh_of(queue) {
-        return Ok(KnownBuckets::all(fresh));
-    }
-    let mut known = known(registry).await?;
-    known.buckets.retain(|bucket| bucket.queue == *queue);
-    Ok(known)
-}
-
-async fn read_new(hub: &SharedKeys, listed: &mut CachedList) -> Result<()> {
+/// Reads what is new in the list; returns whether all of it was read.
+async fn read_new(registry: &Registry, listed: &mut CachedList) -> Result<bool> {
+    let hub = &registry.hub;
     let mut is_anew = listed.last.is_none();
     loop {
-        let from = listed.buckets.len() - usize::from(listed.last.is_some());
+        let from = listed.len - usize::from(listed.last.is_some());
         let mut command = redis::cmd("LRANGE");
         command.arg(hub.key("registry"));
         command.arg(from).arg(from + PAGE - 1);
@@ -294,12 +318,14 @@ async fn read_new(hub: &SharedKeys, listed: &mut CachedList) -> Result<()> {
             }
             page.remove(0);
         }
+        registry.note(page.iter().map(|(_, bucket)| bucket));
         for (entry, bucket) in page {
             listed.last = Some(entry);
-            listed.buckets.push(bucket);
+            listed.len += 1;
+            listed.buckets.insert(bucket);
         }
         if is_last {
-            return Ok(());
+            return Ok(is_anew);
         }
     }
 }

@@ -9,7 +9,9 @@
 --                  last move or fetch, which tells of it), record (next number assigned), forgotten
 --                  (creation time of the newest forgotten id, ms), trimmed (last record in the
 --                  journal), longest (upper bound of body lengths, bytes), doubt (since when the
---                  server's clock is not believed, us)
+--                  server's clock is not believed, us), kept (two doubles: how many records the
+--                  outbox keeps for the processes that have a limit of it, and until when, us, others
+--                  keep as many)
 -- STATE    hash    id -> state of the event, see state.lua. Plain events that were pushed together
 --                  and wait: see page.lua, as of BODY, DELAY, READY and SIZES
 -- BODY     hash    id -> envelope
@@ -60,8 +62,9 @@ local function keep_counts(adds)
       counts = counts .. pack(MORE, meta.gap_from, meta.gap_to, meta.expired, meta.late)
     end
     call("HSET", META, "counts", counts)
-    if doubt and not meta[6] then
-      call("HSET", META, "doubt", string.format("%.0f", doubt))
+    local since = doubt and string.format("%.0f", doubt)
+    if since and since ~= meta[6] then
+      call("HSET", META, "doubt", since)
     elseif meta[6] and not doubt then
       call("HDEL", META, "doubt")
     end
@@ -134,6 +137,13 @@ local function next_due()
   return head[2] and tonumber(head[2])
 end
 
+-- Returns when the owner is to call again, ms, though nothing changes: when the next event is due, and soon
+-- while the server's clock is not believed.
+local function owner_due()
+  local due = next_due()
+  return doubt and math.min(due or math.huge, now_ms + STANDS / 2000) or due or false
+end
+
 -- Returns the time; `expected`: the server's, as the caller knows it. A call that was under way for
 -- longer than a step is as one whose server has stepped.
 local function time_of(expected)
@@ -141,14 +151,13 @@ local function time_of(expected)
   local server = time[1] * 1000000 + time[2]
   if not expected or math.abs(server - expected) <= STEP then
     expected = server
-  elseif math.abs(server - last_now) < math.abs(expected - last_now) then
+  elseif last_now > 0 and math.abs(server - last_now) < math.abs(expected - last_now) then
     expected = server -- another process knows better
   else
-    doubt = tonumber(meta[6] or expected)
+    local since = expected - last_now <= STANDS and tonumber(meta[6]) or expected
+    doubt = math.min(since, expected)
     if expected - doubt >= STANDS then
       expected, doubt = server, nil
-    elseif doubt > expected then
-      doubt = expected
     end
   end
   if last_now > math.max(server, expected) + 2 * STEP then
@@ -158,7 +167,8 @@ local function time_of(expected)
 end
 
 -- Each call:
-meta = call("HMGET", META, "counts", "record", "longest", "forgotten", "trimmed", "doubt")
+meta = call("HMGET", META, "counts", "record", "longest", "forgotten", "trimmed", "doubt",
+  "kept")
 doubt = nil
 last_now, leased, surplus, entry, past = 0, 0, 0, 0, 0
 meta.gap_from, meta.gap_to, meta.expired, meta.late = 0, 0, 0, 0

@@ -7,7 +7,7 @@ end
 local it = state_alone(id)
 local body = call("HGET", BODY, id)
 if body and is_newer(body) then
-  return redis.error_reply("DULY CORRUPT the event was written by a newer duly, in a form that this "
+  return redis.error_reply("DULY INVALID the event was written by a newer duly, in a form that this "
     .. "version cannot read; cancel it with that one")
 end
 local kind = it and it.kind or (body and "S" or "")

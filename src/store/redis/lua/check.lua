@@ -539,7 +539,8 @@ local parts = {
     end
     cursor = "0"
   end,
-  -- From the tail on: what is pushed meanwhile is looked at twice, and nothing is passed over.
+  -- From the tail on: what is pushed meanwhile is looked at twice. Where some leave the end of the list as
+  -- many others are passed over, which a second reading has.
   ready = function()
     local from = tonumber(cursor)
     listed = call("LRANGE", READY, -from - most, -from - 1)

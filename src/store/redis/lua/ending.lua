@@ -20,13 +20,24 @@ local function note(id, outcome, cause, attempt, due, moved, fetched_started, no
     .. fetched_started .. finished .. node .. text(key) .. text(error) .. (more or "")
 end
 
--- Writes records `from` to `to` as one entry, whose id is the number of the first.
+-- Writes records `from` to `to` as one entry, whose id is the number of the first. A process that has
+-- a limit of the outbox notes it for a day; one without a limit, which says so by a `-`, drops nothing
+-- that is kept by that.
 local function write_entry(from, to)
-  local first = record
+  local first, max, kept, till = record, tonumber(ARGV.records_max), 0, 0
+  if meta[7] then
+    kept, till = unpack_from(">dd", meta[7])
+  end
+  if max < 0 then
+    max = till > now and math.max(kept, -max) or -max
+  elseif kept ~= max or till < now + 43200000000 then
+    meta[7] = pack(">dd", max, now + 86400000000)
+    call("HSET", META, "kept", meta[7])
+  end
   record = record + to - from + 1
   -- First: if a later step fails, the next entry must not request the same number.
   call("HSET", META, "record", record)
-  call("XADD", OUTBOX, "MINID", "=", math.max(math.min(record - ARGV.records_max, first), 1), first .. "-0",
+  call("XADD", OUTBOX, "MINID", "=", math.max(math.min(record - max, first), 1), first .. "-0",
     RECORDS == 1 and "r" or "r" .. RECORDS, table.concat(records, "", from, to))
 end
 

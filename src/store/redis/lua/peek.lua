@@ -1,49 +1,76 @@
--- Script: reads a page of the events that have not ended, by a scan of the bodies.
+-- Script: reads a page of the events that have not ended, by a scan of those in pages and then of the
+-- bodies of those that are alone.
 --
--- A small hash is returned whole, and one that shrinks meanwhile may return an event twice.
+-- An event may leave its page, and never comes into one: so one that the first scan has missed has a
+-- body of its own during all of the second. One that leaves in between is returned twice; so may be
+-- any other of a hash that shrinks meanwhile. A small hash is returned whole.
 --
--- A cursor is a position in the hash table of one server process. Every other process orders the
--- fields differently, so there the scan starts anew.
-local AT_ONCE = RUST.BATCH_MAX
+-- A cursor is a position in a hash table of one server process, behind it "p" in the first scan. Every
+-- other process orders the fields differently, so there the scan starts anew.
+local AT_ONCE, LOOKED_MAX = RUST.BATCH_MAX, 10000 -- the latter states, for pages among those of other events
+local NAMES = string.rep("?", NAME)
 local server = string.match(call("INFO", "server"), "run_id:(%w+)")
-local of, place = string.match(ARGV.cursor, "^(%w+) (%d+)$")
+local of, place, kind = string.match(ARGV.cursor, "^(%w+) (%d+)(p?)$")
 local most, ids, bodies = tonumber(ARGV.limit), {}, {}
+local in_pages, is_over = of ~= server or kind == "p", false
 place = of == server and place or "0"
 local answer = REPLY { now = now, next = false }
 
+local count, looked = 1, 0
 local per_body = EACH_MAX -- events, at most, until it has seen that there are few pages
 
--- HSCAN returns whole bodies, so each call requests few of them; it may also pass empty slots of
--- the table, which end a page as well.
-for _ = 1, 2 * most do -- `most` events, or as many bytes as one call reads
+-- Looks at some states. Pages are looked for among twice as many while there are none.
+local function scan_pages()
+  local found = call("HSCAN", STATE, place, "MATCH", NAMES, "COUNT", count)
+  local fields = found[2]
+  for i = 1, #fields, 2 do
+    local page = pages[fields[i]] or new_page(fields[i], fields[i + 1])
+    for _, part in ipairs(page.parts) do
+      local its = bodies_of(page, part)
+      for n, id in ipairs(ids_in(member_of(page, part))) do
+        ids[#ids + 1], bodies[#bodies + 1] = id, its[n] or false
+      end
+      spent = spent + #part.body
+    end
+  end
+  looked = looked + count
+  count = #fields > 0 and math.floor((most - #ids) / EACH_MAX) or 2 * count
+  count = math.max(math.min(count, LOOKED_MAX - looked), 1)
+  place = found[1]
+  in_pages = place ~= "0"
+end
+
+-- Looks at some bodies. HSCAN returns them whole, so each call requests few of them; it may also pass
+-- empty slots of the table, which end a page as well.
+local function scan_alone()
   local fitting = math.floor((BUDGET - spent) / 2 / math.max(longest, 1))
   local want = math.min(fitting, math.floor((most - #ids) / per_body))
   local found = call("HSCAN", BODY, place, "COUNT", math.max(want, 1))
-  place = found[1]
-  local fields, of_pages = found[2], {}
+  local fields = found[2]
+  per_body = 1
   for i = 1, #fields, 2 do
-    of_pages[#of_pages + 1] = #fields[i] == FIELD_OF_PART and fields[i] or nil
-  end
-  per_body = #of_pages > 0 and EACH_MAX or 1
-  read_pages(of_pages)
-  for i = 1, #fields, 2 do
-    local field, body = fields[i], fields[i + 1]
-    local page, part = part_with(field)
-    if #field ~= FIELD_OF_PART then
-      ids[#ids + 1], bodies[#bodies + 1] = field, body
-    elseif page then
-      local its = ids_in(member_of(page, part))
-      for n, one in ipairs(split_bodies(body, part.first - part.base, part.count)) do
-        ids[#ids + 1], bodies[#bodies + 1] = its[n], one
-      end
+    if #fields[i] == FIELD_OF_PART then
+      per_body = EACH_MAX
+    else
+      ids[#ids + 1], bodies[#bodies + 1] = fields[i], fields[i + 1]
     end
-    spent = spent + 2 * #body -- HSCAN copies it once more
+    spent = spent + 2 * #fields[i + 1] -- HSCAN copies it once more
   end
-  if place == "0" or #ids >= most or is_spent() then
+  place = found[1]
+  is_over = place == "0"
+end
+
+for _ = 1, 2 * most + 20 do -- `most` events, or as many bytes as one call reads
+  if in_pages then
+    scan_pages()
+  else
+    scan_alone()
+  end
+  if is_over or #ids >= most or is_spent() or (in_pages and looked >= LOOKED_MAX) then
     break
   end
 end
-answer[REPLY.next] = place ~= "0" and server .. " " .. place
+answer[REPLY.next] = not is_over and server .. " " .. place .. (in_pages and "p" or "")
 for first = 1, #ids, AT_ONCE do
   local some = { unpack(bodies, first, math.min(first + AT_ONCE - 1, #ids)) }
   look_up({ unpack(ids, first, math.min(first + AT_ONCE - 1, #ids)) }, answer, true, some)

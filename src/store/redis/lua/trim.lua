@@ -24,6 +24,9 @@ if through > trimmed then
     oldest = number_of(call("XREVRANGE", OUTBOX, oldest .. "-0", "-", "COUNT", 1)[1]) or oldest
   end
   call("HSET", META, "trimmed", through)
+  if ARGV.kept ~= "" then -- as in ending.lua
+    call("HSET", META, "kept", pack(">dd", ARGV.kept, now + 86400000000))
+  end
   call("XTRIM", OUTBOX, "MINID", "=", oldest)
 end
 return REPLY { now = now, is_same = 1 }

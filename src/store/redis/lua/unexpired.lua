@@ -1,6 +1,9 @@
 -- Library: of a script that shows or changes events, and cannot end those that have expired: it is
--- refused while there are any, and its caller ends them first.
+-- refused while there are any, and its caller ends them first. The script counts as one of the time at
+-- which its caller began, as it knows the server's: others expire meanwhile, and without end.
 -- Each call:
-if #call("ZRANGE", EXPIRY, "-inf", now, "BYSCORE", "LIMIT", 0, 1) > 0 then
+local began = tonumber(ARGV.now)
+began = began and began < 0 and -began or now
+if #call("ZRANGE", EXPIRY, "-inf", math.min(began, now), "BYSCORE", "LIMIT", 0, 1) > 0 then
   error({ err = "DULY EXPIRED events of this bucket have expired and are to be ended first" })
 end

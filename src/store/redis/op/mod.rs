@@ -47,6 +47,7 @@ use crate::core::op::{
 };
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, QueueName};
+use crate::metrics::found_damage;
 use crate::record::{Cause, NodeId};
 use crate::store::future::StoreFuture;
 use crate::store::redis::link::managed::ManagedConnection;
@@ -213,7 +214,7 @@ pub(in crate::store::redis) async fn operate(
         && !read.damaged.is_empty()
     {
         let burying = bury(shared, bucket, fetch.node, fetch.request, read.damaged);
-        Box::pin(burying).await?; // rare, and large
+        in_parts::part(Box::pin(burying), true).await?; // the others are leased; rare, and large
     }
     Ok(read.response)
 }
@@ -243,5 +244,6 @@ async fn bury(
     let settlements: Vec<_> = settlements.collect();
     let none = StartMark::default();
     settle::settle(shared, bucket, node, &settlements, none, record::DAMAGED).await?;
+    found_damage("fetch", settlements.len());
     Ok(())
 }

@@ -56,6 +56,8 @@ script! {
         /// a server that has lost its tail may have reused the numbers.
         seen: u64,
         began: &'a [u8],
+        /// How many records the outbox keeps, if this process has a limit of it.
+        kept: Option<u64>,
     }
     reply TrimReply {
         now: u64,
@@ -163,12 +165,14 @@ pub(in crate::store::redis) async fn trim(
     let seen = shared.outboxes.seen_at(bucket, through);
     let (number, began) = seen.as_ref().map_or((0, &[][..]), |it| (it.0, &it.1[..]));
     let link = shared.links.for_pushes(bucket);
+    let terms = shared.terms(bucket);
     let arguments = TrimArguments {
         through: through.min(EXACT_MAX),
         seen: number,
         began,
+        kept: terms.has_limit.then_some(terms.records_max),
     };
-    let call = shared.terms(bucket).call(arguments);
+    let call = terms.call(arguments);
     if TrimReply::read(&mut shared.call(link, &call).await?)?.is_same {
         shared.outboxes.forget(bucket, through);
         return Ok(());

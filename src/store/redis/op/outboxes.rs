@@ -14,11 +14,14 @@ use crate::store::watchers::Watchers;
 
 /// An upper bound of record numbers.
 pub(in crate::store::redis) const RECORDS_END: u64 = 1 << 40;
+
 /// The state and the limits of all outboxes in this process.
 pub(in crate::store::redis) struct Outboxes {
     watchers: Watchers<dyn OutboxWatcher>,
     /// The limit of waiting records without an outbox limit.
     default_max: u64,
+    /// Whether a limit was set, which then holds for other processes without one, too.
+    has_limit: AtomicBool,
     /// How many records are kept before a writer drops the oldest.
     kept_max: AtomicU64,
     /// How many records may wait before pushes are refused.
@@ -43,6 +46,7 @@ impl Outboxes {
         Self {
             watchers: Watchers::default(),
             default_max,
+            has_limit: AtomicBool::new(false),
             kept_max: AtomicU64::new(default_max),
             waiting_max: AtomicU64::new(RECORDS_END),
             met_newer: AtomicBool::new(false),
@@ -62,9 +66,16 @@ impl Outboxes {
             WhenFull::DropOldest => (max, RECORDS_END),
             WhenFull::RefusePushes => (RECORDS_END, max),
         };
+        let has_limit = limit.max.is_some() || limit.when_full == WhenFull::RefusePushes;
+        self.has_limit.store(has_limit, Ordering::Relaxed);
         self.kept_max.store(kept, Ordering::Relaxed);
         self.waiting_max.store(waiting, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Returns whether a limit was set.
+    pub(in crate::store::redis) fn has_limit(&self) -> bool {
+        self.has_limit.load(Ordering::Relaxed)
     }
 
     /// Returns how many records an outbox with this share keeps before the oldest are dropped.

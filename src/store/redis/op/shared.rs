@@ -54,7 +54,7 @@ pub(in crate::store::redis) struct Shared {
     offset_us: AtomicI64,
     /// The clock of the server, where there is one.
     server_clock: ServerClock,
-    /// The log of steps of the servers' clocks.
+    /// Steps of the servers' clocks.
     steps: ClockSteps,
     keys: RwLock<HashMap<BucketKey, Arc<BucketKeys>>>,
     /// The subscribed buckets.
@@ -105,15 +105,18 @@ impl Shared {
         let buckets = self.registry.count();
         let records = self.options.records_total / buckets.max(1);
         let records = records.max(crate::core::op::BATCH_MAX) as u64;
+        let mono_us = self.mono_us();
         CallContext {
             keys: self.keys(bucket),
             now_us: self.options.clock.as_ref().map(|clock| clock.wall_us()),
-            mono_us: self.mono_us(),
+            mono_us,
             offset_us: (!self.hub.is_cluster())
                 .then(|| self.server_clock.offset())
                 .flatten(),
+            has_stood: self.steps.have_ended(mono_us),
             window: self.options.window.shared_by(buckets),
             records_max: self.outboxes.kept_max(records),
+            has_limit: self.outboxes.has_limit(),
             waiting_max: self.outboxes.waiting_max(records),
             calls_functions: self.links.functions.is_on(),
             origin: &self.origin,
@@ -186,7 +189,9 @@ impl Shared {
         // The script ran in between.
         let between = (apart(now_us, mono_us), apart(now_us, terms.mono_us));
         let stepped_us = terms.keys.clock.learn(between);
-        self.server_clock.learn(between);
+        if clock::differs(self.server_clock.learn(between)) {
+            self.steps.note(mono_us);
+        }
         if clock::differs(stepped_us) && self.options.clock.is_none() {
             self.steps.log(mono_us, stepped_us);
         }

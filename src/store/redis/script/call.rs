@@ -28,10 +28,15 @@ pub(in crate::store::redis) struct CallContext<'a> {
     /// microseconds.
     pub(in crate::store::redis) mono_us: u64,
     pub(in crate::store::redis) offset_us: Option<i64>,
+    /// Whether that offset has stood, so that it is better than the one that a bucket was last seen
+    /// with.
+    pub(in crate::store::redis) has_stood: bool,
     /// The dedup window of a bucket.
     pub(in crate::store::redis) window: DedupWindow,
     /// How many records its outbox keeps before the oldest are dropped.
     pub(in crate::store::redis) records_max: u64,
+    /// Whether that is a limit that was set, so that processes without one must not keep fewer.
+    pub(in crate::store::redis) has_limit: bool,
     /// How many may wait before pushes are refused; `None`: unlimited.
     pub(in crate::store::redis) waiting_max: Option<u64>,
     /// Whether functions are called, and not scripts.
@@ -53,7 +58,9 @@ impl CallContext<'_> {
         arguments: A,
     ) -> Call {
         let mut command = script.call(self.calls_functions, self.keys.of(script.parts()));
-        let offset_us = self.keys.clock.offset().or(self.offset_us);
+        let of_bucket = self.keys.clock.offset();
+        let offset_us = self.offset_us.filter(|_| self.has_stood);
+        let offset_us = offset_us.or(of_bucket).or(self.offset_us);
         let expected_us = offset_us.map(|offset| self.mono_us.saturating_add_signed(offset));
         // The time, for tests; "-" and what the server's is by the clock of this process, since an
         // earlier call; or "".
@@ -72,7 +79,9 @@ impl CallContext<'_> {
             let (keep_us, max_age_us) = (us(keep_for), us(max_age));
             let ahead_ms = ID_AHEAD_MAX.as_millis();
             let window = format!("{max} {cap} {keep_us} {max_age_us} {FORGET_MAX} {ahead_ms}");
-            command.arg(window).arg(self.records_max);
+            let records_max = self.records_max.cast_signed();
+            let sign = if self.has_limit { 1 } else { -1 };
+            command.arg(window).arg(sign * records_max);
         }
         arguments.add_to(&mut command);
         Call { script, command }

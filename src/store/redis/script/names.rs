@@ -7,7 +7,8 @@ pub(in crate::store::redis) enum Head {
     Hub,
     /// Of a script on a bucket: the time.
     Bucket,
-    /// Of a script that can end events: also the dedup window, and how many records are kept.
+    /// Of a script that can end events: also the dedup window, and how many records are kept; with a
+    /// `-` where the caller has no limit of its own.
     Ending,
 }
 

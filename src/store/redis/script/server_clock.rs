@@ -8,6 +8,10 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 /// The least time between two lines in the log, in microseconds: a step shows in each bucket.
 const LOGGED_EVERY_US: u64 = 10_000_000;
 
+/// An offset that has stood for so long, in microseconds, holds for all buckets of its server: that is
+/// how long a script goes on by the offset of its bucket where the server's clock differs.
+const STOOD_US: u64 = 10_000_000;
+
 /// There was no reply yet.
 const UNKNOWN: i64 = i64::MIN;
 
@@ -47,13 +51,26 @@ pub(in crate::store::redis) fn apart(server_us: u64, mono_us: u64) -> i64 {
     i64::try_from(apart_us).unwrap_or(0)
 }
 
-/// Logs steps that the store's time has followed.
+/// Steps that the store's time has followed.
 #[derive(Debug, Default)]
 pub(in crate::store::redis) struct ClockSteps {
+    /// The last one, by the clock of this process.
+    last_us: AtomicU64,
     logged_us: AtomicU64,
 }
 
 impl ClockSteps {
+    /// Notes a step at a time of this process.
+    pub(in crate::store::redis) fn note(&self, mono_us: u64) {
+        self.last_us.store(mono_us.max(1), Ordering::Relaxed);
+    }
+
+    /// Returns whether there was no step for a while.
+    pub(in crate::store::redis) fn have_ended(&self, mono_us: u64) -> bool {
+        let last_us = self.last_us.load(Ordering::Relaxed);
+        last_us == 0 || mono_us.saturating_sub(last_us) >= STOOD_US
+    }
+
     /// Logs a step, unless another was logged a moment ago. `mono_us`: the time of this process.
     pub(in crate::store::redis) fn log(&self, mono_us: u64, stepped_us: i64) {
         let last_us = self.logged_us.load(Ordering::Relaxed);

@@ -7,6 +7,7 @@ use crate::codec::body;
 use crate::core::op::{BATCH_BYTES, BATCH_MAX, HOLDS_MAX};
 use crate::event::UNIQUE_FOR_MAX;
 use crate::record::PAYLOAD_KEPT_MAX;
+use crate::store::control::CONTROLS_MAX;
 use crate::store::redis::link::script::Script;
 use crate::store::redis::script::keys;
 use crate::store::redis::script::names::{Head, Names, placed};
@@ -19,6 +20,7 @@ const CONSTANTS: &[(&str, usize)] = &[
     ("BATCH_MAX", BATCH_MAX),
     ("BATCH_BYTES", BATCH_BYTES),
     ("HOLDS_MAX", HOLDS_MAX),
+    ("CONTROLS_MAX", CONTROLS_MAX),
     ("PART_BODY_MAX", PART_BODY_MAX),
     ("PAYLOAD_KEPT_MAX", PAYLOAD_KEPT_MAX),
     ("UNIQUE_FOR_MAX_MS", UNIQUE_FOR_MAX.as_millis() as usize),

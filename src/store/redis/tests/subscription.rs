@@ -239,3 +239,30 @@ async fn a_cluster_is_listened_to_on_every_node_and_through_moves_and_failovers(
     publish(&url, &buckets[0], "you").await;
     until("it is heard", || counts.of(&buckets[0]) > before).await;
 }
+
+#[tokio::test]
+async fn a_slot_without_an_owner_keeps_no_other_from_being_listened_to() {
+    let cluster = Cluster::masters(3);
+    let buckets: Vec<_> = (0..20).map(bucket).collect();
+    let slot = cluster.slot_of(&keys::part("duly", &buckets[0], "wake"));
+    let owner = cluster.master_of(slot);
+    // The others would hear of it from its owner.
+    for node in [owner, (owner + 1) % 3, (owner + 2) % 3] {
+        let node = cluster.node(node);
+        node.cli(&["CLUSTER", "DELSLOTS", &slot.to_string()]);
+    }
+    let (news, _counts) = listen(&cluster.url());
+    news.add(&buckets);
+    let channels = || {
+        let of = |node| cluster.node(node).cli(&["PUBSUB", "SHARDCHANNELS"]);
+        let lines = (0..3).map(|node| of(node).split_whitespace().count());
+        lines.sum::<usize>()
+    };
+    until("it listens to the others", || channels() == 19).await;
+    assert!(!news.is_healthy());
+
+    let owner = cluster.node(owner);
+    owner.cli(&["CLUSTER", "ADDSLOTS", &slot.to_string()]);
+    until("it listens to all", || news.is_healthy()).await;
+    assert_eq!(channels(), 20);
+}

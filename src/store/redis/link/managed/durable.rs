@@ -66,6 +66,16 @@ impl DurabilityWait {
     }
 }
 
+impl ReachedDurability {
+    /// What calls of two servers have reached.
+    fn and(self, other: Self) -> Self {
+        Self {
+            disk: self.disk && other.disk,
+            replicas: self.replicas.min(other.replicas),
+        }
+    }
+}
+
 /// A call in a group, with the channel for its reply.
 struct GroupCall {
     command: Cmd,
@@ -79,7 +89,7 @@ type GroupKey = (Option<Slot>, DurabilityWait);
 /// The replies of a group.
 struct GroupReplies {
     calls: Vec<Value>,
-    confirmed: Value,
+    reached: RedisResult<ReachedDurability>,
     /// Whether the calls may have been executed more than once.
     is_repeat: bool,
 }
@@ -154,12 +164,18 @@ impl DurableCalls {
         if !unknown.is_empty() {
             let texts = unknown.iter().map(|call| &calls[*call]);
             let texts = texts.map(|call| with_text(&call.text, &call.command));
-            // The second wait confirms the writes of the first group as well.
+            // By now it may be another server, which has nothing of the first calls.
             let again = self.exchange(slot, wait, texts).await?;
+            let is_all = unknown.len() == calls.len();
             for (call, reply) in unknown.into_iter().zip(again.calls) {
                 replies.calls[call] = reply;
             }
-            replies.confirmed = again.confirmed;
+            let first = replies.reached;
+            replies.reached = if is_all {
+                again.reached
+            } else {
+                first.and_then(|first| Ok(first.and(again.reached?)))
+            };
             replies.is_repeat |= again.is_repeat;
         }
         Ok(replies)
@@ -180,7 +196,7 @@ impl DurableCalls {
         match calls.pop() {
             Some(confirmed) if calls.len() + 1 == pipeline.len() => Ok(GroupReplies {
                 calls,
-                confirmed,
+                reached: wait.reached(confirmed),
                 is_repeat,
             }),
             _ => Err(Error::new(
@@ -190,10 +206,10 @@ impl DurableCalls {
         }
     }
 
-    fn reply(&self, wait: DurabilityWait, calls: Vec<GroupCall>, outcome: Result<GroupReplies>) {
+    fn reply(&self, calls: Vec<GroupCall>, outcome: Result<GroupReplies>) {
         let GroupReplies {
             calls: replies,
-            confirmed,
+            reached,
             is_repeat,
         } = match outcome {
             Ok(replies) => replies,
@@ -205,7 +221,6 @@ impl DurableCalls {
                 return;
             }
         };
-        let reached = wait.reached(confirmed);
         for (call, reply) in calls.into_iter().zip(replies) {
             let outcome = match (accepted(reply), &reached) {
                 (Err(refused), _) => Err(maybe_applied(self.link.refused(refused), is_repeat)),
@@ -233,7 +248,7 @@ async fn carry(durable: Arc<DurableCalls>, mut driver: Driver<GroupKey, GroupCal
         calls.retain(|call| !call.reply.is_closed());
         if !calls.is_empty() {
             let outcome = durable.send((slot, wait), &calls).await;
-            durable.reply(wait, calls, outcome);
+            durable.reply(calls, outcome);
         }
     }
 }

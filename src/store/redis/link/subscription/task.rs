@@ -15,6 +15,7 @@ use crate::store::redis::link::url::{Address, Place, Target};
 
 /// The node of a connection; `None` where there is only one.
 type Node = Option<Address>;
+type ByNode = HashMap<Node, Vec<Vec<u8>>>;
 
 /// The state of the subscription.
 pub(super) struct SubscriptionTask<T> {
@@ -89,8 +90,8 @@ impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
         let missing = self
             .channels
             .missing(|channel| !self.subscribed.contains_key(channel));
-        let mut failed = Ok(());
-        for (node, channels) in self.by_node(missing).await? {
+        let (by_node, mut failed) = self.by_node(missing).await?;
+        for (node, channels) in by_node {
             // One node that is down must not prevent subscriptions on the others.
             if let Err(error) = self.subscribe_at(node, channels).await {
                 failed = Err(error);
@@ -155,14 +156,14 @@ impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
         self.slots = None;
     }
 
-    /// Groups the channels by node.
-    async fn by_node(&mut self, channels: Vec<Vec<u8>>) -> Result<HashMap<Node, Vec<Vec<u8>>>> {
-        let mut by_node: HashMap<Node, Vec<Vec<u8>>> = HashMap::new();
+    /// Groups the channels by node; an error beside them if some have none.
+    async fn by_node(&mut self, channels: Vec<Vec<u8>>) -> Result<(ByNode, Result<()>)> {
+        let (mut by_node, mut failed) = (ByNode::new(), Ok(()));
         let Place::Cluster(known) = self.target.place.clone() else {
             if !channels.is_empty() {
                 by_node.insert(None, channels);
             }
-            return Ok(by_node);
+            return Ok((by_node, failed));
         };
         if self.slots.is_none() && !channels.is_empty() {
             self.slots = Some(self.read_slots(&known).await?);
@@ -171,14 +172,15 @@ impl<T: Clone + Send + Sync + 'static> SubscriptionTask<T> {
             let owner = self.slots.as_ref().and_then(|slots| slots.owner(&channel));
             let Some(owner) = owner else {
                 let words = "the cluster does not serve every slot";
-                return Err(Error::new(ErrorKind::Unavailable, words));
+                failed = Err(Error::new(ErrorKind::Unavailable, words));
+                continue;
             };
             by_node
                 .entry(Some(owner.clone()))
                 .or_default()
                 .push(channel);
         }
-        Ok(by_node)
+        Ok((by_node, failed))
     }
 
     /// Reads the slots from a connected node, or from the nodes that the URL names.

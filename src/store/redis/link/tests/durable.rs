@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::managed::durable::{DurabilityWait, ReachedDurability};
+use super::pretend::{self, Act};
 use super::servers::{Redis, RedisOptions};
 use super::{COUNT, call, count, open};
 use crate::error::ErrorKind;
@@ -116,6 +117,29 @@ async fn a_server_that_cannot_confirm_is_doubted_not_believed() {
     assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
     assert!(error.to_string().contains("carried out"), "{error}");
     assert_eq!(server.cli(&["GET", "k"]), "1");
+}
+
+/// The second server confirms what it has, and that is not what the first one had.
+#[tokio::test]
+async fn a_script_that_is_brought_to_another_server_confirms_no_call_of_the_first() {
+    let acts = [
+        Act::Say(":1\r\n"),
+        Act::Say("-NOSCRIPT No matching script. Please use EVAL.\r\n"),
+        Act::Say(":0\r\n"), // replicas of the first one
+        Act::Say(":2\r\n"),
+        Act::Say(":1\r\n"), // replicas of the one that has taken over
+    ];
+    let link = open(&pretend::cluster(acts.into()).await).await;
+    let calling = call(COUNT, "k");
+    let wait = replicas(1, 50);
+    let (first, second) = tokio::join!(
+        link.run_text_durably(COUNT, &calling, wait),
+        link.run_text_durably(COUNT, &calling, wait),
+    );
+    for (reply, value) in [(first, 1), (second, 2)] {
+        let reply = reply.expect("it runs");
+        assert_eq!(reply, (redis::Value::Int(value), reached(0)));
+    }
 }
 
 #[tokio::test]
