@@ -62,6 +62,35 @@ fn tables_of_a_newer_duly_are_refused() {
     });
 }
 
+/// A server that dies soon after the end of an unlogged table may refuse its next start.
+#[test]
+fn no_load_creates_an_unlogged_table() {
+    play(async {
+        let schema = Schema::new();
+        let journal = journal(&schema).await;
+        let name = schema.name();
+        schema.sql(&format!(
+            "CREATE TABLE created (name name, unlogged bool);
+             CREATE FUNCTION note() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
+                 INSERT INTO {name}.created SELECT relname, relpersistence = 'u' FROM pg_class
+                     WHERE relnamespace = '{name}'::regnamespace AND relkind = 'r';
+             END $$;
+             CREATE EVENT TRIGGER {name} ON ddl_command_end WHEN TAG IN ('CREATE TABLE')
+                 EXECUTE FUNCTION {name}.note()"
+        ));
+        load(&journal, &many(3)).await;
+        load(&journal, &many(5)).await; // by the slow way
+        schema.sql(&format!("DROP EVENT TRIGGER {name}"));
+        assert_eq!(everything(&journal).await, many(5));
+        let created = |what| {
+            let which = format!("SELECT count(*) > 0 FROM created WHERE {what}");
+            schema.sql(&which)
+        };
+        assert_eq!(created("name LIKE 'loading%'"), "t");
+        assert_eq!(created("unlogged"), "f");
+    });
+}
+
 #[test]
 fn a_mark_that_is_wrong_costs_no_record_and_doubles_none() {
     play(async {

@@ -242,10 +242,11 @@ async fn slow<'a>(
     batches: &'a [Batch],
     tally: &mut MinuteCounters<'a>,
 ) -> Result<(), LoadError> {
-    // Not a temporary table, which needs a right that a database may not give. Nobody else sees this
-    // one, as the transaction that creates it drops it.
+    // Not a temporary table, which needs a right that a database may not give; nor an unlogged one: a
+    // server that dies soon after its end may refuse to start (PostgreSQL's bug 17731). Nobody else
+    // sees this one, as the transaction that creates it drops it.
     let table = format!("loading_{:016x}", fastrand::u64(..));
-    step.batch_execute(&format!("CREATE UNLOGGED TABLE {table} (LIKE records)"))
+    step.batch_execute(&format!("CREATE TABLE {table} (LIKE records)"))
         .await?;
     // Of duplicates the first counts, as if it had been loaded before.
     let mut seen = HashSet::new();
