@@ -13,7 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CARGO_TERM_COLOR=never NO_COLOR=1
 export CARGO_INCREMENTAL=0 # as in .ci/run, so that the one builds nothing that the other has built
 target=${CARGO_TARGET_DIR:-target}
-at_once=$((3 * $(nproc))) # tests; most of them wait for a server or for a time
+at_once=$((4 * $(nproc))) # tests; most of them wait for a server or for a time
 silence=1800 # seconds; a step that prints nothing for so long hangs, however long it may take
 passed=0
 failed=0

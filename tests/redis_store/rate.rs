@@ -17,7 +17,7 @@ use crate::servers;
 
 const RATE: usize = 500;
 /// For how many seconds it is watched, after two in which nodes hear of each other.
-const SECONDS: usize = 20;
+const SECONDS: usize = 10;
 /// For how long nothing at all may start before it is given up.
 const PATIENCE: Duration = Duration::from_secs(20);
 
