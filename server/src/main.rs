@@ -3,6 +3,8 @@
 mod cli;
 mod command;
 mod demo;
+#[cfg(test)]
+mod documented;
 
 use std::process::ExitCode;
 

@@ -57,7 +57,7 @@ pub(crate) enum OperatorCommand {
         #[command(subcommand)]
         command: queue::QueueCommand,
     },
-    /// Events: list, show, explain, cancel, reschedule, run now, update
+    /// Events: list, show, explain, cancel, reschedule, run now, update, erase, replay
     Event {
         #[command(flatten)]
         target: Target,
@@ -172,7 +172,7 @@ pub(crate) struct Target {
         hide_env_values = true
     )]
     token: Option<String>,
-    /// The namespace whose queues are listed, with --server
+    /// The namespace, with --server, where no queue names it
     #[arg(long, value_name = "NAMESPACE", global = true, requires = "server")]
     namespace: Option<String>,
     /// Writes JSON

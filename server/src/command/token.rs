@@ -42,9 +42,9 @@ enum TokenCommand {
     Create {
         /// The namespace
         namespace: String,
-        /// What it is for
+        /// What it is for [default: the namespace]
         #[arg(long, value_name = "TEXT")]
-        description: String,
+        description: Option<String>,
         /// Its rights, of publish, consume and admin [default: all]
         #[arg(long, value_name = "SCOPES", value_delimiter = ',')]
         scopes: Vec<String>,
@@ -89,6 +89,7 @@ pub(crate) async fn run(output: Output, arguments: TokenArguments) -> Result<()>
             queues,
             expires_in,
         } => {
+            let description = description.unwrap_or_else(|| namespace.clone());
             let mut query = vec![("description", description)];
             if !scopes.is_empty() {
                 query.push(("scopes", scopes.join(",")));

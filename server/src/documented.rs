@@ -1,0 +1,90 @@
+//! Commands as documents have them are commands of the program.
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::cli::Arguments;
+
+const DOCUMENTS: [(&str, &str); 8] = [
+    ("README.md", include_str!("../../README.md")),
+    ("server/README.md", include_str!("../README.md")),
+    ("outbox/README.md", include_str!("../../outbox/README.md")),
+    (
+        "operations.md",
+        include_str!("../../src/docs/operations.md"),
+    ),
+    (
+        "transactions.md",
+        include_str!("../../src/docs/transactions.md"),
+    ),
+    ("python", include_str!("../../clients/python/README.md")),
+    (
+        "typescript",
+        include_str!("../../clients/typescript/README.md"),
+    ),
+    ("go", include_str!("../../clients/go/README.md")),
+];
+
+/// The words of a line of a shell: quotes hold some together, and a `#` begins a comment.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for letter in line.chars() {
+        match (quote, letter) {
+            (Some(open), _) if open == letter => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (None, ' ') => words.extend(word.take()),
+            (None, '#') if word.is_none() => break,
+            _ => word.get_or_insert_default().push(letter),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+/// The lines of a document's blocks that begin with the program, and then its words within sentences.
+fn commands(text: &str) -> (Vec<String>, Vec<String>) {
+    let (mut lines, mut spans, mut is_block) = (Vec::new(), Vec::new(), false);
+    let joined = text.replace("\\\n", " ");
+    for line in joined.lines() {
+        if line.starts_with("```") {
+            is_block = !is_block;
+        } else if is_block && line.starts_with("duly ") {
+            lines.push(line.to_owned());
+        } else if !is_block {
+            let code = line.split('`').skip(1).step_by(2);
+            spans.extend(code.filter(|it| it.starts_with("duly ")).map(str::to_owned));
+        }
+    }
+    (lines, spans)
+}
+
+#[test]
+fn every_command_of_a_document_is_one() {
+    let mut counted = 0;
+    for (name, text) in DOCUMENTS {
+        let (lines, spans) = commands(text);
+        for line in &lines {
+            if let Err(error) = Arguments::try_parse_from(words(line)) {
+                panic!("{name}: {line}\n{error}");
+            }
+        }
+        for span in &spans {
+            // A sentence may name a command without what it takes.
+            let kind = Arguments::try_parse_from(words(span)).map_err(|error| error.kind());
+            let is_one = matches!(
+                kind,
+                Ok(_)
+                    | Err(ErrorKind::MissingRequiredArgument
+                        | ErrorKind::InvalidValue
+                        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+                        | ErrorKind::DisplayHelp)
+            );
+            assert!(is_one, "{name}: {span}: {kind:?}");
+        }
+        counted += lines.len() + spans.len();
+    }
+    assert!(counted > 60, "{counted}");
+}
