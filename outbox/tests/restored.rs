@@ -1,10 +1,12 @@
 //! Rows that a restored backup has again, under a relay that runs.
 
+use std::time::Duration;
+
 use duly::prelude::*;
 
-use crate::aged::{forget, forgetful};
+use crate::aged::{forget, forgetful, forgetful_with_clock, push_an_hour_ago};
 use crate::databases::{Outbox, REFUSED};
-use crate::world::{Seen, TestMysql, eventually, orders};
+use crate::world::{Seen, TestMysql, eventually, order, orders};
 
 /// The rows of the backup say that none was pushed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -58,27 +60,84 @@ async fn a_restore_of_mysql_under_a_relay_is_noticed() {
 async fn an_event_of_a_chosen_id_that_a_backup_has_again_is_known_by_its_records() {
     for outbox in Outbox::all().await {
         let seen = Seen::default();
-        let bus = forgetful(&seen).await;
+        let (store, bus) = forgetful_with_clock(&seen).await;
         let queue = orders(&bus);
         outbox.push_given(&queue, 1, queue.new_id()).await;
         outbox
-            .execute("create table backup as select event from duly_outbox")
+            .execute("create table backup as select event, repeated from duly_outbox")
+            .await;
+        // Nothing but the row says of it that it may be over.
+        let named = queue.id_for_name("3");
+        push_an_hour_ago((&outbox, &store), (&queue, 3), named).await;
+        outbox
+            .execute(
+                "insert into backup select event, true from duly_outbox \
+                 where event not in (select event from backup)",
+            )
             .await;
         let relay = outbox.relay(&bus).await;
-        seen.reach(1).await;
+        seen.reach(2).await;
         forget(&queue, &seen).await;
         outbox
-            .execute("insert into duly_outbox (event) select event from backup")
+            .execute("insert into duly_outbox (event, repeated) select event, repeated from backup")
             .await;
         outbox.push(&queue, 2..3, When::Now).await;
-        seen.reach(1_002).await;
+        seen.reach(1_003).await;
         outbox.settled().await;
         eventually("nothing is left to handle", async || {
             let stats = bus.stats("orders").await.unwrap();
             stats.scheduled + stats.ready + stats.leased == 0
         })
         .await;
-        assert_eq!(seen.counts()[&1], 1, "doubled");
+        let counts = seen.counts();
+        assert_eq!((counts[&1], counts[&3]), (1, 1), "doubled");
+        assert_eq!(outbox.number(REFUSED).await, 0);
+        relay.stop().await;
+    }
+}
+
+/// It is put aside only if it may be over and forgotten.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_of_a_name_goes_on_if_that_cannot_double_it() {
+    for outbox in Outbox::all().await {
+        let seen = Seen::default();
+        let (store, bus) = forgetful_with_clock(&seen).await;
+        let queue = orders(&bus);
+        let id = |number: u64| queue.id_for_name(&number.to_string());
+        // It has waited for long and was never pushed.
+        push_an_hour_ago((&outbox, &store), (&queue, 1), id(1)).await;
+        // Earlier events of its name are over.
+        queue.event(order(2)).id(id(2)).push().await.unwrap();
+        seen.reach(1).await;
+        forget(&queue, &seen).await;
+        outbox.push_given(&queue, 2, id(2)).await;
+        let relay = outbox.relay(&bus).await;
+        eventually("both are handled", async || {
+            let counts = seen.counts();
+            counts.contains_key(&1) && counts[&2] == 2
+        })
+        .await;
+        outbox.settled().await;
+        relay.stop().await;
+        // It may have been pushed, a moment ago, and long ago while the store has it.
+        outbox.push_given(&queue, 3, id(3)).await;
+        push_an_hour_ago((&outbox, &store), (&queue, 4), id(4)).await;
+        let hour = When::After(Duration::from_secs(3_600));
+        let waits = queue.event(order(4)).id(id(4)).when(hour);
+        waits.push().await.unwrap();
+        outbox
+            .execute("update duly_outbox set repeated = true")
+            .await;
+        let relay = outbox.relay(&bus).await;
+        seen.reach(1_003).await;
+        outbox.settled().await;
+        eventually("only what is due later is left", async || {
+            let stats = bus.stats("orders").await.unwrap();
+            (stats.scheduled, stats.ready + stats.leased) == (1, 0)
+        })
+        .await;
+        let counts = seen.counts();
+        assert_eq!((counts[&1], counts[&2], counts[&3]), (1, 2, 1));
         assert_eq!(outbox.number(REFUSED).await, 0);
         relay.stop().await;
     }

@@ -23,8 +23,6 @@ pub(crate) struct RowEvent {
     /// Its place there.
     pub(crate) place: usize,
     pub(crate) event: StagedEvent,
-    /// Whether it may have been pushed before.
-    pub(crate) is_repeated: bool,
 }
 
 /// What became of the events of a group.
@@ -76,12 +74,8 @@ pub(crate) fn page_events(bus: &Bus, rows: &[Row]) -> PageEvents {
                 Ok(event) if row.is_anew && event.is_given() => fate = Some(renewed(bus, &event)),
                 Ok(event) => {
                     let group = format!("{}/{}", event.queue(), event.bucket());
-                    let is_repeated = row.is_repeated;
-                    let event = RowEvent {
-                        place,
-                        event,
-                        is_repeated,
-                    };
+                    let event = event.repeated(row.is_repeated);
+                    let event = RowEvent { place, event };
                     page.groups.entry(group.clone()).or_default().push(event);
                     name = Some(group);
                 }
@@ -127,7 +121,7 @@ pub(crate) async fn push_deferred(bus: &Bus, events: &[RowEvent]) -> GroupResult
     let late = events.iter().zip(fates);
     let late = late.filter(|(_, fate)| matches!(fate, Fate::OutOfTime));
     let lookups = late.map(|(row, fate)| async move {
-        *fate = out_of_time(bus, &row.event, row.is_repeated).await;
+        *fate = out_of_time(bus, &row.event).await;
     });
     let lookups: Vec<_> = lookups.collect();
     let lookups = stream::iter(lookups).for_each_concurrent(LOOKUPS_AT_ONCE, |it| it);
@@ -156,18 +150,22 @@ fn encode(bus: &Bus, plain: &PlainEvent) -> Fate {
 }
 
 /// The id of an event is not within the time that the store accepts: it has waited for long, or
-/// was made by a clock that was wrong.
+/// was made by a clock that was wrong. Or it is that of a name, which the store forgets and accepts
+/// again, and the event may have been pushed before.
 ///
 /// Its records say whether it was accepted and is over: the row may be one of a backup. Without one, an
 /// event that was never pushed goes on under a new id. One that may have been accepted, and be over and
 /// forgotten, does not: it is put aside. So is one whose id was chosen, as others may have pushed it.
-async fn out_of_time(bus: &Bus, event: &StagedEvent, is_repeated: bool) -> Fate {
-    let records = bus.records().queue(event.queue()).id(event.id());
+async fn out_of_time(bus: &Bus, event: &StagedEvent) -> Fate {
+    let mut records = bus.records().queue(event.queue()).id(event.id());
+    if !event.id().tells_time() {
+        records = records.since(event.staged_at()); // those of before are of another event
+    }
     match records.limit(1).page().await {
         Ok(page) if !page.items.is_empty() => Fate::Accepted { is_new: false },
-        Ok(_) if is_repeated => Fate::refused(format!(
+        Ok(_) if event.is_repeated() => Fate::refused(format!(
             "the event {} may have been accepted by an earlier push whose result was lost, and \
-             its id is now older than the tombstones of the store; there is no record of it. \
+             be older than the tombstones of the store; there is no record of it. \
              Put it back under a new id if handling it twice does no harm",
             event.id()
         )),

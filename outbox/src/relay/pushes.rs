@@ -219,11 +219,10 @@ impl<S: Source> Run<S> {
             for (place, row) in rows.into_iter().enumerate() {
                 keys.push((row.key, row.is_repeated));
                 match StagedEvent::decode(&row.event) {
-                    Ok(event) => events.push(RowEvent {
-                        place,
-                        event,
-                        is_repeated: row.is_repeated,
-                    }),
+                    Ok(event) => {
+                        let event = event.repeated(row.is_repeated);
+                        events.push(RowEvent { place, event });
+                    }
                     Err(error) => fates.push((place, Fate::refused(error.to_string()))),
                 }
             }

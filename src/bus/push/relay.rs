@@ -1,6 +1,7 @@
 //! Pushing staged events, with a result for each.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 
@@ -9,13 +10,17 @@ use crate::bus::payloads::EncodedValue;
 use crate::bus::push::prepare::PreparedEvent;
 use crate::bus::push::staged::StagedEvent;
 use crate::bus::queue_handle::QueueHandle;
-use crate::core::op::{PushOutcome, fitting};
+use crate::core::op::{PushOutcome, StoreOp, fitting};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, QueueName};
-use crate::store::Durability;
+use crate::store::{Durability, KEEP_FOR};
 
 /// The concurrent calls of one push of staged events.
 const CALLS_AT_ONCE: usize = 8;
+
+/// An event that was staged so lately is remembered by the store if it was pushed: a push takes less
+/// than the rest of the time for which each end is remembered.
+const STAGED_LATELY: Duration = Duration::from_secs(KEEP_FOR.as_secs() / 2);
 
 /// The result of pushing one staged event.
 #[derive(Debug)]
@@ -25,7 +30,8 @@ pub enum StagedPush {
         /// Whether this push made it.
         is_new: bool,
     },
-    /// Its id is not within the time that the store accepts. It was not accepted now; whether it was
+    /// The store may have forgotten an event of its id: that is not within the time that it accepts, or
+    /// has none and the event may have been pushed a while ago. It was not accepted now; whether it was
     /// by an earlier push is not known.
     OutOfTime,
     /// It can never be accepted.
@@ -159,6 +165,9 @@ async fn push_given(
 }
 
 async fn push_one_given(handle: &QueueHandle, staged: &StagedEvent) -> Result<StagedPush> {
+    if may_be_forgotten(handle, staged).await? {
+        return Ok(StagedPush::OutOfTime);
+    }
     let envelope = &staged.event.envelope;
     let opened = handle
         .inner
@@ -188,6 +197,19 @@ async fn push_one_given(handle: &QueueHandle, staged: &StagedEvent) -> Result<St
         }
         Some(outcome) => Ok(of_outcome(handle, envelope.id, outcome)),
     }
+}
+
+/// Returns whether an event may have been accepted before and be over and forgotten, where its id does
+/// not tell that to the store: as it has no time, the store would accept it as new.
+async fn may_be_forgotten(handle: &QueueHandle, staged: &StagedEvent) -> Result<bool> {
+    let (id, inner) = (staged.id(), &handle.inner);
+    let (staged_at, now) = (staged.staged_at(), inner.now());
+    let age = now.since(staged_at).max(staged_at.since(now));
+    if !staged.is_repeated || id.tells_time() || age < STAGED_LATELY {
+        return Ok(false);
+    }
+    let found = inner.on_event(&handle.name, id, || StoreOp::get(id));
+    Ok(found.await?.1.is_none())
 }
 
 /// Returns an error for each event of a call that failed.

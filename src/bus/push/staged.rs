@@ -35,6 +35,8 @@ pub struct StagedEvent {
     /// Whether the caller chose its id.
     pub(super) is_given: bool,
     pub(super) durability: Option<Durability>,
+    /// Whether it may have been pushed before; not among its bytes.
+    pub(super) is_repeated: bool,
 }
 
 impl StagedEvent {
@@ -52,6 +54,7 @@ impl StagedEvent {
             event,
             is_given,
             durability,
+            is_repeated: false,
         }
     }
 
@@ -77,6 +80,25 @@ impl StagedEvent {
     #[must_use]
     pub fn is_given(&self) -> bool {
         self.is_given
+    }
+
+    /// Returns when it was prepared, which is no later than its first push.
+    #[must_use]
+    pub fn staged_at(&self) -> Timestamp {
+        self.event.envelope.pushed
+    }
+
+    /// Sets whether it may have been pushed before.
+    #[must_use]
+    pub fn repeated(mut self, is_repeated: bool) -> Self {
+        self.is_repeated = is_repeated;
+        self
+    }
+
+    /// Returns whether it may have been pushed before.
+    #[must_use]
+    pub fn is_repeated(&self) -> bool {
+        self.is_repeated
     }
 
     /// Returns its bytes.
@@ -164,6 +186,7 @@ impl StagedEvent {
             },
             is_given: is(GIVEN),
             durability,
+            is_repeated: false,
         })
     }
 }

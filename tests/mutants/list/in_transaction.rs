@@ -35,7 +35,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     InTransaction.bug(
         "outbox-old-event-doubled",
         "an event whose push may have been accepted goes on under another id when its own is too old",
-        &[put("relay::push::push_deferred", "$row.is_repeated", "false")],
+        &[put("relay::push::out_of_time", "if «$event.is_repeated()»", "$event.is_repeated() && false")],
         outbox("an_old_event_of_which_nothing_is_known_is_put_aside"),
     ),
     InTransaction.bug(
