@@ -6,6 +6,8 @@ use std::time::Duration;
 use duly::prelude::*;
 use duly_outbox::{Database, PushEventIn, PushIn, Relay, RelayOptions, schema};
 use rusqlite::Connection;
+use sqlx::{Connection as _, MySqlConnection};
+use sqlx_0_8::{Connection as _, PgConnection};
 
 use crate::drivers::Driver;
 use crate::world::{Order, TestDatabase, TestMysql, eventually, order};
@@ -168,6 +170,29 @@ impl Outbox {
             Self::Sqlite(folder) => Self::open(folder).execute_batch(sql).unwrap(),
             Self::Mysql(database) => database.execute(sql).await,
         }
+    }
+
+    /// Runs a statement from within a call that blocks its thread, and by it the connections of others.
+    pub(crate) fn execute_blocking(&self, sql: &'static str) {
+        let execute = async {
+            match self {
+                Self::Postgres(database) => {
+                    let mut connection = PgConnection::connect(&database.url).await.unwrap();
+                    let executed = sqlx_0_8::Executor::execute(&mut connection, sql);
+                    executed.await.unwrap();
+                }
+                Self::Sqlite(_) => self.execute(sql).await,
+                Self::Mysql(database) => {
+                    let mut connection = MySqlConnection::connect(&database.url).await.unwrap();
+                    sqlx::Executor::execute(&mut connection, sql).await.unwrap();
+                }
+            }
+        };
+        let execute = || {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            runtime.enable_all().build().unwrap().block_on(execute);
+        };
+        std::thread::scope(|scope| scope.spawn(execute).join().unwrap());
     }
 
     /// Waits until the store has every row.

@@ -216,3 +216,61 @@ async fn two_relays_push_what_is_deferred_once() {
         relay.stop().await;
     }
 }
+
+/// It may have pushed the row, whatever becomes of it here.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_row_that_another_relay_took_meanwhile_it_is_kept_that_it_may_have_been_pushed() {
+    for is_deferred in [false, true] {
+        for kind in [ErrorKind::Unavailable, ErrorKind::Invalid] {
+            for outbox in Outbox::all().await {
+                taken_meanwhile(Arc::new(outbox), is_deferred, kind).await;
+            }
+        }
+    }
+}
+
+async fn taken_meanwhile(outbox: Arc<Outbox>, is_deferred: bool, kind: ErrorKind) {
+    // Another relay takes the row, as if the time of the first were over.
+    let takes = match (&*outbox, is_deferred) {
+        (_, true) => "update duly_outbox_deferred set holder = 'other', repeated = true",
+        (Outbox::Sqlite(_), false) => "update duly_outbox_step set claims = claims + 1",
+        (Outbox::Mysql(_), false) => "update duly_outbox set holder = 'other', repeated = 2",
+        (Outbox::Postgres(_), false) => return, // the page of the first is then nobody's
+    };
+    let seen = Seen::default();
+    let (store, bus) = faulty(&seen, MemoryStore::new()).await;
+    outbox.push(&orders(&bus), 1..2, When::Now).await;
+    if is_deferred {
+        let unavailable = Fault::Refused(ErrorKind::Unavailable);
+        store.meets(away("orders", None, unavailable));
+        let relay = outbox.relay(&bus).await;
+        outbox.until(DEFERRED, 1).await;
+        relay.stop().await;
+    }
+    let (mut takes, mut fault) = (Some(takes), away("orders", None, Fault::Refused(kind)));
+    let other = Arc::clone(&outbox);
+    store.meets(move |key, op| {
+        let fault = fault(key, op);
+        if fault != Fault::None
+            && let Some(takes) = takes.take()
+        {
+            other.execute_blocking(takes);
+        }
+        fault
+    });
+    let relay = outbox.relay(&bus).await;
+    let (table, is_over) = match kind {
+        ErrorKind::Invalid => ("duly_outbox_refused", "true"),
+        _ => ("duly_outbox_deferred", "tries > 0 or holder = 'other'"),
+    };
+    let over = format!("select count(*) from {table} where {is_over}");
+    outbox.until(&over, 1).await;
+    relay.stop().await;
+    let is_repeated = match *outbox {
+        Outbox::Postgres(_) => "repeated",
+        Outbox::Sqlite(_) | Outbox::Mysql(_) => "repeated > 0",
+    };
+    let repeated = format!("select count(*) from {table} where {is_repeated}");
+    let count = outbox.number(&repeated).await;
+    assert_eq!(count, 1, "{is_deferred} {kind:?}");
+}

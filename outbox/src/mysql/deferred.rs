@@ -74,7 +74,7 @@ pub(super) fn settle(own: &str, settling: &Settling) -> Vec<Statement> {
     for row in &settling.refused {
         let insert = format!(
             "insert into duly_outbox_refused (at, reason, repeated, event) \
-             select at, {}, {}, event from duly_outbox_deferred where n = {}",
+             select at, {}, {} or holder <> '{own}', event from duly_outbox_deferred where n = {}",
             text(&row.reason),
             u8::from(row.is_repeated),
             row.row

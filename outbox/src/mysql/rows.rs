@@ -112,10 +112,12 @@ pub(super) fn close(own: &str, keys: &[i64], closing: &Closing) -> Vec<Statement
         let locked = by_keys("duly_outbox", passed);
         statements.push(format!("select null from {locked} for update").into());
     }
+    // Another relay that has claimed one since may have pushed it.
     for row in &closing.refused {
         let insert = format!(
             "insert into duly_outbox_refused (at, reason, repeated, event, {PLAIN}) \
-             select at, {}, {}, event, {PLAIN} from duly_outbox where n = {}",
+             select at, {}, {} or holder <> '{own}' and event is not null, event, {PLAIN} \
+             from duly_outbox where n = {}",
             text(&row.reason),
             u8::from(row.is_repeated),
             key(row.row)
@@ -135,7 +137,7 @@ pub(super) fn close(own: &str, keys: &[i64], closing: &Closing) -> Vec<Statement
     for row in &closing.deferred {
         let insert = format!(
             "insert into duly_outbox_deferred (at, repeated, bucket, event) \
-             select at, {}, {}, event from duly_outbox where n = {}",
+             select at, {} or holder <> '{own}', {}, event from duly_outbox where n = {}",
             u8::from(row.is_repeated),
             text(&row.group),
             key(row.place)

@@ -91,7 +91,8 @@ pub(crate) fn settle(own: &str, settling: &Settling) -> String {
         sql += &format!(
             "; with gone as (delete from duly_outbox_deferred d \
                  using (values {}) as v (key, reason, is_repeated) \
-                 where d.key = v.key returning d.at, d.event, v.reason, v.is_repeated) \
+                 where d.key = v.key returning d.at, d.event, v.reason, \
+                 v.is_repeated or d.holder <> '{own}' as is_repeated) \
              insert into duly_outbox_refused (n, at, reason, repeated, event) \
              select nextval('duly_outbox_n'), at, reason, is_repeated, event from gone",
             rows.join(",")

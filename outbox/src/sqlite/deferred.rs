@@ -80,8 +80,8 @@ pub(crate) fn settle(
         tx.execute("delete from duly_outbox where n = ?1", [n])?;
         tx.execute(
             "insert into duly_outbox_refused (n, at, reason, repeated, event) \
-             select ?4, at, ?2, ?3, event from duly_outbox_deferred where key = ?1",
-            params![row.row, row.reason, row.is_repeated, n],
+             select ?4, at, ?2, ?3 or holder <> ?5, event from duly_outbox_deferred where key = ?1",
+            params![row.row, row.reason, row.is_repeated, n, own],
         )?;
     }
     for (key, event) in &settling.instead {

@@ -262,13 +262,16 @@ fn value<T: FromSql>(row: &SqlRow<'_>, name: &str) -> Result<Option<T>, String> 
 fn close(connection: &mut Connection, page: &Page, closing: &Closing) -> rusqlite::Result<bool> {
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let number = |at: usize| page.numbers.get(at).copied().unwrap_or_default();
+    // Another relay has begun since, and may have pushed what is staged.
+    let is_shared = "select claims <> ?1 from duly_outbox_step";
+    let is_shared: bool = tx.query_row(is_shared, [page.claims], |row| row.get(0))?;
     for row in &closing.refused {
         tx.execute(
             "insert into duly_outbox_refused \
              (n, at, reason, repeated, event, queue, payload, due, id, options) \
-             select n, at, ?2, ?3, event, queue, payload, due, id, options \
-             from duly_outbox where n = ?1",
-            params![number(row.row), row.reason, row.is_repeated],
+             select n, at, ?2, ?3 or ?4 and event is not null, \
+             event, queue, payload, due, id, options from duly_outbox where n = ?1",
+            params![number(row.row), row.reason, row.is_repeated, is_shared],
         )?;
     }
     for row in &closing.instead {
@@ -282,7 +285,7 @@ fn close(connection: &mut Connection, page: &Page, closing: &Closing) -> rusqlit
         tx.execute(
             "insert into duly_outbox_deferred (at, repeated, event, bucket) \
              select at, ?2, event, ?3 from duly_outbox where n = ?1",
-            params![number(row.place), row.is_repeated, row.group],
+            params![number(row.place), row.is_repeated || is_shared, row.group],
         )?;
     }
     let mut deleted = 0;
@@ -293,14 +296,11 @@ fn close(connection: &mut Connection, page: &Page, closing: &Closing) -> rusqlit
         }
     }
     let is_whole = closing.passed == page.numbers.len();
-    if !is_whole && !closing.is_repeated {
-        // None of the others was pushed, unless before, or by a relay that has begun since.
+    if !is_whole && !closing.is_repeated && !is_shared {
+        // None of the others was pushed, unless before.
         let before = page.numbers.get(closing.passed).map_or(0, |n| n - 1);
         let before = before.max(page.pushed);
-        tx.execute(
-            "update duly_outbox_step set pushed = ?1 where claims = ?2",
-            [before, page.claims],
-        )?;
+        tx.execute("update duly_outbox_step set pushed = ?1", [before])?;
     }
     tx.commit()?;
     Ok(closing.passed == 0 || deleted > 0)
