@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use duly::{Error, ErrorKind};
+use duly::{Error, ErrorKind, Result};
 
 /// A kind of database that can hold an outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,7 +41,7 @@ impl fmt::Display for Database {
 impl FromStr for Database {
     type Err = Error;
 
-    fn from_str(text: &str) -> duly::Result<Self> {
+    fn from_str(text: &str) -> Result<Self> {
         let known = Self::ALL.into_iter().find(|it| it.as_str() == text);
         known.ok_or_else(|| {
             let wrong = format!(
@@ -73,5 +73,111 @@ pub const fn schema(database: Database) -> &'static str {
         Database::Postgres => include_str!("schema/postgres.sql"),
         Database::Sqlite => include_str!("schema/sqlite.sql"),
         Database::Mysql => include_str!("schema/mysql.sql"),
+    }
+}
+
+/// The words with which a line of a table begins that is no column.
+const CONSTRAINTS: [&str; 2] = ["check", "primary"];
+
+/// Returns the columns of the tables, each with its table.
+fn columns(database: Database) -> Vec<(&'static str, &'static str)> {
+    let (mut columns, mut table) = (Vec::new(), None);
+    for line in schema(database).lines() {
+        if let Some(name) = line.strip_prefix("create table if not exists ") {
+            table = name.strip_suffix(" (");
+            continue;
+        }
+        let Some((of, line)) = table.zip(line.strip_prefix("    ")) else {
+            table = None;
+            continue;
+        };
+        let mut words = line.split([' ', '(']);
+        let (name, of_what) = (words.next().unwrap_or_default(), words.next());
+        let is_index = of_what.is_some_and(|word| word.starts_with("duly_"));
+        if !is_index && !CONSTRAINTS.contains(&name) {
+            columns.push((of, name));
+        }
+    }
+    columns
+}
+
+/// Returns the names of the tables.
+pub(crate) fn tables(database: Database) -> Vec<&'static str> {
+    let mut tables: Vec<_> = columns(database).into_iter().map(|it| it.0).collect();
+    tables.dedup();
+    tables
+}
+
+/// Returns the names of tables that are missing, and of columns, as `table.column`, of others. What was
+/// found are all columns, each in that form.
+pub(crate) fn missing(database: Database, found: &[String]) -> Vec<String> {
+    let mut missing = Vec::new();
+    for (table, column) in columns(database) {
+        let has = |begin: &str| found.iter().any(|it| it.starts_with(begin));
+        let column = format!("{table}.{column}");
+        if !has(&format!("{table}.")) {
+            missing.push(table.to_owned());
+        } else if !found.contains(&column) {
+            missing.push(column);
+        }
+    }
+    missing.dedup();
+    missing
+}
+
+/// Fails if something is missing.
+pub(crate) fn check_missing(database: Database, missing: &[String]) -> Result<()> {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let missing = missing.join(", ");
+    Err(outdated(
+        database,
+        &format!("the database has no {missing}"),
+    ))
+}
+
+/// Fails if the tables are of an older version.
+pub(crate) fn check_version(database: Database, version: u32) -> Result<()> {
+    if version >= VERSION {
+        return Ok(());
+    }
+    let wrong =
+        format!("the tables of the outbox have version {version}, this program needs {VERSION}");
+    Err(outdated(database, &wrong))
+}
+
+fn outdated(database: Database, wrong: &str) -> Error {
+    let wrong = format!("{wrong}; run the SQL of `duly outbox schema --database {database}`");
+    Error::new(ErrorKind::Invalid, wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_table_and_column_that_is_missing_is_named() {
+        for database in Database::ALL {
+            let all: Vec<_> = columns(database)
+                .into_iter()
+                .map(|(table, column)| format!("{table}.{column}"))
+                .collect();
+            let made = schema(database)
+                .matches("create table if not exists")
+                .count();
+            let parts = schema(database).matches(" partition of ").count();
+            assert_eq!(tables(database).len(), made - parts, "{database}");
+            assert!(missing(database, &all).is_empty());
+            for name in &all {
+                let is_other = |it: &&String| *it != name;
+                let rest: Vec<_> = all.iter().filter(is_other).cloned().collect();
+                let table = name.split('.').next().unwrap_or_default();
+                let is_last = !rest.iter().any(|it| it.starts_with(&format!("{table}.")));
+                let expected = if is_last { table } else { name };
+                assert_eq!(missing(database, &rest), [expected], "{database}");
+            }
+            assert_eq!(missing(database, &[]), tables(database));
+        }
     }
 }

@@ -55,14 +55,20 @@ impl Outbox {
     }
 
     pub(crate) async fn relay(&self, bus: &Bus) -> Relay {
+        self.start(bus).await.unwrap()
+    }
+
+    pub(crate) async fn start(&self, bus: &Bus) -> duly::Result<Relay> {
         match self {
             Self::Postgres(database) => Driver::Sqlx09.relay(bus, &database.url).await,
             Self::Sqlite(folder) => {
                 Relay::rusqlite(bus, Self::file(folder), RelayOptions::default()).await
             }
-            Self::Mysql(database) => Ok(database.relay(bus).await),
+            Self::Mysql(database) => {
+                let url = database.url.parse().unwrap();
+                Relay::sqlx_mysql(bus, url, RelayOptions::default()).await
+            }
         }
-        .unwrap()
     }
 
     pub(crate) async fn push(

@@ -149,3 +149,30 @@ async fn tables_of_an_earlier_form_are_brought_up_to_date() {
         relay.stop().await;
     }
 }
+
+/// Otherwise it would find nothing wrong, and no take would ever work.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_names_the_columns_that_the_tables_lack() {
+    for outbox in Outbox::all().await {
+        let bus = bus("memory:", &Seen::default()).await;
+        outbox
+            .execute(
+                "alter table duly_outbox_refused drop column repeated; \
+                 alter table duly_outbox drop column anew; \
+                 alter table duly_done drop column lease",
+            )
+            .await;
+        let error = outbox.start(&bus).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        let text = error.to_string();
+        let lacks = match outbox {
+            // A start adds the others: its SQL cannot.
+            Outbox::Sqlite(_) => "the database has no duly_done.lease;",
+            _ => "no duly_outbox.anew, duly_outbox_refused.repeated, duly_done.lease;",
+        };
+        assert!(
+            text.contains(lacks) && text.contains("schema --database"),
+            "{text}"
+        );
+    }
+}

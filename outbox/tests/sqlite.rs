@@ -130,7 +130,7 @@ async fn a_start_names_what_a_file_lacks() {
     assert!(
         error
             .to_string()
-            .contains("no duly_outbox, duly_outbox_step"),
+            .contains("no duly_outbox_version, duly_outbox, duly_outbox_step"),
         "{error}"
     );
     let mut connection = Connection::open(&file).unwrap();

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use duly::Result;
 use duly::time::Timestamp;
-use duly::{Error, ErrorKind, Result};
 use futures_util::future::BoxFuture;
 use sqlx::mysql::MySqlConnectOptions;
 use tokio::time::Instant;
@@ -12,7 +12,7 @@ use crate::mysql::session::MysqlSession;
 use crate::mysql::sql::{NOW, Statement, done_by_events};
 use crate::mysql::{deferred, rows};
 use crate::relay::source::{Closing, DeferredRow, Ends, Settling, Source, Taken, Waiting};
-use crate::schema::VERSION;
+use crate::schema::{self, Database};
 use crate::session::{TextRow, read_ends, unreadable};
 
 /// As many rows are counted.
@@ -24,17 +24,6 @@ const DONE_ROUNDS: u32 = 10;
 const WHOLE_PAUSE: u32 = 10;
 /// What was passed for so long is not read again but by a read of the whole table.
 const BEHIND_FOR: Duration = Duration::from_secs(1);
-/// The tables that a relay needs.
-const NEEDED: [&str; 7] = [
-    "duly_outbox",
-    "duly_outbox_identity",
-    "duly_outbox_deferred",
-    "duly_outbox_refused",
-    "duly_done",
-    "duly_outbox_salt",
-    "duly_outbox_version",
-];
-
 /// An outbox in a database.
 pub(crate) struct MysqlSource {
     pub(super) session: MysqlSession,
@@ -217,30 +206,18 @@ impl MysqlSource {
     async fn check_tables(&mut self) -> Result<()> {
         // Not yet with a look at the identity, whose table may be missing.
         self.session.open().await?;
-        let sql =
-            "select table_name from information_schema.tables where table_schema = database()";
+        let sql = "select concat(table_name, '.', column_name) from information_schema.columns \
+                   where table_schema = database() and table_name like 'duly%'";
         let found = self.session.run(sql.to_owned()).await?;
         let found: Vec<_> = found.into_iter().flatten().flatten().collect();
-        let missing = NEEDED
-            .into_iter()
-            .filter(|name| !found.iter().any(|it| it == name));
-        let missing: Vec<_> = missing.collect();
-        let wrong = if missing.is_empty() {
-            let sql = "select coalesce(max(version), 0) from duly_outbox_version";
-            let version = self.session.run(sql.to_owned()).await?;
-            let version = version.first().and_then(|row| row.first()?.as_deref());
-            let version = version.and_then(|version| version.parse::<u32>().ok());
-            match version.unwrap_or(0) {
-                version if version >= VERSION => return self.identify().await,
-                version => format!(
-                    "the tables of the outbox have version {version}, this program needs {VERSION}"
-                ),
-            }
-        } else {
-            format!("the database has no {}", missing.join(", "))
-        };
-        let text = format!("{wrong}; run the SQL of `duly outbox schema --database mysql`");
-        Err(Error::new(ErrorKind::Invalid, text))
+        let missing = schema::missing(Database::Mysql, &found);
+        schema::check_missing(Database::Mysql, &missing)?;
+        let sql = "select coalesce(max(version), 0) from duly_outbox_version";
+        let version = self.session.run(sql.to_owned()).await?;
+        let version = version.first().and_then(|row| row.first()?.as_deref());
+        let version = version.and_then(|version| version.parse().ok());
+        schema::check_version(Database::Mysql, version.unwrap_or(0))?;
+        self.identify().await
     }
 }
 

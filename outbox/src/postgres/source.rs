@@ -13,7 +13,7 @@ use crate::postgres::snapshot::Snapshot;
 use crate::postgres::step::{Look, NextStep, Step, look};
 use crate::postgres::{claim, deferred, sweep};
 use crate::relay::source::{Closing, DeferredRow, Ends, Settling, Source, Taken, Waiting};
-use crate::schema::VERSION;
+use crate::schema::{self, Database};
 use crate::session::{SqlResult, TextRow, read_ends, unreadable};
 
 /// A look that takes so much longer than the quickest makes a step of what is visible, so that the
@@ -23,17 +23,6 @@ const LOOK_LONG: Duration = Duration::from_millis(5);
 const COUNTED_MAX: usize = 100_000;
 /// How long a request may take.
 const REQUEST_MAX: Duration = Duration::from_secs(30);
-/// The tables and functions that a relay needs.
-const NEEDED: [&str; 7] = [
-    "duly_outbox",
-    "duly_outbox_step",
-    "duly_outbox_deferred",
-    "duly_outbox_refused",
-    "duly_done",
-    "duly_outbox_n",
-    "duly_outbox_version",
-];
-
 /// An outbox in PostgreSQL.
 pub(crate) struct PostgresSource<S> {
     session: S,
@@ -221,43 +210,34 @@ impl<S: Session + 'static> PostgresSource<S> {
     }
 
     async fn check_tables(&mut self) -> Result<()> {
-        let names = NEEDED.map(|name| format!("to_regclass('{name}')"));
+        let tables = schema::tables(Database::Postgres).join("', '");
         let sql = format!(
-            "select {}, to_regprocedure('duly_push(text,json,interval,json)')",
-            names.join(", ")
+            "select name || '.' || attname from unnest(array['{tables}']) as name, pg_attribute \
+             where attrelid = to_regclass(name) and attnum > 0 and not attisdropped"
         );
-        let rows = self.run(&sql).await?;
+        let found: Vec<_> = self
+            .run(&sql)
+            .await?
+            .into_iter()
+            .flatten()
+            .flatten()
+            .collect();
+        let mut missing = schema::missing(Database::Postgres, &found);
+        let sql = "select to_regclass('duly_outbox_n'), \
+                   to_regprocedure('duly_push(text,json,interval,json)')";
+        let rows = self.run(sql).await?;
         let row = rows.first().ok_or_else(|| unreadable("list of tables"))?;
-        let names = NEEDED.into_iter().chain(["function duly_push"]);
-        let missing = names.zip(row).filter(|(_, found)| found.is_none());
-        let missing: Vec<_> = missing.map(|(name, _)| name).collect();
-        if !missing.is_empty() {
-            return Err(Error::new(
-                ErrorKind::Invalid,
-                format!(
-                    "the database has no {}; run the SQL of `duly outbox schema --database \
-                     postgres`",
-                    missing.join(", ")
-                ),
-            ));
-        }
-        let rows = self
-            .run("select max(version) from duly_outbox_version")
-            .await?;
-        let version = rows
-            .first()
-            .and_then(|row| row.first()?.as_deref()?.parse().ok());
-        if version.is_none_or(|version: u32| version < VERSION) {
-            return Err(Error::new(
-                ErrorKind::Invalid,
-                format!(
-                    "the tables of the outbox have version {}, this program needs {VERSION}; run \
-                     the SQL of `duly outbox schema --database postgres`",
-                    version.unwrap_or(0)
-                ),
-            ));
-        }
-        Ok(())
+        let others = ["sequence duly_outbox_n", "function duly_push"]
+            .into_iter()
+            .zip(row);
+        let others = others.filter(|(_, found)| found.is_none());
+        missing.extend(others.map(|(name, _)| name.to_owned()));
+        schema::check_missing(Database::Postgres, &missing)?;
+        let sql = "select coalesce(max(version), 0) from duly_outbox_version";
+        let rows = self.run(sql).await?;
+        let version = rows.first().and_then(|row| row.first()?.as_deref());
+        let version = version.and_then(|version| version.parse().ok());
+        schema::check_version(Database::Postgres, version.unwrap_or(0))
     }
 }
 

@@ -2,7 +2,9 @@
 -- time. Times are milliseconds since 1970, whatever the time zone of a session is.
 
 -- The version of these tables.
-create table if not exists duly_outbox_version (version integer primary key) engine = InnoDB;
+create table if not exists duly_outbox_version (
+    version integer primary key
+) engine = InnoDB;
 
 -- Events that wait for a relay, which claims the committed ones and deletes those that are accepted.
 create table if not exists duly_outbox (

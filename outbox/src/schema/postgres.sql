@@ -1,7 +1,9 @@
 -- The outbox of duly in PostgreSQL 13 or later, version 1. It may be run again at any time.
 
 -- The version of these tables.
-create table if not exists duly_outbox_version (version integer primary key);
+create table if not exists duly_outbox_version (
+    version integer primary key
+);
 
 -- Events that wait for the relay. A row is written once and read by its transaction id; a relay
 -- truncates a partition all of whose rows are accepted. A transaction writes into one partition,

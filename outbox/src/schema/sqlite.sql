@@ -1,7 +1,9 @@
 -- The outbox of duly in SQLite, version 1. It may be run again at any time.
 
 -- The version of these tables.
-create table if not exists duly_outbox_version (version integer primary key) strict;
+create table if not exists duly_outbox_version (
+    version integer primary key
+) strict;
 
 -- Events that wait for the relay. A row number is never used again, and since one connection writes
 -- at a time, none that is smaller commits later.

@@ -17,7 +17,7 @@ use crate::relay::source::{
     Closing, DeferredRow, Ends, PAGE_BYTES, PAGE_MAX, Row, RowContent, Settling, Source, Taken,
     Waiting,
 };
-use crate::schema::VERSION;
+use crate::schema::{self, Database};
 use crate::sqlite::deferred;
 use crate::sqlite::driver::failed;
 
@@ -90,42 +90,21 @@ impl SqliteSource {
     }
 
     async fn check_tables(&mut self) -> Result<()> {
+        self.run(add_columns).await?;
         let found = self.run(|connection| {
-            let sql = "select name from sqlite_master where type = 'table'";
+            let sql = "select tables.name || '.' || columns.name from sqlite_master as tables, \
+                       pragma_table_info(tables.name) as columns where tables.type = 'table'";
             let mut statement = connection.prepare(sql)?;
-            let names = statement.query_map([], |row| row.get::<_, String>(0))?;
-            names.collect::<rusqlite::Result<Vec<_>>>()
+            let names = statement.query_map([], |row| row.get(0))?;
+            names.collect::<rusqlite::Result<Vec<String>>>()
         });
-        let found = found.await?;
-        let needed = [
-            "duly_outbox",
-            "duly_outbox_step",
-            "duly_outbox_deferred",
-            "duly_outbox_refused",
-            "duly_done",
-            "duly_outbox_salt",
-            "duly_outbox_version",
-        ];
-        let missing = needed
-            .into_iter()
-            .filter(|name| !found.iter().any(|it| it == name));
-        let missing: Vec<_> = missing.collect();
-        let wrong = if missing.is_empty() {
-            let version = self.run(|connection| {
-                let sql = "select coalesce(max(version), 0) from duly_outbox_version";
-                connection.query_row(sql, [], |row| row.get::<_, u32>(0))
-            });
-            match version.await? {
-                version if version >= VERSION => return self.run(add_columns).await,
-                version => format!(
-                    "the tables of the outbox have version {version}, this program needs {VERSION}"
-                ),
-            }
-        } else {
-            format!("the file has no {}", missing.join(", "))
-        };
-        let text = format!("{wrong}; run the SQL of `duly outbox schema --database sqlite`");
-        Err(Error::new(ErrorKind::Invalid, text))
+        let missing = schema::missing(Database::Sqlite, &found.await?);
+        schema::check_missing(Database::Sqlite, &missing)?;
+        let version = self.run(|connection| {
+            let sql = "select coalesce(max(version), 0) from duly_outbox_version";
+            connection.query_row(sql, [], |row| row.get(0))
+        });
+        schema::check_version(Database::Sqlite, version.await?)
     }
 
     async fn take_rows(&mut self) -> Result<Taken> {
@@ -165,9 +144,9 @@ fn add_columns(connection: &mut Connection) -> rusqlite::Result<()> {
         ),
         ("duly_outbox", "anew", "integer not null default 0"),
     ] {
-        let sql = "select exists (select 1 from pragma_table_info(?1) where name = ?2)";
-        let is_there: bool = tx.query_row(sql, [table, column], |row| row.get(0))?;
-        if !is_there {
+        let sql = "select count(*) > 0 and sum(name = ?2) = 0 from pragma_table_info(?1)";
+        let lacks: bool = tx.query_row(sql, [table, column], |row| row.get(0))?;
+        if lacks {
             tx.execute(&format!("alter table {table} add column {column} {of}"), [])?;
         }
     }
