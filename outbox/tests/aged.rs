@@ -239,6 +239,13 @@ async fn a_plain_row_that_a_restored_backup_has_again_is_handled_once() {
 /// It has another identity, so each of its rows may have been pushed since it was made.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_of_mysql_is_noticed() {
+    // It was that of another server; and, on this one, of another time.
+    for change in ["server = 'other'", "identity = 'shop/2026-01-01 00:00:00'"] {
+        copy_of_mysql(change).await;
+    }
+}
+
+async fn copy_of_mysql(change: &str) {
     let (database, seen) = (TestMysql::new().await, Seen::default());
     let bus = forgetful(&seen).await;
     let queue = orders(&bus);
@@ -250,8 +257,8 @@ async fn a_copy_of_mysql_is_noticed() {
     for number in 1_000..2_000 {
         queue.push(order(number), When::Now).await.unwrap();
     }
-    let copied = "update duly_outbox_identity set identity = concat('other/', identity)";
-    database.execute(copied).await;
+    let copied = format!("update duly_outbox_server set {change}");
+    database.execute(&copied).await;
     let relay = database.relay(&bus).await;
     let refused = "select count(*) from duly_outbox_refused where reason like '%may have been%'";
     database.until(refused, 1).await;

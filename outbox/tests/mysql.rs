@@ -110,7 +110,7 @@ async fn a_start_names_what_mysql_lacks() {
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     for name in [
         "duly_outbox,",
-        "duly_outbox_identity",
+        "duly_outbox_server",
         "duly_done",
         "schema --database mysql",
     ] {
@@ -348,7 +348,7 @@ async fn the_least_rights_in_mysql_are_enough() {
     tx.commit().await.unwrap();
     // As after a restore, which the relay notes in each row.
     database
-        .execute("insert into duly_outbox_identity values (1, 'other')")
+        .execute("insert into duly_outbox_server values ('other', 'shop')")
         .await;
     let url = shared_mariadb().url(&relay, &database.name);
     let mut options = RelayOptions::default();

@@ -1,5 +1,5 @@
 //! The identity of a database: rows of a copy, and those of a backup that was restored, may have been
-//! pushed since.
+//! pushed since. Servers of a cluster that all write have one each, in the same table.
 
 use duly::Result;
 
@@ -20,14 +20,13 @@ impl MysqlSource {
         let server = server.first().and_then(|row| row.get(1)).cloned().flatten();
         self.server = server.unwrap_or_default();
         let found = self.session.run(select(&self.server)).await?;
-        let [is, was] = read(found.into_iter().next())?;
-        if is == was {
+        let identity = Identity::read(found.into_iter().next())?;
+        if identity.is_same() {
             return Ok(());
         }
-        if !was.is_empty() {
+        if identity.is_of_another() {
             tracing::warn!(
-                was,
-                is,
+                ?identity,
                 "the outbox is that of another database or of an earlier time of it; every row of \
                  it may have been pushed already"
             );
@@ -35,9 +34,10 @@ impl MysqlSource {
                 self.mark_repeated(table).await?;
             }
         }
-        let is = text(&is);
+        let (server, is) = (text(&self.server), text(&identity.is));
         let sql = format!(
-            "insert into duly_outbox_identity values (1, {is}) on duplicate key update identity = {is}"
+            "insert into duly_outbox_server values ({server}, {is}) \
+             on duplicate key update identity = {is}"
         );
         self.session.run(sql).await.map(drop)
     }
@@ -50,8 +50,7 @@ impl MysqlSource {
     ) -> Result<Option<Vec<TextRow>>> {
         statements.push(select(&self.server).into());
         let mut rows = self.transaction(statements).await?;
-        let [is, was] = read(rows.pop())?;
-        if is == was {
+        if Identity::read(rows.pop())?.is_same() {
             return Ok(Some(rows));
         }
         self.identify().await?;
@@ -80,20 +79,98 @@ impl MysqlSource {
     }
 }
 
-/// Returns the statement that reads what identifies the database on this server, and what has before.
+/// What identifies the database.
+#[derive(Debug)]
+struct Identity {
+    is: String,
+    /// What it was when a relay saw it on this server; empty if none has.
+    was: String,
+    /// Whether a relay has seen it on another server.
+    has_others: bool,
+}
+
+impl Identity {
+    /// Reads the row of [`select`].
+    fn read(row: Option<TextRow>) -> Result<Self> {
+        let texts: Option<Vec<String>> = row.and_then(|row| row.into_iter().collect());
+        let texts = texts.and_then(|texts| <[String; 3]>::try_from(texts).ok());
+        let [is, was, others] = texts.ok_or_else(|| unreadable("identity"))?;
+        let has_others = others == "1";
+        Ok(Self {
+            is,
+            was,
+            has_others,
+        })
+    }
+
+    fn is_same(&self) -> bool {
+        self.is == self.was
+    }
+
+    /// Returns whether its rows are those of another database, or of an earlier time of this one.
+    fn is_of_another(&self) -> bool {
+        !self.is_same() && (!self.was.is_empty() || self.has_others)
+    }
+}
+
+/// Returns the statement that reads the identity of the database on a server.
 fn select(server: &str) -> String {
+    let server = text(server);
     format!(
-        "select concat_ws('/', {}, table_schema, create_time), \
-         coalesce((select identity from duly_outbox_identity), '') \
+        "select concat_ws('/', table_schema, create_time), \
+         coalesce((select identity from duly_outbox_server where server = {server}), ''), \
+         exists (select * from duly_outbox_server where server <> {server}) \
          from information_schema.tables \
-         where table_schema = database() and table_name = 'duly_outbox'",
-        text(server)
+         where table_schema = database() and table_name = 'duly_outbox'"
     )
 }
 
-/// Reads the row of [`select`].
-fn read(row: Option<TextRow>) -> Result<[String; 2]> {
-    let texts: Option<Vec<String>> = row.and_then(|row| row.into_iter().collect());
-    let texts = texts.and_then(|texts| <[String; 2]>::try_from(texts).ok());
-    texts.ok_or_else(|| unreadable("identity"))
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// What servers share, and when the table was made on each.
+    #[derive(Clone, Default)]
+    struct Cluster {
+        seen: BTreeMap<&'static str, &'static str>,
+        made: BTreeMap<&'static str, &'static str>,
+    }
+
+    impl Cluster {
+        /// Takes rows at a server; returns whether all were marked.
+        fn take(&mut self, server: &'static str) -> bool {
+            let (is, was) = (
+                self.made[server],
+                self.seen.insert(server, self.made[server]),
+            );
+            let others = self.seen.keys().any(|it| *it != server);
+            let texts = [is, was.unwrap_or_default(), if others { "1" } else { "0" }];
+            let row = texts.map(|text| Some(text.to_owned())).to_vec();
+            Identity::read(Some(row)).unwrap().is_of_another()
+        }
+    }
+
+    #[test]
+    fn servers_that_take_turns_mark_nothing() {
+        let mut cluster = Cluster::default();
+        cluster.made.extend([("a", "shop/1"), ("b", "shop/2")]);
+        assert!(!cluster.take("a"), "nobody has pushed anything");
+        assert!(cluster.take("b"), "it may be a copy");
+        for _ in 0..9 {
+            assert!(!cluster.take("a") && !cluster.take("b"));
+        }
+    }
+
+    #[test]
+    fn a_copy_and_a_restored_backup_are_noticed() {
+        let mut first = Cluster::default();
+        first.made.extend([("a", "shop/1"), ("b", "shop/2")]);
+        first.take("a");
+        let mut copy = first.clone();
+        assert!(copy.take("b") && !copy.take("b"));
+        first.made.insert("a", "shop/3");
+        assert!(first.take("a") && !first.take("a"));
+    }
 }

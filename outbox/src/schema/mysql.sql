@@ -37,11 +37,12 @@ prepare duly_outbox_add from @duly_outbox_add;
 execute duly_outbox_add;
 deallocate prepare duly_outbox_add;
 
--- Which database this is, and not a copy elsewhere.
-create table if not exists duly_outbox_identity (
-    only_row tinyint primary key,
+-- Which database this is on each server on which a relay has seen it, and not a copy or a backup.
+create table if not exists duly_outbox_server (
+    server varchar(64) character set utf8mb4 collate utf8mb4_bin primary key,
     identity varchar(512) character set utf8mb4 collate utf8mb4_bin not null
 ) engine = InnoDB;
+drop table if exists duly_outbox_identity; -- of an earlier form
 
 -- What ids are derived from, of events by plain SQL without one; a copy of the database has the same.
 create table if not exists duly_outbox_salt (

@@ -97,7 +97,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     InTransaction.bug(
         "outbox-mysql-copy-not-noticed",
         "MySQL: the rows of a copy count as never pushed",
-        &[never("MysqlSource::identify", "!$was.is_empty()")],
+        &[never("MysqlSource::identify", "$identity.is_of_another()")],
         outbox("a_copy_of_mysql_is_noticed"),
     ),
     InTransaction.bug(
