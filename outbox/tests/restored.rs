@@ -1,12 +1,15 @@
 //! Rows that a restored backup has again, under a relay that runs.
 
+use std::process::Command;
 use std::time::Duration;
 
 use duly::prelude::*;
+use sqlx_0_8::Executor;
 
 use crate::aged::{forget, forgetful, forgetful_with_clock, push_an_hour_ago};
 use crate::databases::{Outbox, REFUSED};
-use crate::world::{Seen, TestMysql, eventually, order, orders};
+use crate::drivers::Driver;
+use crate::world::{Seen, TestDatabase, TestMysql, eventually, order, orders, push_to};
 
 /// The rows of the backup say that none was pushed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -141,4 +144,71 @@ async fn an_event_of_a_name_goes_on_if_that_cannot_double_it() {
         assert_eq!(outbox.number(REFUSED).await, 0);
         relay.stop().await;
     }
+}
+
+/// Its server, its transaction ids and its steps are those of before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restore_of_postgresql_by_sql_is_noticed() {
+    let (database, seen) = (TestDatabase::new().await, Seen::default());
+    let bus = forgetful(&seen).await;
+    let queue = orders(&bus);
+    let relay = || Driver::Sqlx09.relay(&bus, &database.url);
+    let first = relay().await.unwrap();
+    push_to(&database.pool, &queue, 1).await;
+    seen.reach(1).await;
+    first.stop().await;
+    push_to(&database.pool, &queue, 2).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("shop.dump");
+    let run = |program: &str, arguments: &[&str]| {
+        let mut command = Command::new(program);
+        let command = command.args(arguments).arg("-d").arg(&database.url);
+        let done = command.arg("-f").arg(&file).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    run("pg_dump", &[]);
+    forget(&queue, &seen).await;
+    let empty = "drop schema public cascade; create schema public";
+    database.pool.execute(empty).await.unwrap();
+    run("psql", &["-q", "-v", "ON_ERROR_STOP=1"]);
+    let second = relay().await.unwrap();
+    let aside = "select count(*) from duly_outbox_refused where reason like '%may have been%'";
+    database.until(aside, 1).await;
+    push_to(&database.pool, &queue, 3).await;
+    seen.reach(1_002).await;
+    assert!(!seen.numbers().contains(&2), "it may have been handled");
+    second.stop().await;
+}
+
+/// Each names itself in a row of its own, whenever it takes rows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn relays_at_other_servers_of_a_cluster_of_mysql_disturb_none() {
+    let (database, seen) = (TestMysql::new().await, Seen::default());
+    let bus = forgetful(&seen).await;
+    let queue = orders(&bus);
+    let relay = database.relay(&bus).await;
+    for number in 0..20 {
+        for server in ["a", "z"] {
+            let seen_there = format!(
+                "insert into duly_outbox_server values ('{server}', 'shop/{number}') \
+                 on duplicate key update identity = 'shop/{number}'"
+            );
+            database.execute(&seen_there).await;
+        }
+        database.push(&queue, number).await;
+    }
+    seen.reach(20).await;
+    database
+        .until("select count(*) from duly_outbox_server", 3)
+        .await;
+    // Of what is deferred it stays known that it was not pushed.
+    let deferred = "insert into duly_outbox_deferred (at, repeated, holder, held_until, bucket, event) \
+                    select 0, 0, 'other', max(held_until) + 50000, 'orders/7', 'none' \
+                    from (select 1000 * unix_timestamp() as held_until) as now";
+    database.execute(deferred).await;
+    database.push(&queue, 20).await;
+    seen.reach(21).await;
+    let marked = "select count(*) from duly_outbox_deferred where repeated > 0";
+    assert_eq!(database.number(marked).await, 0);
+    relay.stop().await;
 }

@@ -54,7 +54,7 @@ pub(crate) enum NextStep {
 /// The statement of a [`Look`]. It reads few rows, whatever has been written and passed before.
 pub(crate) const fn look() -> &'static str {
     // A server that was restored, or promoted, has another timeline; its last checkpoint may be of
-    // before. Rows of transactions that still run are not visible by themselves; of those that ran when the
+    // before. Tables that were restored by SQL are others. Rows of transactions that still run are not visible by themselves; of those that ran when the
     // last step was done only the ones are asked for that are over, as the others may have many.
     "begin isolation level read committed; set local jit = off; set local enable_seqscan = off; \
      select s.n, s.cluster, s.done, s.reading, s.passed_xid, s.passed_n, s.repeated, \
@@ -63,6 +63,7 @@ pub(crate) const fn look() -> &'static str {
          pg_current_snapshot(), \
          (select system_identifier from pg_control_system()) || '/' || \
              (select oid from pg_database where datname = current_database()) || '/' || \
+             'duly_outbox'::regclass::oid || '/' || \
              (select greatest(last.timeline_id, recovered.min_recovery_end_timeline) \
                  from pg_control_checkpoint() as last, pg_control_recovery() as recovered), \
          exists (select from duly_outbox o \
