@@ -75,7 +75,7 @@ pub(crate) fn unreadable(what: &str) -> Error {
 pub(crate) fn read_ends(rows: &[TextRow]) -> Result<Ends> {
     let number = |at: usize| rows.first()?.get(at)?.as_deref()?.parse().ok();
     let now = number(0).ok_or_else(|| unreadable("time of ends"))?;
-    Ok(Ends::of(now, number(1)))
+    Ok(Ends::of(now, number(1), [number(2), number(3)]))
 }
 
 /// Returns bytes as hexadecimal digits.

@@ -1,9 +1,13 @@
 //! A database whose clock is wrong, and steps while a relay works.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use duly::Bus;
 use duly_outbox::{Relay, RelayOptions};
+use futures_util::future::join_all;
 use sqlx_0_8::{Executor, PgPool};
 
+use crate::databases::Outbox;
 use crate::world::{Seen, TestDatabase, bus, eventually, orders, push_to};
 
 /// A database that tells the time as it is, and as much more as its table `shift` says.
@@ -120,4 +124,49 @@ async fn a_clock_that_jumps_ahead_does_not_delete_the_ends_of_the_last_weeks() {
     database.until(oldest, 0).await;
     assert_eq!(database.number("select count(*) from duly_done").await, 3);
     relay.stop().await;
+}
+
+/// However often relays start meanwhile, as a process does that crashes in a loop.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_starts_delete_no_more_ends_than_one_does() {
+    let outboxes = Outbox::all().await;
+    join_all(outboxes.iter().map(starts_delete_no_more)).await;
+}
+
+async fn starts_delete_no_more(outbox: &Outbox) {
+    const DAY: u64 = 86_400_000;
+    let bus = bus("memory:", &Seen::default()).await;
+    // As after a jump of more than a year: those of the last thirty days.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let now = u64::try_from(now.as_millis()).unwrap();
+    let ended = async |name: u64, at: u64| {
+        let at = match outbox {
+            Outbox::Postgres(_) => format!("to_timestamp({}.0)", at / 1_000),
+            Outbox::Sqlite(_) | Outbox::Mysql(_) => at.to_string(),
+        };
+        let sql = format!("insert into duly_done values ('orders/{name}', 1, '', {at})");
+        outbox.execute(&sql).await;
+    };
+    for age in 400..430 {
+        ended(age, now - age * DAY).await;
+    }
+    let all = "select count(*) from duly_done";
+    let mut left = Vec::new();
+    for round in 1..4 {
+        let (name, between) = (1_000 + round, now - 427 * DAY - DAY / 2);
+        if round > 1 {
+            ended(name, between).await; // it shows when there was a sweep
+        }
+        let relay = outbox.relay(&bus).await;
+        let gone = match round {
+            1 => "event = 'orders/429'".to_owned(),
+            _ => format!("event = 'orders/{name}'"),
+        };
+        outbox
+            .until(&format!("select count(*) from duly_done where {gone}"), 0)
+            .await;
+        relay.stop().await;
+        left.push(outbox.number(all).await);
+    }
+    assert_eq!(left, [27, 27, 27], "a tenth of thirty days");
 }

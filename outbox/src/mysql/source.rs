@@ -11,7 +11,9 @@ use tokio::time::Instant;
 use crate::mysql::session::MysqlSession;
 use crate::mysql::sql::{NOW, Statement, done_by_events};
 use crate::mysql::{deferred, rows};
-use crate::relay::source::{Closing, DeferredRow, Ends, Settling, Source, Taken, Waiting};
+use crate::relay::source::{
+    Closing, DeferredRow, Ends, LIMIT, Settling, Source, StoredLimit, Taken, Waiting,
+};
 use crate::schema::{self, Database};
 use crate::session::{TextRow, read_ends, unreadable};
 
@@ -183,7 +185,11 @@ impl MysqlSource {
     }
 
     /// Deletes by keys that were read before, so that no row is waited for that is being inserted.
-    async fn delete_done(&mut self, before: Timestamp) -> Result<()> {
+    async fn delete_done(&mut self, before: Timestamp, moved: Option<StoredLimit>) -> Result<()> {
+        if let Some(moved) = moved {
+            let sql = format!("replace into duly_done_limit values ({})", moved.values());
+            self.run(sql).await?;
+        }
         let before = before.as_millis();
         let old =
             format!("select event from duly_done where at < {before} order by at limit {DONE_MAX}");
@@ -266,12 +272,16 @@ impl Source for MysqlSource {
     }
 
     fn ends(&mut self) -> BoxFuture<'_, Result<Ends>> {
-        let sql = format!("select {NOW}, (select min(at) from duly_done)");
+        let sql = format!("select {NOW}, (select min(at) from duly_done), {LIMIT}");
         Box::pin(async move { read_ends(&self.run(sql).await?) })
     }
 
-    fn sweep(&mut self, before: Timestamp) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.delete_done(before))
+    fn sweep(
+        &mut self,
+        before: Timestamp,
+        moved: Option<StoredLimit>,
+    ) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.delete_done(before, moved))
     }
 }
 

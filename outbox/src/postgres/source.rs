@@ -12,7 +12,9 @@ use crate::postgres::session::Session;
 use crate::postgres::snapshot::Snapshot;
 use crate::postgres::step::{Look, NextStep, Step, look};
 use crate::postgres::{claim, deferred, sweep};
-use crate::relay::source::{Closing, DeferredRow, Ends, Settling, Source, Taken, Waiting};
+use crate::relay::source::{
+    Closing, DeferredRow, Ends, Settling, Source, StoredLimit, Taken, Waiting,
+};
 use crate::schema::{self, Database};
 use crate::session::{SqlResult, TextRow, read_ends, unreadable};
 
@@ -189,7 +191,7 @@ impl<S: Session + 'static> PostgresSource<S> {
         })
     }
 
-    async fn sweep_rows(&mut self, before: Timestamp) -> Result<()> {
+    async fn sweep_rows(&mut self, before: Timestamp, moved: Option<StoredLimit>) -> Result<()> {
         let is_long_ago = |at: Instant| at.elapsed() > sweep::LEFT_FOR;
         let room = if self.swept_all.is_none_or(is_long_ago) {
             self.swept_all = Some(Instant::now());
@@ -205,6 +207,9 @@ impl<S: Session + 'static> PostgresSource<S> {
                 Err(error) if error.is_lock_taken() => {}
                 reply => drop(reply?),
             }
+        }
+        if let Some(moved) = moved {
+            self.run(&sweep::limit(moved)).await?;
         }
         self.run(&sweep::delete_done(before)).await.map(drop)
     }
@@ -285,10 +290,14 @@ impl<S: Session + 'static> Source for PostgresSource<S> {
     }
 
     fn ends(&mut self) -> BoxFuture<'_, Result<Ends>> {
-        Box::pin(async move { read_ends(&self.run(sweep::ends()).await?) })
+        Box::pin(async move { read_ends(&self.run(&sweep::ends()).await?) })
     }
 
-    fn sweep(&mut self, before: Timestamp) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.sweep_rows(before))
+    fn sweep(
+        &mut self,
+        before: Timestamp,
+        moved: Option<StoredLimit>,
+    ) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.sweep_rows(before, moved))
     }
 }

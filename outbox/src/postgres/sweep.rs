@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use duly::time::Timestamp;
 
+use crate::relay::source::{LIMIT, StoredLimit};
+
 /// The numbers of the partitions of events.
 pub(crate) const PARTS: [u8; 3] = [0, 1, 2];
 /// The numbers of the partitions of steps.
@@ -63,10 +65,21 @@ pub(crate) fn truncate(name: &str) -> String {
     )
 }
 
-/// Returns the statement that reads the time, and that of the oldest end.
-pub(crate) const fn ends() -> &'static str {
-    "select (extract(epoch from clock_timestamp()) * 1000)::bigint, \
-     (select (extract(epoch from min(at)) * 1000)::bigint from duly_done)"
+/// Returns the statement that reads the time, that of the oldest end, and the limit.
+pub(crate) fn ends() -> String {
+    format!(
+        "select (extract(epoch from clock_timestamp()) * 1000)::bigint, \
+         (select (extract(epoch from min(at)) * 1000)::bigint from duly_done), {LIMIT}"
+    )
+}
+
+/// Returns the statement that stores the limit.
+pub(crate) fn limit(limit: StoredLimit) -> String {
+    format!(
+        "insert into duly_done_limit values ({}) on conflict (only_row) do update set \
+         ends_before = excluded.ends_before, stands_until = excluded.stands_until",
+        limit.values()
+    )
 }
 
 /// Returns the statement that deletes the oldest ends from before a time.

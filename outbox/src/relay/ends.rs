@@ -8,6 +8,8 @@ use std::time::Duration;
 use duly::time::Timestamp;
 use tokio::time::Instant;
 
+use crate::relay::source::{Ends, StoredLimit};
+
 /// By this part of the time for which ends are kept the limit moves in [`WINDOW`].
 const SHARE: u32 = 10;
 /// How long a limit stands.
@@ -15,12 +17,13 @@ const WINDOW: Duration = Duration::from_secs(3_600);
 /// By so much a limit moves at least: twice as fast as time, so that it keeps up.
 const MOVE_MIN: Duration = Duration::from_secs(2 * 3_600);
 
-/// The limit of the deletes of one relay.
+/// The limit of the deletes. It is in the database, so that neither another relay nor a new start
+/// moves it sooner.
 #[derive(Debug)]
 pub(crate) struct EndsLimit {
     kept: Duration,
-    /// The limit, and how long it stands.
-    limit: Option<(Timestamp, Instant)>,
+    /// How long the one stands that this relay has set, whatever the clock does.
+    until: Option<Instant>,
     is_held_back: bool,
 }
 
@@ -28,28 +31,28 @@ impl EndsLimit {
     pub(crate) fn new(kept: Duration) -> Self {
         Self {
             kept,
-            limit: None,
+            until: None,
             is_held_back: false,
         }
     }
 
-    /// Returns before which time ends may be deleted, of which this is the oldest.
-    pub(crate) fn before(
-        &mut self,
-        now: Timestamp,
-        oldest: Option<Timestamp>,
-        at: Instant,
-    ) -> Timestamp {
-        let (wanted, oldest) = (now - self.kept, oldest.unwrap_or(now));
-        let limit = match self.limit {
-            Some((limit, until)) if at < until => limit,
-            last => {
-                let from = last.map_or(oldest, |(limit, _)| limit).min(wanted);
+    /// Returns from before which time ends may be deleted, and the limit if it has moved.
+    pub(crate) fn before(&mut self, ends: Ends, at: Instant) -> (Timestamp, Option<StoredLimit>) {
+        let Ends { now, limit, .. } = ends;
+        let (wanted, oldest) = (now - self.kept, ends.oldest.unwrap_or(now));
+        let stands_here = self.until.is_some_and(|until| at < until);
+        // One that stands for longer was set by a clock that was ahead.
+        let stands = |it: &StoredLimit| stands_here || now < it.until && it.until <= now + WINDOW;
+        let (limit, moved) = match limit.filter(stands) {
+            Some(limit) => (limit.before, None),
+            None => {
+                let from = limit.map_or(oldest, |limit| limit.before).min(wanted);
                 // It does not creep through a time of which there is nothing.
                 let from = from.max(oldest - self.kept);
-                let limit = from + (self.kept / SHARE).max(MOVE_MIN);
-                self.limit = Some((limit, at + WINDOW));
-                limit
+                let before = from + (self.kept / SHARE).max(MOVE_MIN);
+                let until = now + WINDOW;
+                self.until = Some(at + WINDOW);
+                (before, Some(StoredLimit { before, until }))
             }
         };
         let is_held_back = oldest < wanted && limit < wanted;
@@ -62,7 +65,7 @@ impl EndsLimit {
             );
         }
         self.is_held_back = is_held_back;
-        wanted.min(limit)
+        (wanted.min(limit), moved)
     }
 }
 
@@ -78,55 +81,86 @@ mod tests {
         Timestamp::EPOCH + days * DAY
     }
 
+    /// What a relay reads and stores.
+    struct Database {
+        relay: EndsLimit,
+        stored: Option<StoredLimit>,
+    }
+
+    impl Database {
+        fn new(kept: Duration) -> Self {
+            Self {
+                relay: EndsLimit::new(kept),
+                stored: None,
+            }
+        }
+
+        fn before(&mut self, now: Timestamp, oldest: Option<Timestamp>, at: Instant) -> Timestamp {
+            let ends = Ends {
+                now,
+                oldest,
+                limit: self.stored,
+            };
+            let (before, moved) = self.relay.before(ends, at);
+            self.stored = moved.or(self.stored);
+            before
+        }
+    }
+
     #[test]
     fn a_clock_ahead_deletes_no_more_than_a_share_in_an_hour() {
-        let (mut limit, at) = (EndsLimit::new(KEPT), Instant::now());
-        let right = limit.before(days(1_000), Some(days(970)), at);
+        let (mut database, at) = (Database::new(KEPT), Instant::now());
+        let right = database.before(days(1_000), Some(days(970)), at);
         assert_eq!(right, days(970));
         for hour in 0..5 {
             let oldest = days(970 + 3 * hour);
             for minutes in [1, 59] {
-                let at = at + hour * HOUR + minutes * HOUR / 60;
-                let before = limit.before(days(2_000), Some(oldest), at);
+                let passed = hour * HOUR + minutes * HOUR / 60;
+                let before = database.before(days(2_000) + passed, Some(oldest), at + passed);
                 assert_eq!(before, days(970 + 3 * (hour + 1)));
+                if minutes == 1 && hour > 0 {
+                    database.relay = EndsLimit::new(KEPT); // nor does a new start
+                }
             }
         }
         // Set right again, all is as before.
-        let right = limit.before(days(1_001), Some(days(985)), at + 6 * HOUR);
+        let right = database.before(days(1_001), Some(days(985)), at + 6 * HOUR);
         assert_eq!(right, days(971));
-        let started = EndsLimit::new(KEPT).before(days(2_000), Some(days(970)), at);
-        assert_eq!(started, days(973), "nor after a new start");
     }
 
     #[test]
     fn time_that_passes_is_never_held_back() {
         for kept in [Duration::from_secs(60), HOUR, KEPT] {
-            let (mut limit, at) = (EndsLimit::new(kept), Instant::now());
+            let (mut database, at) = (Database::new(kept), Instant::now());
             for minute in 0..600 {
                 let passed = minute * HOUR / 60;
                 let oldest = days(900) + passed;
-                let before = limit.before(oldest + kept, Some(oldest), at + passed);
+                let before = database.before(oldest + kept, Some(oldest), at + passed);
                 assert_eq!(before, oldest, "{kept:?} after {minute} minutes");
+                if minute % 7 == 0 {
+                    database.relay = EndsLimit::new(kept);
+                }
             }
         }
     }
 
     #[test]
     fn one_that_is_very_old_holds_the_others_back_for_hours_and_not_for_years() {
-        let (mut limit, at) = (EndsLimit::new(KEPT), Instant::now());
-        let first = limit.before(days(20_000), Some(days(0)), at);
+        let (mut database, at) = (Database::new(KEPT), Instant::now());
+        let first = database.before(days(20_000), Some(days(0)), at);
         assert_eq!(first, days(3));
         let hours = (1..100).find(|hour| {
-            let before = limit.before(days(20_000), Some(days(19_969)), at + *hour * HOUR);
-            before == days(19_970)
+            let (now, at) = (days(20_000) + *hour * HOUR, at + *hour * HOUR);
+            let before = database.before(now, Some(days(19_969)), at);
+            before == now - KEPT
         });
         assert_eq!(hours, Some(11));
     }
 
     #[test]
     fn without_ends_nothing_is_held_back() {
-        let (mut limit, at) = (EndsLimit::new(KEPT), Instant::now());
-        assert_eq!(limit.before(days(1_000), None, at), days(970));
-        assert_eq!(limit.before(days(1_001), None, at + DAY), days(971));
+        let (mut database, at) = (Database::new(KEPT), Instant::now());
+        assert_eq!(database.before(days(1_000), None, at), days(970));
+        assert_eq!(database.before(days(1_001), None, at + DAY), days(971));
     }
 }

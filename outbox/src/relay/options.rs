@@ -28,7 +28,8 @@ pub struct RelayOptions {
     /// How long it is known that the effect of an event was committed; then an attempt that still
     /// comes again would have it twice. Default: 30 days, longer than the retries of most queues; at
     /// least a minute. It counts by the clock of the database or of the store, whichever is behind,
-    /// and in an hour no more than a tenth of it is forgotten, lest a clock that jumps ahead ends all.
+    /// and in an hour no more than a tenth of it, or two hours, is forgotten, lest a clock that jumps
+    /// ahead ends all.
     pub done_kept: Duration,
 }
 

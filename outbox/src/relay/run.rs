@@ -15,7 +15,7 @@ use crate::relay::options::RelayOptions;
 use crate::relay::pushes::Pushes;
 use crate::relay::report::{FateCounts, Report};
 use crate::relay::settle::{closing, passed};
-use crate::relay::source::{Ends, PAGE_MAX, Source, Taken};
+use crate::relay::source::{PAGE_MAX, Source, Taken};
 
 /// For so long after the last event, or the last push of this process, the outbox is read often.
 const BUSY_FOR: Duration = Duration::from_secs(1);
@@ -250,11 +250,11 @@ impl<S: Source> Run<S> {
 
     /// Frees the room of what is passed, and of ends that have been kept for their time.
     async fn sweep(&mut self) -> Result<()> {
-        let Ends { now, oldest } = outside(&self.bus, self.source.ends()).await?;
+        let mut ends = outside(&self.bus, self.source.ends()).await?;
         // Of two clocks the one that is behind, as either may have jumped ahead.
-        let now = now.min(__outbox::now(&self.bus));
-        let before = self.ends.before(now, oldest, Instant::now());
-        outside(&self.bus, self.source.sweep(before)).await
+        ends.now = ends.now.min(__outbox::now(&self.bus));
+        let (before, moved) = self.ends.before(ends, Instant::now());
+        outside(&self.bus, self.source.sweep(before, moved)).await
     }
 
     /// Counts what waits and frees room, each now and then.

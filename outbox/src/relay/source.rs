@@ -60,8 +60,10 @@ pub(crate) trait Source: Send + 'static {
     /// Returns what is known of the ends of events.
     fn ends(&mut self) -> BoxFuture<'_, Result<Ends>>;
 
-    /// Frees the room of rows that are passed, and of events that were finished before a time.
-    fn sweep(&mut self, before: Timestamp) -> BoxFuture<'_, Result<()>>;
+    /// Frees the room of rows that are passed, and of ends from before a time; first it stores the
+    /// limit, if that has moved.
+    fn sweep(&mut self, before: Timestamp, moved: Option<StoredLimit>)
+    -> BoxFuture<'_, Result<()>>;
 }
 
 /// The reply of an outbox that is asked for rows.
@@ -170,18 +172,42 @@ pub(crate) struct Ends {
     pub(crate) now: Timestamp,
     /// When the first of them was.
     pub(crate) oldest: Option<Timestamp>,
+    pub(crate) limit: Option<StoredLimit>,
+}
+
+/// From before which time ends may be deleted, whichever relay does it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StoredLimit {
+    pub(crate) before: Timestamp,
+    /// How long it stands.
+    pub(crate) until: Timestamp,
 }
 
 impl Ends {
-    /// Makes it of times in milliseconds since 1970.
-    pub(crate) fn of(now: i64, oldest: Option<i64>) -> Self {
+    /// Makes it of times in milliseconds since 1970: now, the oldest, and those of the limit.
+    pub(crate) fn of(now: i64, oldest: Option<i64>, limit: [Option<i64>; 2]) -> Self {
         let time = |ms| Timestamp::from_millis(u64::try_from(ms).unwrap_or(0));
+        let [before, until] = limit.map(|ms| ms.map(time));
         Self {
             now: time(now),
             oldest: oldest.map(time),
+            limit: before
+                .zip(until)
+                .map(|(before, until)| StoredLimit { before, until }),
         }
     }
 }
+
+impl StoredLimit {
+    /// Returns it as the values of its row.
+    pub(crate) fn values(self) -> String {
+        format!("1, {}, {}", self.before.as_millis(), self.until.as_millis())
+    }
+}
+
+/// The columns of the limit, as values of a statement that reads [`Ends`].
+pub(crate) const LIMIT: &str = "(select ends_before from duly_done_limit), \
+                                (select stands_until from duly_done_limit)";
 
 /// What waits in an outbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

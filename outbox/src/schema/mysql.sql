@@ -99,6 +99,14 @@ create table if not exists duly_done (
     key duly_done_by_at (at)
 ) engine = InnoDB;
 
+-- From before which time ends may be deleted, and how long that stands: a clock that jumps ahead makes
+-- all of them look old. In milliseconds since 1970.
+create table if not exists duly_done_limit (
+    only_row tinyint primary key,
+    ends_before bigint not null,
+    stands_until bigint not null
+) engine = InnoDB;
+
 -- Pushes an event, when this transaction commits, that is due after a delay in seconds; null is none.
 create procedure if not exists duly_push(
     in queue_name varchar(512) character set utf8mb4, in payload_text longtext character set utf8mb4,

@@ -95,6 +95,14 @@ create table if not exists duly_done (
 );
 create index if not exists duly_done_by_at on duly_done (at);
 
+-- From before which time ends may be deleted, and how long that stands: a clock that jumps ahead makes
+-- all of them look old. In milliseconds since 1970.
+create table if not exists duly_done_limit (
+    only_row integer primary key,
+    ends_before bigint not null,
+    stands_until bigint not null
+);
+
 -- Returns a new id of an event: a ULID.
 create or replace function duly_new_id() returns text language sql volatile as $$
     select string_agg(

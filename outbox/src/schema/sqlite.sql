@@ -72,6 +72,14 @@ create table if not exists duly_done (
 ) strict;
 create index if not exists duly_done_by_at on duly_done (at);
 
+-- From before which time ends may be deleted, and how long that stands: a clock that jumps ahead makes
+-- all of them look old. In milliseconds since 1970.
+create table if not exists duly_done_limit (
+    only_row integer primary key check (only_row = 1),
+    ends_before integer not null,
+    stands_until integer not null
+) strict;
+
 insert into duly_outbox_step values (1, 0, 0) on conflict do nothing;
 insert into duly_outbox_salt values (1, hex(randomblob(16))) on conflict do nothing;
 insert into duly_outbox_version values (1) on conflict do nothing;

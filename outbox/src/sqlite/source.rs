@@ -14,8 +14,8 @@ use rusqlite::types::FromSql;
 use rusqlite::{Connection, OpenFlags, Row as SqlRow, TransactionBehavior, params};
 
 use crate::relay::source::{
-    Closing, DeferredRow, Ends, PAGE_BYTES, PAGE_MAX, Row, RowContent, Settling, Source, Taken,
-    Waiting,
+    Closing, DeferredRow, Ends, LIMIT, PAGE_BYTES, PAGE_MAX, Row, RowContent, Settling, Source,
+    StoredLimit, Taken, Waiting,
 };
 use crate::schema::{self, Database};
 use crate::sqlite::deferred;
@@ -345,13 +345,24 @@ impl Source for SqliteSource {
 
     fn ends(&mut self) -> BoxFuture<'_, Result<Ends>> {
         Box::pin(self.run(|connection| {
-            let sql = format!("select {NOW}, (select min(at) from duly_done)");
-            connection.query_row(&sql, [], |row| Ok(Ends::of(row.get(0)?, row.get(1)?)))
+            let sql = format!("select {NOW}, (select min(at) from duly_done), {LIMIT}");
+            connection.query_row(&sql, [], |row| {
+                let limit = [row.get(2)?, row.get(3)?];
+                Ok(Ends::of(row.get(0)?, row.get(1)?, limit))
+            })
         }))
     }
 
-    fn sweep(&mut self, before: Timestamp) -> BoxFuture<'_, Result<()>> {
+    fn sweep(
+        &mut self,
+        before: Timestamp,
+        moved: Option<StoredLimit>,
+    ) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.run(move |connection| {
+            if let Some(moved) = moved {
+                let sql = format!("replace into duly_done_limit values ({})", moved.values());
+                connection.execute(&sql, [])?;
+            }
             let sql = format!(
                 "delete from duly_done where event in (select event from duly_done \
                  where at < ?1 order by at limit {DONE_MAX})"
