@@ -8,9 +8,13 @@ use crate::session::{TextRow, unhex, unreadable};
 
 const TABLE: &str = "duly_outbox_deferred";
 
-/// Returns the statement that lists the groups: each is one step through the index.
-pub(super) fn groups() -> String {
-    format!("select distinct bucket from duly_outbox_deferred limit {GROUPS_MAX}")
+/// Returns the statement that lists the groups behind a name: each is one step through the index.
+pub(super) fn groups(behind: &str) -> String {
+    format!(
+        "select distinct bucket from duly_outbox_deferred where bucket > {} \
+         order by bucket limit {GROUPS_MAX}",
+        text(behind)
+    )
 }
 
 /// Reads the rows of [`groups`].

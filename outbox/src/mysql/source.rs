@@ -240,8 +240,8 @@ impl Source for MysqlSource {
         Box::pin(self.close_page(closing))
     }
 
-    fn groups(&mut self) -> BoxFuture<'_, Result<Vec<String>>> {
-        Box::pin(async move { deferred::read_groups(&self.run(deferred::groups()).await?) })
+    fn groups(&mut self, behind: String) -> BoxFuture<'_, Result<Vec<String>>> {
+        Box::pin(async move { deferred::read_groups(&self.run(deferred::groups(&behind)).await?) })
     }
 
     fn take_deferred(

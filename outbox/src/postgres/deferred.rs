@@ -9,11 +9,13 @@ use crate::session::{TextRow, hex, unhex, unreadable};
 const BEGIN: &str =
     "begin isolation level read committed; set local jit = off; set local enable_seqscan = off";
 
-/// Returns the statement that lists the groups: each is one step through the index.
-pub(crate) fn groups() -> String {
+/// Returns the statement that lists the groups behind a name: each is one step through the index.
+pub(crate) fn groups(behind: &str) -> String {
+    let behind = text(behind);
     format!(
         "with recursive found as ( \
-             (select bucket from duly_outbox_deferred order by bucket limit 1) union all \
+             (select bucket from duly_outbox_deferred where bucket > {behind} \
+                 order by bucket limit 1) union all \
              select (select d.bucket from duly_outbox_deferred d where d.bucket > found.bucket \
                  order by d.bucket limit 1) from found where found.bucket is not null) \
          select bucket from found where bucket is not null limit {GROUPS_MAX}"

@@ -259,8 +259,8 @@ impl<S: Session + 'static> Source for PostgresSource<S> {
         Box::pin(self.close_page(closing))
     }
 
-    fn groups(&mut self) -> BoxFuture<'_, Result<Vec<String>>> {
-        Box::pin(async move { deferred::read_groups(&self.run(&deferred::groups()).await?) })
+    fn groups(&mut self, behind: String) -> BoxFuture<'_, Result<Vec<String>>> {
+        Box::pin(async move { deferred::read_groups(&self.run(&deferred::groups(&behind)).await?) })
     }
 
     fn take_deferred(

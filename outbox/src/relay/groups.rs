@@ -7,6 +7,8 @@ use std::time::Duration;
 use duly::__outbox::delay_after;
 use tokio::time::Instant;
 
+use crate::relay::source::GROUPS_MAX;
+
 /// A store that has taken nothing for so long may be away as a whole.
 const AWAY_AFTER: Duration = Duration::from_secs(10);
 
@@ -96,10 +98,10 @@ impl Groups {
         self.of(name, now).has_rows = true;
     }
 
-    /// Notes that no rows of it are left to take.
-    pub(crate) fn emptied(&mut self, name: &str) {
+    /// Notes that no rows of it are left to take: found again, it comes behind the others.
+    pub(crate) fn emptied(&mut self, name: &str, now: Instant) {
         if let Some(group) = self.known.get_mut(name) {
-            group.has_rows = false;
+            (group.has_rows, group.retry_at) = (false, now);
         }
     }
 
@@ -156,9 +158,63 @@ impl Groups {
     }
 }
 
+/// Where a list of the groups that have deferred rows begins. Of more than [`GROUPS_MAX`] each list goes
+/// on behind the one before, so that those which stay blocked keep no other from being tried.
+#[derive(Debug, Default)]
+pub(crate) struct GroupList {
+    /// Behind this group.
+    pub(crate) behind: String,
+}
+
+impl GroupList {
+    /// Returns whether the list goes on with the first groups, behind the last.
+    pub(crate) fn goes_round(&self, names: &[String]) -> bool {
+        names.len() < GROUPS_MAX && !self.behind.is_empty()
+    }
+
+    /// Notes how far a list has come, which it limits.
+    pub(crate) fn listed(&mut self, names: &mut Vec<String>) {
+        names.truncate(GROUPS_MAX);
+        let last = names.get(GROUPS_MAX - 1);
+        self.behind = last.cloned().unwrap_or_default();
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::ops::Bound;
+
     use super::*;
+
+    #[test]
+    fn each_of_many_groups_is_listed_now_and_then() {
+        for count in [
+            0,
+            1,
+            GROUPS_MAX - 1,
+            GROUPS_MAX,
+            GROUPS_MAX + 1,
+            3 * GROUPS_MAX + 7,
+        ] {
+            let all: BTreeSet<_> = (0..count).map(|n| format!("orders/{n}")).collect();
+            let behind = |name: &str| {
+                let behind = (Bound::Excluded(name.to_owned()), Bound::Unbounded);
+                all.range(behind).take(GROUPS_MAX).cloned()
+            };
+            let (mut list, mut seen) = (GroupList::default(), BTreeSet::new());
+            for _ in 0..4 {
+                let mut names: Vec<_> = behind(&list.behind).collect();
+                if list.goes_round(&names) {
+                    names.extend(behind(""));
+                }
+                list.listed(&mut names);
+                assert_eq!(names.len(), count.min(GROUPS_MAX), "forgotten for nothing");
+                seen.extend(names);
+            }
+            assert_eq!(seen, all, "{count}");
+        }
+    }
 
     #[test]
     fn a_group_that_has_failed_waits_and_no_other_does() {
@@ -198,6 +254,23 @@ mod tests {
         groups.end("orders/1", false, now);
         groups.begin("orders/1", now);
         assert!(!groups.is_soon_known("orders/1", now, second), "a probe");
+    }
+
+    /// As those whose rows another relay has taken, which are found again and again.
+    #[test]
+    fn groups_without_rows_to_take_keep_no_other_from_being_tried() {
+        let (mut groups, now) = (Groups::default(), Instant::now());
+        let names: BTreeSet<_> = (0..90).map(|n| format!("orders/{n}")).collect();
+        let mut tried = BTreeSet::new();
+        for second in 0..9 {
+            let now = now + Duration::from_secs(second);
+            groups.found(names.iter().cloned().collect(), now);
+            for (name, _) in groups.due(now, 10) {
+                groups.emptied(&name, now + Duration::from_millis(1));
+                tried.insert(name);
+            }
+        }
+        assert_eq!(tried, names);
     }
 
     #[test]

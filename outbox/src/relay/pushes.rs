@@ -211,7 +211,7 @@ impl<S: Source> Run<S> {
                 self.pause_probes(began);
             }
             if rows.is_empty() {
-                self.groups.emptied(&group);
+                self.groups.emptied(&group, began);
                 continue;
             }
             let (mut keys, mut events) = (Vec::new(), Vec::new());

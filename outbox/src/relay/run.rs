@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::relay::ends::EndsLimit;
-use crate::relay::groups::Groups;
+use crate::relay::groups::{GroupList, Groups};
 use crate::relay::options::RelayOptions;
 use crate::relay::pushes::Pushes;
 use crate::relay::report::{FateCounts, Report};
@@ -53,6 +53,7 @@ pub(crate) struct Run<S> {
     swept: Instant,
     ends: EndsLimit,
     asked: Instant,
+    group_list: GroupList,
     pub(crate) groups: Groups,
     pub(crate) pushes: Pushes,
     /// How many rows are deferred, as far as they were counted.
@@ -99,6 +100,7 @@ impl<S: Source> Run<S> {
             counted: now,
             swept: now,
             asked: now - GROUPS_EVERY, // those of a relay before are tried at once
+            group_list: GroupList::default(),
             groups: Groups::default(),
             pushes: Pushes::default(),
             deferred: 0,
@@ -257,6 +259,17 @@ impl<S: Source> Run<S> {
         outside(&self.bus, self.source.sweep(before, moved)).await
     }
 
+    /// Lists the groups that have deferred rows, as many as are known at once.
+    async fn list_groups(&mut self) -> Result<Vec<String>> {
+        let behind = self.group_list.behind.clone();
+        let mut names = outside(&self.bus, self.source.groups(behind)).await?;
+        if self.group_list.goes_round(&names) {
+            names.extend(outside(&self.bus, self.source.groups(String::new())).await?);
+        }
+        self.group_list.listed(&mut names);
+        Ok(names)
+    }
+
     /// Counts what waits and frees room, each now and then.
     async fn housekeep(&mut self) {
         let now = Instant::now();
@@ -278,7 +291,7 @@ impl<S: Source> Run<S> {
         }
         if now >= self.asked + GROUPS_EVERY && !self.is_database_away {
             self.asked = now;
-            match outside(&self.bus, self.source.groups()).await {
+            match self.list_groups().await {
                 Ok(names) => self.groups.found(names, now),
                 Err(error) => self.database_failed(&error),
             }

@@ -32,8 +32,9 @@ pub(crate) trait Source: Send + 'static {
     /// meanwhile.
     fn close(&mut self, closing: Closing) -> BoxFuture<'_, Result<bool>>;
 
-    /// Returns the groups that have deferred rows, at most [`GROUPS_MAX`].
-    fn groups(&mut self) -> BoxFuture<'_, Result<Vec<String>>>;
+    /// Returns the groups behind a name that have deferred rows, in their order, at most
+    /// [`GROUPS_MAX`].
+    fn groups(&mut self, behind: String) -> BoxFuture<'_, Result<Vec<String>>>;
 
     /// Takes deferred rows of a group, at most `limit`: those first that failed least often. It has
     /// then stored that they may have been pushed, and no other relay takes them for a while.

@@ -5,11 +5,11 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use crate::relay::source::{CLAIM, DeferredRow, GROUPS_MAX, PAGE_BYTES, Settling};
 use crate::sqlite::source::NOW;
 
-/// Lists the groups: each is one step through the index.
-pub(crate) fn groups(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+/// Lists the groups behind a name: each is one step through the index.
+pub(crate) fn groups(connection: &Connection, behind: String) -> rusqlite::Result<Vec<String>> {
     let sql = "select bucket from duly_outbox_deferred where bucket > ?1 order by bucket limit 1";
     let mut statement = connection.prepare_cached(sql)?;
-    let (mut names, mut last) = (Vec::new(), String::new());
+    let (mut names, mut last) = (Vec::new(), behind);
     while names.len() < GROUPS_MAX {
         let name = statement.query_row([&last], |row| row.get(0)).optional()?;
         let Some(name) = name else {

@@ -298,8 +298,8 @@ impl Source for SqliteSource {
         Box::pin(self.close_page(closing))
     }
 
-    fn groups(&mut self) -> BoxFuture<'_, Result<Vec<String>>> {
-        Box::pin(self.run(|connection| deferred::groups(connection)))
+    fn groups(&mut self, behind: String) -> BoxFuture<'_, Result<Vec<String>>> {
+        Box::pin(self.run(|connection| deferred::groups(connection, behind)))
     }
 
     fn take_deferred(
