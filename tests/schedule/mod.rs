@@ -1,5 +1,6 @@
 //! Schedules: what recurs, and when.
 
+mod builds;
 mod calendar;
 mod changes;
 mod clocks;

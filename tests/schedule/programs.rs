@@ -1,12 +1,11 @@
 //! Schedules that several programs on one store carry out: one without the key, one without the
-//! handler, one of an older build.
+//! handler.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use duly::codec::{Key, KeyRing};
-use duly::event::Occurrence;
 use duly::prelude::*;
 use duly::schedule::{OverlapPolicy, ScheduleOptions};
 use duly::store::operation::{PeekBy, Snapshot, StoreOp};
@@ -235,39 +234,4 @@ async fn an_occurrence_has_the_options_of_its_queue_whoever_pushes_it() {
     program.advance(HOUR).await;
     assert!(ran.load(Ordering::Relaxed) >= bodies.len());
     assert_eq!(program.stats("prices").await.unwrap().dead, 0);
-}
-
-/// How many attempts each occurrence has.
-type Attempts = Arc<Mutex<Vec<u16>>>;
-
-#[delay_event(queue = "deployed", attempts = 7, register = false)]
-async fn older(event: Event<Occurrence>, seen: State<Attempts>) -> Result<(), Failure> {
-    seen.lock().unwrap().push(event.attempts());
-    Ok(())
-}
-
-#[delay_event(queue = "deployed", attempts = 2, register = false)]
-async fn newer(event: Event<Occurrence>, seen: State<Attempts>) -> Result<(), Failure> {
-    seen.lock().unwrap().push(event.attempts());
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
-async fn while_two_builds_run_occurrences_have_the_options_of_the_later_one() {
-    let (shared, seen) = (Shared::new(), Attempts::default());
-    let options = ScheduleOptions::new("deployed", "every 10m").unwrap();
-    let builder = || {
-        let builder = Bus::builder().schedule("deployed", options.clone());
-        builder.state(Arc::clone(&seen))
-    };
-    let old = shared.start(builder().register(older {})).await;
-    old.advance(HOUR).await;
-    assert_eq!(*seen.lock().unwrap(), [7; 6]);
-    let new = shared.start(builder().register(newer {})).await;
-    new.advance(HOUR).await; // one was pushed before
-    let again = shared.start(builder().register(older {})).await;
-    again.advance(HOUR * 4).await;
-    let seen = seen.lock().unwrap();
-    assert_eq!(seen.len(), 6 * 6);
-    assert!(seen[7..].iter().all(|attempts| *attempts == 2), "{seen:?}");
 }

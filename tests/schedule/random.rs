@@ -23,7 +23,9 @@ use crate::faulty::{Fault, Faulty};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// How many nodes there are, some of which are down.
-const NODES: usize = 3;
+const NODES: usize = 4;
+/// The one without handlers, which declares the schedules as well.
+const SERVER: usize = 3;
 
 fn schedules() -> Vec<(&'static str, ScheduleOptions)> {
     let of = |when| options(when).missed(MissedPolicy::All(1_000));
@@ -81,13 +83,21 @@ impl World {
         faulty.ahead_us.store(ahead_us, Ordering::Relaxed);
         faulty.behind_us.store(behind_us, Ordering::Relaxed);
         let is_dead = Arc::new(AtomicBool::new(false));
-        // Of two builds, the one is behind.
-        let declared = if node == 0 {
+        // Of two builds, the one is behind; a server may be of either.
+        let is_behind = node == 0 || node == SERVER && self.random.bool();
+        let declared = if is_behind {
             other_build()
         } else {
             schedules()
         };
-        let bus = builder(&self.seen, &declared).shared_store(Arc::clone(&faulty) as _);
+        let mut bus = builder(&self.seen, &declared);
+        if node == SERVER {
+            bus = Bus::builder().publish_only().run_schedules(true);
+            for (name, options) in declared {
+                bus = bus.schedule(name, options);
+            }
+        }
+        let bus = bus.shared_store(Arc::clone(&faulty) as _);
         let bus = TestBus::start_on(Arc::clone(&self.clock.right), bus);
         let bus = bus.await.unwrap();
         let (known, trouble) = (Arc::clone(&is_dead), self.trouble);

@@ -35,7 +35,10 @@ pub(super) async fn advance(inner: &Arc<Inner>, link: &Link, look: Look) -> Resu
     }
     let mut link = link.clone();
     link.number += 1;
-    link.note_queue_options(OccurrenceOptions::of(inner, link.options.queue()));
+    if link.lacks_queue_options() {
+        let known = OccurrenceOptions::of(inner, link.options.queue());
+        link.note_queue_options(known, false);
+    }
     if link.change != link.applied && !link.withdraws {
         if !link.removed {
             link.check_known()?;

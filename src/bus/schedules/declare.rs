@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use xxhash_rust::xxh3::xxh3_64;
-
 use crate::bus::inner::Inner;
-use crate::bus::schedules::declaration::{Declarations, Verdict};
+use crate::bus::schedules::declaration::{Declaration, Declarations, Verdict};
 use crate::bus::schedules::event::check_payload;
 use crate::bus::schedules::link::Link;
 use crate::bus::schedules::links::Links;
@@ -80,12 +78,13 @@ pub(super) async fn declare(
     let links = Links::of(inner, name)?;
     let (queue, every) = (options.queue(), inner.real_pause(EVERY));
     let known = OccurrenceOptions::of(inner, queue);
+    let of_queue = known.as_ref().map(OccurrenceOptions::fingerprint);
     loop {
         let now = inner.now();
+        let declared = Declaration::new((options.fingerprint(), of_queue), deploy, now);
         let mut declarations = Declarations::default();
         if links.find(name).await?.is_none() {
-            let fingerprint = fingerprint(options, known.as_ref());
-            let verdict = declarations.declare((fingerprint, deploy), now, every);
+            let verdict = declarations.declare(declared, every);
             if create(inner, &links, (name, options), declarations).await? {
                 tracing::info!(schedule = %name, when = %options.recurrence(), "schedule made");
                 return Ok(verdict);
@@ -94,21 +93,17 @@ pub(super) async fn declare(
         }
         let verdict = parking_lot::Mutex::new(Verdict::Stands);
         let edit = |link: &mut Link| {
-            // A program without the handler leaves the options of the queue as they are.
-            let known = known.clone().or_else(|| link.noted_for(queue));
-            let fingerprint = fingerprint(options, known.as_ref());
-            let given = link.declarations.declare((fingerprint, deploy), now, every);
+            let given = link.declarations.declare(declared, every);
+            *verdict.lock() = given;
             if given == Verdict::TakesOver && link.options != *options {
                 link.set_options(options.clone(), known.clone(), now);
             }
-            *verdict.lock() = given;
-            let is_noted = given == Verdict::Older
-                || link.options.queue() != queue // somebody has set another one
-                || link.queue_options == known;
-            if !is_noted {
-                link.queue_options = known;
-            }
-            Ok(!is_noted || matches!(given, Verdict::TakesOver | Verdict::Seen))
+            // Somebody may have set another queue.
+            let is_its_queue = given != Verdict::Older && link.options.queue() == queue;
+            let known = known.clone().filter(|_| is_its_queue);
+            let is_its_payload = link.options.payload_text() == options.payload_text();
+            let is_other = link.note_queue_options(known, is_its_payload);
+            Ok(is_other || matches!(given, Verdict::TakesOver | Verdict::Seen))
         };
         if links.change(name, edit).await?.is_some() {
             let verdict = verdict.into_inner();
@@ -119,13 +114,6 @@ pub(super) async fn declare(
         }
         // It was removed meanwhile.
     }
-}
-
-/// Tells a declaration from others: by the options of the schedule, and those of its queue.
-fn fingerprint(options: &ScheduleOptions, known: Option<&OccurrenceOptions>) -> u64 {
-    // Each of their parts can be written.
-    let known = known.map(|known| serde_json::to_vec(known).unwrap_or_default());
-    options.fingerprint() ^ known.map_or(0, |known| xxh3_64(&known))
 }
 
 /// Makes a schedule; returns whether there was none of its name. It fails if there are as many as

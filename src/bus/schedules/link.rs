@@ -225,22 +225,34 @@ impl Link {
     }
 
     /// The noted options of a queue, if it is the one that its occurrences go to.
-    pub(super) fn noted_for(&self, queue: &QueueName) -> Option<OccurrenceOptions> {
+    fn noted_for(&self, queue: &QueueName) -> Option<OccurrenceOptions> {
         let noted = self.queue_options.clone();
         noted.filter(|_| self.options.queue() == queue)
     }
 
-    /// Notes the options of the queue as this process knows them, if it does and no program declares
-    /// the schedule. A payload that was set keeps its version.
-    pub(super) fn note_queue_options(&mut self, known: Option<OccurrenceOptions>) {
-        let Some(mut known) = known.filter(|_| self.declarations.current().is_none()) else {
-            return;
+    /// Notes the options of the queue as this process knows them, if it does; returns whether they are
+    /// others. `is_its_payload`: its program gives the payload as well, which has a version otherwise.
+    pub(super) fn note_queue_options(
+        &mut self,
+        known: Option<OccurrenceOptions>,
+        is_its_payload: bool,
+    ) -> bool {
+        let Some(mut known) = known else {
+            return false;
         };
-        let has_payload = self.options.payload_text().is_some();
-        if let Some(noted) = self.queue_options.as_ref().filter(|_| has_payload) {
+        let has_another = !is_its_payload && self.options.payload_text().is_some();
+        if let Some(noted) = self.queue_options.as_ref().filter(|_| has_another) {
             known.version = noted.version;
         }
-        self.queue_options = Some(known);
+        let before = self.queue_options.replace(known);
+        before != self.queue_options
+    }
+
+    /// Whether no program with the handler declares its queue's options, so that those that carry it out
+    /// note theirs.
+    pub(super) fn lacks_queue_options(&self) -> bool {
+        let declared = self.declarations.current();
+        self.queue_options.is_none() || declared.is_none_or(|it| it.queue.is_none())
     }
 
     /// The last instant before `now` that an occurrence was pushed for.

@@ -244,11 +244,7 @@ impl Schedules {
                 if is_other {
                     link.set_options(options.clone(), known.clone(), now);
                 }
-                let is_noted = known.is_none() || link.queue_options == known;
-                if !is_noted {
-                    link.queue_options.clone_from(&known);
-                }
-                Ok(is_other || !is_noted)
+                Ok(link.note_queue_options(known.clone(), true) || is_other)
             };
             if links.change(name, edit).await?.is_some() {
                 return Ok(());

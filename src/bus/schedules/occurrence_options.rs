@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::bus::inner::Inner;
 use crate::bus::queue_handle::QueueHandle;
@@ -34,6 +35,12 @@ impl OccurrenceOptions {
             keep_payload: options.keep_payload,
             late: options.late,
         })
+    }
+
+    /// Tells them from others.
+    pub(super) fn fingerprint(&self) -> u64 {
+        // Each of their parts can be written.
+        xxh3_64(&serde_json::to_vec(self).unwrap_or_default())
     }
 }
 

@@ -170,6 +170,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ),
     ),
     Occurrences.bug(
+        "queue-options-of-nobody",
+        "a process without the handler declares a schedule with options of the queue that nobody has",
+        &[put("Declaration::agrees_with", "$queues.«is_none_or»", "is_some_and")],
+        schedule("the_later_build_holds_whichever_of_its_programs_have_the_handler"),
+    ),
+    Occurrences.bug(
         "overlap-not-looked-at",
         "an occurrence is run beside the one before, whatever its schedule says",
         &[put(
