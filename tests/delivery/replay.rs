@@ -18,6 +18,7 @@ over_every_store! {
     an_encrypted_payload_is_sealed_for_the_new_event,
     an_encrypted_payload_stays_so_whoever_replays_it,
     a_given_version_is_that_of_the_events,
+    a_version_that_a_payload_names_itself_is_its_own,
     a_replay_has_a_name,
 }
 
@@ -270,6 +271,50 @@ async fn a_given_version_is_that_of_the_events(world: World) {
         bus.advance(secs(1)).await;
     }
     assert_eq!(probe.payloads(), ["it", "it", "it of 2", "it of 0", "it"]);
+}
+
+/// One that was replaced by a build of another version than it was pushed by.
+async fn a_version_that_a_payload_names_itself_is_its_own(world: World) {
+    let build = async |version| {
+        let choices = QueueChoices {
+            version: Some(version),
+            ..QueueChoices::default()
+        };
+        let builder = world.builder().publish_only().queue("orders", choices);
+        let bus = world.start(builder).await;
+        let queue = bus.queue_to_push("orders").unwrap();
+        (bus, queue)
+    };
+    let probe = Probe::<String>::new();
+    let builder = world.builder().register(Texts(probe.clone()));
+    let bus = world.start(builder).await;
+    let mut expected = Vec::new();
+    for (pushed, replaced, reads) in [(1, 3, "new"), (3, 1, "new of 1"), (1, 2, "new of 2")] {
+        let (_bus, queue) = build(pushed).await;
+        let event = queue.event("old").after(secs(60)).keep_payload(true);
+        let id = event.push().await.unwrap().id();
+        let (_bus, queue) = build(replaced).await;
+        let changed = queue.update(id, &"new").await.unwrap();
+        assert!(matches!(changed, ChangeOutcome::Changed(_)), "{changed:?}");
+        expected.push(reads);
+        bus.advance(secs(61)).await;
+        assert_eq!(probe.payloads(), expected, "{pushed}, then {replaced}");
+    }
+    let records = records(&bus).await;
+    let (other, _) = world.push_only::<String>("orders").await;
+    expected.sort_unstable();
+    for replay in [
+        bus.replay("of the queue"),
+        bus.replay("of an older one").version(1),
+        other.replay("of nobody's"),
+        other.replay("of a given one").version(3),
+    ] {
+        assert_eq!(replay.push(&records).await.unwrap().pushed, 3);
+        bus.advance(secs(1)).await;
+        let mut seen = probe.payloads().split_off(probe.count() - 3);
+        seen.sort_unstable();
+        assert_eq!(seen, expected, "{replay:?}");
+    }
 }
 
 async fn a_replay_has_a_name(world: World) {

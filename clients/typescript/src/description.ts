@@ -1618,8 +1618,8 @@ export interface components {
             until_ms?: number | null;
             /**
              * Format: int32
-             * @description The version of the payloads, which records do not have; to be given wherever events were pushed with
-             *     one. Default: 0, as of all that is pushed over HTTP without a version.
+             * @description The version of the payloads that name none, as they do not unless they were replaced; to be given
+             *     wherever events were pushed with one. Default: 0, as of all that is pushed over HTTP without a version.
              */
             version?: number | null;
         };

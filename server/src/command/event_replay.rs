@@ -29,7 +29,7 @@ pub(crate) struct ReplayArguments {
     queue: QueueName,
     #[command(flatten)]
     filter: RecordArguments,
-    /// The version of the payloads, which records do not have [default: 0]
+    /// The version of the payloads that name none, as they do not unless they were replaced [default: 0]
     #[arg(long, value_name = "N")]
     version: Option<u32>,
     /// Counts what would be pushed, and pushes nothing

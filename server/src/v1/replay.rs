@@ -68,8 +68,8 @@ pub(super) struct RecordReplay {
     #[serde(default, deserialize_with = "input::whole_or_none")]
     #[schema(minimum = 0, maximum = 4102444800000u64)]
     until_ms: Option<u64>,
-    /// The version of the payloads, which records do not have; to be given wherever events were pushed with
-    /// one. Default: 0, as of all that is pushed over HTTP without a version.
+    /// The version of the payloads that name none, as they do not unless they were replaced; to be given
+    /// wherever events were pushed with one. Default: 0, as of all that is pushed over HTTP without a version.
     #[serde(default, deserialize_with = "input::whole_or_none")]
     #[schema(minimum = 0, maximum = 4294967295u64)]
     version: Option<u32>,

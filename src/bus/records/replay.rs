@@ -108,8 +108,9 @@ impl Bus {
 }
 
 impl Replay {
-    /// Sets the version of the payloads, which records do not have. Default: that of the queue in this
-    /// process, which is 0 where its handler's annotation is not linked in.
+    /// Sets the version of the payloads that do not name theirs: those that nobody has replaced since
+    /// their event was pushed. Default: that of the queue in this process, which is 0 where its handler's
+    /// annotation is not linked in.
     pub fn version(mut self, version: u32) -> Self {
         self.version = Some(version);
         self
@@ -181,7 +182,7 @@ impl Replay {
         let id = EventId::for_name(&record.queue, &name);
         let options = EventOptions {
             key: record.key.clone(),
-            version: self.version.or(opened.version),
+            version: opened.version.or(self.version),
             headers: vec![(REPLAY_HEADER.to_owned(), record.id.to_string())],
             ..EventOptions::default()
         };
