@@ -1,8 +1,10 @@
 //! Would this build read everything that waits?
 
 use duly::Annotation;
+use duly::admin::{PayloadReport, UndecodablePayload};
 use duly::event::State as EventState;
 use duly::prelude::*;
+use duly::schedule::{OverlapPolicy, ScheduleOptions};
 use duly::testing::Probe;
 
 use crate::payloads::encrypted::ring;
@@ -12,6 +14,7 @@ over_every_store! {
     everything_that_waits_is_read_and_nothing_is_consumed,
     a_check_is_bounded_and_names_what_it_finds,
     a_check_needs_the_keys_and_says_so,
+    what_schedules_will_push_is_checked_as_well,
 }
 
 const MAILS: Annotation = Annotation::new("mails").attempts(1);
@@ -34,12 +37,7 @@ async fn everything_that_waits_is_read_and_nothing_is_consumed(world: World) {
     let checker = world.start(checker).await;
     let report = checker.check_payloads().run().await.unwrap();
     assert_eq!((report.looked, report.read, report.failed), (301, 300, 1));
-    assert!(
-        report
-            .without_handler
-            .iter()
-            .any(|queue| queue.as_str() == "nobodys")
-    );
+    assert_eq!(report.without_handler, ["nobodys".parse().unwrap()].into());
     let failure = &report.failures[0];
     assert_eq!((failure.id, failure.state), (wrong, EventState::Scheduled));
     let error = report.passed().unwrap_err().to_string();
@@ -77,15 +75,56 @@ async fn a_check_needs_the_keys_and_says_so(world: World) {
     let bus = world.start(builder).await;
     let queue = bus.queue_named::<u64>("orders").unwrap();
     queue.push(7, secs(60)).await.unwrap();
-    let _ = bus.check_payloads().run().await.unwrap().passed().unwrap();
+    let schedule = often("orders").payload(&7).unwrap();
+    bus.schedules().set("secret", schedule).await.unwrap();
+    let report = bus.check_payloads().run().await.unwrap().passed().unwrap();
+    assert_eq!(report.read, 2);
     let builder = world.builder().publish_only();
     let without = world
         .start(builder.register_as(ORDERS, Probe::<u64>::new()))
         .await;
     let report = without.check_payloads().run().await.unwrap();
-    assert!(
-        report.failures[0].why.contains("key k1"),
-        "{:?}",
-        report.failures
-    );
+    let needs_it = |it: &UndecodablePayload| it.why.contains("key k1");
+    assert!(report.failures.iter().all(needs_it), "{report:?}");
+    assert_eq!((report.looked, report.failed), (2, 2));
+}
+
+fn often(queue: &str) -> ScheduleOptions {
+    let often = ScheduleOptions::new(queue, "every 1h").unwrap();
+    often.overlap(OverlapPolicy::Skip)
+}
+
+async fn what_schedules_will_push_is_checked_as_well(world: World) {
+    let (bus, _) = world.push_only::<u64>("orders").await;
+    let schedules = bus.schedules();
+    for (name, options) in [
+        ("reads", often("orders").payload(&7).unwrap()),
+        ("wrong", often("orders").payload(&"seven").unwrap()),
+        ("shop.wrong", often("orders").payload(&[7]).unwrap()),
+        ("occurrence", often("orders")),
+        ("of-nobody", often("nobodys")),
+        ("removed", often("orders")),
+    ] {
+        schedules.set(name, options).await.unwrap();
+    }
+    assert!(schedules.remove("removed").await.unwrap());
+    let builder = world.builder().publish_only();
+    let checker = builder.register_as(ORDERS, Probe::<u64>::new());
+    let checker = world.start(checker).await;
+    let check = checker.check_payloads();
+    let report = check.clone().run().await.unwrap();
+    assert_eq!((report.looked, report.read, report.failed), (4, 1, 3));
+    assert_eq!(report.without_handler, ["nobodys".parse().unwrap()].into());
+    let failures = report.failures.iter();
+    let names = failures.map(|it| (it.queue.as_str(), it.why.split(':').next().unwrap()));
+    let mut names: Vec<_> = names.collect();
+    names.sort_unstable();
+    let of = ["occurrence", "shop.wrong", "wrong"].map(|name| format!("schedule {name}"));
+    let of: Vec<_> = of.iter().map(|name| ("orders", name.as_str())).collect();
+    assert_eq!(names, of);
+
+    let of_queue = check.clone().queue("orders").run().await.unwrap();
+    assert_eq!((of_queue.failed, of_queue.without_handler.len()), (3, 0));
+    let of_another = check.queue("mails").run().await.unwrap();
+    assert_eq!(of_another, PayloadReport::default());
 }

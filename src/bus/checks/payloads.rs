@@ -7,11 +7,17 @@ use std::sync::Arc;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::scan::{PAGE, Scan};
+#[cfg(feature = "schedules")]
+use crate::bus::schedules::next_events;
+use crate::core::op::Snapshot;
 use crate::error::{Error, Result};
-use crate::event::{EventId, QueueName, State};
+use crate::event::{Envelope, EventId, QueueName, State, has_schedules};
 
 /// The most failures that are listed.
 const LISTED: usize = 100;
+
+/// Payloads, each with what is said before a failure.
+type Payloads = Vec<(Arc<Envelope>, String)>;
 
 /// A check that the handlers of this program can read every stored payload.
 #[derive(Clone)]
@@ -28,7 +34,7 @@ pub struct PayloadCheck {
 #[non_exhaustive]
 #[must_use = "what cannot be read is in it"]
 pub struct PayloadReport {
-    /// How many events were checked.
+    /// How many payloads were checked: of events, and of what schedules will push.
     pub looked: u64,
     /// How many payloads were read.
     pub read: u64,
@@ -36,7 +42,7 @@ pub struct PayloadReport {
     pub failed: u64,
     /// The first hundred of those.
     pub failures: Vec<UndecodablePayload>,
-    /// Queues that have events, and no handler in this program.
+    /// Queues that have events or schedules, and no handler in this program.
     pub without_handler: BTreeSet<QueueName>,
 }
 
@@ -44,9 +50,9 @@ pub struct PayloadReport {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UndecodablePayload {
-    /// The event.
+    /// The event; that of a schedule in a queue of duly, where `why` names the schedule.
     pub id: EventId,
-    /// Its queue.
+    /// Its queue, or that of the schedule.
     pub queue: QueueName,
     /// Its state.
     pub state: State,
@@ -87,9 +93,9 @@ impl PayloadReport {
 }
 
 impl Bus {
-    /// Checks whether the handlers of this program can read every stored payload: with its codec,
-    /// the keys of this bus, and upgrades. Calls no handler and changes nothing, so a publish-only
-    /// bus can check the store of a running system before a deployment.
+    /// Checks whether the handlers of this program can read every stored payload, and what schedules
+    /// will push: with its codec, the keys of this bus, and upgrades. Calls no handler and changes
+    /// nothing, so a publish-only bus can check the store of a running system before a deployment.
     ///
     /// Every event that exists during the whole check is included, however its state changes; on
     /// Redis an event may be counted twice. A page of events costs the same however many there are.
@@ -167,10 +173,15 @@ impl PayloadCheck {
         let names = self.queues.iter().map(|name| QueueName::new(name));
         let named: BTreeSet<QueueName> = names.collect::<Result<_>>()?;
         let is_named = |queue: &QueueName| named.is_empty() || named.contains(queue);
+        // Of the queues of duly itself, those of schedules have what will be pushed.
+        let is_wanted = |queue: &QueueName| {
+            cfg!(feature = "schedules") && has_schedules(queue)
+                || !queue.is_own() && is_named(queue)
+        };
         let mut report = PayloadReport::default();
         let mut looked: BTreeMap<QueueName, u64> = BTreeMap::new();
         let limit = self.limit.unwrap_or(u64::MAX);
-        let mut scan = Scan::unfinished(&self.inner, is_named, None).await?;
+        let mut scan = Scan::unfinished(&self.inner, is_wanted, None).await?;
         while let Some(queue) = scan.queue().cloned() {
             let seen = looked.entry(queue.clone()).or_default();
             if *seen >= limit {
@@ -181,7 +192,6 @@ impl PayloadCheck {
             let Some(page) = scan.next(left).await? else {
                 break;
             };
-            let version = self.inner.options(&queue).version;
             for event in &page.events {
                 if *seen >= limit {
                     break;
@@ -189,42 +199,74 @@ impl PayloadCheck {
                 if event.state == State::Dead && !self.dead {
                     continue;
                 }
-                let Some(check) = self.inner.checks.get(&queue) else {
+                if !queue.is_own() && !self.inner.checks.contains_key(&queue) {
                     report.without_handler.insert(queue.clone());
                     scan.skip_queue(&queue);
                     break;
-                };
+                }
                 *seen += 1;
-                report.looked += 1;
-                let body = event.body.as_deref();
-                let read = match body {
-                    Some(body) => {
-                        let read = check.decode(&self.inner.keys, version, body);
-                        read.map_err(|why| why.to_string())
+                match self.payloads(&queue, event) {
+                    Ok(payloads) => {
+                        for (stored, of) in payloads {
+                            if is_named(&stored.queue) {
+                                self.look(event, (stored.as_ref(), of.as_str()), &mut report);
+                            }
+                        }
                     }
-                    None => Err("its bytes are damaged".to_owned()),
-                };
-                match read {
-                    Ok(()) => report.read += 1,
-                    Err(why) => report.fail(UndecodablePayload {
-                        id: event.id,
-                        queue: queue.clone(),
-                        state: event.state,
-                        version: body.map_or(0, |body| body.version),
-                        why,
-                    }),
+                    Err(why) if is_named(&queue) => report.fail(event, (&queue, 0), why),
+                    Err(_) => {} // it is not known which queue the schedule pushes into
                 }
             }
         }
         Ok(report)
     }
+
+    /// Returns the payloads that an event has, or that its schedule will push, each with what is said
+    /// before a failure; fails for one that is damaged, or is a schedule that cannot be read.
+    fn payloads(&self, queue: &QueueName, event: &Snapshot) -> Result<Payloads, String> {
+        let Some(body) = &event.body else {
+            return Err("its bytes are damaged".to_owned());
+        };
+        #[cfg(feature = "schedules")]
+        if queue.is_own() {
+            let next = next_events(&self.inner, body).map_err(|why| why.to_string())?;
+            let of = format!("schedule {}: ", body.key.as_deref().unwrap_or_default());
+            let next = next.into_iter().map(|event| (Arc::new(event), of.clone()));
+            return Ok(next.collect());
+        }
+        Ok(vec![(Arc::clone(body), String::new())])
+    }
+
+    /// Decodes a payload as the handler of its queue would.
+    fn look(&self, event: &Snapshot, (stored, of): (&Envelope, &str), report: &mut PayloadReport) {
+        let queue = &stored.queue;
+        let Some(check) = self.inner.checks.get(queue) else {
+            report.without_handler.insert(queue.clone());
+            return;
+        };
+        let version = self.inner.options(queue).version;
+        match check.decode(&self.inner.keys, version, stored) {
+            Ok(()) => {
+                report.looked += 1;
+                report.read += 1;
+            }
+            Err(why) => report.fail(event, (queue, stored.version), format!("{of}{why}")),
+        }
+    }
 }
 
 impl PayloadReport {
-    fn fail(&mut self, failure: UndecodablePayload) {
+    fn fail(&mut self, event: &Snapshot, (queue, version): (&QueueName, u32), why: String) {
+        self.looked += 1;
         self.failed += 1;
         if self.failures.len() < LISTED {
-            self.failures.push(failure);
+            self.failures.push(UndecodablePayload {
+                id: event.id,
+                queue: queue.clone(),
+                state: event.state,
+                version,
+                why,
+            });
         }
     }
 }

@@ -237,7 +237,7 @@ impl Worker {
 }
 
 /// Reads a link.
-fn read(inner: &Inner, stored: &Envelope) -> Result<Link> {
+pub(super) fn read(inner: &Inner, stored: &Envelope) -> Result<Link> {
     #[derive(Deserialize)]
     struct Version {
         version: u32,
