@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 
 use crate::codec::form::Codec;
-use crate::codec::frame::PayloadForm;
+use crate::codec::frame::{FrameError, PayloadForm};
 use crate::codec::values::{CodecError, decode};
 use crate::error::shown;
 
@@ -40,6 +40,8 @@ impl fmt::Debug for DecryptedPayload<'_> {
 pub enum OpenError {
     /// Its frame is malformed, for this reason.
     Malformed(&'static str),
+    /// Its frame has something that this duly does not know, and a newer one may.
+    Newer(&'static str),
     /// It is encrypted under a key that is not in the ring.
     NoKey(String),
     /// It is encrypted, but the key of that id does not decrypt it: the key is another one, or the
@@ -51,6 +53,7 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Malformed(how) => f.write_str(how),
+            Self::Newer(how) => write!(f, "{how}, which a newer duly may know"),
             Self::NoKey(id) => write!(
                 f,
                 "it is encrypted under key {}, which the key ring does not have",
@@ -67,6 +70,15 @@ impl fmt::Display for OpenError {
 }
 
 impl std::error::Error for OpenError {}
+
+impl From<FrameError> for OpenError {
+    fn from(why: FrameError) -> Self {
+        match why {
+            FrameError::Malformed(how) => Self::Malformed(how),
+            FrameError::Newer(how) => Self::Newer(how),
+        }
+    }
+}
 
 impl DecryptedPayload<'_> {
     /// Returns whether it is stored encrypted.

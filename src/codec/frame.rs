@@ -58,6 +58,21 @@ impl PayloadForm {
     }
 }
 
+/// Why a frame cannot be parsed; quotes nothing of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FrameError {
+    /// It is none of any duly.
+    Malformed(&'static str),
+    /// It has a codec or a cipher that only a newer duly knows.
+    Newer(&'static str),
+}
+
+impl From<&'static str> for FrameError {
+    fn from(how: &'static str) -> Self {
+        Self::Malformed(how)
+    }
+}
+
 /// A parsed payload; needs no key.
 ///
 /// # Examples
@@ -93,6 +108,13 @@ impl<'a> Frame<'a> {
     ///
     /// Why the frame is malformed; quotes nothing of it.
     pub fn read(bytes: &'a [u8]) -> Result<Self, &'static str> {
+        Self::parse(bytes).map_err(|why| match why {
+            FrameError::Malformed(how) | FrameError::Newer(how) => how,
+        })
+    }
+
+    /// Parses a stored payload, as [`read`](Self::read).
+    pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, FrameError> {
         const SHORT: &str = "its frame ends too early";
         if bytes.first() != Some(&MARK) {
             return Ok(Self {
@@ -104,7 +126,8 @@ impl<'a> Frame<'a> {
             });
         }
         let (&[_, form, cipher], mut rest) = bytes.split_first_chunk::<3>().ok_or(SHORT)?;
-        let codec = Codec::of_number(form & !VERSIONED).ok_or("its frame has an unknown codec")?;
+        let codec = Codec::of_number(form & !VERSIONED);
+        let codec = codec.ok_or(FrameError::Newer("its frame has an unknown codec"))?;
         let mut version = None;
         if form & VERSIONED != 0 {
             let (number, after) = rest.split_first_chunk::<4>().ok_or(SHORT)?;
@@ -117,14 +140,14 @@ impl<'a> Frame<'a> {
             AES_256_GCM_SIV => {
                 let (&len, after) = rest.split_first().ok_or(SHORT)?;
                 if !(1..=KEY_ID_BYTES_MAX).contains(&usize::from(len)) {
-                    return Err("its frame has a key id of an invalid length");
+                    return Err("its frame has a key id of an invalid length".into());
                 }
                 let (id, after) = after.split_at_checked(usize::from(len)).ok_or(SHORT)?;
                 let id = std::str::from_utf8(id);
                 key_id = Some(id.map_err(|_| "its frame has a key id that is not UTF-8")?);
                 rest = after;
             }
-            _ => return Err("its frame has an unknown cipher"),
+            _ => return Err(FrameError::Newer("its frame has an unknown cipher")),
         }
         let head = &bytes[..bytes.len() - rest.len()];
         Ok(Self {

@@ -209,7 +209,7 @@ impl KeyRing {
         queue: &QueueName,
         payload: &'a Payload,
     ) -> Result<DecryptedPayload<'a>, OpenError> {
-        let frame = Frame::read(payload.as_bytes()).map_err(OpenError::Malformed)?;
+        let frame = Frame::parse(payload.as_bytes())?;
         let value = match frame.key_id {
             None => Cow::Borrowed(frame.rest),
             Some(key) => {

@@ -1,8 +1,13 @@
 //! Payloads of older versions and of newer ones.
 
+use std::sync::Arc;
+
+use duly::event::{BucketKey, Payload};
 use duly::prelude::*;
 use duly::records::Cause;
-use duly::testing::Probe;
+use duly::store::operation::{Rewriting, StoreOp};
+use duly::store::{MemoryStore, Store};
+use duly::testing::{Probe, TestBus, VirtualClock};
 use duly::{Annotated, Annotation, OldPayload};
 
 use crate::payloads::encrypted::ring;
@@ -157,6 +162,78 @@ async fn a_newer_payload_is_tried_and_tried_again_before_it_is_buried(world: Wor
     let (bus, _) = world.serve(ORDERS.version(2), &probe).await;
     bus.advance(secs(2)).await;
     assert_eq!(probe.payloads(), ["seven"]);
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Consumer {
+    Handler,
+    Lease,
+    LeaseOfBytes,
+}
+
+/// Waits until the events that are due have been consumed.
+async fn consume(bus: &TestBus, by: Consumer) -> usize {
+    let queue = bus.queue_named::<String>("orders").unwrap();
+    match by {
+        Consumer::Handler => {
+            bus.settle().await;
+            0
+        }
+        Consumer::Lease => queue.lease(10, secs(60)).send().await.unwrap().len(),
+        Consumer::LeaseOfBytes => {
+            let queues = ["orders".parse().unwrap()];
+            let lease = bus.lease_from(&queues, 10, secs(60));
+            lease.send().await.unwrap().len()
+        }
+    }
+}
+
+/// Of a codec or a cipher that this build does not know.
+#[tokio::test(start_paused = true)]
+async fn a_payload_of_a_newer_duly_is_tried_again_whoever_consumes_it() {
+    const THREE: Annotation = ORDERS.attempts(3);
+    const NEWER: [&[u8]; 4] = [
+        b"\xFA\x03\0it",
+        b"\xFA\x40\0it",
+        b"\xFA\x8F\0\x02\0\0\0it",
+        b"\xFA\0\x02\x02k1it",
+    ];
+    for (frame, by) in NEWER.iter().flat_map(|frame| {
+        [Consumer::Handler, Consumer::Lease, Consumer::LeaseOfBytes].map(|by| (*frame, by))
+    }) {
+        let clock = Arc::new(VirtualClock::new());
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::with_clock(Arc::clone(&clock) as _));
+        let builder = Bus::builder().shared_store(Arc::clone(&store));
+        let mut builder = builder.register_as(THREE, Probe::<String>::new());
+        if !matches!(by, Consumer::Handler) {
+            builder = builder.publish_only();
+        }
+        let bus = TestBus::start_on(clock, builder).await.unwrap();
+        let queue = bus.queue_named::<String>("orders").unwrap();
+        let event = queue.event("it".to_owned()).after(secs(1));
+        let id = event.push().await.unwrap().id();
+        let body = queue.get(id).await.unwrap().unwrap().body.unwrap();
+        let rewriting = Rewriting {
+            id,
+            was: body.fingerprint(),
+            payload: Payload::from(frame.to_vec()),
+        };
+        let bucket = BucketKey::new("orders".parse().unwrap(), body.bucket());
+        let rewritten = StoreOp::rewrite(vec![rewriting]).apply(&*store, &bucket);
+        assert_eq!(rewritten.await.unwrap(), 1);
+        for _ in 0..3 {
+            bus.advance(secs(600)).await;
+            assert_eq!(consume(&bus, by).await, 0);
+            bus.settle().await;
+        }
+        let outcomes = bus.outcomes(id).await.unwrap();
+        let expected = [Outcome::Retried, Outcome::Retried, Outcome::Buried];
+        assert_eq!(outcomes, expected, "{by:?}, {frame:?}");
+        let letter = letter(&bus, id).await;
+        assert_eq!(letter.cause(), Some(Cause::Undecodable));
+        let words = letter.error().unwrap();
+        assert!(words.contains("which a newer duly may know"), "{words}");
+    }
 }
 
 async fn what_an_update_writes_is_of_the_version_of_who_wrote_it(world: World) {

@@ -319,33 +319,34 @@ pub(super) fn decoded<T: DeserializeOwned>(
     attempt: u16,
 ) -> Result<T, AttemptOutcome> {
     reader.read(envelope).map_err(|why| {
-        let is_newer = matches!(why, DecodeError::Newer(_));
-        let cause = match why {
-            DecodeError::Undecryptable(_) => Cause::Undecryptable,
-            DecodeError::Undecodable(_) | DecodeError::Newer(_) => Cause::Undecodable,
-        };
-        let failure = unreadable(cause, why.to_string());
-        // A newer program has pushed it, and can read it.
-        if is_newer && attempt < envelope.attempts {
-            let delay = backoff.delay_after(attempt, fastrand::f64());
-            AttemptOutcome::Retry(delay, failure)
-        } else {
-            AttemptOutcome::Bury(failure)
+        let words = why.to_string();
+        match why {
+            DecodeError::Undecodable(_) => unreadable(Cause::Undecodable, words),
+            DecodeError::Undecryptable(_) => unreadable(Cause::Undecryptable, words),
+            DecodeError::Newer(_) => newer(words, backoff, envelope, attempt),
         }
     })
 }
 
 /// Decrypts the payload of an event, or returns how its attempt ends.
-pub(super) fn opened(inner: &Inner, envelope: &Envelope) -> Result<EncodedPayload, AttemptOutcome> {
+pub(super) fn opened(
+    inner: &Inner,
+    envelope: &Envelope,
+    attempt: u16,
+) -> Result<EncodedPayload, AttemptOutcome> {
     let opened = inner
         .keys
         .open(envelope.id, &envelope.queue, &envelope.payload);
     let opened = opened.map_err(|why| {
-        let cause = match why {
-            OpenError::Malformed(_) => Cause::Undecodable,
-            OpenError::NoKey(_) | OpenError::Sealed(_) => Cause::Undecryptable,
-        };
-        AttemptOutcome::Bury(unreadable(cause, format!("the payload: {why}")))
+        let words = format!("the payload: {why}");
+        match why {
+            OpenError::Malformed(_) => unreadable(Cause::Undecodable, words),
+            OpenError::NoKey(_) | OpenError::Sealed(_) => unreadable(Cause::Undecryptable, words),
+            OpenError::Newer(_) => {
+                let backoff = inner.options(&envelope.queue).backoff;
+                newer(words, &backoff, envelope, attempt)
+            }
+        }
     })?;
     Ok(EncodedPayload {
         codec: opened.codec,
@@ -353,7 +354,26 @@ pub(super) fn opened(inner: &Inner, envelope: &Envelope) -> Result<EncodedPayloa
     })
 }
 
-fn unreadable(cause: Cause, words: String) -> FailureReason {
+/// Ends the attempt of an event that cannot be read.
+fn unreadable(cause: Cause, words: String) -> AttemptOutcome {
+    AttemptOutcome::Bury(reason(cause, words))
+}
+
+/// Ends the attempt of an event that a newer program has pushed, which can read it at a later one.
+fn newer(
+    words: String,
+    backoff: &RetryPolicy,
+    envelope: &Envelope,
+    attempt: u16,
+) -> AttemptOutcome {
+    if attempt >= envelope.attempts {
+        return unreadable(Cause::Undecodable, words);
+    }
+    let delay = backoff.delay_after(attempt, fastrand::f64());
+    AttemptOutcome::Retry(delay, reason(Cause::Undecodable, words))
+}
+
+fn reason(cause: Cause, words: String) -> FailureReason {
     FailureReason {
         cause,
         error: Some(cut_error(words)),

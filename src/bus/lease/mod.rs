@@ -322,7 +322,7 @@ impl Bus {
         &self,
         queues: &[QueueName],
         (max, ttr): (usize, Duration),
-        read: impl Fn(&Inner, &Envelope) -> Result<T, AttemptOutcome> + Send + Sync + 'static,
+        read: impl Fn(&Inner, &Envelope, u16) -> Result<T, AttemptOutcome> + Send + Sync + 'static,
     ) -> LeaseRequest<T> {
         LeaseRequest {
             inner: Arc::clone(&self.inner),
@@ -331,7 +331,7 @@ impl Bus {
             bytes_max: usize::MAX,
             ttr,
             wait: Duration::ZERO,
-            read: Box::new(move |inner, envelope, _| read(inner, envelope)),
+            read: Box::new(read),
         }
     }
 }

@@ -136,7 +136,7 @@ impl Worker {
     async fn lease(&self, inner: &Arc<Inner>) -> Result<Vec<Leased<Result<Link>>>> {
         let bus = Bus::from_inside(Arc::clone(inner));
         // What cannot be read is leased as well, since a request makes dead letters of the rest.
-        let read = |inner: &Inner, stored: &Envelope| Ok(read(inner, stored));
+        let read = |inner: &Inner, stored: &Envelope, _| Ok(read(inner, stored));
         let request = bus.lease_read(std::slice::from_ref(&self.queue), (BATCH, TTR), read);
         request.wait(LEASE_WAIT_MAX).send().await
     }

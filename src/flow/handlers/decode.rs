@@ -48,6 +48,7 @@ impl<T: DeserializeOwned> PayloadDecoder<T> {
             .open(envelope.id, &envelope.queue, &envelope.payload);
         let opened = opened.map_err(|why| match &why {
             OpenError::Malformed(_) => DecodeError::Undecodable(format!("the payload: {why}")),
+            OpenError::Newer(_) => DecodeError::Newer(format!("the payload: {why}")),
             OpenError::NoKey(_) | OpenError::Sealed(_) => {
                 DecodeError::Undecryptable(format!("the payload cannot be decrypted: {why}"))
             }
