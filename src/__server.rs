@@ -100,7 +100,7 @@ pub mod dead_letters {
 
 /// Replies to calls, which reach callers in every process.
 pub mod replies {
-    pub use crate::bus::call::stored_replies::{REPLY_KEPT, ReplyStatus, look_up, store};
+    pub use crate::bus::call::stored_replies::{REPLY_KEPT, ReplyStatus, look_up, push, store};
 }
 
 /// Connections to Redis, for values that the server keeps beside its store.

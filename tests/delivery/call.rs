@@ -246,21 +246,28 @@ async fn each_event_of_a_name_has_its_own_reply_and_of_that_the_first() {
         let bus = bus.unwrap();
         let queue = bus.queue_named::<u64>("quotes").unwrap();
         let id = queue.id_for_name("quote:7");
-        for price in ["10", "12", "14"] {
-            while queue.event(7).id(id).push().await.unwrap().is_duplicate() {
+        for price in [Some("10"), Some("12"), None, Some("14"), None] {
+            let push = async || {
+                let pushed = replies::push(&queue, queue.event(7).id(id));
+                pushed.await.unwrap()
+            };
+            while push().await.is_duplicate() {
                 bus.advance(ms(1)).await; // for an id that is newer than those that are forgotten
                 let other = queue.push(8, secs(60)).await.unwrap();
                 let ended = queue.cancel(other.id()).await.unwrap();
                 assert_eq!(ended, CancelOutcome::Cancelled);
             }
             let leased = queue.lease(1, secs(60)).send().await.unwrap();
-            for reply in [price, "too late"] {
+            for reply in price.into_iter().flat_map(|price| [price, "too late"]) {
                 let stored = replies::store(&bus, leased[0].token(), reply.as_bytes());
                 stored.await.unwrap();
             }
             assert_eq!(leased[0].ack().await.unwrap(), LeaseStatus::Held);
+            let again = push().await.is_duplicate();
+            assert!(again, "a call that is repeated removes no reply");
             let found = replies::look_up(&queue, id).await.unwrap();
-            let expected = ReplyStatus::Replied(price.as_bytes().to_vec());
+            let replied = |price: &str| ReplyStatus::Replied(price.as_bytes().to_vec());
+            let expected = price.map_or(ReplyStatus::None, replied);
             assert_eq!(found, expected, "after {pause:?}");
             bus.advance(pause).await;
         }

@@ -161,7 +161,8 @@ pub(super) async fn call(
     let event = event.build(&handle)?.header(CALL_HEADER, "1");
     let taken = grant.take(&app).await?;
     app.note_queue(pool.name(), &namespace, &queue).await?;
-    let id = event.push().await.map_err(not_pushed)?.id();
+    let pushed = replies::push(&handle, event).await;
+    let id = pushed.map_err(not_pushed)?.id();
     taken.into_iter().for_each(Taken::keep);
     reply(&app, (&handle, id), (&grant, wait)).await
 }

@@ -7,11 +7,14 @@
 //! the replies of its consumers here, and looks them up.
 //!
 //! An id of a name is that of several events, one after the other. So a header of a reply says when its
-//! event was pushed, and the first reply to a later event replaces that to an earlier one.
+//! event was pushed; the first reply to a later event replaces that to an earlier one, and a later call
+//! removes it.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+use serde::Serialize;
 
 use crate::backoff::Backoff;
 use crate::bus::handle::Bus;
@@ -19,6 +22,8 @@ use crate::bus::inner::Inner;
 use crate::bus::lease::{LeaseStatus, LeaseToken};
 use crate::bus::own_queues::beside;
 use crate::bus::payloads::is_encrypted;
+use crate::bus::push::event::EventBuilder;
+use crate::bus::push::receipt::Receipt;
 use crate::bus::queue::Queue;
 use crate::bus::queue_handle::QueueHandle;
 use crate::codec::{Codec, Raw};
@@ -118,7 +123,8 @@ pub async fn store(bus: &Bus, token: &LeaseToken, reply: &[u8]) -> Result<()> {
     }
 }
 
-/// Removes the reply to an event, if one is stored.
+/// Removes the reply to an event, if one is stored; with `before`, only if its event was pushed before
+/// that time.
 ///
 /// # Errors
 ///
@@ -127,12 +133,40 @@ pub(in crate::bus) async fn forget(
     inner: &Arc<Inner>,
     queue: &QueueName,
     id: EventId,
+    before: Option<Timestamp>,
 ) -> Result<()> {
     let replies = replies_of(inner, queue)?;
-    match find(&replies, queue, id).await? {
+    let is_meant = |found: &Snapshot| {
+        let pushed = header(found, PUSHED_HEADER).and_then(|ms| ms.parse::<u64>().ok());
+        before.is_none_or(|before| pushed.is_some_and(|ms| ms < before.as_millis()))
+    };
+    match find(&replies, queue, id).await?.filter(is_meant) {
         Some(reply) => replies.cancel(reply.id).await.map(drop),
         None => Ok(()),
     }
+}
+
+/// Pushes the event of a call. A reply to an earlier event of its name, which is forgotten, is removed:
+/// the consumer of this one may give none.
+///
+/// # Errors
+///
+/// Those of the push.
+pub async fn push<T>(queue: &Queue<T>, event: EventBuilder<T>) -> Result<Receipt>
+where
+    T: Serialize + Send + Sync + 'static,
+{
+    let (inner, name) = (&queue.handle.inner, &queue.handle.name);
+    let began = inner.now();
+    let receipt = event.push().await?;
+    let id = receipt.id();
+    if !id.tells_time()
+        && !receipt.is_duplicate()
+        && let Err(error) = forget(inner, name, id, Some(began)).await
+    {
+        tracing::warn!(queue = %name, %id, %error, "reply to an earlier call not removed");
+    }
+    Ok(receipt)
 }
 
 /// Returns the unique key of the reply to an event. Another queue may have an event of the same id.

@@ -113,7 +113,7 @@ impl Erasure {
             state = found.map_or(State::Done, |it| it.state);
         }
         if !self.dry_run {
-            stored_replies::forget(&self.inner, &event.queue, event.id).await?;
+            stored_replies::forget(&self.inner, &event.queue, event.id, None).await?;
         }
         Ok(ended.unwrap_or(Ended::Stays))
     }

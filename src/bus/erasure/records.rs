@@ -145,8 +145,9 @@ impl Erasure {
         if !self.dry_run {
             let young = |it: &&Numbered| it.1.stages.finished_us >= oldest_us;
             let replies = selected.clone().filter(young);
-            let forget = replies
-                .map(|(_, record)| stored_replies::forget(&self.inner, &record.queue, record.id));
+            let forget = replies.map(|(_, record)| {
+                stored_replies::forget(&self.inner, &record.queue, record.id, None)
+            });
             in_order(forget).try_for_each(|()| async { Ok(()) }).await?;
         }
         let holding = selected.filter(|it| it.1.has_content());
