@@ -1,14 +1,16 @@
-//! A full disk at a start, and under a push that takes a unique key.
+//! A full disk at a start, and under a push with which something ends.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::event::Payload;
+use duly::event::{Envelope, Payload};
 use duly::store::operation::{AttemptOutcome, Delivery, PushOutcome, Reply, StartMark, StoreOp};
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
-use duly::{ErrorKind, Result, Unique};
+use duly::time::When;
+use duly::{ErrorKind, LatePolicy, Result, Unique};
 
 use crate::embedded::child;
+use crate::embedded::damage::history;
 use crate::embedded::full::{ballast, big, runs_on_a_small_disk};
 use crate::embedded::harness::*;
 
@@ -113,5 +115,68 @@ async fn takes_a_key() {
     let holder = if replaced.is_ok() { id(2) } else { id(1) };
     assert_eq!(kept, PushOutcome::Duplicate(holder), "{replaced:?}");
     store.close().await.expect("a close");
+    println!("passed");
+}
+
+/// Else it is over for whoever asks, and waits in the file, without a record.
+#[test]
+fn what_ends_with_a_push_that_finds_no_room_is_on_record() {
+    runs_on_a_small_disk("no_room::ends_others");
+}
+
+#[test]
+#[allow(clippy::print_stdout)] // it talks to its parent
+fn ends_others() {
+    let Some(path) = child::path() else { return };
+    let soon = Duration::from_millis(1);
+    let ends: [fn(Duration, &mut Envelope); 3] = [
+        |soon, it| it.late = LatePolicy::Bury(soon),
+        |soon, it| it.late = LatePolicy::Expire(soon),
+        |soon, it| it.expires = Some(START + soon),
+    ];
+    let cases = ends.iter().flat_map(|end| [1, 80].map(|many| (end, many)));
+    for (number, (end, many)) in cases.enumerate() {
+        let clock = Hand::at(START);
+        let path = path.with_file_name(format!("{number}.db"));
+        let options = EmbeddedOptions::inline().clock(Arc::clone(&clock) as _);
+        let open = || EmbeddedStore::open_with(&path, options.clone().reserve_bytes(2 << 20));
+        let store = open().expect("a store");
+        for n in 1..=many {
+            let mut event = event(n, When::Now, 3);
+            end(soon, Arc::make_mut(&mut event.envelope));
+            push(&store, event).expect("a push");
+        }
+        clock.advance(Duration::from_secs(1));
+        let ballast = ballast(&path);
+        let mut large = event(many + 1, When::Now, 3);
+        Arc::make_mut(&mut large.envelope).payload = Payload::from(vec![1; 600_000]);
+        let pushed = push(&store, large);
+        assert_eq!(history(&store).len(), many as usize, "{number}: {pushed:?}");
+        let states = |store: &EmbeddedStore| {
+            let states = (1..=many + 1).map(|n| get(store, n).map(|it| it.state));
+            states.collect::<Vec<_>>()
+        };
+        let before = states(&store);
+        assert_eq!(
+            before[many as usize].is_some(),
+            pushed.is_ok(),
+            "{pushed:?}"
+        );
+        std::fs::remove_file(ballast).expect("the ballast");
+        drop(store);
+        // A clock that was set back shows what the file says of them.
+        let back = Hand::at(START);
+        let options = options.clone().clock(back);
+        let store = EmbeddedStore::open_with(&path, options).expect("a store");
+        assert_eq!(
+            &states(&store)[..many as usize],
+            &before[..many as usize],
+            "{number}"
+        );
+        drop(store);
+        for file in std::fs::read_dir(path.parent().expect("a folder")).expect("it is there") {
+            std::fs::remove_file(file.expect("a file").path()).expect("it goes");
+        }
+    }
     println!("passed");
 }

@@ -94,11 +94,9 @@ impl Shared {
                 // It may rest on what others decided and nobody has written yet.
                 must_wait.then(|| self.pending.newest()).flatten()
             } else {
-                let replaces = |change: &Change| {
-                    matches!(change, Change::Removed(_) | Change::UniqueHeld { .. })
-                };
-                if changes.list.iter().any(replaces) {
-                    // What takes another's place is never refused: half of it cannot be undone.
+                let is_addition = |change: &Change| matches!(change, Change::Added { .. });
+                if !changes.list.iter().all(is_addition) {
+                    // A push with which something ends is never refused: that cannot be undone.
                     part = CommitPart::Rest;
                 }
                 let ticket = self.pending.submit(Chunk {
