@@ -7,7 +7,7 @@ use duly::event::Payload;
 use duly::records::Outcome;
 use duly::store::operation::{PeekBy, PeekPage, PushOutcome, Reply, StoreOp};
 use duly::time::{Timestamp, When};
-use duly::{CancelOutcome, ChangeOutcome, Unique};
+use duly::{CancelOutcome, ChangeOutcome, EventId, Unique};
 
 use crate::engine::kit::{FAR, Side, event, id, unique};
 
@@ -118,6 +118,37 @@ fn a_held_event_can_be_cancelled_rescheduled_and_updated() {
     assert_eq!(side.rows.records[0].outcome, Outcome::Cancelled);
     let written = ["removed 1", "changed 2 900 0", "updated 3 to 4"];
     assert_eq!(side.rows.written[3..], written);
+}
+
+/// Whatever ends it before it is confirmed.
+#[test]
+fn nothing_is_kept_of_an_unconfirmed_event_that_took_a_key_and_is_over() {
+    type End = fn(&mut Side, EventId);
+    let ends: [End; 4] = [
+        |side, id| side.bucket.confirm(&[id]),
+        |side, id| side.bucket.forget(&[id]),
+        |side, id| {
+            let cancelled = side.op(StoreOp::Cancel { id });
+            assert_eq!(cancelled, Reply::Cancelled(CancelOutcome::Cancelled));
+        },
+        |side, taken| {
+            let replaced = side.push(unique(id(1, 9), Unique::Replace));
+            assert_eq!(replaced, PushOutcome::Replaced(taken));
+        },
+    ];
+    for end in ends {
+        let mut side = Side::new();
+        side.push(unique(id(1, 1), Unique::Keep));
+        side.bucket.confirm(&[id(1, 1)]);
+        assert_eq!(side.fetch().len(), 1);
+        let taken = side.push(unique(id(1, 2), Unique::Replace));
+        assert_eq!(taken, PushOutcome::Accepted);
+        end(&mut side, id(1, 2));
+        side.bucket.check().expect("all is in its place");
+        // Not given to one that comes after it.
+        side.bucket.forget(&[id(1, 2), id(1, 9)]);
+        side.bucket.check().expect("all is in its place");
+    }
 }
 
 #[test]

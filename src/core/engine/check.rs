@@ -1,7 +1,7 @@
 //! An invariant check of a bucket: each event in exactly one place, every counter right.
 
 use crate::core::engine::Bucket;
-use crate::core::engine::entry::Place;
+use crate::core::engine::entry::{Entry, Place};
 use crate::event::State;
 
 impl<B: Clone> Bucket<B> {
@@ -104,7 +104,8 @@ impl<B: Clone> Bucket<B> {
                 format!("{id} is indexed by a unique key that is not its own")
             })?;
         }
-        self.uniques.check()
+        let is_unconfirmed = |id| self.entries.get(&id).is_some_and(Entry::is_unconfirmed);
+        self.uniques.check(is_unconfirmed)
     }
 }
 

@@ -384,7 +384,7 @@ impl<B: Clone> Bucket<B> {
                 let ready = self.waiting.remove_ready(at);
                 return ready.map_or(0, |ready| ready.moved_us);
             }
-            Place::Unconfirmed => self.unconfirmed -= 1,
+            Place::Unconfirmed => _ = self.end_unconfirmed(id),
             Place::Leased(_) | Place::Dead(_) => {}
         }
         0

@@ -165,6 +165,12 @@ impl<B: Clone> Bucket<B> {
         }
     }
 
+    /// Ends the unconfirmed state of an event; returns the event from which it took its unique key.
+    pub(super) fn end_unconfirmed(&mut self, id: EventId) -> Option<EventId> {
+        self.unconfirmed -= 1;
+        self.uniques.settled(id)
+    }
+
     /// Returns its unique key to an event that lost it, if it still waits or runs and the key is
     /// free.
     fn give_back(&mut self, id: EventId, unique: &Arc<str>) {
@@ -184,10 +190,9 @@ impl<B: Clone> Bucket<B> {
             if known.is_some_and(Entry::is_unconfirmed)
                 && let Some(entry) = self.entries.remove(id)
             {
-                self.unconfirmed -= 1;
                 self.free_key(*id, &entry);
                 self.free_unique(*id, entry.unique());
-                if let (Some(before), Some(unique)) = (self.uniques.settled(*id), entry.unique()) {
+                if let (Some(before), Some(unique)) = (self.end_unconfirmed(*id), entry.unique()) {
                     self.give_back(before, unique);
                 }
             }

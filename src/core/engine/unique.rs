@@ -176,8 +176,14 @@ impl Uniques {
         self.taken.iter()
     }
 
-    /// Checks that the expiry index matches the keys.
-    pub(super) fn check(&self) -> Result<(), String> {
+    /// Checks that the expiry index matches the keys, and that only unconfirmed events are noted as
+    /// such.
+    pub(super) fn check(&self, is_unconfirmed: impl Fn(EventId) -> bool) -> Result<(), String> {
+        if let Some(id) = self.from.keys().find(|id| !is_unconfirmed(**id)) {
+            return Err(format!(
+                "{id} has taken a unique key and is not unconfirmed"
+            ));
+        }
         let held = self.taken.iter().filter_map(|(key, holder)| {
             let until = holder.until?;
             Some((until, Arc::clone(key)))
