@@ -120,13 +120,19 @@ impl<B: Clone> Shards<B> {
         }
     }
 
+    /// Changes every bucket.
+    #[cfg(feature = "embedded")]
+    pub(crate) fn change_all(&mut self, mut change: impl FnMut(&mut Bucket<B>)) {
+        for shard in self.buckets.get_mut().values() {
+            change(&mut shard.lock());
+        }
+    }
+
     /// Sets the creation time up to which any bucket may have forgotten tombstones.
     #[cfg(feature = "embedded")]
     pub(crate) fn raise_watermark(&mut self, created: Timestamp) {
         self.watermarks().raise_all(created);
-        for shard in self.buckets.get_mut().values() {
-            shard.bucket.lock().raise_watermark(created);
-        }
+        self.change_all(|bucket| bucket.raise_watermark(created));
     }
 
     /// The same of one bucket, which is not created for it.

@@ -30,6 +30,10 @@ impl Hand {
         Arc::new(Self(AtomicU64::new(time.as_micros())))
     }
 
+    pub(crate) fn set(&self, time: Timestamp) {
+        self.0.store(time.as_micros(), Ordering::Relaxed);
+    }
+
     pub(crate) fn advance(&self, span: Duration) {
         let span = u64::try_from(span.as_micros()).expect("a short span");
         self.0.fetch_add(span, Ordering::Relaxed);

@@ -3,6 +3,7 @@
 //! The contract itself is tested in `store_contract`, random operations and reopening in
 //! `store_model`.
 
+mod ahead;
 mod check;
 mod child;
 mod crash;

@@ -282,7 +282,7 @@ impl ReferenceStateMachine for Durable {
     }
 
     fn transitions(_: &Machine) -> BoxedStrategy<Step> {
-        let steps = prop_oneof![20 => steps(), 1 => Just(Step::Reopen), 1 => glitches()];
+        let steps = prop_oneof![20 => steps(), 2 => Just(Step::Reopen), 2 => glitches()];
         steps.boxed()
     }
 

@@ -146,6 +146,22 @@ impl DedupState {
             .is_some_and(|(_, ended_us)| age(*ended_us) >= max_age)
     }
 
+    /// Lets no tombstone have ended after `now`. Returns all of them, oldest first, if one had.
+    pub(super) fn end_by(&mut self, now: Timestamp) -> Vec<Tombstone> {
+        let mut is_changed = false;
+        for (id, ended_us) in &mut self.order {
+            if Timestamp::from_millis(*ended_us / 1_000) > now
+                && let Some(tombstone) = self.known.get_mut(id)
+            {
+                (*ended_us, tombstone.ended_us) = (now.as_micros(), now.as_micros());
+                is_changed = true;
+            }
+        }
+        let all = self.order.iter().filter(|_| is_changed);
+        all.filter_map(|(id, _)| self.known.get(id).copied())
+            .collect()
+    }
+
     pub(super) fn watermark(&self) -> Option<Timestamp> {
         self.forgotten
     }

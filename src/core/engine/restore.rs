@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::core::engine::Bucket;
 use crate::core::engine::counts::DueKey;
 use crate::core::engine::entry::{Entry, EventOptions, Place};
-use crate::core::op::Tombstone;
+use crate::core::op::{ChangeSink, Tombstone};
 use crate::event::{EventId, LatePolicy};
 use crate::time::Timestamp;
 
@@ -126,6 +126,29 @@ impl<B: Clone> Bucket<B> {
     /// their sink. Returns `false` if the id has one.
     pub fn restore_tombstone(&mut self, finished: Tombstone) -> bool {
         self.dedup.remember(finished)
+    }
+
+    /// Lets no tombstone have ended after `now`, which only a clock that was ahead has written: it
+    /// would stay until then. A unique key of its event stays taken for its period from `now`. Call
+    /// when both are restored, and before all events.
+    pub fn correct_times<L: ChangeSink<Body = B>>(&mut self, now: Timestamp, sink: &mut L) {
+        let ahead = |id| {
+            let ended = Timestamp::from_millis(self.dedup.get(id)?.ended_us / 1_000);
+            (ended > now).then(|| ended.since(now))
+        };
+        for (key, id, until) in self.uniques.shorten(ahead) {
+            sink.unique_held(&self.key, &key, Some((id, until)));
+        }
+        let tombstones = self.dedup.end_by(now);
+        if tombstones.is_empty() {
+            return;
+        }
+        // Dropped in order: one cannot be written anew alone.
+        let watermark = self.dedup.watermark();
+        sink.forgot(&self.key, tombstones.len(), watermark);
+        for tombstone in tombstones {
+            sink.ended(&self.key, tombstone);
+        }
     }
 
     /// Returns the watermark.

@@ -172,6 +172,27 @@ impl Uniques {
         self.taken.insert(key, holder);
     }
 
+    /// Frees keys that stay taken so much earlier, as `by` says of the event that had each; returns
+    /// them, with when they are free.
+    pub(super) fn shorten(
+        &mut self,
+        by: impl Fn(EventId) -> Option<Duration>,
+    ) -> Vec<(Arc<str>, EventId, Timestamp)> {
+        let mut shortened = Vec::new();
+        for (key, holder) in &mut self.taken {
+            if let Some(before) = holder.until
+                && let Some(by) = by(holder.id)
+            {
+                let until = before - by;
+                holder.until = Some(until);
+                self.holds.remove(&(before, Arc::clone(key)));
+                self.holds.insert((until, Arc::clone(key)));
+                shortened.push((Arc::clone(key), holder.id, until));
+            }
+        }
+        shortened
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &KeyOwner)> {
         self.taken.iter()
     }

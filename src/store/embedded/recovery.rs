@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::path::Path;
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 
 use crate::codec::body::View;
@@ -18,7 +19,9 @@ use crate::event::{BucketKey, EventId, QueueName};
 use crate::metrics::found_damage;
 use crate::sqlite::records;
 use crate::store::control::Control;
+use crate::store::embedded::cache::Cache;
 use crate::store::embedded::change::{Change, Changes, WindowChange};
+use crate::store::embedded::change_recorder::ChangeRecorder;
 use crate::store::embedded::commit::{Committer, Counts};
 use crate::store::embedded::retention::Retention;
 use crate::store::embedded::row::Row;
@@ -81,6 +84,7 @@ pub fn recover(
         unsettled: Unsettled::new(starts, now),
         last: None,
         changes: Changes::default(),
+        corrected: Vec::new(),
         next_row: 1,
         counts: Counts {
             events: 0,
@@ -94,6 +98,7 @@ pub fn recover(
         let tombstones = scan.read_tombstones(&connection, now)?;
         scan.read_finished(&connection)?;
         scan.read_uniques(&connection)?;
+        scan.correct_times(now);
         scan.unsettled.sort();
         let tally = schema::tally(&connection)?;
         let count = tally.map_or(0, |(events, _)| events);
@@ -107,14 +112,16 @@ pub fn recover(
     let Scan {
         shards,
         changes,
+        corrected,
         counts,
         next_row,
         ..
     } = scan;
     let mut committer = Committer::new(connection, counts, tombstones, retention);
-    if !changes.is_empty() {
+    if !changes.is_empty() || !corrected.is_empty() {
+        let all = corrected.iter().chain(std::iter::once(&changes));
         committer
-            .write(std::iter::once(&changes), now, false)
+            .write(all, now, false)
             .map_err(|failure| schema::KIND.at_open(path, failure.error))?;
         let is_damage = |it: &&Change| matches!(it, Change::Damaged { .. } | Change::Lost { .. });
         found_damage("open", changes.list.iter().filter(is_damage).count());
@@ -134,6 +141,8 @@ struct Scan {
     last: Option<BucketKey>,
     /// What the recovery itself has to write.
     changes: Changes,
+    /// What it has to write of each bucket, as a clock that was ahead has written it.
+    corrected: Vec<Changes>,
     next_row: i64,
     counts: Counts,
 }
@@ -223,6 +232,18 @@ impl Scan {
             });
         }
         Ok(())
+    }
+
+    /// What a clock that was ahead has written holds nothing for longer.
+    fn correct_times(&mut self, now: Timestamp) {
+        let cache = Mutex::new(Cache::new(1, 0)); // no event is added
+        self.shards.change_all(|bucket| {
+            let mut recorder = ChangeRecorder::new(&cache);
+            bucket.correct_times(now, &mut recorder);
+            if !recorder.changes.is_empty() {
+                self.corrected.push(recorder.changes);
+            }
+        });
     }
 
     /// Whether the event was restored already.

@@ -36,7 +36,7 @@ impl Machine {
                 return None;
             }
             Step::Reopen => {
-                self.model.reopen();
+                self.model.reopen(self.wall_us);
                 self.seen.clear();
                 self.opened_us = Some((self.wall_us, self.mono_us));
                 return None;

@@ -2,14 +2,27 @@
 
 use duly::event::State;
 use duly::store::operation::SetAside;
+use duly::time::Timestamp;
 
 use crate::store_model::model::Model;
 
 impl Model {
     /// Leases and what is known of nodes are gone, so nobody can still run anything; what waited or
-    /// was leased waits for its due time. Of what is over nothing is lost.
-    pub(crate) fn reopen(&mut self) {
+    /// was leased waits for its due time. Of what is over nothing is lost; it was not over later than
+    /// the clock shows now, and a key stays taken for its period from then on.
+    pub(crate) fn reopen(&mut self, wall_us: u64) {
         self.now_us = 0;
+        let now_ms = wall_us / 1_000;
+        for (id, ended_us) in &mut self.over {
+            let ahead_ms = (*ended_us / 1_000).saturating_sub(now_ms);
+            if ahead_ms == 0 {
+                continue;
+            }
+            *ended_us = now_ms * 1_000;
+            for hold in self.holds.iter_mut().filter(|hold| hold.2 == *id) {
+                hold.0 = Timestamp::from_millis(hold.0.as_millis() - ahead_ms);
+            }
+        }
         self.nodes.clear();
         self.aside = SetAside::default();
         self.exists = !self.events.is_empty() || !self.holds.is_empty();

@@ -1,0 +1,128 @@
+//! A clock that was ahead when a store was closed, and is right when it is opened.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use duly::EventId;
+use duly::store::EmbeddedStore;
+use duly::store::operation::{AttemptOutcome, NewEvent, PushOutcome, StoreOp};
+use duly::time::When;
+
+use crate::embedded::harness::*;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+/// From less than a period or a window to far more than both.
+const AHEAD: [Duration; 4] = [
+    Duration::from_secs(2),
+    Duration::from_secs(5_000),
+    Duration::from_secs(26 * 3_600),
+    Duration::from_secs(366 * 24 * 3_600),
+];
+
+fn verdict(store: &EmbeddedStore, event: NewEvent) -> PushOutcome {
+    push(store, event).expect("a push").verdict
+}
+
+fn end(store: &EmbeddedStore, event: NewEvent) {
+    let request = event.envelope.id.entropy();
+    assert_eq!(verdict(store, event), PushOutcome::Accepted);
+    let delivery = fetch(store, request).remove(0);
+    assert!(settle(store, &delivery, AttemptOutcome::Ack).expect("a settle"));
+}
+
+impl Place {
+    fn open_after(&self, span: Duration) -> EmbeddedStore {
+        self.clock.set(START + span);
+        self.open()
+    }
+}
+
+#[test]
+fn a_key_stays_taken_for_its_period_from_when_the_clock_is_right() {
+    for ahead in AHEAD {
+        let place = Place::new();
+        end(&place.open_after(ahead), unique(1));
+        // Neither a restart begins it anew.
+        for passed in [Duration::ZERO, HOUR / 3, HOUR - Duration::from_secs(1)] {
+            let store = place.open_after(passed);
+            let taken = PushOutcome::Duplicate(id(1));
+            assert_eq!(verdict(&store, unique(2)), taken, "{ahead:?} {passed:?}");
+        }
+        let store = place.open_after(HOUR);
+        assert_eq!(
+            verdict(&store, unique(2)),
+            PushOutcome::Accepted,
+            "{ahead:?}"
+        );
+    }
+}
+
+#[test]
+fn what_ended_is_forgotten_in_time_once_the_clock_is_right() {
+    let look = |store: &EmbeddedStore| {
+        let silent = Vec::new();
+        ask(store, StoreOp::Reap { silent, limit: 0 }).expect("a look");
+    };
+    // What ended later was made later, too.
+    let made = |n| {
+        let made = START + Duration::from_millis(u64::from(n > 3));
+        EventId::from_parts(made, key().bucket, n)
+    };
+    let of = |n| {
+        let mut new = event(n, When::Now, 3);
+        Arc::make_mut(&mut new.envelope).id = made(n);
+        new
+    };
+    for ahead in AHEAD {
+        let place = Place::new();
+        let store = place.open();
+        (1..=3).for_each(|n| end(&store, of(n)));
+        drop(store);
+        let store = place.open_after(ahead);
+        (4..=6).for_each(|n| end(&store, of(n)));
+        drop(store);
+        let verdicts = |store: &EmbeddedStore| -> Vec<PushOutcome> {
+            look(store);
+            (1..=6).map(|n| verdict(store, of(n))).collect()
+        };
+        let known = |n| {
+            if n <= 3 && ahead >= DAY {
+                PushOutcome::TooOld
+            } else {
+                PushOutcome::Duplicate(made(n))
+            }
+        };
+        let known: Vec<_> = (1..=6).map(known).collect();
+        for passed in [Duration::ZERO, DAY / 2, DAY - Duration::from_secs(1)] {
+            let store = place.open_after(passed);
+            assert_eq!(verdicts(&store), known, "{ahead:?} {passed:?}");
+            store.check().expect("all is in its place");
+        }
+        for _ in 0..2 {
+            let store = place.open_after(DAY);
+            assert_eq!(verdicts(&store), [PushOutcome::TooOld; 6], "{ahead:?}");
+        }
+    }
+}
+
+/// An id that was made while the clock was ahead.
+#[test]
+fn an_id_of_a_later_time_is_known_until_its_time() {
+    for ahead in AHEAD {
+        let place = Place::new();
+        let made = EventId::from_parts(START + ahead, key().bucket, 1);
+        let of = || {
+            let mut new = event(1, When::Now, 3);
+            Arc::make_mut(&mut new.envelope).id = made;
+            new
+        };
+        end(&place.open_after(ahead), of());
+        let store = place.open_after(Duration::ZERO);
+        assert_eq!(verdict(&store, of()), PushOutcome::Duplicate(made));
+        assert_eq!(
+            verdict(&store, event(2, When::Now, 3)),
+            PushOutcome::Accepted
+        );
+    }
+}
