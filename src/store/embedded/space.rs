@@ -112,14 +112,11 @@ impl Space {
         let reserve = self.reserve();
         let there = reserve.metadata()?.len();
         let enough = self.wanted.min(LEAST);
-        let half = files::free_bytes(&reserve).map(|free| {
-            let half = there.saturating_add(free) / 2;
-            // There is room beside it where not even the smallest reserve is wanted.
-            if free < BESIDE { 0 } else { half }
-        });
-        let target = half.map_or(wanted, |half| wanted.min(half)).max(there);
+        let free = files::free_bytes(&reserve);
+        let half = free.map_or(u64::MAX, |free| there.saturating_add(free) / 2);
+        let target = wanted.min(half).max(there);
         self.held.store(there, Ordering::Relaxed);
-        if half.is_some_and(|half| half < enough.max(BESIDE)) {
+        if free.is_some_and(|free| !has_room(there, free, enough)) {
             return Ok(false);
         }
         if there == target {
@@ -138,8 +135,9 @@ impl Space {
                 Ok(true)
             }
             (_, Some(_)) => {
-                let has_room = found / 2 >= enough.max(there) && found - there >= BESIDE;
-                self.cut(&reserve, if has_room { found / 2 } else { there })?;
+                let has_room = has_room(there, found.saturating_sub(there), enough);
+                let half = if has_room { found / 2 } else { 0 };
+                self.cut(&reserve, half.max(there))?;
                 Ok(has_room)
             }
             (_, None) => Err(error),
@@ -157,6 +155,13 @@ impl Space {
     }
 }
 
+/// Returns whether pushes are taken with a reserve of `there` bytes and `free` ones beside it: both
+/// together have room for one that is long `enough`, and for as much beside it.
+fn has_room(there: u64, free: u64, enough: u64) -> bool {
+    // There is room beside it where not even the smallest reserve is wanted.
+    free >= BESIDE && there.saturating_add(free) / 2 >= enough.max(BESIDE)
+}
+
 fn write_zeros(mut file: &File, from: u64, to: u64) -> io::Result<()> {
     file.seek(SeekFrom::Start(from))?;
     let zeros = [0_u8; 64 * 1024];
@@ -167,4 +172,33 @@ fn write_zeros(mut file: &File, from: u64, to: u64) -> io::Result<()> {
         left -= part;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However large the reserve is: it need not be there twice.
+    #[test]
+    fn there_is_room_for_the_smallest_reserve_and_as_much_beside_it() {
+        const KIB: u64 = 1 << 10;
+        let cases = [
+            (0, 0, false),
+            (0, 2 * LEAST - 2, false),
+            (0, 2 * LEAST, true),
+            (LEAST, LEAST - 2, false),
+            (LEAST, LEAST, true),
+            (2 * LEAST, BESIDE - 1, false),
+            (2 * LEAST, BESIDE, true),
+            (16 << 20, 10 << 20, true),
+            (16 << 20, 63 * KIB, false),
+            (u64::MAX, u64::MAX, true),
+        ];
+        for (there, free, expected) in cases {
+            assert_eq!(has_room(there, free, LEAST), expected, "{there} {free}");
+        }
+        for (free, expected) in [(BESIDE - 1, false), (2 * BESIDE, true)] {
+            assert_eq!(has_room(0, free, 0), expected, "{free}");
+        }
+    }
 }
