@@ -1,8 +1,14 @@
 //! What records tell, and that a damaged one hides no other.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use duly::event::{BucketId, BucketKey};
+use duly::journal::Keep;
 use duly::records::{Page, Query, Record};
 use duly::store::operation::{AttemptOutcome, StartMark, StoreOp};
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
+use duly::time::When;
 use futures_util::FutureExt;
 
 use crate::embedded::damage::{handle, history, meddle};
@@ -138,4 +144,43 @@ async fn a_record_tells_the_payload_of_its_time() {
     let page = page.expect("a page");
     let told: Vec<_> = page.items.into_iter().map(|it| it.payload).collect();
     assert_eq!(told, [1, 2, 3, 3].map(|n| Some(payload(n))));
+}
+
+/// Beside a queue that stays; some names come back when nothing is known of them any more.
+#[test]
+fn a_queue_of_which_nothing_is_kept_leaves_the_file() {
+    let place = Place::new();
+    let store = place.open();
+    store.records().expect("its own").keep(Keep {
+        age: None,
+        count: Some(3),
+        minutes: Some(Duration::from_secs(60)),
+        at_once: true,
+    });
+    for n in 1..=300_u64 {
+        let names = ["work".to_owned(), format!("queue-{}", n % 40)];
+        for (number, name) in (2 * n..).zip(&names) {
+            let bucket = BucketKey::new(name.parse().expect("a legal name"), BucketId(0));
+            let apply = |op| store.apply(&bucket, op).now_or_never().expect("ready");
+            let mut new = event(number, When::After(Duration::from_secs(60)), 3);
+            Arc::make_mut(&mut new.envelope).queue = bucket.queue.clone();
+            apply(StoreOp::Push(vec![new])).expect("a push");
+            apply(StoreOp::Cancel { id: id(number) }).expect("a cancel");
+            let last = page(&store, 10).items.pop().expect("a record");
+            assert_eq!((last.id, &*last.queue), (id(number), name.as_str()));
+        }
+        place.clock.advance(Duration::from_secs(7));
+    }
+    drop(store);
+    let file = rusqlite::Connection::open(place.path()).expect("the file");
+    for table in ["queues", "tenths"] {
+        let count = format!("SELECT count(*) FROM {table}");
+        let rows: i64 = file
+            .query_row(&count, [], |row| row.get(0))
+            .expect("a count");
+        // Those of two minutes.
+        assert!((1..=20).contains(&rows), "{table} has {rows} rows");
+    }
+    let store = place.open();
+    assert_eq!(page(&store, 10).items.len(), 3);
 }

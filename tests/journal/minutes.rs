@@ -93,7 +93,14 @@ pub(crate) async fn what_is_loaded_again_is_not_counted_again(harness: &dyn Jour
 }
 
 pub(crate) async fn minutes_come_in_order_and_by_page(harness: &dyn JournalHarness) {
-    let records = mixed();
+    // And a minute of many queues, whose names come in another order than they.
+    let records = (0..90).map(|n| {
+        with(record(1_000 + n, 60 * MINUTE_US + n * 1_000), |it| {
+            it.queue = queue(&format!("one-of-{}", n * 37 % 50));
+            it.outcome = Outcome::ALL[n as usize % 3];
+        })
+    });
+    let records: Vec<_> = mixed().into_iter().chain(records).collect();
     let subject = loaded(harness, &records).await;
     let expected = counted(&records);
     assert!(expected.len() > 20);

@@ -27,6 +27,7 @@ mod sample;
 mod sqlite;
 mod suite;
 mod together;
+mod unused;
 mod upgrades;
 mod views;
 mod whole;

@@ -19,7 +19,6 @@ use crate::time::Timestamp;
 #[derive(Debug)]
 pub(super) struct Writer {
     connection: Connection,
-    queues: QueueNumbers,
     files: Watched,
 }
 
@@ -30,7 +29,6 @@ impl Writer {
         Self {
             files: Watched::at([path.to_owned(), log]),
             connection,
-            queues: QueueNumbers::new(),
         }
     }
 
@@ -39,24 +37,18 @@ impl Writer {
         if batches.iter().all(|batch| batch.records.is_empty()) {
             return Ok(());
         }
-        let Self {
-            connection,
-            queues,
-            files,
-        } = self;
+        let Self { connection, files } = self;
         let step = schema::begin(connection)?;
-        let mut write = || -> rusqlite::Result<()> {
+        let write = || -> rusqlite::Result<()> {
             let mut load = Load::new(Arrival::Repeatable);
+            // Another process may forget some between two loads.
+            let mut queues = QueueNumbers::new();
             for (number, record) in batches.iter().flat_map(|batch| &batch.records) {
-                load.add(&step, queues, *number, Cow::Borrowed(record))?;
+                load.add(&step, &mut queues, *number, Cow::Borrowed(record))?;
             }
             load.finish(&step).map(drop)
         };
         let loaded = write().and_then(|()| step.commit());
-        if loaded.is_err() {
-            // It may hold numbers that were given and taken back.
-            queues.clear();
-        }
         loaded.map_err(fault::at_write)?;
         // What is loaded is removed where it was: not if it is in a file that nobody finds again.
         files.moved().map_or(Ok(()), |what| {
@@ -84,7 +76,9 @@ impl Writer {
             let clock = "SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)";
             let clock: i64 = step.query_row(clock, [], |row| row.get(0))?;
             let clock = Timestamp::from_millis(clock.unsigned_abs());
-            records::prune(&step, keep, now, clock, total, records::RECORDS_MAX)
+            let mut numbers = QueueNumbers::new(); // none is remembered
+            let most = records::RECORDS_MAX;
+            records::prune(&step, &mut numbers, keep, now, clock, total, most)
         };
         let pruned = prune().and_then(|pruned| step.commit().map(|()| pruned));
         pruned.map_err(fault::at_write)

@@ -33,7 +33,7 @@ pub(super) fn open_writer(path: &Path, cache_bytes: usize) -> Result<Connection>
     let is_there = KIND.identify(&connection, path)?;
     configure(&connection, !is_there, cache_bytes).map_err(wrong)?;
     create(&mut connection, path)?;
-    records::complete_names(&connection);
+    records::complete(&connection);
     checkpoint_on_close(&connection, true).map_err(wrong)?;
     Ok(connection)
 }

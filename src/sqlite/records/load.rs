@@ -14,8 +14,8 @@ use crate::sqlite::records::{parts, tenths, words};
 /// The most queues whose number is kept in memory.
 const NUMBERS_MAX: usize = 1_024;
 
-/// Numbers of queues by their names; they never change. To be cleared when a transaction that gave
-/// one is rolled back.
+/// Numbers of queues by their names. To be cleared when a transaction that gave one is rolled back,
+/// and when another process may have forgotten one.
 pub(crate) type QueueNumbers = HashMap<QueueName, i64>;
 
 /// How many there are by minute, queue, and outcome or slot.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::event::QueueName;
 use crate::record::{MinuteQuery, MinuteStats};
-use crate::sqlite::records::paging::{Reader, name_of, number_of};
+use crate::sqlite::records::paging::{Names, Reader, name_of, number_of};
 use crate::sqlite::records::rows::comparable;
 use crate::sqlite::records::words;
 use crate::time::Timestamp;
@@ -12,8 +12,8 @@ use crate::time::Timestamp;
 impl Reader {
     /// Some minutes, in the order of minutes and then of queues.
     pub(crate) fn minutes(&mut self, query: &MinuteQuery) -> rusqlite::Result<Vec<MinuteStats>> {
-        let Self { connection, names } = self;
-        let connection = &*connection.unchecked_transaction()?;
+        let connection = &*self.connection.unchecked_transaction()?;
+        let mut names = Names::new();
         let queue = match &query.queue {
             Some(name) => match number_of(connection, name)? {
                 Some(number) => Some(number),
@@ -46,7 +46,7 @@ impl Reader {
             }
             let start = Timestamp::from_millis(at.cast_unsigned().saturating_mul(60_000));
             let (Some(name), Some(outcome)) = (
-                name_of(connection, names, queue)?,
+                name_of(connection, &mut names, queue)?,
                 words::outcome(row.get(2)?),
             ) else {
                 continue;
@@ -57,11 +57,15 @@ impl Reader {
                 minute
                     .outcomes
                     .insert(outcome, row.get::<_, i64>(3)?.unsigned_abs());
+                // The queues of a minute come in another order than their names.
+                if found.len() > query.page_len() {
+                    found.pop_last();
+                }
             }
         }
         let mut slots = connection
             .prepare_cached("SELECT slot, count FROM lateness WHERE minute = ?1 AND queue = ?2")?;
-        let page = found.into_iter().take(query.page_len());
+        let page = found.into_iter();
         page.map(|((at, _), (queue, mut minute))| {
             let mut rows = slots.query([at, queue])?;
             while let Some(row) = rows.next()? {

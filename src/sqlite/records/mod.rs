@@ -27,4 +27,4 @@ pub use self::paging::Reader;
 pub(crate) use self::parts::{oldest_number, total};
 pub(crate) use self::pruning::{RECORDS_MAX, prune};
 pub use self::rows::{COLUMNS, sum_of_row};
-pub(crate) use self::tables::{TABLES, complete_names, create};
+pub(crate) use self::tables::{TABLES, complete, create};

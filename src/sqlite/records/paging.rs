@@ -26,14 +26,16 @@ pub(super) const TABLE: &str = "sqlite_autoindex_records_1";
 /// The tenths of a second in which a queue has records, and in them the table.
 const TENTHS: &str = "sqlite_autoindex_tenths_1";
 
-/// Names of queues by their numbers; they never change.
+/// Names of queues by their numbers, in one transaction: a number may be another queue's later.
 pub(super) type Names = HashMap<i64, QueueName>;
+
+/// The most queues whose name is kept in memory.
+const NAMES_MAX: usize = 1_024;
 
 /// The connection that only reads.
 #[derive(Debug)]
 pub struct Reader {
     pub(super) connection: Connection,
-    pub(super) names: Names,
 }
 
 /// Through which index rows are come by.
@@ -154,10 +156,7 @@ struct Here {
 impl Reader {
     /// A reader of the tables of records behind `connection`.
     pub fn new(connection: Connection) -> Self {
-        Self {
-            connection,
-            names: Names::new(),
-        }
+        Self { connection }
     }
 
     /// The connection itself.
@@ -167,8 +166,7 @@ impl Reader {
 
     /// A page of records.
     pub fn page(&mut self, query: &Query) -> rusqlite::Result<FoundRecords> {
-        let Self { connection, names } = self;
-        find(connection, names, query)
+        find(&self.connection, query)
     }
 
     /// How SQLite comes by the records of a query, in its words.
@@ -185,13 +183,10 @@ impl Reader {
     }
 }
 
-fn find(
-    connection: &Connection,
-    names: &mut Names,
-    query: &Query,
-) -> rusqlite::Result<FoundRecords> {
+fn find(connection: &Connection, query: &Query) -> rusqlite::Result<FoundRecords> {
     // One state of the file for all statements.
     let connection = &*connection.unchecked_transaction()?;
+    let mut names = Names::new();
     let queue = match &query.queue {
         Some(name) => match number_of(connection, name)? {
             Some(number) => Some(number),
@@ -219,7 +214,7 @@ fn find(
     }
     let mut next_of = |walk: &mut Walk<'_>| -> rusqlite::Result<()> {
         walk.here = match walk.rows.next()? {
-            Some(row) => Some(look(connection, names, &asked, row)?),
+            Some(row) => Some(look(connection, &mut names, &asked, row)?),
             None => None,
         };
         Ok(())
@@ -321,6 +316,9 @@ pub(super) fn name_of(
         .query_row([number], |row| row.get(0))
         .optional()?;
     let name = name.and_then(|name| QueueName::new(&name).ok());
+    if names.len() >= NAMES_MAX {
+        names.clear(); // those in use are read again
+    }
     if let Some(name) = &name {
         names.insert(number, name.clone());
     }

@@ -9,7 +9,7 @@ use crate::record::retention::{self, Allowed, Pace, Times};
 use crate::record::{Keep, Pruned};
 use crate::sqlite::records::paging::Place;
 use crate::sqlite::records::rows::comparable;
-use crate::sqlite::records::{parts, tenths};
+use crate::sqlite::records::{QueueNumbers, parts, tenths};
 use crate::time::Timestamp;
 
 /// How many records one step of a journal removes at most.
@@ -18,21 +18,23 @@ pub(crate) const RECORDS_MAX: i64 = 2_000;
 const COUNTS_MAX: i64 = 2_000;
 
 /// Removes some of what is beyond `keep` at `now`, by a `clock` of its own, at most `most` of the
-/// `total` records there are; the transaction is open.
+/// `total` records there are, and the names of queues of which nothing is left; the transaction is
+/// open.
 pub(crate) fn prune(
     step: &Connection,
+    numbers: &mut QueueNumbers,
     keep: Keep,
     now: Timestamp,
     clock: Timestamp,
     total: i64,
     most: i64,
 ) -> rusqlite::Result<Pruned> {
-    let mut pruned = Pruned::default();
+    let (mut pruned, mut queues) = (Pruned::default(), BTreeSet::new());
     if let Some(age) = keep.minutes {
         let allowed = allowed(step, Kind::Minutes, age, keep.at_once, [now, clock])?;
         let before = comparable(allowed.before.div_ceil(60_000_000));
         for table in ["minutes", "lateness"] {
-            pruned.more |= counts(step, table, before)?;
+            pruned.more |= counts(step, table, before, &mut queues)?;
         }
         pruned.is_held_back |= allowed.is_held_back;
     }
@@ -43,10 +45,31 @@ pub(crate) fn prune(
         pruned.is_held_back |= allowed.is_held_back;
     }
     let kept = keep.count.map_or(i64::MAX, comparable);
-    let (removed, more) = remove_oldest(step, total.saturating_sub(kept), oldest, most)?;
+    let excess = total.saturating_sub(kept);
+    let (removed, more) = remove_oldest(step, excess, oldest, most, &mut queues)?;
     pruned.records = removed.unsigned_abs();
     pruned.more |= more;
+    forget_names(step, queues, numbers)?;
     Ok(pruned)
+}
+
+/// Forgets the names of those of `queues` that have no records and no counts any more.
+fn forget_names(
+    step: &Connection,
+    queues: BTreeSet<i64>,
+    numbers: &mut QueueNumbers,
+) -> rusqlite::Result<()> {
+    let mut delete = step.prepare_cached(
+        "DELETE FROM queues WHERE number = ?1 \
+         AND NOT EXISTS (SELECT 1 FROM tenths WHERE of_queue = ?1) \
+         AND NOT EXISTS (SELECT 1 FROM minutes INDEXED BY minutes_by_queue WHERE queue = ?1)",
+    )?;
+    for queue in queues {
+        if delete.execute([queue])? > 0 {
+            numbers.clear(); // those in use are read again
+        }
+    }
+    Ok(())
 }
 
 /// What has an age of its own.
@@ -118,18 +141,19 @@ fn allowed(
 }
 
 /// Removes the `excess` oldest records, and those that finished before `oldest`, at most `most`;
-/// returns how many, and whether there are more to remove.
-pub(crate) fn remove_oldest(
+/// returns how many, and whether there are more to remove. `queues` gets those that may have none
+/// left.
+fn remove_oldest(
     step: &Connection,
     excess: i64,
     oldest: i64,
     most: i64,
+    queues: &mut BTreeSet<i64>,
 ) -> rusqlite::Result<(i64, bool)> {
     let (mut removed, mut last, mut more) = (0, None, false);
     let mut of_parts: BTreeMap<i64, i64> = BTreeMap::new();
-    let mut queues = BTreeSet::new();
     let mut oldest_first = step.prepare_cached(
-        "SELECT finished, number, event, part, queue FROM records \
+        "SELECT finished, number, event, part FROM records \
          ORDER BY finished, number, event LIMIT ?1",
     )?;
     let mut rows = oldest_first.query([most.saturating_add(1)])?;
@@ -144,7 +168,6 @@ pub(crate) fn remove_oldest(
         }
         removed += 1;
         *of_parts.entry(row.get(3)?).or_default() += 1;
-        queues.insert(row.get(4)?);
         last = Some(place);
     }
     drop(rows);
@@ -155,13 +178,19 @@ pub(crate) fn remove_oldest(
             parts::count(step, part, -gone)?;
         }
         parts::forget_empty(step)?;
-        tenths::forget(step, queues, finished)?;
+        queues.extend(tenths::forget(step, finished)?);
     }
     Ok((removed, more))
 }
 
-/// Removes counts of minutes before this one; returns whether there are more to remove.
-fn counts(step: &Connection, table: &str, before: i64) -> rusqlite::Result<bool> {
+/// Removes counts of minutes before this one; returns whether there are more to remove. `queues` gets
+/// those that may have none left.
+fn counts(
+    step: &Connection,
+    table: &str,
+    before: i64,
+    queues: &mut BTreeSet<i64>,
+) -> rusqlite::Result<bool> {
     // Whole minutes: one that is half removed would tell a wrong number.
     let through: Option<i64> = step
         .prepare_cached(&format!(
@@ -172,8 +201,11 @@ fn counts(step: &Connection, table: &str, before: i64) -> rusqlite::Result<bool>
     let Some(through) = through else {
         return Ok(false);
     };
-    step.prepare_cached(&format!("DELETE FROM {table} WHERE minute <= ?1"))?
-        .execute([through])?;
+    let sql = format!("DELETE FROM {table} WHERE minute <= ?1 RETURNING queue");
+    let mut delete = step.prepare_cached(&sql)?;
+    for queue in delete.query_map([through], |row| row.get(0))? {
+        queues.insert(queue?);
+    }
     step.prepare_cached(&format!(
         "SELECT EXISTS (SELECT 1 FROM {table} WHERE minute < ?1)"
     ))?

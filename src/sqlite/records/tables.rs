@@ -91,29 +91,32 @@ CREATE TABLE pruned (
   through INTEGER NOT NULL
 ) STRICT;";
 
+/// By which the tenths before a time are found, to be forgotten.
+const TENTHS_BY_TIME: &str = "CREATE INDEX IF NOT EXISTS tenths_by_time ON tenths (tenth)";
+
 /// Creates the tables in a file that has none, and the views.
 pub(crate) fn create(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(TABLES)?;
+    connection.execute_batch(TENTHS_BY_TIME)?;
     write_names(connection)?;
     connection.execute_batch(&views::all())
 }
 
-/// Adds the names of outcomes and causes that a file from before them lacks: its views would leave
-/// their records out. Nothing but the views reads the names, so a file that cannot be written, such
-/// as one on a full disk, does without.
-pub(crate) fn complete_names(connection: &Connection) {
+/// Adds what a file from before it lacks: an index, and the names of outcomes and causes, without
+/// which its views would leave their records out. Nothing but the views reads the names, and the
+/// index only saves time, so a file that cannot be written, such as one on a full disk, does without.
+pub(crate) fn complete(connection: &Connection) {
     let count = "SELECT (SELECT count(*) FROM outcomes) + (SELECT count(*) FROM causes)";
     let known = connection.query_row(count, [], |row| row.get::<_, i64>(0));
     let all = Outcome::ALL.len() + Cause::ALL.len();
     let completed = known.and_then(|known| {
-        if known >= all as i64 {
-            Ok(())
-        } else {
-            write_names(connection)
+        if known < all as i64 {
+            write_names(connection)?;
         }
+        connection.execute_batch(TENTHS_BY_TIME)
     });
     if let Err(error) = completed {
-        tracing::warn!(%error, "failed to add the names of new outcomes to the views of records");
+        tracing::warn!(%error, "failed to add an index or names of outcomes to the tables of records");
     }
 }
 

@@ -26,19 +26,12 @@ pub(super) fn note(load: &Connection, found: BTreeSet<(i64, i64)>) -> rusqlite::
     Ok(())
 }
 
-/// Forgets the tenths of queues, from each of which records were removed, before the one in which
-/// the last of these finished.
-pub(super) fn forget(
-    step: &Connection,
-    queues: BTreeSet<i64>,
-    finished: i64,
-) -> rusqlite::Result<()> {
-    let mut delete =
-        step.prepare_cached("DELETE FROM tenths WHERE of_queue = ?1 AND tenth < ?2")?;
-    for queue in queues {
-        delete.execute([queue, of(finished)])?;
-    }
-    Ok(())
+/// Forgets the tenths before the one in which the last record finished that was removed; returns
+/// the queues that they were of.
+pub(super) fn forget(step: &Connection, finished: i64) -> rusqlite::Result<BTreeSet<i64>> {
+    step.prepare_cached("DELETE FROM tenths WHERE tenth < ?1 RETURNING of_queue")?
+        .query_map([of(finished)], |row| row.get(0))?
+        .collect()
 }
 
 /// What a statement reads from, and its terms, to come by the records of queue `?7` that finished

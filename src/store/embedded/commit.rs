@@ -97,8 +97,9 @@ impl Committer {
                 let tombstones = self.tombstones.write(&self.connection, batch, now)?;
                 counts.bytes += tombstones.bytes as u64;
                 let added = (!is_idle).then_some(added);
+                let (numbers, records) = (&mut self.queues, &mut counts.records);
                 self.retention
-                    .step(&self.connection, &mut counts.records, added, now)?;
+                    .step(&self.connection, numbers, records, added, now)?;
                 self.connection.prepare_cached("COMMIT")?.execute([])?;
                 Ok((ended, tombstones))
             })

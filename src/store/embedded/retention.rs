@@ -11,7 +11,7 @@ use rusqlite::Connection;
 
 use crate::record::Keep;
 use crate::record::retention::warn_held_back;
-use crate::sqlite::records;
+use crate::sqlite::records::{self, QueueNumbers};
 use crate::time::{Clock, Mono, Timestamp};
 
 /// How often ages are looked at while records come.
@@ -57,6 +57,7 @@ impl Retention {
     pub(super) fn step(
         &mut self,
         connection: &Connection,
+        numbers: &mut QueueNumbers,
         total: &mut i64,
         added: Option<i64>,
         now: Timestamp,
@@ -73,7 +74,7 @@ impl Retention {
         self.looked = Some(mono);
         let most = added.map_or(STEP_IDLE, |added| STEP + 2 * added);
         // The store has one clock, that of the machine.
-        let pruned = records::prune(connection, keep, now, now, *total, most)?;
+        let pruned = records::prune(connection, numbers, keep, now, now, *total, most)?;
         *total -= pruned.records.cast_signed();
         self.more = pruned.more;
         if pruned.is_held_back && !self.is_held_back {

@@ -95,7 +95,7 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection> {
         create(&mut connection).map_err(wrong)?;
         return Ok(connection);
     }
-    records::complete_names(&connection);
+    records::complete(&connection);
     if KIND.format_of(&connection).map_err(wrong)? < FORMAT {
         upgrade(&mut connection).map_err(wrong)?;
     }

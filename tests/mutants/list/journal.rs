@@ -11,7 +11,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Records.bug(
         "journal-tenths-stay",
         "SQLite journal: the tenths of a second of records that were removed stay for ever",
-        &[put_in_text("tenths::forget", "tenth < ?2 «»", "- 1000000")],
+        &[put_in_text("tenths::forget", "tenth < ?1 «»", "- 1000000")],
         journal("tenths_of_a_second_go_with_the_records_that_they_lead_to"),
     ),
     Records.bug(

@@ -11,7 +11,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
                 "«self.record($record, *$telling)?»;",
                 "(_, self.counts.next_record) = ($telling, self.counts.next_record + 1)",
             ),
-            put("Committer::write", "connection, $batch«»", ".clone()"),
+            put(
+                "Committer::write",
+                "tombstones.write(&self.connection, $batch«», $now)",
+                ".clone()",
+            ),
             put(
                 "Committer::write",
                 "$batch: impl $... «self.counts = $counts;»",
