@@ -1,11 +1,15 @@
 //! What the testing kit promises to those who test with it.
 
+use std::future::pending;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use duly::Annotation;
 use duly::prelude::*;
-use duly::testing::{Probe, TestBus, VirtualClock};
+use duly::testing::{Probe, TestBus, VirtualClock, outside};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 
 use crate::world::{ORDERS, World, ms, secs};
 
@@ -140,4 +144,45 @@ async fn an_attempt_of_before_the_clock_started_at_its_beginning() {
     let later = VirtualClock::at(bus.now() + secs(86_400));
     let bus = TestBus::start_on(Arc::new(later), builder()).await.unwrap();
     assert_eq!(bus.starts(id).await.unwrap(), [Duration::ZERO]);
+}
+
+/// Whatever a test waits for on virtual time, and however it ends meanwhile.
+#[test]
+fn a_test_ends_beside_what_waits_on_virtual_time() {
+    type Wait = fn(&TestBus) -> BoxFuture<'_, ()>;
+    let waits: [Wait; 4] = [
+        |bus| bus.settle().boxed(),
+        |bus| bus.advance(secs(1)).boxed(),
+        |bus| bus.run_until_idle(secs(1)).map(drop).boxed(),
+        |_| outside(pending()).boxed(),
+    ];
+    let cases = waits
+        .iter()
+        .flat_map(|wait| [1, 2, 3].map(|polls| (*wait, polls)));
+    for (number, (wait, polls)) in cases.enumerate() {
+        for fails in [false, true] {
+            let (ends, ended) = std::sync::mpsc::channel();
+            // A runtime that never ends would hold the test for ever.
+            std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread();
+                let runtime = { runtime }.enable_all().start_paused(true).build();
+                let runtime = runtime.unwrap();
+                let test = async {
+                    let bus = TestBus::start(Bus::builder().only_registered()).await;
+                    let bus = bus.unwrap();
+                    let mut waits = wait(&bus);
+                    for _ in 0..polls {
+                        assert!((&mut waits).now_or_never().is_none());
+                    }
+                    assert!(!fails, "as a test that fails");
+                };
+                let test = AssertUnwindSafe(|| runtime.block_on(test));
+                let result = std::panic::catch_unwind(test);
+                drop(runtime);
+                let _ = ends.send(result.is_err());
+            });
+            let ended = ended.recv_timeout(secs(60));
+            assert_eq!(ended, Ok(fails), "{number} after {polls} polls");
+        }
+    }
 }
