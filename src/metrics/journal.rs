@@ -9,7 +9,7 @@ use super::catalogue::{
 };
 use super::gauge_share::{Combine, GaugeShare};
 
-/// The metrics of a bus with a journal.
+/// The metrics of a bus with a journal; its gauges until this is dropped.
 #[derive(Debug)]
 pub(crate) struct JournalMetrics {
     waiting: GaugeShare,
@@ -25,8 +25,8 @@ impl JournalMetrics {
             lag: GaugeShare::new(JOURNAL_LAG, None, Combine::Max),
             away: GaugeShare::new(JOURNAL_AWAY, None, Combine::Max),
         };
-        metrics.recorded(0);
-        metrics.dropped(0);
+        Self::recorded(0);
+        Self::dropped(0);
         metrics.away(false);
         metrics.lag(Duration::ZERO);
         metrics.waiting(0);
@@ -39,12 +39,12 @@ impl JournalMetrics {
     }
 
     /// Counts records that were loaded into the journal.
-    pub(crate) fn recorded(&self, records: u64) {
+    pub(crate) fn recorded(records: u64) {
         counter!(JOURNAL_RECORDED).increment(records);
     }
 
     /// Counts records that were dropped.
-    pub(crate) fn dropped(&self, records: u64) {
+    pub(crate) fn dropped(records: u64) {
         counter!(JOURNAL_DROPPED).increment(records);
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 
-use ::metrics::{Counter, Gauge, Histogram, SharedString, counter, gauge, histogram};
+use ::metrics::{Counter, Histogram, SharedString, counter, histogram};
 
 use super::catalogue::{
     DELIVERED, DUPLICATES, HANDLER, LATENESS, LEASES_LOST, MOVED, MOVER_SLEEP, PUSHED,
@@ -317,17 +317,17 @@ impl Gauges {
 }
 
 /// The gauge of the mover's sleep.
-pub(crate) struct MoverSleepGauge(Gauge);
+pub(crate) struct MoverSleepGauge(GaugeShare);
 
 impl MoverSleepGauge {
     /// The value of a mover that has nothing to wake for.
     const MAX: Duration = Duration::from_secs(86_400);
 
     pub(crate) fn new() -> Self {
-        Self(gauge!(MOVER_SLEEP))
+        Self(GaugeShare::new(MOVER_SLEEP, None, Combine::Max))
     }
 
     pub(crate) fn set(&self, span: Duration) {
-        self.0.set(span.min(Self::MAX));
+        self.0.set(span.min(Self::MAX).as_secs_f64());
     }
 }

@@ -14,7 +14,7 @@ use crate::event::QueueName;
 /// that share it.
 pub const OTHER: &str = "other";
 
-/// The labels of the queues of a process: each its name, up to a limit, and [`OTHER`] beyond it.
+/// The labels of the queues of a bus: each its name, up to a limit, and [`OTHER`] beyond it.
 ///
 /// First come, first served, and a label is kept. A bus registers its own queues at start, the
 /// consumed ones first and each group in the order of the names, so that the same program has the

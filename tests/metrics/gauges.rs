@@ -1,8 +1,13 @@
 //! Gauges of rings and workers: true while something goes on, and true when nothing does.
 
+use std::sync::Arc;
+
+use duly::Annotation;
+use duly::metrics::{CATALOGUE, Kind};
 use duly::testing::Probe;
 use duly::time::When;
 
+use crate::bad::{Bad, Mode};
 use crate::metrics::seen::Seen;
 use crate::world::{ORDERS, World, ms, secs};
 
@@ -111,4 +116,56 @@ async fn two_buses_of_a_process_are_seen_together_and_the_one_that_is_left_alone
     drop(two);
     one.settle().await;
     assert_eq!((gauge("workers"), gauge("workers_busy")), (3.0, 3.0));
+}
+
+/// The handles of a bus that has ended keep parts of it.
+#[tokio::test(start_paused = true)]
+async fn no_gauge_tells_of_a_bus_that_has_ended_though_a_queue_of_it_is_kept() {
+    for stops in [true, false] {
+        let seen = Seen::default();
+        let _guard = metrics::set_default_local_recorder(&seen);
+        let gauges = || {
+            let is_gauge = |name: &String| {
+                let name = name.split('{').next().unwrap();
+                CATALOGUE
+                    .iter()
+                    .any(|it| it.name == name && matches!(it.kind, Kind::Gauge))
+            };
+            let names = seen.names().into_iter().filter(is_gauge);
+            let told = names.filter(|name| seen.value(name) != 0.0);
+            told.collect::<Vec<_>>()
+        };
+        let world = World::memory();
+        let journal = Arc::<Bad>::default();
+        let builder = world.builder().shared_journal(Arc::clone(&journal) as _);
+        let busy = Probe::<u64>::taking(secs(90));
+        let builder = builder
+            .register_as(ORDERS.workers(3).timeout(secs(100)), busy)
+            .register_as(Annotation::new("quick"), Probe::<u64>::new());
+        let bus = world.start(builder).await;
+        let queue = bus.queue_named::<u64>("orders").unwrap();
+        let quick = bus.queue_named::<u64>("quick").unwrap();
+        journal.now(Mode::Fails);
+        queue.push_many(0..10, secs(0)).await.unwrap();
+        quick.push_many(0..50, secs(0)).await.unwrap();
+        quick.push_many(0..50, secs(3_600)).await.unwrap();
+        bus.advance(secs(80)).await;
+        let told = gauges();
+        for name in [
+            "duly_journal_away",
+            "duly_journal_lag_seconds",
+            "duly_outbox_waiting",
+            "duly_mover_sleep_seconds",
+            "duly_workers_busy{queue=orders}",
+        ] {
+            assert!(told.iter().any(|it| it == name), "{name}: {told:?}");
+        }
+        if stops {
+            let _ = bus.shutdown(secs(1)).await;
+        }
+        drop(bus);
+        tokio::time::sleep(secs(10)).await;
+        assert_eq!(gauges(), [""; 0], "{stops}");
+        drop((queue, quick));
+    }
 }

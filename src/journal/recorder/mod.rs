@@ -173,6 +173,7 @@ impl Recorder {
         if ended.is_err() {
             recording.abort();
         }
+        self.status.ended();
         let waiting = self.status().waiting;
         if waiting > 0 {
             tracing::warn!(
@@ -190,6 +191,7 @@ impl Recorder {
         if let Some(recording) = self.lock().take() {
             recording.abort();
         }
+        self.status.ended();
     }
 
     fn lock(&self) -> parking_lot::MutexGuard<'_, Option<JoinHandle<()>>> {

@@ -38,7 +38,6 @@ pub struct JournalStatus {
 #[derive(Debug)]
 pub(super) struct SharedStatus {
     state: Mutex<State>,
-    metrics: JournalMetrics,
 }
 
 #[derive(Debug, Default)]
@@ -46,14 +45,32 @@ struct State {
     status: JournalStatus,
     /// How many wait in each outbox that has any.
     waiting: BTreeMap<Outbox, u64>,
+    /// Until the recorder ends.
+    metrics: Option<JournalMetrics>,
+}
+
+impl State {
+    fn tell(&self, what: impl FnOnce(&JournalMetrics)) {
+        if let Some(metrics) = &self.metrics {
+            what(metrics);
+        }
+    }
 }
 
 impl SharedStatus {
     pub(super) fn new() -> Self {
         Self {
-            state: Mutex::default(),
-            metrics: JournalMetrics::new(),
+            state: Mutex::new(State {
+                metrics: Some(JournalMetrics::new()),
+                ..State::default()
+            }),
         }
+    }
+
+    /// The recorder has ended: its gauges are told no more, though the bus may still be known.
+    pub(super) fn ended(&self) {
+        let metrics = self.state().metrics.take();
+        drop(metrics);
     }
 
     pub(super) fn status(&self) -> JournalStatus {
@@ -81,38 +98,39 @@ impl SharedStatus {
             some => state.waiting.insert(outbox.clone(), some),
         };
         state.status.waiting = state.waiting.values().sum();
-        self.metrics.waiting(state.status.waiting);
+        state.tell(|metrics| metrics.waiting(state.status.waiting));
     }
 
     /// The oldest of what was read has waited so long.
     pub(super) fn lags(&self, lag: Duration) {
-        self.state().status.lag = lag;
-        self.metrics.lag(lag);
+        let mut state = self.state();
+        state.status.lag = lag;
+        state.tell(|metrics| metrics.lag(lag));
     }
 
     /// The journal has taken in so many records, at `now`.
     pub(super) fn recorded(&self, records: u64, now: Timestamp) {
         let mut state = self.state();
         state.status.recorded += records;
-        self.metrics.recorded(records);
-        self.is_back(&mut state, now);
+        JournalMetrics::recorded(records);
+        Self::is_back(&mut state, now);
     }
 
     /// Nothing waits at `now`: what there was is in the journal, by this bus or by another one.
     pub(super) fn nothing_waits(&self, now: Timestamp) {
         let mut state = self.state();
         state.status.lag = Duration::ZERO;
-        self.metrics.lag(Duration::ZERO);
-        self.is_back(&mut state, now);
+        state.tell(|metrics| metrics.lag(Duration::ZERO));
+        Self::is_back(&mut state, now);
     }
 
     /// The journal has taken in what it was given.
-    fn is_back(&self, state: &mut State, now: Timestamp) {
+    fn is_back(state: &mut State, now: Timestamp) {
         if let Some(since) = state.status.away_since.take() {
             let waiting = state.status.waiting;
             let away_for = now.since(since);
             tracing::info!(?away_for, waiting, "journal available again");
-            self.metrics.away(false);
+            state.tell(|metrics| metrics.away(false));
         }
     }
 
@@ -120,7 +138,7 @@ impl SharedStatus {
     pub(super) fn dropped(&self, outbox: &Outbox, records: u64) {
         self.state().status.dropped += records;
         panics::reported(|| {
-            self.metrics.dropped(records);
+            JournalMetrics::dropped(records);
             tracing::error!(
                 %outbox,
                 records,
@@ -143,7 +161,7 @@ impl SharedStatus {
                 waiting,
                 "journal unavailable; records stay in the store and are retried"
             );
-            self.metrics.away(true);
+            state.tell(|metrics| metrics.away(true));
         }
     }
 
