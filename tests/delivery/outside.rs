@@ -10,7 +10,7 @@ use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 
 use crate::servers::shared_postgres;
-use crate::world::secs;
+use crate::world::{ms, secs};
 
 /// Sums what it is given in the database, and sleeps before that if it is told so.
 struct Sum {
@@ -99,4 +99,48 @@ async fn a_handler_that_sleeps_beside_a_database_sleeps_on_virtual_time() {
     bus.advance(secs(61)).await;
     let history = bus.history(id).await.unwrap();
     assert_eq!(history[0].cause, Some(duly::records::Cause::TimedOut));
+}
+
+/// A database without a socket: a thread that answers after a while of real time.
+struct Threaded(std::sync::mpsc::Sender<tokio::sync::oneshot::Sender<u64>>);
+
+impl Handler for Threaded {
+    type Payload = u64;
+
+    async fn handle(&self, event: Event<u64>, _cx: &Context) -> Result<(), Failure> {
+        let (asks, answer) = tokio::sync::oneshot::channel();
+        self.0.send(asks).map_err(|_| Failure::permanent("gone"))?;
+        assert_eq!(answer.await?, 7 * event.payload);
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_socket_of_the_test_holds_the_time_for_what_answers_without_one() {
+    for has_socket in [true, false] {
+        let (asks, asked) = std::sync::mpsc::channel::<tokio::sync::oneshot::Sender<u64>>();
+        let (ends, ended) = std::sync::mpsc::channel::<()>();
+        std::thread::spawn(move || {
+            for answer in asked {
+                let reads_for = if has_socket { ms(50) } else { secs(60) };
+                let _ = ended.recv_timeout(reads_for);
+                let _ = answer.send(7);
+            }
+        });
+        let socket = has_socket.then(|| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+        let annotation = Annotation::new("files").timeout(secs(60)).attempts(1);
+        let builder = Bus::builder().only_registered();
+        let bus = TestBus::start(builder.register_as(annotation, Threaded(asks)));
+        let bus = bus.await.unwrap();
+        let queue = bus.queue_named::<u64>("files").unwrap();
+        let id = queue.push(1, When::Now).await.unwrap().id();
+        bus.advance(secs(61)).await;
+        let outcome = if has_socket {
+            Outcome::Acked
+        } else {
+            Outcome::Buried
+        };
+        assert_eq!(bus.outcomes(id).await.unwrap(), [outcome]);
+        drop((socket, ends));
+    }
 }
