@@ -88,7 +88,7 @@ fn advice(fault: &PgError) -> (ErrorKind, &'static str) {
         "3D000" => "create the database; the journal does not create it",
         "42501" => "grant the user CREATE on the schema, or its ownership",
         "25006" => "this is a standby or a read-only database: name the primary",
-        "53300" => "raise max_connections: each node takes up to three",
+        "53300" => "raise max_connections: each node takes up to four",
         _ => "",
     };
     (ErrorKind::Unavailable, hint)
