@@ -177,6 +177,33 @@ func TestAStopWaitsForASettlementNoLongerThanItsGrace(t *testing.T) {
 	stop()
 }
 
+func TestAStopIsNotHeldUpByASettlementThatIsNotAnswered(t *testing.T) {
+	for how, respond := range map[string]func(http.ResponseWriter, *http.Request){
+		"hangs": func(_ http.ResponseWriter, request *http.Request) { <-request.Context().Done() },
+		"is away for long": func(response http.ResponseWriter, _ *http.Request) {
+			response.Header().Set("Retry-After", "30")
+			response.WriteHeader(http.StatusServiceUnavailable)
+		},
+	} {
+		o := newOutage(t, func(call string, _ int, response http.ResponseWriter, request *http.Request) bool {
+			if call == "settle" {
+				respond(response, request)
+			}
+			return call == "settle"
+		})
+		open := make(chan struct{})
+		close(open)
+		handler, _ := waits(open)
+		stop := runs(t, o.client, handler, duly.Options{TTR: time.Hour, Grace: -1})
+		until(func() bool { return len(o.settlements()) > 0 })
+		stop()
+		// The one that was cut short, and a last one.
+		if got := o.settlements(); !reflect.DeepEqual(got, acks(2)) {
+			t.Errorf("a server that %s: %v", how, got)
+		}
+	}
+}
+
 func TestAPushOfManyIsRepeatedWhereOneOfThemMayBeStoredThen(t *testing.T) {
 	const (
 		away     = `{"problem": {"status": 503, "kind": "unavailable", "detail": "away"}}`

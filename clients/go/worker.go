@@ -14,6 +14,8 @@ const (
 	streamLasted = 5 * time.Second
 	// drainMax is how long a stop waits for the server to drain a stream, and to end it.
 	drainMax = 5 * time.Second
+	// settleMax is how long a stop waits for a settlement after the grace period.
+	settleMax = 5 * time.Second
 	// slotWaits: an event waits for a slot for such a part of its lease, before it is handed back.
 	slotWaits = 2
 )
@@ -189,7 +191,7 @@ func (w *Worker) isStopping() bool {
 func (w *Worker) settle(attempt *attempt, settlement *Settlement) {
 	for failures := 1; ; failures++ {
 		// It came too late, or the event comes back when its lease ends.
-		err := w.client.Settle(context.Background(), attempt.lease, settlement)
+		err := w.trySettle(attempt, settlement)
 		if err == nil {
 			return
 		}
@@ -204,6 +206,17 @@ func (w *Worker) settle(attempt *attempt, settlement *Settlement) {
 			return
 		}
 	}
+}
+
+// trySettle settles an attempt; where nobody waits for that any more, once more and not for long.
+func (w *Worker) trySettle(attempt *attempt, settlement *Settlement) error {
+	err := w.client.Settle(attempt.ctx, attempt.lease, settlement)
+	if err == nil || attempt.ctx.Err() == nil || !mayPass(err) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), settleMax)
+	defer cancel()
+	return w.client.Settle(ctx, attempt.lease, settlement)
 }
 
 // endStream stops: nothing more is sent, and what was sent ends or is handed back.

@@ -150,6 +150,39 @@ def test_a_stop_waits_for_a_settlement_no_longer_than_its_grace() -> None:
     asyncio.run(case())
 
 
+@pytest.mark.parametrize("hangs", [True, False])
+@pytest.mark.parametrize("cancels", [True, False])
+def test_a_stop_is_not_held_up_by_a_settlement_that_is_not_answered(
+    monkeypatch: pytest.MonkeyPatch, hangs: bool, cancels: bool
+) -> None:
+    monkeypatch.setattr("duly.worker.SETTLE_MAX", 0.1)
+
+    async def respond(call: str) -> httpx.Response | None:
+        if call == "settle" and hangs:
+            await asyncio.Event().wait()
+        return httpx.Response(503, headers={"Retry-After": "30"}) if call == "settle" else None
+
+    server = StandIn(lease_text(7), respond=respond)
+
+    async def handle(payload: int) -> None: ...
+
+    async def case() -> None:
+        async with server.client() as client:
+            worker = Worker(client, "q", handle, grace=0, ttr=3_600, backoff=QUICK)
+            work = asyncio.create_task(worker.run())
+            await until("it is settled", lambda: len(server.settled) > 0)
+            if cancels:
+                work.cancel()
+            else:
+                worker.stop()
+            _, working = await asyncio.wait({work}, timeout=60)
+            assert not working
+
+    asyncio.run(case())
+    # The one that was cut short, and a last one.
+    assert server.settled == [{"outcome": "ack"}] * 2
+
+
 UNAVAILABLE = {"problem": {"status": 503, "kind": "unavailable", "title": "", "detail": "away"}}
 CONFLICT = {"problem": {"status": 409, "kind": "conflict", "title": "", "detail": "another"}}
 STORED = {"id": "7", "due_ms": 0, "duplicate": True}

@@ -254,9 +254,9 @@ export class Client {
   }
 
   /** Ends an attempt. */
-  async settle(lease: Pick<Lease, "token">, settlement: Settlement): Promise<void> {
+  async settle(lease: Pick<Lease, "token">, settlement: Settlement, signal?: AbortSignal): Promise<void> {
     const path = `/leases/${lease.token}/settle`;
-    await this.#send({ method: "POST", path, body: settlement });
+    await this.#send({ method: "POST", path, body: settlement, ...(signal && { signal }) });
   }
 
   /** Lets a stream end when all that it has sent is settled. */

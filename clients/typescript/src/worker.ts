@@ -37,6 +37,8 @@ const TTR_MIN = 1_000;
 const SLOT_WAIT = 0.5;
 /** How long a stop waits for the server to drain a stream, and then to end it. */
 const DRAIN_MAX = 5_000;
+/** How long a stop waits for a settlement after `grace`. */
+const SETTLE_MAX = 5_000;
 /** A stream that lasted so long is no failure: the next one begins after the shortest pause. */
 const STREAM_LASTED = 5_000;
 /** Statuses of refusals that another try would meet as well. */
@@ -195,7 +197,7 @@ export class Worker<T = unknown> {
   async #settle(lease: Lease, settlement: Settlement, attempt?: Attempt<T>): Promise<void> {
     for (let failures = 1; ; failures += 1) {
       try {
-        return await this.#client.settle(lease, settlement);
+        return await this.#trySettle(lease, settlement, attempt?.signal);
       } catch (error) {
         const what = error instanceof LeaseLostError ? "came too late" : "failed";
         const text = `${settlement.outcome} of ${lease.id} ${what}`;
@@ -211,6 +213,16 @@ export class Worker<T = unknown> {
         if (attempt.signal.aborted) return;
       }
     }
+  }
+
+  /** Settles a lease; where nobody waits for that any more, once more and not for long. */
+  async #trySettle(lease: Lease, settlement: Settlement, signal?: AbortSignal): Promise<void> {
+    try {
+      if (signal) return await this.#client.settle(lease, settlement, signal);
+    } catch (error) {
+      if (!signal?.aborted || !mayPass(error)) throw error;
+    }
+    await this.#client.settle(lease, settlement, AbortSignal.timeout(SETTLE_MAX));
   }
 
   /** Waits for the handlers that run; aborts those that take longer. */

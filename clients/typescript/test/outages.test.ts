@@ -114,6 +114,20 @@ test("a stop waits for a settlement no longer than its grace", async () => {
   await working.stop();
 });
 
+test.for(["hangs", "is away for long"])("a stop is not held up by a settlement where the server %s", async (how) => {
+  await using at = await server((call, response) => {
+    if (call !== "settle") return false;
+    if (how !== "hangs") response.writeHead(503, { "Retry-After": "30" }).end();
+    return true;
+  });
+  const { handler } = handlerOf(Promise.resolve());
+  const working = worker(at, handler, { ttr: 3_600_000, grace: 0 });
+  await until(() => at.settled.length > 0);
+  await working.stop();
+  // The one that was cut short, and a last one.
+  expect(at.settled).toEqual([{ outcome: "ack" }, { outcome: "ack" }]);
+});
+
 const away = { problem: { status: 503, kind: "unavailable", title: "", detail: "away" } };
 const conflict = { problem: { status: 409, kind: "conflict", title: "", detail: "another" } };
 const stored = { id: "7", due_ms: 0, duplicate: true };

@@ -33,6 +33,8 @@ STREAM_LASTED = 5.0
 TTR_MIN = 1.0
 DRAIN_MAX = 5.0
 """How long a stop waits for the server to drain a stream, and then to end it."""
+SETTLE_MAX = 5.0
+"""How long a stop waits for a settlement after the grace period."""
 SLOT_WAIT = 0.5
 """For which part of its lease an event waits for a slot, before it is handed back."""
 
@@ -81,7 +83,7 @@ class Worker:
     async def run(self, *, signals: bool = False) -> None:
         """Runs until it is stopped; with `signals` by TERM or INT.
 
-        Cancelled, it stops without waiting for handlers.
+        Cancelled, it stops without waiting for handlers, and seconds at most for the server.
         """
         loop = asyncio.get_running_loop()
         handled = (signal.SIGTERM, signal.SIGINT) if signals else ()
@@ -174,7 +176,9 @@ class Worker:
             await self._settle(attempt.lease, release(), attempt.ends)
         except asyncio.CancelledError:
             # What has been done is not to be done again, even if its settling was cut short.
-            await self._settle(attempt.lease, attempt.settlement or release())
+            last = self._settle(attempt.lease, attempt.settlement or release())
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(last, SETTLE_MAX)
 
     async def _settle(self, lease: Lease, settlement: Settlement, ends: float = 0.0) -> None:
         """Settles a lease, while that goes on again and again where the server is away."""
