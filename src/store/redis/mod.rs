@@ -19,6 +19,8 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::sync::mpsc;
+
 use self::hub::{registry, settings};
 use self::link::reads::read;
 use self::link::script::Script;
@@ -28,7 +30,7 @@ use self::op::connections::StoreConnections;
 use self::op::push::Pushes;
 use self::op::server_facts::ServerFacts;
 use self::op::shared::Shared;
-use self::op::{confirmed, outbox};
+use self::op::{confirmed, doubted, outbox};
 pub use self::options::RedisOptions;
 use crate::core::membership::{MemberInfo, Membership};
 use crate::core::op::{NewEvent, Response, StoreOp};
@@ -140,7 +142,8 @@ impl RedisStore {
         let prefix = target.asked.prefix.clone();
         let prefix = prefix.unwrap_or_else(|| PREFIX.to_owned());
         let found = preflight::check(&links.work, &target, &prefix, &SystemClock::new()).await?;
-        let shared = Shared::new(prefix, target, links, options);
+        let (doubted, to_call) = mpsc::channel(doubted::MAX);
+        let shared = Shared::new(prefix, target, links, options, doubted);
         shared.check_times()?;
         shared.set_offset(found.offset_us);
         shared.hub.claim_at_start().await?;
@@ -149,8 +152,10 @@ impl RedisStore {
             let ours = preflight::scripts().map(Script::function).collect();
             libraries::remove_others(&shared.links.work, &ours).await;
         }
+        let shared = Arc::new(shared);
+        doubted::watch(&shared, to_call);
         Ok(Self {
-            shared: Arc::new(shared),
+            shared,
             pushes: Arc::default(),
             found,
         })

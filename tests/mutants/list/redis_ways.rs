@@ -73,6 +73,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[never("time_of", "$doubt >= STANDS")],
         redis_store("a_clock_that_was_set_is_believed_when_it_has_stood"),
     ),
+    Punctual.bug(
+        "redis-set-clock-never-believed-by-rare-calls",
+        "Redis: a bucket that is called every eleven seconds never believes a clock that was set",
+        &[never("Shared::learn", "is_in_doubt")],
+        redis_store("a_bucket_that_is_called_rarely_follows_a_clock_that_was_set"),
+    ),
     Ids.bug(
         "id-to-come-closes-a-bucket",
         "an id whose time is still to come is forgotten like others, and closes its bucket",

@@ -35,8 +35,10 @@
 -- EXPIRY   zset    id -> from when on an event that waits is of no use, us, see expiring.lua
 --
 -- One clock for all nodes: the server's. Where it has stepped against the caller's, the one is believed
--- that is nearer to the time of the last call on this bucket, until the server's has stood for ten seconds.
--- So time never goes back within a bucket, unless the bucket is ahead of both.
+-- that is nearer to the time of the last call on this bucket, until the server's has stood for ten seconds,
+-- as calls saw that were no further apart. So time never goes back within a bucket, unless the bucket is
+-- ahead of both. Only where the server's is not believed is the time of the reply the caller's very own; who
+-- reads that calls again until it is over, see op/doubted.rs.
 local COUNTS, MORE = ">ddddd", ">dddd"
 local RECORDS = 1 -- the record format that this version writes, and the newest that it reads
 local meta -- what was read of META; and the four counts more: gap_from, gap_to, expired, late
@@ -137,20 +139,13 @@ local function next_due()
   return head[2] and tonumber(head[2])
 end
 
--- Returns when the owner is to call again, ms, though nothing changes: when the next event is due, and soon
--- while the server's clock is not believed.
-local function owner_due()
-  local due = next_due()
-  return doubt and math.min(due or math.huge, now_ms + STANDS / 2000) or due or false
-end
-
 -- Returns the time; `expected`: the server's, as the caller knows it. A call that was under way for
 -- longer than a step is as one whose server has stepped.
 local function time_of(expected)
   local time = call("TIME")
   local server = time[1] * 1000000 + time[2]
   if not expected or math.abs(server - expected) <= STEP then
-    expected = server
+    expected = server == expected and server + 1 or server
   elseif last_now > 0 and math.abs(server - last_now) < math.abs(expected - last_now) then
     expected = server -- another process knows better
   else

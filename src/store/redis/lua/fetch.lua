@@ -78,7 +78,7 @@ local function done()
   if count == 0 then
     keep_node(me, node)
   end
-  local due = owner_due()
+  local due = next_due() or false
   answer[REPLY.ready], answer[REPLY.next_due], answer[REPLY.kept] = ready_len(), due, node.kept
   answer[REPLY.crowd_due] = due and due_of_crowd(due, tonumber(ARGV.crowd), tonumber(ARGV.crowd_span)) or false
   answer[REPLY.newer] = newer

@@ -65,7 +65,7 @@ local ready = ready_len()
 if ARGV.caller ~= "" and ready > 0 then
   call("SPUBLISH", WAKE, "!" .. ARGV.caller)
 end
-local answer = REPLY { now = now, moved = count, ready = ready, next_due = owner_due() }
+local answer = REPLY { now = now, moved = count, ready = ready, next_due = next_due() or false }
 if meta.expired + meta.late > 0 then
   answer[REPLY.next_due + 1], answer[REPLY.next_due + 2] = meta.expired, meta.late
   meta.expired, meta.late = 0, 0

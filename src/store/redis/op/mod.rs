@@ -8,6 +8,7 @@ mod capacity;
 pub(in crate::store::redis) mod check;
 pub(in crate::store::redis) mod confirmed;
 pub(in crate::store::redis) mod connections;
+pub(in crate::store::redis) mod doubted;
 mod expire;
 mod extend;
 mod fetch;

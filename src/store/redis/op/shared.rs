@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::RwLock;
+use tokio::sync::mpsc;
 
 use crate::core::engine::KEEP_FOR;
 use crate::error::{Error, Result};
@@ -56,6 +57,8 @@ pub(in crate::store::redis) struct Shared {
     server_clock: ServerClock,
     /// Steps of the servers' clocks.
     steps: ClockSteps,
+    /// Takes buckets that are to be called again, see [`doubted`](super::doubted).
+    doubted: mpsc::Sender<BucketKey>,
     keys: RwLock<HashMap<BucketKey, Arc<BucketKeys>>>,
     /// The subscribed buckets.
     listened: RwLock<HashSet<BucketKey>>,
@@ -70,6 +73,7 @@ impl Shared {
         target: Target,
         links: StoreConnections,
         options: RedisOptions,
+        doubted: mpsc::Sender<BucketKey>,
     ) -> Self {
         let lifecycle = Arc::new(Lifecycle::default());
         let hub = Arc::new(SharedKeys::new(
@@ -94,6 +98,7 @@ impl Shared {
             offset_us: AtomicI64::new(0),
             server_clock: ServerClock::default(),
             steps: ClockSteps::default(),
+            doubted,
             keys: RwLock::default(),
             listened: RwLock::default(),
             watchers: Watchers::default(),
@@ -101,19 +106,22 @@ impl Shared {
         }
     }
 
-    pub(in crate::store::redis) fn terms(&self, bucket: &BucketKey) -> CallContext<'_> {
+    pub(in crate::store::redis) fn terms<'a>(&'a self, bucket: &'a BucketKey) -> CallContext<'a> {
         let buckets = self.registry.count();
         let records = self.options.records_total / buckets.max(1);
         let records = records.max(crate::core::op::BATCH_MAX) as u64;
-        let mono_us = self.mono_us();
+        let (keys, mono_us) = (self.keys(bucket), self.mono_us());
+        // One that has stood is better than that with which the bucket was last seen.
+        let of_all = self.server_clock.offset();
+        let of_all = of_all.filter(|_| !self.hub.is_cluster());
+        let standing = of_all.filter(|_| self.steps.have_ended(mono_us));
+        let offset_us = standing.or(keys.clock.offset()).or(of_all);
         CallContext {
-            keys: self.keys(bucket),
+            bucket,
+            keys,
             now_us: self.options.clock.as_ref().map(|clock| clock.wall_us()),
             mono_us,
-            offset_us: (!self.hub.is_cluster())
-                .then(|| self.server_clock.offset())
-                .flatten(),
-            has_stood: self.steps.have_ended(mono_us),
+            expected_us: offset_us.map(|offset_us| mono_us.saturating_add_signed(offset_us)),
             window: self.options.window.shared_by(buckets),
             records_max: self.outboxes.kept_max(records),
             has_limit: self.outboxes.has_limit(),
@@ -124,7 +132,7 @@ impl Shared {
     }
 
     /// Returns the keys of a bucket, built once.
-    fn keys(&self, bucket: &BucketKey) -> Arc<BucketKeys> {
+    pub(super) fn keys(&self, bucket: &BucketKey) -> Arc<BucketKeys> {
         let known = {
             let keys = self.keys.read();
             keys.get(bucket).map(Arc::clone)
@@ -194,6 +202,13 @@ impl Shared {
         }
         if clock::differs(stepped_us) && self.options.clock.is_none() {
             self.steps.log(mono_us, stepped_us);
+        }
+        // The server's clock is not believed, and the bucket is to be called again.
+        let is_in_doubt = terms.expected_us == Some(now_us) && self.options.clock.is_none();
+        let is_doubted = &terms.keys.is_doubted;
+        if is_in_doubt && !is_doubted.swap(true, Ordering::Relaxed) {
+            let is_sent = self.doubted.try_send(terms.bucket.clone()).is_ok();
+            is_doubted.store(is_sent, Ordering::Relaxed);
         }
     }
 

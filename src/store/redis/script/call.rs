@@ -6,6 +6,7 @@ use std::time::Duration;
 use redis::Cmd;
 
 use crate::core::engine::{DedupWindow, FORGET_MAX, ID_AHEAD_MAX};
+use crate::event::BucketKey;
 use crate::store::redis::link::script::Script;
 use crate::store::redis::script::keys::BucketKeys;
 use crate::store::redis::script::names::Head;
@@ -21,16 +22,14 @@ pub(in crate::store::redis) struct Call {
 /// What calls on a bucket share.
 #[derive(Clone, Debug)]
 pub(in crate::store::redis) struct CallContext<'a> {
+    pub(in crate::store::redis) bucket: &'a BucketKey,
     pub(in crate::store::redis) keys: Arc<BucketKeys>,
     /// The time in microseconds, for tests; otherwise the server's clock is used.
     pub(in crate::store::redis) now_us: Option<u64>,
-    /// The time of this process, and where buckets share a clock the offset of that from it, in
-    /// microseconds.
+    /// The time of this process, in microseconds.
     pub(in crate::store::redis) mono_us: u64,
-    pub(in crate::store::redis) offset_us: Option<i64>,
-    /// Whether that offset has stood, so that it is better than the one that a bucket was last seen
-    /// with.
-    pub(in crate::store::redis) has_stood: bool,
+    /// The server's by that, since earlier replies.
+    pub(in crate::store::redis) expected_us: Option<u64>,
     /// The dedup window of a bucket.
     pub(in crate::store::redis) window: DedupWindow,
     /// How many records its outbox keeps before the oldest are dropped.
@@ -58,13 +57,8 @@ impl CallContext<'_> {
         arguments: A,
     ) -> Call {
         let mut command = script.call(self.calls_functions, self.keys.of(script.parts()));
-        let of_bucket = self.keys.clock.offset();
-        let offset_us = self.offset_us.filter(|_| self.has_stood);
-        let offset_us = offset_us.or(of_bucket).or(self.offset_us);
-        let expected_us = offset_us.map(|offset| self.mono_us.saturating_add_signed(offset));
-        // The time, for tests; "-" and what the server's is by the clock of this process, since an
-        // earlier call; or "".
-        match (self.now_us, expected_us) {
+        // The time, for tests; "-" and the expected one; or "".
+        match (self.now_us, self.expected_us) {
             (Some(now_us), _) => command.arg(now_us),
             (None, Some(expected_us)) => command.arg(-expected_us.cast_signed()),
             (None, None) => command.arg(""),

@@ -5,6 +5,7 @@
 //! `{hub}`. A queue's name contains none of `{`, `}` and `:`, so no two buckets share a key.
 
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 
 use redis::{RedisWrite, ToRedisArgs, ToSingleRedisArg};
 
@@ -18,6 +19,8 @@ pub struct BucketKeys {
     base: Box<str>,
     /// The clock of its server.
     pub(in crate::store::redis) clock: ServerClock,
+    /// Whether the bucket is to be called again, as it does not believe that clock.
+    pub(in crate::store::redis) is_doubted: AtomicBool,
 }
 
 /// The parts of a bucket's keys. A script names a key by its part in capitals.
@@ -32,6 +35,7 @@ impl BucketKeys {
         Self {
             base: part(prefix, bucket, "").into_boxed_str(),
             clock: ServerClock::default(),
+            is_doubted: AtomicBool::new(false),
         }
     }
 
