@@ -1,4 +1,4 @@
-use super::{delivery, drop, embedded, put, redis_store, store_contract};
+use super::{delivery, drop, embedded, never, put, redis_store, store_contract};
 use crate::mutant::{Mutant, Promise::Full};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -83,10 +83,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "Redis: pushes are accepted although too many records wait for the journal",
         &[put(
             "push.lua",
-            "«$waiting >= tonumber(ARGV.waiting_max)» then return redis",
+            "«$waiting >= $most» then return redis",
             "false",
         )],
         redis_store("pushes_are_refused_while_too_many_records_wait_and_all_else_goes_on"),
+    ),
+    Full.bug(
+        "redis-limit-of-others-not-heeded",
+        "Redis: a process without a limit of outboxes pushes without end beside one that is refused",
+        &[never("push.lua", "meta[7]")],
+        redis_store("a_process_without_a_limit_is_refused_pushes_where_another_one_is"),
     ),
     Full.bug(
         "fetch-without-bytes",

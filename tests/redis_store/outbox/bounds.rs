@@ -149,6 +149,45 @@ async fn a_process_without_a_limit_drops_nothing_that_another_one_keeps() {
     }
 }
 
+/// Nothing is dropped that a process promises to keep, and nothing grows without end for it.
+#[tokio::test]
+async fn a_process_without_a_limit_is_refused_pushes_where_another_one_is() {
+    for (max, trims) in [(5, false), (5, true), (1_800, false)] {
+        let clock = Arc::new(ManualClock::new());
+        let (other, bare) = two(&clock, max, WhenFull::RefusePushes).await;
+        if trims {
+            other.handle(1, 1).await;
+            bare.trim(1).await;
+        } else {
+            bare.handle(1, 1).await;
+        }
+        let push = async |to: &Bare, key: Option<&str>| {
+            let mut event = to.plain(to.new_id(), When::Now);
+            Arc::make_mut(&mut event.envelope).key = key.map(ToOwned::to_owned);
+            let pushed = to.apply(StoreOp::Push(vec![event])).await;
+            pushed.map_err(|error| error.kind()).err()
+        };
+        let fill = async |request: u64, waiting: u64| {
+            let left = usize::try_from(max - waiting).expect("a small number");
+            for (at, many) in (request..).zip([left / 2, left - left / 2]) {
+                other.handle(at, many).await;
+            }
+            for (who, key) in [(&other, None), (&other, Some("key")), (&bare, None)] {
+                let refused = push(who, key).await;
+                assert_eq!(refused, Some(ErrorKind::Full), "{max} wait, with {key:?}");
+            }
+        };
+        fill(2, u64::from(!trims)).await;
+        let page = bare.page(0, 0).await;
+        assert_eq!(page.next - page.first, max, "nothing is dropped");
+        bare.trim(u64::MAX).await;
+        fill(4, 0).await;
+        // A day after the last that has a limit.
+        clock.advance(Duration::from_secs(25 * 3_600));
+        assert_eq!(push(&other, None).await, None, "it has no limit");
+    }
+}
+
 #[tokio::test]
 async fn who_drops_what_is_in_the_journal_says_how_much_the_others_keep() {
     let clock = Arc::new(ManualClock::new());

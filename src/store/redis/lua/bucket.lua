@@ -10,8 +10,9 @@
 --                  (creation time of the newest forgotten id, ms), trimmed (last record in the
 --                  journal), longest (upper bound of body lengths, bytes), doubt (since when the
 --                  server's clock is not believed, us), kept (two doubles: how many records the
---                  outbox keeps for the processes that have a limit of it, and until when, us, others
---                  keep as many)
+--                  outbox keeps for the processes that have a limit of it, from RECORDS_END on all,
+--                  and pushes are refused where as many wait as are beyond it; and until when, us,
+--                  others keep as many)
 -- STATE    hash    id -> state of the event, see state.lua. Plain events that were pushed together
 --                  and wait: see page.lua, as of BODY, DELAY, READY and SIZES
 -- BODY     hash    id -> envelope

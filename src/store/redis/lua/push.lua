@@ -1,13 +1,18 @@
 -- Script: adds events. An id that exists changes nothing.
 local EVENT_MAX = RUST.PART_BODY_MAX -- the longest body of an event in a part
 local SHORT = 4096 -- below this, a tighter bound of body lengths is no use
-if ARGV.waiting_max ~= "" then
-  local waiting = record - 1 - tonumber(meta[5] or 0)
-  if waiting >= tonumber(ARGV.waiting_max) then -- some may have been dropped before the limit was set
+local records_max = tonumber(ARGV.records_max)
+if records_max < 0 and meta[7] then -- the caller has no limit; another process may
+  local kept, till = unpack_from(">dd", meta[7])
+  records_max = till > now and kept or records_max
+end
+if records_max >= RUST.RECORDS_END then
+  local most, waiting = records_max - RUST.RECORDS_END, record - 1 - tonumber(meta[5] or 0)
+  if waiting >= most then -- some may have been dropped before the limit was set
     local oldest = call("XRANGE", OUTBOX, "-", "+", "COUNT", 1)[1]
     waiting = math.min(waiting, oldest and record - tonumber(oldest[1]:match("^%d+")) or 0)
   end
-  if waiting >= tonumber(ARGV.waiting_max) then
+  if waiting >= most then
     return redis.error_reply("DULY FULL " .. waiting .. " records of this bucket wait for the "
       .. "journal, which is the limit: check why the journal does not take them")
   end

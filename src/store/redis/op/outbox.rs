@@ -6,10 +6,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::record::Numbered;
 use crate::store::outbox::{OUTBOX_BATCH_MAX, OutboxPage};
-use crate::store::redis::op::outboxes::{LastEntry, RECORDS_END};
+use crate::store::redis::op::outboxes::LastEntry;
 use crate::store::redis::op::record;
 use crate::store::redis::op::shared::Shared;
 use crate::store::redis::script::call::EXACT_MAX;
+use crate::store::redis::script::names::RECORDS_END;
 use crate::store::redis::script::reader::{ReplyReader, unreadable};
 use crate::store::redis::script::table::script;
 

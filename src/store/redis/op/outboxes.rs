@@ -10,10 +10,8 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::error::{Error, Result};
 use crate::event::BucketKey;
 use crate::store::outbox::{Outbox, OutboxLimit, OutboxWatcher, WhenFull};
+use crate::store::redis::script::names::RECORDS_END;
 use crate::store::watchers::Watchers;
-
-/// An upper bound of record numbers.
-pub(in crate::store::redis) const RECORDS_END: u64 = 1 << 40;
 
 /// The state and the limits of all outboxes in this process.
 pub(in crate::store::redis) struct Outboxes {
@@ -22,10 +20,9 @@ pub(in crate::store::redis) struct Outboxes {
     default_max: u64,
     /// Whether a limit was set, which then holds for other processes without one, too.
     has_limit: AtomicBool,
-    /// How many records are kept before a writer drops the oldest.
+    /// How many records are kept before a writer drops the oldest, or, from [`RECORDS_END`] on, before
+    /// pushes are refused.
     kept_max: AtomicU64,
-    /// How many records may wait before pushes are refused.
-    waiting_max: AtomicU64,
     /// Whether records of a newer duly have been logged.
     pub(in crate::store::redis) met_newer: AtomicBool,
     /// The last reads of each outbox, by the number up to which each went.
@@ -48,7 +45,6 @@ impl Outboxes {
             default_max,
             has_limit: AtomicBool::new(false),
             kept_max: AtomicU64::new(default_max),
-            waiting_max: AtomicU64::new(RECORDS_END),
             met_newer: AtomicBool::new(false),
             seen: Mutex::default(),
         }
@@ -62,14 +58,13 @@ impl Outboxes {
                 "the outbox limit is {max} records, it must be less than {RECORDS_END}"
             )));
         }
-        let (kept, waiting) = match limit.when_full {
-            WhenFull::DropOldest => (max, RECORDS_END),
-            WhenFull::RefusePushes => (RECORDS_END, max),
+        let kept = match limit.when_full {
+            WhenFull::DropOldest => max,
+            WhenFull::RefusePushes => RECORDS_END + max,
         };
         let has_limit = limit.max.is_some() || limit.when_full == WhenFull::RefusePushes;
         self.has_limit.store(has_limit, Ordering::Relaxed);
         self.kept_max.store(kept, Ordering::Relaxed);
-        self.waiting_max.store(waiting, Ordering::Relaxed);
         Ok(())
     }
 
@@ -78,19 +73,12 @@ impl Outboxes {
         self.has_limit.load(Ordering::Relaxed)
     }
 
-    /// Returns how many records an outbox with this share keeps before the oldest are dropped.
+    /// Returns how many records an outbox with this share keeps before the oldest are dropped, or,
+    /// beyond [`RECORDS_END`], before pushes are refused.
     pub(in crate::store::redis) fn kept_max(&self, share: u64) -> u64 {
-        match self.kept_max.load(Ordering::Relaxed) {
-            // No record is dropped; pushes are refused.
-            RECORDS_END => RECORDS_END,
-            max => max.min(share),
-        }
-    }
-
-    /// Returns how many records may wait before pushes are refused; `None`: unlimited.
-    pub(in crate::store::redis) fn waiting_max(&self, share: u64) -> Option<u64> {
-        let max = self.waiting_max.load(Ordering::Relaxed);
-        (max < RECORDS_END).then_some(max.min(share))
+        let max = self.kept_max.load(Ordering::Relaxed);
+        let end = max / RECORDS_END * RECORDS_END;
+        end + (max - end).min(share)
     }
 
     pub(in crate::store::redis) fn watch(&self, watcher: Weak<dyn OutboxWatcher>) -> Result<()> {

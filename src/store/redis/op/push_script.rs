@@ -30,8 +30,6 @@ script! {
         made: String,
         /// Whether an id occurs more than once.
         has_twins: bool,
-        /// The limit of waiting records, if there is one.
-        waiting_max: Option<u64>,
     }
     each PushedEvent<'a> {
         /// The event, or the first of several plain ones that are to be a part of a page.
@@ -99,7 +97,6 @@ pub(super) fn call<'e>(
         delay_max: delay_max_ms(),
         made: format!("{first} {last}"),
         has_twins,
-        waiting_max: context.waiting_max,
     };
     let mut call = context.call_as(script, arguments);
     add_events(&mut call.command, events, has_twins);

@@ -125,7 +125,6 @@ impl Shared {
             window: self.options.window.shared_by(buckets),
             records_max: self.outboxes.kept_max(records),
             has_limit: self.outboxes.has_limit(),
-            waiting_max: self.outboxes.waiting_max(records),
             calls_functions: self.links.functions.is_on(),
             origin: &self.origin,
         }

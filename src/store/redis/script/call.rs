@@ -32,12 +32,12 @@ pub(in crate::store::redis) struct CallContext<'a> {
     pub(in crate::store::redis) expected_us: Option<u64>,
     /// The dedup window of a bucket.
     pub(in crate::store::redis) window: DedupWindow,
-    /// How many records its outbox keeps before the oldest are dropped.
+    /// How many records its outbox keeps before the oldest are dropped, or, beyond
+    /// [`RECORDS_END`](crate::store::redis::script::names::RECORDS_END),
+    /// before pushes are refused.
     pub(in crate::store::redis) records_max: u64,
     /// Whether that is a limit that was set, so that processes without one must not keep fewer.
     pub(in crate::store::redis) has_limit: bool,
-    /// How many may wait before pushes are refused; `None`: unlimited.
-    pub(in crate::store::redis) waiting_max: Option<u64>,
     /// Whether functions are called, and not scripts.
     pub(in crate::store::redis) calls_functions: bool,
     /// The calling process, which is not notified.

@@ -1,5 +1,9 @@
 //! Names in Lua, put in by their places: a script is as fast as one that counts.
 
+/// An upper bound of record numbers. An outbox that keeps so many records drops none, and pushes are
+/// refused where as many wait as are beyond it.
+pub(in crate::store::redis) const RECORDS_END: u64 = 1 << 40;
+
 /// The arguments with which the calls of many scripts begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store::redis) enum Head {

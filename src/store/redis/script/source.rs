@@ -10,7 +10,7 @@ use crate::record::PAYLOAD_KEPT_MAX;
 use crate::store::control::CONTROLS_MAX;
 use crate::store::redis::link::script::Script;
 use crate::store::redis::script::keys;
-use crate::store::redis::script::names::{Head, Names, placed};
+use crate::store::redis::script::names::{Head, Names, RECORDS_END, placed};
 
 /// The longest body that is worth a place in a part of a page.
 pub(in crate::store::redis) const PART_BODY_MAX: usize = 1024;
@@ -21,6 +21,7 @@ const CONSTANTS: &[(&str, usize)] = &[
     ("BATCH_BYTES", BATCH_BYTES),
     ("HOLDS_MAX", HOLDS_MAX),
     ("CONTROLS_MAX", CONTROLS_MAX),
+    ("RECORDS_END", RECORDS_END as usize),
     ("PART_BODY_MAX", PART_BODY_MAX),
     ("PAYLOAD_KEPT_MAX", PAYLOAD_KEPT_MAX),
     ("UNIQUE_FOR_MAX_MS", UNIQUE_FOR_MAX.as_millis() as usize),
