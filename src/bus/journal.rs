@@ -100,7 +100,6 @@ pub(super) async fn record(choice: JournalConfig<'_>) -> Result<Option<JournalRe
         // Never with a password.
         name: store_url.map_or_else(|| "store".to_owned(), redact_url),
         keep: choices.keep(),
-        outbox_max: limit.max,
         member_lost: Arc::clone(member_lost),
         options,
     })?;

@@ -279,7 +279,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Reads the records of an outbox with numbers greater than `after`, in the order of writing;
     /// at most `limit` or [`OUTBOX_BATCH_MAX`](crate::store::OUTBOX_BATCH_MAX) of them, and perhaps
-    /// fewer than there are. With a `limit` of 0 it returns only [`first`](OutboxPage::first) and [`next`](OutboxPage::next).
+    /// fewer than there are. With a `limit` of 0 it returns no records, but all numbers of the page.
+    /// [`trimmed`](OutboxPage::trimmed) goes up by [`trim_outbox`](Self::trim_outbox) alone.
     /// The page includes everything decided before the call.
     ///
     /// Damaged records are skipped, so a page may be empty although more records follow: continue

@@ -1,17 +1,20 @@
 //! The memory store: the engine behind the `Store` trait, without a disk.
 
-use std::collections::{BTreeMap, VecDeque};
+mod records;
+
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
 
+use self::records::Records;
 use crate::core::engine::{Bucket, DedupWindow};
 use crate::core::membership::{MemberInfo, Membership};
 use crate::core::op::{ChangeSink, Response, StoreOp, UsedAttempts};
 use crate::error::Result;
 use crate::event::{BucketKey, Envelope, EventId, Payload, QueueName};
-use crate::record::{Cursor, Numbered, Record};
+use crate::record::{Cursor, Record};
 use crate::store::clock::StoreTime;
 use crate::store::contract::{KnownBuckets, Store, Watcher};
 use crate::store::control::{Control, Setting};
@@ -19,9 +22,7 @@ use crate::store::damage::{CheckTask, Damage};
 use crate::store::durability::Durability;
 use crate::store::future::StoreFuture;
 use crate::store::hub::LocalMembership;
-use crate::store::outbox::{
-    self, OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, WhenFull,
-};
+use crate::store::outbox::{Outbox, OutboxLimit, OutboxPage, OutboxWatcher};
 use crate::store::shards::{Shards, WakeRule};
 use crate::store::watchers::Watchers;
 use crate::time::{Clock, SystemClock, Timestamp};
@@ -173,7 +174,7 @@ impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryStore")
             .field("buckets", &self.shards.len())
-            .field("records", &self.records().kept.len())
+            .field("records", &self.records().len())
             .field("shared", &self.shared)
             .finish_non_exhaustive()
     }
@@ -266,12 +267,7 @@ impl Store for MemoryStore {
     }
 
     fn limit_outboxes(&self, limit: OutboxLimit) -> Result<()> {
-        let mut records = self.records();
-        records.when_full = limit.when_full;
-        records.max = match limit.max {
-            Some(max) => usize::try_from(max).unwrap_or(usize::MAX),
-            None => records.max_anyway,
-        };
+        self.records().limit(limit);
         Ok(())
     }
 
@@ -314,87 +310,5 @@ impl ChangeSink for MemoryChangeSink {
             Some(envelope) => record.telling(envelope),
             None => record,
         });
-    }
-}
-
-/// The newest records, numbered from 1 in the order of writing.
-#[derive(Debug)]
-struct Records {
-    kept: VecDeque<Record>,
-    /// The number of the oldest record kept.
-    first: u64,
-    max: usize,
-    /// The limit when no outbox limit is set.
-    max_anyway: usize,
-    when_full: WhenFull,
-}
-
-impl Records {
-    fn new(max: usize) -> Self {
-        Self {
-            kept: VecDeque::new(),
-            first: 1,
-            max,
-            max_anyway: max,
-            when_full: WhenFull::default(),
-        }
-    }
-
-    /// Refuses a push when the outbox is full.
-    fn check_room(&self) -> Result<()> {
-        let waiting = self.kept.len();
-        if self.when_full == WhenFull::RefusePushes && waiting >= self.max {
-            return Err(outbox::full(waiting as u64));
-        }
-        Ok(())
-    }
-
-    fn append(&mut self, records: Vec<Record>) {
-        self.kept.extend(records);
-        if self.when_full == WhenFull::DropOldest {
-            self.let_go(self.kept.len().saturating_sub(self.max));
-        }
-    }
-
-    fn trim(&mut self, through: u64) {
-        let many = through.saturating_add(1).saturating_sub(self.first);
-        let many = usize::try_from(many).unwrap_or(usize::MAX);
-        self.let_go(many.min(self.kept.len()));
-    }
-
-    fn let_go(&mut self, many: usize) {
-        self.kept.drain(..many);
-        self.first += many as u64;
-    }
-
-    fn erase(&mut self, places: &[Cursor]) {
-        for place in places {
-            let at = place.number.checked_sub(self.first).map(usize::try_from);
-            if let Some(Ok(at)) = at
-                && let Some(record) = self.kept.get_mut(at).filter(|it| it.id == place.id)
-            {
-                record.erase();
-            }
-        }
-    }
-
-    fn page(&self, after: u64, limit: usize) -> OutboxPage {
-        let from = after.saturating_add(1).saturating_sub(self.first);
-        let from = usize::try_from(from)
-            .unwrap_or(usize::MAX)
-            .min(self.kept.len());
-        let records = (self.first + from as u64..).zip(self.kept.range(from..));
-        let records = records.take(limit.min(OUTBOX_BATCH_MAX));
-        let records: Vec<Numbered> = records
-            .map(|(number, record)| (number, record.clone()))
-            .collect();
-        OutboxPage {
-            last: records.last().map_or(after, |(number, _)| *number),
-            records,
-            damaged: 0,
-            newer: false,
-            first: self.first,
-            next: self.first + self.kept.len() as u64,
-        }
     }
 }

@@ -46,6 +46,9 @@ pub struct OutboxPage {
     pub first: u64,
     /// The number of the next record: the outbox has `next - first` records.
     pub next: u64,
+    /// The number of the last record that was trimmed, by whichever process: those between it and `first`
+    /// were dropped, as the outbox was full.
+    pub trimmed: u64,
 }
 
 impl OutboxPage {

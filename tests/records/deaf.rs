@@ -136,6 +136,7 @@ impl Store for Deaf {
             last: number(some.last()).unwrap_or(after),
             damaged: 0,
             newer: false,
+            trimmed: 0,
             first: number(records.first()).unwrap_or(after + 1),
             next: number(records.last()).unwrap_or(after) + 1,
             records: some,

@@ -2,17 +2,21 @@
 
 use duly::journal::RecordChoices;
 use duly::prelude::*;
-use duly::store::WhenFull;
+use duly::store::{MemoryStore, OutboxLimit, WhenFull};
 use duly::testing::{Probe, TestBus};
 
 use crate::records::bad::Mode;
 use crate::records::world::{ORDERS, Said, World, prompt, secs, status};
 
-/// A world whose outbox takes 50 records, and a journal that takes none.
-async fn full(when_full: WhenFull, probe: &Probe<u64>) -> (World, TestBus, Queue<u64>) {
-    let world = World::new();
+/// Buses on a world whose outbox takes 50 records, and a journal that takes none. `limit`: what the
+/// settings say, of which a store that several processes share may keep less.
+async fn full(
+    world: World,
+    (when_full, limit): (WhenFull, u64),
+    probe: &Probe<u64>,
+) -> (World, TestBus, Queue<u64>) {
     let choices = RecordChoices {
-        outbox_max: Some(50),
+        outbox_max: Some(limit),
         when_full: Some(when_full),
         ..RecordChoices::default()
     };
@@ -20,6 +24,9 @@ async fn full(when_full: WhenFull, probe: &Probe<u64>) -> (World, TestBus, Queue
     let (bus, queue) = world
         .start(builder.register_as(ORDERS, probe.clone()))
         .await;
+    let max = Some(50);
+    let share = OutboxLimit { max, when_full };
+    world.store.limit_outboxes(share).expect("it can");
     queue.push(0, When::Now).await.unwrap();
     bus.advance(secs(1)).await;
     world.journal.now(Mode::Fails);
@@ -28,9 +35,17 @@ async fn full(when_full: WhenFull, probe: &Probe<u64>) -> (World, TestBus, Queue
 
 #[tokio::test(start_paused = true)]
 async fn the_oldest_are_dropped_and_that_is_logged_and_counted() {
+    for limit in [50, 1_000, 100_000] {
+        for world in [World::new(), World::with(MemoryStore::shared)] {
+            drops_and_counts(world, limit).await;
+        }
+    }
+}
+
+async fn drops_and_counts(world: World, limit: u64) {
     let said = Said::listen();
     let probe = Probe::<u64>::new();
-    let (world, bus, queue) = full(WhenFull::DropOldest, &probe).await;
+    let (world, bus, queue) = full(world, (WhenFull::DropOldest, limit), &probe).await;
     queue.push_many(1..=80, secs(0)).await.unwrap();
     bus.advance(secs(10)).await;
     assert_eq!(probe.count(), 81, "handlers go on");
@@ -59,7 +74,8 @@ fn count(line: &str) -> u64 {
 async fn pushes_are_refused_and_no_record_is_dropped() {
     let said = Said::listen();
     let probe = Probe::<u64>::new();
-    let (world, bus, queue) = full(WhenFull::RefusePushes, &probe).await;
+    let refuses = (WhenFull::RefusePushes, 50);
+    let (world, bus, queue) = full(World::new(), refuses, &probe).await;
     queue.push_many(1..=80, secs(0)).await.unwrap();
     bus.advance(secs(10)).await;
     assert_eq!(probe.count(), 81, "what is there is handled");

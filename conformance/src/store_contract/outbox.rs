@@ -136,6 +136,7 @@ pub async fn trimmed_records_are_gone_and_their_numbers_are_not_given_again(
         world.trim(through).await;
         let (first, next) = (*expected.start(), 6);
         assert_eq!(world.numbers().await, (first, next, expected.collect()));
+        assert_eq!(world.waiting(0, 0).await.trimmed, first - 1);
     }
     // A number beyond the last trims all.
     world.trim(u64::MAX).await;
@@ -208,6 +209,11 @@ pub async fn a_full_outbox_that_drops_keeps_the_newest(harness: &dyn StoreHarnes
     let page = world.waiting(3, 2).await;
     let numbers: Vec<_> = page.records.iter().map(|(number, _)| *number).collect();
     assert_eq!((numbers, page.damaged), (vec![8, 9], 0));
+    assert_eq!(page.trimmed, 0, "the missing ones were dropped");
+    world.trim(9).await;
+    world.write_records(4).await;
+    let page = world.waiting(0, 0).await;
+    assert_eq!((page.trimmed, page.first, page.next), (9, 12, 17));
     // Without a limit it keeps its default number.
     let anyway = OutboxLimit {
         max: None,
@@ -216,7 +222,7 @@ pub async fn a_full_outbox_that_drops_keeps_the_newest(harness: &dyn StoreHarnes
     world.store().limit_outboxes(anyway).expect("it can");
     world.write_records(3).await;
     let (_, next, numbers) = world.numbers().await;
-    assert!(next == 16 && numbers.ends_with(&[11, 12, 13, 14, 15]));
+    assert!(next == 20 && numbers.ends_with(&[15, 16, 17, 18, 19]));
     assert!(numbers.len() >= 8, "{numbers:?}");
 }
 

@@ -14,7 +14,6 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
-use crate::core::op::BATCH_MAX;
 use crate::error::{Error, ErrorKind, Result};
 use crate::journal::contract::{Batch, Journal};
 use crate::journal::recorder::changed::ChangedOutboxes;
@@ -58,7 +57,6 @@ pub(super) struct Carrier {
     store: Arc<dyn Store>,
     journal: Arc<dyn Journal>,
     name: String,
-    outbox_max: Option<u64>,
     member_lost: Arc<Notify>,
     options: RecorderOptions,
     status: Arc<SharedStatus>,
@@ -95,7 +93,6 @@ impl Carrier {
             store: setup.store,
             journal: setup.journal,
             name: setup.name,
-            outbox_max: setup.outbox_max,
             member_lost: setup.member_lost,
             options: setup.options,
             status,
@@ -350,12 +347,10 @@ impl Carrier {
         let gone = page.first.saturating_sub(1);
         let mut progress = self.progress();
         let known = progress.known.entry(outbox.clone()).or_insert(gone);
-        let missing = gone.saturating_sub(*known);
-        if missing > 0 {
+        if gone > *known {
+            let carried = page.trimmed.max(*known); // by this node or another one
             *known = gone;
-            if self.has_let_go(page) {
-                self.status.dropped(outbox, missing);
-            }
+            self.status.dropped(outbox, gone.saturating_sub(carried));
         } else if page.next <= *known {
             // The store has lost its tail, and counts from an earlier number again.
             *known = gone;
@@ -368,15 +363,6 @@ impl Carrier {
         progress.oldest_us = progress.oldest_us.min(oldest_us);
         let lag_us = self.store.now_us().saturating_sub(progress.oldest_us);
         self.status.lags(Duration::from_micros(lag_us));
-    }
-
-    /// Whether what is missing before the first record was let go, and not carried by another node:
-    /// that is certain where there is none, and elsewhere only a full outbox lets go of anything.
-    fn has_let_go(&self, page: &OutboxPage) -> bool {
-        let waiting = page.next.saturating_sub(page.first);
-        // What one operation has written may be let go at once, and is this much at most.
-        let is_full = |max: u64| waiting + (max / 2).min(BATCH_MAX as u64) >= max;
-        !self.store.is_shared() || self.outbox_max.is_some_and(is_full)
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {

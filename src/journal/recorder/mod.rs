@@ -107,8 +107,6 @@ pub(crate) struct Setup {
     /// What the store is called in the names of outboxes.
     pub(crate) name: String,
     pub(crate) keep: Keep,
-    /// How many records an outbox keeps at most, where that is known.
-    pub(crate) outbox_max: Option<u64>,
     /// Told when another node is gone, which may have left records that nobody has heard of.
     pub(crate) member_lost: Arc<Notify>,
     pub(crate) options: RecorderOptions,

@@ -136,6 +136,9 @@ impl SharedStatus {
 
     /// So many records of an outbox were let go before they were in the journal.
     pub(super) fn dropped(&self, outbox: &Outbox, records: u64) {
+        if records == 0 {
+            return;
+        }
         self.state().status.dropped += records;
         panics::reported(|| {
             JournalMetrics::dropped(records);

@@ -1,4 +1,4 @@
-use super::{never, put, records};
+use super::{drop, never, put, records};
 use crate::mutant::{Mutant, Promise::Records};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -57,20 +57,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Records.bug(
         "recorder-drops-unseen",
         "records that a full outbox has let go of are not counted",
-        &[put(
-            "Carrier::note",
-            "$outbox: &Outbox $... has_let_go($page) «»",
-            "&& $outbox.to_string().is_empty()",
-        )],
+        &[drop("Carrier::note", "dropped")],
         records("the_oldest_are_dropped_and_that_is_logged_and_counted"),
     ),
     Records.bug(
         "recorder-takes-carried-for-dropped",
         "what another node has carried counts as dropped",
         &[put(
-            "Carrier::has_let_go",
-            "«» !self.store",
-            "self.store.is_shared() ||",
+            "Carrier::note",
+            "$page.trimmed.max(*$known)",
+            "*$known",
         )],
         records("two_buses_on_one_store_record_each_attempt_once"),
     ),

@@ -6,11 +6,12 @@ local function number_of(found)
   return found and tonumber(found[1]:match("^%d+"))
 end
 
-local first = math.min(tonumber(call("HGET", META, "trimmed") or 0) + 1, record)
+local trimmed = tonumber(meta[5] or 0)
+local first = math.min(trimmed + 1, record)
 if first < record then -- later writes may have dropped some
   first = math.max(number_of(call("XRANGE", OUTBOX, "-", "+", "COUNT", 1)[1]) or record, first)
 end
-local answer = REPLY { now = now, first = first, next = record, last = 0, newer = 0 }
+local answer = REPLY { now = now, first = first, next = record, trimmed = trimmed, last = 0, newer = 0 }
 local len = #answer
 local through = math.max(after, first - 1)
 if most > 0 and through + 1 < record then

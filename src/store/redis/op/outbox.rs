@@ -38,6 +38,8 @@ script! {
         first: u64,
         /// That of the next one.
         next: u64,
+        /// That of the last one that was trimmed.
+        trimmed: u64,
         /// The last number that was examined.
         last: u64,
         /// Whether records follow in a form that only a newer duly reads. Then two for each entry:
@@ -112,6 +114,7 @@ pub fn read(
     let OutboxReply {
         first,
         next,
+        trimmed,
         last,
         newer,
         ..
@@ -119,6 +122,7 @@ pub fn read(
     let mut page = OutboxPage {
         first,
         next,
+        trimmed,
         last,
         newer,
         ..OutboxPage::default()
