@@ -91,7 +91,8 @@ async fn remove_if_over(call: &Call<'_>, key: String, note: String) -> Result<()
     Ok(())
 }
 
-/// Whether the event of a note is there; `None` where this pool cannot say.
+/// Whether the event of a note is not over, as the store has it: a consumer may end one that has
+/// expired meanwhile. `None` where this pool cannot say.
 async fn found(pool: &Pool, key: &str, note: &str) -> duly::Result<Option<bool>> {
     let mut names = key.split('/');
     let (of, namespace, queue) = (names.next(), names.next(), names.next());
@@ -101,8 +102,8 @@ async fn found(pool: &Pool, key: &str, note: &str) -> duly::Result<Option<bool>>
     if of != Some(pool.name()) {
         return Ok(None);
     }
-    let found = pool.get(&pool.queue(namespace, queue)?, id).await?;
-    Ok(Some(found.is_some()))
+    let found = pool.queue(namespace, queue)?.get(id).await?;
+    Ok(Some(found.is_some_and(|it| !it.state.is_final())))
 }
 
 #[cfg(test)]

@@ -3,26 +3,29 @@
 use serde_json::json;
 
 use crate::servers;
-use crate::world::{Place, World};
+use crate::world::{Place, World, until};
 
-/// Publishes jobs, lets them die, and respawns them; returns their ids.
-async fn respawned(world: &World, queue: &str, many: usize) -> Vec<String> {
+/// Publishes jobs, lets them die, and respawns them for so many seconds; returns their ids.
+async fn respawned(world: &World, queue: &str, many: usize, ttl_s: u32) -> Vec<String> {
     let jobs = json!((0..many).collect::<Vec<_>>()).to_string();
     let path = |end: &str| format!("/api/ns/{queue}{end}");
     let bulk = world.put(&path("/bulk?tries=1"), &jobs).await.is(201);
     let ids = bulk["job_ids"].as_array().unwrap().iter();
     let ids = ids.map(|id| id.as_str().unwrap().to_owned()).collect();
     die(world, queue, many).await;
-    let respawned = world.put(&path("/deadletter?limit=1000"), "").await.is(200);
-    assert_eq!(respawned["count"], many);
+    let respawn = path(&format!("/deadletter?limit=1000&ttl={ttl_s}"));
+    assert_eq!(world.put(&respawn, "").await.is(200)["count"], many);
     ids
 }
 
+async fn lease(world: &World, queue: &str, many: usize, ttr_s: u32) {
+    let path = format!("/api/ns/{queue}?count={many}&ttr={ttr_s}");
+    let leased = world.get(&path).await.is(200);
+    assert_eq!(leased.as_array().unwrap().len(), many);
+}
+
 async fn die(world: &World, queue: &str, many: usize) {
-    let leased = world
-        .get(&format!("/api/ns/{queue}?count={many}&ttr=0"))
-        .await;
-    assert_eq!(leased.is(200).as_array().unwrap().len(), many);
+    lease(world, queue, many, 0).await;
     world
         .wait_for_dead(queue, u64::try_from(many).unwrap())
         .await;
@@ -57,8 +60,16 @@ impl Notes {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_noted_of_respawned_jobs_goes_when_they_are_over() {
     let world = World::start(Place::Redis).await;
-    let over = respawned(&world, "over", 20).await;
-    let waits = respawned(&world, "waits", 5).await;
+    let path = |queue: &str, id: &String| format!("/api/ns/{queue}/job/{id}");
+    // A consumer has them, and they expire meanwhile.
+    let expired = respawned(&world, "expired", 5, 5).await;
+    lease(&world, "expired", 5, 600).await;
+    let over = respawned(&world, "over", 20, 0).await;
+    let waiting = respawned(&world, "waiting", 5, 0).await;
+    let leased = respawned(&world, "leased", 5, 600).await;
+    lease(&world, "leased", 5, 600).await;
+    let dead = respawned(&world, "dead", 5, 0).await;
+    die(&world, "dead", 5).await;
     // They end without a word of lmstfy's contract that names them.
     die(&world, "over", 20).await;
     world
@@ -66,17 +77,42 @@ async fn what_is_noted_of_respawned_jobs_goes_when_they_are_over() {
         .await
         .is(204);
     let notes = Notes::of(&world);
-    assert_eq!(notes.count(), "25");
+    assert_eq!(notes.count(), "40");
     // What is new may be of a job that is not pushed yet.
-    respawned(&world, "more", 30).await;
-    assert_eq!(notes.count(), "55");
+    respawned(&world, "more", 30, 0).await;
+    assert_eq!(notes.count(), "70");
+    for id in &expired {
+        until("it has expired", async || {
+            world.get(&path("expired", id)).await.status == 404
+        })
+        .await;
+    }
     notes.age();
-    respawned(&world, "last", 30).await;
-    assert_eq!(notes.count(), "65", "the twenty are over, and only they");
-    for (queue, ids, status) in [("waits", waits, 200), ("over", over, 404)] {
+    respawned(&world, "last", 30, 0).await;
+    assert_eq!(notes.count(), "80", "the twenty are over, and only they");
+    for (queue, ids, status) in [
+        ("waiting", &waiting, 200),
+        ("leased", &leased, 200),
+        ("dead", &dead, 200),
+        ("over", &over, 404),
+    ] {
         for id in ids {
-            let path = format!("/api/ns/{queue}/job/{id}");
-            world.get(&path).await.is(status);
+            world.get(&path(queue, id)).await.is(status);
+        }
+    }
+    // The ids that clients know end the others.
+    for (queue, ids) in [
+        ("waiting", waiting),
+        ("leased", leased),
+        ("expired", expired),
+        ("dead", dead),
+    ] {
+        for id in ids {
+            world.delete(&path(queue, &id)).await.is(204);
+        }
+        let stats = world.get(&format!("/v1/ns/queues/{queue}")).await.is(200);
+        for state in ["scheduled", "ready", "leased", "dead"] {
+            assert_eq!(stats[state], 0, "{queue}: {stats}");
         }
     }
 }
