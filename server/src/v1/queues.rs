@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use duly::admin::{EventCursor, QueueStats};
 use duly::{ErrorKind, QueueName};
 use serde::{Deserialize, Serialize};
+use tokio::sync::MutexGuard;
 use utoipa::{IntoParams, ToSchema};
 
 use super::access::{self, granted, granted_any, granted_json};
@@ -102,9 +103,11 @@ pub(super) async fn set(
             )));
         }
     }
-    if change.sets_any() {
-        check_room(pool, &namespace, &name).await?;
-    }
+    let _turn = if change.sets_any() {
+        Some(turn_with_room(pool, &namespace, &name).await?)
+    } else {
+        None
+    };
     let audit = |action| access::audit(&app, &headers, action, (pool, &namespace, &queue));
     // The rate first: it may be out of bounds, and then nothing is changed.
     if let Some(rate) = change.rate {
@@ -144,8 +147,14 @@ impl QueueChange {
     }
 }
 
-/// Refuses a first setting of a queue where as many queues of its namespace have some as may.
-async fn check_room(pool: &Pool, namespace: &str, queue: &QueueName) -> Result<()> {
+/// Returns the turn to set something of a queue; refuses a first setting where as many queues of its
+/// namespace have some as may.
+async fn turn_with_room<'a>(
+    pool: &'a Pool,
+    namespace: &str,
+    queue: &QueueName,
+) -> Result<MutexGuard<'a, ()>> {
+    let turn = pool.turn_of(namespace).await;
     let controls = pool.bus().controls().await?;
     let of_namespace = |name: &QueueName| {
         let rest = name.strip_prefix(namespace);
@@ -153,7 +162,7 @@ async fn check_room(pool: &Pool, namespace: &str, queue: &QueueName) -> Result<(
     };
     let count = controls.keys().filter(|name| of_namespace(name)).count();
     if count < SET_MAX || controls.contains_key(queue) {
-        return Ok(());
+        return Ok(turn);
     }
     Err(Problem::new(
         StatusCode::INSUFFICIENT_STORAGE,

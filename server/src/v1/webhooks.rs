@@ -244,7 +244,7 @@ pub(super) async fn set(
         SetResult::Changed => StatusCode::OK,
         SetResult::Conflict => {
             return Err(Problem::conflict(
-                "another request has set this webhook at the same time; look at it, and repeat",
+                "another request has changed this webhook at the same time; look at it, and repeat",
             ));
         }
         SetResult::Full(text) => {

@@ -90,6 +90,8 @@ struct Deps {
 /// The webhooks of a server; when it is dropped, they end.
 pub(crate) struct Webhooks {
     inner: Arc<Inner>,
+    /// Held by the request that changes the stored targets, so that what it has counted holds.
+    changing: Mutex<()>,
     _stop: DropGuard,
 }
 
@@ -141,6 +143,7 @@ impl Webhooks {
         tokio::spawn(Arc::clone(&inner).watch());
         Self {
             inner,
+            changing: Mutex::default(),
             _stop: stopping.drop_guard(),
         }
     }

@@ -14,7 +14,7 @@ pub(crate) enum SetResult {
     Created,
     /// The target is another one now.
     Changed,
-    /// Another request has created one at the same time; nothing was changed.
+    /// Another request has created or removed it at the same time; nothing was changed.
     Conflict,
     /// There are as many targets as there may be, in these words.
     Full(String),
@@ -80,8 +80,8 @@ impl Webhooks {
         read(self.deps(), &TargetKey::prefix(pool, namespace)).await
     }
 
-    /// Sets the target of a queue; every server follows within a second. With `is_new` not where
-    /// there is one.
+    /// Sets the target of a queue; every server follows within a second. With `is_new` only where
+    /// there is none, else only where there is one.
     pub(crate) async fn set(
         &self,
         key: &TargetKey,
@@ -93,42 +93,52 @@ impl Webhooks {
         let encoded = encoded.map_err(|error| StateError::new(&text, &error))?;
         let encoded = self.deps().vault.seal(key, row.revision, &encoded);
         let encoded = encoded.map_err(|why| StateError::new(&text, &why))?;
-        if !is_new {
+        let changing = self.changing.lock().await;
+        let result = if is_new {
+            match self.full(key).await? {
+                Some(why) => SetResult::Full(why),
+                None if shared.put_new(Table::Webhooks, &text, &encoded).await? => {
+                    SetResult::Created
+                }
+                None => SetResult::Conflict,
+            }
+        } else if shared.get(Table::Webhooks, &text).await?.is_some() {
             shared.put(Table::Webhooks, &text, &encoded).await?;
-            self.refresh().await;
-            return Ok(SetResult::Changed);
-        }
-        let others = shared.list(Table::Webhooks, "").await?;
+            SetResult::Changed
+        } else {
+            SetResult::Conflict
+        };
+        drop(changing);
+        self.refresh().await;
+        Ok(result)
+    }
+
+    /// Returns why there is no room for a new target, if so.
+    async fn full(&self, key: &TargetKey) -> Result<Option<String>> {
+        let others = self.shared().list(Table::Webhooks, "").await?;
         let of_namespace = TargetKey::prefix(&key.pool, &key.namespace);
         let siblings = others
             .iter()
             .filter(|(other, _)| other.starts_with(&of_namespace));
         if siblings.count() >= TARGETS_OF_NAMESPACE_MAX {
-            return Ok(SetResult::Full(format!(
+            return Ok(Some(format!(
                 "the namespace has {TARGETS_OF_NAMESPACE_MAX} webhooks, the most; remove one first"
             )));
         }
-        if others.len() >= TARGETS_MAX {
-            return Ok(SetResult::Full(format!(
-                "there are {TARGETS_MAX} webhooks in all namespaces, the most of a server"
-            )));
-        }
-        let is_created = shared.put_new(Table::Webhooks, &text, &encoded).await?;
-        self.refresh().await;
-        Ok(if is_created {
-            SetResult::Created
-        } else {
-            SetResult::Conflict
-        })
+        Ok((others.len() >= TARGETS_MAX).then(|| {
+            format!("there are {TARGETS_MAX} webhooks in all namespaces, the most of a server")
+        }))
     }
 
     /// Removes the target of a queue: on this server no more requests begin, on the others within a
     /// second. Returns whether there was one.
     pub(crate) async fn remove(&self, key: &TargetKey) -> Result<bool> {
         let (text, shared) = (key.to_string(), self.shared());
+        let changing = self.changing.lock().await;
         let is_known = shared.get(Table::Webhooks, &text).await?.is_some();
         shared.remove(Table::Webhooks, &text).await?;
         shared.remove(Table::WebhooksDisabled, &text).await?;
+        drop(changing);
         self.refresh().await;
         Ok(is_known)
     }

@@ -1,23 +1,38 @@
 //! How many queues of a namespace have settings.
 
+use std::ops::Range;
+
+use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::send;
-use crate::world::{Place, World, reply};
+use crate::world::{World, on_every_store, reply};
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_so_many_queues_of_a_namespace_have_settings() {
-    let world = World::start(Place::Embedded).await;
+on_every_store! {
+    only_so_many_queues_of_a_namespace_have_settings
+}
+
+async fn only_so_many_queues_of_a_namespace_have_settings(world: World) {
     let change = async |queue: &str, change: Value| {
         let path = format!("/v1/ns/queues/{queue}");
         send(&world, Method::PATCH, &path, &change).await
     };
-    for number in 0..1_000 {
-        change(&format!("q{number}"), json!({"paused": true}))
-            .await
-            .is(204);
+    let change = &change;
+    let pause = async |numbers: Range<u32>| {
+        let paused = numbers.map(|number| async move {
+            let paused = change(&format!("q{number}"), json!({"paused": true})).await;
+            paused.status.as_u16()
+        });
+        join_all(paused).await
+    };
+    for from in (0..960).step_by(60) {
+        assert_eq!(pause(from..from + 60).await, [204; 60]);
     }
+    // As many as there may be, however many come at once.
+    let at_once = pause(960..1_060).await;
+    let of = |status| at_once.iter().filter(|it| **it == status).count();
+    assert_eq!((of(204), of(507)), (40, 60));
     for more in [
         json!({"paused": true}),
         json!({"rate": 10}),

@@ -1,5 +1,6 @@
 //! The webhooks of `/v1`: set, shown, listed, removed, and who may.
 
+use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::json;
 
@@ -155,34 +156,48 @@ async fn a_paused_webhook_delivers_when_it_goes_on() {
     wait_for_empty(&world).await;
 }
 
-/// One namespace does not use up the webhooks of the others.
+/// One namespace does not use up the webhooks of the others, however many it sets at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_namespace_has_so_many_webhooks_and_the_others_have_room() {
     let world = World::start(Place::Embedded).await;
     let body = json!({"url": "https://example.com/"});
-    for number in 0..250 {
+    let (world, body) = (&world, &body);
+    let put = |number: usize| async move {
         let path = path(&format!("q{number}"));
-        let set = send(&world, Method::PUT, &path, &body).await;
-        assert_eq!(set.status, 201, "{number}: {set:?}");
+        send(world, Method::PUT, &path, body).await
+    };
+    let puts = join_all((0..300).map(put)).await;
+    let refused: Vec<_> = puts.iter().filter(|put| put.status != 201).collect();
+    for full in &refused {
+        let detail = full.is(507)["detail"].to_string();
+        assert!(
+            detail.contains("the namespace has 250 webhooks"),
+            "{detail}"
+        );
     }
-    let full = send(&world, Method::PUT, &path("q250"), &body).await;
-    let detail = full.is(507)["detail"].to_string();
-    assert!(
-        detail.contains("the namespace has 250 webhooks"),
-        "{detail}"
-    );
+    assert_eq!(refused.len(), 50);
     let token = world.new_token("other", "").await;
-    let put = world
+    let put_other = world
         .client
         .put(world.api_url("/v1/other/queues/q/webhook"));
-    let put = put
+    let put_other = put_other
         .header("X-Token", token)
         .header("Content-Type", "application/json");
-    crate::world::reply(put.body(body.to_string()))
+    crate::world::reply(put_other.body(body.to_string()))
         .await
         .is(201);
-    world.delete(&path("q7")).await.is(204);
-    send(&world, Method::PUT, &path("q250"), &body)
-        .await
-        .is(201);
+    // Each is set again and removed at once, while another one takes its place.
+    let set = (0..300).filter(|number| puts[*number].status == 201);
+    let changes = set.enumerate().map(|(at, number)| async move {
+        let removed = path(&format!("q{number}"));
+        tokio::join!(put(number), world.delete(&removed), put(300 + at))
+    });
+    join_all(changes).await;
+    let listed = world.get("/v1/ns/webhooks").await.is(200);
+    let count = listed.as_array().unwrap().len();
+    assert!(count <= 250, "{count}");
+    for number in count..250 {
+        put(600 + number).await.is(201);
+    }
+    put(1_000).await.is(507);
 }
