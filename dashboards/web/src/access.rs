@@ -66,7 +66,7 @@ impl User {
     }
 
     /// Restricts the user to the schedules of a namespace, whose names begin with it and a dot, of
-    /// those whose queue the user sees.
+    /// those whose queue the user sees; and to a pause or a rate of 1,000 queues of the namespace.
     #[must_use]
     pub fn only_schedules_of(mut self, namespace: &str) -> Self {
         self.namespace = Some(namespace.into());
@@ -92,17 +92,17 @@ impl User {
     }
 
     pub(crate) fn sees_schedule(&self, schedule: &Schedule) -> bool {
-        let is_own = self.namespace.is_none() || self.owns_schedule(&schedule.name);
+        let is_own = self.namespace.is_none() || self.owns(&schedule.name);
         is_own && self.sees(schedule.options.queue())
     }
 
     /// Whether the user sees what was done to a schedule, whichever its queue was.
     pub(crate) fn sees_past_of_schedule(&self, name: &str) -> bool {
-        self.is_of_whole_namespace && self.owns_schedule(name)
+        self.is_of_whole_namespace && self.owns(name)
     }
 
-    /// Whether a schedule is of the user's namespace.
-    fn owns_schedule(&self, name: &str) -> bool {
+    /// Whether a schedule, or a queue, is of the user's namespace.
+    pub(crate) fn owns(&self, name: &str) -> bool {
         let name = self.namespace().and_then(|it| name.strip_prefix(it));
         name.is_some_and(|name| name.starts_with('.'))
     }

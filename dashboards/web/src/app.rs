@@ -1,11 +1,13 @@
 //! The state that all requests of a dashboard share.
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use duly::Bus;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::access::{Access, User};
 use crate::guard::Visit;
@@ -15,6 +17,9 @@ use crate::sample::Sampler;
 use crate::sessions::Sessions;
 use crate::sweeps::Sweeps;
 use crate::throttle::LoginThrottle;
+
+/// How many namespaces give queues settings at the same time.
+const TURNS: usize = 32;
 
 /// A dashboard's own state.
 #[derive(Debug)]
@@ -35,6 +40,9 @@ pub(crate) struct App {
     pub(crate) throttle: LoginThrottle,
     pub(crate) sessions: Sessions,
     pub(crate) closing: Closing,
+    /// Held by actions that give queues settings, so that what they have counted holds: one for the
+    /// namespaces of a hash.
+    turns: (RandomState, [Mutex<()>; TURNS]),
 }
 
 /// Done when the server stops.
@@ -124,7 +132,16 @@ impl App {
             throttle: LoginThrottle::default(),
             sessions: Sessions::default(),
             closing: Closing::new(std::future::pending()),
+            turns: Default::default(),
         }
+    }
+
+    /// Waits for the turn of a namespace to give queues settings.
+    pub(crate) async fn turn_of(&self, namespace: &str) -> MutexGuard<'_, ()> {
+        let (hasher, turns) = &self.turns;
+        turns[hasher.hash_one(namespace) as usize % TURNS]
+            .lock()
+            .await
     }
 
     /// Records what a user has done: in the store, and wherever else this dashboard keeps it.

@@ -17,7 +17,7 @@ async fn visit(
 }
 
 /// As [`visit`], of the dashboard at a path.
-pub(super) async fn visit_at(
+pub(crate) async fn visit_at(
     world: &World,
     base: &str,
     method: Method,
@@ -40,10 +40,10 @@ pub(super) async fn visit_at(
 }
 
 /// The cookie of a browser.
-pub(super) const VISIT: &str = "duly_visit=vvvvvvvvvvvvvvvvvvvvvvvv";
+pub(crate) const VISIT: &str = "duly_visit=vvvvvvvvvvvvvvvvvvvvvvvv";
 
 /// Sends the form of a login to the dashboard at a URL.
-pub(super) async fn log_in(url: &str, name: &str, secret: &str) -> crate::world::Reply {
+pub(crate) async fn log_in(url: &str, name: &str, secret: &str) -> crate::world::Reply {
     let page = client().get(format!("{url}/login")).header("cookie", VISIT);
     let page = reply(page).await;
     let form = [
@@ -58,12 +58,12 @@ pub(super) async fn log_in(url: &str, name: &str, secret: &str) -> crate::world:
 }
 
 /// Returns the cookie of a session that a login has begun.
-pub(super) fn session(login: &crate::world::Reply) -> Option<String> {
+pub(crate) fn session(login: &crate::world::Reply) -> Option<String> {
     let cookie = login.headers.get("set-cookie")?.to_str().unwrap();
     cookie.split(';').next().map(str::to_owned)
 }
 
-pub(super) fn with_form(
+pub(crate) fn with_form(
     request: reqwest::RequestBuilder,
     form: &[(&str, &str)],
 ) -> reqwest::RequestBuilder {
@@ -73,7 +73,7 @@ pub(super) fn with_form(
     request.body(fields.finish())
 }
 
-pub(super) fn csrf(page: &str) -> &str {
+pub(crate) fn csrf(page: &str) -> &str {
     let (_, rest) = page.split_once("name=\"csrf\" value=\"").expect("a form");
     rest.split('"').next().expect("a value")
 }

@@ -1,6 +1,6 @@
 //! The dashboard of a server: who may do what, and a visit by a browser.
 
-mod access;
+pub(crate) mod access;
 mod accessibility;
 mod browser;
 mod demo;

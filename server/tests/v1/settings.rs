@@ -7,7 +7,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::send;
-use crate::world::{World, on_every_store, reply};
+use crate::dashboard::access::{VISIT, csrf, log_in, session, with_form};
+use crate::world::{Place, World, on_every_store, reply};
 
 on_every_store! {
     only_so_many_queues_of_a_namespace_have_settings
@@ -54,4 +55,60 @@ async fn only_so_many_queues_of_a_namespace_have_settings(world: World) {
     reply(other).await.is(204);
     change("q8", json!({"paused": false})).await.is(204);
     change("more", json!({"paused": true})).await.is(204);
+}
+
+/// Pauses a queue in the dashboard, or sets its rate, as a browser that has this cookie.
+async fn act(world: &World, cookie: &str, action: &str, queue: &str) -> u16 {
+    let url = |query: &str| {
+        let address = world.server.admin_address();
+        format!("http://{address}/dashboard/act/{action}{query}")
+    };
+    let asked = world.client.get(url(&format!("?queue={queue}")));
+    let asked = reply(asked.header("cookie", cookie)).await;
+    let form = [
+        ("csrf", csrf(&asked.text)),
+        ("queue", queue),
+        ("rate", "10"),
+    ];
+    let done = world.client.post(url("")).header("cookie", cookie);
+    reply(with_form(done, &form)).await.status.as_u16()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_has_no_more_settings_by_the_dashboard() {
+    let world = World::start(Place::Embedded).await;
+    for number in 0..20 {
+        world.publish(&format!("/api/ns/more{number}"), "x").await;
+    }
+    let pause = json!({"paused": true});
+    for number in 0..990 {
+        let path = format!("/v1/ns/queues/q{number}");
+        let paused = send(&world, Method::PATCH, &path, &pause).await;
+        paused.is(204);
+    }
+    let dashboard = format!("http://{}/dashboard", world.server.admin_address());
+    let login = log_in(&dashboard, "ns", &world.token).await;
+    let token = format!("{VISIT}; {}", session(&login).unwrap());
+    let (world, cookie) = (&world, &token);
+    let at_once = (0..20).map(|number| async move {
+        let action = ["pause", "rate"][number % 2];
+        act(world, cookie, action, &format!("ns.more{number}")).await
+    });
+    let at_once = join_all(at_once).await;
+    let of = |status| at_once.iter().filter(|it| **it == status).count();
+    assert_eq!((of(303), of(507)), (10, 10), "{at_once:?}");
+    let one = |status| {
+        let at = at_once.iter().position(|it| *it == status);
+        format!("ns.more{}", at.unwrap())
+    };
+    let (set, refused) = (one(303), one(507));
+    // What has a setting may have others, and an operator may set what is to be set.
+    for (cookie, action, queue) in [
+        (&*token, "rate", &set),
+        (&token, "resume", &refused),
+        (VISIT, "pause", &refused),
+        (&token, "rate", &refused),
+    ] {
+        assert_eq!(act(world, cookie, action, queue).await, 303, "{action}");
+    }
 }

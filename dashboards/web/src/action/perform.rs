@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use duly::admin::StoredEvent;
 use duly::{CancelOutcome, ChangeOutcome, EventId, QueueName};
+use tokio::sync::MutexGuard;
 
 use super::kind::Action;
 use super::{SWEEP_RATE, events, replay, schedule, sweep_filter};
@@ -17,6 +18,9 @@ use crate::pages::queue::name_of;
 use crate::questions::in_time;
 use crate::sweeps::Work;
 use crate::text::{self, Fields};
+
+/// The most queues of a user's namespace with settings: a store keeps those of 10,000 queues.
+const SET_MAX: usize = 1_000;
 
 /// Does an action; returns what was done, and to what.
 pub(super) async fn perform(
@@ -40,6 +44,7 @@ pub(super) async fn perform(
     let done = match action {
         Action::Pause => {
             known(app, &queue).await?;
+            let _turn = turn_with_room(app, visit, &queue).await?;
             bus.pause(&queue).await?;
             format!("{queue} is paused.")
         }
@@ -51,6 +56,10 @@ pub(super) async fn perform(
         Action::Rate => {
             known(app, &queue).await?;
             let rate = number(fields, "rate")?;
+            let _turn = match rate {
+                Some(_) => turn_with_room(app, visit, &queue).await?,
+                None => None,
+            };
             bus.set_rate(&queue, rate).await?;
             match rate {
                 Some(rate) => format!("The rate of {queue} is {rate} in a second."),
@@ -72,6 +81,29 @@ async fn known(app: &App, queue: &QueueName) -> Result<()> {
         Ok(_) => Ok(()),
         Err(_) => Err(PageError::not_found(format!("there is no queue {queue}"))),
     }
+}
+
+/// Returns the turn of who has a namespace to set something of a queue; refuses a first setting where
+/// as many queues of the namespace have some as may.
+async fn turn_with_room<'a>(
+    app: &'a App,
+    visit: &Visit,
+    queue: &QueueName,
+) -> Result<Option<MutexGuard<'a, ()>>> {
+    let Some(namespace) = visit.user.namespace() else {
+        return Ok(None);
+    };
+    let turn = app.turn_of(namespace).await;
+    let controls = in_time(app.bus.controls()).await?;
+    let of_namespace = controls.keys().filter(|name| visit.user.owns(name));
+    let count = of_namespace.count();
+    if count < SET_MAX || controls.contains_key(queue) {
+        return Ok(Some(turn));
+    }
+    Err(PageError::new(
+        StatusCode::INSUFFICIENT_STORAGE,
+        format!("{SET_MAX} queues of the namespace have settings, the most; remove some first"),
+    ))
 }
 
 async fn on_event(
