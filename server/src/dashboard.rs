@@ -9,7 +9,7 @@ use axum::{Router, middleware};
 use duly_dashboard::{Access, AccessError, Credentials, Dashboard, Role, User};
 use futures_util::future::BoxFuture;
 
-use crate::auth::{Refusal, Scope};
+use crate::auth::{self, Refusal, Scope};
 use crate::http::peer;
 use crate::lmstfy::admin::account;
 use crate::lmstfy::names;
@@ -91,7 +91,7 @@ impl PoolAccess {
             (false, true) => Role::Operate,
             (false, false) => Role::View,
         };
-        let name = format!("{namespace}/{}", tokens.handle(pool, namespace, token));
+        let name = auth::user_name(namespace, &tokens.handle(pool, namespace, token));
         let prefix = format!("{namespace}.");
         let is_whole = grant.allows_all(Scope::Consume).is_ok();
         // A queue of duly itself, such as `ns.duly.schedules`, has a dot in its name.

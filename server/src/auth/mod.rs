@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 pub(crate) use self::lasting::LastingGrant;
 pub(crate) use self::limit::{Limit, LimitError, Taken};
 pub(crate) use self::scope::{Action, QueuePattern, Scope};
-pub(crate) use self::token::{NewToken, TokenAddress, TokenRow};
+pub(crate) use self::token::{NewToken, TokenAddress, TokenRow, user_name};
 use crate::clock;
 use crate::http::peer;
 use crate::shared::{Call, Result, SharedState, Table};

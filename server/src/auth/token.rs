@@ -1,5 +1,6 @@
 //! Tokens: made of random bytes, and stored as a hash.
 
+use duly::records::BY_BYTES_MAX;
 use duly::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -182,8 +183,17 @@ pub(super) fn handle_of(text: &str) -> Option<&str> {
     is_hash.then_some(hash)
 }
 
-/// Returns the part of the audit for an actor: a token has its handle there, in the dashboard behind its
-/// namespace.
+/// Returns the name of a token in the dashboard: its handle, behind as much of its namespace as a
+/// name has room for.
+pub(crate) fn user_name(namespace: &str, handle: &str) -> String {
+    let room = BY_BYTES_MAX.saturating_sub("/".len() + handle.len());
+    let mut name = namespace.to_owned();
+    name.truncate(name.floor_char_boundary(room));
+    format!("{name}/{handle}")
+}
+
+/// Returns the part of the audit for an actor: a token has its handle there, or its
+/// [name in the dashboard](user_name).
 pub(super) fn trail_of(actor: &str) -> Trail {
     let name = actor.rsplit_once('/').map_or(actor, |(_, name)| name);
     match handle_of(name) {
@@ -194,6 +204,8 @@ pub(super) fn trail_of(actor: &str) -> Trail {
 
 #[cfg(test)]
 mod tests {
+    use duly_dashboard::Role;
+
     use super::*;
 
     #[test]
@@ -220,8 +232,10 @@ mod tests {
     #[test]
     fn what_a_token_does_is_told_apart_from_what_an_operator_does() {
         let handle = handle(&TokenAddress::new("default", "ns", "x").key());
-        for actor in [handle.clone(), format!("ns/{handle}")] {
-            assert_eq!(trail_of(&actor), Trail::Tokens, "{actor}");
+        assert_eq!(trail_of(&handle), Trail::Tokens);
+        for namespace in ["ns", &"n".repeat(104), &"n".repeat(255), &"ü".repeat(127)] {
+            let user = duly_dashboard::User::new(user_name(namespace, &handle), Role::View);
+            assert_eq!(trail_of(user.name()), Trail::Tokens, "{user:?}");
         }
         for actor in ["anonymous", "ann", "sha256~ann", "a/b"] {
             assert_eq!(trail_of(actor), Trail::Operators, "{actor}");

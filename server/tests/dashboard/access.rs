@@ -129,6 +129,38 @@ async fn a_token_sees_its_namespace_and_does_what_its_scopes_allow() {
     world.server.stop().await;
 }
 
+/// However long its namespace is, a token has a name of its own, by which the audit knows a token.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_audit_names_the_token_that_acts_in_the_dashboard() {
+    let world = World::start(Place::Embedded).await;
+    for length in [1, 103, 104, 105, 106, 127, 128, 200] {
+        let namespace = "n".repeat(length);
+        let mut actors = Vec::new();
+        for _ in 0..2 {
+            let token = world.new_token(&namespace, "").await;
+            let url = world.api_url(&format!("/api/{namespace}/q"));
+            let put = world.client.put(url).header("X-Token", &token);
+            reply(put.body("x")).await.is(201);
+            let (login, queue) = (Some((&*namespace, &*token)), format!("{namespace}.q"));
+            let asked = format!("/act/pause?queue={queue}");
+            let asked = visit(&world, Method::GET, &asked, login, &[]).await;
+            let form = [("csrf", csrf(&asked.text)), ("queue", &queue)];
+            let done = visit(&world, Method::POST, "/act/pause", login, &form).await;
+            assert_eq!(done.status, 303, "{length}: {done:?}");
+            let audit = world.admin(Method::GET, "/audit?limit=1").await.is(200);
+            let line = &audit["items"][0];
+            assert_eq!(line["target"], format!("default/{namespace}/q"));
+            let actor = line["actor"].as_str().unwrap().to_owned();
+            let (_, hash) = actor.split_once("/sha256~").expect(&actor);
+            assert_eq!(hash.len(), 16, "{length}: {actor}");
+            assert!(actor.starts_with('n') && actor.len() <= 128, "{actor}");
+            actors.push(actor);
+        }
+        assert_ne!(actors[0], actors[1], "{length}");
+    }
+    world.server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_sees_the_schedules_of_its_namespace_alone() {
     let world = World::start(Place::Embedded).await;
