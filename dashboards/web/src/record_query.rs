@@ -7,9 +7,9 @@ use duly::time::Timestamp;
 use crate::error::{PageError, Result};
 use crate::text::{self, Fields};
 
-/// How many records are read at once where they are compared here, and how often for a page.
-const PART: u32 = 1_000;
-const PARTS_MAX: u32 = 10;
+/// The most records that are read at once where they are compared here, and about the most for a page.
+const PART_MAX: u32 = 1_000;
+const READ_MAX: u32 = 10_000;
 
 /// What is asked of each record, beside its queue, its event and its time.
 #[derive(Clone, Debug, Default)]
@@ -40,17 +40,6 @@ impl Filter {
             error: fields.get("error").map(str::to_owned),
             node: fields.get("node").map(node).transpose()?.map(NodeId),
         })
-    }
-
-    fn is_empty(&self) -> bool {
-        let Self {
-            outcomes,
-            cause,
-            key,
-            error,
-            node,
-        } = self;
-        outcomes.is_empty() && cause.is_none() && key.is_none() && error.is_none() && node.is_none()
     }
 
     fn has(&self, record: &Record) -> bool {
@@ -136,8 +125,9 @@ impl RecordQuery {
             return self.records.clone().after(after).limit(limit).page().await;
         };
         let (mut items, mut place, mut left) = (Vec::new(), after, limit);
-        for _ in 0..PARTS_MAX {
-            let part = if filter.is_empty() { left } else { PART };
+        // Twice as many each time, so that few are read for a page where most match.
+        let (mut part, mut read) = (limit, 0);
+        while read < READ_MAX {
             let mut page = self.part(place, part).await?;
             let mut matching = (1..).zip(&page.items).filter(|(_, it)| filter.has(it));
             let last = matching.nth(left as usize - 1).map(|(at, _)| at);
@@ -153,6 +143,8 @@ impl RecordQuery {
             if place.is_none() || left == 0 {
                 break;
             }
+            read += part;
+            part = (part * 2).min(PART_MAX);
         }
         Ok(Page::new(items, place))
     }

@@ -1,12 +1,18 @@
 //! Who sees some queues only learns nothing of the others.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use duly::journal::{Batch, FoundRecords, Journal, JournalFuture, Keep, MemoryJournal, Pruned};
 use duly::prelude::*;
+use duly::records::{MinuteQuery, MinuteStats, Query};
+use duly::time::Timestamp;
 use duly_dashboard::{Role, User};
 
 use crate::find::{ids, next};
+use crate::replay::form;
 use crate::site::{Site, until};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -156,4 +162,89 @@ async fn a_process_is_seen_by_who_sees_a_queue_of_it_and_its_host_by_who_adminis
         assert_eq!(page.contains(&*host), has_host, "{user:?}: {page}");
     }
     bus.shutdown(Duration::from_secs(5)).await.unwrap();
+}
+
+/// A journal that counts the records that it takes, and those that its pages have.
+#[derive(Clone, Debug, Default)]
+struct Counting {
+    journal: Arc<MemoryJournal>,
+    loaded: Arc<AtomicUsize>,
+    read: Arc<AtomicUsize>,
+}
+
+impl Journal for Counting {
+    fn load(&self, batches: Vec<Batch>) -> JournalFuture<()> {
+        let many = batches.iter().map(|batch| batch.records.len()).sum();
+        let (load, loaded) = (self.journal.load(batches), Arc::clone(&self.loaded));
+        Box::pin(async move {
+            load.await?;
+            loaded.fetch_add(many, Ordering::SeqCst);
+            Ok(())
+        })
+    }
+
+    fn page(&self, query: Query) -> JournalFuture<FoundRecords> {
+        let (page, read) = (self.journal.page(query), Arc::clone(&self.read));
+        Box::pin(async move {
+            let page = page.await?;
+            read.fetch_add(page.records.len(), Ordering::SeqCst);
+            Ok(page)
+        })
+    }
+
+    fn minutes(&self, query: MinuteQuery) -> JournalFuture<Vec<MinuteStats>> {
+        self.journal.minutes(query)
+    }
+
+    fn prune(&self, keep: Keep, now: Timestamp) -> JournalFuture<Pruned> {
+        self.journal.prune(keep, now)
+    }
+
+    fn close(&self) -> JournalFuture<()> {
+        self.journal.close()
+    }
+}
+
+/// Replays records of which each so many match, a few a second, and counts what is read for each.
+async fn replays(user: User, filter: &str, apart: usize) {
+    let (journal, all) = (Counting::default(), 600);
+    let bus = Bus::builder().settings(Default::default());
+    let bus = bus.journal(journal.clone()).store_url("memory:");
+    let bus = bus.only_registered().publish_only().start().await.unwrap();
+    for _ in 0..all / 10 {
+        cancelled(&bus, "mine", "customer:8", 1).await;
+        cancelled(&bus, "mine", "customer:9", 9).await;
+    }
+    let loaded = async || journal.loaded.load(Ordering::SeqCst) >= all;
+    until("all are in the journal", loaded).await;
+    let site = Site::of_user(bus.clone(), user).await;
+    let asked = site.get(&format!("/act/replay?queue=mine&{filter}")).await;
+    journal.read.store(0, Ordering::SeqCst);
+    let begun = site.post("/act/replay", &form(&asked, &[])).await;
+    assert_eq!(begun.status, 303, "{begun:?}");
+    let pushed = async || {
+        let stats = bus.stats("mine").await.unwrap();
+        stats.ready + stats.scheduled
+    };
+    until("some are pushed", async || pushed().await >= 5).await;
+    let read = journal.read.load(Ordering::SeqCst);
+    let pushed = pushed().await;
+    assert!(
+        read <= (pushed + 1) * apart * 4,
+        "{filter}: {read} records were read for {pushed}"
+    );
+    bus.shutdown(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_replay_reads_few_records_for_each_that_it_pushes() {
+    for (filter, apart) in [
+        ("", 1),
+        ("outcome=cancelled", 1),
+        ("key=customer:9", 2),
+        ("key=customer:8", 10),
+    ] {
+        replays(of_mine(Role::Admin), filter, apart).await;
+    }
+    replays(User::new("eve", Role::Admin), "key=customer:8", 1).await;
 }

@@ -34,7 +34,10 @@ async fn scheduled_or_ready(site: &Site, queue: &str) -> usize {
 }
 
 /// The fields of the question, as its form has them.
-fn form<'a>(question: &'a Page, changes: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+pub(crate) fn form<'a>(
+    question: &'a Page,
+    changes: &[(&'a str, &'a str)],
+) -> Vec<(&'a str, &'a str)> {
     let inputs = question.text.split("<input ").skip(1).filter_map(|input| {
         let value = |name: &str| {
             let (_, rest) = input.split_once(&format!("{name}=\""))?;
