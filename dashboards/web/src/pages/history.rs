@@ -16,7 +16,7 @@ use crate::chart::Chart;
 use crate::error::{PageError, Result, html};
 use crate::guard::Visit;
 use crate::pages::queue::name_of;
-use crate::pages::records::unbounded;
+use crate::pages::records;
 use crate::questions::{MINUTE, at_minute, minute_of, read_minutes};
 use crate::text::{self, Fields, number, span};
 
@@ -124,7 +124,6 @@ struct Row {
 /// Reads the minutes, the newest first.
 async fn read(
     app: &App,
-    visit: &Visit,
     queue: Option<&QueueName>,
     (extent, end): (Extent, u64),
 ) -> Result<History> {
@@ -135,7 +134,7 @@ async fn read(
         records = records.queue(queue);
     }
     let add = |minutes: Vec<MinuteStats>| {
-        for minute in minutes.iter().filter(|it| visit.user.sees(&it.queue)) {
+        for minute in &minutes {
             let at = minute_of(minute.start).saturating_sub(begin) / extent.minutes;
             if let Some(step) = usize::try_from(at).ok().and_then(|at| steps.get_mut(at)) {
                 step.add(minute);
@@ -166,13 +165,13 @@ pub(crate) async fn page(
     let end = end.div_ceil(extent.minutes) * extent.minutes;
     let length = extent.steps * extent.minutes;
     let begin = end.saturating_sub(length);
-    let choose = unbounded(&app, &visit, &fields).await;
+    let choose = records::choose(&app, &visit, &fields).await;
     let history = match choose {
         Some(_) => History {
             steps: Vec::new(),
             read_from: None,
         },
-        None => read(&app, &visit, queue.as_ref(), (extent, end)).await?,
+        None => read(&app, queue.as_ref(), (extent, end)).await?,
     };
     let to = |changes: &[(&str, &str)]| format!("?{}", fields.with(changes));
     let at_end = |end: u64| (end * MINUTE).to_string();

@@ -8,9 +8,9 @@ use futures_util::{StreamExt, stream};
 use crate::app::App;
 use crate::error::Result;
 use crate::guard::Visit;
-use crate::pages::records::unbounded;
+use crate::pages::records::too_many;
 use crate::questions::in_time;
-use crate::text::{Fields, count};
+use crate::text::count;
 
 /// How many queues are asked for the event, and how many at the same time.
 const QUEUES_MAX: usize = 1_000;
@@ -36,7 +36,7 @@ pub(crate) async fn is_known(app: &App, queue: &QueueName, id: EventId) -> Resul
 /// Returns the queue of an event. The records know that of whatever was attempted; for the rest the
 /// queues that have events are asked, as many as is bounded.
 pub(crate) async fn queue_of(app: &Arc<App>, visit: &Visit, id: EventId) -> Result<Location> {
-    if unbounded(app, visit, &Fields::default()).await.is_none() {
+    if too_many(app).await.is_none() {
         let records = in_time(app.bus.records().id(id).limit(1).page()).await?;
         let recorded = records.items.into_iter().next().map(|record| record.queue);
         if let Some(queue) = recorded.filter(|queue| visit.user.sees(queue)) {

@@ -105,12 +105,7 @@ pub(crate) async fn page(
     RawQuery(query): RawQuery,
 ) -> Result<Response> {
     let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
-    let is_of_none = fields.get("queue").is_none() && !visit.user.sees_all();
-    let choose = if is_of_none {
-        Some("you see some queues only, and records of one at a time.".to_owned())
-    } else {
-        unbounded(&app, &visit, &fields).await
-    };
+    let choose = choose(&app, &visit, &fields).await;
     let page = match choose {
         Some(_) => Page::new(Vec::new(), None),
         None => {
@@ -192,21 +187,30 @@ pub(crate) async fn page(
     })
 }
 
-/// Returns why a queue has to be chosen, if a query would ask each of too many.
-pub(crate) async fn unbounded(app: &Arc<App>, visit: &Visit, fields: &Fields) -> Option<String> {
-    if app.bus.keeps_records_together() || fields.get("queue").is_some() {
+/// Returns why a queue has to be chosen, if so: of all queues it shows how far the records of others
+/// reach, or each of too many would be asked.
+pub(crate) async fn choose(app: &App, visit: &Visit, fields: &Fields) -> Option<String> {
+    if fields.get("queue").is_some() {
+        return None;
+    }
+    if !visit.user.sees_all() {
+        return Some("you see some queues only, and records of one at a time.".to_owned());
+    }
+    let queues = too_many(app).await?;
+    Some(format!(
+        "each of the {} queues of this store keeps its own records, and too many would have to be \
+         asked.",
+        text::number(queues as u64)
+    ))
+}
+
+/// Returns how many queues there are, if each keeps its own records and too many would be asked.
+pub(crate) async fn too_many(app: &App) -> Option<usize> {
+    if app.bus.keeps_records_together() {
         return None;
     }
     let queues = app.sampler.picture().await.queues.len();
-    // How many queues others have is for who sees them.
-    let many = if visit.user.sees_all() {
-        format!("each of the {} queues", text::number(queues as u64))
-    } else {
-        "each queue".to_owned()
-    };
-    (queues > QUEUES_MAX).then(|| {
-        format!("{many} of this store keeps its own records, and too many would have to be asked.")
-    })
+    (queues > QUEUES_MAX).then_some(queues)
 }
 
 #[allow(clippy::needless_pass_by_value)] // as `map_err` passes it
@@ -237,10 +241,8 @@ pub(crate) async fn export(
 ) -> Result<Response> {
     let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
     let format: Format = fields.get("format").unwrap_or("jsonl").parse()?;
-    if unbounded(&app, &visit, &fields).await.is_some() {
-        return Err(PageError::invalid(
-            "choose a queue: there are too many to ask each",
-        ));
+    if let Some(why) = choose(&app, &visit, &fields).await {
+        return Err(PageError::invalid(format!("choose a queue: {why}")));
     }
     let (query, mut after) = records(&app, &visit, &fields)?;
     let grant = visit.grant(&app, Role::View, Extent::Presence);

@@ -12,6 +12,7 @@ use duly::time::Timestamp;
 use duly_dashboard::{Role, User};
 
 use crate::find::{ids, next};
+use crate::forms::bury;
 use crate::replay::form;
 use crate::site::{Site, until};
 
@@ -247,4 +248,24 @@ async fn a_slow_replay_reads_few_records_for_each_that_it_pushes() {
         replays(of_mine(Role::Admin), filter, apart).await;
     }
     replays(User::new("eve", Role::Admin), "key=customer:8", 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_history_of_who_sees_some_queues_is_of_one_at_a_time() {
+    let memory = Site::memory(Role::View).await;
+    bury(&memory, "mine", 2, "refused").await;
+    bury(&memory, "theirs", 3, "refused").await;
+    let site = Site::of_user(memory.bus.clone(), of_mine(Role::Admin)).await;
+    for span in ["hour", "day", "month", "year"] {
+        let page = site.get(&format!("/history?span={span}")).await.text;
+        assert!(page.contains("Choose a queue"), "{span}: {page}");
+        assert!(!page.contains("<dt>Failed"), "{span}: {page}");
+        let own = format!("/history?span={span}&queue=mine");
+        let page = site.get(&own).await.text;
+        assert!(page.contains("<dt>Failed</dt><dd>2<"), "{span}: {page}");
+        let theirs = format!("/history?span={span}&queue=theirs");
+        assert_eq!(site.get(&theirs).await.status, 404, "{span}");
+        let page = memory.get(&format!("/history?span={span}")).await.text;
+        assert!(page.contains("<dt>Failed</dt><dd>5<"), "{span}: {page}");
+    }
 }
