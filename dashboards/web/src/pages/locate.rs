@@ -15,6 +15,9 @@ use crate::text::count;
 /// How many queues are asked for the event, and how many at the same time.
 const QUEUES_MAX: usize = 1_000;
 const AT_ONCE: usize = 32;
+/// How many records of an id are read at a time, and how often: those of others may be before.
+const RECORDS: u32 = 50;
+const PAGES_MAX: usize = 20;
 
 /// What is known of the queue of an event.
 #[derive(Debug)]
@@ -33,15 +36,31 @@ pub(crate) async fn is_known(app: &App, queue: &QueueName, id: EventId) -> Resul
     Ok(!in_time(records.page()).await?.items.is_empty())
 }
 
+/// Returns the first queue that the visitor sees with a record of an event.
+async fn recorded(app: &App, visit: &Visit, id: EventId) -> Result<Option<QueueName>> {
+    let mut after = None;
+    for _ in 0..PAGES_MAX {
+        let records = app.bus.records().id(id).after(after).limit(RECORDS);
+        let page = in_time(records.page()).await?;
+        let mut queues = page.items.into_iter().map(|record| record.queue);
+        if let Some(queue) = queues.find(|queue| visit.user.sees(queue)) {
+            return Ok(Some(queue));
+        }
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    Ok(None)
+}
+
 /// Returns the queue of an event. The records know that of whatever was attempted; for the rest the
 /// queues that have events are asked, as many as is bounded.
 pub(crate) async fn queue_of(app: &Arc<App>, visit: &Visit, id: EventId) -> Result<Location> {
-    if too_many(app).await.is_none() {
-        let records = in_time(app.bus.records().id(id).limit(1).page()).await?;
-        let recorded = records.items.into_iter().next().map(|record| record.queue);
-        if let Some(queue) = recorded.filter(|queue| visit.user.sees(queue)) {
-            return Ok(Location::Queue(queue));
-        }
+    if too_many(app).await.is_none()
+        && let Some(queue) = recorded(app, visit, id).await?
+    {
+        return Ok(Location::Queue(queue));
     }
     let picture = app.sampler.picture().await;
     let is_used = |stats: &duly::admin::QueueStats| {

@@ -269,3 +269,43 @@ async fn the_history_of_who_sees_some_queues_is_of_one_at_a_time() {
         assert!(page.contains("<dt>Failed</dt><dd>5<"), "{span}: {page}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_is_found_by_its_id_though_others_have_used_it() {
+    // They have fewer and more records of it than are read at a time.
+    for deaths in [1, 120] {
+        let memory = Site::memory(Role::View).await;
+        let bus = &memory.bus;
+        let theirs = bus.queue_named::<u64>("theirs").unwrap();
+        let mine = bus.queue_named::<u64>("mine").unwrap();
+        let id = mine.new_id();
+        theirs.event(1).id(id).push().await.unwrap();
+        let letters = || bus.dead_letters().queue("theirs");
+        for _ in 0..deaths {
+            let lease = theirs.lease(1, Duration::from_secs(60));
+            let leased = lease.wait(Duration::from_secs(9)).send().await.unwrap();
+            let _ = leased[0].bury("refused").await.unwrap();
+            let _ = letters().revive([id]).await.unwrap().finished().unwrap();
+        }
+        let _ = theirs.cancel(id).await.unwrap();
+        mine.event(2).id(id).after(HOUR).push().await.unwrap();
+        let _ = mine.cancel(id).await.unwrap();
+        let recorded = async || {
+            let records = bus.records().queue("mine").page().await;
+            records.unwrap().items.len() == 1
+        };
+        until("it has its record", recorded).await;
+        let other = User::new("ben", Role::View).only(|queue| queue == "other");
+        for (user, queue) in [
+            (of_mine(Role::View), Some("mine")),
+            (User::new("eve", Role::View), Some("theirs")),
+            (other, None),
+        ] {
+            let site = Site::of_user(bus.clone(), user).await;
+            let found = site.get(&format!("/find?id={id}")).await;
+            let to = found.headers.get("location").map(|to| to.to_str().unwrap());
+            let page = queue.map(|queue| format!("/jobs/queues/{queue}/events/{id}"));
+            assert_eq!(to, page.as_deref(), "{deaths}: {found:?}");
+        }
+    }
+}
