@@ -452,7 +452,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Cancels events of a queue that wait, about 1,000 with each request; dead letters and leased events stay */
+        /**
+         * Cancels events of a queue that wait, about 1,000 with each request; dead letters, leased events and
+         *     what is pushed after the first request stay
+         */
         post: operations["purgeQueue"];
         delete?: never;
         options?: never;

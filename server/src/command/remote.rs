@@ -175,13 +175,10 @@ impl Source for Server {
     }
 
     async fn purge(&self, queue: &str, progress: &dyn Fn(u64)) -> Result<u64> {
-        let before = self.queue(queue).await?;
-        // What is pushed meanwhile must not keep it from ending.
-        let most = (before.scheduled + before.ready) as u64;
         let (namespace, name) = split(queue)?;
         let path = ["v1", namespace, "queues", name, "purge"];
         let (mut cancelled, mut after) = (0, None);
-        while cancelled < most {
+        loop {
             let query = set_fields([("after", after)]);
             let done = self.http.send(Method::POST, &path, &query, None).await?;
             let step = done["cancelled"].as_u64();
@@ -191,10 +188,9 @@ impl Source for Server {
             progress(cancelled);
             after = done["next"].as_str().map(str::to_owned);
             if after.is_none() {
-                break;
+                return Ok(cancelled);
             }
         }
-        Ok(cancelled)
     }
 
     async fn forecast(

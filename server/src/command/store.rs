@@ -162,22 +162,16 @@ impl Source for Store {
 
     async fn purge(&self, queue: &str, progress: &dyn Fn(u64)) -> Result<u64> {
         let name = self.check_known(queue).await?;
-        let stats = self.bus.stats(&name).await?;
-        // What is pushed meanwhile must not keep it from ending.
-        let most = stats.scheduled + stats.ready;
-        let most = most as u64;
-        let (mut seen, mut cancelled, mut after) = (0, 0, None);
-        while seen < most {
+        let (mut cancelled, mut after) = (0, None);
+        loop {
             let step = purge::step(&self.bus, &name, after).await?;
-            seen += step.matched;
-            cancelled += step.changed;
+            cancelled += step.cancelled;
             progress(cancelled);
             after = step.next;
             if after.is_none() {
-                break;
+                return Ok(cancelled);
             }
         }
-        Ok(cancelled)
     }
 
     async fn forecast(

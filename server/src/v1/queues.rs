@@ -9,7 +9,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use duly::admin::{EventCursor, QueueStats};
+use duly::admin::QueueStats;
 use duly::{ErrorKind, QueueName};
 use serde::{Deserialize, Serialize};
 use tokio::sync::MutexGuard;
@@ -22,7 +22,7 @@ use super::problem::{Problem, Problems, Result};
 use crate::api::{ForecastStep, QueueView};
 use crate::auth::Scope;
 use crate::bus::Pool;
-use crate::purge;
+use crate::purge::{self, PurgeCursor};
 use crate::state::App;
 
 /// The most steps of a forecast.
@@ -248,7 +248,8 @@ pub(super) struct Purged {
     next: Option<String>,
 }
 
-/// Cancels events of a queue that wait, about 1,000 with each request; dead letters and leased events stay
+/// Cancels events of a queue that wait, about 1,000 with each request; dead letters, leased events and
+/// what is pushed after the first request stay
 #[utoipa::path(
     post, path = "/v1/{namespace}/queues/{queue}/purge", operation_id = "purgeQueue",
     tag = "queues", params(QueuePath, PurgeQuery),
@@ -262,8 +263,8 @@ pub(super) async fn purge(
 ) -> Result<Response> {
     let pool = granted(&app, &headers, &namespace, &queue, Scope::Admin).await?;
     let Query(PurgeQuery { after }) = place?;
-    let after = after.as_deref().map(str::parse::<EventCursor>);
-    let after = after.transpose()?;
+    let after = after.as_deref().map(str::parse::<PurgeCursor>);
+    let after = after.transpose().map_err(Problem::invalid)?;
     let name = pool.queue(&namespace, &queue)?.name().clone();
     // Before it begins, as it may end half-way.
     let target = (pool, namespace.as_str(), queue.as_str());
@@ -272,7 +273,7 @@ pub(super) async fn purge(
     let (cancelled, next) = match purge::step(pool.bus(), &name, after).await {
         // A new queue whose name is nearly that of another.
         Err(error) if error.kind() == ErrorKind::NotFound => (0, None),
-        step => step.map(|step| (step.changed, step.next))?,
+        step => step.map(|step| (step.cancelled, step.next))?,
     };
     let next = next.map(|next| next.to_string());
     Ok(Json(Purged { cancelled, next }).into_response())

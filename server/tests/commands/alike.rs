@@ -67,6 +67,8 @@ const COMMANDS: &[&str] = &[
     "event list --queue ns.mial",
     "queue drain ns.mail --timeout 0s",
     "queue purge ns.nothing --yes",
+    "queue purge ns.new --yes",
+    "queue purge ns.mial --yes",
     "queue purge ns.mail",
     "event show S --queue ns.mail",
     "event show D --queue ns.mail",

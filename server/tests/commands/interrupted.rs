@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use duly::time::{Clock, SystemClock};
 
-use super::{Ran, Shop, on_every_target};
+use super::{Ran, Shop, catches_interrupts, on_every_target, signal};
 use crate::world::until;
 
 on_every_target! {
@@ -15,13 +15,6 @@ on_every_target! {
 /// Events that are changed, and how many in a second until it is interrupted.
 const MANY: u64 = 16;
 const SLOW: [&str; 2] = ["--rate", "2"];
-
-/// Whether a process has a handler of SIGINT, which has the second bit.
-fn catches_interrupts(pid: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    mask.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() & 2 != 0)
-}
 
 /// Runs a command, and interrupts it when it has begun.
 async fn interrupted(shop: &Shop, arguments: &[&str]) -> Ran {
@@ -39,11 +32,7 @@ async fn interrupted(shop: &Shop, arguments: &[&str]) -> Ran {
         has_changed && catches_interrupts(child.id())
     })
     .await;
-    let pid = child.id().to_string();
-    let sent = std::process::Command::new("kill")
-        .args(["-s", "INT", &pid])
-        .status();
-    assert!(sent.unwrap().success());
+    signal(child.id(), "INT");
     Ran::of(&child.wait_with_output().unwrap())
 }
 

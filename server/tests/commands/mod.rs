@@ -9,6 +9,7 @@ mod doctor;
 mod event;
 mod general;
 mod interrupted;
+mod purge;
 mod queue;
 mod records;
 mod schedule;
@@ -101,6 +102,20 @@ fn command(arguments: &[&str]) -> Command {
     command.args(arguments).stdin(Stdio::null());
     command.env("USER", "ann").env_remove("DULY_TOKEN");
     command
+}
+
+/// Sends a signal to a process.
+fn signal(pid: u32, name: &str) {
+    let pid = pid.to_string();
+    let sent = Command::new("kill").args(["-s", name, &pid]).status();
+    assert!(sent.unwrap().success());
+}
+
+/// Whether a process has a handler of SIGINT, which has the second bit.
+fn catches_interrupts(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    mask.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() & 2 != 0)
 }
 
 impl Shop {

@@ -1,13 +1,8 @@
 //! `duly queue` and `duly forecast`.
 
-use std::time::Duration;
-
-use duly::Bus;
-use duly::time::When;
 use serde_json::{Value, json};
 
-use super::{Shop, duly, on_every_target};
-use crate::world::World;
+use super::{Shop, on_every_target};
 
 on_every_target! {
     a_queue_is_shown
@@ -15,7 +10,6 @@ on_every_target! {
     pause_resume_and_rate_are_set
     workers_and_buckets_are_set
     a_drain_waits_until_nothing_is_ready
-    a_purge_asks_and_cancels_what_waits
     a_forecast_is_a_chart
 }
 
@@ -132,61 +126,6 @@ async fn a_drain_waits_until_nothing_is_ready(shop: &Shop) {
         let drained = shop.json(&["queue", "drain", "ns.mail", "--scheduled"]);
         assert_eq!(drained, json!({"queue": "ns.mail", "left": 0}));
     }
-}
-
-async fn a_purge_asks_and_cancels_what_waits(shop: &Shop) {
-    shop.run(&["queue", "purge", "ns.mail"]).fails(2, "--yes");
-    let purge = ["queue", "purge", "ns.mail", "--yes"];
-    let purged = shop.json(&purge);
-    assert_eq!(purged, json!({"queue": "ns.mail", "cancelled": 2}));
-    let queue = shop.json(&["queue", "show", "ns.mail"]);
-    assert_eq!(queue["scheduled"], 0);
-    assert_eq!(queue["ready"], 0);
-    assert_eq!(queue["dead"], 2, "dead letters stay");
-    if !shop.is_server() {
-        shop.run(&["queue", "purge", "ns.nothing", "--yes"])
-            .fails(3, "ns.nothing");
-    }
-}
-
-/// Twice as many as are looked through for a page, so that what waits is behind them in some buckets.
-const DEAD: usize = 20_000;
-const WAITING: usize = 40;
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_purge_comes_to_what_waits_behind_many_dead_letters() {
-    let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}", folder.path().join("jobs.db").display());
-    let bus = Bus::builder().store_url(&url).only_registered();
-    let bus = bus.publish_only().start().await.unwrap();
-    let queue = bus.queue_named::<usize>("ns.mail").unwrap();
-    let events = (0..DEAD).map(|number| queue.event(number).attempts(1));
-    queue.push_many(events, When::Now).await.unwrap();
-    let mut buried = 0;
-    while buried < DEAD {
-        let leased = queue.lease(1_000, Duration::from_secs(60));
-        let leased = leased.wait(Duration::from_secs(9)).send().await.unwrap();
-        buried += leased.len();
-        let buries = leased.iter().map(|event| event.bury("closed"));
-        futures_util::future::try_join_all(buries).await.unwrap();
-    }
-    let hour = Duration::from_secs(3_600);
-    queue.push_many(0..WAITING, hour).await.unwrap();
-    bus.shutdown(Duration::from_secs(5)).await.unwrap();
-    let purge = ["queue", "purge", "ns.mail", "--yes", "--json"];
-    let purged = duly(&[&purge[..], &["--store", &url]].concat()).json();
-    assert_eq!(purged["cancelled"], WAITING);
-
-    let world = World::start_at(folder, url, "").await;
-    for _ in 0..WAITING {
-        world.publish("/api/ns/mail?delay=3600", "x").await;
-    }
-    let server = world.api_url("");
-    let server = ["--server", &server, "--token", &world.token];
-    let purged = duly(&[&purge[..], &server].concat()).json();
-    assert_eq!(purged["cancelled"], WAITING);
-    assert_eq!(world.dead_size("mail").await, DEAD as u64);
-    world.server.stop().await;
 }
 
 async fn a_forecast_is_a_chart(shop: &Shop) {

@@ -5,6 +5,7 @@ mod lines;
 mod openapi;
 mod operator;
 mod options;
+mod purge;
 mod replies;
 mod schedules;
 mod settings;

@@ -1,4 +1,4 @@
-//! What an operator does: lists of queues, settings, purges, filters.
+//! What an operator does: lists of queues, settings, filters.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -9,7 +9,6 @@ use crate::world::{World, on_every_store};
 on_every_store! {
     queues_are_listed_page_by_page
     queues_are_counted_page_by_page
-    a_queue_is_purged_in_steps
     workers_and_buckets_have_bounds
     many_events_are_changed_by_who_administers_them
     a_person_is_erased_by_who_administers_all_of_it
@@ -101,35 +100,6 @@ async fn queues_are_counted_page_by_page(world: World) {
     world.get("/v1/ns/overview?limit=1001").await.is(400);
     world.get("/v1/ns/overview?after=0.5").await.is(400);
     world.get("/v1/other/overview").await.is(401);
-}
-
-async fn a_queue_is_purged_in_steps(world: World) {
-    for _ in 0..3 {
-        let events: Value = (0..500)
-            .map(|it| json!({"payload": it, "delay_ms": 60_000}))
-            .collect();
-        let body = json!({"events": events});
-        send(&world, Method::POST, "/v1/ns/queues/q/events", &body)
-            .await
-            .is(201);
-    }
-    let purge = async |query: &str| {
-        let path = format!("/v1/ns/queues/q/purge{query}");
-        send(&world, Method::POST, &path, &json!({})).await
-    };
-    let first = purge("").await.is(200);
-    // A page of a store may have a few more than its limit.
-    let cancelled = first["cancelled"].as_u64().unwrap();
-    assert!((1_000..1_100).contains(&cancelled), "{first}");
-    let after = format!("?after={}", first["next"].as_str().unwrap());
-    for cancelled in [1_500 - cancelled, 0] {
-        let step = purge(&after).await.is(200);
-        assert_eq!(step, json!({"cancelled": cancelled, "next": null}));
-    }
-    purge("?after=x").await.is(400);
-    assert_eq!(lines_of(&world, "queue purged").await, 1);
-    let stats = world.get("/v1/ns/queues/q").await.is(200);
-    assert_eq!(stats["scheduled"], 0);
 }
 
 async fn workers_and_buckets_have_bounds(world: World) {
@@ -269,7 +239,7 @@ async fn many_events_are_changed_by_who_administers_them(world: World) {
 }
 
 /// Returns how many lines of the audit are of an action.
-async fn lines_of(world: &World, action: &str) -> usize {
+pub(super) async fn lines_of(world: &World, action: &str) -> usize {
     let audit = world.get("/v1/ns/audit").await.is(200);
     let lines = audit["items"].as_array().expect("lines").iter();
     lines.filter(|line| line["action"] == action).count()
