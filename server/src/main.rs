@@ -12,7 +12,7 @@ use clap::{CommandFactory, Parser};
 use duly_server::{Server, log, with_causes};
 
 use crate::cli::{Arguments, Command, Serve, SignalAction, Signals};
-use crate::command::{CommandError, OperatorCommand};
+use crate::command::{CommandError, OperatorCommand, said};
 
 /// A fifth of a request goes into memory with the system's allocator.
 #[global_allocator]
@@ -54,14 +54,16 @@ fn main() -> ExitCode {
 
 /// Says what is wrong with the arguments, which may quote them, in a bounded text; or shows the help
 /// that was asked for.
-#[allow(clippy::print_stderr)] // a program's last word
 fn refuse(error: &clap::Error) -> ExitCode {
     let text = error.render().to_string();
     if !error.use_stderr() || text.len() <= REFUSAL_MAX {
         error.exit();
     }
     let end = text.floor_char_boundary(REFUSAL_MAX);
-    eprintln!("{}...\n\nFor more information, try '--help'.", &text[..end]);
+    said(&format!(
+        "{}...\n\nFor more information, try '--help'.",
+        &text[..end]
+    ));
     ExitCode::from(2) // as clap's
 }
 
@@ -74,10 +76,10 @@ fn operate(command: OperatorCommand) -> Result<(), CommandError> {
     runtime.block_on(command::run(command, Arguments::command()))
 }
 
-#[allow(clippy::print_stderr)] // the log may not run yet, and this is a program's last word
+/// Says why the program ends; the log may not run yet.
 fn report(error: &dyn std::error::Error) {
     let text = format!("duly: {error}");
-    eprintln!("{}", with_causes(text, error));
+    said(&with_causes(text, error));
 }
 
 fn demonstrate(arguments: demo::Demo) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {

@@ -70,9 +70,17 @@ pub(crate) async fn run(target: &Target, command: DoctorCommand) -> Result<()> {
         }
     };
     bar.finish_and_clear();
-    let done = report
-        .map_err(CommandError::from)
-        .and_then(|report| show(&output, &report, since));
+    let done = report.map_err(CommandError::from).and_then(|report| {
+        let kinds: Vec<Kind<'_>> = report
+            .counts
+            .iter()
+            .map(|(kind, count)| Kind::of(*kind, *count, &report))
+            .collect();
+        let left = left(&report, since);
+        let shown = show(&output, &report, &kinds, left);
+        // Damage is a failure although nobody reads of it.
+        verdict(&kinds, left).and(shown)
+    });
     let closed = store.close().await;
     done.and(closed)
 }
@@ -82,43 +90,42 @@ fn is_old(damage: &Damage, since: Timestamp) -> bool {
     damage.found.is_some_and(|found| found < since)
 }
 
-/// Writes a report, and fails if damage is left.
-fn show(output: &Output, report: &StoreReport, since: Timestamp) -> Result<()> {
-    let kinds: Vec<Kind<'_>> = report
-        .counts
-        .iter()
-        .map(|(kind, count)| Kind::of(*kind, *count, report))
-        .collect();
-    // Advice is no damage: a server whose data may be lost with it is somebody's choice. Nor is what
-    // was set aside long ago, which stays listed.
+/// Returns how much damage is left. Advice is none: a server whose data may be lost with it is somebody's
+/// choice. Nor is what was set aside long ago, which stays listed.
+fn left(report: &StoreReport, since: Timestamp) -> u64 {
     let advice = report.counts.get(&DamageKind::Settings).copied();
     let old = report.damage.iter().filter(|damage| is_old(damage, since));
-    let left = report.left() - advice.unwrap_or(0) - old.count() as u64;
+    report.left() - advice.unwrap_or(0) - old.count() as u64
+}
+
+/// Writes a report.
+fn show(output: &Output, report: &StoreReport, kinds: &[Kind<'_>], left: u64) -> Result<()> {
     if output.json {
         let damage: Vec<Value> = kinds.iter().map(Kind::json).collect();
-        output.json(&json!({
+        return output.json(&json!({
             "looked": report.looked,
             "buckets": report.buckets,
             "repaired": report.repaired,
             "left": left,
             "damage": damage,
-        }))?;
-    } else {
-        kinds.iter().try_for_each(|kind| kind.write(output))?;
-        let looked = format!(
-            "{} entries of {} buckets were looked at",
-            report.looked, report.buckets
-        );
-        let verdict = match (left, report.repaired) {
-            (0, 0) => output.paint(Colour::Green, "no damage"),
-            (0, repaired) => output.paint(Colour::Green, &format!("all {repaired} repaired")),
-            (left, 0) => output.paint(Colour::Red, &format!("{left} damaged")),
-            (left, repaired) => {
-                output.paint(Colour::Red, &format!("{repaired} repaired, {left} left"))
-            }
-        };
-        output.line(&format!("{verdict}; {looked}"))?;
+        }));
     }
+    kinds.iter().try_for_each(|kind| kind.write(output))?;
+    let looked = format!(
+        "{} entries of {} buckets were looked at",
+        report.looked, report.buckets
+    );
+    let verdict = match (left, report.repaired) {
+        (0, 0) => output.paint(Colour::Green, "no damage"),
+        (0, repaired) => output.paint(Colour::Green, &format!("all {repaired} repaired")),
+        (left, 0) => output.paint(Colour::Red, &format!("{left} damaged")),
+        (left, repaired) => output.paint(Colour::Red, &format!("{repaired} repaired, {left} left")),
+    };
+    output.line(&format!("{verdict}; {looked}"))
+}
+
+/// Fails if damage is left.
+fn verdict(kinds: &[Kind<'_>], left: u64) -> Result<()> {
     match left {
         0 => Ok(()),
         left if kinds.iter().any(Kind::can_be_repaired) => Err(CommandError::failed(format!(

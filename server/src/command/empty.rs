@@ -1,25 +1,21 @@
 //! A note on a store that has nothing: the prefix in its URL may be mistyped.
 
-use std::io::{self, Write};
-
 use duly::Bus;
 
-use super::error::Result;
+use super::output::said;
 
 /// Writes to stderr that there is nothing under the prefix of a Redis URL, if so. It is no error: a new
 /// store is empty, too.
-pub(super) async fn note(url: &str, bus: &Bus) -> Result<()> {
+pub(super) async fn note(url: &str, bus: &Bus) {
     let Some(prefix) = prefix_of(url) else {
-        return Ok(());
+        return;
     };
     if bus.queues().await.is_ok_and(|queues| queues.is_empty()) {
-        writeln!(
-            io::stderr().lock(),
+        said(&format!(
             "note: there is nothing under the prefix {prefix:?} of this store; ?prefix= in its URL \
              names another"
-        )?;
+        ));
     }
-    Ok(())
 }
 
 /// Returns the key prefix that the URL of a Redis store names.

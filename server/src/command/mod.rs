@@ -43,6 +43,7 @@ use self::bulk_source::BulkSource;
 pub(crate) use self::error::CommandError;
 use self::error::Result;
 use self::output::Output;
+pub(crate) use self::output::said;
 use self::remote::Server;
 use self::schedule::{ScheduleCommand, ScheduleSource};
 use self::source::Source;

@@ -76,8 +76,8 @@ impl Output {
     ) -> Result<()> {
         if self.json {
             self.json(items)?;
-            let mut stderr = io::stderr().lock();
-            Ok(more.map_or(Ok(()), |more| writeln!(stderr, "{more}"))?)
+            more.into_iter().for_each(said);
+            Ok(())
         } else {
             self.table(heads, rows)?;
             more.map_or(Ok(()), |more| self.line(more))
@@ -153,6 +153,11 @@ impl Output {
     }
 }
 
+/// Writes a line to the standard error; that nobody reads it is no failure.
+pub(crate) fn said(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
 /// Formats a time.
 pub(crate) fn time(millis: u64) -> String {
     Timestamp::from_millis(millis).to_string()
@@ -217,7 +222,11 @@ pub(crate) fn confirm(yes: bool, question: &str) -> Result<()> {
              on"
         )));
     }
-    write!(io::stderr().lock(), "{question} [y/N] ")?;
+    if write!(io::stderr().lock(), "{question} [y/N] ").is_err() {
+        return Err(CommandError::usage(
+            "nothing was changed: nobody reads the question",
+        ));
+    }
     let mut result = String::new();
     stdin.lock().read_line(&mut result)?;
     match result.trim() {

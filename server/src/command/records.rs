@@ -11,7 +11,7 @@ use duly::{Bus, EventId, QueueName};
 use tokio::time::sleep;
 
 use super::error::{CommandError, Result};
-use super::output::{Colour, Output, plain, time};
+use super::output::{Colour, Output, plain, said, time};
 use super::source::{PAGE, Source};
 use super::values;
 use super::view::{RecordFilter, RecordView};
@@ -267,9 +267,11 @@ pub(crate) async fn run<S: Source>(
         writer.write(&page.items)?;
         next = page.next;
         if next.is_none() {
-            break;
+            return Ok(());
         }
     }
+    // No form of records has a place for it.
+    said("... there may be more; raise --limit, or add filters");
     Ok(())
 }
 

@@ -54,7 +54,7 @@ impl Store {
         let builder = Bus::builder().settings(settings).store_url(url);
         let bus = builder.only_registered().dynamic_queues();
         let bus = bus.publish_only().start().await?;
-        empty::note(url, &bus).await?;
+        empty::note(url, &bus).await;
         let user = std::env::var("USER").ok().filter(|user| !user.is_empty());
         let user = user.filter(|user| user.len() <= duly::records::BY_BYTES_MAX);
         let actor = user.unwrap_or_else(|| "duly".to_owned());

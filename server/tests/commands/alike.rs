@@ -268,7 +268,7 @@ async fn a_store_and_a_server_say_the_same() {
 }
 
 /// Returns the commands without commands of their own.
-fn leaves(path: &[String]) -> Vec<String> {
+pub(super) fn leaves(path: &[String]) -> Vec<String> {
     let mut arguments: Vec<&str> = path.iter().map(String::as_str).collect();
     arguments.push("--help");
     let help = duly(&arguments).text().to_owned();

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{Shop, Target, duly};
+use super::{Shop, Target, Unread, duly};
 use crate::servers;
 
 /// The kinds of damage that a report has.
@@ -60,7 +60,16 @@ async fn damage_on_redis_is_reported_and_repaired() {
     shop.run(&["doctor", "--repair"]).fails(2, "--yes");
     assert_eq!(damaged(&shop), report, "nothing was changed");
 
-    let repaired = shop.json(&["doctor", "--repair", "--yes"]);
+    for form in [&["doctor"][..], &["doctor", "--json"]] {
+        let code = shop.run_unread(form, Unread::Output);
+        assert_eq!(
+            code,
+            Some(1),
+            "nobody reads it, and there is damage: {form:?}"
+        );
+    }
+
+    let repaired = shop.json(&["doctor", "--repair", "--yes", "--queue", "ns.mail"]);
     assert_eq!(repaired["left"], 0);
     assert_eq!(repaired["repaired"], found["count"]);
     assert_eq!(kinds(&shop.json(&["doctor"])), [""; 0]);

@@ -1,6 +1,7 @@
 //! What all commands have in common: usage, stores that are not there, completions, the manual.
 
-use super::{Shop, Target, duly};
+use super::alike::leaves;
+use super::{Shop, Target, Unread, duly, run_unread};
 
 #[test]
 fn a_store_in_a_file_is_never_made_by_a_command() {
@@ -30,6 +31,88 @@ fn wrong_usage_has_exit_code_2() {
     duly(&no_url).fails(2, "is no URL of a server");
     let named = ["--token", "t", "--server", "http://127.0.0.1:1"];
     duly(&[&["queue", "show", "mail"], &named[..]].concat()).fails(2, "namespace.queue");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_exit_code_is_that_of_the_work_though_nobody_reads() {
+    let shop = Shop::open(Target::Embedded).await;
+    for (command, code) in [
+        (&["queue", "list"][..], 0),
+        (&["queue", "show", "ns.nothing"], 3),
+        (&["queue", "purge", "ns.mail"], 2),
+        (&["records", "--limit", "1"], 0),
+        (
+            &[
+                "event",
+                "cancel",
+                "--queue",
+                "ns.mail",
+                "--all",
+                "--dry-run",
+            ],
+            0,
+        ),
+    ] {
+        for unread in [Unread::Output, Unread::Errors] {
+            let ended = shop.run_unread(command, unread);
+            assert_eq!(ended, Some(code), "{command:?} {unread:?}");
+        }
+    }
+    let long = "x".repeat(100_000);
+    for (command, code) in [
+        (&["queue", &*long][..], 2),
+        (&["queue", "lisst"], 2),
+        (&["serve", "--store", "oracle:x"], 1),
+        (&["demo", "--listen", "192.0.2.1:1"], 1),
+    ] {
+        let ended = run_unread(command, Unread::Errors);
+        assert_eq!(ended, Some(code), "{}", command[0]);
+    }
+}
+
+/// What there is of each, so that one is more than the first.
+const TWO_OF_EACH: &[&[&str]] = &[
+    &["queue", "set", "ns.other", "--rate", "2", "--new"],
+    &["schedule", "set", "ns.a", "@yearly", "--queue", "ns.recurs"],
+    &["schedule", "set", "ns.b", "@yearly", "--queue", "ns.recurs"],
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_that_is_cut_says_so() {
+    let shop = Shop::open(Target::Embedded).await;
+    for command in TWO_OF_EACH {
+        shop.run(command).text();
+    }
+    let mut lists = Vec::new();
+    for command in leaves(&[]) {
+        let words: Vec<_> = command.split(' ').collect();
+        let help = duly(&[&words[..], &["--help"]].concat());
+        let is_list = !matches!(words[..], ["dead", "revive" | "drop"]);
+        if is_list && help.text().contains("--limit <N>") {
+            lists.push(command);
+        }
+    }
+    assert!(lists.len() >= 6, "{lists:?}");
+    for command in lists {
+        let words: Vec<_> = command.split(' ').collect();
+        let mut forms = vec![&[][..], &["--json"]];
+        if command == "records" {
+            forms.extend([&["--format", "csv"][..], &["--newest"]]);
+        }
+        for form in forms {
+            let cut = shop.run(&[&words[..], form, &["--limit", "1"]].concat());
+            let next = serde_json::from_str::<serde_json::Value>(cut.text());
+            let says_json = next.is_ok_and(|it| it["next"].is_string() || it["has_more"] == true);
+            let words_of_it = ["raise --limit", "go on with", "the first"];
+            let says = |text: &str| words_of_it.iter().any(|it| text.contains(it));
+            assert!(
+                says_json || says(&cut.out) || says(&cut.err),
+                "{command} {form:?}: {cut:?}"
+            );
+            let whole = shop.run(&[&words[..], form, &["--limit", "50"]].concat());
+            assert!(!says(whole.text()) && whole.err.is_empty(), "{whole:?}");
+        }
+    }
 }
 
 #[test]

@@ -17,6 +17,8 @@ mod terminal;
 mod token;
 mod top;
 
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -97,11 +99,31 @@ fn duly_with(arguments: &[&str], variables: &[(&str, String)]) -> Ran {
     Ran::of(&command.output().unwrap())
 }
 
+/// As [`Shop::run_unread`].
+fn run_unread(arguments: &[&str], unread: Unread) -> Option<i32> {
+    let (closed, written) = UnixStream::pair().unwrap();
+    drop(closed);
+    let written = Stdio::from(OwnedFd::from(written));
+    let mut command = command(arguments);
+    match unread {
+        Unread::Output => command.stdout(written).stderr(Stdio::null()),
+        Unread::Errors => command.stdout(Stdio::null()).stderr(written),
+    };
+    command.status().unwrap().code()
+}
+
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_duly"));
     command.args(arguments).stdin(Stdio::null());
     command.env("USER", "ann").env_remove("DULY_TOKEN");
     command
+}
+
+/// Which output of a command nobody reads any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unread {
+    Output,
+    Errors,
 }
 
 /// Sends a signal to a process.
@@ -155,6 +177,11 @@ impl Shop {
 
     fn run_with(&self, arguments: &[&str], variables: &[(&str, String)]) -> Ran {
         duly_with(&self.with_target(arguments), variables)
+    }
+
+    /// Runs a command whose output is a pipe that is closed; returns its exit code.
+    fn run_unread(&self, arguments: &[&str], unread: Unread) -> Option<i32> {
+        run_unread(&self.with_target(arguments), unread)
     }
 
     fn with_target<'a>(&'a self, arguments: &[&'a str]) -> Vec<&'a str> {
