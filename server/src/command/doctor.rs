@@ -11,8 +11,9 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::Target;
 use super::error::{CommandError, Result};
-use super::output::{Colour, Output, confirm, plain, progress};
+use super::output::{Colour, Output, confirm, plain, progress, said};
 use super::source::Source;
+use super::store::Store;
 use super::values;
 
 /// How many examples of each kind of damage are shown.
@@ -57,6 +58,7 @@ pub(crate) async fn run(target: &Target, command: DoctorCommand) -> Result<()> {
     }
     if command.repair {
         check = check.repair();
+        audit(&store, &command.queue).await;
     }
     let task = check.task();
     let bar = progress(None, "entries looked at");
@@ -83,6 +85,22 @@ pub(crate) async fn run(target: &Target, command: DoctorCommand) -> Result<()> {
     });
     let closed = store.close().await;
     done.and(closed)
+}
+
+/// Adds a repair to the audit, before it begins, as it may end half-way. A store that takes no line is
+/// repaired as well.
+async fn audit(store: &Store, queues: &[QueueName]) {
+    let mut targets: Vec<&str> = queues.iter().map(|queue| &**queue).collect();
+    if targets.is_empty() {
+        targets.push("every queue");
+    }
+    for target in targets {
+        if let Err(error) = store.audit("store repaired", target).await {
+            said(&format!(
+                "note: the audit has no line of this repair: {error}"
+            ));
+        }
+    }
 }
 
 /// Whether something was found before, and long ago.

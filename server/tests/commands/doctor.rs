@@ -70,6 +70,9 @@ async fn damage_on_redis_is_reported_and_repaired() {
     }
 
     let repaired = shop.json(&["doctor", "--repair", "--yes", "--queue", "ns.mail"]);
+    let line = &shop.json(&["audit"])["items"][0];
+    let line = [&line["actor"], &line["action"], &line["target"]];
+    assert_eq!(line, ["ann", "store repaired", "ns.mail"]);
     assert_eq!(repaired["left"], 0);
     assert_eq!(repaired["repaired"], found["count"]);
     assert_eq!(kinds(&shop.json(&["doctor"])), [""; 0]);
