@@ -5,14 +5,16 @@ mod command;
 mod demo;
 #[cfg(test)]
 mod documented;
+mod signals;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 use duly_server::{Server, log, with_causes};
 
-use crate::cli::{Arguments, Command, Serve, SignalAction, Signals};
+use crate::cli::{Arguments, Command, Serve};
 use crate::command::{CommandError, OperatorCommand, said};
+use crate::signals::{SignalAction, Signals};
 
 /// A fifth of a request goes into memory with the system's allocator.
 #[global_allocator]

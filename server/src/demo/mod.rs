@@ -14,8 +14,8 @@ use duly::config::Settings;
 use duly_server::{Server, Settings as ServerSettings};
 use tokio::net::TcpListener;
 
-use crate::cli;
 use crate::demo::shop::Shop;
+use crate::signals::Signals;
 
 /// How long handlers and requests may take to end.
 const GRACE_S: u64 = 2;
@@ -50,6 +50,8 @@ pub(crate) async fn run(
         seed,
     }: Demo,
 ) -> Result<(), Failed> {
+    // Before there is something that it would leave behind.
+    let mut signals = Signals::listen()?;
     let folder = tempfile::tempdir()?;
     for listen in [listen, api] {
         // Says which of them is taken; the server's own error follows if another takes it now.
@@ -73,7 +75,8 @@ pub(crate) async fn run(
     };
     let ended = tokio::select! {
         ended = shop.run() => ended.map_err(Failed::from),
-        stopped = cli::stop_signal() => stopped.map_err(Failed::from),
+        // HUP is its terminal's end, and there is nothing that it reads again.
+        _ = signals.next() => Ok(()),
         () = time_is_over => Ok(()),
     };
     // A handler or a request that does not end in time is cut by the end of the process.

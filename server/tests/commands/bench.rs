@@ -1,9 +1,13 @@
 //! `duly bench`.
 
+use std::path::Path;
+use std::process::Stdio;
+
 use serde_json::Value;
 
-use super::duly;
+use super::{Ran, command, duly, signal};
 use crate::servers;
+use crate::world::until;
 
 fn measured(store: &str, workload: &str) -> Value {
     let store = ["--store", store, "--workload", workload, "--json", "-"];
@@ -61,6 +65,79 @@ fn every_workload_is_measured_on_a_cluster_and_leaves_nothing() {
         let keys = redis::cmd("KEYS").arg("*duly-bench-*").query(&mut node_of);
         assert_eq!(keys, Ok(Vec::<String>::new()), "{node}");
     }
+}
+
+/// Interrupts a benchmark when `has_begun`, and asserts that it says so.
+async fn interrupted(
+    (store, workload, events): (&str, &str, &str),
+    (name, has_begun): (&str, impl Fn() -> bool),
+) {
+    let arguments = ["bench", "--store", store, "--workload", workload];
+    let mut bench = command(&[&arguments[..], &["--events", events]].concat());
+    let bench = bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let bench = bench.unwrap();
+    until("it has begun", async || has_begun()).await;
+    signal(bench.id(), name);
+    let output = bench.wait_with_output().unwrap();
+    assert!(
+        output.status.code().is_some(),
+        "{workload}, {name}: {output:?}"
+    );
+    Ran::of(&output).fails(1, "it was interrupted");
+}
+
+/// Workloads, events, and the signals that interrupt them.
+const INTERRUPTED: [(&str, &str, &str); 4] = [
+    ("push", "1000000", "INT"),
+    ("drain", "1000000", "TERM"),
+    ("lateness", "1000000", "HUP"),
+    ("herd", "1000000", "INT"),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_interrupted_leaves_nothing_of_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("sqlite:{}", folder.path().join("jobs.db").display());
+    let entries = |folder: &Path| {
+        let entries = std::fs::read_dir(folder).unwrap();
+        entries.map(|it| it.unwrap().path()).collect::<Vec<_>>()
+    };
+    for (workload, events, signal) in INTERRUPTED {
+        let has_begun = || !entries(folder.path()).is_empty();
+        interrupted((&store, workload, events), (signal, has_begun)).await;
+        assert_eq!(entries(folder.path()), [""; 0].map(Path::new), "{workload}");
+    }
+    // The same work without the library.
+    let has_begun = || {
+        let places = entries(folder.path());
+        let files = places.iter().flat_map(|place| entries(place));
+        let mut raw = files.filter(|it| it.to_string_lossy().contains("/raw-"));
+        raw.next().is_some()
+    };
+    interrupted((&store, "push", "20000"), ("TERM", has_begun)).await;
+    assert_eq!(entries(folder.path()), [""; 0].map(Path::new));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_interrupted_leaves_nothing_on_redis() {
+    let url = servers::shared().url();
+    let mut redis = redis::Client::open(url.as_str())
+        .unwrap()
+        .get_connection()
+        .unwrap();
+    let mut keys = |kind: &str| -> Vec<String> {
+        let pattern = format!("*duly-bench-*{kind}");
+        redis::cmd("KEYS").arg(pattern).query(&mut redis).unwrap()
+    };
+    let mut is_there = |kind: &str| !keys(kind).is_empty();
+    let is_there = std::cell::RefCell::new(&mut is_there);
+    let is_there = |kind: &str| (is_there.borrow_mut())(kind);
+    for (workload, events, signal) in INTERRUPTED {
+        interrupted((&url, workload, events), (signal, || is_there(""))).await;
+        assert!(!is_there(""), "{workload}");
+    }
+    interrupted((&url, "push", "20000"), ("TERM", || is_there(":body"))).await;
+    assert!(!is_there(""));
 }
 
 #[test]

@@ -64,6 +64,36 @@ async fn a_demo_says_what_to_look_at_and_ends_by_itself() {
     assert!(process.wait().await.unwrap().success());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_demo_that_is_told_to_end_leaves_nothing() {
+    for signal in ["HUP", "INT", "TERM"] {
+        for is_announced in [true, false] {
+            let folder = tempfile::tempdir().unwrap();
+            let places = || std::fs::read_dir(folder.path()).unwrap().count();
+            let mut process = Command::new(env!("CARGO_BIN_EXE_duly"))
+                .args(["demo", "--listen", "127.0.0.1:0", "--api", "127.0.0.1:0"])
+                .env("TMPDIR", folder.path())
+                .stdout(Stdio::piped())
+                .kill_on_drop(true)
+                .spawn()
+                .unwrap();
+            let mut out = BufReader::new(process.stdout.take().unwrap());
+            if is_announced {
+                out.read_line(&mut String::new()).await.unwrap();
+            } else {
+                until("it fills its shop", async || places() > 0).await;
+            }
+            let pid = process.id().unwrap().to_string();
+            let sent = Command::new("kill").args(["-s", signal, &pid]).status();
+            assert!(sent.await.unwrap().success());
+            let ended = tokio::time::timeout(Duration::from_secs(30), process.wait()).await;
+            let ended = ended.unwrap_or_else(|_| panic!("it goes on after {signal}"));
+            assert!(ended.unwrap().success(), "{signal}, {is_announced}");
+            assert_eq!(places(), 0, "{signal}, {is_announced}");
+        }
+    }
+}
+
 /// Each line that a demo gives to try works as it is, and those of nodes name the host.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_demo_says_to_try_works_when_it_is_pasted() {

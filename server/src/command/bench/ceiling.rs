@@ -6,10 +6,11 @@
 use duly::__server::redis::{Client, cmd, pipe};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use rusqlite::{Connection, params};
+use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::load::{BATCH, IN_FLIGHT, payload, per_second};
-use super::place::Place;
+use super::place::{Place, PlaceKind};
 use crate::command::error::{CommandError, Result};
 
 /// Over how many keys the events are spread in a cluster.
@@ -29,8 +30,8 @@ fn wrong_file(error: rusqlite::Error) -> CommandError {
 
 impl Ceiling {
     pub(super) fn open(place: &Place) -> Result<Self> {
-        match place {
-            Place::Folder(folder) => {
+        match &place.kind {
+            PlaceKind::Folder(folder) => {
                 let name = format!("raw-{:016x}.db", fastrand::u64(..));
                 let connection = Connection::open(folder.join(name)).map_err(wrong_file)?;
                 let made = connection.execute_batch(
@@ -41,7 +42,7 @@ impl Ceiling {
                 made.map_err(wrong_file)?;
                 Ok(Self::File(connection))
             }
-            Place::Redis { client, .. } => {
+            PlaceKind::Redis { client, .. } => {
                 let number = fastrand::u64(..);
                 let pair = |part| {
                     let key = format!("{{{number:016x}:{part}}}");
@@ -101,7 +102,9 @@ impl Ceiling {
                     }
                     transaction.commit()
                 };
-                pushed().map_err(wrong_file)
+                pushed().map_err(wrong_file)?;
+                yield_now().await; // a file has no other point at which it can be interrupted
+                Ok(())
             }
             Self::Redis(client, keys) => {
                 let batch = ids.first().map_or(0, |id| *id as usize / BATCH);
@@ -133,6 +136,7 @@ impl Ceiling {
                      (SELECT due, id FROM event ORDER BY due, id LIMIT ?1)",
                     params![BATCH as i64],
                 );
+                yield_now().await;
                 Ok(taken.map_err(wrong_file)? as u64)
             }
             Self::Redis(client, keys) => {

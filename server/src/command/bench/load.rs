@@ -113,8 +113,19 @@ async fn open(place: &Place, watch: Option<&Arc<Watch>>) -> Result<(Bus, Queue<S
     Ok((bus, queue))
 }
 
-async fn close(bus: &Bus) -> Result<()> {
-    Ok(bus.shutdown(GRACE).await?)
+/// Does some work with a bus, and closes it however the work ends, so that nothing goes on at a place
+/// that is removed.
+async fn with_bus<T>(
+    place: &Place,
+    watch: Option<&Arc<Watch>>,
+    work: impl AsyncFnOnce(Queue<String>) -> Result<T>,
+) -> Result<T> {
+    let (bus, queue) = open(place, watch).await?;
+    let done = place.unless_interrupted(work(queue)).await;
+    let closed = bus.shutdown(GRACE).await;
+    let done = done?;
+    closed?;
+    Ok(done)
 }
 
 async fn push_all(queue: &Queue<String>, events: u64, due: Option<Timestamp>) -> Result<()> {
@@ -131,86 +142,86 @@ async fn push_all(queue: &Queue<String>, events: u64, due: Option<Timestamp>) ->
 }
 
 pub(super) async fn push_one(place: &Place, events: u64) -> Result<f64> {
-    let (bus, queue) = open(place, None).await?;
-    let begun = Instant::now();
-    let pushes = stream::iter(0..events).map(|number| {
-        let queue = queue.clone();
-        async move { queue.push(payload(0, number), HOUR).await.map(drop) }
+    let took = with_bus(place, None, async |queue| {
+        let begun = Instant::now();
+        let pushes = stream::iter(0..events).map(|number| {
+            let queue = queue.clone();
+            async move { queue.push(payload(0, number), HOUR).await.map(drop) }
+        });
+        let pushes = pushes.buffer_unordered(IN_FLIGHT);
+        pushes.try_collect::<()>().await?;
+        Ok(begun.elapsed())
     });
-    let pushes = pushes.buffer_unordered(IN_FLIGHT);
-    pushes.try_collect::<()>().await?;
-    let took = begun.elapsed();
-    close(&bus).await?;
-    Ok(per_second(events, took))
+    Ok(per_second(events, took.await?))
 }
 
 /// Returns how many a second, and the bytes of each.
 pub(super) async fn push_batch(place: &Place, events: u64) -> Result<(f64, f64)> {
     let before = place.bytes().await?;
-    let (bus, queue) = open(place, None).await?;
-    let due = now() + HOUR;
-    let begun = Instant::now();
-    push_all(&queue, events, Some(due)).await?;
-    let took = begun.elapsed();
-    close(&bus).await?;
+    let took = with_bus(place, None, async |queue| {
+        let due = now() + HOUR;
+        let begun = Instant::now();
+        push_all(&queue, events, Some(due)).await?;
+        Ok(begun.elapsed())
+    });
+    let took = took.await?;
     let bytes = place.bytes().await?.saturating_sub(before);
     Ok((per_second(events, took), bytes as f64 / events as f64))
 }
 
 pub(super) async fn drain(place: &Place, events: u64) -> Result<f64> {
-    let (bus, queue) = open(place, None).await?;
-    push_all(&queue, events, None).await?;
-    close(&bus).await?;
+    with_bus(place, None, async |queue| {
+        push_all(&queue, events, None).await
+    })
+    .await?;
     let watch = Arc::new(Watch::default());
     let begun = Instant::now();
-    let (bus, _) = open(place, Some(&watch)).await?;
-    watch.until(events).await?;
-    let took = begun.elapsed();
-    close(&bus).await?;
-    Ok(per_second(events, took))
+    let took = with_bus(place, Some(&watch), async |_| {
+        watch.until(events).await?;
+        Ok(begun.elapsed())
+    });
+    Ok(per_second(events, took.await?))
 }
 
 /// Returns how late each was, in microseconds, sorted.
 pub(super) async fn lateness(place: &Place, rate: u64, seconds: u64) -> Result<Vec<i64>> {
     let watch = Arc::new(Watch::default());
-    let (bus, queue) = open(place, Some(&watch)).await?;
-    let (events, begun) = (rate * seconds, Instant::now());
-    let first = now() + DELAY;
-    let pushes = stream::iter(0..events).map(|number| {
-        let queue = queue.clone();
-        async move {
-            let after = Duration::from_secs_f64(number as f64 / rate as f64);
-            sleep_until(begun + after).await;
-            // To the millisecond, as the store has it.
-            let due = Timestamp::from_millis((first + after).as_millis());
-            queue
-                .push(payload(due.as_micros(), number), due)
-                .await
-                .map(drop)
-        }
-    });
-    pushes
-        .buffer_unordered(IN_FLIGHT)
-        .try_collect::<()>()
-        .await?;
-    watch.until(events).await?;
-    close(&bus).await?;
+    with_bus(place, Some(&watch), async |queue| {
+        let (events, begun) = (rate * seconds, Instant::now());
+        let first = now() + DELAY;
+        let pushes = stream::iter(0..events).map(|number| {
+            let queue = queue.clone();
+            async move {
+                let after = Duration::from_secs_f64(number as f64 / rate as f64);
+                sleep_until(begun + after).await;
+                // To the millisecond, as the store has it.
+                let due = Timestamp::from_millis((first + after).as_millis());
+                let pushed = queue.push(payload(due.as_micros(), number), due);
+                pushed.await.map(drop)
+            }
+        });
+        let pushes = pushes.buffer_unordered(IN_FLIGHT);
+        pushes.try_collect::<()>().await?;
+        watch.until(events).await
+    })
+    .await?;
     Ok(watch.sorted())
 }
 
 /// Returns how late each was, in microseconds, sorted.
 pub(super) async fn herd(place: &Place, events: u64) -> Result<Vec<i64>> {
     let watch = Arc::new(Watch::default());
-    let (bus, queue) = open(place, Some(&watch)).await?;
-    let ahead = Duration::from_millis(1_500 + events / 10);
-    let due_ms = (now() + ahead).as_millis();
-    push_all(&queue, events, Some(Timestamp::from_millis(due_ms))).await?;
-    if now_us() >= due_ms * 1_000 {
-        return Err(CommandError::failed(format!(
-            "pushing {events} events took longer than until they were due; use fewer --events"
-        )));
-    }
-    watch.until(events).await?;
-    close(&bus).await?;
+    with_bus(place, Some(&watch), async |queue| {
+        let ahead = Duration::from_millis(1_500 + events / 10);
+        let due_ms = (now() + ahead).as_millis();
+        push_all(&queue, events, Some(Timestamp::from_millis(due_ms))).await?;
+        if now_us() >= due_ms * 1_000 {
+            return Err(CommandError::failed(format!(
+                "pushing {events} events took longer than until they were due; use fewer --events"
+            )));
+        }
+        watch.until(events).await
+    })
+    .await?;
     Ok(watch.sorted())
 }

@@ -20,7 +20,8 @@ use super::output::{Output, progress};
 #[derive(Args, Debug)]
 pub(crate) struct BenchCommand {
     /// The store: sqlite:FILE, whose folder is used but not the file, or redis://HOST or
-    /// redis-cluster://HOSTS, under a prefix of its own; what it has made is removed at the end
+    /// redis-cluster://HOSTS, under a prefix of its own; what it has made is removed at the end, also
+    /// of one that is interrupted
     #[arg(long, value_name = "URL")]
     store: String,
     /// The events of the workloads push, drain and herd
@@ -124,21 +125,24 @@ async fn measure(place: &Place, command: &BenchCommand) -> Result<Figures> {
         let (rate, bytes) = load::push_batch(place, events).await?;
         figures.push_batch_per_s = Some(rate);
         figures.bytes_per_event = Some(bytes);
-        let pushed = Ceiling::open(place)?.push_one(events).await?;
-        figures.ceiling.push_one_per_s = Some(pushed);
+        let raw = async || Ceiling::open(place)?.push_one(events).await;
+        figures.ceiling.push_one_per_s = Some(place.unless_interrupted(raw()).await?);
         let before = place.bytes().await?;
         // Closed again, so that what is in a log has gone to its file.
-        let pushed = Ceiling::open(place)?.push_batch(events).await?;
-        figures.ceiling.push_batch_per_s = Some(pushed);
+        let raw = async || Ceiling::open(place)?.push_batch(events).await;
+        figures.ceiling.push_batch_per_s = Some(place.unless_interrupted(raw()).await?);
         let bytes = place.bytes().await?.saturating_sub(before);
         figures.ceiling.bytes_per_event = Some(bytes as f64 / events as f64);
     }
     bar.set_message("drain");
     if runs(Workload::Drain) {
         figures.drain_per_s = Some(load::drain(place, events).await?);
-        let mut ceiling = Ceiling::open(place)?;
-        ceiling.push_batch(events).await?;
-        figures.ceiling.drain_per_s = Some(ceiling.drain(events).await?);
+        let raw = async || {
+            let mut ceiling = Ceiling::open(place)?;
+            ceiling.push_batch(events).await?;
+            ceiling.drain(events).await
+        };
+        figures.ceiling.drain_per_s = Some(place.unless_interrupted(raw()).await?);
     }
     bar.set_message("lateness");
     if runs(Workload::Lateness) {
