@@ -219,8 +219,8 @@ fn sweep(app: &App, visit: &Visit, action: Action, fields: &Fields) -> Result<(S
         Action::DropAll => "Drop",
         _ => "Revive",
     };
-    let words = filter.words();
-    let what = format!("{verb} dead letters {words}, {rate} in a second");
+    let of_what = format!("dead letters {}", filter.words());
+    let what = format!("{verb} {of_what}, {rate} in a second");
     let (user, queue) = (visit.user.name.clone(), filter.queue.clone());
     let actor = user.clone();
     let make = Box::new(move |bus: &duly::Bus| filter.letters(bus).by(&actor));
@@ -237,7 +237,10 @@ fn sweep(app: &App, visit: &Visit, action: Action, fields: &Fields) -> Result<(S
     );
     started.ok_or_else(too_many)?;
     let target = queue.unwrap_or_else(|| "every queue".to_owned());
-    Ok(("The sweep has begun.".to_owned(), target))
+    Ok((
+        "The sweep has begun.".to_owned(),
+        format!("{target}, {of_what}"),
+    ))
 }
 
 fn stop(app: &App, visit: &Visit, fields: &Fields) -> Result<(String, String)> {

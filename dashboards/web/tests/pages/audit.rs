@@ -148,6 +148,52 @@ async fn what_was_done_to_a_queue_stands_under_its_name() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_says_its_filter() {
+    let site = Site::memory(Role::Admin).await;
+    let queue = site.bus.queue_named::<u64>("mail").unwrap();
+    queue.push(7, Duration::from_secs(3_600)).await.unwrap();
+    let csrf = site.get("/act/pause?queue=mail").await.csrf().to_owned();
+    let asked = site.bus.store_time().as_millis().to_string();
+    for (action, field) in [
+        ("drop-all", "key"),
+        ("revive-all", "error"),
+        ("cancel-all", "q"),
+        ("run-all", "q"),
+        ("reschedule-all", "q"),
+        ("replay", "key"),
+    ] {
+        for queue in ["mail", ""] {
+            let text = format!("{action} of ({queue})");
+            let fields = [
+                ("queue", queue),
+                (field, &text),
+                ("in", "key"),
+                ("asked", &asked),
+                ("name", "one"),
+                ("delay", "9"),
+                ("csrf", &csrf),
+            ];
+            if (action, queue) == ("replay", "") {
+                continue; // it is of a queue
+            }
+            // So many run at the same time, and no more.
+            let begins = async || {
+                let done = site.post(&format!("/act/{action}"), &fields).await;
+                assert!(
+                    [303, 429].contains(&done.status.as_u16()),
+                    "{text}: {done:?}"
+                );
+                done.status == 303
+            };
+            until("it begins", begins).await;
+            let lines = site.bus.audit(None, 1_000).await.unwrap().items;
+            let said = lines.iter().filter(|line| line.target.contains(&text));
+            assert_eq!(said.count(), 1, "{text}: {lines:?}");
+        }
+    }
+}
+
 /// Everybody is this user, and what is done is recorded when it may be.
 #[derive(Debug)]
 struct Recorded {
