@@ -11,14 +11,20 @@ use crate::error::PageError;
 #[derive(Debug, Default)]
 pub(crate) struct Fields(BTreeMap<String, String>);
 
+/// The fields with texts of events, in which spaces at the ends count: `ann` and `ann ` are two keys.
+const EXACT: [&str; 3] = ["error", "key", "q"];
+
 impl Fields {
     pub(crate) fn parse(bytes: &[u8]) -> Self {
         Self(form_urlencoded::parse(bytes).into_owned().collect())
     }
 
-    /// Returns a field, unless it is empty.
+    /// Returns a field, unless it is empty; without spaces around it, but for a text of events.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        let value = self.0.get(name)?.trim();
+        let mut value = self.0.get(name)?.as_str();
+        if !EXACT.contains(&name) {
+            value = value.trim();
+        }
         (!value.is_empty()).then_some(value)
     }
 

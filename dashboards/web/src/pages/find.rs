@@ -239,7 +239,7 @@ pub(crate) async fn find(
 ) -> Result<Response> {
     let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
     let asked = fields.get("id").or_else(|| fields.get("q"));
-    let id: Option<EventId> = asked.and_then(|text| text.parse().ok());
+    let id: Option<EventId> = asked.and_then(|text| text.trim().parse().ok());
     // What looks like an id may be a key.
     let may_be_key = fields.get("id").is_none();
     let is_key = may_be_key && fields.get("in").is_some();

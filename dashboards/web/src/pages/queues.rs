@@ -80,7 +80,7 @@ pub(crate) async fn page(
         Some(_) => false,
         None => sort == "name",
     };
-    let search = fields.text("q").to_lowercase();
+    let search = fields.text("q").trim().to_lowercase();
     let queues = picture.queues.iter();
     let mut queues: Vec<_> = queues
         .filter(|(name, _)| visit.user.sees(name))

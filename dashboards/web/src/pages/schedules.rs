@@ -119,7 +119,7 @@ pub(crate) async fn page(
 ) -> Result<Response> {
     let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
     let search = fields.text("q");
-    let lower = search.to_lowercase();
+    let lower = search.trim().to_lowercase();
     let (read, has_more) = in_time(read(&app, &visit)).await?;
     let mut schedules: Vec<_> = read
         .into_iter()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use duly_dashboard::Role;
 
-use crate::site::Site;
+use crate::site::{Site, until};
 
 /// Returns the value of a field of a form.
 fn field<'a>(page: &'a str, name: &str) -> &'a str {
@@ -118,4 +118,70 @@ async fn events_lead_to_records_by_what_records_have() {
         let path = format!("/find?in={place}&q=x&error=refused");
         assert_eq!(site.get(&path).await.status.as_u16(), 400, "{place}");
     }
+}
+
+/// Keys that differ in the spaces at their ends alone, and one of nothing else.
+const KEYS: [&str; 5] = ["ann", "ann ", " ann", "ann\u{a0}", "  "];
+
+fn encoded(text: &str) -> String {
+    form_urlencoded::byte_serialize(text.as_bytes()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_with_spaces_at_its_ends_is_another_key() {
+    let site = Site::memory(Role::Admin).await;
+    let hour = Duration::from_secs(3_600);
+    let (waiting, dead) = (
+        site.bus.queue_named::<u64>("mail").unwrap(),
+        site.bus.queue_named::<u64>("dead").unwrap(),
+    );
+    let mut ids = Vec::new();
+    for key in KEYS {
+        dead.event(1).key(key).attempts(1).push().await.unwrap();
+        let leased = dead.lease(1, Duration::from_secs(30));
+        let leased = leased.wait(Duration::from_secs(5)).send().await.unwrap();
+        let _ = leased[0].bury(format!("no such{key}")).await.unwrap();
+        let waits = waiting.event(1).after(hour).key(key).push().await.unwrap();
+        ids.push([waits.id(), leased[0].id()].map(|id| id.to_string()));
+    }
+    for (key, [waits, dead]) in KEYS.into_iter().zip(&ids) {
+        let text = encoded(key);
+        for (path, id) in [
+            (format!("/find?queue=mail&in=key&q={text}"), waits),
+            (format!("/find?queue=mail&q={text}"), waits),
+            (format!("/dead?key={text}"), dead),
+            (format!("/records?queue=dead&key={text}"), dead),
+            (
+                format!("/records/export?queue=dead&format=csv&key={text}"),
+                dead,
+            ),
+        ] {
+            let page = site.get(&path).await.text;
+            let found = ids.iter().flatten().filter(|id| page.contains(&**id));
+            assert_eq!(found.collect::<Vec<_>>(), [id], "{path}: {page}");
+        }
+    }
+    // By the form of a page that was found, as a browser sends it.
+    let text = encoded("ann ");
+    let asked = site
+        .get(&format!("/act/cancel-all?queue=mail&in=key&q={text}"))
+        .await;
+    assert!(asked.text.contains("1 event matches."), "{}", asked.text);
+    let (_, form) = asked.text.split_once("action=\"/jobs/act/").unwrap();
+    let sent = ["queue", "in", "q", "csrf"].map(|name| (name, field(form, name)));
+    let done = site.post("/act/cancel-all", &sent).await;
+    assert_eq!(done.status, 303, "{}", done.text);
+    let left = async || {
+        let page = site.bus.events().queue("mail").page().await.unwrap();
+        let keys = page.items.into_iter().map(|event| event.key.unwrap());
+        keys.collect::<std::collections::BTreeSet<_>>()
+    };
+    until("it is cancelled", async || left().await.len() < KEYS.len()).await;
+    let others = KEYS.into_iter().filter(|key| *key != "ann ");
+    assert_eq!(left().await, others.map(str::to_owned).collect());
+    // A name that was typed, or an id that was pasted, may have some around it.
+    let id = format!("+{}+", ids[0][0]);
+    assert_eq!(site.get(&format!("/find?q={id}")).await.status, 303);
+    let queues = site.get("/queues?q=+mai+").await.text;
+    assert!(queues.contains("/queues/mail\""), "{queues}");
 }
