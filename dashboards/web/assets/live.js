@@ -68,6 +68,32 @@
     return types || isFilled() || document.hidden || !window.getSelection().isCollapsed;
   };
 
+  // What can be reached by keyboard, each under what it is, and which of those alike.
+  const reachable = () => {
+    const seen = new Map();
+    return [...content.querySelectorAll("a[href], button, [tabindex]")].map((element) => {
+      const is = ["href", "aria-label"].map((name) => element.getAttribute(name)).find(Boolean);
+      const kind = `${element.tagName} ${is || element.textContent}`;
+      seen.set(kind, (seen.get(kind) || 0) + 1);
+      return [`${kind} ${seen.get(kind)}`, element];
+    });
+  };
+
+  // Replaces the content. Whoever moves by keyboard, or has scrolled in a part, stays where they are.
+  const replace = (nodes) => {
+    const places = reachable().map(([name, element]) => ({
+      name, left: element.scrollLeft, top: element.scrollTop, active: element === document.activeElement,
+    }));
+    content.replaceChildren(...nodes);
+    const next = new Map(reachable());
+    for (const { name, left, top, active } of places) {
+      const element = (left || top || active) && next.get(name);
+      if (!element) continue;
+      element.scrollTo(left, top);
+      if (active) element.focus({ preventScroll: true });
+    }
+  };
+
   const refresh = async () => {
     if (busy || isUsed() || performance.now() - last < pause) return;
     busy = true;
@@ -76,14 +102,7 @@
       if (response.ok && !response.redirected) {
         const page = new DOMParser().parseFromString(await response.text(), "text/html");
         const fresh = page.getElementById("content");
-        const active = document.activeElement;
-        const place = active && content.contains(active) ? active.getAttribute("href") : null;
-        if (fresh && !isUsed()) {
-          content.replaceChildren(...fresh.childNodes);
-          // Whoever moves by keyboard stays where they are.
-          const again = place && content.querySelector(`a[href="${CSS.escape(place)}"]`);
-          if (again) again.focus({ preventScroll: true });
-        }
+        if (fresh && !isUsed()) replace(fresh.childNodes);
       }
     } catch {
       // The next message tries again.

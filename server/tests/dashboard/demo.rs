@@ -236,6 +236,7 @@ async fn a_newcomer_finds_what_is_wrong_and_mends_it() {
     );
 
     typed_text_stays(&browser, &url).await;
+    scrolled_places_stay(&browser, &url).await;
 
     // Revives one event, by way of its page.
     browser.goto(&format!("{url}/")).await;
@@ -298,6 +299,34 @@ async fn typed_text_stays(browser: &Browser, url: &str) {
     browser.run(empty).await;
     let is_old = "return document.querySelectorAll('[data-old]').length";
     until("it is current", async || browser.run(is_old).await == 0).await;
+}
+
+/// Who has scrolled in a part of a page, or has reached something by keyboard, stays there while the page
+/// keeps itself current.
+async fn scrolled_places_stay(browser: &Browser, url: &str) {
+    browser.looks("light", 390, 844).await;
+    for (page, reached) in [
+        ("/queues", ".scroll"),
+        ("/dead", "form.filter button"),
+        ("/dead", "tbody tr:nth-child(2) a"),
+    ] {
+        browser.goto(&format!("{url}{page}")).await;
+        let begin = "const style = document.styleSheets[0]; \
+             style.insertRule('.scroll { max-height: 90px; overflow: auto !important }'); \
+             style.insertRule('.scroll table { min-width: 900px !important }'); \
+             const region = document.querySelector('.scroll'); \
+             region.dataset.old = 'true'; region.scrollTo(30, 40); ";
+        let reach = format!("document.querySelector('{reached}').focus({{preventScroll: true}})");
+        browser.run(&format!("{begin}{reach}")).await;
+        let is_old = "return document.querySelectorAll('[data-old]').length";
+        until("it is current", async || browser.run(is_old).await == 0).await;
+        let place = "const region = document.querySelector('.scroll'); \
+             return [region.scrollLeft, region.scrollTop].join()";
+        assert_eq!(browser.run(place).await, "30,40", "{page}");
+        let is_there = format!("return document.activeElement.matches('{reached}')");
+        assert_eq!(browser.run(&is_there).await, true, "{page}, {reached}");
+    }
+    browser.looks("light", 1280, 900).await;
 }
 
 /// Takes the pictures of the README, where they are asked for.
