@@ -101,6 +101,11 @@ pub enum Action<B> {
         /// The jobs; there is room for all of them.
         jobs: Vec<Job<B>>,
     },
+    /// Hand back what waits in a queue's ring: more is published than there are credits now.
+    Withdraw {
+        /// The queue's index in the node.
+        queue: usize,
+    },
     /// Handlers may start on this bucket's leases until `until`.
     Fresh {
         /// The bucket's index in the node.

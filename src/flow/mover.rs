@@ -232,6 +232,7 @@ impl Mover {
                 self.inbox.serves(key, bucket);
             }
             Action::Publish { queue, jobs } => self.consumers[queue].publish_jobs(jobs),
+            Action::Withdraw { queue } => self.consumers[queue].withdraw(),
             Action::Fresh { bucket, until } => self.fences.of(bucket).fresh(until.as_nanos()),
             Action::Lost {
                 bucket,

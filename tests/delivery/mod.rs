@@ -26,6 +26,7 @@ mod full;
 mod futures;
 mod handlers;
 mod ids;
+mod in_the_ring;
 mod kit;
 mod late;
 mod lease;

@@ -48,6 +48,13 @@ impl World {
         }
     }
 
+    /// What waits in a ring is handed back.
+    pub fn withdraw(&mut self, at: usize, queue: usize, inputs: &mut VecDeque<Input<Body>>) {
+        for job in std::mem::take(&mut self.nodes[at].pools[queue].ring) {
+            inputs.push_back(self.hand_back(&job));
+        }
+    }
+
     /// A delivery whose handler never starts.
     pub fn hand_back(&mut self, job: &Job<Body>) -> Input<Body> {
         Input::Ended {

@@ -1,7 +1,7 @@
 //! What breaks when, and how it is mended.
 
 use duly::__internal::Input;
-use duly_conformance::history::EntryKind;
+use duly_conformance::history::{EntryKind, Promise};
 
 use crate::network::Cut;
 use crate::store::Health;
@@ -239,6 +239,11 @@ impl World {
                 workers: self.plan.workers_of(queue),
             };
             self.drive(node, Some(resized));
+            let pool = &self.nodes[node].pools[queue];
+            if pool.len() > capacity && !pool.ring.is_empty() {
+                let text = "a node keeps more in its ring than it has room for";
+                self.break_off(Promise::Full, None, text);
+            }
         }
     }
 

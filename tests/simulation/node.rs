@@ -339,6 +339,7 @@ impl World {
                     .push(of.expect("it is a bucket of the world"));
             }
             Action::Publish { queue, jobs } => self.publish(at, queue, jobs, inputs),
+            Action::Withdraw { queue } => self.withdraw(at, queue, inputs),
             Action::Fresh { bucket, until } => {
                 let until = self.trusted_until(at, until);
                 let gate = &mut self.nodes[at].gates[bucket];

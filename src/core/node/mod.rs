@@ -261,11 +261,7 @@ impl<B> Node<B> {
                 workers,
             } => {
                 self.queues[queue].resize(capacity, workers);
-                self.roomy.insert(queue);
-                if capacity == 0 {
-                    // Other nodes may take what this node will not start.
-                    self.hand_back_prefetched(now, |state| state.queue == queue);
-                }
+                self.hand_back_excess(now, queue, out);
             }
             Input::Rated { queue, rate } => self.rated(now, queue, rate),
             Input::Serve { queue, bucket } => {

@@ -1,4 +1,5 @@
-//! Publishing: moves due events from the prefetch buffers into the rings.
+//! Publishing: moves due events from the prefetch buffers into the rings, and what has lost its
+//! room back to the store.
 
 use std::collections::BTreeSet;
 
@@ -35,6 +36,18 @@ impl<B> Node<B> {
             }
         }
         self.publish_paced(now, out);
+    }
+
+    /// Hands back what has no room in a queue any more: other nodes may take it.
+    pub(super) fn hand_back_excess(&mut self, now: Mono, queue: usize, out: &mut Vec<Action<B>>) {
+        self.roomy.insert(queue);
+        let state = &self.queues[queue];
+        if state.outstanding > state.capacity {
+            out.push(Action::Withdraw { queue });
+        }
+        if state.is_paused() {
+            self.hand_back_prefetched(now, |state| state.queue == queue);
+        }
     }
 
     /// Publishes as much of each rate-limited queue as may start now, the longest due first, from

@@ -177,6 +177,7 @@ where
                     break;
                 }
             }
+            publisher.withdraw_if_paused();
             for task in tasks {
                 if let Task::Stored(job) = task {
                     inbox.add(Input::Ended {
@@ -214,8 +215,7 @@ where
     }
 
     fn withdraw(&self) {
-        let is_stored = |task: &Task<_>| matches!(task, Task::Stored(_));
-        self.hand_back(self.pool.withdraw(is_stored));
+        self.pool.withdraw();
     }
 
     fn stop(self: Arc<Self>) -> BoxFuture<'static, ()> {

@@ -135,6 +135,16 @@ where
         }
     }
 
+    fn may_leave(&self, task: &Self::Job) -> bool {
+        matches!(task, Task::Stored(_))
+    }
+
+    fn left(&self, task: Self::Job) {
+        if let Task::Stored(job) = task {
+            self.deps.hand_back(&job);
+        }
+    }
+
     fn limit(&self) -> Option<Duration> {
         A::CAN_BE_DROPPED.then_some(self.deps.options.timeout)
     }

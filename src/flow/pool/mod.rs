@@ -29,6 +29,7 @@ pub(in crate::flow) mod wake;
 pub(crate) mod work;
 pub(in crate::flow) mod worker;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
@@ -212,9 +213,9 @@ impl<W: Work> Pool<W> {
         jobs
     }
 
-    /// Removes the waiting jobs that are `wanted`, oldest first; the pool stays open.
-    pub(crate) fn withdraw(&self, wanted: impl Fn(&W::Job) -> bool) -> Vec<W::Job> {
-        self.shared.feed.withdraw(wanted)
+    /// Returns the waiting jobs that [may leave](Work::may_leave) to the work; the pool stays open.
+    pub(crate) fn withdraw(&self) {
+        self.shared.withdraw();
     }
 
     /// Waits until `done` returns true; checks at once, and whenever the last worker has left.
@@ -282,6 +283,26 @@ impl<W: Work> Shared<W> {
     pub(super) fn call(self: &Arc<Self>) {
         if self.wake.call() {
             self.start_worker();
+        }
+    }
+
+    /// Puts jobs that were taken but not begun back to the front.
+    pub(super) fn give_back(&self, local: &mut VecDeque<W::Job>) {
+        self.feed.give_back(local);
+        self.withdraw_if_paused();
+    }
+
+    /// Withdraws what came back to, or into, a pool that was paused meanwhile. Call it after that:
+    /// then either this sees the pause, or the withdrawal that follows the pause sees the jobs.
+    pub(super) fn withdraw_if_paused(&self) {
+        if self.wake.limit() == 0 {
+            self.withdraw();
+        }
+    }
+
+    fn withdraw(&self) {
+        for job in self.feed.withdraw(|job| self.work.may_leave(job)) {
+            self.work.left(job);
         }
     }
 

@@ -113,6 +113,11 @@ impl<W: Work> Publisher<W> {
         shared.feed.room().wait_until(rest).await
     }
 
+    /// Withdraws what was published into a pool that was paused meanwhile.
+    pub(crate) fn withdraw_if_paused(&self) {
+        self.shared.withdraw_if_paused();
+    }
+
     /// Returns whether the pool rejects further jobs.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {

@@ -136,7 +136,7 @@ impl<'a, W: Work, F> RunningJob<'a, W, F> {
             ..
         } = &mut self.lent;
         if !local.is_empty() {
-            pool.feed.give_back(local);
+            pool.give_back(local);
             pool.call();
         }
         let reserved = reserved.get_or_insert_with(|| pool.deadlines.reserve());

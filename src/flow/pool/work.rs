@@ -53,6 +53,17 @@ pub trait Work: Send + Sync + 'static {
         let _nobody_minds = busy;
     }
 
+    /// Returns whether a job that waits may leave the pool when that is paused.
+    fn may_leave(&self, job: &Self::Job) -> bool {
+        let _every_job_stays = job;
+        false
+    }
+
+    /// Takes back a job that left the pool before it was begun.
+    fn left(&self, job: Self::Job) {
+        drop(job);
+    }
+
     /// Returns the limit of a job's future, or `None`.
     ///
     /// It is measured from the first suspension, and checked while suspended: a future that blocks

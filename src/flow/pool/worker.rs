@@ -183,7 +183,7 @@ impl<W: Work> Worker<W> {
             return Some((job, cuts));
         }
         self.local.push_front(job);
-        self.pool.feed.give_back(&mut self.local);
+        self.pool.give_back(&mut self.local);
         None
     }
 
@@ -191,7 +191,7 @@ impl<W: Work> Worker<W> {
     #[cold]
     fn give_rest_back(&mut self) {
         if !self.local.is_empty() {
-            self.pool.feed.give_back(&mut self.local);
+            self.pool.give_back(&mut self.local);
             self.pool.call();
         }
     }
@@ -255,7 +255,7 @@ impl<W: Work> Drop for Worker<W> {
             return;
         }
         let pool = &self.pool;
-        pool.feed.give_back(&mut self.local);
+        pool.give_back(&mut self.local);
         let lingering = matches!(self.phase, WorkerPhase::Lingering(..));
         if lingering {
             pool.deadlines.stop_lingering();

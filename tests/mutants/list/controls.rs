@@ -36,6 +36,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         delivery("a_paused_queue_starts_nothing_until_it_is_resumed"),
     ),
     Controls.bug(
+        "ring-kept-without-room",
+        "what waits in the ring of a node stays there under a pause or a new rate",
+        &[never("Node::hand_back_excess", "outstanding")],
+        delivery("a_paused_queue_holds_nothing_but_what_runs"),
+    ),
+    Controls.bug(
+        "given-back-to-a-pause",
+        "what a worker gives back to a paused ring stays there",
+        &[never("Shared::withdraw_if_paused", "limit")],
+        lib("what_a_worker_gives_back_to_a_paused_pool_leaves_it"),
+    ),
+    Controls.bug(
         "setting-not-kept",
         "embedded: what was set of a queue is forgotten by an open",
         &[put(
