@@ -57,6 +57,7 @@ impl<B: Clone> Puller<B> {
             let request = self.number();
             let fetch = PullFetch {
                 request,
+                first_sent: now,
                 hold,
                 ready,
                 due,

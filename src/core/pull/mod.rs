@@ -160,6 +160,8 @@ enum PullCallKind {
 #[derive(Clone, Debug)]
 struct PullFetch {
     request: RequestId,
+    /// When it was first sent: a repeat leases nothing anew.
+    first_sent: Mono,
     hold: Duration,
     ready: usize,
     due: usize,

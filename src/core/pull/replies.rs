@@ -102,7 +102,13 @@ impl<B: Clone> Puller<B> {
             }
         };
         let key = bucket.key.clone();
-        let deadline = When::After(fetch.hold).due(now_us);
+        // The leases of a repeat may be as old as the first fetch, and may have ended meanwhile.
+        let age = if sent > fetch.first_sent {
+            now.since(fetch.first_sent)
+        } else {
+            Duration::ZERO
+        };
+        let deadline = When::After(fetch.hold.saturating_sub(age)).due(now_us);
         if !deliveries.is_empty() {
             bucket.leased(deadline, &self.clock);
         }
@@ -116,6 +122,9 @@ impl<B: Clone> Puller<B> {
             deadline,
             delivery,
         });
+        if age >= fetch.hold {
+            return self.hand_back(events.collect());
+        }
         let takers = fetch.shares.iter().map(|(requester, _)| *requester);
         let left = self.hand_out(events.collect(), takers.collect(), fetch.hold);
         if left.is_empty() {

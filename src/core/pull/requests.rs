@@ -10,6 +10,10 @@ use crate::error::ErrorKind;
 use crate::event::QueueName;
 use crate::time::Mono;
 
+/// How long a caller that has got events waits for more of them: its leases run meanwhile, and a
+/// bucket may not reply for long.
+const PATIENCE: Duration = Duration::from_millis(100);
+
 /// What a caller asks for.
 #[derive(Debug)]
 pub(crate) struct LeaseOrder {
@@ -38,6 +42,8 @@ pub(super) struct Requester<B> {
     pub(super) waits: bool,
     pub(super) arrived: Mono,
     pub(super) got: Vec<PulledEvent<B>>,
+    /// When it gets its reply at the latest: a moment after its first event.
+    replies_at: Option<Mono>,
     /// Its shares of fetches in flight.
     reserved: usize,
 }
@@ -112,6 +118,7 @@ impl<B: Clone> Puller<B> {
                 waits: order.waits,
                 arrived: now,
                 got: Vec::new(),
+                replies_at: None,
                 reserved: 0,
             },
         );
@@ -315,17 +322,39 @@ impl<B: Clone> Puller<B> {
         if caller.has_enough() && caller.reserved == 0 {
             return self.reply(requester, out);
         }
-        if caller.reserved > 0 {
-            return;
-        }
-        let mut queues = caller.queues.iter();
-        if queues.any(|at| self.may_have(now, caller, *at)) {
+        let may_get_more = caller.reserved > 0 || {
+            let mut queues = caller.queues.iter();
+            queues.any(|at| self.may_have(now, caller, *at))
+        };
+        if may_get_more {
+            if !caller.got.is_empty() {
+                self.wait_a_moment(now, requester, out);
+            }
             return;
         }
         match self.failure_of(caller) {
             Some(_) if caller.got.is_empty() => self.expire(requester, out),
             _ if caller.waits && caller.got.is_empty() => {}
             _ => self.reply(requester, out),
+        }
+    }
+
+    /// Lets a caller that has got events wait for more, and replies if it has waited long enough.
+    fn wait_a_moment(&mut self, now: Mono, requester: RequesterId, out: &mut Vec<PullAction<B>>) {
+        let Some(caller) = self.requesters.get_mut(&requester) else {
+            return;
+        };
+        let at = *caller.replies_at.get_or_insert(now + PATIENCE);
+        if at <= now {
+            return self.reply(requester, out);
+        }
+        let Some(queue) = caller.queues.first().copied() else {
+            return;
+        };
+        // One timer of a queue is enough: whoever waits on sets the next one.
+        let is_sooner = |(timer, of): &(Mono, usize)| *of == queue && *timer <= at;
+        if !self.queue_timers.iter().any(is_sooner) {
+            self.queue_timers.insert((at, queue));
         }
     }
 }

@@ -81,6 +81,67 @@ async fn a_fetch_whose_answer_is_lost_loses_no_event_and_no_attempt() {
     assert!(bus.clock().elapsed() < secs(1));
 }
 
+/// The store leased it at the first fetch, and not at the repeat that brings it.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_comes_late_ends_when_it_says() {
+    for (held, ttr) in [(11, 30), (25, 60), (11, 12)] {
+        let world = World::memory();
+        let way = Faulty::to(&world.store);
+        let (bus, queue) = faulty(&world, &way).await;
+        let id = queue.push(1, When::Now).await.unwrap().id();
+        let mut left = 1;
+        way.meets(move |_, op| match op {
+            StoreOp::Fetch(_) if left > 0 => {
+                left -= 1;
+                Fault::Held(secs(held))
+            }
+            _ => Fault::None,
+        });
+        let from = bus.now();
+        let request = queue.lease(1, secs(ttr)).wait(secs(20));
+        let leased = request.send().await.unwrap().remove(0);
+        let late = bus.now().since(from);
+        assert!(late >= secs(10), "{late:?}");
+        let deadline = leased.deadline().since(from);
+        assert!(
+            deadline <= secs(ttr) && deadline + ms(100) >= secs(ttr),
+            "{deadline:?}"
+        );
+        bus.advance(secs(ttr) - ms(200) - late).await;
+        assert_eq!(leased.ack().await.unwrap(), LeaseStatus::Held);
+        assert_eq!(bus.outcomes(id).await.unwrap(), [Outcome::Acked]);
+    }
+}
+
+/// Nobody is given a lease that has ended, and its event loses no attempt.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_has_ended_before_it_comes_is_given_to_nobody() {
+    let world = World::memory();
+    let way = Faulty::to(&world.store);
+    let (bus, queue) = faulty(&world, &way).await;
+    let id = queue.event(1).attempts(1).push().await.unwrap().id();
+    let mut fetches = 0;
+    way.meets(move |_, op| match op {
+        StoreOp::Fetch(_) => {
+            fetches += 1;
+            if fetches == 1 {
+                Fault::Held(secs(11))
+            } else {
+                Fault::None
+            }
+        }
+        // Until then nobody has taken it back.
+        StoreOp::Reap { .. } if fetches < 2 => Fault::Refused(ErrorKind::Unavailable),
+        _ => Fault::None,
+    });
+    let request = queue.lease(1, secs(5)).wait(secs(20));
+    let leased = request.send().await.unwrap().remove(0);
+    assert_eq!((leased.id(), leased.attempt()), (id, 1));
+    let left = leased.deadline().since(bus.now());
+    assert!(left > secs(4), "{left:?}");
+    assert_eq!(leased.ack().await.unwrap(), LeaseStatus::Held);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_queue_that_comes_first_is_waited_for_although_its_store_is_slower() {
     let world = World::memory();
@@ -98,6 +159,42 @@ async fn a_queue_that_comes_first_is_waited_for_although_its_store_is_slower() {
         let request = bus.lease_from(&queues, 1, secs(60)).wait(wait);
         let leased = request.send().await.unwrap();
         assert_eq!(leased[0].event().payload.bytes, expected);
+    }
+}
+
+/// What the other buckets have is leased already, for as long as the caller says.
+#[tokio::test(start_paused = true)]
+async fn a_bucket_that_does_not_answer_keeps_nothing_that_others_have_leased() {
+    let is_fetch = |op: &StoreOp| matches!(op, StoreOp::Fetch(_));
+    for fault in [
+        Fault::Hung,
+        Fault::LatePolicy(secs(8)),
+        Fault::Held(secs(8)),
+    ] {
+        for (fetches_alone, wait) in [(false, 0), (false, 60), (true, 0)] {
+            let world = World::memory();
+            let way = Faulty::to(&world.store);
+            let (bus, queue) = faulty(&world, &way).await;
+            let (first, mut others) = (queue.event(1).attempts(1).push().await.unwrap().id(), 0);
+            for number in 2..40 {
+                let id = queue.push(number, When::Now).await.unwrap().id();
+                others += usize::from(id.bucket() == first.bucket());
+            }
+            way.meets(move |bucket, op| {
+                let is_well = bucket.bucket == first.bucket() || fetches_alone && !is_fetch(op);
+                if is_well { Fault::None } else { fault }
+            });
+            let from = bus.now();
+            let request = queue.lease(100, secs(5)).wait(secs(wait));
+            let leased = request.send().await.unwrap();
+            let took = bus.now().since(from);
+            assert!(took <= ms(150), "{fault:?}: {took:?}");
+            assert_eq!(leased.len(), 1 + others);
+            for event in &leased {
+                assert_eq!(event.ack().await.unwrap(), LeaseStatus::Held);
+            }
+            assert_eq!(bus.outcomes(first).await.unwrap(), [Outcome::Acked]);
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-use super::{delivery, lib, put, redis_store};
+use super::{delivery, lib, never, put, redis_store};
 use crate::mutant::{Mutant, Promise::Pulled};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -17,6 +17,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a fetch of a puller whose answer was lost is not repeated",
         &[put("Puller::fetched", "ErrorKind::«Unknown»", "Conflict")],
         delivery("a_fetch_whose_answer_is_lost_loses_no_event_and_no_attempt"),
+    ),
+    Pulled.bug(
+        "pull-lease-counts-from-its-repeat",
+        "the deadline of an event that the repeat of a fetch brings counts from the repeat",
+        &[never("Puller::fetched", "$fetch.first_sent")],
+        delivery("a_lease_that_comes_late_ends_when_it_says"),
+    ),
+    Pulled.bug(
+        "pull-waits-for-a-hung-bucket",
+        "a caller that has got events waits for a bucket that does not reply",
+        &[never("Puller::wait_a_moment", "$at <= $now")],
+        delivery("a_bucket_that_does_not_answer_keeps_nothing_that_others_have_leased"),
     ),
     Pulled.bug(
         "pull-while-paused",
