@@ -8,6 +8,7 @@ use duly_options::late::{self, Late};
 
 use crate::duration;
 use crate::error::{Error, Result, shown};
+use crate::time::Timestamp;
 
 /// The lateness policy: what to do with an event that reaches its consumer late.
 ///
@@ -35,6 +36,46 @@ pub enum LatePolicy {
     Expire(Duration),
     /// Bury it as a dead letter if it is later than this: it needs attention.
     Bury(Duration),
+}
+
+/// Why an event must not be delivered any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StaleReason {
+    /// It has expired, by its expiry or by its lateness policy.
+    Expired,
+    /// It is to be buried, as it is later than its policy allows.
+    TooLate,
+}
+
+impl StaleReason {
+    /// Returns why an event of this expiry, policy and due time must not be delivered at `now_us`,
+    /// if so.
+    pub(crate) fn at(
+        now_us: u64,
+        expires: Option<Timestamp>,
+        (late, due): (LatePolicy, Timestamp),
+    ) -> Option<Self> {
+        let passed = |limit: Duration| {
+            let late_us = now_us.saturating_sub(due.as_micros());
+            u128::from(late_us) * 1_000 > limit.as_nanos()
+        };
+        if expires.is_some_and(|at| at.as_micros() <= now_us) {
+            return Some(Self::Expired);
+        }
+        match late {
+            LatePolicy::Expire(limit) if passed(limit) => Some(Self::Expired),
+            LatePolicy::Bury(limit) if passed(limit) => Some(Self::TooLate),
+            _ => None,
+        }
+    }
+
+    /// Returns what a caller that waits for the reply to the event is told.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Expired => "the event expired before its handler started",
+            Self::TooLate => "the event is later than its policy allows",
+        }
+    }
 }
 
 impl fmt::Display for LatePolicy {

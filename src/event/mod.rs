@@ -19,7 +19,7 @@ pub(crate) use delivered::Event;
 pub use envelope::{CALL_HEADER, Envelope, HEADERS_MAX, Headers, TEXT_BYTES_MAX};
 pub(crate) use id::EventId;
 pub use id::NAMED_BUCKETS;
-pub(crate) use late::LatePolicy;
+pub(crate) use late::{LatePolicy, StaleReason};
 pub use occurrence::{
     INSTANT_HEADER, MISSED_HEADER, Occurrence, PREVIOUS_HEADER, SCHEDULE_HEADER, SkipReason,
 };

@@ -9,6 +9,7 @@ use crate::world::{ORDERS, World, ms, secs};
 over_every_store! {
     an_expired_event_never_starts_and_is_on_record,
     an_event_expires_also_in_the_ring,
+    an_event_is_too_late_also_in_the_ring,
     a_late_event_is_delivered_unless_asked_otherwise,
     a_late_event_expires_where_asked,
     a_late_event_is_buried_where_asked,
@@ -52,6 +53,30 @@ async fn an_event_expires_also_in_the_ring(world: World) {
     bus.advance(secs(120)).await;
     assert_eq!(probe.count(), 1);
     assert_eq!(bus.outcomes(id).await.unwrap(), [Outcome::Expired]);
+}
+
+/// Also at a later attempt, whose lateness counts from its own due time.
+async fn an_event_is_too_late_also_in_the_ring(world: World) {
+    let (bus, queue, probe) = busy(&world).await;
+    let late = |late| queue.event(0_u64).late(late).push();
+    let expires = late(LatePolicy::Expire(secs(5))).await.unwrap().id();
+    let buried = late(LatePolicy::Bury(secs(5))).await.unwrap().id();
+    let in_time = late(LatePolicy::Bury(secs(90))).await.unwrap().id();
+    let delayed = queue.event(0_u64).after(secs(50));
+    let delayed = delayed.late(LatePolicy::Expire(secs(15))).push();
+    let delayed = delayed.await.unwrap().id();
+    bus.advance(secs(120)).await;
+    let mut started: Vec<_> = probe.attempts().into_iter().skip(1).collect();
+    started.sort_unstable();
+    let mut expected = [(in_time, 1), (delayed, 1)];
+    expected.sort_unstable();
+    assert_eq!(started, expected);
+    assert_eq!(bus.outcomes(expires).await.unwrap(), [Outcome::Expired]);
+    let history = bus.history(buried).await.unwrap();
+    assert_eq!(history[0].outcome, Outcome::Buried);
+    assert_eq!(history[0].cause, Some(Cause::TooLate));
+    let dead = bus.dead_letters().page().await.unwrap();
+    assert_eq!(dead.items[0].id, buried);
 }
 
 async fn a_late_event_is_delivered_unless_asked_otherwise(world: World) {

@@ -29,7 +29,7 @@ use crate::bus::queue_handle::QueueHandle;
 use crate::codec::{Codec, Raw};
 use crate::core::op::{PeekBy, Snapshot, StoreOp, Unique};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{BucketId, Envelope, EventId, LatePolicy, QueueName, REPLIES, State};
+use crate::event::{BucketId, Envelope, EventId, QueueName, REPLIES, StaleReason, State};
 use crate::flow::{CallResult, ReplyStore};
 use crate::record::{Outcome, Record};
 use crate::time::Timestamp;
@@ -222,19 +222,8 @@ fn header<'a>(found: &'a Snapshot, name: &str) -> Option<&'a String> {
 /// Returns why a waiting event will not be delivered any more at `now`, if so.
 fn stale(found: &Snapshot, now: Timestamp) -> Option<&'static str> {
     let body = found.body.as_ref()?;
-    let late = now.since(found.due);
-    if body.expires.is_some_and(|expires| expires <= now) {
-        return Some("the event expired before its handler started");
-    }
-    match body.late {
-        LatePolicy::Expire(limit) if late > limit => {
-            Some("the event expired: it is later than its policy allows")
-        }
-        LatePolicy::Bury(limit) if late > limit => {
-            Some("the event is later than its policy allows")
-        }
-        _ => None,
-    }
+    let stale = StaleReason::at(now.as_micros(), body.expires, (body.late, found.due));
+    stale.map(StaleReason::words)
 }
 
 impl QueueHandle {

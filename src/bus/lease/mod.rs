@@ -22,7 +22,7 @@ pub use crate::bus::state::leases::token::LeaseToken;
 use crate::core::op::{AttemptOutcome, BATCH_MAX};
 use crate::core::pull::PulledEvent;
 use crate::error::{Error, Result};
-use crate::event::{Envelope, Event, QueueName};
+use crate::event::{Envelope, Event, QueueName, StaleReason};
 use crate::flow::{Flow, PayloadDecoder, PullOrder};
 use crate::metrics::Stages;
 use crate::panics;
@@ -210,13 +210,10 @@ impl<T> LeaseRequest<T> {
             fetched_us,
         };
         let now_us = self.inner.store.now_us();
-        let has_expired = envelope
-            .expires
-            .is_some_and(|expires| expires.as_micros() <= now_us);
-        let read = if has_expired {
-            Err(AttemptOutcome::Expire)
-        } else {
-            (self.read)(&self.inner, &envelope, delivery.attempt)
+        let stale = StaleReason::at(now_us, envelope.expires, (envelope.late, delivery.due));
+        let read = match stale {
+            Some(stale) => Err(stale.into()),
+            None => (self.read)(&self.inner, &envelope, delivery.attempt),
         };
         match read {
             Ok(payload) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::core::engine::leases::LeaseIndex;
 use crate::core::op::{BATCH_BYTES, ChangeSink, LastSettlement, UsedAttempts};
-use crate::event::{EventId, LatePolicy, QueueName, State};
+use crate::event::{EventId, LatePolicy, QueueName, StaleReason, State};
 use crate::record::{Cause, NodeId, Outcome, Record, Stages, cut_error};
 use crate::time::Timestamp;
 
@@ -80,13 +80,6 @@ pub(super) struct EventOptions {
     pub(super) tells: bool,
     /// The size of the payload.
     pub(super) bytes: usize,
-}
-
-/// Why an event is no longer delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StaleReason {
-    Expired,
-    TooLate,
 }
 
 impl<B> Entry<B> {
@@ -233,18 +226,7 @@ impl<B> Entry<B> {
     /// Returns why it must not be delivered at `now_us`, if so.
     pub(super) fn stale(&self, now_us: u64) -> Option<StaleReason> {
         let more = self.more.as_ref()?;
-        let passed = |limit: Duration| {
-            let late_us = now_us.saturating_sub(self.due.as_micros());
-            u128::from(late_us) * 1_000 > limit.as_nanos()
-        };
-        if more.expires.is_some_and(|at| at.as_micros() <= now_us) {
-            return Some(StaleReason::Expired);
-        }
-        match more.late {
-            LatePolicy::Expire(limit) if passed(limit) => Some(StaleReason::Expired),
-            LatePolicy::Bury(limit) if passed(limit) => Some(StaleReason::TooLate),
-            _ => None,
-        }
+        StaleReason::at(now_us, more.expires, (more.late, self.due))
     }
 
     /// Returns the first microsecond in which it must not be delivered, if there is one; earlier

@@ -9,9 +9,9 @@ use std::ops::Bound;
 
 use crate::core::engine::Bucket;
 use crate::core::engine::dense::DenseMap;
-use crate::core::engine::entry::{Entry, Place, RecordDetails, StaleReason};
+use crate::core::engine::entry::{Entry, Place, RecordDetails};
 use crate::core::op::ChangeSink;
-use crate::event::{EventId, State};
+use crate::event::{EventId, StaleReason, State};
 use crate::record::{Cause, Outcome};
 use crate::time::Timestamp;
 

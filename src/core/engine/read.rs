@@ -4,13 +4,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::engine::entry::{Budget, Entry, Place, StaleReason};
+use crate::core::engine::entry::{Budget, Entry, Place};
 use crate::core::engine::{Bucket, Tombstone, check_spans};
 use crate::core::op::{
     BATCH_MAX, ChangeSink, DeadPage, PeekBy, PeekCursor, PeekPage, Reply, Snapshot, Stats,
 };
 use crate::error::{Error, Result};
-use crate::event::EventId;
+use crate::event::{EventId, StaleReason};
 use crate::time::Timestamp;
 
 impl<B: Clone> Bucket<B> {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::event::StaleReason;
 use crate::record::Cause;
 
 /// The attempts of an event that have ended.
@@ -37,6 +38,18 @@ pub enum AttemptOutcome {
         /// The most interruptions in a row that do not count.
         free: u8,
     },
+}
+
+impl From<StaleReason> for AttemptOutcome {
+    fn from(stale: StaleReason) -> Self {
+        match stale {
+            StaleReason::Expired => Self::Expire,
+            StaleReason::TooLate => Self::Bury(FailureReason {
+                cause: Cause::TooLate,
+                error: None,
+            }),
+        }
+    }
 }
 
 /// The most interruptions of an event in a row that may be free: a store keeps their number in four

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use crate::codec::KeyRing;
 use crate::core::op::{AttemptOutcome, Settlement};
 use crate::core::step::{Input, Job};
-use crate::event::{Envelope, QueueName};
+use crate::event::{Envelope, QueueName, StaleReason};
 use crate::flow::handlers::burning::BurnMeter;
 use crate::flow::handlers::outside::TimeHolds;
 use crate::flow::handlers::replies::Replies;
@@ -54,11 +54,10 @@ pub(crate) struct ExecutorDeps {
     pub(crate) burning: Arc<BurnMeter>,
 }
 
-/// Returns whether an event has expired at `now_us`.
-pub(crate) fn has_expired(envelope: &Envelope, now_us: u64) -> bool {
-    envelope
-        .expires
-        .is_some_and(|expires| expires.as_micros() <= now_us)
+/// Returns why a delivery must not start at `now_us`, though its lease is held, if so.
+pub(crate) fn stale(job: &Job<Arc<Envelope>>, now_us: u64) -> Option<StaleReason> {
+    let Envelope { expires, late, .. } = &*job.delivery.body;
+    StaleReason::at(now_us, *expires, (*late, job.delivery.due))
 }
 
 impl ExecutorDeps {
@@ -74,7 +73,7 @@ impl ExecutorDeps {
     /// not run. It is released here.
     pub(crate) fn may_start(&self, ticket: &Ticket) -> bool {
         let (job, started_us) = (&ticket.job, self.store.now_us());
-        if !self.is_fresh(job) || has_expired(&job.delivery.body, started_us) {
+        if !self.is_fresh(job) || stale(job, started_us).is_some() {
             if ticket.tell() == SettlePhase::NotStarted {
                 self.hand_back(job);
             }

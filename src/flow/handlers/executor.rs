@@ -11,7 +11,7 @@ use crate::core::step::Job;
 use crate::event::{CALL_HEADER, Envelope, Event};
 use crate::flow::handlers::attempt::{Attempt, HandlerExit, StartCheck};
 use crate::flow::handlers::decode::{DecodeError, PayloadDecoder};
-use crate::flow::handlers::deps::{ExecutorDeps, has_expired};
+use crate::flow::handlers::deps::{ExecutorDeps, stale};
 use crate::flow::handlers::outside::HoldsTime;
 use crate::flow::handlers::replies::CallResult;
 use crate::flow::handlers::ticket::{SettlePhase, Ticket};
@@ -178,11 +178,10 @@ where
         let delivery = &job.delivery;
         let envelope = &delivery.body;
         let started_us = self.deps.store.now_us();
-        if has_expired(envelope, started_us) {
-            let words = "the event expired before its handler started";
-            let ended = || CallResult::Failed(words.to_owned());
+        if let Some(stale) = stale(job, started_us) {
+            let ended = || CallResult::Failed(stale.words().to_owned());
             self.deps.replies.tell(delivery.id, ended);
-            self.deps.tell(job, 0, AttemptOutcome::Expire);
+            self.deps.tell(job, 0, stale.into());
             return None;
         }
         let payload = match self.reading.read(envelope) {

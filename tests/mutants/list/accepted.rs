@@ -101,14 +101,28 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Accepted.bug(
         "expiry-ignored",
         "an event that has expired is leased all the same",
-        &[never("Entry::stale", "expires.is_some_and")],
+        &[never("StaleReason::at", "$expires.is_some_and")],
         store_contract("an_expired_event_is_set_aside_with_a_record"),
     ),
     Accepted.bug(
         "expiry-in-the-ring-ignored",
         "an event that expires while it waits in the ring is handled all the same",
-        &[never("Executor::check_in", "has_expired")],
+        &[put(
+            "Executor::check_in",
+            "= $stale($job, $started_us)«»",
+            ".filter(|_| false)",
+        )],
         delivery("an_event_expires_also_in_the_ring"),
+    ),
+    Accepted.bug(
+        "lateness-in-the-ring-ignored",
+        "an event that becomes too late for its policy in the ring is handled all the same",
+        &[put(
+            "deps::stale",
+            "(«*$late», $job.delivery.due)",
+            "Default::default()",
+        )],
+        delivery("an_event_is_too_late_also_in_the_ring"),
     ),
     Accepted.bug(
         "redis-no-wait-for-the-replicas",

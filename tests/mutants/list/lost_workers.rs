@@ -100,7 +100,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a blocking handler starts on its thread without a look at its lease",
         &[put(
             "ExecutorDeps::may_start",
-            "«!self.is_fresh($job) ||» has_expired",
+            "«!self.is_fresh($job) ||» stale",
             "",
         )],
         delivery("a_blocking_handler_does_not_start_on_a_lease_that_may_be_gone"),
