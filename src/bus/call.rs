@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::bus::queue::Queue;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::CALL_HEADER;
-use crate::flow::{CallResult, QueueWaits};
+use crate::flow::{CallResult, EndlessWait, QueueWaits};
 
 /// The longest wait of a call.
 const CALL_MAX: Duration = Duration::from_secs(24 * 3_600);
@@ -34,7 +34,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// A handler that calls keeps its worker until the reply. So calls into the caller's own queue,
     /// or in a circle of queues, need a free worker at each level: with `workers = 16` there may be
     /// 15 handlers that wait and one that replies. A call that all workers would have to wait for
-    /// fails at once with [`ErrorKind::Full`], and nothing is pushed; on a shared store, where
+    /// fails at once with [`ErrorKind::Full`], and nothing is pushed; fewer workers may end one that
+    /// waits in the same way, and its event is handled all the same. On a shared store, where
     /// another process may have a free worker, it waits for its whole `timeout`. Only a call that
     /// the handler itself awaits is seen, not one in a task that it spawned. Two queues, one for
     /// what calls and one for what replies, need none of this.
@@ -75,19 +76,18 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             None => return Err(Error::closed("the bus is stopping and calls no handlers")),
         };
         let waits = waits.filter(|_| !is_shared);
-        let _nested = match waits.as_ref().map(QueueWaits::wait).transpose() {
-            Ok(nested) => nested,
-            Err(_endless) => {
-                return Err(Error::new(
-                    ErrorKind::Full,
-                    format!(
-                        "every worker of queue {} would wait for a reply of its own queue, or of \
-                         one that waits for it; set more workers, or call another queue",
-                        self.handle.name
-                    ),
-                ));
-            }
+        let endless = |_: EndlessWait| {
+            Error::new(
+                ErrorKind::Full,
+                format!(
+                    "every worker of queue {} would wait for a reply of its own queue, or of one \
+                     that waits for it; set more workers, or call another queue",
+                    self.handle.name
+                ),
+            )
         };
+        let nested = waits.as_ref().map(QueueWaits::wait).transpose();
+        let nested = nested.map_err(endless)?;
         let event = self.event(payload).id(id);
         let event = if is_shared {
             event.header(CALL_HEADER, "1")
@@ -100,6 +100,12 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
                 biased; // a handler here knows the reply before it is stored
                 result = waiting.result() => return Ok(result),
                 stored = self.handle.stored_reply(id) => stored,
+                refused = async {
+                    match &nested {
+                        Some(nested) => nested.refused().await,
+                        None => std::future::pending().await,
+                    }
+                } => return Err(endless(refused)),
             };
             // It may have replied between the two polls, and the store has seen only the end.
             match waiting.reported() {

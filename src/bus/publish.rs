@@ -138,12 +138,12 @@ impl<T: Send + Sync + 'static> Publisher<T> {
 
     /// Publishes all values in order, as many per step on the ring as there is room for; waits
     /// while it is full. When this is cancelled or fails, the unpublished values stay in
-    /// `payloads`, except the one that was waiting.
+    /// `payloads`.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Closed`] when the bus is stopping; [`ErrorKind::Full`] in a handler whose wait
-    /// could never end, with all the unpublished values in `payloads`.
+    /// could never end.
     pub async fn publish_many(&mut self, payloads: &mut VecDeque<T>) -> Result<()> {
         self.0.publish_many(payloads).await
     }

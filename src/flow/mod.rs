@@ -24,7 +24,7 @@ pub use consumers::registry::{Construct, Registration};
 pub(crate) use handlers::decode::{DecodeError, PayloadDecoder};
 pub(crate) use handlers::outside::HoldsTime;
 pub(crate) use handlers::replies::{CallResult, Replies, ReplyStore};
-pub(crate) use handlers::waits::QueueWaits;
+pub(crate) use handlers::waits::{EndlessWait, QueueWaits};
 pub(crate) use membership::host::host;
 pub use options::{QueueChoices, QueueOptions};
 pub(crate) use pull::PullOrder;

@@ -158,3 +158,55 @@ async fn a_handler_that_publishes_to_its_own_queue_does_not_wait_for_itself() {
         }
     }
 }
+
+/// The one that runs is not replaced, and nobody else could drain the ring.
+#[tokio::test(start_paused = true)]
+async fn fewer_workers_leave_nobody_who_waits_for_itself() {
+    for (workers, left, many) in [(2, 1, false), (2, 1, true), (4, 2, false), (4, 1, true)] {
+        let world = World::memory();
+        let probe = Probe::running(move |event: Event<u64>, cx: &Context| {
+            let queue = cx.bus().queue_named::<u64>("orders");
+            async move {
+                let queue = queue?;
+                match event.payload {
+                    0 => return Ok(()),
+                    1 => {
+                        tokio::time::sleep(secs(60)).await;
+                        return Ok(());
+                    }
+                    _ => {}
+                }
+                let mut values: VecDeque<_> = [0; 200].into();
+                let published = if many {
+                    queue.publisher()?.publish_many(&mut values).await
+                } else {
+                    let mut published = Ok(());
+                    while published.is_ok() && values.pop_front().is_some() {
+                        published = queue.publish(0).await;
+                    }
+                    published
+                };
+                if let Err(error) = published {
+                    assert_eq!(error.kind(), ErrorKind::Full);
+                    assert!(values.len() >= 200 - 65, "{}", values.len());
+                }
+                Ok(())
+            }
+        });
+        let orders = ORDERS.ring(64).workers(workers).timeout(secs(3_600));
+        let (bus, queue) = world.serve(orders, &probe).await;
+        queue.push(1, When::Now).await.unwrap();
+        bus.settle().await;
+        let waiters = vec![2; workers - 1];
+        let pushed = queue.push_many(waiters, secs(0)).await.unwrap();
+        bus.advance(secs(1)).await;
+        assert_eq!(probe.running_now(), workers);
+        bus.set_workers("orders", left).unwrap();
+        bus.advance(secs(120)).await;
+        assert_eq!(probe.running_now(), 0, "{workers}, {left}");
+        for receipt in pushed {
+            let outcomes = bus.outcomes(receipt.id()).await.unwrap();
+            assert_eq!(outcomes, [Outcome::Acked]);
+        }
+    }
+}

@@ -322,17 +322,19 @@ where
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             while self.try_publish_many(payloads) > 0 {}
-            // The ring is full: wait for room for each of the others.
-            while !payloads.is_empty() {
-                let waiting = self.waits.wait().map_err(|it| self.is_endless(it))?;
-                let Some(payload) = payloads.pop_front() else {
-                    break;
-                };
-                self.publish(payload).await?;
-                drop(waiting);
-                self.try_publish_many(payloads);
+            if payloads.is_empty() {
+                return Ok(());
             }
-            Ok(())
+            let waiting = self.waits.wait().map_err(|it| self.is_endless(it))?;
+            let mut publisher = self.lock().clone();
+            let task = |payload| Task::Published(Contained::new(payload));
+            tokio::select! {
+                biased;
+                published = publisher.publish_many_as(payloads, task) => {
+                    published.map_err(|_closed| stopping())
+                }
+                endless = waiting.refused() => Err(self.is_endless(endless)),
+            }
         })
     }
 
@@ -345,9 +347,13 @@ where
                 }
                 Err((_, error)) => return Err(error),
             };
-            let _waiting = self.waits.wait().map_err(|it| self.is_endless(it))?;
+            let waiting = self.waits.wait().map_err(|it| self.is_endless(it))?;
             let mut publisher = self.lock().clone();
-            publisher.publish(task).await.map_err(|_closed| stopping())
+            tokio::select! {
+                biased;
+                published = publisher.publish(task) => published.map_err(|_closed| stopping()),
+                endless = waiting.refused() => Err(self.is_endless(endless)),
+            }
         })
     }
 

@@ -4,13 +4,16 @@
 //! A handler that waits for room in a ring, or for the reply to a call, waits for a worker of that
 //! queue, and keeps its own. If every worker of the queue waits, for that queue or for others whose
 //! workers all wait, nobody is left to end any of it. A handler that waits for several queues at a
-//! time counts as one that can go on with any of them.
+//! time counts as one that can go on with any of them. A queue that gets fewer workers may make
+//! waits endless that were not: they are refused while they wait.
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
 
 thread_local! {
     /// The attempt that this thread polls or runs now.
@@ -52,7 +55,11 @@ impl Drop for Reset {
 
 /// The handlers of a bus that wait for its queues. Its size is bounded by the number of workers.
 #[derive(Debug, Default)]
-pub(crate) struct WaitGraph(Mutex<State>);
+pub(crate) struct WaitGraph {
+    state: Mutex<State>,
+    /// Notified when waits are refused.
+    refused: Notify,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -67,6 +74,8 @@ struct WaitingAttempt {
     place: usize,
     /// The queues that it waits for, each as often as it does.
     targets: Vec<usize>,
+    /// Whether its waits are refused: it can go on.
+    is_refused: bool,
 }
 
 /// A queue in the wait graph of its bus.
@@ -95,13 +104,16 @@ impl QueueWaits {
         }
     }
 
-    /// Notes how many workers the queue has.
+    /// Notes how many workers the queue has, and refuses the waits that cannot end with so few.
     pub(crate) fn set_workers(&self, workers: usize) {
         let mut state = self.graph.lock();
         if state.workers.len() <= self.place {
             state.workers.resize(self.place + 1, 0);
         }
         state.workers[self.place] = workers;
+        if state.refuse_endless(self.place) {
+            self.graph.refused.notify_waiters();
+        }
     }
 
     /// Begins to wait for a worker of this queue, if the caller is a handler of the bus.
@@ -120,6 +132,7 @@ impl QueueWaits {
         let waiting = waiting.or_insert_with(|| WaitingAttempt {
             place,
             targets: Vec::new(),
+            is_refused: false,
         });
         waiting.targets.push(self.place);
         let is_endless = state.is_stuck(self.place);
@@ -139,7 +152,8 @@ impl State {
         while let Some(&place) = seen.get(next) {
             next += 1;
             let workers = self.workers.get(place).copied().unwrap_or(0);
-            let waiting = self.waiting.values().filter(|it| it.place == place);
+            let waiting = self.waiting.values();
+            let waiting = waiting.filter(|it| it.place == place && !it.is_refused);
             // Without workers it is paused, which somebody ends.
             if workers == 0 || waiting.clone().count() < workers {
                 return false;
@@ -152,12 +166,51 @@ impl State {
         }
         true
     }
+
+    /// Refuses as few attempts of a queue as are needed for its others to go on; returns whether it
+    /// did.
+    fn refuse_endless(&mut self, place: usize) -> bool {
+        let mut refused = false;
+        while self.is_stuck(place) {
+            let mut waiting = self.waiting.values_mut();
+            let Some(waiting) = waiting.find(|it| it.place == place && !it.is_refused) else {
+                break;
+            };
+            waiting.is_refused = true;
+            refused = true;
+        }
+        refused
+    }
 }
 
 impl WaitGraph {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every change under the lock leaves the state consistent.
-        self.0.lock()
+        self.state.lock()
+    }
+
+    /// Returns whether the waits of an attempt are refused.
+    fn refuses(&self, attempt: usize) -> bool {
+        let state = self.lock();
+        let waiting = state.waiting.get(&attempt);
+        waiting.is_some_and(|waiting| waiting.is_refused)
+    }
+}
+
+impl WaitGuard<'_> {
+    /// Returns when the wait has become one that could never end.
+    pub(crate) async fn refused(&self) -> EndlessWait {
+        let Some((queue, attempt)) = self.0 else {
+            return std::future::pending().await;
+        };
+        loop {
+            let mut refused = pin!(queue.graph.refused.notified());
+            refused.as_mut().enable();
+            if queue.graph.refuses(attempt) {
+                return EndlessWait;
+            }
+            refused.await;
+        }
     }
 }
 
@@ -241,6 +294,40 @@ mod tests {
         assert!(wait(&queue, 2, &queue).is_ok(), "the first may go on");
         drop(elsewhere);
         assert!(wait(&queue, 2, &queue).is_err());
+    }
+
+    /// Whether the wait of a guard has been refused meanwhile.
+    fn is_refused(guard: &WaitGuard<'_>) -> bool {
+        use futures_util::FutureExt;
+        guard.refused().now_or_never().is_some()
+    }
+
+    #[test]
+    fn fewer_workers_refuse_as_few_waits_as_can_never_end() {
+        let [queue, other] = queues([4, 1]);
+        let guards = [1, 2, 3].map(|number| wait(&queue, number, &queue).unwrap());
+        let elsewhere = wait(&other, 9, &queue).unwrap();
+        let refused = || guards.iter().filter(|guard| is_refused(guard)).count();
+        queue.set_workers(4);
+        assert_eq!(refused(), 0);
+        queue.set_workers(3);
+        assert_eq!(refused(), 1);
+        queue.set_workers(0);
+        assert_eq!(refused(), 1, "it is paused");
+        queue.set_workers(1);
+        assert_eq!(refused(), 3);
+        assert!(!is_refused(&elsewhere), "the others go on and end it");
+        assert!(wait(&queue, 4, &other).is_ok());
+    }
+
+    #[test]
+    fn fewer_workers_of_one_queue_close_a_circle() {
+        let [a, b] = queues([2, 1]);
+        let there = wait(&a, 1, &b).unwrap();
+        let back = wait(&b, 2, &a).unwrap();
+        assert!(!is_refused(&there) && !is_refused(&back));
+        a.set_workers(1);
+        assert!(is_refused(&there) ^ is_refused(&back));
     }
 
     #[test]

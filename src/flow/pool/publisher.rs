@@ -95,13 +95,23 @@ impl<W: Work> Publisher<W> {
         &mut self,
         jobs: &mut VecDeque<W::Job>,
     ) -> Result<(), PoolClosed<()>> {
-        self.try_publish_many(jobs);
+        self.publish_many_as(jobs, |job| job).await
+    }
+
+    /// Like [`publish_many`](Self::publish_many), for values that `wrap` turns into jobs, as
+    /// [`try_publish_many_as`](Self::try_publish_many_as) does.
+    pub(crate) async fn publish_many_as<U>(
+        &mut self,
+        jobs: &mut VecDeque<U>,
+        wrap: impl Fn(U) -> W::Job,
+    ) -> Result<(), PoolClosed<()>> {
+        self.try_publish_many_as(jobs, &wrap);
         if jobs.is_empty() {
             return Ok(());
         }
         let shared = self.shared.clone();
         let rest = || {
-            self.try_publish_many(jobs);
+            self.try_publish_many_as(jobs, &wrap);
             if jobs.is_empty() {
                 Some(Ok(()))
             } else if self.is_closed() {

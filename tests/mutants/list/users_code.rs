@@ -1,4 +1,4 @@
-use super::{always, delivery, drop, put};
+use super::{always, delivery, drop, never, put};
 use crate::mutant::{
     Mutant,
     Promise::{Apart, Attempts, Doubt, Pulled, Stopping},
@@ -36,6 +36,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a handler waits for room in the ring of its own queue though every worker does",
         &[always("State::is_stuck", "clone().count")],
         delivery("a_handler_that_publishes_to_its_own_queue_does_not_wait_for_itself"),
+    ),
+    Apart.bug(
+        "fewer-workers-wait-on",
+        "handlers that wait for themselves since there are fewer workers wait on",
+        &[never("QueueWaits::set_workers", "refuse_endless")],
+        delivery("fewer_workers_leave_nobody_who_waits_for_itself"),
     ),
     Stopping.bug(
         "published-value-dropped-bare",
