@@ -226,12 +226,10 @@ impl Flow {
             None
         };
         let (stopped, abandoned) = (CancellationToken::new(), CancellationToken::new());
+        let unless_it_starts = abandoned.clone().drop_guard();
         if consumers.iter().any(|(_, served)| served.consumer.blocks()) {
-            runtime.spawn(stuck::follow(
-                Arc::clone(&consumers),
-                stuck,
-                abandoned.clone(),
-            ));
+            let follow = stuck::follow(Arc::clone(&consumers), stuck, abandoned.clone());
+            runtime.spawn(follow);
         }
         let node_gauges = Arc::new(NodeGauges::new());
         if !virtual_time {
@@ -308,6 +306,7 @@ impl Flow {
         } else {
             mover.spawn_thread()?;
         }
+        unless_it_starts.disarm();
         runtime.spawn(parts.clone().when_the_runtime_ends());
         Ok(Self {
             parts,

@@ -9,9 +9,12 @@ mod story;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::sync::Arc;
 
-use duly::ErrorKind;
-use duly::store::{EmbeddedStore, Store};
+use duly::prelude::*;
+use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
+use duly::testing::Probe;
+use duly::{Annotation, ErrorKind};
 use rustix::process::Resource;
 
 use crate::embedded::child::{self, Running};
@@ -200,4 +203,53 @@ async fn memory_runs_out() {
     tell(&story);
     story.store.close().await.expect("a close");
     println!("passed");
+}
+
+/// Threads with such stacks do not fit into the addresses of a process.
+#[test]
+fn a_bus_that_finds_no_thread_leaves_its_store() {
+    let place = Place::new();
+    let mut command = child::command("shortage::has_no_thread", &place.path());
+    command.env("RUST_MIN_STACK", (1_u64 << 47).to_string());
+    let mut child = Running::start(command);
+    let passed = child.next("passed");
+    let end = child.child.wait().expect("its end");
+    assert!(end.success() && passed.is_some(), "{end}");
+}
+
+#[tokio::test]
+#[allow(clippy::print_stdout)] // it talks to its parent
+async fn has_no_thread() {
+    let Some(path) = child::path() else { return };
+    let open = || EmbeddedStore::open_with(&path, EmbeddedOptions::inline());
+    for is_blocking in [false, true] {
+        let store: Arc<dyn Store> = Arc::new(open().expect("nobody has it"));
+        let kept = Arc::downgrade(&store);
+        let builder = Bus::builder().only_registered().shared_store(store);
+        let builder = if is_blocking {
+            builder.register_blocking(Nothing)
+        } else {
+            builder.register_as(Annotation::new("orders"), Probe::<u64>::new())
+        };
+        let error = builder.start().await.expect_err("it finds no thread");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().contains("the mover's thread"), "{error}");
+        while kept.strong_count() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let store = open().expect("nobody has it any more");
+        push_now(&store, 1 + u64::from(is_blocking));
+    }
+    println!("passed");
+}
+
+#[delay_event(queue = "blocking", blocking, register = false)]
+struct Nothing;
+
+impl BlockingHandler for Nothing {
+    type Payload = u64;
+
+    fn handle(&self, _event: Event<u64>, _cx: &Context) -> Result<(), Failure> {
+        Ok(())
+    }
 }

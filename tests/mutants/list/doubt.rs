@@ -48,6 +48,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         syscalls("after_any_call_that_fails_nothing_is_acknowledged_any_more"),
     ),
     Doubt.bug(
+        "start-without-a-thread-goes-on",
+        "tasks of a bus that finds no thread for its mover keep its store",
+        &[put(
+            "Flow::start",
+            "«$abandoned.clone()».drop_guard()",
+            "stopped.clone()",
+        )],
+        embedded("a_bus_that_finds_no_thread_leaves_its_store"),
+    ),
+    Doubt.bug(
         "row-checksum-not-checked",
         "embedded: the checksum of a row is not compared at an open",
         &[never("Scan::read_event", "of_event")],
