@@ -1,7 +1,5 @@
 //! A database whose clock is wrong, and steps while a relay works.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use duly::Bus;
 use duly_outbox::{Relay, RelayOptions};
 use futures_util::future::join_all;
@@ -137,8 +135,7 @@ async fn starts_delete_no_more(outbox: &Outbox) {
     const DAY: u64 = 86_400_000;
     let bus = bus("memory:", &Seen::default()).await;
     // As after a jump of more than a year: those of the last thirty days.
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let now = u64::try_from(now.as_millis()).unwrap();
+    let now = bus.store_time().as_millis();
     let ended = async |name: u64, at: u64| {
         let at = match outbox {
             Outbox::Postgres(_) => format!("to_timestamp({}.0)", at / 1_000),
