@@ -205,7 +205,7 @@ impl PayloadCheck {
                     break;
                 }
                 *seen += 1;
-                match self.payloads(&queue, event) {
+                match self.payloads(event) {
                     Ok(payloads) => {
                         for (stored, of) in payloads {
                             if is_named(&stored.queue) {
@@ -223,12 +223,12 @@ impl PayloadCheck {
 
     /// Returns the payloads that an event has, or that its schedule will push, each with what is said
     /// before a failure; fails for one that is damaged, or is a schedule that cannot be read.
-    fn payloads(&self, queue: &QueueName, event: &Snapshot) -> Result<Payloads, String> {
+    fn payloads(&self, event: &Snapshot) -> Result<Payloads, String> {
         let Some(body) = &event.body else {
             return Err("its bytes are damaged".to_owned());
         };
         #[cfg(feature = "schedules")]
-        if queue.is_own() {
+        if body.queue.is_own() {
             let next = next_events(&self.inner, body).map_err(|why| why.to_string())?;
             let of = format!("schedule {}: ", body.key.as_deref().unwrap_or_default());
             let next = next.into_iter().map(|event| (Arc::new(event), of.clone()));
