@@ -113,6 +113,10 @@ calls! {
     Closed stored_replies store: |it| async {
         replies::store(&it.bus, &it.token, b"1").await
     };
+    Closed stored_replies push: |it| async {
+        let event = it.pulled.event(1).after(day()).key("called");
+        replies::push(&it.pulled, event).await
+    };
     Closed stored_replies look_up: |it| async {
         replies::look_up(&it.pulled, it.waiting).await
     };
