@@ -298,12 +298,14 @@ fn what_no_script_answers_is_damage() {
     let outbox = |first: u64, next: u64, last: u64, entries: &[u64]| {
         let entries = entries.iter().map(|it| format!(":{it}\r\n$5\r\nbytes\r\n"));
         let entries: Vec<_> = entries.collect();
-        let parts = 5 + 2 * entries.len();
+        let (parts, trimmed) = (6 + 2 * entries.len(), first - 1);
         format!(
-            "*{parts}\r\n:1\r\n:{first}\r\n:{next}\r\n:{last}\r\n:0\r\n{}",
+            "*{parts}\r\n:1\r\n:{first}\r\n:{next}\r\n:{trimmed}\r\n:{last}\r\n:0\r\n{}",
             entries.concat()
         )
     };
+    let trimmed = answered("outbox", "*6\r\n:1\r\n:8\r\n:8\r\n:9\r\n:7\r\n:0\r\n");
+    assert!(trimmed.expect("it can be read").contains("trimmed: 8"));
     let end = 1 << 40;
     assert!(answered("outbox", &outbox(1, end, end - 1, &[end - 1])).is_ok());
     let next_due = |text: &str| format!("*4\r\n:1\r\n:0\r\n:0\r\n${}\r\n{text}\r\n", text.len());

@@ -228,7 +228,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "command-leaves-no-trace",
         "what a command does to a queue is in no audit",
         &[drop("command::queue::set", "$source.audit($..)")],
-        server("every_command_that_changes_something_leaves_a_trace"),
+        server("every_command_that_changes_something_leaves_a_line"),
     ),
     Served.bug(
         "dashboard-sweep-unchecked",

@@ -122,7 +122,7 @@ pub fn read(
     let mut page = OutboxPage {
         first,
         next,
-        trimmed,
+        trimmed: trimmed.min(next), // nothing of what is to come was
         last,
         newer,
         ..OutboxPage::default()
