@@ -103,7 +103,8 @@ impl<B: Clone> Puller<B> {
         };
         let key = bucket.key.clone();
         // The leases of a repeat may be as old as the first fetch, and may have ended meanwhile.
-        let age = if sent > fetch.first_sent {
+        let is_repeat = sent > fetch.first_sent;
+        let age = if is_repeat {
             now.since(fetch.first_sent)
         } else {
             Duration::ZERO
@@ -122,7 +123,7 @@ impl<B: Clone> Puller<B> {
             deadline,
             delivery,
         });
-        if age >= fetch.hold {
+        if is_repeat && age >= fetch.hold {
             return self.hand_back(events.collect());
         }
         let takers = fetch.shares.iter().map(|(requester, _)| *requester);

@@ -10,9 +10,9 @@ use crate::error::ErrorKind;
 use crate::event::QueueName;
 use crate::time::Mono;
 
-/// How long a caller that has got events waits for more of them: its leases run meanwhile, and a
+/// How long a caller that has got events waits for the next one: its leases run meanwhile, and a
 /// bucket may not reply for long.
-const PATIENCE: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// What a caller asks for.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(super) struct Requester<B> {
     pub(super) waits: bool,
     pub(super) arrived: Mono,
     pub(super) got: Vec<PulledEvent<B>>,
-    /// When it gets its reply at the latest: a moment after its first event.
+    /// When it gets its reply if no further event comes: a moment after the last one.
     replies_at: Option<Mono>,
     /// Its shares of fetches in flight.
     reserved: usize,
@@ -294,6 +294,7 @@ impl<B: Clone> Puller<B> {
         let len = (self.body_len)(&event.delivery.body);
         caller.bytes_left = caller.bytes_left.saturating_sub(len);
         caller.got.push(event);
+        caller.replies_at = None;
         self.list(requester);
         None
     }

@@ -188,7 +188,7 @@ async fn a_bucket_that_does_not_answer_keeps_nothing_that_others_have_leased() {
             let request = queue.lease(100, secs(5)).wait(secs(wait));
             let leased = request.send().await.unwrap();
             let took = bus.now().since(from);
-            assert!(took <= ms(150), "{fault:?}: {took:?}");
+            assert!(took <= ms(600), "{fault:?}: {took:?}");
             assert_eq!(leased.len(), 1 + others);
             for event in &leased {
                 assert_eq!(event.ack().await.unwrap(), LeaseStatus::Held);

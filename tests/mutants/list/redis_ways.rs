@@ -76,7 +76,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Punctual.bug(
         "redis-set-clock-never-believed-by-rare-calls",
         "Redis: a bucket that is called every eleven seconds never believes a clock that was set",
-        &[never("Shared::learn", "$is_in_doubt")],
+        &[never("Shared::learn", "!$is_doubted.swap")],
         redis_store("a_bucket_that_is_called_rarely_follows_a_clock_that_was_set"),
     ),
     Ids.bug(
