@@ -21,7 +21,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Pulled.bug(
         "pull-lease-counts-from-its-repeat",
         "the deadline of an event that the repeat of a fetch brings counts from the repeat",
-        &[never("Puller::fetched", "$fetch.first_sent")],
+        &[put(
+            "Puller::fetched",
+            "$fetch.hold.saturating_sub(«$age»)",
+            "Duration::ZERO",
+        )],
         delivery("a_lease_that_comes_late_ends_when_it_says"),
     ),
     Pulled.bug(
