@@ -15,6 +15,14 @@ use crate::world::{ORDERS, World, ms, secs};
 
 const ANN: &str = "customer:8";
 
+async fn three_are_empty(journal: &Bad) {
+    let all = journal.all().await;
+    let hers = all.iter().filter(|(_, it)| it.key.as_deref() == Some(ANN));
+    let hers: Vec<&Record> = hers.map(|(_, record)| record).collect();
+    assert_eq!(hers.len(), 3, "that they were stays");
+    assert!(!hers.iter().any(|it| it.has_content()), "{hers:?}");
+}
+
 async fn push(queue: &Queue<String>, key: &str, many: usize, after: Duration) {
     let events = (0..many).map(|_| {
         let event = queue.event("Dear Ann".to_owned());
@@ -48,11 +56,7 @@ async fn what_leaves_its_outbox_meanwhile_is_erased_all_the_same() {
             "{can_erase}"
         );
         bus.advance(secs(1)).await;
-        let all = journal.all().await;
-        let hers = all.iter().filter(|(_, it)| it.key.as_deref() == Some(ANN));
-        let hers: Vec<&Record> = hers.map(|(_, record)| record).collect();
-        assert_eq!(hers.len(), 3, "that they were stays");
-        assert!(!hers.iter().any(|it| it.has_content()), "{hers:?}");
+        three_are_empty(&journal).await;
     }
 }
 
@@ -79,11 +83,7 @@ async fn what_is_being_loaded_meanwhile_is_erased_all_the_same() {
     let report = bus.erase(ANN).run().await.unwrap();
     assert_eq!(report.unreached, 0);
     bus.advance(secs(3)).await;
-    let all = journal.all().await;
-    let hers = all.iter().filter(|(_, it)| it.key.as_deref() == Some(ANN));
-    let hers: Vec<&Record> = hers.map(|(_, record)| record).collect();
-    assert_eq!(hers.len(), 3, "that they were stays");
-    assert!(!hers.iter().any(|it| it.has_content()), "{hers:?}");
+    three_are_empty(&journal).await;
 }
 
 /// A page of records looks at the newest of each outbox alone.

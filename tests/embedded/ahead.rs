@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use duly::EventId;
 use duly::store::EmbeddedStore;
-use duly::store::operation::{AttemptOutcome, NewEvent, PushOutcome, StoreOp};
+use duly::store::operation::{PushOutcome, StoreOp};
 use duly::time::When;
 
 use crate::embedded::harness::*;
@@ -19,17 +19,6 @@ const AHEAD: [Duration; 4] = [
     Duration::from_secs(26 * 3_600),
     Duration::from_secs(366 * 24 * 3_600),
 ];
-
-fn verdict(store: &EmbeddedStore, event: NewEvent) -> PushOutcome {
-    push(store, event).expect("a push").verdict
-}
-
-fn end(store: &EmbeddedStore, event: NewEvent) {
-    let request = event.envelope.id.entropy();
-    assert_eq!(verdict(store, event), PushOutcome::Accepted);
-    let delivery = fetch(store, request).remove(0);
-    assert!(settle(store, &delivery, AttemptOutcome::Ack).expect("a settle"));
-}
 
 impl Place {
     fn open_after(&self, span: Duration) -> EmbeddedStore {

@@ -26,17 +26,6 @@ fn named(n: u64, payload: &str) -> NewEvent {
     }
 }
 
-fn verdict(store: &EmbeddedStore, event: NewEvent) -> PushOutcome {
-    push(store, event).expect("a push").verdict
-}
-
-fn end(store: &EmbeddedStore, event: NewEvent) {
-    let request = event.envelope.id.entropy();
-    assert_eq!(verdict(store, event), PushOutcome::Accepted);
-    let delivery = fetch(store, request).remove(0);
-    assert!(settle(store, &delivery, AttemptOutcome::Ack).expect("a settle"));
-}
-
 #[test]
 fn another_payload_under_an_ended_id_is_a_conflict_after_a_restart() {
     let place = Place::new();

@@ -198,6 +198,19 @@ pub(crate) fn settle(
     Ok(typed(store, settle)?[0])
 }
 
+/// What becomes of a push.
+pub(crate) fn verdict(store: &EmbeddedStore, event: NewEvent) -> PushOutcome {
+    push(store, event).expect("a push").verdict
+}
+
+/// Pushes an event that is due and ends it.
+pub(crate) fn end(store: &EmbeddedStore, event: NewEvent) {
+    let request = event.envelope.id.entropy();
+    assert_eq!(verdict(store, event), PushOutcome::Accepted);
+    let delivery = fetch(store, request).remove(0);
+    assert!(settle(store, &delivery, AttemptOutcome::Ack).expect("a settle"));
+}
+
 pub(crate) fn get(store: &EmbeddedStore, n: u64) -> Option<Snapshot> {
     typed(store, StoreOp::get(id(n))).expect("a look")
 }
