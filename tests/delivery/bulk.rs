@@ -15,19 +15,24 @@ over_every_store! {
     what_is_pushed_meanwhile_is_left_alone,
     what_runs_and_what_is_dead_stays,
     a_schedule_is_none_of_the_events,
+    one_that_is_so_already_is_left_alone,
 }
+
+/// The most events that a page of a sweep changes.
+const LIMIT: u64 = 10;
 
 /// Goes through all pages, each time from the text of a cursor, and sums up.
 async fn sweep(events: impl Fn() -> Events, action: Option<EventAction>) -> (u64, u64, usize) {
     let (mut sum, mut after) = ((0, 0, 0), None);
     loop {
-        let events = events().limit(10).after(after);
+        let events = events().limit(LIMIT as usize).after(after);
         let ChangedPage {
             matched,
             changed,
             next,
             ..
         } = events.change_page(action).await.unwrap();
+        assert!(changed <= LIMIT, "{changed} at once, which may be too fast");
         sum = (sum.0 + matched, sum.1 + changed, sum.2 + 1);
         let Some(next) = next else { return sum };
         after = Some(next.to_string().parse().unwrap());
@@ -125,4 +130,17 @@ async fn a_schedule_is_none_of_the_events(world: World) {
     assert!(bus.schedules().get("nightly").await.unwrap().is_some());
     let own = bus.stats("duly.schedules").await.unwrap();
     assert!(own.scheduled + own.ready + own.leased >= 1, "{own:?}");
+}
+
+async fn one_that_is_so_already_is_left_alone(world: World) {
+    let (bus, queue) = world.push_only::<u64>("orders").await;
+    let due = bus.now() + secs(600);
+    queue.push_many(0..20, due).await.unwrap();
+    queue.push(20, When::Now).await.unwrap();
+    bus.advance(secs(1)).await;
+    let to_due = EventAction::Reschedule(When::At(due));
+    assert_eq!(sweep(|| bus.events(), Some(to_due)).await.1, 1);
+    let to_now = EventAction::Reschedule(When::At(bus.now()));
+    assert_eq!(sweep(|| bus.events(), Some(to_now)).await.1, 21);
+    assert_eq!(sweep(|| bus.events(), Some(to_now)).await.1, 0);
 }

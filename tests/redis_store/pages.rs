@@ -4,6 +4,7 @@ mod forgotten;
 mod leaving;
 mod peeked;
 mod scheduled;
+mod swept;
 
 use std::sync::Arc;
 use std::time::Duration;

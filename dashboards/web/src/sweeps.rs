@@ -225,7 +225,12 @@ async fn run(
             events(sweep, (make, EventAction::Cancel), grant, (bus, pace)).await?;
         }
         Work::Reschedule(make, delay) => {
-            let action = EventAction::Reschedule(When::After(*delay));
+            // One time for all: each page would have its own.
+            let when = match *delay {
+                Duration::ZERO => When::Now,
+                delay => When::At(bus.store_time() + delay),
+            };
+            let action = EventAction::Reschedule(when);
             events(sweep, (make, action), grant, (bus, pace)).await?;
         }
         Work::Replay(records, replay) => {
@@ -283,8 +288,7 @@ async fn letters(
     }
 }
 
-/// Works through the pages of events, in the order of their ids, which a change leaves as it is. What
-/// runs, or is over, stays as it is.
+/// Works through the pages of events. What runs, or is over, stays as it is.
 async fn events(
     sweep: &Sweep,
     (make, action): (&Query<Events>, EventAction),

@@ -1,7 +1,5 @@
 //! The trait of sources that change many events at once: a store, or a server.
 
-use std::time::Duration;
-
 use duly::admin::{ErasureCursor, EventAction, EventCursor};
 use duly::records::Cursor;
 use duly::time::{Timestamp, When};
@@ -10,7 +8,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::error::Result;
-use super::remote::{Server, in_queue, millis};
+use super::remote::{Server, in_queue};
 use super::store::Store;
 use super::view::{BulkAction, EraseStep, EventBulk, EventFilter, RecordFilter, ReplayStep};
 
@@ -39,7 +37,7 @@ impl BulkSource for Store {
         let action = match bulk.action {
             BulkAction::Count => None,
             BulkAction::Cancel => Some(EventAction::Cancel),
-            BulkAction::After(delay) => Some(EventAction::Reschedule(When::After(delay))),
+            BulkAction::RunNow => Some(EventAction::Reschedule(When::Now)),
             BulkAction::At(due) => Some(EventAction::Reschedule(When::At(due))),
         };
         let events = filter.events(self.bus()).limit(bulk.limit);
@@ -108,15 +106,14 @@ impl BulkSource for Server {
 
     async fn change_events(&self, filter: &EventFilter, bulk: EventBulk) -> Result<ChangedEvents> {
         let (namespace, name) = self.of_queue(filter.queue.as_deref())?;
-        let (action, delay, due) = match bulk.action {
-            BulkAction::Count => ("count", None, None),
-            BulkAction::Cancel => ("cancel", None, None),
-            BulkAction::After(Duration::ZERO) => ("run_now", None, None),
-            BulkAction::After(delay) => ("reschedule", Some(millis(delay)), None),
-            BulkAction::At(due) => ("reschedule", None, Some(due.as_millis())),
+        let (action, due) = match bulk.action {
+            BulkAction::Count => ("count", None),
+            BulkAction::Cancel => ("cancel", None),
+            BulkAction::RunNow => ("run_now", None),
+            BulkAction::At(due) => ("reschedule", Some(due.as_millis())),
         };
         let body = json!({
-            "action": action, "delay_ms": delay, "due_ms": due,
+            "action": action, "due_ms": due,
             "queue": name, "key": filter.key, "unique": filter.unique,
             "contains": filter.contains, "state": filter.state.map(|it| it.as_str()),
             "since_ms": filter.since.map(Timestamp::as_millis),

@@ -169,7 +169,11 @@ async fn moved<S: Source + BulkSource>(
     let action = match (events.selected(verb)?, &change) {
         (Selected::One(path), _) => return changed(source, output, path, change).await,
         (Selected::Many(_), EventChange::At(due)) => BulkAction::At(*due),
-        (Selected::Many(_), EventChange::After(delay)) => BulkAction::After(*delay),
+        (Selected::Many(_), EventChange::After(Duration::ZERO)) => BulkAction::RunNow,
+        (Selected::Many(_), EventChange::After(delay)) => {
+            // One time for all: each page would have its own.
+            BulkAction::At(event_bulk::store_time(source, events).await? + *delay)
+        }
         (Selected::Many(_), EventChange::Payload(_)) => {
             return Err(CommandError::usage("give the id of one event"));
         }

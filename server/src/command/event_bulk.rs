@@ -136,6 +136,22 @@ pub(super) async fn change<S: Source + BulkSource>(
     output.value(&value, &text)
 }
 
+/// Returns the time of the store.
+pub(super) async fn store_time<S: BulkSource>(
+    source: &S,
+    arguments: &ManyArguments,
+) -> Result<Timestamp> {
+    let count = EventBulk {
+        action: BulkAction::Count,
+        pushed_until_ms: None,
+        after: None,
+        limit: 1,
+    };
+    let filter = arguments.filter.filter();
+    let counted = source.change_events(&filter, count).await?;
+    Ok(Timestamp::from_millis(counted.pushed_until_ms))
+}
+
 /// What was done until now, and where it goes on.
 #[derive(Debug, Default)]
 struct Done {

@@ -99,8 +99,7 @@ pub(crate) enum BulkAction {
     /// Nothing: they are counted.
     Count,
     Cancel,
-    /// Due after a delay from when each is changed; zero runs them.
-    After(Duration),
+    RunNow,
     /// Due at a time.
     At(Timestamp),
 }

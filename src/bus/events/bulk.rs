@@ -1,6 +1,8 @@
 //! Changes of many events, a page at a time: what a sweep of a dashboard, a command and a request have
 //! in common. The caller sets the pace by the size of the pages.
 
+use std::sync::Arc;
+
 use futures_util::StreamExt;
 
 use crate::bus::events::{Events, StoredEvent};
@@ -9,7 +11,7 @@ use crate::bus::scan::EventCursor;
 use crate::core::op::{CancelOutcome, ChangeOutcome};
 use crate::error::Result;
 use crate::event::State;
-use crate::time::When;
+use crate::time::{Timestamp, When};
 
 /// What is done to events that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,9 +27,10 @@ pub enum EventAction {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ChangedPage {
-    /// How many events match and waited when the page was read.
+    /// How many events match and waited when the page was read, without those that already were as
+    /// the action makes them.
     pub matched: u64,
-    /// How many of them were changed: the others began to run, or ended, meanwhile.
+    /// How many of them were changed, at most the limit: the others began to run, or ended, meanwhile.
     pub changed: u64,
     /// Where the next page begins; `None` after the last one.
     pub next: Option<EventCursor>,
@@ -38,9 +41,13 @@ impl Events {
     /// an action it only counts them. What runs, dead letters, schedules and stored replies stay as they
     /// are.
     ///
-    /// Pages are in the order of ids, which no change moves, so a sweep through all pages comes to each
-    /// event once, and goes on behind any page by [`after`](Self::after). With
-    /// [`pushed_until`](Self::pushed_until) it ends, however much is pushed meanwhile.
+    /// It changes at most [`limit`](Self::limit) events: where the store returns more, the next page
+    /// begins with the rest. An event that is already so, as one that is due now or earlier for
+    /// [`When::Now`], is left alone. So a sweep through all pages changes each event once, also on
+    /// Redis, where one that is changed may come again on a later page; but [`When::After`] counts from
+    /// the time of each page, and moves such an event again: give a sweep a time, [`When::At`]. It goes
+    /// on behind any page by [`after`](Self::after). With [`pushed_until`](Self::pushed_until) it ends,
+    /// however much is pushed meanwhile.
     ///
     /// # Errors
     ///
@@ -79,25 +86,50 @@ impl Events {
             }
             action => action,
         };
-        let page = self.page().await?;
-        let waits = |event: &&StoredEvent| matches!(event.state, State::Scheduled | State::Ready);
+        let inner = Arc::clone(&self.inner);
+        let limit = self.page_limit();
+        let (page, last_read) = self.page_and_last_read().await?;
         // A schedule, or a reply, is none of the events that somebody means.
-        let is_meant = |event: &&StoredEvent| !event.queue.is_own();
-        let waiting = page.items.iter().filter(waits).filter(is_meant);
-        let waiting: Vec<_> = waiting.collect();
-        let mut changed = 0;
-        if let Some(action) = action {
-            let changes = waiting.iter().map(|event| change(event, action));
-            let mut changes = in_order(changes);
-            while let Some(is_done) = changes.next().await {
-                changed += u64::from(is_done?);
+        let mut waiting = page.items;
+        waiting.retain(|event| waits(event) && !event.queue.is_own());
+        let Some(action) = action else {
+            return Ok(ChangedPage {
+                matched: waiting.len() as u64,
+                changed: 0,
+                next: page.next,
+            });
+        };
+        let now = inner.now();
+        waiting.retain(|event| !is_so(event, action, now));
+        let (mut matched, mut changed) = (0, 0);
+        while changed < limit && matched < waiting.len() {
+            let some = waiting.iter().skip(matched).take(limit - changed);
+            let mut changes = in_order(some.map(|event| change(event, action)));
+            while let Some(is_changed) = changes.next().await {
+                matched += 1;
+                changed += usize::from(is_changed?);
             }
         }
+        // A store that returns more than the limit has done so with its last page.
+        let next = (matched < waiting.len()).then_some(last_read).flatten();
         Ok(ChangedPage {
-            matched: waiting.len() as u64,
-            changed,
-            next: page.next,
+            matched: matched as u64,
+            changed: changed as u64,
+            next: next.or(page.next),
         })
+    }
+}
+
+fn waits(event: &StoredEvent) -> bool {
+    matches!(event.state, State::Scheduled | State::Ready)
+}
+
+/// Returns whether an event that waits already is as an action makes it.
+fn is_so(event: &StoredEvent, action: EventAction, now: Timestamp) -> bool {
+    match action {
+        EventAction::Cancel | EventAction::Reschedule(When::After(_)) => false,
+        EventAction::Reschedule(When::At(due)) if due > now => event.due == due,
+        EventAction::Reschedule(_) => event.due <= now,
     }
 }
 

@@ -35,6 +35,8 @@ pub(super) async fn event(inner: &Arc<Inner>, id: EventId) -> Result<Option<Stor
     }
 }
 
+type EventPage = Page<StoredEvent, EventCursor>;
+
 impl Events {
     /// Reads a page of about [`limit`](Self::limit) events. It scans a bounded number, so it may
     /// have fewer, or none, although there are more: only [`next`](Page::next) shows it.
@@ -50,23 +52,36 @@ impl Events {
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an invalid filter or limit, or the
     /// store's error.
     pub async fn page(self) -> Result<Page<StoredEvent, EventCursor>> {
+        Ok(self.page_and_last_read().await?.0)
+    }
+
+    /// Returns about how many events a page has.
+    pub(super) fn page_limit(&self) -> usize {
+        self.limit.unwrap_or(PAGE).clamp(1, BATCH_MAX)
+    }
+
+    /// Reads a page. Returns also where its last read began if that may have returned more events than
+    /// the limit.
+    pub(super) async fn page_and_last_read(&self) -> Result<(EventPage, Option<EventCursor>)> {
         self.check()?;
-        let limit = self.limit.unwrap_or(PAGE).clamp(1, BATCH_MAX);
+        let limit = self.page_limit();
         match self.by {
             PeekBy::All => self.page_of_all(limit).await,
-            _ => Ok(self.page_by_key(limit).await?.0),
+            _ => Ok((self.page_by_key(limit).await?.0, None)),
         }
     }
 
-    async fn page_of_all(&self, limit: usize) -> Result<Page<StoredEvent, EventCursor>> {
+    async fn page_of_all(&self, limit: usize) -> Result<(EventPage, Option<EventCursor>)> {
         let selected = |queue: &_| self.selects(queue);
         let mut scan = Scan::unfinished(&self.inner, selected, self.after.clone()).await?;
         let (mut items, mut looked, mut bytes) = (Vec::new(), 0, 0);
         // More are read at a time while none match: a short page of few among many takes few calls.
         let mut read = 0;
+        let mut last_read = None;
         while items.len() < limit && looked < LOOKED_MAX && bytes < PAGE_BYTES {
             let left = limit - items.len();
             read = left.max(read);
+            last_read = scan.cursor();
             let matching = (left, |event: &Snapshot| self.matches(event));
             let Some(page) = scan.next_with(read, matching).await? else {
                 break;
@@ -78,15 +93,12 @@ impl Events {
             }
         }
         let next = scan.cursor();
-        Ok(Page::new(items, next))
+        Ok((Page::new(items, next), last_read))
     }
 
     /// Events of one key lie in few buckets, in unknown ones: all are queried at once. Returns also how
     /// many events were read, whether they match or not.
-    pub(super) async fn page_by_key(
-        &self,
-        limit: usize,
-    ) -> Result<(Page<StoredEvent, EventCursor>, usize)> {
+    pub(super) async fn page_by_key(&self, limit: usize) -> Result<(EventPage, usize)> {
         let mut buckets = self.inner.open()?.buckets().await?;
         buckets.retain(|key| self.selects(&key.queue));
         buckets.retain(|key| self.after.as_ref().is_none_or(|it| *key >= it.bucket));
