@@ -16,7 +16,7 @@ mod contract;
 pub(crate) mod counting;
 mod memory;
 #[cfg(feature = "postgres")]
-mod postgres;
+pub(crate) mod postgres;
 pub(crate) mod reading;
 pub(crate) mod recorder;
 #[cfg(feature = "embedded")]

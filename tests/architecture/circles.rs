@@ -4,32 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::files::{File, is_name, words};
 
-/// Rooms in which modules know each other in one direction.
-pub(crate) const ROOMS: &[&str] = &[
-    "bus",
-    "bus/builder",
-    "bus/push",
-    "bus/state",
-    "codec",
-    "config",
-    "core",
-    "core/node",
-    "event",
-    "flow",
-    "handler",
-    "journal",
-    "metrics",
-    "record",
-    "sqlite",
-    "store",
-    "store/embedded",
-    "store/redis",
-    "store/redis/hub",
-    "store/redis/link",
-    "store/redis/op",
-    "store/redis/script",
-    "testing",
-];
+/// The rooms: the folders whose files are modules of one.
+pub(crate) fn rooms(files: &[File]) -> BTreeSet<&str> {
+    let folders = files.iter().map(File::folder);
+    let rooms = folders.filter_map(|folder| folder.strip_prefix("src/"));
+    rooms.filter(|room| !room.ends_with("tests")).collect()
+}
 
 /// Rooms whose `mod.rs` has declarations alone, and whose files name the module of what they use.
 pub(crate) const FRONTS: &[&str] = &[
@@ -68,15 +48,14 @@ fn arrows(files: &[File], room: &str) -> Arrows {
             continue;
         };
         let is_beside = !file.path[folder.len() + 1..].contains('/');
-        for (_, line) in file.code() {
-            let mut named = names_after(line, &from_top);
-            if is_beside {
-                named.extend(names_after(line, "super::"));
-            }
-            let named = named.into_iter().filter(|it| *it != module);
-            let known = arrows.entry(module.to_owned()).or_default();
-            known.extend(named.map(str::to_owned));
+        let code = code(file);
+        let mut named = names_after(&code, &from_top);
+        if is_beside {
+            named.extend(names_after(&code, "super::"));
         }
+        let named = named.into_iter().filter(|it| *it != module);
+        let known = arrows.entry(module.to_owned()).or_default();
+        known.extend(named.map(str::to_owned));
     }
     arrows
 }
@@ -89,10 +68,44 @@ fn module_in<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
     (module != "mod" && !is_test).then_some(module)
 }
 
-fn names_after<'a>(line: &'a str, beginning: &'a str) -> Vec<&'a str> {
-    let after = words(line, beginning).map(|at| &line[at + beginning.len()..]);
-    let named = after.map(|rest| rest.split(|c| !is_name(c)).next().unwrap_or_default());
-    named.filter(|name| !name.is_empty()).collect()
+fn code(file: &File) -> String {
+    let lines = file.code().into_iter().map(|(_, line)| line);
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// What is named behind a path: a name, or those of a group in braces.
+fn names_after<'a>(code: &'a str, beginning: &'a str) -> Vec<&'a str> {
+    let after = words(code, beginning).map(|at| &code[at + beginning.len()..]);
+    let names = after.flat_map(|rest| match rest.strip_prefix('{') {
+        Some(group) => first_names(group),
+        None => vec![first_name(rest)],
+    });
+    names.filter(|name| !name.is_empty()).collect()
+}
+
+fn first_name(text: &str) -> &str {
+    text.split(|c| !is_name(c)).next().unwrap_or_default()
+}
+
+/// The first name of each path of a group, which ends with its brace.
+fn first_names(group: &str) -> Vec<&str> {
+    let (mut names, mut depth, mut start) = (Vec::new(), 0, 0);
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            ',' if depth > 0 => {}
+            ',' | '}' => {
+                names.push(first_name(group[start..at].trim_start()));
+                start = at + 1;
+            }
+            _ => {}
+        }
+        if c == '}' && start == at + 1 {
+            break;
+        }
+    }
+    names
 }
 
 fn reachable<'a>(arrows: &'a Arrows, from: &str) -> BTreeSet<&'a str> {
@@ -115,24 +128,19 @@ fn reachable<'a>(arrows: &'a Arrows, from: &str) -> BTreeSet<&'a str> {
 /// front and all that is behind it.
 pub(crate) fn front_named(files: &[File], room: &str) -> Vec<String> {
     let folder = format!("src/{room}");
-    let from_top = format!("crate::{room}::");
+    let from_top = format!("crate::{}::", room.replace('/', "::"));
     let mut wrong = Vec::new();
     for file in files.iter().filter(|file| file.is_in(&folder)) {
-        for (number, line) in file.code() {
-            let mut named = names_after(line, &from_top);
-            if line.contains(&format!("{from_top}{{")) {
-                named.push("several modules");
-            }
-            let shown = named.into_iter().find(|name| {
-                let is_module = |it: &File| module_in(&it.path, &folder) == Some(name);
-                !files.iter().any(is_module)
-            });
-            if let Some(name) = shown {
-                wrong.push(format!(
-                    "{}:{number}: names {name} by the front of the room; name its module",
-                    file.path
-                ));
-            }
+        let code = code(file);
+        let shown = names_after(&code, &from_top).into_iter().find(|name| {
+            let is_module = |it: &File| module_in(&it.path, &folder) == Some(name);
+            !files.iter().any(is_module)
+        });
+        if let Some(name) = shown {
+            wrong.push(format!(
+                "{}: names {name} by the front of the room; name its module",
+                file.path
+            ));
         }
     }
     wrong
@@ -153,7 +161,22 @@ fn circles_are_found() {
     let circle = made_up("use super::b::B;\n", "use crate::store::a::A;\n");
     assert_eq!(circles(&circle, "store").len(), 1);
 
+    let grouped = made_up(
+        "use crate::store::{\n    z::{x, y},\n    b::B,\n};\n",
+        "use crate::store::a::A;\n",
+    );
+    assert_eq!(circles(&grouped, "store").len(), 1);
+    assert_eq!(rooms(&grouped), BTreeSet::from(["store", "store/b"]));
+
     assert_eq!(front_named(&one_way, "store"), [""; 0]);
-    let by_front = made_up("use crate::store::Store;\n", "use crate::store::{a, b};\n");
+    let by_front = made_up(
+        "use crate::store::Store;\n",
+        "use crate::store::{a, Store};\n",
+    );
     assert_eq!(front_named(&by_front, "store").len(), 2);
+    let deeper = [File::new(
+        "src/store/b/c.rs",
+        "use crate::store::b::Shown;\n",
+    )];
+    assert_eq!(front_named(&deeper, "store/b").len(), 1);
 }

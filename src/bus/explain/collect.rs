@@ -4,77 +4,22 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 
-use crate::bus::admin::QueueLoad;
+use crate::bus::explain::facts::{Facts, ObservedNode};
 use crate::bus::explain::{Explanation, Reason, diagnose, history};
 use crate::bus::fan_out::{as_they_come, in_time};
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::locate::{Located, Location};
 use crate::core::op::{Stats, StoreOp};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::event::{BucketKey, EventId, QueueName, State};
 use crate::flow::host;
 use crate::record::NodeId;
-use crate::store::{Control, Member, MemberInfo, clock_ahead_us, differs};
+use crate::store::{Member, MemberInfo, clock_ahead_us, differs};
 use crate::time::Timestamp;
 
 /// How long to observe other nodes: two of their polls, plus the time of a query.
 const LISTEN: Duration = Duration::from_millis(600);
-
-/// The facts about an event.
-#[derive(Debug, Default)]
-pub(super) struct Facts {
-    /// Its stored state, if a queue knows it.
-    pub(super) found: Option<Located>,
-    /// How many queues were queried for it.
-    pub(super) asked: usize,
-    /// The runtime settings of its queue.
-    pub(super) control: Control,
-    /// The rate that this process declares for its queue.
-    pub(super) declared_rate: Option<f64>,
-    /// The number of events of its queue by state.
-    pub(super) stats: Stats,
-    /// The members; `None` if the membership could not be read.
-    pub(super) nodes: Option<Vec<ObservedNode>>,
-    /// The load of its queue in this process, if it has a handler here.
-    pub(super) here: Option<QueueLoad>,
-    /// The first error of the store, for this query or for the node of this process.
-    pub(super) away: Option<Error>,
-}
-
-/// A member.
-#[derive(Debug)]
-pub(super) struct ObservedNode {
-    pub(super) member: Member,
-    /// Whether it polled while it was observed.
-    pub(super) answers: bool,
-}
-
-impl Facts {
-    fn miss<T>(&mut self, reply: Result<T>) -> Option<T> {
-        match reply {
-            Ok(reply) => Some(reply),
-            Err(error) => {
-                self.away.get_or_insert(error);
-                None
-            }
-        }
-    }
-
-    /// Returns the rate that holds for its queue, and whether this process declares it.
-    pub(super) fn rate(&self) -> Option<(f64, bool)> {
-        let set = self.control.rate.map(|rate| (rate, false));
-        set.or(self.declared_rate.map(|rate| (rate, true)))
-    }
-
-    /// Returns how many live nodes consume a queue.
-    pub(super) fn consumers(&self, queue: &QueueName) -> usize {
-        let nodes = self.nodes.iter().flatten();
-        nodes
-            .filter(|node| node.answers && node.member.queues.contains(queue))
-            .count()
-    }
-}
 
 /// Explains an event of a queue, or of whichever has it.
 pub(super) async fn explain(bus: &Bus, queue: Option<QueueName>, id: EventId) -> Explanation {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::bus::admin::QueueLoad;
-use crate::bus::explain::collect::Facts;
+use crate::bus::explain::facts::Facts;
 use crate::bus::explain::{Attempts, Explanation, HolderStatus, Reason, Spread};
 use crate::bus::locate::Located;
 use crate::event::{EventId, Occurrence, State, spread_part};

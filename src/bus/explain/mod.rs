@@ -6,6 +6,7 @@
 mod collect;
 mod command;
 mod diagnose;
+mod facts;
 mod format;
 mod history;
 mod reason;

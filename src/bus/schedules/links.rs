@@ -13,7 +13,7 @@ use crate::bus::payloads::EncodedValue;
 use crate::bus::push::options::EventOptions;
 use crate::bus::queue_handle::QueueHandle;
 use crate::bus::schedules::link::{Link, VERSION};
-use crate::bus::schedules::occurrence_options::is_secret;
+use crate::bus::schedules::occurrence_queue::is_secret;
 use crate::codec::{Codec, OpenError};
 use crate::core::op::{
     BATCH_MAX, ChangeOutcome, PeekBy, Rewriting, Snapshot, Stats, StoreOp, Unique,

@@ -1,14 +1,10 @@
 //! The options of a queue that the occurrences of a schedule are pushed with, whichever process pushes
 //! them.
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::bus::inner::Inner;
-use crate::bus::queue_handle::QueueHandle;
-use crate::bus::schedules::link::Link;
 use crate::event::{LatePolicy, QueueName};
 
 /// What the events of a queue have from its options, as the program of its handler knows them.
@@ -16,10 +12,10 @@ use crate::event::{LatePolicy, QueueName};
 pub(super) struct OccurrenceOptions {
     /// Of the payload.
     pub(super) version: u32,
-    attempts: u16,
+    pub(super) attempts: u16,
     pub(super) encrypt: bool,
-    keep_payload: bool,
-    late: LatePolicy,
+    pub(super) keep_payload: bool,
+    pub(super) late: LatePolicy,
 }
 
 impl OccurrenceOptions {
@@ -42,30 +38,4 @@ impl OccurrenceOptions {
         // Each of their parts can be written.
         xxh3_64(&serde_json::to_vec(self).unwrap_or_default())
     }
-}
-
-/// The queue of occurrences of a schedule, with the options that are noted for them.
-pub(super) fn queue_for(inner: &Arc<Inner>, link: &Link, queue: &QueueName) -> QueueHandle {
-    let mut handle = QueueHandle::new(Arc::clone(inner), queue.clone());
-    if let Some(noted) = &link.queue_options {
-        let options = Arc::make_mut(&mut handle.options);
-        options.version = noted.version;
-        options.attempts = noted.attempts;
-        options.encrypt |= noted.encrypt;
-        options.keep_payload = noted.keep_payload;
-        options.late = noted.late;
-    }
-    handle
-}
-
-/// Returns whether the link of a schedule is encrypted: if its occurrences are.
-pub(super) fn is_secret(inner: &Inner, link: &Link) -> bool {
-    let noted = link.queue_options.as_ref();
-    noted.is_some_and(|noted| noted.encrypt)
-        || inner.options(link.options.queue()).encrypt
-        || link.acting().is_some_and(|former| {
-            let noted = former.queue_options.as_ref();
-            noted.is_some_and(|noted| noted.encrypt)
-                || inner.options(former.options.queue()).encrypt
-        })
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::bus::inner::Inner;
 use crate::bus::schedules::event::event_of;
-use crate::bus::schedules::occurrence_options::queue_for;
+use crate::bus::schedules::occurrence_queue::queue_for;
 use crate::bus::schedules::worker::read;
 use crate::error::Result;
 use crate::event::{Envelope, Occurrence, Payload};

@@ -17,7 +17,7 @@ use crate::bus::schedules::event::event_of;
 use crate::bus::schedules::history::ended;
 use crate::bus::schedules::link::{Link, Pushed};
 use crate::bus::schedules::links::Links;
-use crate::bus::schedules::occurrence_options::queue_for;
+use crate::bus::schedules::occurrence_queue::queue_for;
 use crate::core::op::{StoreOp, Unique};
 use crate::error::Result;
 use crate::event::{EventId, LatePolicy, Occurrence, spread_header, spread_part};

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::engine::leases::LeaseIndex;
 use crate::core::op::{BATCH_BYTES, ChangeSink, LastSettlement, UsedAttempts};
 use crate::event::{EventId, LatePolicy, QueueName, StaleReason, State};
 use crate::record::{Cause, NodeId, Outcome, Record, Stages, cut_error};
@@ -39,6 +38,10 @@ enum PlaceKind {
     Leased,
     Dead,
 }
+
+/// Where a lease is among those of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LeaseIndex(pub(super) u64);
 
 /// The place of an event; it is in the index of that place and in no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

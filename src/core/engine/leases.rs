@@ -1,6 +1,6 @@
 //! The leases that stand, by an index that the entry of each event has.
 
-use crate::core::engine::entry::{Entry, Place};
+use crate::core::engine::entry::{Entry, LeaseIndex, Place};
 use crate::core::op::RequestId;
 use crate::record::NodeId;
 use crate::time::Timestamp;
@@ -20,10 +20,6 @@ pub(super) struct Lease {
     /// Its own deadline; without one it lasts as long as the node's heartbeat.
     pub(super) deadline: Option<Timestamp>,
 }
-
-/// Where a lease is among [`Leases`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LeaseIndex(pub(super) u64);
 
 /// All leases of a bucket, in slots that are used again.
 #[derive(Clone, Debug, Default)]

@@ -3,13 +3,9 @@
 use std::time::Duration;
 
 use crate::core::op::{Fetch, StoreOp};
-use crate::core::pull::requests::Requester;
+use crate::core::pull::requests::{LOOKED_AT_MAX, Requester};
 use crate::core::pull::{PullAction, PullCallKind, PullFetch, Puller, RequesterId};
 use crate::time::Mono;
-
-/// How many callers are looked at for one fetch: those beyond it have another lease duration, or
-/// wait for a queue that comes first.
-pub(super) const LOOKED_AT_MAX: usize = 256;
 
 impl<B: Clone> Puller<B> {
     /// Sends the fetches of a queue for its callers.

@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use crate::core::op::Settlement;
-use crate::core::pull::fetches::LOOKED_AT_MAX;
 use crate::core::pull::{PullAction, PullFetch, PulledEvent, Puller, REQUESTS_MAX, RequesterId};
 use crate::core::step::Job;
 use crate::error::ErrorKind;
 use crate::event::QueueName;
 use crate::time::Mono;
+
+/// How many callers are looked at for one fetch: those beyond it have another lease duration, or
+/// wait for a queue that comes first.
+pub(super) const LOOKED_AT_MAX: usize = 256;
 
 /// How long a caller that has got events waits for the next one: its leases run meanwhile, and a
 /// bucket may not reply for long.

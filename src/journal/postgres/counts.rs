@@ -7,8 +7,8 @@ use tokio_postgres::{Client, GenericClient, Transaction};
 
 use super::copy::ordered;
 use super::fault::{ErrorContext, PgError};
-use super::link::Scope;
 use super::row::Columns;
+use super::scope::Scope;
 use super::weeks;
 use crate::error::Result;
 use crate::event::QueueName;

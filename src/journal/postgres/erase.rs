@@ -7,8 +7,8 @@ use tokio_postgres::types::Type;
 
 use super::copy::ordered;
 use super::fault::{ErrorContext, PgError};
-use super::link::Scope;
 use super::schema;
+use super::scope::Scope;
 use crate::error::Result;
 use crate::record::Cursor;
 

@@ -82,9 +82,7 @@ fn advice(fault: &PgError) -> (ErrorKind, &'static str) {
         );
     }
     let hint = match code.code() {
-        "28P01" | "28000" => {
-            "check the user and the password of the journal's URL, and pg_hba.conf"
-        }
+        "28P01" | "28000" => "check the user and the password of its URL, and pg_hba.conf",
         "3D000" => "create the database; the journal does not create it",
         "42501" => "grant the user CREATE on the schema, or its ownership",
         "25006" => "this is a standby or a read-only database: name the primary",

@@ -3,47 +3,37 @@
 use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
-use tokio::task::AbortHandle;
 use tokio::time::timeout;
-use tokio_postgres::{Client, NoTls, Transaction};
-use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_postgres::Client;
 
-use super::fault::{ErrorContext, PgError};
+use super::connector::{Connector, PgConnection};
+use super::fault::ErrorContext;
 use super::schema;
-use super::tls;
-use super::url::{Target, Tls};
+use super::scope::Scope;
+use super::url::Target;
 use crate::error::{Error, Result};
+
+/// The default timeout of a call, including all waits: longer than a checkpoint or a failover.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The server and how to connect to it.
 pub(super) struct Server {
-    pub(super) target: Target,
+    connector: Connector,
     pub(super) scope: Scope,
     pub(super) place: String,
-    /// `None` if no certificate can be verified, and none has to be.
-    tls: Option<MakeRustlsConnect>,
+    /// The timeout of a call.
+    pub(super) timeout: Duration,
 }
 
 impl Server {
     pub(super) fn new(target: Target) -> Result<Self> {
-        let tls = match (target.tls, target.roots.as_deref()) {
-            (Tls::Never, _) => None,
-            (Tls::Preferred, None) => tls::connector(None).ok(),
-            (Tls::Preferred | Tls::Required, roots) => Some(tls::connector(roots)?),
-        };
-        let place = target.place();
-        if target.tls == Tls::Preferred && !target.is_local {
-            tracing::warn!(
-                %place,
-                "the journal's connection may be in the clear, password and payloads included: \
-                 with `sslmode=prefer` whoever is on the way decides; write `require`"
-            );
-        }
-        let scope = Scope::new(&target);
+        let schema = target.schema.as_deref().unwrap_or("duly");
+        let timeout = target.timeout.unwrap_or(CALL_TIMEOUT);
         Ok(Self {
-            place,
-            target,
-            scope,
-            tls,
+            scope: Scope::new(schema, timeout),
+            place: format!("{}, schema {schema}", target.place()),
+            timeout,
+            connector: Connector::new(target)?,
         })
     }
 
@@ -55,107 +45,11 @@ impl Server {
     /// Connects, and finds or creates the tables.
     async fn link(&self) -> Result<PgConnection> {
         let spot = self.spot("cannot connect to");
-        let connecting = timeout(self.target.connect_timeout, self.connect());
+        let connecting = timeout(self.connector.timeout(), self.connector.connect());
         let link = connecting.await.map_err(|_| spot.late())?;
         let mut link = link.map_err(|fault| spot.error(fault))?;
         schema::ensure(&mut link.client, &self.scope, spot).await?;
         Ok(link)
-    }
-
-    async fn connect(&self) -> Result<PgConnection, PgError> {
-        let config = &self.target.config;
-        let Some(tls) = self.tls.clone() else {
-            let (client, connection) = config.connect(NoTls).await?;
-            return Ok(PgConnection::new(client, connection));
-        };
-        match config.connect(tls).await {
-            Ok((client, connection)) => Ok(PgConnection::new(client, connection)),
-            // A reply of the server is final, encrypted or not.
-            Err(fault) if self.target.tls == Tls::Required || fault.code().is_some() => Err(fault),
-            Err(_) => {
-                let (client, connection) = config.connect(NoTls).await?;
-                Ok(PgConnection::new(client, connection))
-            }
-        }
-    }
-}
-
-/// What a transaction that only reads sets as well. Each page is meant to scan one index, in order; a
-/// plan that collects and sorts all rows is always wrong.
-const READING: &str = "SET TRANSACTION READ ONLY; SET LOCAL enable_seqscan TO off; \
-                       SET LOCAL enable_bitmapscan TO off";
-
-/// The schema of the tables, and the settings of each transaction.
-///
-/// Every statement is in a transaction, and nothing is left behind in its session: a pooler such as
-/// PgBouncer lends that to another program afterwards.
-pub(super) struct Scope {
-    pub(super) schema: String,
-    settings: String,
-}
-
-impl Scope {
-    /// A server that lost its client releases its locks.
-    fn new(target: &Target) -> Self {
-        let (schema, ms) = (target.schema.clone(), target.timeout.as_millis());
-        let settings = format!(
-            "SET LOCAL search_path TO \"{schema}\"; SET LOCAL client_min_messages TO warning; \
-             SET LOCAL statement_timeout TO {ms}; SET LOCAL lock_timeout TO {ms}; \
-             SET LOCAL idle_in_transaction_session_timeout TO {ms}; SET LOCAL jit TO off; \
-             SET LOCAL max_parallel_workers_per_gather TO 0"
-        );
-        Self { schema, settings }
-    }
-
-    /// Begins a transaction.
-    pub(super) async fn begin<'a>(
-        &self,
-        client: &'a mut Client,
-    ) -> Result<Transaction<'a>, PgError> {
-        let step = client.transaction().await?;
-        step.batch_execute(&self.settings).await?;
-        Ok(step)
-    }
-
-    /// Begins a transaction that only reads.
-    pub(super) async fn begin_reading<'a>(
-        &self,
-        client: &'a mut Client,
-    ) -> Result<Transaction<'a>, PgError> {
-        let step = client.transaction().await?;
-        let settings = format!("{READING}; {}", self.settings);
-        step.batch_execute(&settings).await?;
-        Ok(step)
-    }
-}
-
-/// One connection. When it ends, so does its transaction.
-#[derive(Debug)]
-struct PgConnection {
-    client: Client,
-    driver: AbortHandle,
-}
-
-impl PgConnection {
-    fn new(
-        client: Client,
-        connection: impl Future<Output = Result<(), PgError>> + Send + 'static,
-    ) -> Self {
-        let driver = tokio::spawn(async move {
-            if let Err(fault) = connection.await {
-                tracing::debug!(%fault, "journal connection closed");
-            }
-        });
-        Self {
-            client,
-            driver: driver.abort_handle(),
-        }
-    }
-}
-
-impl Drop for PgConnection {
-    fn drop(&mut self) {
-        self.driver.abort();
     }
 }
 

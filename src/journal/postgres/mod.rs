@@ -10,6 +10,7 @@
 //! leaves nothing behind in its session. A call that fails or is cancelled drops its connection, and
 //! the next call opens another.
 
+pub(crate) mod connector;
 mod copy;
 mod counts;
 mod erase;
@@ -22,6 +23,7 @@ mod page;
 mod prune;
 mod row;
 mod schema;
+mod scope;
 mod tls;
 mod url;
 mod weeks;
@@ -45,7 +47,7 @@ macro_rules! call {
         let $shared = Arc::clone(&$journal.0);
         Box::pin(async move {
             let $spot = $shared.server.spot($doing);
-            within($shared.server.target.timeout, || $spot.late(), async {
+            within($shared.server.timeout, || $spot.late(), async {
                 $shared.refuse_if_closed()?;
                 let mut held = $shared.$door.open(&$shared.server).await?;
                 $shared.refuse_if_closed()?; // while this call waited for its turn
@@ -125,7 +127,7 @@ impl PostgresJournal {
     pub async fn connect(url: &str) -> Result<Self> {
         let journal = Self::new(url)?;
         let shared = &journal.0;
-        let time = shared.server.target.timeout;
+        let time = shared.server.timeout;
         let late = || shared.server.spot("cannot connect to").late();
         within(time, late, async {
             shared.reading.open(&shared.server).await?.keep();

@@ -11,8 +11,8 @@ use tokio_postgres::{Client, Row, Transaction};
 
 use super::copy::{COLUMNS, ordered, storable};
 use super::fault::{ErrorContext, PgError};
-use super::link::Scope;
 use super::row::Columns;
+use super::scope::Scope;
 use crate::error::Result;
 use crate::record::FoundRecords;
 use crate::record::{Cursor, Order, Outcome, Query};

@@ -9,9 +9,9 @@ use super::copy::ordered;
 use super::counts;
 use super::fault::{self, ErrorContext, PgError};
 use super::keep;
-use super::link::Scope;
 use super::pace::{self, Kind};
 use super::schema;
+use super::scope::{Scope, exists, lock};
 use super::weeks;
 use crate::error::Result;
 use crate::record::{Keep, Pruned};
@@ -104,7 +104,7 @@ async fn step(
             PruneAction::Delete { before, excess } => {
                 let table = weeks::table(oldest.week);
                 // None, although the counters say otherwise: they were removed by hand, uncounted.
-                let removed = if schema::exists(&step, &scope.schema, &table).await? {
+                let removed = if exists(&step, &scope.schema, &table).await? {
                     delete(&step, &table, before, excess).await?
                 } else {
                     0
@@ -134,7 +134,7 @@ async fn begin<'a>(client: &'a mut Client, scope: &Scope) -> Result<Transaction<
     let step = scope.begin(client).await?;
     step.batch_execute(&format!("SET LOCAL lock_timeout TO '{LOCK_TIMEOUT}'"))
         .await?;
-    schema::lock(&step, &scope.schema).await?;
+    lock(&step, &scope.schema).await?;
     Ok(step)
 }
 

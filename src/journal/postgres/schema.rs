@@ -1,10 +1,10 @@
 //! The tables: creation, version, upgrade.
 
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient};
 
 use super::fault::{ErrorContext, PgError};
-use super::link::Scope;
+use super::scope::{Scope, exists, lock};
 use super::weeks;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -58,14 +58,6 @@ pub(super) async fn ensure(
     Ok(())
 }
 
-/// Locks out every other node that would change tables, until the transaction ends.
-pub(super) async fn lock(step: &impl GenericClient, schema: &str) -> Result<(), PgError> {
-    // The first number identifies the application: `duly` in ASCII.
-    let sql = "SELECT pg_advisory_xact_lock(1685417081, hashtext($1))";
-    step.query_typed(sql, &[(&schema, Type::TEXT)]).await?;
-    Ok(())
-}
-
 async fn first(step: &impl GenericClient, schema: &str) -> Result<(), PgError> {
     let sql = "SELECT 1 FROM pg_namespace WHERE nspname = $1";
     let found = step.query_typed(sql, &[(&schema, Type::TEXT)]).await?;
@@ -94,21 +86,6 @@ async fn suits(client: &Client, spot: ErrorContext<'_>) -> Result<()> {
         return refused("the encoding of the database must be UTF8, to hold every text");
     }
     Ok(())
-}
-
-/// Returns whether a table exists.
-///
-/// Reads the catalogue: a lookup by name may miss a table that another node has just created, as
-/// names are cached until a lock is taken.
-pub(super) async fn exists(
-    client: &impl GenericClient,
-    schema: &str,
-    table: &str,
-) -> Result<bool, PgError> {
-    let sql = "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = $2";
-    let params: [(&(dyn ToSql + Sync), Type); 2] = [(&schema, Type::TEXT), (&table, Type::TEXT)];
-    let found = client.query_typed_opt(sql, &params).await?;
-    Ok(found.is_some())
 }
 
 /// Returns the version of the tables; 0 without tables.

@@ -1,4 +1,4 @@
-//! A parser for the URL of a PostgreSQL journal.
+//! A parser for the URL of a database of PostgreSQL.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use tokio_postgres::config::{Host, SslMode};
 use crate::duration;
 use crate::error::{Error, Result, shown};
 
-const FORM: &str = "a PostgreSQL journal's URL is postgres://user:password@host:5432/database, \
+const FORM: &str = "the URL of a PostgreSQL database is postgres://user:password@host:5432/database, \
                     where `@`, `/`, `?`, `#` and `%` in a user or password are percent-encoded";
 
 const KNOWN: &str = "schema, sslmode, sslrootcert, connect_timeout, timeout, host, port, user, \
@@ -39,13 +39,13 @@ pub(super) struct Target {
     pub(super) tls: Tls,
     /// A file of root certificates; without one, those of the machine.
     pub(super) roots: Option<PathBuf>,
-    pub(super) schema: String,
+    /// The schema of a journal. Default: `duly`.
+    pub(super) schema: Option<String>,
     /// The timeout of connecting, login included. Default: 5 s, so that a call outlives a first
     /// attempt without a response.
     pub(super) connect_timeout: Duration,
-    /// The timeout of a call, including all waits. Default: 30 s: longer than a checkpoint or a
-    /// failover.
-    pub(super) timeout: Duration,
+    /// The timeout of a journal's call, including all waits. Default: 30 s.
+    pub(super) timeout: Option<Duration>,
 }
 
 impl Target {
@@ -72,8 +72,8 @@ impl Target {
                 // It may be the rest of a password that contains a `?`, so it is not repeated.
                 false => {
                     return Err(Error::invalid(format!(
-                        "a PostgreSQL journal's URL has an option that is not known; known are \
-                         {KNOWN}"
+                        "the URL of a PostgreSQL database has an option that is not known; known \
+                         are {KNOWN}"
                     )));
                 }
             }
@@ -108,9 +108,9 @@ impl Target {
             is_local,
             tls,
             roots: asked.roots,
-            schema: asked.schema.unwrap_or_else(|| "duly".to_owned()),
+            schema: asked.schema,
             connect_timeout,
-            timeout: asked.timeout.unwrap_or(Duration::from_secs(30)),
+            timeout: asked.timeout,
         })
     }
 
@@ -127,15 +127,14 @@ impl Target {
         let hosts: Vec<_> = self.config.get_hosts().iter().enumerate().map(at).collect();
         let database = self.config.get_dbname().or(self.config.get_user());
         format!(
-            "postgres at {}/{}, schema {}",
+            "postgres at {}/{}",
             hosts.join(","),
-            shown(database.unwrap_or_default()),
-            self.schema
+            shown(database.unwrap_or_default())
         )
     }
 }
 
-/// The parameters of the journal itself.
+/// The parameters that are not of tokio-postgres.
 #[derive(Default)]
 struct UrlOptions {
     tls: Option<Tls>,
@@ -146,7 +145,7 @@ struct UrlOptions {
 }
 
 impl UrlOptions {
-    /// Takes a parameter if it is the journal's own; returns whether it is.
+    /// Takes a parameter that is one of these; returns whether it is.
     fn take(&mut self, key: &str, value: &str) -> Result<bool> {
         match key {
             "sslmode" => self.tls = Some(tls(value)?),
@@ -180,7 +179,7 @@ fn tls(value: &str) -> Result<Tls> {
         // A required certificate is verified as well, name included: the three are the same here.
         "require" | "verify-ca" | "verify-full" => Ok(Tls::Required),
         _ => Err(Error::invalid(
-            "`sslmode` in a PostgreSQL journal's URL is disable, prefer, require or verify-full",
+            "`sslmode` in the URL of a PostgreSQL database is disable, prefer, require or verify-full",
         )),
     }
 }
@@ -190,7 +189,7 @@ fn schema(value: &str) -> Result<String> {
     let starts = value.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
     if !starts || value.len() > 63 || !value.chars().all(is_name) || value.starts_with("pg_") {
         return Err(Error::invalid(
-            "`schema` in a PostgreSQL journal's URL is 1 to 63 small letters, digits and `_`, and \
+            "`schema` in the URL of a PostgreSQL journal is 1 to 63 small letters, digits and `_`, and \
              starts with neither a digit nor `pg_`",
         ));
     }
@@ -202,11 +201,13 @@ fn time(key: &str, value: &str) -> Result<Duration> {
     let seconds = value.parse().map(Duration::from_secs).ok();
     let time = seconds.map_or_else(|| duration::parse(&shown(value)), Ok);
     let time = time.map_err(|wrong| {
-        Error::invalid(format!("`{key}` in a PostgreSQL journal's URL: {wrong}"))
+        Error::invalid(format!(
+            "`{key}` in the URL of a PostgreSQL database: {wrong}"
+        ))
     })?;
     if !(Duration::from_millis(10)..=Duration::from_hours(1)).contains(&time) {
         return Err(Error::invalid(format!(
-            "`{key}` in a PostgreSQL journal's URL is from 10ms to 1h"
+            "`{key}` in the URL of a PostgreSQL database is from 10ms to 1h"
         )));
     }
     Ok(time)
@@ -240,18 +241,22 @@ mod tests {
              connect_timeout=2&application_name=x",
         )
         .unwrap();
-        assert_eq!(target.place(), "postgres at one:1,two:2/db, schema mine");
+        assert_eq!(target.place(), "postgres at one:1,two:2/db");
+        assert_eq!(target.schema.as_deref(), Some("mine"));
         assert_eq!(target.config.get_password(), Some(&b"p@ss"[..]));
         assert_eq!(target.config.get_application_name(), Some("x"));
         assert_eq!(target.tls, Tls::Required);
         let (connect, call) = (target.connect_timeout, target.timeout);
-        assert_eq!((connect.as_secs(), call.as_secs()), (2, 7));
+        assert_eq!(
+            (connect.as_secs(), call.map(|it| it.as_secs())),
+            (2, Some(7))
+        );
     }
 
     #[test]
     fn what_is_not_said_has_a_default() {
         let target = Target::parse("postgresql://user@%2Frun%2Fpg").unwrap();
-        assert_eq!(target.place(), "postgres at /run/pg:5432/user, schema duly");
+        assert_eq!(target.place(), "postgres at /run/pg:5432/user");
         assert_eq!(target.tls, Tls::Preferred);
         assert_eq!(target.config.get_application_name(), Some("duly"));
     }

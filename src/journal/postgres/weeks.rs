@@ -9,8 +9,7 @@ use std::collections::BTreeSet;
 use tokio_postgres::{Client, GenericClient, Transaction};
 
 use super::fault::PgError;
-use super::link::Scope;
-use super::schema;
+use super::scope::{Scope, exists, lock};
 use crate::time::Timestamp;
 
 const DAY_US: i64 = 86_400_000_000;
@@ -83,12 +82,12 @@ pub(super) async fn ensure(
 ) -> Result<(), PgError> {
     for week in weeks.iter().filter(|week| can_be_dropped(**week)) {
         let table = table(*week);
-        if schema::exists(client, &scope.schema, &table).await? {
+        if exists(client, &scope.schema, &table).await? {
             continue;
         }
         let step = scope.begin(client).await?;
-        schema::lock(&step, &scope.schema).await?;
-        if !schema::exists(&step, &scope.schema, &table).await? {
+        lock(&step, &scope.schema).await?;
+        if !exists(&step, &scope.schema, &table).await? {
             attach(&step, &table, *week).await?;
         }
         step.commit().await?;

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::record::Cursor;
-use crate::sqlite::records::paging::{Names, name_of};
+use crate::sqlite::records::queue_names::{Names, name_of};
 use crate::sqlite::records::rows::{self, COLUMNS, at, comparable};
 
 /// Erases payload and error of the records at these places, within an open transaction; those that

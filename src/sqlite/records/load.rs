@@ -7,7 +7,7 @@ use rusqlite::Connection;
 
 use crate::event::QueueName;
 use crate::record::{Lateness, MinuteStats, Record};
-use crate::sqlite::records::paging::number_of;
+use crate::sqlite::records::queue_names::number_of;
 use crate::sqlite::records::rows::{self, AT_ONCE, NewRow};
 use crate::sqlite::records::{parts, tenths, words};
 

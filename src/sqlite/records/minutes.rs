@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::event::QueueName;
 use crate::record::{MinuteQuery, MinuteStats};
-use crate::sqlite::records::paging::{Names, Reader, name_of, number_of};
+use crate::sqlite::records::paging::Reader;
+use crate::sqlite::records::queue_names::{Names, name_of, number_of};
 use crate::sqlite::records::rows::comparable;
 use crate::sqlite::records::words;
 use crate::time::Timestamp;

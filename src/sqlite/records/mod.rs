@@ -14,6 +14,7 @@ mod newest;
 mod paging;
 mod parts;
 mod pruning;
+mod queue_names;
 mod rows;
 mod tables;
 mod tenths;

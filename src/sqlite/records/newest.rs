@@ -3,7 +3,8 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::record::Record;
-use crate::sqlite::records::paging::{self, Place};
+use crate::sqlite::records::queue_names::{Names, name_of};
+use crate::sqlite::records::rows::Place;
 use crate::sqlite::records::rows::{self, COLUMNS, at};
 
 /// Passes the newest `many` records to `each`, the oldest of them first; those that are damaged are
@@ -32,14 +33,14 @@ pub(crate) fn read_newest(
          ORDER BY finished, number, event"
     ))?;
     let mut rows = newest.query(params![finished, number, event])?;
-    let mut names = paging::Names::new();
+    let mut names = Names::new();
     // A clock that was set back puts records in another order than their numbers.
     let mut first = i64::MAX;
     while let Some(row) = rows.next()? {
         first = first.min(row.get(at::NUMBER)?);
         let queue: Option<i64> = row.get(at::QUEUE).ok();
         let queue = match queue {
-            Some(queue) => paging::name_of(connection, &mut names, queue)?,
+            Some(queue) => name_of(connection, &mut names, queue)?,
             None => None,
         };
         if let Some((number, record)) = queue.and_then(|queue| rows::read(row, queue)) {

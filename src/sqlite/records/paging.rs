@@ -3,15 +3,13 @@
 //! SQLite is told which index to take; left to itself it would now and then sort a million rows.
 //! All other filters are looked at here, row by row, so that each row is counted.
 
-use std::collections::HashMap;
-
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, Row, Rows, params_from_iter};
+use rusqlite::{Connection, Row, Rows, params_from_iter};
 
-use crate::event::QueueName;
 use crate::record::{Cursor, FoundRecords, Numbered, Order, Query};
 use crate::sqlite::records::asked::{self, Asked, Bound};
-use crate::sqlite::records::rows::{self, COLUMNS, at};
+use crate::sqlite::records::queue_names::{Names, name_of, number_of};
+use crate::sqlite::records::rows::{self, COLUMNS, Place, TABLE, at};
 use crate::sqlite::records::{parts, tenths, words};
 
 /// The most rows that one page looks at where it walks the table.
@@ -20,17 +18,8 @@ const WALKED_MAX: usize = 10_000;
 /// page of its own at worst.
 const LED_TO_MAX: usize = 2_000;
 
-/// The table itself, which is kept in the order of its key.
-pub(super) const TABLE: &str = "sqlite_autoindex_records_1";
-
 /// The tenths of a second in which a queue has records, and in them the table.
 const TENTHS: &str = "sqlite_autoindex_tenths_1";
-
-/// Names of queues by their numbers, in one transaction: a number may be another queue's later.
-pub(super) type Names = HashMap<i64, QueueName>;
-
-/// The most queues whose name is kept in memory.
-const NAMES_MAX: usize = 1_024;
 
 /// The connection that only reads.
 #[derive(Debug)]
@@ -137,9 +126,6 @@ impl Way {
         )
     }
 }
-
-/// The place of a row.
-pub(super) type Place = (i64, i64, [u8; 16]);
 
 /// One of the ways that are walked side by side, and the row that it has come to.
 struct Walk<'s> {
@@ -289,38 +275,4 @@ fn cursor((finished, number, event): Place) -> Cursor {
         number: number.cast_unsigned(),
         id: crate::event::EventId::from_bytes(event),
     }
-}
-
-/// The number of a queue, if it has any record.
-pub(super) fn number_of(
-    connection: &Connection,
-    name: &QueueName,
-) -> rusqlite::Result<Option<i64>> {
-    connection
-        .prepare_cached("SELECT number FROM queues WHERE name = ?1")?
-        .query_row([name.as_str()], |row| row.get(0))
-        .optional()
-}
-
-/// The name of a queue; `None` when there is none, or it is no name.
-pub(super) fn name_of(
-    connection: &Connection,
-    names: &mut Names,
-    number: i64,
-) -> rusqlite::Result<Option<QueueName>> {
-    if let Some(name) = names.get(&number) {
-        return Ok(Some(name.clone()));
-    }
-    let name: Option<String> = connection
-        .prepare_cached("SELECT name FROM queues WHERE number = ?1")?
-        .query_row([number], |row| row.get(0))
-        .optional()?;
-    let name = name.and_then(|name| QueueName::new(&name).ok());
-    if names.len() >= NAMES_MAX {
-        names.clear(); // those in use are read again
-    }
-    if let Some(name) = &name {
-        names.insert(number, name.clone());
-    }
-    Ok(name)
 }

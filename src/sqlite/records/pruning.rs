@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::record::retention::{self, Allowed, Pace, Times};
 use crate::record::{Keep, Pruned};
-use crate::sqlite::records::paging::Place;
+use crate::sqlite::records::rows::Place;
 use crate::sqlite::records::rows::comparable;
 use crate::sqlite::records::{QueueNumbers, parts, tenths};
 use crate::time::Timestamp;

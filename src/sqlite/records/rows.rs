@@ -9,7 +9,7 @@ use rusqlite::{CachedStatement, Row};
 use crate::event::{EventId, Payload, QueueName, TraceId};
 use crate::record::{NodeId, Record, Stages};
 use crate::sqlite::Sum;
-use crate::sqlite::records::paging::Place;
+use crate::sqlite::records::queue_names::{Names, name_of};
 use crate::sqlite::records::words;
 use crate::time::Timestamp;
 
@@ -60,6 +60,12 @@ fn written(rows: usize) -> String {
     // In this form SQLite keeps no copy of the pages that the statement changes.
     format!("INSERT OR IGNORE INTO records (part, {COLUMNS}) VALUES {rows}")
 }
+
+/// The table itself, which is kept in the order of its key.
+pub(super) const TABLE: &str = "sqlite_autoindex_records_1";
+
+/// The place of a row.
+pub(super) type Place = (i64, i64, [u8; 16]);
 
 /// A record that is to be written.
 #[derive(Debug)]
@@ -233,7 +239,7 @@ pub fn sum_of_row(
     let mut select = connection.prepare_cached(&format!("SELECT {marks}")).ok()?;
     let sum = select.query_row(rusqlite::params_from_iter(values), |row| {
         let queue = row.get(at::QUEUE)?;
-        let name = super::paging::name_of(connection, &mut super::paging::Names::new(), queue)?;
+        let name = name_of(connection, &mut Names::new(), queue)?;
         let record = name.and_then(|name| fields(row, name));
         Ok(record.map(|(number, record)| sum(number, &record)))
     });

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use rusqlite::Connection;
 
-use crate::sqlite::records::paging::TABLE;
+use crate::sqlite::records::rows::TABLE;
 
 /// The length of a tenth of a second, in µs.
 const LENGTH: i64 = 100_000;

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use rusqlite::Connection;
 
 use crate::store::embedded::change::{Change, Changes};
-use crate::store::embedded::commit::Counts;
+use crate::store::embedded::counts::Counts;
 use crate::store::embedded::row::Row;
 use crate::store::embedded::rows::ms;
 use crate::store::embedded::sums;

@@ -10,6 +10,7 @@ use crate::record::Record;
 use crate::sqlite::overwrite_deleted;
 use crate::sqlite::records::{self, Arrival, Load, QueueNumbers};
 use crate::store::embedded::change::{Change, Changes};
+use crate::store::embedded::counts::Counts;
 use crate::store::embedded::log_size::LogSize;
 use crate::store::embedded::retention::Retention;
 use crate::store::embedded::row::Row;
@@ -32,21 +33,6 @@ pub(super) struct Committer {
     pub(super) log: LogSize,
     /// Whether the bytes of what is deleted are overwritten in the file.
     overwrites: bool,
-}
-
-/// What goes on from transaction to transaction; taken over only when one is committed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Counts {
-    /// How many events the file holds.
-    pub(super) events: i64,
-    /// All their row numbers in one.
-    pub(super) rows: i64,
-    /// How many records it holds.
-    pub(super) records: i64,
-    /// The number of the next record.
-    pub(super) next_record: u64,
-    /// How many bytes were written of payloads, of pushed events and of others.
-    pub(super) bytes: u64,
 }
 
 impl Committer {

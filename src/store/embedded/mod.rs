@@ -26,6 +26,7 @@ mod closing;
 mod commit;
 mod compaction;
 mod controls;
+mod counts;
 mod file;
 mod log;
 mod log_size;

@@ -1,0 +1,127 @@
+//! Connections to a server of PostgreSQL, encrypted as its URL says.
+
+use std::fmt;
+use std::time::Duration;
+
+use tokio::task::AbortHandle;
+use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::fault::PgError;
+use super::tls;
+use super::url::{Target, Tls};
+use crate::error::{Error, Result};
+
+/// How to connect to a server.
+pub struct Connector {
+    config: Config,
+    mode: Tls,
+    /// `None` if no certificate can be verified, and none has to be.
+    tls: Option<MakeRustlsConnect>,
+    timeout: Duration,
+}
+
+/// Leaves the address and the credentials out.
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connector").finish_non_exhaustive()
+    }
+}
+
+impl Connector {
+    pub(super) fn new(target: Target) -> Result<Self> {
+        let tls = match (target.tls, target.roots.as_deref()) {
+            (Tls::Never, _) => None,
+            (Tls::Preferred, None) => tls::connector(None).ok(),
+            (Tls::Preferred | Tls::Required, roots) => Some(tls::connector(roots)?),
+        };
+        if target.tls == Tls::Preferred && !target.is_local {
+            tracing::warn!(
+                place = target.place(),
+                "a connection to a database may be in the clear, password and payloads included: \
+                 with `sslmode=prefer` whoever is on the way decides; write `require`"
+            );
+        }
+        Ok(Self {
+            config: target.config,
+            mode: target.tls,
+            tls,
+            timeout: target.connect_timeout,
+        })
+    }
+
+    /// Parses the URL of a database in which a program has its own tables.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid), with a message that never shows the password.
+    pub fn of_program(url: &str) -> Result<Self> {
+        let target = Target::parse(url)?;
+        if target.schema.is_some() || target.timeout.is_some() {
+            return Err(Error::invalid(
+                "`schema` and `timeout` are options of a journal's URL; tables of a program's are \
+                 found by the `search_path` of the user: `alter role ... set search_path`",
+            ));
+        }
+        Self::new(target)
+    }
+
+    /// The timeout of connecting, login included.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    ///
+    /// The error of the last attempt.
+    pub async fn connect(&self) -> Result<PgConnection, PgError> {
+        let config = &self.config;
+        let Some(tls) = self.tls.clone() else {
+            let (client, connection) = config.connect(NoTls).await?;
+            return Ok(PgConnection::new(client, connection));
+        };
+        match config.connect(tls).await {
+            Ok((client, connection)) => Ok(PgConnection::new(client, connection)),
+            // A reply of the server is final, encrypted or not.
+            Err(fault) if self.mode == Tls::Required || fault.code().is_some() => Err(fault),
+            Err(_) => {
+                let (client, connection) = config.connect(NoTls).await?;
+                Ok(PgConnection::new(client, connection))
+            }
+        }
+    }
+}
+
+/// One connection. When it ends, so does its transaction.
+#[derive(Debug)]
+pub struct PgConnection {
+    /// Its requests.
+    pub client: Client,
+    driver: AbortHandle,
+}
+
+impl PgConnection {
+    fn new(
+        client: Client,
+        connection: impl Future<Output = Result<(), PgError>> + Send + 'static,
+    ) -> Self {
+        let driver = tokio::spawn(async move {
+            if let Err(fault) = connection.await {
+                tracing::debug!(%fault, "a connection to a database has ended");
+            }
+        });
+        Self {
+            client,
+            driver: driver.abort_handle(),
+        }
+    }
+}
+
+impl Drop for PgConnection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
