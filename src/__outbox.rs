@@ -20,6 +20,12 @@ pub mod relay_metrics {
     };
 }
 
+/// Connections to PostgreSQL.
+#[cfg(feature = "postgres")]
+pub mod postgres {
+    pub use crate::journal::postgres::connector::{Connector, PgConnection};
+}
+
 /// Prepares an event as a push does, and returns it instead of pushing it.
 ///
 /// # Errors

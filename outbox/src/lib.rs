@@ -18,6 +18,7 @@
 //! | `sqlx-0-8` | PostgreSQL by sqlx 0.8 |
 //! | `sqlx-mysql` | MySQL and MariaDB by sqlx 0.9 |
 //! | `rusqlite` | SQLite by rusqlite |
+//! | `url` | a relay of the database at a URL, with TLS: PostgreSQL, and what else is chosen |
 //!
 //! A file of SQLite is relayed by `rusqlite`, which is then needed beside `sqlx`.
 

@@ -33,5 +33,6 @@ mod relay;
 mod restored;
 mod retried;
 mod sqlite;
+mod url;
 mod virtual_time;
 mod world;

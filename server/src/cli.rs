@@ -46,6 +46,14 @@ pub(crate) struct Serve {
     /// [default: sqlite:duly.db]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
+    /// The database of a program whose outbox is relayed: postgres://, mysql:// or sqlite:FILE
+    #[arg(
+        long,
+        value_name = "URL",
+        hide_env_values = true,
+        env = "DULY_SERVER__OUTBOX__URL"
+    )]
+    outbox: Option<String>,
     /// The clock: system, or manual for tests of programs, with --store memory: alone; `POST
     /// /clock/advance` on the admin interface moves it [default: system]
     #[arg(long, value_name = "CLOCK")]
@@ -63,6 +71,7 @@ impl Serve {
                 listen: self.listen,
                 admin_listen: self.admin_listen,
                 store: self.store,
+                outbox: self.outbox,
                 clock: self.clock,
                 log_level: self.log_level,
             },

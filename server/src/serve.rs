@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use axum::routing::{any, get};
 use axum::{Router, middleware};
+use duly_outbox::Relay;
+use futures_util::future::OptionFuture;
 use tokio_rustls::TlsAcceptor;
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -18,19 +20,13 @@ use crate::http::listener::{Listener, Socket};
 use crate::http::tls::Certificates;
 use crate::http::{defaults, origin, unread, whole};
 use crate::lmstfy::JobIds;
+use crate::places::Places;
 use crate::pools::Pools;
 use crate::settings::{ClockKind, DEFAULT_POOL, LimitSettings, Settings};
 use crate::shared::SharedState;
 use crate::state::App;
 use crate::test_clock::TestClock;
-use crate::{dashboard, health, lmstfy, metrics, test_clock, v1};
-
-/// File descriptors beside those of connections, of a limit that is high enough.
-const FILES_MARGIN: u64 = 1_024;
-/// Those of a low limit: for stores, webhooks and files.
-const FILES_MARGIN_MIN: u64 = 64;
-/// The fewest connections of a listener.
-const CONNECTIONS_MIN: usize = 8;
+use crate::{dashboard, health, lmstfy, metrics, outbox, test_clock, v1};
 
 /// Why a server does not start.
 #[derive(Debug)]
@@ -74,6 +70,7 @@ pub struct Server {
     api: Listener,
     admin: Listener,
     certificates: Option<Arc<Certificates>>,
+    relay: Option<Relay>,
 }
 
 /// What listeners begin with: the sockets of the API and of the admin interface, and TLS of the first.
@@ -107,32 +104,6 @@ impl Sockets {
     }
 }
 
-/// How many connections each listener has, so that file descriptors are left for everything else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Places {
-    api: usize,
-    admin: usize,
-}
-
-impl Places {
-    /// Shares what the limit of open files leaves, if there is one that is too low.
-    fn new(files: Option<u64>, limits: &LimitSettings) -> Self {
-        let wanted = limits.connections;
-        let (api, admin) = match files {
-            None => (wanted, wanted),
-            Some(files) => {
-                let margin = (files / 4).clamp(FILES_MARGIN_MIN, FILES_MARGIN);
-                let left = usize::try_from(files.saturating_sub(margin)).unwrap_or(usize::MAX);
-                let admin = (left / 8).max(CONNECTIONS_MIN).min(wanted);
-                let api = left.saturating_sub(admin).max(CONNECTIONS_MIN).min(wanted);
-                tracing::warn!(files, api, admin, "fewer connections than wanted");
-                (api, admin)
-            }
-        };
-        Self { api, admin }
-    }
-}
-
 impl Server {
     /// Opens every store and starts both listeners.
     ///
@@ -140,10 +111,7 @@ impl Server {
     ///
     /// A store that cannot be opened, an address that is taken, a certificate that cannot be read.
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
-        let places = Places::new(
-            raise_file_limit(settings.limits.connections),
-            &settings.limits,
-        );
+        let places = Places::of(&settings.limits);
         metrics::install();
         let library = duly::config::Settings::load()
             .map_err(|error| StartError::new("the settings of duly cannot be read", error))?;
@@ -188,8 +156,7 @@ impl Server {
     ///
     /// An address that is taken, a shared state that cannot be opened. The bus goes on then.
     pub async fn start_with(settings: Settings, bus: duly::Bus) -> Result<Self, StartError> {
-        let connections = settings.limits.connections;
-        let places = Places::new(raise_file_limit(connections), &settings.limits);
+        let places = Places::of(&settings.limits);
         metrics::install();
         let state_url = settings.state_url(&BTreeMap::new());
         let pools = Pools::of(bus).map_err(|error| StartError::new(error.to_string(), error))?;
@@ -208,6 +175,9 @@ impl Server {
             opened.map_err(|error| StartError::new("the shared state cannot be opened", error))?;
         let sockets = Sockets::bind(&settings)?; // both, before one of them serves
         let job_ids = JobIds::take(&shared).await;
+        let relay = outbox::relay(&settings.outbox, &pools).await;
+        let relay =
+            relay.map_err(|error| StartError::new("the outbox cannot be relayed", error))?;
         let app = Arc::new(App::new(
             settings,
             pools,
@@ -226,6 +196,7 @@ impl Server {
             api,
             admin,
             certificates,
+            relay,
         })
     }
 
@@ -313,7 +284,8 @@ impl Server {
         tokio::join!(
             self.api.stop(),
             self.admin.stop(),
-            self.app.webhooks.stop(grace)
+            self.app.webhooks.stop(grace),
+            OptionFuture::from(self.relay.map(Relay::stop))
         );
         self.app.pools.close(grace).await;
         tracing::info!("stopped");
@@ -341,56 +313,4 @@ fn layered(listener: &'static str, app: &App, router: Router) -> Router {
         .layer(middleware::from_fn(defaults::add))
         .layer(middleware::from_fn(unread::discard))
         .layer(middleware::from_fn_with_state(log, access_log::log))
-}
-
-/// Raises the limit of open files as far as it may go; returns it where that is too little.
-fn raise_file_limit(connections: usize) -> Option<u64> {
-    let wanted = u64::try_from(connections)
-        .unwrap_or(u64::MAX)
-        .saturating_mul(2);
-    let wanted = wanted.saturating_add(FILES_MARGIN);
-    match rlimit::increase_nofile_limit(wanted) {
-        Ok(limit) if limit < wanted => {
-            tracing::warn!(limit, wanted, "limit of open files is low");
-            Some(limit)
-        }
-        Ok(_) => None,
-        Err(error) => {
-            tracing::warn!(%error, "limit of open files not raised");
-            rlimit::getrlimit(rlimit::Resource::NOFILE)
-                .map(|(limit, _)| limit)
-                .ok()
-                .filter(|limit| *limit < wanted)
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn places_are_bounded_by_the_limit_of_files_less_a_reserve() {
-        let limits = LimitSettings::default();
-        let wanted = limits.connections;
-        let all = Places::new(None, &limits);
-        assert_eq!((all.api, all.admin), (wanted, wanted));
-        for files in [0, 1, 64, 100, 300, 1_024, 4_096, 20_000, 80_000] {
-            let Places { api, admin } = Places::new(Some(files), &limits);
-            assert!(
-                api >= CONNECTIONS_MIN && admin >= CONNECTIONS_MIN,
-                "{files}"
-            );
-            assert!(api <= wanted && admin <= wanted, "{files}");
-            let taken = u64::try_from(api + admin).expect("few");
-            assert!(files < 100 || taken + FILES_MARGIN_MIN <= files, "{files}");
-        }
-        assert_eq!(
-            Places::new(Some(300), &limits),
-            Places {
-                api: 197,
-                admin: 28
-            }
-        );
-    }
 }

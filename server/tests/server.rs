@@ -19,6 +19,7 @@ mod kills;
 mod kubernetes;
 mod lasting;
 mod lmstfy;
+mod outbox;
 mod places;
 mod process;
 mod ready;

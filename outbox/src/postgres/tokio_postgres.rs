@@ -19,14 +19,29 @@ use crate::transaction::Done;
 type Connect = Arc<dyn Fn() -> BoxFuture<'static, SqlResult<Connection>> + Send + Sync>;
 
 /// A connection, whose task ends with it.
-struct Connection {
-    client: Client,
-    task: AbortHandle,
+enum Connection {
+    Own(Client, AbortHandle),
+    #[cfg(feature = "url")]
+    OfUrl(duly::__outbox::postgres::PgConnection),
+}
+
+impl Connection {
+    fn client(&self) -> &Client {
+        match self {
+            Self::Own(client, _) => client,
+            #[cfg(feature = "url")]
+            Self::OfUrl(connection) => &connection.client,
+        }
+    }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.task.abort();
+        match self {
+            Self::Own(_, task) => task.abort(),
+            #[cfg(feature = "url")]
+            Self::OfUrl(_) => {}
+        }
     }
 }
 
@@ -54,14 +69,28 @@ impl TokioSession {
                         tracing::debug!(%error, "the connection of a relay has ended");
                     }
                 });
-                let task = task.abort_handle();
-                Ok(Connection { client, task })
+                Ok(Connection::Own(client, task.abort_handle()))
             })
         };
-        Self {
-            connect: Arc::new(connect),
-            open: Mutex::new(None),
-        }
+        Self::by(Arc::new(connect))
+    }
+
+    /// A session on connections of a URL.
+    #[cfg(feature = "url")]
+    pub(crate) fn of_url(connector: duly::__outbox::postgres::Connector) -> Self {
+        let connector = Arc::new(connector);
+        Self::by(Arc::new(move || {
+            let connector = Arc::clone(&connector);
+            Box::pin(async move {
+                let connection = connector.connect().await.map_err(|it| of(&it))?;
+                Ok(Connection::OfUrl(connection))
+            })
+        }))
+    }
+
+    fn by(connect: Connect) -> Self {
+        let open = Mutex::new(None);
+        Self { connect, open }
     }
 }
 
@@ -69,17 +98,17 @@ impl Session for TokioSession {
     fn run<'a>(&'a mut self, sql: &'a str) -> BoxFuture<'a, SqlResult<Vec<TextRow>>> {
         let open = self.open.get_mut().take();
         Box::pin(async move {
-            let connection = match open.filter(|it| !it.client.is_closed()) {
+            let connection = match open.filter(|it| !it.client().is_closed()) {
                 Some(connection) => connection,
                 None => (self.connect)().await?,
             };
-            let reply = connection.client.simple_query(sql).await;
+            let reply = connection.client().simple_query(sql).await;
             let rows = match reply {
                 Ok(messages) => Ok(texts(messages)),
                 Err(error) => {
                     let error = of(&error);
-                    let is_usable = error.code.is_some() && !connection.client.is_closed();
-                    if !is_usable || connection.client.simple_query("rollback").await.is_err() {
+                    let is_usable = error.code.is_some() && !connection.client().is_closed();
+                    if !is_usable || connection.client().simple_query("rollback").await.is_err() {
                         return Err(error);
                     }
                     Err(error)

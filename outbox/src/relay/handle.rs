@@ -197,15 +197,45 @@ impl Relay {
         .await
     }
 
-    async fn start<S: Source>(bus: &Bus, mut source: S, options: RelayOptions) -> Result<Self> {
+    pub(super) async fn start<S: Source>(
+        bus: &Bus,
+        mut source: S,
+        options: RelayOptions,
+    ) -> Result<Self> {
         let options = options.checked()?;
         outside(bus, source.check()).await?;
+        Ok(Self::spawn(bus, source, options, true))
+    }
+
+    /// As [`start`](Self::start), also without the database: then it is checked once it is there.
+    #[cfg(feature = "url")]
+    pub(super) async fn start_anyway<S: Source>(
+        bus: &Bus,
+        mut source: S,
+        options: RelayOptions,
+    ) -> Result<Self> {
+        let options = options.checked()?;
+        let checked = outside(bus, source.check()).await;
+        let is_checked = match checked {
+            Err(error) if error.kind() != ErrorKind::Unavailable => return Err(error),
+            checked => checked.is_ok(),
+        };
+        Ok(Self::spawn(bus, source, options, is_checked))
+    }
+
+    fn spawn<S: Source>(bus: &Bus, source: S, options: RelayOptions, is_checked: bool) -> Self {
         meters::register();
         let (wake, woken) = watch::channel(0);
         let stop = CancellationToken::new();
-        let run = Run::new(bus.clone(), source, options, woken, stop.clone());
+        let run = Run::new(
+            bus.clone(),
+            (source, is_checked),
+            options,
+            woken,
+            stop.clone(),
+        );
         let task = tokio::spawn(run.run(hint::watch()));
-        Ok(Self { wake, stop, task })
+        Self { wake, stop, task }
     }
 
     /// Makes it read the outbox now. Worth a call after a commit of another process's event, or one of

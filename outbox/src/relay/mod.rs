@@ -11,3 +11,5 @@ pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod settle;
 pub(crate) mod source;
+#[cfg(feature = "url")]
+pub(crate) mod url;

@@ -40,6 +40,8 @@ const STOP_PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) struct Run<S> {
     pub(crate) bus: Bus,
     pub(crate) source: S,
+    /// Whether its tables were found as they must be.
+    is_checked: bool,
     pub(crate) options: RelayOptions,
     pub(crate) wake: watch::Receiver<u64>,
     pub(crate) stop: CancellationToken,
@@ -78,7 +80,7 @@ enum Turn {
 impl<S: Source> Run<S> {
     pub(crate) fn new(
         bus: Bus,
-        source: S,
+        (source, is_checked): (S, bool),
         options: RelayOptions,
         wake: watch::Receiver<u64>,
         stop: CancellationToken,
@@ -89,6 +91,7 @@ impl<S: Source> Run<S> {
             ends: EndsLimit::new(options.done_kept),
             bus,
             source,
+            is_checked,
             options,
             wake,
             stop,
@@ -199,6 +202,10 @@ impl<S: Source> Run<S> {
 
     /// Takes a page, pushes it and closes it.
     async fn turn(&mut self) -> Result<Turn> {
+        if !self.is_checked {
+            outside(&self.bus, self.source.check()).await?;
+            self.is_checked = true;
+        }
         let rows = match outside(&self.bus, self.source.take()).await? {
             Taken::Nothing | Taken::Held => None,
             Taken::Rows(rows) => Some(rows),

@@ -22,6 +22,8 @@ pub struct Overrides {
     pub admin_listen: Option<SocketAddr>,
     /// The store of the pool `default`.
     pub store: Option<String>,
+    /// The database whose outbox is relayed.
+    pub outbox: Option<String>,
     /// The clock.
     pub clock: Option<ClockKind>,
     /// The log level.
@@ -105,6 +107,9 @@ impl Settings {
                 .pools
                 .insert(DEFAULT_POOL.to_owned(), PoolSettings { url });
         }
+        if overrides.outbox.is_some() {
+            settings.outbox.url = overrides.outbox;
+        }
         if let Some(clock) = overrides.clock {
             settings.clock = clock;
         }
@@ -135,6 +140,12 @@ impl Settings {
             if !(1..=86_400).contains(&seconds) {
                 return wrong(format!("limits.{key} is {seconds}; it must be 1 to 86400"));
             }
+        }
+        let pool = &self.outbox.pool;
+        if pool != DEFAULT_POOL && !self.pools.contains_key(pool) {
+            return wrong(format!(
+                "outbox.pool is `{pool}`, which is not a pool; add [pools.{pool}], or leave it out"
+            ));
         }
         if self.limits.grace_s > 86_400 {
             let grace = self.limits.grace_s;

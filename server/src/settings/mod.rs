@@ -32,6 +32,8 @@ pub struct Settings {
     pub limits: LimitSettings,
     /// `[log]`: the log.
     pub log: LogSettings,
+    /// `[outbox]`: the database whose outbox is relayed.
+    pub outbox: OutboxSettings,
     /// `[pools.<name>]`: the stores; `default` always exists.
     pub pools: BTreeMap<String, PoolSettings>,
     /// `[webhooks]`: the delivery of queues to URLs.
@@ -244,6 +246,37 @@ impl std::fmt::Debug for PoolSettings {
         f.debug_struct("PoolSettings")
             .field("scheme", &scheme)
             .finish_non_exhaustive()
+    }
+}
+
+/// The outbox of a program's database, for programs that push in their transactions and have no
+/// relay of their own.
+#[derive(Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OutboxSettings {
+    /// `postgres://`, `mysql://` or `sqlite:`, as of [`Relay::connect`](duly_outbox::Relay::connect);
+    /// MySQL needs the feature `mysql`. Default: none.
+    pub url: Option<String>,
+    /// The pool whose store gets its events. Default: `default`.
+    pub pool: String,
+}
+
+impl Default for OutboxSettings {
+    fn default() -> Self {
+        Self {
+            url: None,
+            pool: DEFAULT_POOL.to_owned(),
+        }
+    }
+}
+
+/// Leaves the credentials out.
+impl std::fmt::Debug for OutboxSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OutboxSettings")
+            .field("is_set", &self.url.is_some())
+            .field("pool", &self.pool)
+            .finish()
     }
 }
 
