@@ -3,8 +3,8 @@
 # point of every sweep, the benchmarks in their quick form, each planted bug. It takes hours.
 #
 #     tests/long.sh            runs every part
-#     tests/long.sh <part>...  runs these: simulation stress model payloads schedules hostile embedded syscalls
-#                              crash redis server outbox held records journal neighbours power benches mutants
+#     tests/long.sh <part>...  runs these: simulation stress model payloads schedules hostile embedded names stops
+#                              syscalls crash redis server outbox held records journal neighbours power benches mutants
 #
 # What it sets of the environment, a million seeds of the simulation among it, wins nothing over what
 # is set already. Seeds are printed. tests/run.sh installs what is needed.
@@ -14,8 +14,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CARGO_TERM_COLOR=never NO_COLOR=1
 for bin in /usr/lib/postgresql/*/bin; do PATH=$PATH:$bin; done # Debian keeps it out of the PATH
 parts=("$@")
-[ $# != 0 ] || parts=(simulation stress model payloads schedules hostile embedded syscalls crash redis server outbox
-    held records journal neighbours power benches mutants)
+[ $# != 0 ] || parts=(simulation stress model payloads schedules hostile embedded names stops syscalls crash redis
+    server outbox held records journal neighbours power benches mutants)
 failed=()
 
 # default <name> <value>: sets a variable that nobody has set.
@@ -68,7 +68,16 @@ schedules() { # all changes of all clocks, beside a walk through their minutes; 
 embedded() {
     default DULY_FLIPS bytes
     default DULY_CRASH_CASES 40
+    default DULY_SHORTAGE_CASES 60
     duly --test stores -- embedded::
+}
+names() { # rounds in which everything has a name of its own
+    default DULY_NAMES 100000
+    duly --release --test names --
+}
+stops() {
+    default DULY_STOP_ROUNDS 200
+    duly --test bus -- delivery::futures::beside
 }
 syscalls() {
     default DULY_SYSCALLS all
@@ -82,6 +91,8 @@ redis() {
     default DULY_REDIS_CASES 12
     default DULY_REDIS_KILLS 60
     duly --test faults -- redis_faults::
+    default DULY_REDIS_ABORTS all
+    duly --test stores -- redis_store::aborted
     default DULY_BUSY_EVENTS 1000000
     duly --test stores -- redis_store::busy
 }

@@ -5,6 +5,7 @@
 //! check can fail.
 
 mod circles;
+mod counted;
 mod documents;
 pub(crate) mod files;
 mod guides;
@@ -220,6 +221,48 @@ fn links_of_documents_lead_somewhere_in_the_repository() {
     let read = |path: &str| std::fs::read(root().join(path)).ok();
     let text = |path: &str| read(path).map(|file| String::from_utf8_lossy(&file).into_owned());
     expect_none(&links::dead_links(&documents, text));
+}
+
+/// `DULY_COUNTS=overwrite` writes it anew.
+#[test]
+fn the_table_of_counts_is_that_of_the_bench() {
+    let path = "src/docs/performance.md";
+    let (guide, table) = (
+        File::read(path).text,
+        counted::table(&File::read("benches/counts.toml").text),
+    );
+    let begin = guide.find("| an event |").expect("the table");
+    let end = begin + guide[begin..].find("\n\n").expect("its end");
+    if std::env::var_os("DULY_COUNTS").is_some_and(|how| how == "overwrite") {
+        let right = format!("{}{}{}", &guide[..begin], table.join("\n"), &guide[end..]);
+        std::fs::write(root().join(path), right).expect(path);
+        return;
+    }
+    let is_right = guide[begin..end].lines().eq(&table);
+    assert!(is_right, "{path} is old: DULY_COUNTS=overwrite writes it");
+}
+
+/// What a run samples is run whole somewhere.
+#[test]
+fn each_variable_that_sets_how_much_is_tested_is_set_in_the_long_run() {
+    let long = std::fs::read_to_string(root().join("tests/long.sh")).expect("tests/long.sh");
+    let ends = [
+        "_CASES", "_KILLS", "_ROUNDS", "_SEEDS", "_STOPS", "_ABORTS", "_EVENTS", "_FAULTS",
+    ];
+    let files = project(&["tests", "outbox/tests", "server/tests", "conformance/src"]);
+    let mut found = BTreeSet::new();
+    for file in files.iter().filter(|file| file.is_rust()) {
+        found.extend(file.text.split('"').filter(|text| {
+            let is_name = |c: char| c == '_' || c.is_ascii_uppercase();
+            let is_variable = text.starts_with("DULY_") && text.chars().all(is_name);
+            is_variable && ends.iter().any(|end| text.ends_with(end))
+        }));
+    }
+    assert!(found.len() > 15, "{found:?}");
+    found.retain(|name| !long.contains(&format!("default {name} ")));
+    let internal = ["DULY_BUG_SEEDS"]; // of the runner of planted bugs
+    found.retain(|name| !internal.contains(name));
+    assert!(found.is_empty(), "tests/long.sh sets none of {found:?}");
 }
 
 /// `DULY_LINKS=overwrite` writes both files anew.
