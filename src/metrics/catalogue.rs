@@ -175,7 +175,7 @@ pub const CATALOGUE: &[Metric] = &[
         COUNTER,
         Unit::Count,
         &["queue"],
-        "Events that this process reaped from nodes that fell silent.",
+        "Events that this process took back from nodes and pulling consumers that fell silent.",
     ),
     metric(
         LEASES_LOST,

@@ -8,6 +8,7 @@ use crate::servers::promtool;
 const SCALING: &str = include_str!("../../server/deploy/kubernetes/scaling.yaml");
 const ALERTS: &str = include_str!("../../dashboards/alerts.yml");
 const PLAYED: &str = include_str!("alerts_test.yml");
+const OPERATIONS: &str = include_str!("../../src/docs/operations.md");
 const PAGE: &str = include_str!("../../src/docs/dashboards.md");
 
 /// Each alert with its expression.
@@ -103,6 +104,28 @@ fn each_alert_is_told_of_in_the_guide_and_severity_is_one_of_two() {
         .map(|known| ALERTS.matches(known).count())
         .sum();
     assert_eq!((severities, known), (alerts().len(), alerts().len()));
+}
+
+/// The guide for operators has a table of what to watch.
+#[test]
+fn each_metric_that_operators_are_to_watch_has_an_alert() {
+    const BOUNDS_OF_THEIR_OWN: [&str; 2] = ["retries", "waiting records"];
+    let table = OPERATIONS
+        .split("| condition | source | alert when |\n")
+        .nth(1);
+    let rows = table.expect("the table").lines().skip(1);
+    let rows = rows.map_while(|row| row.strip_prefix('|'));
+    let mut without = Vec::new();
+    for row in rows {
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        let names = cells[1].split('`').filter(|it| it.starts_with("duly_"));
+        let names: Vec<_> = names.collect();
+        let is_alerted = |name: &&str| alerts().iter().any(|(_, it)| it.contains(*name));
+        if !names.is_empty() && !names.iter().any(is_alerted) {
+            without.push(cells[0]);
+        }
+    }
+    assert_eq!(without, BOUNDS_OF_THEIR_OWN);
 }
 
 #[test]

@@ -276,6 +276,33 @@ async fn pulled_attempts_are_counted_as_handled_ones_are() {
     assert_eq!(seen.value("duly_leases_lost_total{queue=orders}"), 0.0);
     assert_eq!(leased[0].release().await.unwrap(), LeaseStatus::Lost);
     assert_eq!(seen.value("duly_leases_lost_total{queue=orders}"), 1.0);
+    assert_eq!(seen.value("duly_reaped_total{queue=orders}"), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_gone_consumer_has_pulled_is_counted_as_taken_back() {
+    for (world, attempts) in [
+        (World::memory(), 16),
+        (World::shared(), 16),
+        (World::memory(), 1),
+        (World::shared(), 1),
+    ] {
+        let seen = Seen::default();
+        let _guard = metrics::set_default_local_recorder(&seen);
+        let bus = world.start(Bus::builder().publish_only()).await;
+        let queue = bus.queue_named::<u64>("orders").unwrap();
+        for number in 0..5 {
+            let event = queue.event(number).attempts(attempts);
+            event.push().await.unwrap();
+        }
+        let leased = queue.lease(5, secs(1)).send().await.unwrap();
+        assert_eq!(leased.len(), 5);
+        drop(leased);
+        bus.advance(secs(5)).await;
+        let stats = bus.stats("orders").await.unwrap();
+        assert_eq!((stats.leased, stats.ready + stats.dead), (0, 5));
+        assert_eq!(seen.value("duly_reaped_total{queue=orders}"), 5.0);
+    }
 }
 
 #[tokio::test(start_paused = true)]

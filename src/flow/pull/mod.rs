@@ -110,17 +110,20 @@ impl Pulls {
         }
     }
 
-    /// Counts the events that were ended because they were of no use any more.
+    /// Counts the events that were ended because they were of no use any more, and those whose lease
+    /// has ended.
     fn count(&self, bucket: &BucketKey, response: &Result<Response>) {
-        if let Ok(Response {
-            reply:
+        let meters = || self.meters.of(&bucket.queue);
+        match response.as_ref().map(|response| &response.reply) {
+            Ok(
                 Reply::Moved(MoveReport { aside, .. }) | Reply::Fetched(FetchReport { aside, .. }),
-            ..
-        }) = response
-            && *aside != SetAside::default()
-        {
-            let meters = self.meters.of(&bucket.queue);
-            meters.settles.set_aside(aside.expired, aside.late);
+            ) if *aside != SetAside::default() => {
+                meters().settles.set_aside(aside.expired, aside.late);
+            }
+            Ok(Reply::Reaped(reaped)) if reaped.ready + reaped.dead > 0 => {
+                meters().settles.reaped(reaped.ready + reaped.dead);
+            }
+            _ => {}
         }
     }
 
