@@ -23,7 +23,7 @@ pub(crate) struct FlowParts {
     pub(crate) stopping: CancellationToken,
     /// Cancelled to stop handlers.
     pub(crate) stop: CancellationToken,
-    /// Cancelled to end the mover and the depth sampler at once.
+    /// Cancelled to end the mover, and the tasks that set gauges, at once.
     pub(crate) abandoned: CancellationToken,
 }
 

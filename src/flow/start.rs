@@ -45,9 +45,8 @@ use crate::metrics::{
     AttemptMetrics, MoverCounters, NodeGauges, PullMeters, QueueLabels, SampleInterval,
 };
 use crate::outage::Outage;
-use crate::panics;
 use crate::record::NodeId;
-use crate::store::{MemberInfo, Store, Watcher};
+use crate::store::{MemberInfo, Store, Watcher, clock_ahead_us};
 use crate::time::Clock;
 
 /// The dependencies of a flow.
@@ -81,8 +80,8 @@ pub(crate) struct Flow {
     pub(super) membership: Option<Arc<MembershipPoll>>,
     /// Cancelled when the node has stopped.
     pub(super) stopped: CancellationToken,
-    /// The depth sampler; it runs until the flow is abandoned.
-    pub(super) depth_sampler: Option<JoinHandle<()>>,
+    /// The tasks that set gauges; they run until the flow is abandoned.
+    pub(super) reporters: Vec<JoinHandle<()>>,
     /// The handlers that wait for other handlers.
     waits: Arc<WaitGraph>,
     /// Of virtual time.
@@ -207,6 +206,8 @@ impl Flow {
         store.watch(Arc::downgrade(&watcher))?;
         // Before the mover begins, so that nothing is fetched against the settings.
         orders.read_at_start().await?;
+        let gauges_of_node = Arc::new(NodeGauges::new());
+        gauges_of_node.clock_skew(clock_ahead_us(&*store, &*clock));
         let membership = if store.is_shared() {
             let me = MemberInfo {
                 node: id,
@@ -218,11 +219,13 @@ impl Flow {
                 Arc::clone(&orders),
                 Arc::clone(&inbox),
                 me,
+                Arc::downgrade(&gauges_of_node),
             ));
             // A node starts even if the store is full, and drains it.
             Arc::clone(&membership).poll_in_background().await;
             Some(membership)
         } else {
+            gauges_of_node.live_nodes(usize::from(!consumers.queues().is_empty()));
             None
         };
         let (stopped, abandoned) = (CancellationToken::new(), CancellationToken::new());
@@ -231,7 +234,7 @@ impl Flow {
             let follow = stuck::follow(Arc::clone(&consumers), stuck, abandoned.clone());
             runtime.spawn(follow);
         }
-        let node_gauges = Arc::new(NodeGauges::new());
+        let mut reporters = Vec::new();
         if !virtual_time {
             let (store, clock) = (Arc::clone(&store), Arc::clone(&clock));
             let (inbox, pulls) = (Arc::clone(&inbox), Arc::clone(&pulls));
@@ -239,26 +242,23 @@ impl Flow {
                 inbox.wake();
                 pulls.wake();
             };
-            let gauges = Arc::downgrade(&node_gauges);
-            clock_watch::start(&runtime, (store, clock), gauges, wake, abandoned.clone());
+            let (clocks, gauges) = ((store, clock), Arc::clone(&gauges_of_node));
+            let watch = clock_watch::start(&runtime, clocks, gauges, wake, abandoned.clone());
+            reporters.push(watch);
         }
-        let depth_sampler = depth_sampler.map(|pace| {
+        if let Some(pace) = depth_sampler {
             let depth_sampler = DepthSampler {
                 id,
                 store: Arc::clone(&store),
-                clock: Arc::clone(&clock),
                 labels,
                 inbox: Arc::clone(&inbox),
                 queues: consumers.queues(),
                 membership: membership.clone(),
                 pace,
-                gauges: node_gauges,
                 stop: abandoned.clone(),
             };
-            let sampler = Arc::new(depth_sampler);
-            let sample = move || Arc::clone(&sampler).run();
-            runtime.spawn(panics::lasting("sampling queue depths panicked", sample))
-        });
+            reporters.push(depth_sampler.start(&runtime, gauges_of_node));
+        }
         let halted = Arc::<AtomicBool>::default();
         if calls.is_apart() && !in_order.is_empty() {
             let watch = RuntimeWatch {
@@ -314,7 +314,7 @@ impl Flow {
             outage,
             membership,
             stopped,
-            depth_sampler,
+            reporters,
             waits,
             holds,
         })

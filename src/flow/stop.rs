@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
 
 use crate::core::step::Input;
@@ -32,7 +33,7 @@ impl Flow {
             .iter()
             .map(|(_, served)| Arc::clone(&served.consumer).stop())
             .collect();
-        let finished = futures_util::future::join_all(stops);
+        let finished = join_all(stops);
         tokio::join!(
             self.parts.pulls.stop(SETTLE_MIN),
             self.end_handlers(grace, finished)
@@ -43,11 +44,10 @@ impl Flow {
         if settled && let Some(membership) = self.membership.take() {
             membership.leave().await;
         }
-        if let Some(depth_sampler) = self.depth_sampler.take() {
-            self.parts.abandoned.cancel();
-            // No gauges of this node after its stop, unless a handler blocks the runtime.
-            let _ = timeout(SETTLE_MIN, depth_sampler).await;
-        }
+        self.parts.abandoned.cancel();
+        // No gauges of this node after its stop, unless a handler blocks the runtime.
+        let reporters = std::mem::take(&mut self.reporters);
+        let _ = timeout(SETTLE_MIN, join_all(reporters)).await;
         settled
     }
 

@@ -220,3 +220,35 @@ async fn the_skew_says_how_far_the_stores_clock_is_ahead() {
     settled("thirty seconds", || (skew() - 30.0).abs() < 1.0).await;
     stop(&bus).await;
 }
+
+#[tokio::test]
+async fn skew_and_live_nodes_are_told_though_no_depth_is_sampled() {
+    let _alone = ALONE.lock().await;
+    let never = MetricsChoices {
+        depths_every: Some(Duration::ZERO),
+        ..MetricsChoices::default()
+    };
+    let skew = || gauge("duly_clock_skew_seconds", "").unwrap_or(0.0);
+    let live = |nodes: f64| gauge("duly_live_nodes", "") == Some(nodes);
+    let start = async |url: &str, behind: bool| {
+        let mut builder = counting(url).metrics(never);
+        if behind {
+            builder = builder.clock(Arc::new(Behind(SystemClock::new())));
+        }
+        let builder = builder.register_as(Annotation::new("unsampled"), Nothing);
+        builder.start().await.unwrap()
+    };
+    let url = fresh();
+    let first = start(&url, true).await;
+    settled("a skew", || (skew() - 30.0).abs() < 1.0 && live(1.0)).await;
+    let second = start(&url, false).await;
+    settled("another node", || (skew() - 30.0).abs() < 1.0 && live(2.0)).await;
+    stop(&first).await;
+    settled("it is gone", || skew().abs() < 1.0 && live(1.0)).await;
+    stop(&second).await;
+    assert!(live(0.0));
+    let alone = start("memory:", false).await;
+    assert!(live(1.0));
+    stop(&alone).await;
+    assert!(live(0.0));
+}

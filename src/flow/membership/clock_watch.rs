@@ -1,14 +1,15 @@
-//! A watch of the clocks: reads the store's time every second, and reports when it differs from that
-//! of this machine.
+//! A watch of the clocks: reads the store's time every second, and reports how far it is from that of
+//! this machine, by a gauge, and in the log when it differs.
 //!
 //! A store in this process notices a jump of its wall clock only when its time is read. And timers
 //! stand still while the machine is suspended, so whoever waits for an instant by one is woken after
 //! that.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::NodeGauges;
@@ -25,25 +26,25 @@ const STEADY: u32 = 3;
 /// so busy that waking who waits does no harm.
 const LATE: Duration = Duration::from_millis(100);
 
-/// Starts the watch, which ends with `stop`. `gauges`: those of the depth sampler, where there is one;
-/// `wake`: wakes whoever waits by a timer for an instant of `clock`.
+/// Starts the watch, which ends with `stop`. `gauges` are exported until then; `wake` wakes whoever
+/// waits by a timer for an instant of `clock`.
 pub(crate) fn start(
     runtime: &Handle,
     (store, clock): (Arc<dyn Store>, Arc<dyn Clock>),
-    gauges: Weak<NodeGauges>,
+    gauges: Arc<NodeGauges>,
     wake: impl Fn() + Clone + Send + Sync + 'static,
     stop: CancellationToken,
-) {
+) -> JoinHandle<()> {
     let watch = move || {
         let clocks = (Arc::clone(&store), Arc::clone(&clock));
-        watch(clocks, Weak::clone(&gauges), wake.clone(), stop.clone())
+        watch(clocks, Arc::clone(&gauges), wake.clone(), stop.clone())
     };
-    runtime.spawn(panics::lasting("watching the clocks panicked", watch));
+    runtime.spawn(panics::lasting("watching the clocks panicked", watch))
 }
 
 async fn watch(
     (store, clock): (Arc<dyn Store>, Arc<dyn Clock>),
-    gauges: Weak<NodeGauges>,
+    gauges: Arc<NodeGauges>,
     wake: impl Fn() + Send,
     stop: CancellationToken,
 ) {
@@ -60,9 +61,7 @@ async fn watch(
         }
         last = now;
         let ahead_us = clock_ahead_us(&*store, &*clock);
-        if let Some(gauges) = gauges.upgrade() {
-            gauges.clock_skew(ahead_us);
-        }
+        gauges.clock_skew(ahead_us);
         if differs(ahead_us) == is_told {
             others = 0;
             continue;
@@ -103,7 +102,8 @@ mod tests {
         let wake = move || {
             wakes.fetch_add(1, Ordering::Relaxed);
         };
-        tokio::spawn(watch((store, read), Weak::new(), wake, stop));
+        let gauges = Arc::new(NodeGauges::new());
+        tokio::spawn(watch((store, read), gauges, wake, stop));
         for (suspended, expected) in [(0, 0), (0, 0), (7_200, 1), (0, 1), (1, 2), (0, 2)] {
             tokio::task::yield_now().await;
             clock.advance(EVERY + Duration::from_secs(suspended));

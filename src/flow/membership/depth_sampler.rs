@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::core::op::{Stats, StoreOp};
@@ -17,9 +19,9 @@ use crate::flow::node::inbox::Inbox;
 use crate::metrics::{
     self, NodeGauges, QueueDepth, QueueDepths, QueueLabels, SampleInterval, WITHIN,
 };
+use crate::panics;
 use crate::record::NodeId;
 use crate::store::{Store, unexpected};
-use crate::time::Clock;
 
 /// The first sample, when the members are known.
 const FIRST_AFTER: Duration = Duration::from_secs(1);
@@ -37,7 +39,6 @@ const EMPTY_EVERY: u64 = 30;
 pub(crate) struct DepthSampler {
     pub(crate) id: NodeId,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) labels: Arc<QueueLabels>,
     pub(crate) inbox: Arc<Inbox>,
     /// The queues that this node consumes.
@@ -45,13 +46,23 @@ pub(crate) struct DepthSampler {
     /// `None` where the store has only one node.
     pub(crate) membership: Option<Arc<MembershipPoll>>,
     pub(crate) pace: SampleInterval,
-    pub(crate) gauges: Arc<NodeGauges>,
     pub(crate) stop: CancellationToken,
 }
 
 impl DepthSampler {
+    /// Starts it. The gauges of the node are exported until it ends: in virtual time nothing else keeps
+    /// them.
+    pub(crate) fn start(self, runtime: &Handle, gauges: Arc<NodeGauges>) -> JoinHandle<()> {
+        let sampler = Arc::new(self);
+        let sample = move || Arc::clone(&sampler).run();
+        runtime.spawn(async move {
+            panics::lasting("sampling queue depths panicked", sample).await;
+            drop(gauges);
+        })
+    }
+
     /// Samples until it is stopped.
-    pub(crate) async fn run(self: Arc<Self>) {
+    async fn run(self: Arc<Self>) {
         let mut known = LastCounts::default();
         let mut wait = self.pace.every.min(FIRST_AFTER);
         while self.waits(wait).await {
@@ -74,10 +85,10 @@ impl DepthSampler {
 
     /// Takes one sample.
     async fn count(&self, known: &mut LastCounts, news: &ActiveBuckets) -> Result<()> {
-        let Some(members) = self.members() else {
-            return Ok(()); // the members are not known yet
-        };
-        self.gauges.live_nodes(members);
+        let membership = self.membership.as_ref();
+        if membership.is_some_and(|membership| !membership.is_known()) {
+            return Ok(());
+        }
         let mut buckets = in_time(self.store.buckets()).await?;
         // It has events and no consumer, and that is no alarm.
         buckets.retain(|key| self.reports(&key.queue) && !is_audit(&key.queue));
@@ -101,16 +112,11 @@ impl DepthSampler {
             (key, counted)
         });
         let mut counts = counts.buffer_unordered(AT_ONCE);
-        let mut skew: Option<ClockSkew> = None;
         while let Some((key, counted)) = counts.next().await {
             match counted {
-                Ok((mut counted, seen)) => {
+                Ok(mut counted) => {
                     counted.empty_since = round - known.empty_for(&key).unwrap_or(0);
                     known.buckets.insert(key, counted);
-                    skew = skew
-                        .into_iter()
-                        .chain([seen])
-                        .min_by_key(|skew| skew.within_us);
                 }
                 // Its last count is reported again.
                 Err(error) => {
@@ -118,22 +124,8 @@ impl DepthSampler {
                 }
             }
         }
-        let now_us = self.store.now_us();
-        let ahead_us = skew.map_or_else(
-            || difference(now_us, self.clock.wall_us()),
-            |skew| skew.ahead_us,
-        );
-        self.gauges.clock_skew(ahead_us);
-        metrics::tell_shares(self.id.0, self.shares(known, now_us));
+        metrics::tell_shares(self.id.0, self.shares(known, self.store.now_us()));
         Ok(())
-    }
-
-    /// Returns the number of members; `None` while it is unknown.
-    fn members(&self) -> Option<usize> {
-        match &self.membership {
-            Some(poll) => poll.members(),
-            None => Some(usize::from(!self.queues.is_empty())),
-        }
     }
 
     fn reports(&self, queue: &QueueName) -> bool {
@@ -141,12 +133,9 @@ impl DepthSampler {
         self.queues.contains(queue) || !self.membership.as_ref().is_some_and(is_consumed)
     }
 
-    /// Counts one bucket and measures the clock skew.
-    async fn ask(&self, key: &BucketKey) -> Result<(BucketCount, ClockSkew)> {
-        let sent_us = self.clock.wall_us();
-        let stats = StoreOp::stats().apply_timed(&*self.store, key);
-        let (stats, now_us) = in_time(stats).await?;
-        let arrived_us = self.clock.wall_us();
+    /// Counts one bucket.
+    async fn ask(&self, key: &BucketKey) -> Result<BucketCount> {
+        let stats = in_time(StoreOp::stats().apply(&*self.store, key)).await?;
         let mut counted = BucketCount {
             stats,
             ..BucketCount::default()
@@ -158,13 +147,7 @@ impl DepthSampler {
             let due = in_time(StoreOp::forecast(within).apply(&*self.store, key)).await?;
             counted.due = due.try_into().map_err(|_| unexpected())?;
         }
-        // The store read its clock at some time between the two.
-        let within_us = arrived_us.saturating_sub(sent_us);
-        let skew = ClockSkew {
-            ahead_us: difference(now_us, sent_us + within_us / 2),
-            within_us,
-        };
-        Ok((counted, skew))
+        Ok(counted)
     }
 
     /// Returns the last counts by queue label. A queue that is consumed here is always included.
@@ -234,16 +217,4 @@ impl BucketCount {
             oldest_ready: Duration::from_micros(waits_us).as_secs_f64(),
         }
     }
-}
-
-/// How far the store's clock is ahead of this machine's, and the error bound.
-#[derive(Clone, Copy, Debug)]
-struct ClockSkew {
-    ahead_us: i64,
-    within_us: u64,
-}
-
-fn difference(this_us: u64, that_us: u64) -> i64 {
-    let apart = i64::try_from(this_us.abs_diff(that_us)).unwrap_or(i64::MAX);
-    if this_us < that_us { -apart } else { apart }
 }

@@ -1,7 +1,7 @@
 //! Membership polls: renew this node's membership, and follow members and runtime settings.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -15,6 +15,7 @@ use crate::flow::membership::in_time;
 use crate::flow::node::inbox::Inbox;
 use crate::flow::pull::Pulls;
 use crate::flow::runtime_settings::RuntimeSettings;
+use crate::metrics::NodeGauges;
 use crate::outage::Outage;
 use crate::store::{MemberInfo, Store};
 
@@ -92,6 +93,7 @@ pub(crate) struct MembershipPoll {
     orders: Arc<SettingsReader>,
     inbox: Arc<Inbox>,
     me: MemberInfo,
+    gauges: Weak<NodeGauges>,
     /// One poll at a time, so that the last result is the latest.
     calls: Mutex<()>,
     /// The versions that were read last; locked while they are read.
@@ -113,11 +115,17 @@ struct ReadVersions {
 }
 
 impl MembershipPoll {
-    pub(crate) fn new(orders: Arc<SettingsReader>, inbox: Arc<Inbox>, me: MemberInfo) -> Self {
+    pub(crate) fn new(
+        orders: Arc<SettingsReader>,
+        inbox: Arc<Inbox>,
+        me: MemberInfo,
+        gauges: Weak<NodeGauges>,
+    ) -> Self {
         Self {
             orders,
             inbox,
             me,
+            gauges,
             calls: Mutex::default(),
             read: Mutex::default(),
             was_away: AtomicBool::default(),
@@ -133,9 +141,9 @@ impl MembershipPoll {
         members.any(|queues| queues.contains(queue))
     }
 
-    /// Returns the number of members by the last poll; `None` before the first.
-    pub(crate) fn members(&self) -> Option<usize> {
-        self.consumed().as_ref().map(Vec::len)
+    /// Returns whether the members are known: a poll has succeeded.
+    pub(crate) fn is_known(&self) -> bool {
+        self.consumed().is_some()
     }
 
     fn consumed(&self) -> parking_lot::MutexGuard<'_, Option<Vec<Arc<[QueueName]>>>> {
@@ -162,6 +170,9 @@ impl MembershipPoll {
             }
         };
         let members = membership.members;
+        if let Some(gauges) = self.gauges.upgrade() {
+            gauges.live_nodes(members.len());
+        }
         let consumed = members.iter().map(|it| Arc::clone(&it.queues));
         *self.consumed() = Some(consumed.collect());
         self.inbox.add(Input::MembersSeen { members });

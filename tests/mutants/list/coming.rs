@@ -110,7 +110,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "skew-the-other-way-round",
         "the skew says how far the machine's clock is ahead of the store's",
         &[put(
-            "difference",
+            "clock_ahead_us",
             "{ -$apart } else { $apart }",
             "{ $apart } else { -$apart }",
         )],
