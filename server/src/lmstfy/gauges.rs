@@ -1,6 +1,6 @@
 //! Sizes of queues, as lmstfy's dashboard reads them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
 use std::time::Duration;
 
@@ -20,6 +20,8 @@ const AGE_MAX: Duration = Duration::from_secs(5);
 const WAIT_MAX: Duration = Duration::from_secs(2);
 /// Of how many queues of a pool there are sizes.
 const QUEUES_MAX: usize = 200;
+/// The same with the first queues of namespaces that have no other.
+const WITH_FIRST_MAX: usize = 400;
 
 /// The sizes that were read; they are read when a page needs them, so a server without a scraper
 /// reads none.
@@ -30,13 +32,16 @@ pub(crate) struct Gauges(Mutex<Shown>);
 #[derive(Debug, Default)]
 struct Shown {
     read: Option<Instant>,
-    queues: HashSet<Vec<Label>>,
+    /// The labels of queues, by the keys of these.
+    labels: HashMap<String, Vec<Label>>,
 }
 
 /// The sizes of queues by their labels, and of pools. Queues that share their labels add up.
 #[derive(Debug, Default)]
 struct Sizes {
     queues: HashMap<Vec<Label>, QueueStats>,
+    /// Of the queues that were read, by their keys.
+    labels: HashMap<String, Vec<Label>>,
     delayed: Vec<(String, usize)>,
 }
 
@@ -50,7 +55,7 @@ impl Gauges {
             return;
         }
         let mut sizes = Sizes::default();
-        let is_whole = match timeout(WAIT_MAX, sizes.read_all(app)).await {
+        let is_whole = match timeout(WAIT_MAX, sizes.read_all(app, &shown.labels)).await {
             Ok(Ok(())) => true,
             Ok(Err(error)) => {
                 tracing::warn!(%error, "sizes of queues not read");
@@ -63,12 +68,12 @@ impl Gauges {
         };
         if is_whole {
             // What is not there any more has no jobs.
-            for labels in shown.queues.drain() {
+            for (_, labels) in shown.labels.drain() {
                 sizes.queues.entry(labels).or_default();
             }
         }
         sizes.show();
-        shown.queues.extend(sizes.queues.into_keys());
+        shown.labels.extend(sizes.labels);
         shown.read = Some(Instant::now());
     }
 }
@@ -84,61 +89,134 @@ impl Sizes {
         }
     }
 
-    async fn read_all(&mut self, app: &App) -> Result<(), Box<dyn Error + Send + Sync>> {
+    async fn read_all(
+        &mut self,
+        app: &App,
+        shown: &HashMap<String, Vec<Label>>,
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
         for pool in app.pools.iter() {
-            self.read(app, pool).await?;
+            self.read(app, pool, shown).await?;
         }
         Ok(())
     }
 
-    async fn read(&mut self, app: &App, pool: &Pool) -> Result<(), Box<dyn Error + Send + Sync>> {
+    async fn read(
+        &mut self,
+        app: &App,
+        pool: &Pool,
+        shown: &HashMap<String, Vec<Label>>,
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
         let name = pool.name();
         let prefix = format!("{name}/");
         let keys = app.shared.list(Table::Queues, &prefix).await?;
-        let names = keys.iter().filter_map(|(key, _)| {
-            let names = key.strip_prefix(&prefix)?;
-            names.split_once('/')
+        let queues = keys.iter().filter_map(|(key, _)| {
+            let (namespace, queue) = key.strip_prefix(&prefix)?.split_once('/')?;
+            Some((key.as_str(), namespace, queue))
         });
         let mut delayed = 0;
-        for (namespace, queue) in in_turns(names, QUEUES_MAX) {
+        for (key, namespace, queue) in chosen(queues, |key| shown.contains_key(key)) {
             let stats = pool.stats(&pool.queue(namespace, queue)?).await?;
             delayed += stats.scheduled + stats.leased;
             let labels = labels_of_sizes(name, namespace, queue);
-            *self.queues.entry(labels).or_default() += stats;
+            *self.queues.entry(labels.clone()).or_default() += stats;
+            self.labels.insert(key.to_owned(), labels);
         }
         self.delayed.push((name.to_owned(), delayed));
         Ok(())
     }
 }
 
-/// Returns up to `most` queues, one of each namespace and then the next of each, so that those of one
-/// hide nobody else's.
-fn in_turns<'a>(
-    names: impl Iterator<Item = (&'a str, &'a str)>,
-    most: usize,
-) -> Vec<(&'a str, &'a str)> {
+/// A queue: its key, its namespace and its name.
+type Named<'a> = (&'a str, &'a str, &'a str);
+
+/// Returns the queues whose sizes are read: those that are shown, as a size that falls means that jobs
+/// are gone; then one of each namespace and the next of each, so that those of one hide nobody else's.
+fn chosen<'a>(
+    queues: impl Iterator<Item = Named<'a>>,
+    is_shown: impl Fn(&str) -> bool,
+) -> Vec<Named<'a>> {
+    let (mut chosen, others): (Vec<_>, Vec<_>) = queues.partition(|(key, ..)| is_shown(key));
     let mut turns: BTreeMap<&str, usize> = BTreeMap::new();
-    let turn_of = |(namespace, queue)| {
-        let turn = turns.entry(namespace).or_default();
+    for (_, namespace, _) in &chosen {
+        *turns.entry(namespace).or_default() += 1;
+    }
+    let in_turn = others.into_iter().map(|named| {
+        let turn = turns.entry(named.1).or_default();
         *turn += 1;
-        (*turn, namespace, queue)
-    };
-    let mut names: Vec<(usize, &str, &str)> = names.map(turn_of).collect();
-    names.sort_unstable();
-    let names = names.into_iter().take(most);
-    names
-        .map(|(_, namespace, queue)| (namespace, queue))
-        .collect()
+        (*turn, named)
+    });
+    let mut in_turn: Vec<_> = in_turn.collect();
+    in_turn.sort_unstable();
+    for (turn, named) in in_turn {
+        let most = if turn == 1 {
+            WITH_FIRST_MAX
+        } else {
+            QUEUES_MAX
+        };
+        if chosen.len() < most {
+            chosen.push(named);
+        }
+    }
+    chosen
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Returns the namespaces and names of what is chosen.
+    fn chosen_of<'a>(names: &'a [(String, String)], shown: &[&str]) -> Vec<(&'a str, &'a str)> {
+        let queues = names.iter().map(|(namespace, queue)| {
+            // Names are keys here.
+            (queue.as_str(), namespace.as_str(), queue.as_str())
+        });
+        let chosen = chosen(queues, |key| shown.contains(&key));
+        chosen.into_iter().map(|(_, of, name)| (of, name)).collect()
+    }
+
+    fn names(namespace: &str, names: impl IntoIterator<Item = String>) -> Vec<(String, String)> {
+        let named = |name| (namespace.to_owned(), name);
+        names.into_iter().map(named).collect()
+    }
+
     #[test]
     fn one_namespace_hides_no_other() {
-        let names = [("a", "1"), ("a", "2"), ("a", "3"), ("b", "1"), ("c", "1")];
-        let shown = in_turns(names.into_iter(), 4);
-        assert_eq!(shown, [("a", "1"), ("b", "1"), ("c", "1"), ("a", "2")]);
+        let mut queues = names("a", (0..500).map(|number| format!("a{number:03}")));
+        queues.extend(names("b", ["b0".to_owned(), "b1".to_owned()]));
+        queues.extend(names("c", ["c0".to_owned()]));
+        let chosen = chosen_of(&queues, &[]);
+        assert_eq!(chosen.len(), QUEUES_MAX);
+        let first = [
+            ("a", "a000"),
+            ("b", "b0"),
+            ("c", "c0"),
+            ("a", "a001"),
+            ("b", "b1"),
+        ];
+        assert_eq!(chosen[..5], first);
+    }
+
+    #[test]
+    fn what_is_shown_stays_and_others_come_beside_it() {
+        let old = names("a", (0..200).map(|number| format!("old{number:03}")));
+        let shown: Vec<&str> = old.iter().map(|(_, name)| name.as_str()).collect();
+        let mut queues = names("a", (0..300).map(|number| format!("new{number:03}")));
+        queues.extend(names("b", ["b0".to_owned(), "b1".to_owned()]));
+        queues.extend(old.iter().cloned());
+        for number in 0..500 {
+            queues.extend(names(&format!("z{number:03}"), [format!("z{number:03}")]));
+        }
+        let chosen = chosen_of(&queues, &shown);
+        assert!(shown.iter().all(|name| chosen.contains(&("a", name))));
+        assert!(chosen.contains(&("b", "b0")) && !chosen.contains(&("b", "b1")));
+        assert!(chosen.iter().all(|(_, name)| !name.starts_with("new")));
+        assert_eq!(chosen.len(), WITH_FIRST_MAX);
+        // A queue that is gone makes room.
+        queues.retain(|(_, name)| name != "old007");
+        let room = chosen_of(&queues, &shown);
+        assert_eq!(
+            (room.len(), room.contains(&("a", "old007"))),
+            (WITH_FIRST_MAX, false)
+        );
     }
 }

@@ -147,6 +147,37 @@ async fn sizes_of_queues_that_are_gone_are_0_and_hide_no_other() {
     size(&stays, 2).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sizes_do_not_fall_as_other_queues_come() {
+    let world = World::start(Place::Embedded).await;
+    let (last, first) = (format!("z{}", queue()), "a000");
+    let line = |name: &str, queue: &str, size: u32| {
+        let labels = format!("namespace=\"ns\",pool=\"default\",queue=\"{queue}\"");
+        format!("infra_lmstfy_redis_{name}{{{labels}}} {size}")
+    };
+    let path = format!("/api/ns/{last}");
+    world.publish(&path, "dies").await;
+    world.consume(&format!("{path}?ttr=0")).await;
+    world.wait_for_dead(&last, 1).await;
+    world.publish(&path, "x").await;
+    world.publish(&path, "x").await;
+    world.publish(&format!("{path}?delay=600"), "later").await;
+    let sizes = [
+        line("queue_sizes", &last, 2),
+        line("deadletter_sizes", &last, 1),
+        "infra_lmstfy_redis_timer_sizes{pool=\"default\"} 1".to_owned(),
+    ];
+    let are_shown = |page: &[String]| sizes.iter().all(|line| page.contains(line));
+    until("sizes", async || are_shown(&page(&world).await)).await;
+    for number in 0..250 {
+        world.publish(&format!("/api/ns/a{number:03}"), "x").await;
+    }
+    let others = line("queue_sizes", first, 1);
+    until(&others, async || page(&world).await.contains(&others)).await;
+    let page = page(&world).await;
+    assert!(are_shown(&page), "{page:?}");
+}
+
 async fn refused_calls_are_counted_by_token(world: World) {
     let path = format!("/token/ns/{}/limit", world.token);
     let limit = r#"{"write":1,"read":1,"interval":3600}"#;
