@@ -1,5 +1,5 @@
-//! The project itself: its architecture, settings, annotation, dashboards, planted bugs and test
-//! servers.
+//! The project itself: its architecture, settings, annotation, dashboards, release, planted bugs and
+//! test servers.
 
 #[path = "mutants/mutant.rs"]
 mod mutant;
@@ -14,4 +14,5 @@ mod macros;
 mod mutants;
 mod neighbours;
 mod quickstart;
+mod release;
 mod servers_work;
