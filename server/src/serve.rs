@@ -224,6 +224,7 @@ impl Server {
             .layer(middleware::from_fn(whole::run))
             .layer(known_host)
             .route("/healthz", get(health::live))
+            .route("/readyz", get(health::ready).with_state(Arc::clone(app)))
             .route(
                 "/metrics",
                 get(lmstfy::admin::metrics).with_state(Arc::clone(app)),

@@ -5,9 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{chown, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use duly_server::{Server, Settings};
 use serde_json::{Value, json};
@@ -18,6 +20,17 @@ use crate::world::{client, reply, until};
 
 /// What a program may need of `debian:bookworm-slim`.
 const BASE: [&str; 2] = ["libc6", "libgcc-s1"];
+/// The variables that Docker sets in every container where its client has proxies.
+const PROXIES: [&str; 6] = [
+    "HTTP_PROXY",
+    "http_proxy",
+    "HTTPS_PROXY",
+    "https_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+];
+/// For so long, in seconds, the library waits for a Redis that loads its data.
+pub(crate) const LOADING_MAX_S: u64 = 300;
 /// The user of the program, whatever its name.
 const USER: u32 = 4_321;
 
@@ -32,7 +45,8 @@ struct Image {
     variables: BTreeMap<String, String>,
     folder: String,
     command: Vec<String>,
-    /// The command of its health check.
+    /// The options of its health check, and its command.
+    health_options: String,
     health: Vec<String>,
 }
 
@@ -48,6 +62,7 @@ impl Image {
             variables: BTreeMap::new(),
             folder: String::new(),
             command: Vec::new(),
+            health_options: String::new(),
             health: Vec::new(),
         };
         BASE.into_iter().for_each(|package| image.install(package));
@@ -66,7 +81,8 @@ impl Image {
                 "WORKDIR" => rest.clone_into(&mut image.folder),
                 "CMD" => image.command = serde_json::from_str(rest).unwrap(),
                 "HEALTHCHECK" => {
-                    let (_, command) = rest.split_once(" CMD ").unwrap();
+                    let (options, command) = rest.split_once(" CMD ").unwrap();
+                    options.clone_into(&mut image.health_options);
                     image.health = serde_json::from_str(command).unwrap();
                 }
                 "" | "#" | "USER" | "VOLUME" | "EXPOSE" => {}
@@ -169,7 +185,8 @@ impl Image {
         command
             .args(&enter[1..])
             .arg(&self.command[0])
-            .args(arguments);
+            .args(arguments)
+            .envs(&self.variables);
         command.output().unwrap()
     }
 
@@ -204,7 +221,7 @@ async fn the_container_serves_makes_tokens_and_delivers_webhooks() {
     for has_certificates in [true, false] {
         let root = tempfile::tempdir().unwrap();
         open(root.path());
-        let image = Image::build(root.path(), has_certificates);
+        let mut image = Image::build(root.path(), has_certificates);
         let bundle = root.path().join("etc/ssl/certs/ca-certificates.crt");
         assert_eq!(bundle.exists(), has_certificates);
         assert_eq!(image.command, ["duly", "serve"]);
@@ -213,6 +230,10 @@ async fn the_container_serves_makes_tokens_and_delivers_webhooks() {
         let webhooks = "[webhooks]\nallow_networks = ['127.0.0.0/8']\nca_certificates = 'ca.crt'\n";
         image.write("duly-server.toml", webhooks);
 
+        for variable in PROXIES {
+            let nowhere = "http://127.0.0.1:1".to_owned();
+            image.variables.insert(variable.to_owned(), nowhere);
+        }
         let mut command = image.enter();
         command.push(image.command[0].clone());
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
@@ -252,17 +273,87 @@ async fn the_container_serves_makes_tokens_and_delivers_webhooks() {
         .await;
         assert!(image.at(Path::new(&image.folder)).join("duly.db").exists());
 
-        assert_eq!(image.health, ["duly", "health"]);
-        let health = ["health", "--ready", "--server", &program.api];
-        let healthy = image.duly(&health);
-        assert!(healthy.status.success(), "{healthy:?}");
+        // The port that it has here.
+        let (_, port) = program.api.rsplit_once(':').unwrap();
+        let listen = image.variables.get_mut("DULY_SERVER__API__LISTEN").unwrap();
+        *listen = listen.replace("7777", port);
+        assert_eq!(image.health[0], image.command[0]);
+        let health: Vec<&str> = image.health[1..].iter().map(String::as_str).collect();
+        let ready = ["health", "--ready", "--server", &program.api];
+        for check in [&health[..], &["health", "--ready"], &ready] {
+            let healthy = image.duly(check);
+            assert!(healthy.status.success(), "{check:?}: {healthy:?}");
+        }
         program.signal("KILL");
         until("the check fails without a server", async || {
             image.duly(&health).status.code() == Some(5)
         })
         .await;
+        let start_period = image
+            .health_options
+            .split_once("--start-period=")
+            .unwrap()
+            .1;
+        let start_period = start_period.split_once('s').unwrap().0;
+        let start_period: u64 = start_period.parse().unwrap();
+        assert!(start_period > LOADING_MAX_S);
     }
     receiver.stop().await;
+}
+
+/// By its settings, in variables or in the file, and whatever the proxies are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_health_check_finds_the_server_wherever_it_listens() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = "[api]\nlisten = '127.0.0.1:0'\n[admin]\nlisten = '127.0.0.1:0'\n\
+                 [pools.default]\nurl = 'memory:'";
+    let plain = Server::start(Settings::from_toml(plain).unwrap());
+    let (plain, tls) = (plain.await.unwrap(), receiver(folder.path()).await);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let at = folder.path().display();
+    let with_tls = format!("tls_certificate = '{at}/server.crt'\ntls_key = '{at}/server.key'\n");
+    for (server, more) in [(&plain, ""), (&tls, &with_tls)] {
+        let (api, admin) = (server.api_address(), server.admin_address());
+        let everywhere = |address: SocketAddr| format!("0.0.0.0:{}", address.port());
+        let listeners = [
+            (api.to_string(), admin.to_string()),
+            (everywhere(api), everywhere(admin)),
+        ];
+        for (api, admin) in listeners {
+            let text = format!("[api]\nlisten = '{api}'\n{more}[admin]\nlisten = '{admin}'\n");
+            fs::write(elsewhere.path().join("duly-server.toml"), text).unwrap();
+            for check in [&["health"][..], &["health", "--ready"]] {
+                let mut health = Command::new(env!("CARGO_BIN_EXE_duly"));
+                health.args(check).current_dir(elsewhere.path());
+                health.envs(PROXIES.map(|name| (name, "http://127.0.0.1:1")));
+                let healthy = health.output().unwrap();
+                assert!(healthy.status.success(), "{api} {more}: {healthy:?}");
+            }
+        }
+    }
+    plain.stop().await;
+    tls.stop().await;
+}
+
+/// A proxy is for what is elsewhere.
+#[test]
+fn a_server_elsewhere_is_reached_through_the_proxy() {
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut health = Command::new(env!("CARGO_BIN_EXE_duly"));
+    health.args(["health", "--server", "http://duly.invalid:7777"]);
+    let address = format!("http://{}", proxy.local_addr().unwrap());
+    health.envs(PROXIES.map(|name| (name, &address)));
+    let mut health = health.stderr(Stdio::null()).spawn().unwrap();
+    let (mut asked, _) = proxy.accept().unwrap();
+    let mut line = [0; 34];
+    asked.read_exact(&mut line).unwrap();
+    let line = String::from_utf8_lossy(&line);
+    assert!(
+        line.starts_with("GET http://duly.invalid:7777/healt"),
+        "{line}"
+    );
+    drop(asked);
+    assert_eq!(health.wait().unwrap().code(), Some(5));
 }
 
 /// Lets another user into a folder.

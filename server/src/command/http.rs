@@ -1,12 +1,13 @@
 //! The HTTP client of the commands.
 
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use duly_server::with_causes;
 use reqwest::{Client, Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use url::Url;
+use url::{Host, Url};
 
 use super::error::{CommandError, Failure, Result};
 
@@ -22,7 +23,8 @@ pub(crate) struct HttpClient {
 }
 
 impl HttpClient {
-    /// A client of the listener at `url`, with the value of the header `Authorization`.
+    /// A client of the listener at `url`, with the value of the header `Authorization`. What is at a
+    /// loopback address is reached without the proxy of the environment.
     pub(crate) fn new(url: &str, authorization: Option<String>) -> Result<Self> {
         let base = Url::parse(url).ok();
         let base = base.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
@@ -31,10 +33,35 @@ impl HttpClient {
                 "`{url}` is no URL of a server; write one such as http://127.0.0.1:7777"
             ))
         })?;
-        let builder = duly_server::client::builder()
+        let is_loopback = base.host().is_some_and(|host| match host {
+            Host::Domain(name) => name == "localhost",
+            Host::Ipv4(address) => address.is_loopback(),
+            Host::Ipv6(address) => address.is_loopback(),
+        });
+        Self::build(base, authorization, is_loopback)
+    }
+
+    /// A client of a listener of this machine, without the proxy of the environment.
+    pub(crate) fn of_this_machine(mut listener: SocketAddr) -> Result<Self> {
+        if listener.ip().is_unspecified() {
+            listener.set_ip(match listener {
+                SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        let base = Url::parse(&format!("http://{listener}"));
+        let base = base.map_err(|error| CommandError::failed(error.to_string()))?;
+        Self::build(base, None, true)
+    }
+
+    fn build(base: Url, authorization: Option<String>, is_here: bool) -> Result<Self> {
+        let mut builder = duly_server::client::builder()
             .timeout(TIMEOUT)
             .connect_timeout(CONNECT_TIMEOUT)
             .redirect(reqwest::redirect::Policy::none());
+        if is_here {
+            builder = builder.no_proxy();
+        }
         let client = builder.build().map_err(|error| {
             CommandError::failed(format!("the HTTP client does not start: {error}"))
         })?;
