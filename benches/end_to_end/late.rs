@@ -69,6 +69,11 @@ async fn delivering(kept: Kept, span: Duration, rate: usize) -> Result<Vec<i64>>
             pushed.into_future()
         });
         try_join_all(pushes).await?;
+        let due = step_dues(first, step).next();
+        if due.is_none_or(|due| clock.now() >= due) {
+            let name = kept.name();
+            return Err(format!("{name}: events are due before {rate} a second are pushed").into());
+        }
         sleep_until(begun + Duration::from_millis((step + 1) * STEP_MS)).await;
     }
     let late = samples.sorted().await;

@@ -67,6 +67,18 @@ fn every_workload_is_measured_on_a_cluster_and_leaves_nothing() {
     }
 }
 
+#[test]
+fn a_rate_that_cannot_be_pushed_in_time_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("sqlite:{}", folder.path().join("jobs.db").display());
+    let workload = ["bench", "--store", &store, "--workload", "lateness"];
+    let too_fast = ["--rate", "100000", "--seconds", "3"];
+    let refused = duly(&[&workload[..], &too_fast].concat());
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.err.contains("use a lower --rate"), "{refused:?}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
 /// Interrupts a benchmark when `has_begun`, and asserts that it says so.
 async fn interrupted(
     (store, workload, events): (&str, &str, &str),

@@ -9,7 +9,7 @@ use duly::time::Timestamp;
 use duly::{Annotation, Bus, Context, Event, Handler, Queue};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::place::Place;
 use crate::command::error::{CommandError, Failure, Result};
@@ -118,10 +118,10 @@ async fn open(place: &Place, watch: Option<&Arc<Watch>>) -> Result<(Bus, Queue<S
 async fn with_bus<T>(
     place: &Place,
     watch: Option<&Arc<Watch>>,
-    work: impl AsyncFnOnce(Queue<String>) -> Result<T>,
+    work: impl AsyncFnOnce(&Bus, Queue<String>) -> Result<T>,
 ) -> Result<T> {
     let (bus, queue) = open(place, watch).await?;
-    let done = place.unless_interrupted(work(queue)).await;
+    let done = place.unless_interrupted(work(&bus, queue)).await;
     let closed = bus.shutdown(GRACE).await;
     let done = done?;
     closed?;
@@ -142,7 +142,7 @@ async fn push_all(queue: &Queue<String>, events: u64, due: Option<Timestamp>) ->
 }
 
 pub(super) async fn push_one(place: &Place, events: u64) -> Result<f64> {
-    let took = with_bus(place, None, async |queue| {
+    let took = with_bus(place, None, async |_, queue| {
         let begun = Instant::now();
         let pushes = stream::iter(0..events).map(|number| {
             let queue = queue.clone();
@@ -158,7 +158,7 @@ pub(super) async fn push_one(place: &Place, events: u64) -> Result<f64> {
 /// Returns how many a second, and the bytes of each.
 pub(super) async fn push_batch(place: &Place, events: u64) -> Result<(f64, f64)> {
     let before = place.bytes().await?;
-    let took = with_bus(place, None, async |queue| {
+    let took = with_bus(place, None, async |_, queue| {
         let due = now() + HOUR;
         let begun = Instant::now();
         push_all(&queue, events, Some(due)).await?;
@@ -169,24 +169,46 @@ pub(super) async fn push_batch(place: &Place, events: u64) -> Result<(f64, f64)>
     Ok((per_second(events, took), bytes as f64 / events as f64))
 }
 
+/// Measures from the first fetch to the last settlement: a start reads what other workloads have left.
 pub(super) async fn drain(place: &Place, events: u64) -> Result<f64> {
-    with_bus(place, None, async |queue| {
+    with_bus(place, None, async |bus, queue| {
+        bus.pause(QUEUE).await?;
         push_all(&queue, events, None).await
     })
     .await?;
     let watch = Arc::new(Watch::default());
-    let begun = Instant::now();
-    let took = with_bus(place, Some(&watch), async |_| {
+    let took = with_bus(place, Some(&watch), async |bus, _| {
+        let begun = Instant::now();
+        bus.resume(QUEUE).await?;
         watch.until(events).await?;
+        settled(bus).await?;
         Ok(begun.elapsed())
     });
     Ok(per_second(events, took.await?))
 }
 
+/// Waits until what was due is settled.
+async fn settled(bus: &Bus) -> Result<()> {
+    let is_over = async {
+        loop {
+            let stats = bus.stats(QUEUE).await?;
+            if stats.ready + stats.leased == 0 {
+                return Ok(());
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let waited = timeout(PATIENCE, is_over).await;
+    waited.unwrap_or_else(|_| {
+        let text = "the outcomes of events were not settled within 30 s";
+        Err(CommandError::new(Failure::Unavailable, text))
+    })
+}
+
 /// Returns how late each was, in microseconds, sorted.
 pub(super) async fn lateness(place: &Place, rate: u64, seconds: u64) -> Result<Vec<i64>> {
     let watch = Arc::new(Watch::default());
-    with_bus(place, Some(&watch), async |queue| {
+    with_bus(place, Some(&watch), async |_, queue| {
         let (events, begun) = (rate * seconds, Instant::now());
         let first = now() + DELAY;
         let pushes = stream::iter(0..events).map(|number| {
@@ -196,8 +218,14 @@ pub(super) async fn lateness(place: &Place, rate: u64, seconds: u64) -> Result<V
                 sleep_until(begun + after).await;
                 // To the millisecond, as the store has it.
                 let due = Timestamp::from_millis((first + after).as_millis());
-                let pushed = queue.push(payload(due.as_micros(), number), due);
-                pushed.await.map(drop)
+                queue.push(payload(due.as_micros(), number), due).await?;
+                if now_us() >= due.as_micros() {
+                    return Err(CommandError::failed(format!(
+                        "pushing {rate} events a second took longer than until they were due; use \
+                         a lower --rate"
+                    )));
+                }
+                Ok(())
             }
         });
         let pushes = pushes.buffer_unordered(IN_FLIGHT);
@@ -211,7 +239,7 @@ pub(super) async fn lateness(place: &Place, rate: u64, seconds: u64) -> Result<V
 /// Returns how late each was, in microseconds, sorted.
 pub(super) async fn herd(place: &Place, events: u64) -> Result<Vec<i64>> {
     let watch = Arc::new(Watch::default());
-    with_bus(place, Some(&watch), async |queue| {
+    with_bus(place, Some(&watch), async |_, queue| {
         let ahead = Duration::from_millis(1_500 + events / 10);
         let due_ms = (now() + ahead).as_millis();
         push_all(&queue, events, Some(Timestamp::from_millis(due_ms))).await?;

@@ -50,7 +50,7 @@ enum Workload {
     Push,
     /// Handles events that are due, 64 at a time
     Drain,
-    /// How late events start at a steady rate, each pushed 2 s before
+    /// How late events start at a steady rate, each pushed 2 s before, or the rate is refused
     Lateness,
     /// How late events start that are due at one instant
     Herd,
