@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use duly::config::Settings;
 use duly::{Bus, Error, Result};
+use futures_util::future::join_all;
 
 use crate::bus::Pool;
 use crate::clock::ManualClock;
@@ -55,12 +56,13 @@ impl Pools {
         self.0.keys().map(String::as_str)
     }
 
-    /// Closes every pool; reports what fails, and goes on.
+    /// Closes every pool, all at once, as each may take the grace period; reports what fails.
     pub(crate) async fn close(&self, grace: Duration) {
-        for pool in self.iter() {
+        let closes = self.iter().map(|pool| async move {
             if let Err(error) = pool.close(grace).await {
                 tracing::error!(pool = pool.name(), %error, "pool did not close");
             }
-        }
+        });
+        join_all(closes).await;
     }
 }

@@ -8,6 +8,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{PATIENCE, Target, failed, publish};
+use crate::kills::Program;
 use crate::servers::{Aof, Redis, RedisOptions};
 use crate::world::{LeaseStream, reply};
 
@@ -190,4 +191,21 @@ async fn without_an_answer_of_the_store_no_event_is_said_to_be_unknown() {
         ["unavailable", "timed_out"].contains(&kind.as_str()),
         "{away:?}"
     );
+}
+
+/// Each may take the grace period, and a unit has the time for one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_pools_of_a_redis_that_hangs_close_at_the_same_time() {
+    let redis = Redis::start(RedisOptions::default());
+    let folder = tempfile::tempdir().unwrap();
+    let pools = (0..32).map(|number| {
+        let name = format!("DULY_SERVER__POOLS__P{number}__URL");
+        (name, format!("{}?prefix=p{number}", redis.url()))
+    });
+    let pools: Vec<_> = pools.collect();
+    let pools: Vec<_> = pools.iter().map(|(n, url)| (&**n, &**url)).collect();
+    let mut program = Program::start_with(folder.path(), "sqlite:duly.db", &pools);
+    redis.stop_process();
+    program.signal("TERM");
+    assert!(program.ended().await);
 }
