@@ -1,8 +1,15 @@
 //! Rows that are near to the limits of MySQL and MariaDB.
 
-use crate::databases::REFUSED;
+use std::time::Duration;
+
+use duly::prelude::*;
+use duly_outbox::{Database, PushIn, schema};
+
+use crate::databases::{DEFERRED, REFUSED};
+use crate::servers::MariaDb;
 use crate::world::{Seen, TestMysql, builder, bus, eventually, orders};
 
+const DAY: Duration = Duration::from_secs(86_400);
 /// As many bytes a statement of the shared server may have.
 const PACKET: usize = 16 << 20;
 
@@ -61,4 +68,86 @@ async fn a_large_payload_of_plain_sql_goes_on_and_blocks_nothing() {
     eventually("the other one is pushed", is_pushed).await;
     assert_eq!(database.number(REFUSED).await, 1);
     relay.stop().await;
+}
+
+/// Where large rows wait, and how they were written.
+#[derive(Clone, Copy, Debug)]
+enum Backlog {
+    Staged,
+    Plain,
+    Deferred,
+}
+
+impl Backlog {
+    /// Writes so many rows of a MiB, all of one event.
+    async fn fill(self, database: &TestMysql, mails: &Queue<String>, rows: i64) {
+        let payload = "x".repeat((1 << 20) - 100);
+        if let Self::Plain = self {
+            let payload = format!("\"{payload}\"");
+            insert(database, &payload, Some(4_102_444_800_000), "{}").await;
+            let id = format!("update duly_outbox set id = '{}'", mails.new_id());
+            database.execute(&id).await;
+        } else {
+            let mut tx = database.pool.begin().await.unwrap();
+            mails.push_in(&mut tx, payload, DAY).await.unwrap();
+            tx.commit().await.unwrap();
+        }
+        let (table, columns) = match self {
+            Self::Staged => ("duly_outbox", "event"),
+            Self::Plain => ("duly_outbox", "queue, payload, due, id, options"),
+            Self::Deferred => ("duly_outbox_deferred", "at, repeated, bucket, event"),
+        };
+        if let Self::Deferred = self {
+            let moved = "insert into duly_outbox_deferred (at, repeated, bucket, event) \
+                         select at, 0, 'mails/0', event from duly_outbox; delete from duly_outbox";
+            database.execute(moved).await;
+        }
+        let double = format!("insert into {table} ({columns}) select {columns} from {table}");
+        for _ in 0..rows.ilog2() {
+            database.execute(&double).await;
+        }
+    }
+
+    /// The rows of it that are left.
+    fn left(self) -> &'static str {
+        match self {
+            Self::Staged => "select count(*) from duly_outbox",
+            Self::Plain => "select count(*) from duly_outbox where queue is not null",
+            Self::Deferred => DEFERRED,
+        }
+    }
+}
+
+/// A server reads a row whole to tell how long it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_row_is_passed_without_a_read_of_those_behind_it() {
+    const ROWS: i64 = 128;
+    const PAGES: i64 = (1 << 20) / (16 << 10); // of the server, in a row
+    let server = MariaDb::start(); // its reads are those of this test
+    let reads = || -> i64 {
+        let status = server.sql("show global status like 'Innodb_buffer_pool_read_requests'");
+        status.split_whitespace().last().unwrap().parse().unwrap()
+    };
+    for backlog in [Backlog::Staged, Backlog::Plain, Backlog::Deferred] {
+        let schema = schema(Database::Mysql);
+        let name = format!("{backlog:?}").to_lowercase();
+        server.sql(&format!("create database {name}; use {name}; {schema}"));
+        let url = server.url(&name);
+        let pool = sqlx::MySqlPool::connect(&url).await.unwrap();
+        let database = TestMysql { name, url, pool };
+        let bus = bus("memory:", &Seen::default()).await;
+        let mails = bus.queue_named::<String>("mails").unwrap();
+        backlog.fill(&database, &mails, ROWS).await;
+        let before = reads();
+        let relay = database.relay(&bus).await;
+        let some = async || database.number(backlog.left()).await <= ROWS - 2;
+        eventually("some are passed", some).await;
+        relay.stop().await;
+        let reads = reads() - before;
+        let passed = ROWS - database.number(backlog.left()).await;
+        let each = reads / passed / PAGES;
+        println!("{backlog:?}: {passed} rows, each was read {each} times");
+        assert!(each < 25, "{backlog:?}: {reads} reads for {passed} rows");
+        assert_eq!(database.number(REFUSED).await, 0);
+    }
 }

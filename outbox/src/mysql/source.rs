@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use sqlx::mysql::MySqlConnectOptions;
 use tokio::time::Instant;
 
+use crate::mysql::rows::ListLimit;
 use crate::mysql::session::MysqlSession;
 use crate::mysql::sql::{NOW, Statement, done_by_events};
 use crate::mysql::{deferred, rows};
@@ -36,6 +37,8 @@ pub(crate) struct MysqlSource {
     /// The keys of the page that is being pushed.
     taken: Option<Vec<i64>>,
     start: ReadStart,
+    list_limit: ListLimit,
+    deferred_limit: ListLimit,
 }
 
 /// Where a read of the rows begins.
@@ -89,6 +92,8 @@ impl MysqlSource {
             own: format!("{:016x}", fastrand::u64(..)),
             taken: None,
             start: ReadStart::new(Instant::now()),
+            list_limit: ListLimit::new(),
+            deferred_limit: ListLimit::new(),
         }
     }
 
@@ -121,11 +126,14 @@ impl MysqlSource {
         self.open().await?;
         let began = Instant::now();
         let behind = self.start.behind(began);
-        let found = self.session.run(rows::find(&self.own, behind)).await?;
+        let limit = self.list_limit.take();
+        let find = rows::find(&self.own, behind, limit);
+        let found = self.session.run(find).await?;
         if behind == 0 {
             self.start.whole(began, Instant::now());
         }
         let keys = rows::read_keys(&found)?;
+        self.list_limit.listed(limit, found.len(), keys.len());
         if keys.is_empty() {
             return Ok(Taken::Nothing);
         }
@@ -154,8 +162,12 @@ impl MysqlSource {
     }
 
     async fn take_deferred_rows(&mut self, group: &str, limit: usize) -> Result<Vec<DeferredRow>> {
-        let found = deferred::find(&self.own, group, limit);
-        let keys = rows::read_keys(&self.run(found).await?)?;
+        let list_limit = self.deferred_limit.take();
+        let find = deferred::find(&self.own, group, limit.min(list_limit));
+        let found = self.run(find).await?;
+        let keys = rows::read_keys(&found)?;
+        self.deferred_limit
+            .listed(list_limit, found.len(), keys.len());
         if keys.is_empty() {
             return Ok(Vec::new());
         }
