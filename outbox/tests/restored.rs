@@ -9,7 +9,14 @@ use sqlx_0_8::Executor;
 use crate::aged::{forget, forgetful, forgetful_with_clock, push_an_hour_ago};
 use crate::databases::{Outbox, REFUSED};
 use crate::drivers::Driver;
-use crate::world::{Seen, TestDatabase, TestMysql, eventually, order, orders, push_to};
+use crate::world::{Order, Seen, TestDatabase, TestMysql, eventually, order, orders, push_to};
+
+/// Waits until a table that is made has another time: those are whole seconds.
+async fn another_second(database: &TestMysql) {
+    let is_later = "select max(create_time) < now() - interval 1 second \
+                    from information_schema.tables where table_schema = database()";
+    database.until(is_later, 1).await;
+}
 
 /// The rows of the backup say that none was pushed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -26,20 +33,21 @@ async fn a_restore_of_mysql_under_a_relay_is_noticed() {
         database.push(&queue, 1).await;
         seen.reach(1).await;
         forget(&queue, &seen).await;
-        // The times of tables are whole seconds.
-        let is_later = "select max(create_time) < now() - interval 1 second \
-                        from information_schema.tables where table_schema = database()";
-        database.until(is_later, 1).await;
-        database
-            .execute("create table restored like duly_outbox")
-            .await;
+        another_second(&database).await;
+        let restored = "create table restored like duly_outbox; \
+                        create table restored_server like duly_outbox_server; \
+                        insert into restored_server select * from duly_outbox_server";
+        database.execute(restored).await;
         if !is_deferred {
             database
                 .execute("insert into restored (event) select event from backup")
                 .await;
         }
         database
-            .execute("rename table duly_outbox to gone, restored to duly_outbox")
+            .execute(
+                "rename table duly_outbox to gone, restored to duly_outbox, \
+                 duly_outbox_server to gone_server, restored_server to duly_outbox_server",
+            )
             .await;
         if is_deferred {
             database
@@ -180,6 +188,68 @@ async fn a_restore_of_postgresql_by_sql_is_noticed() {
     second.stop().await;
 }
 
+/// It makes tables anew, with all of their rows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn maintenance_of_mysql_is_no_restore() {
+    let all = "duly_outbox, duly_outbox_deferred, duly_outbox_refused, duly_done, duly_outbox_salt";
+    for maintenance in [
+        "optimize table duly_outbox",
+        &format!("optimize table {all}"),
+        "alter table duly_outbox add column note integer, force",
+        "alter table duly_outbox drop column anew",
+    ] {
+        let outbox = Outbox::Mysql(TestMysql::new().await);
+        let Outbox::Mysql(database) = &outbox else {
+            return;
+        };
+        let seen = Seen::default();
+        let (store, bus) = forgetful_with_clock(&seen).await;
+        let queue = orders(&bus);
+        let first = database.relay(&bus).await;
+        database.push(&queue, 1).await;
+        seen.reach(1).await;
+        first.stop().await;
+        // Nothing but the row says of either that it was never pushed.
+        push_an_hour_ago((&outbox, &store), (&queue, 2), queue.id_for_name("2")).await;
+        database.push(&queue, 3).await;
+        forget(&queue, &seen).await;
+        another_second(database).await;
+        database.execute(maintenance).await;
+        database.execute(outbox.schema()).await; // as at an upgrade
+        let second = database.relay(&bus).await;
+        let is_over = async || {
+            let (handled, refused) = (seen.numbers(), database.number(REFUSED).await);
+            handled.contains(&2) && handled.contains(&3) || refused > 0
+        };
+        eventually("both are handled or put aside", is_over).await;
+        assert_eq!(database.number(REFUSED).await, 0, "{maintenance}");
+        second.stop().await;
+    }
+}
+
+/// Pushes while relays at other servers take rows, which write what `note` says: it is known of rows
+/// that they were not pushed.
+async fn push_beside_others(
+    (database, queue, seen): (&TestMysql, &Queue<Order>, &Seen),
+    note: impl Fn(u64) -> String,
+) {
+    let handled = seen.numbers().len();
+    let deferred = "insert into duly_outbox_deferred (at, repeated, holder, held_until, bucket, event) \
+                    select 0, 0, 'other', max(held_until) + 50000, 'orders/7', 'none' \
+                    from (select 1000 * unix_timestamp() as held_until) as now";
+    for number in 100..120 {
+        database.execute(&note(number)).await;
+        database.push(queue, number).await;
+        if number == 110 {
+            seen.reach(handled + 11).await;
+            database.execute(deferred).await;
+        }
+    }
+    seen.reach(handled + 20).await;
+    let marked = "select count(*) from duly_outbox_deferred where repeated > 0";
+    assert_eq!(database.number(marked).await, 0);
+}
+
 /// Each names itself in a row of its own, whenever it takes rows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn relays_at_other_servers_of_a_cluster_of_mysql_disturb_none() {
@@ -187,28 +257,14 @@ async fn relays_at_other_servers_of_a_cluster_of_mysql_disturb_none() {
     let bus = forgetful(&seen).await;
     let queue = orders(&bus);
     let relay = database.relay(&bus).await;
-    for number in 0..20 {
-        for server in ["a", "z"] {
-            let seen_there = format!(
-                "insert into duly_outbox_server values ('{server}', 'shop/{number}') \
-                 on duplicate key update identity = 'shop/{number}'"
-            );
-            database.execute(&seen_there).await;
-        }
-        database.push(&queue, number).await;
-    }
-    seen.reach(20).await;
-    database
-        .until("select count(*) from duly_outbox_server", 3)
-        .await;
-    // Of what is deferred it stays known that it was not pushed.
-    let deferred = "insert into duly_outbox_deferred (at, repeated, holder, held_until, bucket, event) \
-                    select 0, 0, 'other', max(held_until) + 50000, 'orders/7', 'none' \
-                    from (select 1000 * unix_timestamp() as held_until) as now";
-    database.execute(deferred).await;
-    database.push(&queue, 20).await;
-    seen.reach(21).await;
-    let marked = "select count(*) from duly_outbox_deferred where repeated > 0";
-    assert_eq!(database.number(marked).await, 0);
+    let note = |number| {
+        format!(
+            "insert into duly_outbox_server values ('a', 'shop/{number}'), ('z', 'shop/{number}') \
+             on duplicate key update identity = 'shop/{number}'"
+        )
+    };
+    push_beside_others((&database, &queue, &seen), note).await;
+    let servers = "select count(*) from duly_outbox_server";
+    assert_eq!(database.number(servers).await, 3);
     relay.stop().await;
 }

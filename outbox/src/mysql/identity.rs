@@ -1,5 +1,7 @@
 //! The identity of a database: rows of a copy, and those of a backup that was restored, may have been
-//! pushed since. Servers of a cluster that all write have one each, in the same table.
+//! pushed since. It is the time at which a table was made that a restore makes anew, and that nobody
+//! changes: to change or to optimize one makes it anew, too. Servers of a cluster that all write have an
+//! identity each, in the same table.
 
 use duly::Result;
 
@@ -121,7 +123,7 @@ fn select(server: &str) -> String {
          coalesce((select identity from duly_outbox_server where server = {server}), ''), \
          exists (select * from duly_outbox_server where server <> {server}) \
          from information_schema.tables \
-         where table_schema = database() and table_name = 'duly_outbox'"
+         where table_schema = database() and table_name = 'duly_outbox_server'"
     )
 }
 

@@ -37,7 +37,8 @@ prepare duly_outbox_add from @duly_outbox_add;
 execute duly_outbox_add;
 deallocate prepare duly_outbox_add;
 
--- Which database this is on each server on which a relay has seen it, and not a copy or a backup.
+-- Which database this is on each server on which a relay has seen it, and not a copy or a backup: it
+-- goes by the time at which this table was made, so nothing may make it anew but a restore.
 create table if not exists duly_outbox_server (
     server varchar(64) character set utf8mb4 collate utf8mb4_bin primary key,
     identity varchar(512) character set utf8mb4 collate utf8mb4_bin not null
