@@ -268,3 +268,26 @@ async fn relays_at_other_servers_of_a_cluster_of_mysql_disturb_none() {
     assert_eq!(database.number(servers).await, 3);
     relay.stop().await;
 }
+
+/// Or none has a name: the tables of each were made at another time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_of_a_cluster_of_mysql_that_are_named_alike_disturb_none() {
+    let (database, seen) = (TestMysql::new().await, Seen::default());
+    let bus = forgetful(&seen).await;
+    let queue = orders(&bus);
+    // As a relay at the other server has it.
+    database.relay(&bus).await.stop().await;
+    database
+        .execute("create table noted as select * from duly_outbox_server")
+        .await;
+    another_second(&database).await;
+    for table in ["duly_outbox", "duly_outbox_server"] {
+        database
+            .execute(&format!("alter table {table} force"))
+            .await;
+    }
+    let relay = database.relay(&bus).await;
+    let note = |_| "replace into duly_outbox_server select * from noted".to_owned();
+    push_beside_others((&database, &queue, &seen), note).await;
+    relay.stop().await;
+}

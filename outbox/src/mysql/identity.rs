@@ -1,7 +1,7 @@
 //! The identity of a database: rows of a copy, and those of a backup that was restored, may have been
 //! pushed since. It is the time at which a table was made that a restore makes anew, and that nobody
 //! changes: to change or to optimize one makes it anew, too. Servers of a cluster that all write have an
-//! identity each, in the same table.
+//! identity each, in the same table, and may have the same name.
 
 use duly::Result;
 
@@ -36,9 +36,9 @@ impl MysqlSource {
                 self.mark_repeated(table).await?;
             }
         }
-        let (server, is) = (text(&self.server), text(&identity.is));
+        let (key, is) = (text(&identity.key), text(&identity.is));
         let sql = format!(
-            "insert into duly_outbox_server values ({server}, {is}) \
+            "insert into duly_outbox_server values ({key}, {is}) \
              on duplicate key update identity = {is}"
         );
         self.session.run(sql).await.map(drop)
@@ -84,10 +84,12 @@ impl MysqlSource {
 /// What identifies the database.
 #[derive(Debug)]
 struct Identity {
+    /// The server with that time.
+    key: String,
     is: String,
-    /// What it was when a relay saw it on this server; empty if none has.
+    /// What it was when a relay saw it under this key; empty if none has.
     was: String,
-    /// Whether a relay has seen it on another server.
+    /// Whether a relay has seen it under another key.
     has_others: bool,
 }
 
@@ -95,10 +97,11 @@ impl Identity {
     /// Reads the row of [`select`].
     fn read(row: Option<TextRow>) -> Result<Self> {
         let texts: Option<Vec<String>> = row.and_then(|row| row.into_iter().collect());
-        let texts = texts.and_then(|texts| <[String; 3]>::try_from(texts).ok());
-        let [is, was, others] = texts.ok_or_else(|| unreadable("identity"))?;
+        let texts = texts.and_then(|texts| <[String; 4]>::try_from(texts).ok());
+        let [key, is, was, others] = texts.ok_or_else(|| unreadable("identity"))?;
         let has_others = others == "1";
         Ok(Self {
+            key,
             is,
             was,
             has_others,
@@ -117,11 +120,11 @@ impl Identity {
 
 /// Returns the statement that reads the identity of the database on a server.
 fn select(server: &str) -> String {
-    let server = text(server);
+    let key = format!("concat_ws('/', {}, create_time)", text(server));
     format!(
-        "select concat_ws('/', table_schema, create_time), \
-         coalesce((select identity from duly_outbox_server where server = {server}), ''), \
-         exists (select * from duly_outbox_server where server <> {server}) \
+        "select {key}, concat_ws('/', table_schema, create_time), \
+         coalesce((select identity from duly_outbox_server where server = {key}), ''), \
+         exists (select * from duly_outbox_server where server <> {key}) \
          from information_schema.tables \
          where table_schema = database() and table_name = 'duly_outbox_server'"
     )
@@ -129,26 +132,24 @@ fn select(server: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::BTreeSet;
 
     use super::*;
 
-    /// What servers share, and when the table was made on each.
+    /// The names of servers, and when the table was made on each.
+    type Server = (&'static str, &'static str);
+
+    /// What servers share.
     #[derive(Clone, Default)]
-    struct Cluster {
-        seen: BTreeMap<&'static str, &'static str>,
-        made: BTreeMap<&'static str, &'static str>,
-    }
+    struct Cluster(BTreeSet<Server>);
 
     impl Cluster {
         /// Takes rows at a server; returns whether all were marked.
-        fn take(&mut self, server: &'static str) -> bool {
-            let (is, was) = (
-                self.made[server],
-                self.seen.insert(server, self.made[server]),
-            );
-            let others = self.seen.keys().any(|it| *it != server);
-            let texts = [is, was.unwrap_or_default(), if others { "1" } else { "0" }];
+        fn take(&mut self, server: Server) -> bool {
+            let is = server.1;
+            let others = self.0.iter().any(|it| *it != server);
+            let was = if self.0.insert(server) { "" } else { is };
+            let texts = [server.0, is, was, if others { "1" } else { "0" }];
             let row = texts.map(|text| Some(text.to_owned())).to_vec();
             Identity::read(Some(row)).unwrap().is_of_another()
         }
@@ -156,23 +157,24 @@ mod tests {
 
     #[test]
     fn servers_that_take_turns_mark_nothing() {
-        let mut cluster = Cluster::default();
-        cluster.made.extend([("a", "shop/1"), ("b", "shop/2")]);
-        assert!(!cluster.take("a"), "nobody has pushed anything");
-        assert!(cluster.take("b"), "it may be a copy");
-        for _ in 0..9 {
-            assert!(!cluster.take("a") && !cluster.take("b"));
+        for names in [["a", "b"], ["a", "a"], ["", ""]] {
+            let [a, b] = [(names[0], "shop/1"), (names[1], "shop/2")];
+            let mut cluster = Cluster::default();
+            assert!(!cluster.take(a), "nobody has pushed anything");
+            assert!(cluster.take(b), "it may be a copy");
+            for _ in 0..9 {
+                assert!(!cluster.take(a) && !cluster.take(b));
+            }
         }
     }
 
     #[test]
     fn a_copy_and_a_restored_backup_are_noticed() {
         let mut first = Cluster::default();
-        first.made.extend([("a", "shop/1"), ("b", "shop/2")]);
-        first.take("a");
-        let mut copy = first.clone();
-        assert!(copy.take("b") && !copy.take("b"));
-        first.made.insert("a", "shop/3");
-        assert!(first.take("a") && !first.take("a"));
+        first.take(("a", "shop/1"));
+        for server in [("b", "shop/2"), ("a", "shop/3"), ("b", "shop/1")] {
+            let mut copy = first.clone();
+            assert!(copy.take(server) && !copy.take(server));
+        }
     }
 }
