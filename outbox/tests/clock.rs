@@ -9,7 +9,7 @@ use crate::databases::Outbox;
 use crate::world::{Seen, TestDatabase, bus, eventually, orders, push_to};
 
 /// A database that tells the time as it is, and as much more as its table `shift` says.
-async fn shifted() -> TestDatabase {
+pub(crate) async fn shifted() -> TestDatabase {
     let mut database = TestDatabase::empty().await;
     let shift = "create table shift as select interval '0' as by; \
                  create function clock_timestamp() returns timestamptz language sql volatile as \

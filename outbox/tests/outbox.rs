@@ -20,6 +20,7 @@ mod databases;
 mod drivers;
 mod files;
 mod finished;
+mod given_up;
 mod held;
 mod languages;
 mod large;

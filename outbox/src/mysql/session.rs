@@ -18,9 +18,12 @@ const SETTINGS: &str = "set names utf8mb4; \
      set session transaction isolation level read committed; \
      set session autocommit = 1, session sql_mode = 'STRICT_ALL_TABLES', \
      session sql_safe_updates = 0, session time_zone = '+00:00', \
-     session innodb_lock_wait_timeout = 5; \
+     session innodb_lock_wait_timeout = 5 \
+     /*!80029 , session max_execution_time = 20000 */ \
+     /*M! , session max_statement_time = 20 */; \
      select @@max_allowed_packet";
-/// How long a request may take.
+/// How long a request may take: longer than the server lets its statement run, in the settings of MySQL
+/// and of MariaDB, since what is given up here would go on there.
 const REQUEST_MAX: Duration = Duration::from_secs(30);
 /// A request of more than one statement has no more bytes: below the least `max_allowed_packet`.
 const REQUEST_BYTES: usize = 512 << 10;

@@ -25,6 +25,8 @@ const LOOK_LONG: Duration = Duration::from_millis(5);
 const COUNTED_MAX: usize = 100_000;
 /// How long a request may take.
 const REQUEST_MAX: Duration = Duration::from_secs(30);
+/// The server ends it before: what is given up here would go on there, and wait for locks.
+const STATEMENT_MAX: &str = "set local statement_timeout = '20s'";
 /// An outbox in PostgreSQL.
 pub(crate) struct PostgresSource<S> {
     session: S,
@@ -54,7 +56,8 @@ impl<S: Session + 'static> PostgresSource<S> {
     }
 
     async fn request(&mut self, sql: &str) -> Result<SqlResult<Vec<TextRow>>> {
-        let request = tokio::time::timeout(REQUEST_MAX, self.session.run(sql)).await;
+        let sql = format!("{STATEMENT_MAX}; {sql}");
+        let request = tokio::time::timeout(REQUEST_MAX, self.session.run(&sql)).await;
         request.map_err(|_| {
             let late = format!("the database of the outbox has not replied within {REQUEST_MAX:?}");
             Error::new(ErrorKind::Unavailable, late)
