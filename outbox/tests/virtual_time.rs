@@ -61,3 +61,34 @@ async fn each_driver_holds_the_time_of_a_test() {
         relay.stop().await;
     }
 }
+
+/// However many have reached their age, and in whichever database.
+#[tokio::test(start_paused = true)]
+async fn ends_go_as_fast_as_they_come() {
+    const ENDS: u64 = 35_000;
+    for outbox in outside(Outbox::all()).await {
+        let bus = TestBus::start(builder(&Seen::default())).await.unwrap();
+        let numbers = match outbox {
+            Outbox::Postgres(_) => format!("generate_series(1, {ENDS}) as numbers (n)"),
+            Outbox::Sqlite(_) => format!(
+                "(with recursive numbers (n) as (select 1 union all select n + 1 from numbers \
+                 where n < {ENDS}) select n from numbers)"
+            ),
+            Outbox::Mysql(_) => format!("(select seq as n from seq_1_to_{ENDS}) as numbers"),
+        };
+        let at = match outbox {
+            Outbox::Postgres(_) => "to_timestamp(1000000000.0)",
+            Outbox::Sqlite(_) | Outbox::Mysql(_) => "1000000000000",
+        };
+        let old = format!("insert into duly_done select n, 1, '', {at} from {numbers}");
+        outside(outbox.execute(&old)).await;
+        let relay = outbox.relay(&bus).await;
+        for _ in 0..10 {
+            relay.wake(); // it is idle for as long as nothing wakes it
+            bus.advance(SECOND).await;
+        }
+        let left = outside(outbox.number("select count(*) from duly_done")).await;
+        assert_eq!(left, 0);
+        relay.stop().await;
+    }
+}

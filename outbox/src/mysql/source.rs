@@ -197,7 +197,7 @@ impl MysqlSource {
     }
 
     /// Deletes by keys that were read before, so that no row is waited for that is being inserted.
-    async fn delete_done(&mut self, before: Timestamp, moved: Option<StoredLimit>) -> Result<()> {
+    async fn delete_done(&mut self, before: Timestamp, moved: Option<StoredLimit>) -> Result<bool> {
         if let Some(moved) = moved {
             let sql = format!("replace into duly_done_limit values ({})", moved.values());
             self.run(sql).await?;
@@ -215,10 +215,10 @@ impl MysqlSource {
                 self.transaction(vec![delete.into()]).await?;
             }
             if is_last {
-                break;
+                return Ok(false);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     async fn check_tables(&mut self) -> Result<()> {
@@ -292,7 +292,7 @@ impl Source for MysqlSource {
         &mut self,
         before: Timestamp,
         moved: Option<StoredLimit>,
-    ) -> BoxFuture<'_, Result<()>> {
+    ) -> BoxFuture<'_, Result<bool>> {
         Box::pin(self.delete_done(before, moved))
     }
 }

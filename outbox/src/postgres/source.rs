@@ -194,7 +194,7 @@ impl<S: Session + 'static> PostgresSource<S> {
         })
     }
 
-    async fn sweep_rows(&mut self, before: Timestamp, moved: Option<StoredLimit>) -> Result<()> {
+    async fn sweep_rows(&mut self, before: Timestamp, moved: Option<StoredLimit>) -> Result<bool> {
         let is_long_ago = |at: Instant| at.elapsed() > sweep::LEFT_FOR;
         let room = if self.swept_all.is_none_or(is_long_ago) {
             self.swept_all = Some(Instant::now());
@@ -214,7 +214,8 @@ impl<S: Session + 'static> PostgresSource<S> {
         if let Some(moved) = moved {
             self.run(&sweep::limit(moved)).await?;
         }
-        self.run(&sweep::delete_done(before)).await.map(drop)
+        let deleted = self.run(&sweep::delete_done(before)).await?;
+        sweep::is_full(&deleted)
     }
 
     async fn check_tables(&mut self) -> Result<()> {
@@ -300,7 +301,7 @@ impl<S: Session + 'static> Source for PostgresSource<S> {
         &mut self,
         before: Timestamp,
         moved: Option<StoredLimit>,
-    ) -> BoxFuture<'_, Result<()>> {
+    ) -> BoxFuture<'_, Result<bool>> {
         Box::pin(self.sweep_rows(before, moved))
     }
 }

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use duly::Result;
 use duly::time::Timestamp;
 
 use crate::relay::source::{LIMIT, StoredLimit};
+use crate::session::{TextRow, unreadable};
 
 /// The numbers of the partitions of events.
 pub(crate) const PARTS: [u8; 3] = [0, 1, 2];
@@ -85,8 +87,16 @@ pub(crate) fn limit(limit: StoredLimit) -> String {
 /// Returns the statement that deletes the oldest ends from before a time.
 pub(crate) fn delete_done(before: Timestamp) -> String {
     format!(
-        "delete from duly_done where event in (select event from duly_done \
-         where at < 'epoch'::timestamptz + {} * interval '1 ms' order by at limit {DONE_MAX})",
+        "with deleted as (delete from duly_done where event in (select event from duly_done \
+         where at < 'epoch'::timestamptz + {} * interval '1 ms' order by at limit {DONE_MAX}) \
+         returning 1) select count(*) = {DONE_MAX} from deleted",
         before.as_millis()
     )
+}
+
+/// Reads whether [`delete_done`] has deleted as many as it may.
+pub(crate) fn is_full(texts: &[TextRow]) -> Result<bool> {
+    let text = texts.first().and_then(|row| row.first()?.as_deref());
+    text.map(|text| text == "t")
+        .ok_or_else(|| unreadable("count of ends"))
 }

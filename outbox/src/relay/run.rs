@@ -23,8 +23,10 @@ const BUSY_FOR: Duration = Duration::from_secs(1);
 const BATCH_EVERY: Duration = Duration::from_millis(5);
 /// How often what waits is counted.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
-/// How often room is freed.
+/// How often room is freed; more often while a sweep does not free all, for a part of the time that is
+/// one of so many.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
+const SWEEP_PART: u32 = 3;
 /// How often the groups of deferred rows are asked for.
 const GROUPS_EVERY: Duration = Duration::from_secs(1);
 /// While the store is away as a whole, no more rows than these are deferred.
@@ -52,7 +54,7 @@ pub(crate) struct Run<S> {
     is_database_away: bool,
     busy_until: Instant,
     counted: Instant,
-    swept: Instant,
+    sweep_at: Instant,
     ends: EndsLimit,
     asked: Instant,
     group_list: GroupList,
@@ -101,7 +103,7 @@ impl<S: Source> Run<S> {
             is_database_away: false,
             busy_until: now,
             counted: now,
-            swept: now,
+            sweep_at: now + SWEEP_EVERY,
             asked: now - GROUPS_EVERY, // those of a relay before are tried at once
             group_list: GroupList::default(),
             groups: Groups::default(),
@@ -257,8 +259,9 @@ impl<S: Source> Run<S> {
         is_away
     }
 
-    /// Frees the room of what is passed, and of ends that have been kept for their time.
-    async fn sweep(&mut self) -> Result<()> {
+    /// Frees the room of what is passed, and of ends that have been kept for their time; returns whether
+    /// there may be more of those.
+    async fn sweep(&mut self) -> Result<bool> {
         let mut ends = outside(&self.bus, self.source.ends()).await?;
         // Of two clocks the one that is behind, as either may have jumped ahead.
         ends.now = ends.now.min(__outbox::now(&self.bus));
@@ -290,10 +293,14 @@ impl<S: Source> Run<S> {
                 Err(error) => self.database_failed(&error),
             }
         }
-        if now >= self.swept + SWEEP_EVERY && !self.is_database_away {
-            self.swept = now;
-            if let Err(error) = self.sweep().await {
-                self.database_failed(&error);
+        if now >= self.sweep_at && !self.is_database_away {
+            self.sweep_at = now + SWEEP_EVERY;
+            match self.sweep().await {
+                Ok(true) => {
+                    self.sweep_at = now + SWEEP_EVERY.min(SWEEP_PART * now.elapsed());
+                }
+                Ok(false) => {}
+                Err(error) => self.database_failed(&error),
             }
         }
         if now >= self.asked + GROUPS_EVERY && !self.is_database_away {

@@ -62,9 +62,12 @@ pub(crate) trait Source: Send + 'static {
     fn ends(&mut self) -> BoxFuture<'_, Result<Ends>>;
 
     /// Frees the room of rows that are passed, and of ends from before a time; first it stores the
-    /// limit, if that has moved.
-    fn sweep(&mut self, before: Timestamp, moved: Option<StoredLimit>)
-    -> BoxFuture<'_, Result<()>>;
+    /// limit, if that has moved. Returns whether there may be more such ends.
+    fn sweep(
+        &mut self,
+        before: Timestamp,
+        moved: Option<StoredLimit>,
+    ) -> BoxFuture<'_, Result<bool>>;
 }
 
 /// The reply of an outbox that is asked for rows.

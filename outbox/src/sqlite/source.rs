@@ -26,7 +26,7 @@ const BUSY_MAX: Duration = Duration::from_secs(10);
 /// As many rows are counted.
 const COUNTED_MAX: u32 = 100_000;
 /// The most ends that one sweep deletes.
-const DONE_MAX: u32 = 10_000;
+const DONE_MAX: usize = 10_000;
 /// The time of the database, in milliseconds since 1970.
 pub(crate) const NOW: &str = "cast((julianday('now') - 2440587.5) * 86400000 as integer)";
 
@@ -357,7 +357,7 @@ impl Source for SqliteSource {
         &mut self,
         before: Timestamp,
         moved: Option<StoredLimit>,
-    ) -> BoxFuture<'_, Result<()>> {
+    ) -> BoxFuture<'_, Result<bool>> {
         Box::pin(self.run(move |connection| {
             if let Some(moved) = moved {
                 let sql = format!("replace into duly_done_limit values ({})", moved.values());
@@ -368,7 +368,7 @@ impl Source for SqliteSource {
                  where at < ?1 order by at limit {DONE_MAX})"
             );
             let before = i64::try_from(before.as_millis()).unwrap_or(i64::MAX);
-            connection.execute(&sql, [before]).map(drop)
+            Ok(connection.execute(&sql, [before])? == DONE_MAX)
         }))
     }
 }
