@@ -16,7 +16,10 @@ use crate::redis_store::overwritten::{Overwritten, opened};
 /// What a silent node held, with and without deadlines, with and without attempts left.
 async fn loses_no_lease(part: &str) {
     let (server, prefix, bare) = opened().await;
-    let mut ids = BTreeSet::new();
+    let run = bare.new_run(8);
+    let events = run.iter().map(|id| bare.plain(*id, When::Now)).collect();
+    bare.apply(StoreOp::Push(events)).await.unwrap();
+    let mut ids = BTreeSet::from_iter(run);
     for number in 0..12 {
         let id = bare.push_with(|event| {
             event.attempts = 1 + number % 2;
@@ -27,7 +30,7 @@ async fn loses_no_lease(part: &str) {
     let fetch = |request, hold| Fetch {
         node: NODE,
         request,
-        limit: 6,
+        limit: 10, // of the first fetch two are alone
         ahead: Duration::ZERO,
         ahead_limit: 0,
         hold,
@@ -76,6 +79,9 @@ async fn ends_nothing_without_a_record(part: &str) {
     let cancelled = bare.new_id();
     let delay = When::from(Duration::from_secs(60));
     bare.push(cancelled, delay).await.unwrap();
+    let run = bare.new_run(9);
+    let events = run.iter().map(|id| bare.plain(*id, delay)).collect();
+    bare.apply(StoreOp::Push(events)).await.unwrap();
     let unique = format!("unique {part}");
     let (replaced, replacing) = (bare.new_id(), bare.new_id());
     bare.replace(replaced, &unique, delay).await.unwrap();
@@ -84,11 +90,11 @@ async fn ends_nothing_without_a_record(part: &str) {
 
     let act = async || {
         let pushed = bare.replace(replacing, &unique, delay).await.map(drop);
-        let cancel = StoreOp::Cancel { id: cancelled };
-        let cancel = bare.apply(cancel).await.map(drop);
+        let cancel = async |id| bare.apply(StoreOp::Cancel { id }).await.map(drop);
+        let (alone, in_page) = (cancel(cancelled).await, cancel(run[4]).await);
         let request = bare.store.now_us();
         let fetched = bare.fetch(request, 1).await.map(drop);
-        [pushed, cancel, fetched]
+        [pushed, alone, in_page, fetched]
     };
     let overwritten = Overwritten::new(server, &prefix, part);
     let failed = act().await;
@@ -100,6 +106,7 @@ async fn ends_nothing_without_a_record(part: &str) {
 
     for (id, outcome, end) in [
         (cancelled, Outcome::Cancelled, State::Cancelled),
+        (run[4], Outcome::Cancelled, State::Cancelled),
         (replaced, Outcome::Cancelled, State::Cancelled),
         (expired, Outcome::Expired, State::Expired),
     ] {

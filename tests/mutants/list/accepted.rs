@@ -10,15 +10,14 @@ const fn power_cut() -> Test {
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     Accepted.bug(
-        "redis-removed-before-published",
-        "Redis: the move script takes ids out of the delay set before they are in the publish \
-         list",
+        "redis-moved-before-published",
+        "Redis: the move script says that events have moved before they are in the publish list",
         &[earlier(
-            "move_due.lua",
-            r#"if $seen > 0 then call("ZREMRANGEBYRANK""#,
-            "if #$entries > 0 then",
+            "write_moved",
+            r#"write_all("HSET", STATE"#,
+            r#"write_all("RPUSH""#,
         )],
-        redis_store("ready"),
+        redis_store("a_script_that_fails_after_any_of_its_writes_is_repeated"),
     ),
     Accepted.bug(
         "redis-unlisted-before-leased",

@@ -1,7 +1,20 @@
 -- Script: moves due events to the ready list.
 local AT_ONCE = 256 -- members read at once
+local ready = ready_len() -- a list of a wrong type fails it here, before it writes
 local count, limit, seen, moved = 0, tonumber(ARGV.limit), 0, u64(now)
+local last -- the last member that it has seen
 local entries, changes, changes_len, gone_parts = {}, {}, 0, {}
+
+-- Inserts what is to move before anything says that it has: an entry whose event waits elsewhere is
+-- skipped, and the repeated call moves it, while an event in neither place is lost.
+local function write_moved()
+  if #entries > 0 then
+    keep_counts()
+    write_all("RPUSH", READY, entries)
+    write_all("HSET", STATE, changes, add_pages(changes, changes_len))
+    entries, changes, changes_len = {}, {}, 0
+  end
+end
 
 -- Moves events that are alone: those that wait there, since others were left by a call that failed.
 local function move_alone(ids, dues)
@@ -11,7 +24,8 @@ local function move_alone(ids, dues)
       changes[changes_len + 1] = ids[i]
       changes[changes_len + 2] = due_state(state, u64(tonumber(dues[i])) .. moved, ZERO)
       changes_len, entries[#entries + 1], count = changes_len + 2, ids[i] .. number, count + 1
-      surplus = surplus + (kind == 82 and 1 or 0) -- an entry of it may be there already
+      local is_there = kind == 82 -- so is its entry
+      surplus, ready = surplus + (is_there and 1 or 0), ready + (is_there and 0 or 1)
     end
   end
 end
@@ -34,34 +48,30 @@ while count < limit do -- `limit` events
       ids, dues = {}, {}
       local page, part = part_of(member, "S")
       if page and count + part.count > limit then
+        write_moved()
         open_part(page, part) -- its events are the next members
+        seen = seen - (last == first_id(page, part) and 1 or 0) -- left by a call that failed
         break
       elseif page then
         part.kind, part.times, part.number = "R", sub(part.times, 1, 8) .. moved, number
         changed_pages[page.name] = page
         entries[#entries + 1] = member_of(page, part) .. number
-        count, surplus = count + part.count, surplus - part.count + 1
+        count, surplus, ready = count + part.count, surplus - part.count + 1, ready + part.count
       end
       gone_parts[#gone_parts + 1] = member
     end
-    seen = seen + 1
+    seen, last = seen + 1, member
   end
   move_alone(ids, dues)
   if #due == 0 then
     break
   end
 end
--- An id that is in both places is skipped where it does not belong, while an id in neither is lost.
-if #entries > 0 then
-  keep_counts()
-  write_all("HSET", STATE, changes, add_pages(changes, changes_len))
-  write_all("RPUSH", READY, entries)
-end
+write_moved()
 forget_sizes(gone_parts)
 if seen > 0 then
   call("ZREMRANGEBYRANK", DELAY, 0, seen - 1)
 end
-local ready = ready_len()
 if ARGV.caller ~= "" and ready > 0 then
   call("SPUBLISH", WAKE, "!" .. ARGV.caller)
 end
