@@ -2,6 +2,7 @@
 
 mod forgotten;
 mod leaving;
+mod orders;
 mod peeked;
 mod scheduled;
 mod swept;

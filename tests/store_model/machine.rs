@@ -110,10 +110,12 @@ impl Machine {
 
     fn envelope(&self) -> Envelope {
         let count = self.pushed.len() as u64;
-        // Most are ids of runs, which a store may keep together.
+        // Most are ids of runs, which a store may keep together; those of every second page come in
+        // another order.
+        let (page, place) = (count / 64, count % 64);
         let entropy = match count % 11 {
             7 => count,
-            _ => ((count / 64) << 8) | (128 + count % 64),
+            _ => (page << 8) | (128 + (place ^ ((page % 2) * 20))),
         };
         // Some are of names, which tell no time.
         let created = match count % 5 {

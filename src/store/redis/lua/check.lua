@@ -159,15 +159,18 @@ function check.part(page, part)
 end
 
 function check.page(page)
-  local free = 0
+  local taken = {} -- places: parts lie in the order in which they came
   if #page.parts == 0 and tell("leftover", "", "is a page without events") then
     call("HDEL", STATE, page.name)
   end
   for _, part in ipairs(page.parts) do
-    if part.first < free then
+    local overlaps = false
+    for place = part.first, part.first + part.count - 1 do
+      overlaps, taken[place] = overlaps or taken[place], true
+    end
+    if overlaps then
       tell("misplaced", first_id(page, part), "is in a page whose parts overlap")
     end
-    free = math.max(free, part.first + part.count)
   end
   for _, part in ipairs(page.parts) do
     check.part(page, part)
