@@ -88,20 +88,24 @@ async fn a_pass_sees_a_page_among_many_events_that_are_alone() {
     assert!((12..=40).contains(&calls), "{calls} calls");
 }
 
-/// As many entries of the ready list then stand for no event as there are events beyond one for each.
+/// As many entries of the ready list stand for no event as there are events beyond one for each.
 #[tokio::test]
 async fn a_page_of_a_pass_is_small_though_counts_hide_that_events_share_entries() {
     const LIMIT: usize = 10;
     const PAGES: usize = 10;
     let paged = Paged::with(64 * PAGES).await;
     let bare = &paged.bare;
-    let alone: Vec<_> = (0..63 * PAGES).map(|_| bare.new_id()).collect();
-    let events = alone.iter().map(|id| bare.plain(*id, When::Now)).collect();
-    bare.apply(StoreOp::Push(events)).await.expect("a push");
-    for id in alone {
-        bare.apply(StoreOp::Cancel { id }).await.expect("a cancel");
-    }
-    assert_eq!(paged.entries(), 64 * PAGES, "none is swept");
+    let stale = "for _ = 1, ARGV[1] do redis.call('RPUSH', KEYS[1], string.rep('\\0', 24)) end \
+                 local counts = redis.call('HGET', KEYS[2], 'counts') \
+                 local surplus = struct.unpack('>d', counts, 17) + ARGV[1] \
+                 counts = counts:sub(1, 16) .. struct.pack('>d', surplus) .. counts:sub(25) \
+                 return redis.call('HSET', KEYS[2], 'counts', counts)";
+    let keys = ["ready", "meta"].map(|part| format!("{}{part}", paged.base));
+    let count = (63 * PAGES).to_string();
+    let words = ["EVAL", stale, "2", &keys[0], &keys[1], &count];
+    paged.server.cli(&words);
+    assert_eq!(paged.entries(), 64 * PAGES);
+    paged.is_sound().await;
 
     let (mut from, mut seen) = (None, Vec::new());
     loop {

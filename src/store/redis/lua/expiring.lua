@@ -81,8 +81,9 @@ end
 
 -- Cancels a waiting event, and removes what those before it have left in the ready list.
 local function cancel_one(id, it, body)
+  local left = it and it.kind == "R" and 1 or 0
   cancel(id, it, body)
-  drop_stale(1)
+  drop_stale(left)
 end
 
 -- Takes the unique key of an event for another: cancels one whose handler has not started. Returns

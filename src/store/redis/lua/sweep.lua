@@ -85,20 +85,27 @@ local function move_live(most)
 end
 
 -- Removes entries of events that have left the ready list, more than the `left` events of this call have
--- left there; where all seem to be such, many. Each is looked at, since counts may be wrong.
+-- left there; where all seem to be such, many. Each is looked at, since counts may be wrong, and entries
+-- that stand for several events hide others from them: so those at the ends are looked at in any case,
+-- and a few in between.
 local function drop_stale(left)
-  local len = surplus > 0 and left > 0 and call("LLEN", READY) or 0
+  local len = left > 0 and call("LLEN", READY) or 0
   if len == 0 then
     return
   end
-  local is_mostly_stale = 4 * surplus >= 3 * len
+  local from = math.fmod(now, len)
+  local some = call("LRANGE", READY, from, from + 1)
+  local live = look_at_entries({ call("LINDEX", READY, 0), call("LINDEX", READY, -1), some[1], some[2] }, 1)
+  local is_mostly_stale = 4 * surplus >= 3 * len or not (live[3] or live[4])
   local swept = math.min(left * SWEPT, LOOKED_AT_ALL)
   local many = surplus >= len and LOOKED_AT_ALL or is_mostly_stale and swept
     or math.min(left * LOOKED_AT, LOOKED_AT_ALL)
-  if drop_stale_at(0, many - 1) then
+  if not live[1] and drop_stale_at(0, many - 1) then
     return
   end
-  drop_stale_at(-many, -1)
+  if not live[2] then
+    drop_stale_at(-many, -1)
+  end
   if meta.gap_to > 0 or is_mostly_stale then
     move_live(swept)
   end
