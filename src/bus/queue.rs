@@ -251,7 +251,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// # Errors
     ///
     /// As [`cancel`](Self::cancel); [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a delay
-    /// that is too long.
+    /// that is too long; [`ErrorKind::Full`](crate::ErrorKind::Full) when the memory of the servers
+    /// is.
     pub async fn reschedule(&self, id: EventId, when: impl Into<When>) -> Result<ChangeOutcome> {
         let when = when.into().checked(self.handle.inner.now())?;
         self.apply(id, || StoreOp::reschedule(id, when)).await

@@ -1,5 +1,7 @@
 //! A server whose memory is full.
 
+use std::time::Duration;
+
 use duly::store::operation::{HeartbeatReport, Holding, Reply, StartMark, StoreOp};
 use duly::time::When;
 use duly::{CancelOutcome, ErrorKind};
@@ -45,5 +47,48 @@ async fn a_full_server_refuses_pushes_and_all_else_goes_on() {
 
     server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
     bare.push(refused, When::Now).await.unwrap();
+    assert_eq!(bare.store.audit_whole().await.unwrap(), [""; 0]);
+}
+
+/// The first change of an event in a page takes all of them out of it, which needs room.
+#[tokio::test]
+async fn a_full_server_does_not_grow_by_what_is_rescheduled() {
+    let server = Redis::plain();
+    let (url, _) = fresh(&server.url());
+    let bare = Bare::open(&url).await;
+    let later = When::After(Duration::from_secs(3_600));
+    let mut firsts = vec![bare.new_id()]; // alone
+    bare.push(firsts[0], later).await.unwrap();
+    for _ in 0..10 {
+        let ids = bare.new_run(640);
+        let events = ids.iter().map(|id| bare.plain(*id, later)).collect();
+        bare.apply(StoreOp::Push(events)).await.unwrap();
+        firsts.extend(ids.into_iter().step_by(64));
+    }
+    let used = || -> usize {
+        let info = server.cli(&["INFO", "memory"]);
+        let line = info.lines().find_map(|it| it.strip_prefix("used_memory:"));
+        line.expect("it is told").trim().parse().expect("a number")
+    };
+    let reschedule = async |id| {
+        let when = When::Now;
+        bare.apply(StoreOp::Reschedule { id, when }).await
+    };
+    server.cli(&["CONFIG", "SET", "maxmemory", "1mb"]);
+    let before = used();
+    for id in &firsts {
+        let error = reschedule(*id).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+    }
+    let grown = used().saturating_sub(before);
+    assert!(grown < 300_000, "{grown} bytes by {} calls", firsts.len());
+    // Cancellations free memory in the end, and need some first.
+    let cancel = bare.apply(StoreOp::Cancel { id: firsts[1] }).await;
+    assert_eq!(cancel.unwrap(), Reply::Cancelled(CancelOutcome::Cancelled));
+
+    server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
+    for id in &firsts[2..] {
+        reschedule(*id).await.unwrap();
+    }
     assert_eq!(bare.store.audit_whole().await.unwrap(), [""; 0]);
 }

@@ -13,7 +13,7 @@ use crate::time::When;
 
 script! {
     /// Changes the due time of an event.
-    RESCHEDULE = "reschedule", DRAINS, Bucket,
+    RESCHEDULE = "reschedule", FILLS, Bucket,
         ["bucket", "state", "page", "sweep", "waiting", "unexpired"];
     RescheduleArguments<'a> {
         /// The calling process, which is not notified.
