@@ -1,6 +1,7 @@
 //! The check of a store: each kind of damage is found and repaired, and nothing is found on a healthy
 //! store that is used.
 
+mod bounds;
 mod ended;
 mod healthy;
 mod unique;

@@ -16,8 +16,11 @@ use crate::store::redis::op::shared::Shared;
 use crate::store::redis::op::{self, page};
 use crate::store::redis::script::reader::{ReplyReader, id_of};
 
-/// About how many entries a step looks at: some milliseconds.
+/// About how many events or entries a step looks at: some milliseconds.
 const STEP: usize = 200;
+
+/// How many entries the first step of a structure looks at, since one may have many events.
+const FIRST: usize = 3;
 
 /// About how many entries of the ready list are read in one step, which only copies them.
 const LISTED: usize = 2_000;
@@ -28,8 +31,8 @@ const LOT: usize = 200_000;
 /// The most entries of a bucket whose counts are checked, since that takes one step.
 const COUNTED_MAX: usize = 5_000;
 
-/// The limit of entries that an audit reads in one step: some milliseconds. An event has two to
-/// four and one more for each KiB of the longest body, a tombstone one.
+/// The limit of entries that an audit reads in one step: some milliseconds. An event, alone or in a
+/// page, has one to four and one more for each KiB of the longest body, a tombstone one.
 const AUDITED_MAX: usize = 2_000;
 
 /// The most damage that is listed of a bucket; repaired is all of it.
@@ -148,12 +151,20 @@ struct Check<'a> {
 /// What a step returns beside the damage.
 struct Step {
     cursor: Vec<u8>,
+    looked: u64,
     listed: Vec<Vec<u8>>,
 }
 
 impl Step {
     fn is_last(&self) -> bool {
         self.cursor == b"0"
+    }
+
+    /// How many entries the next step looks at, after this one with `most`.
+    fn next_most(&self, most: usize) -> usize {
+        let looked = usize::try_from(self.looked).unwrap_or(usize::MAX);
+        let next = most * STEP / looked.max(1);
+        next.clamp(1, 4 * most).min(STEP)
     }
 }
 
@@ -188,12 +199,13 @@ impl<'a> Check<'a> {
     }
 
     async fn walk(&mut self, structure: &str) -> Result<()> {
-        let mut cursor = b"0".to_vec();
+        let (mut cursor, mut most) = (b"0".to_vec(), FIRST);
         loop {
-            let step = self.step(structure, &cursor, STEP, &[]).await?;
+            let step = self.step(structure, &cursor, most, &[]).await?;
             if step.is_last() {
                 return Ok(());
             }
+            most = step.next_most(most);
             cursor = step.cursor;
         }
     }
@@ -235,11 +247,12 @@ impl<'a> Check<'a> {
     /// Walks the states. Ready events are compared with the ready list: one that was ready before
     /// the list was read, is ready after, at the same place, and was not in the list, is misplaced.
     async fn states(&mut self) -> Result<()> {
-        let mut cursor = b"0".to_vec();
+        let (mut cursor, mut most) = (b"0".to_vec(), FIRST);
         loop {
             let mut lot = HashSet::new();
             let is_last = loop {
-                let step = self.step("state", &cursor, STEP, &[]).await?;
+                let step = self.step("state", &cursor, most, &[]).await?;
+                most = step.next_most(most);
                 lot.extend(step.listed.iter().cloned());
                 if step.is_last() || lot.len() >= LOT {
                     let is_last = step.is_last();
@@ -304,12 +317,16 @@ impl<'a> Check<'a> {
         self.shared.learn(&terms, reply.now);
         self.task.add_looked(reply.looked);
         self.read_damage(reply.damage)?;
-        let (cursor, mut entries) = (reply.cursor, reply.listed);
+        let (cursor, looked, mut entries) = (reply.cursor, reply.looked, reply.listed);
         let mut listed = Vec::with_capacity(entries.len());
         while !entries.is_empty() {
             listed.push(entries.bytes()?);
         }
-        Ok(Step { cursor, listed })
+        Ok(Step {
+            cursor,
+            looked,
+            listed,
+        })
     }
 
     fn read_damage(&mut self, mut parts: ReplyReader) -> Result<()> {

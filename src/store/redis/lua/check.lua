@@ -189,6 +189,7 @@ end
 
 -- A body whose part is gone: its events are ready again, alone, unless they are elsewhere.
 function check.body_of_part(field, body)
+  looked = looked + EACH_MAX -- HSCAN has read as many
   place_of(field) -- reads the page
   if part_with(field) then
     return
@@ -526,10 +527,7 @@ local parts = {
     end)
   end,
   by_key = function() scan(call("ZSCAN", BY_KEY, cursor, "COUNT", most), check.key) end,
-  held = function()
-    most = math.max(1, math.floor(most / 40)) -- each may have a thousand ids
-    scan(call("HSCAN", HELD, cursor, "COUNT", most), check.batch)
-  end,
+  held = function() scan(call("HSCAN", HELD, cursor, "COUNT", most), check.batch) end,
   nodes = function()
     for _, node in ipairs(all_nodes()) do
       looked = looked + 1
@@ -564,9 +562,9 @@ local parts = {
 
 -- Everything at one instant, and changes nothing.
 function parts.whole()
-  local all = most
+  local all, waiting = most, ready_len() + counter_of_events()(math.huge) -- those in pages have no body
   local entries = call("HLEN", STATE) + call("HLEN", UNIQUE) + call("LLEN", READY)
-    + math.floor(call("HLEN", BODY) * (1 + longest / 1024))
+    + math.floor(math.max(call("HLEN", BODY), waiting) * (1 + longest / 1024))
   cursor = "0"
   if entries > all then
     tell("counts", "", "it has " .. entries .. " entries, the limit is " .. all .. ": it was not checked; "
