@@ -7,15 +7,15 @@ use crate::core::pull::{PullAction, PullFetch, PulledEvent, Puller, REQUESTS_MAX
 use crate::core::step::Job;
 use crate::error::ErrorKind;
 use crate::event::QueueName;
-use crate::time::Mono;
+use crate::time::{Mono, Timestamp};
 
 /// How many callers are looked at for one fetch: those beyond it have another lease duration, or
 /// wait for a queue that comes first.
 pub(super) const LOOKED_AT_MAX: usize = 256;
-
-/// How long a caller that has got events waits for the next one: its leases run meanwhile, and a
-/// bucket may not reply for long.
+/// How long a caller that has got events waits for the next one: a bucket may not reply for long.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// The part of a lease that its caller has left at least when it waits for more.
+const LEFT: (u32, u32) = (3, 4);
 
 /// What a caller asks for.
 #[derive(Debug)]
@@ -47,6 +47,8 @@ pub(super) struct Requester<B> {
     pub(super) got: Vec<PulledEvent<B>>,
     /// When it gets its reply if no further event comes: a moment after the last one.
     replies_at: Option<Mono>,
+    /// When the first of its leases ends.
+    ends: Option<Timestamp>,
     /// Its shares of fetches in flight.
     reserved: usize,
 }
@@ -122,6 +124,7 @@ impl<B: Clone> Puller<B> {
                 arrived: now,
                 got: Vec::new(),
                 replies_at: None,
+                ends: None,
                 reserved: 0,
             },
         );
@@ -296,6 +299,8 @@ impl<B: Clone> Puller<B> {
         };
         let len = (self.body_len)(&event.delivery.body);
         caller.bytes_left = caller.bytes_left.saturating_sub(len);
+        let ends = caller.ends.get_or_insert(event.deadline);
+        *ends = event.deadline.min(*ends);
         caller.got.push(event);
         caller.replies_at = None;
         self.list(requester);
@@ -348,7 +353,11 @@ impl<B: Clone> Puller<B> {
         let Some(caller) = self.requesters.get_mut(&requester) else {
             return;
         };
-        let at = *caller.replies_at.get_or_insert(now + PATIENCE);
+        let at = *caller.replies_at.get_or_insert_with(|| {
+            let left = caller.hold / LEFT.1 * LEFT.0;
+            let ends = caller.ends.map(|ends| self.clock.mono_at(ends));
+            (now + PATIENCE).min(ends.map_or(Mono::MAX, |ends| ends - left))
+        });
         if at <= now {
             return self.reply(requester, out);
         }

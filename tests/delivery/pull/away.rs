@@ -198,6 +198,57 @@ async fn a_bucket_that_does_not_answer_keeps_nothing_that_others_have_leased() {
     }
 }
 
+/// However long a lease is, and whether more events come while another bucket does not answer.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_more_is_answered_while_most_of_each_lease_is_left() {
+    let never = secs(3_600);
+    let shapes = [
+        (ms(300), never, 60),
+        (ms(300), ms(20), 0),
+        (secs(1), ms(100), 60),
+        (secs(5), ms(300), 60),
+        (secs(5), ms(300), 0),
+        (secs(60), ms(400), 60),
+    ];
+    for fault in [Fault::Hung, Fault::LatePolicy(secs(8))] {
+        for (ttr, every, wait) in shapes {
+            let world = World::memory();
+            let way = Faulty::to(&world.store);
+            let (bus, queue) = faulty(&world, &way).await;
+            let push = |number| queue.event(number).key("one").attempts(1).push();
+            let first = push(0).await.unwrap().id();
+            way.meets(move |bucket, op| {
+                let is_well = bucket.bucket == first.bucket() || matches!(op, StoreOp::Push(_));
+                if is_well { Fault::None } else { fault }
+            });
+            let request = queue.lease(1_000, ttr).wait(secs(wait)).send();
+            let mut request = std::pin::pin!(request);
+            let mut pushed = 1;
+            let leased = loop {
+                tokio::select! {
+                    biased;
+                    leased = &mut request => break leased.unwrap(),
+                    () = tokio::time::sleep(every) => {}
+                }
+                push(pushed).await.unwrap();
+                pushed += 1;
+            };
+            let (said, now) = ((fault, ttr, every), bus.now());
+            let mut ids: Vec<_> = leased.iter().map(|event| event.id()).collect();
+            assert_eq!(ids[0], first, "{said:?}");
+            ids.sort_unstable();
+            ids.dedup();
+            assert_eq!(ids.len(), leased.len(), "{said:?}: one twice");
+            for event in &leased {
+                let left = event.deadline().since(now);
+                assert!(left >= ttr * 7 / 10, "{said:?}: {left:?}");
+                assert_eq!(event.ack().await.unwrap(), LeaseStatus::Held);
+                assert_eq!(bus.outcomes(event.id()).await.unwrap(), [Outcome::Acked]);
+            }
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn while_the_store_is_away_who_waits_waits_on() {
     let world = World::memory();
