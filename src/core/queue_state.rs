@@ -116,6 +116,12 @@ impl QueueState {
     pub(crate) fn is_paused(&self) -> bool {
         self.capacity == 0
     }
+
+    /// Returns whether more is prefetched than starts soon, by the rate limit or a pause.
+    pub(crate) fn is_beyond_need(&self) -> bool {
+        let is_early = |rate: &Rate| self.ahead > rate.soon();
+        self.is_paused() || self.rate.as_ref().is_some_and(is_early)
+    }
 }
 
 #[cfg(test)]

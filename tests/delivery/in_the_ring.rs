@@ -1,19 +1,24 @@
 //! What a node has fetched and not started, when its queue is paused or slowed down: it waits in
 //! the store again.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use duly::EventId;
 use duly::prelude::*;
+use duly::store::Store;
+use duly::store::operation::StoreOp;
 use duly::testing::{Probe, TestBus};
 
+use crate::faulty::{Fault, Faulty};
 use crate::world::{ORDERS, World, ms, secs};
 
 over_every_store! {
     a_rate_holds_for_a_backlog_of_slow_events,
     a_rate_holds_for_a_backlog_of_quick_events,
     a_rate_holds_for_a_backlog_of_one_worker,
+    a_rate_hands_back_what_is_prefetched,
     a_paused_queue_holds_nothing_but_what_runs,
     what_is_paused_expires_in_time_and_can_be_cancelled,
     what_waits_for_room_in_a_paused_ring_is_handed_back,
@@ -71,6 +76,43 @@ async fn a_rate_holds_for_a_backlog_of_quick_events(world: World) {
 
 async fn a_rate_holds_for_a_backlog_of_one_worker(world: World) {
     slowed(&world, (1, 1), 2.0, ms(1)).await;
+}
+
+/// Also a lower one. What has to wait for it can be cancelled.
+async fn a_rate_hands_back_what_is_prefetched(world: World) {
+    for (before, rate) in [
+        (None, 0.1),
+        (None, 20.0),
+        (Some(100.0), 0.01),
+        (Some(1_000.0), 50.0),
+    ] {
+        let probe = Probe::<u64>::new();
+        let (bus, queue) = world.serve(ORDERS.workers(2), &probe).await;
+        bus.set_rate("orders", before).await.unwrap();
+        bus.advance(secs(1)).await;
+        let ids = queue.push_many(0..400, ms(40)).await.unwrap();
+        bus.advance(ms(10)).await;
+        let soon = |rate: f64| 1 + (rate / 10.0) as usize;
+        let leased = bus.stats("orders").await.unwrap().leased;
+        assert!(leased > soon(rate), "{leased} leased before {rate}");
+        bus.set_rate("orders", Some(rate)).await.unwrap();
+        bus.advance(ms(500)).await;
+        let leased = bus.stats("orders").await.unwrap().leased;
+        assert!(leased <= soon(rate), "{leased} leased at {rate}");
+        let started = probe.count();
+        let mut cancelled = 0;
+        for id in ids {
+            cancelled +=
+                usize::from(queue.cancel(id.id()).await.unwrap() == CancelOutcome::Cancelled);
+        }
+        assert!(
+            cancelled + soon(rate) + started >= 400,
+            "{cancelled} cancelled at {rate}, {started} started"
+        );
+        bus.run_until_idle(secs(600)).await.unwrap();
+        assert!(probe.attempts().iter().all(|(_, attempt)| *attempt == 1));
+        bus.shutdown(secs(1)).await.unwrap();
+    }
 }
 
 /// The ways in which an operator pauses a queue.
@@ -160,6 +202,43 @@ async fn what_waits_for_room_in_a_paused_ring_is_handed_back(world: World) {
     bus.resume("orders").await.unwrap();
     bus.advance(secs(100)).await;
     assert_eq!(probe.count(), 75);
+}
+
+/// The reply to a fetch brings more than is of use by then.
+#[tokio::test(start_paused = true)]
+async fn what_a_fetch_brings_after_a_rate_was_set_is_handed_back() {
+    for rate in [0.1, 20.0] {
+        let world = World::shared();
+        let way = Faulty::to(&world.store);
+        let probe = Probe::<u64>::new();
+        let store = Arc::clone(&way) as Arc<dyn Store>;
+        let orders = ORDERS.workers(2).buckets(1);
+        let (bus, queue) = world.serve_by(store, orders, &probe).await;
+        bus.advance(secs(1)).await;
+        let mut left = 1;
+        way.meets(move |_, op| match op {
+            StoreOp::Fetch(_) if left > 0 => {
+                left -= 1;
+                Fault::Held(ms(500))
+            }
+            _ => Fault::None,
+        });
+        queue.push_many(0..400, ms(80)).await.unwrap();
+        bus.advance(ms(10)).await;
+        assert!(bus.stats("orders").await.unwrap().leased >= 400);
+        bus.set_rate("orders", Some(rate)).await.unwrap();
+        bus.advance(ms(700)).await;
+        let leased = bus.stats("orders").await.unwrap().leased;
+        assert!(
+            leased <= 1 + (rate / 10.0) as usize,
+            "{leased} leased at {rate}"
+        );
+        assert!(
+            probe.count() as f64 <= 1.0 + rate,
+            "{} at {rate}",
+            probe.count()
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -81,13 +81,18 @@ impl<B> Node<B> {
     }
 
     /// Sets the rate limit of a queue, over all nodes.
-    pub(super) fn rated(&mut self, now: Mono, queue: usize, rate: Option<f64>) {
+    pub(super) fn rated(
+        &mut self,
+        now: Mono,
+        (queue, rate): (usize, Option<f64>),
+        out: &mut Vec<Action<B>>,
+    ) {
         let state = &mut self.queues[queue];
         let nodes = self.members.count(&state.name);
         match (&mut state.rate, rate) {
             (Some(rate), Some(per_second)) => rate.change(now, per_second, nodes),
             (state, rate) => *state = rate.map(|per_second| Rate::new(per_second, nodes)),
         }
-        self.roomy.insert(queue);
+        self.hand_back_excess(now, queue, out);
     }
 }

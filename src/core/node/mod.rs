@@ -263,7 +263,7 @@ impl<B> Node<B> {
                 self.queues[queue].resize(capacity, workers);
                 self.hand_back_excess(now, queue, out);
             }
-            Input::Rated { queue, rate } => self.rated(now, queue, rate),
+            Input::Rated { queue, rate } => self.rated(now, (queue, rate), out),
             Input::Serve { queue, bucket } => {
                 if !self.places.contains_key(&bucket) {
                     let bucket = self.add_bucket(queue, bucket);

@@ -45,7 +45,7 @@ impl<B> Node<B> {
         if state.outstanding > state.capacity {
             out.push(Action::Withdraw { queue });
         }
-        if state.is_paused() {
+        if state.is_beyond_need() {
             self.hand_back_prefetched(now, |state| state.queue == queue);
         }
     }

@@ -186,7 +186,7 @@ impl<B> Node<B> {
                 state.leases.holdings.fetched(*request, ids);
                 state.hold(bucket, now_us, deliveries);
                 state.count_held(queue);
-                if self.stopping || queue.is_paused() {
+                if self.stopping || queue.is_beyond_need() {
                     state.release_prefetched(now, RequestId::MAX, queue);
                 }
             }
