@@ -10,6 +10,7 @@ over_every_store! {
     an_expired_event_never_starts_and_is_on_record,
     an_event_expires_also_in_the_ring,
     an_event_is_too_late_also_in_the_ring,
+    what_is_too_late_for_its_next_attempt_has_used_those_before,
     a_late_event_is_delivered_unless_asked_otherwise,
     a_late_event_expires_where_asked,
     a_late_event_is_buried_where_asked,
@@ -75,8 +76,43 @@ async fn an_event_is_too_late_also_in_the_ring(world: World) {
     let history = bus.history(buried).await.unwrap();
     assert_eq!(history[0].outcome, Outcome::Buried);
     assert_eq!(history[0].cause, Some(Cause::TooLate));
+    assert_eq!(history[0].attempt, 0, "none had begun");
     let dead = bus.dead_letters().page().await.unwrap();
-    assert_eq!(dead.items[0].id, buried);
+    assert_eq!((dead.items[0].id, dead.items[0].tries), (buried, 0));
+}
+
+/// An attempt before it counts, wherever it becomes too late for the next one.
+async fn what_is_too_late_for_its_next_attempt_has_used_those_before(world: World) {
+    for is_in_the_ring in [true, false] {
+        let probe = Probe::running(|event: Event<u64>, _cx| async move {
+            tokio::time::sleep(secs(event.payload)).await;
+            Err(Failure::retry("no"))
+        });
+        let orders = ORDERS.workers(1).timeout(secs(3_600));
+        let (bus, queue) = world.serve(orders, &probe).await;
+        let event = queue.event(0).attempts(5).late(LatePolicy::Bury(secs(5)));
+        let id = event.push().await.unwrap().id();
+        bus.settle().await;
+        if is_in_the_ring {
+            queue.event(60).attempts(1).push().await.unwrap();
+            bus.settle().await;
+        } else {
+            bus.pause("orders").await.unwrap();
+        }
+        bus.advance(secs(100)).await;
+        if !is_in_the_ring {
+            bus.resume("orders").await.unwrap();
+            bus.advance(secs(1)).await;
+        }
+        let history = bus.history(id).await.unwrap();
+        let history: Vec<_> = history.iter().map(|it| (it.outcome, it.attempt)).collect();
+        let expected = [(Outcome::Retried, 1), (Outcome::Buried, 0)];
+        assert_eq!(history, expected, "{is_in_the_ring}");
+        let dead = bus.dead_letters().page().await.unwrap();
+        let dead = dead.items.iter().find(|dead| dead.id == id).unwrap();
+        assert_eq!(dead.tries, 1, "{is_in_the_ring}");
+        bus.shutdown(secs(1)).await.unwrap();
+    }
 }
 
 async fn a_late_event_is_delivered_unless_asked_otherwise(world: World) {

@@ -135,11 +135,16 @@ fn verdicts() -> impl Strategy<Value = AttemptOutcome> {
         cause: Cause::Failed,
         error: Some("it failed".into()),
     };
+    let too_late = || FailureReason {
+        cause: Cause::TooLate,
+        error: None,
+    };
     prop_oneof![
         3 => Just(AttemptOutcome::Ack),
         3 => delays().prop_map(move |ms| AttemptOutcome::Retry(Duration::from_millis(ms), failing())),
         1 => delays().prop_map(|ms| AttemptOutcome::Snooze(Duration::from_millis(ms))),
         1 => Just(AttemptOutcome::Bury(failing())),
+        1 => Just(AttemptOutcome::Bury(too_late())),
         1 => Just(AttemptOutcome::Discard(Some("of no use".into()))),
         1 => Just(AttemptOutcome::Expire),
         3 => Just(AttemptOutcome::Release),

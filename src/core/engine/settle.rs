@@ -156,6 +156,13 @@ impl<B: Clone> Bucket<B> {
                 let ending = failing(Outcome::Retried, why);
                 self.again(id, delay, tries, ending, sink);
             }
+            AttemptOutcome::Bury(why) if why.cause == Cause::TooLate => {
+                let ending = RecordDetails {
+                    attempt: 0, // none had begun
+                    ..failing(Outcome::Buried, why)
+                };
+                self.bury(id, tries - 1, ending, sink);
+            }
             AttemptOutcome::Retry(_, why) | AttemptOutcome::Bury(why) => {
                 self.bury(id, tries, failing(Outcome::Buried, why), sink);
             }

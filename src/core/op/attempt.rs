@@ -23,7 +23,8 @@ pub enum AttemptOutcome {
     Retry(Duration, FailureReason),
     /// The event is due again after a delay; the attempt does not count.
     Snooze(Duration),
-    /// The event becomes a dead letter.
+    /// The event becomes a dead letter. If it was too late ([`Cause::TooLate`]), its handler never
+    /// started, and the attempt does not count.
     Bury(FailureReason),
     /// The event is dropped as no longer useful.
     Discard(Option<String>),

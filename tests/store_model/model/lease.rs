@@ -177,6 +177,10 @@ impl Model {
                 self.conclude(id, tries, Outcome::Discarded, State::Discarded);
             }
             AttemptOutcome::Expire => self.conclude(id, 0, Outcome::Expired, State::Expired),
+            AttemptOutcome::Bury(why) if why.cause == Cause::TooLate => {
+                self.record(id, 0, Outcome::Buried, None);
+                self.end(id, State::Dead);
+            }
             AttemptOutcome::Bury(_) => self.conclude(id, tries, Outcome::Buried, State::Dead),
             AttemptOutcome::Retry(..) | AttemptOutcome::Interrupt { .. } if tries >= attempts => {
                 self.conclude(id, tries, Outcome::Buried, State::Dead);

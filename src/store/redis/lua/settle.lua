@@ -94,17 +94,18 @@ local function conclude(id, it, said, times, verdict, settled, error)
     record("\3", "\0", attempt)
     wait(id, it, delayed_ms(said))
   else
-    it.attempt = math.min(attempt + 1, 65535)
     local is_retry = verdict == 116 or verdict == 105
+    local cause = is_retry and sub(said, 34, 34) or sub(said, 26, 26)
+    local has_begun = is_retry or cause ~= "\7" -- else it was too late
+    it.attempt = has_begun and math.min(attempt + 1, 65535) or attempt
     if is_retry and attempt < allowed then
-      record("\2", sub(said, 34, 34), attempt)
+      record("\2", cause, attempt)
       wait(id, it, delayed_ms(said))
     else
-      local cause = is_retry and sub(said, 34, 34) or sub(said, 26, 26)
       if byte(cause) >= 128 then -- a damaged body has no extras
         cause, key, more = char(byte(cause) - 128), nil, nil
       end
-      record("\4", cause, attempt)
+      record("\4", cause, has_begun and attempt or 0)
       bury(id, it)
       uniques[#uniques + 1] = unique and { id, unique } or nil
     end
