@@ -46,27 +46,22 @@ pub struct PurgeStep {
     pub next: Option<PurgeCursor>,
 }
 
-/// Cancels about [`STEP`] events of a queue that wait, of those behind `after`: as many as are on the next
-/// page that has one. The first step, without a place, sets the time from which pushes are left alone.
+/// Reads a page of a queue behind `after`, and cancels those of its events that wait, about [`STEP`] at
+/// most; it may have none though there are more, as among many dead letters. The first step, without a
+/// place, sets the time from which pushes are left alone.
 ///
 /// # Errors
 ///
 /// As the store's: a queue that is not known, a store that does not respond.
 pub async fn step(bus: &Bus, queue: &QueueName, after: Option<PurgeCursor>) -> Result<PurgeStep> {
-    let (began, mut after) = match after {
+    let (began, after) = match after {
         Some(PurgeCursor { began, after }) => (began, Some(after)),
         None => (bus.store_time(), None),
     };
-    loop {
-        let events = bus.events().queue(queue).pushed_until(began);
-        let events = events.limit(STEP).after(after);
-        let page = events.change_page(EventAction::Cancel).await?;
-        // A page may have dead letters alone.
-        if page.matched > 0 || page.next.is_none() {
-            let next = page.next.map(|after| PurgeCursor { began, after });
-            let cancelled = page.changed;
-            return Ok(PurgeStep { cancelled, next });
-        }
-        after = page.next;
-    }
+    let events = bus.events().queue(queue).pushed_until(began);
+    let events = events.limit(STEP).after(after);
+    let page = events.change_page(EventAction::Cancel).await?;
+    let next = page.next.map(|after| PurgeCursor { began, after });
+    let cancelled = page.changed;
+    Ok(PurgeStep { cancelled, next })
 }

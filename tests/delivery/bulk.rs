@@ -1,11 +1,17 @@
 //! Many events are changed a page at a time, each once, and what is pushed meanwhile is left alone.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use duly::Bus;
 use duly::admin::{ChangedPage, EventAction, Events};
 use duly::event::State as EventState;
 use duly::prelude::*;
+use duly::store::Store;
 use duly::testing::Probe;
 
+use crate::faulty::Faulty;
 use crate::world::{ORDERS, World, secs};
 
 over_every_store! {
@@ -13,6 +19,7 @@ over_every_store! {
     what_matches_is_due_at_another_time,
     a_count_changes_nothing,
     what_is_pushed_meanwhile_is_left_alone,
+    what_a_clock_that_was_ahead_has_pushed_is_not_left_out,
     what_runs_and_what_is_dead_stays,
     a_schedule_is_none_of_the_events,
     one_that_is_so_already_is_left_alone,
@@ -99,6 +106,36 @@ async fn what_is_pushed_meanwhile_is_left_alone(world: World) {
     let old = || bus.events().queue("orders").pushed_until(began);
     assert_eq!(sweep(old, Some(EventAction::Cancel)).await.1, 30);
     assert_eq!(bus.stats("orders").await.unwrap().scheduled, 30);
+}
+
+async fn what_a_clock_that_was_ahead_has_pushed_is_not_left_out(world: World) {
+    let way = Faulty::to(&world.store);
+    let builder = Bus::builder().only_registered().publish_only();
+    let store = Arc::clone(&way) as Arc<dyn Store>;
+    let bus = world.start(builder.shared_store(store)).await;
+    for ahead in [secs(90), secs(3_600), secs(400 * 86_400)] {
+        let by = |ahead: Duration| {
+            way.ahead_us
+                .store(ahead.as_micros() as u64, Ordering::Relaxed)
+        };
+        push(&bus, "orders", 20).await;
+        by(ahead);
+        push(&bus, "orders", 30).await;
+        by(secs(0));
+        let began = bus.store_time();
+        bus.advance(secs(1)).await;
+        push(&bus, "orders", 10).await;
+        // Another process takes the time for a later one.
+        by(secs(20));
+        push(&bus, "orders", 10).await;
+        by(secs(0));
+        let old = || bus.events().queue("orders").pushed_until(began);
+        let (matched, changed, _) = sweep(old, Some(EventAction::Cancel)).await;
+        assert_eq!((matched, changed), (50, 50), "{ahead:?}");
+        bus.advance(secs(60)).await;
+        let all = || bus.events().queue("orders").pushed_until(bus.store_time());
+        assert_eq!(sweep(all, Some(EventAction::Cancel)).await.1, 20);
+    }
 }
 
 async fn what_runs_and_what_is_dead_stays(world: World) {

@@ -241,7 +241,7 @@ pub(super) struct PurgeQuery {
 /// What a purge did.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Purged {
-    /// How many events were cancelled.
+    /// How many events were cancelled; it may be 0 though there are more.
     #[schema(minimum = 0, example = 12)]
     cancelled: u64,
     /// The `after` of the next request; absent after the last one.

@@ -1,9 +1,14 @@
 //! The filter of a query for events that are not over.
 
+use std::time::Duration;
+
 use crate::bus::dead_letters::display;
 use crate::core::op::Snapshot;
 use crate::event::State;
 use crate::time::Timestamp;
+
+/// What processes take the store's time for differs by less than this.
+const APART: Duration = Duration::from_secs(60);
 
 /// The filter of a query for events; an unset field matches everything.
 #[derive(Clone, Debug, Default)]
@@ -19,19 +24,25 @@ pub(super) struct EventFilter {
 }
 
 impl EventFilter {
-    pub(super) fn matches(&self, event: &Snapshot) -> bool {
+    /// `now`: the store's time.
+    pub(super) fn matches(&self, event: &Snapshot, now: impl Fn() -> Timestamp) -> bool {
         self.state.is_none_or(|state| event.state == state)
             && self.since.is_none_or(|since| event.due >= since)
             && self.until.is_none_or(|until| event.due < until)
             && self
                 .pushed_until
-                .is_none_or(|until| was_pushed_until(event, until))
+                .is_none_or(|until| was_pushed_until(event, until, now))
             && self.contains.as_ref().is_none_or(|text| has(event, text))
     }
 }
 
-fn was_pushed_until(event: &Snapshot, until: Timestamp) -> bool {
-    event.body.as_ref().is_none_or(|body| body.pushed <= until)
+/// Returns whether an event was pushed until then. So was one that says a time which is still to come:
+/// its pusher's clock was ahead, and has been set back since.
+fn was_pushed_until(event: &Snapshot, until: Timestamp, now: impl Fn() -> Timestamp) -> bool {
+    event
+        .body
+        .as_ref()
+        .is_none_or(|body| body.pushed <= until || body.pushed > now() + APART)
 }
 
 fn has(event: &Snapshot, text: &str) -> bool {

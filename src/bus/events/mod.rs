@@ -216,7 +216,9 @@ impl Events {
         self
     }
 
-    /// Selects events that were pushed at this time or earlier.
+    /// Selects events that were pushed at this time or earlier, by the estimate of the store's time
+    /// that their pusher had; and those with a time more than a minute ahead of now, which a clock that
+    /// was set back since has given.
     pub fn pushed_until(mut self, pushed: impl Into<Timestamp>) -> Self {
         self.filter.pushed_until = Some(pushed.into());
         self
@@ -259,7 +261,7 @@ impl Events {
     }
 
     fn matches(&self, event: &Snapshot) -> bool {
-        self.filter.matches(event)
+        self.filter.matches(event, || self.inner.now())
     }
 
     fn check(&self) -> Result<()> {
