@@ -72,6 +72,16 @@ impl Model {
         self.holds.retain(|hold| hold.0 > now);
     }
 
+    /// Buries an event at the end of an attempt; one that was too late had not begun.
+    pub(super) fn bury(&mut self, id: EventId, tries: u16, cause: Cause) {
+        if cause == Cause::TooLate {
+            self.record(id, 0, Outcome::Buried, None);
+            self.end(id, State::Dead);
+        } else {
+            self.conclude(id, tries, Outcome::Buried, State::Dead);
+        }
+    }
+
     /// Sets an event aside that has expired or is too late.
     pub(crate) fn is_of_use(&mut self, id: EventId) -> bool {
         let now_us = self.now_us;

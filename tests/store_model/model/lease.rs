@@ -177,11 +177,7 @@ impl Model {
                 self.conclude(id, tries, Outcome::Discarded, State::Discarded);
             }
             AttemptOutcome::Expire => self.conclude(id, 0, Outcome::Expired, State::Expired),
-            AttemptOutcome::Bury(why) if why.cause == Cause::TooLate => {
-                self.record(id, 0, Outcome::Buried, None);
-                self.end(id, State::Dead);
-            }
-            AttemptOutcome::Bury(_) => self.conclude(id, tries, Outcome::Buried, State::Dead),
+            AttemptOutcome::Bury(why) => self.bury(id, tries, why.cause),
             AttemptOutcome::Retry(..) | AttemptOutcome::Interrupt { .. } if tries >= attempts => {
                 self.conclude(id, tries, Outcome::Buried, State::Dead);
             }
@@ -224,7 +220,7 @@ impl Model {
         true
     }
 
-    fn conclude(&mut self, id: EventId, attempt: u16, outcome: Outcome, state: State) {
+    pub(super) fn conclude(&mut self, id: EventId, attempt: u16, outcome: Outcome, state: State) {
         self.record(id, attempt, outcome, None);
         if state == State::Dead {
             self.event(id).expect("it is there").tries = attempt;
