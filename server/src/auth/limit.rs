@@ -1,12 +1,14 @@
 //! Limits: how many calls a token may make in a window of time.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::scope::Action;
-use crate::shared::{SharedState, Window};
+use super::{TokenRow, Tokens};
+use crate::shared::{Result, SharedState, Table, Window};
 
 /// The limit of a token, in lmstfy's form; 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +44,7 @@ impl fmt::Display for LimitError {
 }
 
 impl Limit {
-    pub(crate) fn check(&self) -> Result<(), LimitError> {
+    pub(crate) fn check(&self) -> std::result::Result<(), LimitError> {
         if self.read == 0 && self.write == 0 {
             return Err(LimitError::Empty);
         }
@@ -80,6 +82,71 @@ impl Limit {
 
     pub(super) fn decode(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
+    }
+}
+
+impl Tokens {
+    /// Returns the limit of a token.
+    pub(crate) async fn limit(
+        &self,
+        pool: &str,
+        namespace: &str,
+        token: &str,
+    ) -> Result<Option<Limit>> {
+        let key = self.key_of(pool, namespace, token).await?;
+        let limit = self.state.get(Table::Limits, &key).await?;
+        Ok(limit.as_deref().and_then(Limit::decode))
+    }
+
+    /// Sets the limit of a token; with `only_new` not where there is one, and returns whether it
+    /// did.
+    pub(crate) async fn set_limit(
+        &self,
+        (pool, namespace, token): (&str, &str, &str),
+        limit: &Limit,
+        only_new: bool,
+    ) -> Result<bool> {
+        let key = self.key_of(pool, namespace, token).await?;
+        let text = limit.encode();
+        let is_set = if only_new {
+            self.state.put_new(Table::Limits, &key, &text).await?
+        } else {
+            self.state.put(Table::Limits, &key, &text).await?;
+            true
+        };
+        if is_set {
+            self.state.seen_by_all().await;
+        }
+        Ok(is_set)
+    }
+
+    pub(crate) async fn remove_limit(
+        &self,
+        pool: &str,
+        namespace: &str,
+        token: &str,
+    ) -> Result<()> {
+        let key = self.key_of(pool, namespace, token).await?;
+        self.state.remove(Table::Limits, &key).await?;
+        self.state.seen_by_all().await;
+        Ok(())
+    }
+
+    /// Returns every limit of a token that has not expired: its pool, namespace, token or handle, and what it allows.
+    pub(crate) async fn limits(&self) -> Result<Vec<(String, String, String, Limit)>> {
+        let now = self.now().await?.as_millis();
+        let tokens = self.state.list(Table::Tokens, "").await?.into_iter();
+        let has_expired = |row: &str| TokenRow::decode(row).is_some_and(|row| row.has_expired(now));
+        let expired = tokens.filter(|(_, row)| has_expired(row));
+        let expired: HashSet<String> = expired.map(|(key, _)| key).collect();
+        let rows = self.state.list(Table::Limits, "").await?.into_iter();
+        let rows = rows.filter(|(key, _)| !expired.contains(key));
+        let limits = rows.filter_map(|(key, row)| {
+            let mut parts = key.splitn(3, '/');
+            let (pool, namespace) = (parts.next()?.to_owned(), parts.next()?.to_owned());
+            Some((pool, namespace, self.shown(&key), Limit::decode(&row)?))
+        });
+        Ok(limits.collect())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Authorisation: tokens, their scopes, their limits, and the audit of changes.
 
+mod expired;
 mod lasting;
 mod limit;
 mod scope;
@@ -63,6 +64,8 @@ pub(crate) struct Tokens {
     cache: Mutex<Cache>,
     /// The clear text of tokens that were made here, by their key.
     shown: Mutex<HashMap<String, String>>,
+    /// Where the next look at tokens that may have expired begins.
+    swept: Mutex<String>,
 }
 
 /// What was read at a version.
@@ -78,6 +81,7 @@ impl Tokens {
             state,
             cache: Mutex::default(),
             shown: Mutex::default(),
+            swept: Mutex::default(),
         }
     }
 
@@ -91,14 +95,16 @@ impl Tokens {
         let address = TokenAddress::new(pool, namespace, token);
         let version = self.state.recent_version().await?;
         let key = address.key();
-        let grant = match self.cached(version, &key) {
+        let now = self.state.now().as_millis();
+        // The text of one that has expired may be of another one by now.
+        let cached = self.cached(version, &key);
+        let grant = match cached.filter(|grant| !grant.row.has_expired(now)) {
             Some(grant) => grant,
             None => self
                 .read(version, address, key)
                 .await?
                 .ok_or(Refusal::Invalid)?,
         };
-        let now = self.state.now().as_millis();
         if !grant.row.matches(token) || grant.row.has_expired(now) {
             return Err(Refusal::Invalid);
         }
@@ -189,7 +195,7 @@ impl Tokens {
         Ok(self.state.now())
     }
 
-    /// Makes a token; `None` when there is one already.
+    /// Makes a token; `None` when there is one already that has not expired.
     pub(crate) async fn create(
         &self,
         pool: &str,
@@ -198,12 +204,17 @@ impl Tokens {
     ) -> Result<Option<String>> {
         let NewToken { text, row } = new;
         let key = TokenAddress::new(pool, namespace, &text).key();
-        if !self
-            .state
-            .put_new(Table::Tokens, &key, &row.encode())
-            .await?
-        {
-            return Ok(None);
+        let (state, row) = (&self.state, row.encode());
+        let now_ms = self.now().await?.as_millis();
+        self.sweep(now_ms).await;
+        if !state.put_new(Table::Tokens, &key, &row).await? {
+            let is_gone = match state.get(Table::Tokens, &key).await? {
+                Some(before) => self.remove_expired(&key, &before, now_ms).await?,
+                None => true,
+            };
+            if !is_gone || !state.put_new(Table::Tokens, &key, &row).await? {
+                return Ok(None);
+            }
         }
         let mut shown = self.shown.lock();
         if shown.len() < SHOWN_MAX {
@@ -238,7 +249,7 @@ impl Tokens {
         })
     }
 
-    /// Returns the tokens of a namespace: in clear text where this process has made them, as a
+    /// Returns the tokens of a namespace that have not expired: in clear text where this process has made them, as a
     /// handle otherwise.
     pub(crate) async fn list(
         &self,
@@ -246,11 +257,12 @@ impl Tokens {
         namespace: &str,
     ) -> Result<Vec<(String, TokenRow)>> {
         let prefix = TokenAddress::prefix(pool, namespace);
+        let now = self.now().await?.as_millis();
         let rows = self.state.list(Table::Tokens, &prefix).await?;
         let tokens = rows
             .into_iter()
             .filter_map(|(key, row)| Some((self.shown(&key), TokenRow::decode(&row)?)));
-        Ok(tokens.collect())
+        Ok(tokens.filter(|(_, row)| !row.has_expired(now)).collect())
     }
 
     /// Returns the text of a token, or its handle.
@@ -260,63 +272,6 @@ impl Tokens {
             .get(key)
             .cloned()
             .unwrap_or_else(|| token::handle(key))
-    }
-
-    /// Returns the limit of a token.
-    pub(crate) async fn limit(
-        &self,
-        pool: &str,
-        namespace: &str,
-        token: &str,
-    ) -> Result<Option<Limit>> {
-        let key = self.key_of(pool, namespace, token).await?;
-        let limit = self.state.get(Table::Limits, &key).await?;
-        Ok(limit.as_deref().and_then(Limit::decode))
-    }
-
-    /// Sets the limit of a token; with `only_new` not where there is one, and returns whether it
-    /// did.
-    pub(crate) async fn set_limit(
-        &self,
-        (pool, namespace, token): (&str, &str, &str),
-        limit: &Limit,
-        only_new: bool,
-    ) -> Result<bool> {
-        let key = self.key_of(pool, namespace, token).await?;
-        let text = limit.encode();
-        let is_set = if only_new {
-            self.state.put_new(Table::Limits, &key, &text).await?
-        } else {
-            self.state.put(Table::Limits, &key, &text).await?;
-            true
-        };
-        if is_set {
-            self.state.seen_by_all().await;
-        }
-        Ok(is_set)
-    }
-
-    pub(crate) async fn remove_limit(
-        &self,
-        pool: &str,
-        namespace: &str,
-        token: &str,
-    ) -> Result<()> {
-        let key = self.key_of(pool, namespace, token).await?;
-        self.state.remove(Table::Limits, &key).await?;
-        self.state.seen_by_all().await;
-        Ok(())
-    }
-
-    /// Returns every limit: its pool, namespace, token or handle, and what it allows.
-    pub(crate) async fn limits(&self) -> Result<Vec<(String, String, String, Limit)>> {
-        let rows = self.state.list(Table::Limits, "").await?;
-        let limits = rows.into_iter().filter_map(|(key, row)| {
-            let mut parts = key.splitn(3, '/');
-            let (pool, namespace) = (parts.next()?.to_owned(), parts.next()?.to_owned());
-            Some((pool, namespace, self.shown(&key), Limit::decode(&row)?))
-        });
-        Ok(limits.collect())
     }
 
     /// Returns how the audit shows a token: by the begin of its hash.

@@ -124,6 +124,28 @@ impl LocalState {
         self.file.run(table.is_versioned(), remove).await
     }
 
+    /// Removes a token, with what is kept of it, if its row is still this one; returns whether it did.
+    pub(super) async fn remove_token(&self, key: &str, row: &str) -> Result<bool> {
+        let (key, row) = (key.to_owned(), row.to_owned());
+        let remove = move |file: &Connection| {
+            let tokens = Table::Tokens.name();
+            let delete = "DELETE FROM entries WHERE kind = ?1 AND key = ?2 AND value = ?3";
+            let mut delete = file.prepare_cached(delete).map_err(failed)?;
+            let deleted = delete.execute(params![tokens, key, row]);
+            if deleted.map_err(failed)? == 0 {
+                return Ok(false);
+            }
+            for table in Table::OF_TOKENS {
+                let delete = "DELETE FROM entries WHERE kind = ?1 AND key = ?2";
+                let mut delete = file.prepare_cached(delete).map_err(failed)?;
+                let deleted = delete.execute(params![table.name(), key]);
+                deleted.map_err(failed)?;
+            }
+            Ok(true)
+        };
+        self.file.run(true, remove).await
+    }
+
     /// Puts values in one step; with `only_new` those alone whose key has none.
     pub(super) async fn put_all(
         &self,

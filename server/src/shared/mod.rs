@@ -51,6 +51,9 @@ pub(crate) enum Table {
 }
 
 impl Table {
+    /// What is kept of a token beside its row.
+    const OF_TOKENS: [Self; 2] = [Self::Limits, Self::TokenUses];
+
     const fn name(self) -> &'static str {
         match self {
             Self::Tokens => "tokens",
@@ -258,6 +261,15 @@ impl SharedState {
         match &self.place {
             Place::Local(local) => local.remove(table, key).await,
             Place::Remote(remote) => within(remote.remove(table, key)).await,
+        }
+    }
+
+    /// Removes a token, with its limit and its use, if its row is still this one; returns whether it
+    /// did.
+    pub(crate) async fn remove_token(&self, key: &str, row: &str) -> Result<bool> {
+        match &self.place {
+            Place::Local(local) => local.remove_token(key, row).await,
+            Place::Remote(remote) => within(remote.remove_token(key, row)).await,
         }
     }
 

@@ -46,6 +46,17 @@ static CHANGE: LazyLock<ClientScript> = LazyLock::new(|| {
     )
 });
 
+/// Removes the token `ARGV[1]` from `KEYS[1]`, and what is kept of it from further tables, if its row
+/// is `ARGV[2]`, and raises the version `KEYS[2]`. Returns how many tokens are gone.
+static REMOVE_TOKEN: LazyLock<ClientScript> = LazyLock::new(|| {
+    ClientScript::new(
+        "if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+         redis.call('INCR', KEYS[2])
+         for at = 3, #KEYS do redis.call('HDEL', KEYS[at], ARGV[1]) end
+         return redis.call('HDEL', KEYS[1], ARGV[1])",
+    )
+});
+
 /// Takes one of `ARGV[1]` calls in a window of `ARGV[2]` ms that begins with its first call; returns
 /// when the window ends, or 0 and how many ms are left of a window in which there is none. It runs
 /// on a server whose memory is full, which consumers drain: it needs a few bytes, until the window
@@ -197,6 +208,19 @@ impl RemoteState {
     pub(super) async fn remove(&self, table: Table, key: &str) -> Result<()> {
         let changed = self.change(table, "HDEL", &[[key]]).await;
         changed.map(drop)
+    }
+
+    /// Removes a token, with what is kept of it, if its row is still this one; returns whether it did.
+    pub(super) async fn remove_token(&self, key: &str, row: &str) -> Result<bool> {
+        let mut keys = vec![self.key(Table::Tokens.name()), self.key("version")];
+        keys.extend(Table::OF_TOKENS.map(|table| self.key(table.name())));
+        let arguments = [key.as_bytes(), row.as_bytes()];
+        let removed: Result<u64> = self
+            .client
+            .run(&REMOVE_TOKEN, &keys, &arguments)
+            .await
+            .map_err(failed);
+        Ok(removed? > 0)
     }
 
     pub(super) async fn list(&self, table: Table, prefix: &str) -> Result<Vec<(String, String)>> {

@@ -138,19 +138,49 @@ async fn a_token_has_rights(world: World) {
     wrong.fails(400, "invalid scopes: a list of publish, consume and admin");
 }
 
+/// One that has expired is as one that was revoked: it is in no list, has no limit, and its text may
+/// be of another one.
 async fn a_token_expires(world: World) {
-    let token = world.new_token("ns", "&expires_in=1").await;
+    let text = "a-token-of-somebodys-choice";
+    let path = format!("/token/ns/{text}/limit");
+    let limits = async || world.admin(Method::GET, "/limits").await.text;
+    let listed = async || world.admin(Method::GET, "/token/ns").await.text;
     let put = || {
-        world
-            .client
-            .put(world.api_url("/api/ns/q"))
-            .header("X-Token", &token)
+        let put = world.client.put(world.api_url("/api/ns/q"));
+        put.header("X-Token", text)
     };
+    let old = format!("/token/ns?description=old&token={text}&expires_in=2");
+    world.admin(Method::POST, &old).await.is(201);
+    let limit = r#"{"write":1,"interval":3600}"#;
+    world.admin_with(Method::PUT, &path, limit).await.is(200);
+    let limit = format!("/token/ns/{}/limit", world.token);
+    let other = r#"{"write":9,"interval":60}"#;
+    world.admin_with(Method::PUT, &limit, other).await.is(200);
     reply(put()).await.is(201);
+    let again = world.admin(Method::POST, &old).await;
+    again.fails(400, "the token has already existed");
+    assert!(listed().await.contains("old") && limits().await.contains("3600"));
     crate::world::until("the token has expired", async || {
         reply(put()).await.status == 401
     })
     .await;
+    let (tokens, limits) = (listed().await, limits().await);
+    assert!(
+        !tokens.contains("old") && tokens.contains("test"),
+        "{tokens}"
+    );
+    assert!(!limits.contains("3600"), "{limits}");
+    assert!(limits.contains(&world.token), "the other's stays: {limits}");
+
+    let new = format!("/token/ns?description=new&token={text}");
+    world.admin(Method::POST, &new).await.is(201);
+    world.admin(Method::GET, &path).await.is(404);
+    for _ in 0..2 {
+        reply(put()).await.is(201);
+    }
+    assert!(listed().await.contains("new"));
+    let again = world.admin(Method::POST, &new).await;
+    again.fails(400, "the token has already existed");
 }
 
 async fn queues_are_listed_until_they_are_destroyed(world: World) {
