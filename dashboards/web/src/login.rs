@@ -62,7 +62,12 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, request: Request) -> Res
         Ok(attempt) => attempt,
         Err(wait) => return Ok(too_many(wait)),
     };
-    if is_long || app.access.user(Some(&credentials)).await?.is_none() {
+    let user = if is_long {
+        None
+    } else {
+        app.access.user(Some(&credentials)).await?
+    };
+    let Some(user) = user else {
         let page = html(&LoginPage {
             base: app.base.clone(),
             csrf,
@@ -70,10 +75,10 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, request: Request) -> Res
             wrong: true,
         })?;
         return Ok((StatusCode::UNAUTHORIZED, page).into_response());
-    }
+    };
     attempt.succeeded();
     guard::end_session(&app, &parts.headers);
-    let session = app.sessions.begin(credentials)?;
+    let session = app.sessions.begin(credentials, &user)?;
     let mut response = Redirect::to(&format!("{}{to}", app.base)).into_response();
     if let Some(cookie) = guard::session_cookie(&app, &parts, &session) {
         response.headers_mut().append(header::SET_COOKIE, cookie);

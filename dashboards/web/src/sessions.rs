@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-use crate::access::Credentials;
+use crate::access::{Credentials, User};
 use crate::error::PageError;
 
 /// How long a session lasts without a page that its user has asked for.
@@ -18,8 +18,8 @@ const IDLE_MAX: Duration = Duration::from_secs(3_600);
 const AGE_MAX: Duration = Duration::from_secs(12 * 3_600);
 /// The most sessions of all users; beyond it the idlest ends.
 const SESSIONS_MAX: usize = 1_024;
-/// The most sessions of a name; beyond it the idlest of them ends.
-const SESSIONS_OF_NAME_MAX: usize = 16;
+/// The most sessions of a user; beyond it the idlest of them ends.
+const SESSIONS_OF_USER_MAX: usize = 16;
 /// The random bytes of an id.
 const ID_BYTES: usize = 32;
 
@@ -34,6 +34,8 @@ pub(crate) struct Sessions(Mutex<HashMap<Key, Session>>);
 struct Session {
     /// What was entered: it is checked again for each page.
     credentials: Credentials,
+    /// Whom it was of then: several users may enter the same name.
+    user: String,
     began: Instant,
     used: Instant,
 }
@@ -45,14 +47,14 @@ impl Session {
 }
 
 impl Sessions {
-    /// Begins a session, and returns its id.
-    pub(crate) fn begin(&self, credentials: Credentials) -> Result<String, PageError> {
+    /// Begins a session of a user, and returns its id.
+    pub(crate) fn begin(&self, credentials: Credentials, user: &User) -> Result<String, PageError> {
         let id = random_id::<ID_BYTES>()?;
         let now = Instant::now();
         let mut sessions = self.lock();
         sessions.retain(|_, session| !session.has_ended(now));
-        let is_own = |session: &Session| session.credentials.name == credentials.name;
-        if sessions.values().filter(|it| is_own(it)).count() >= SESSIONS_OF_NAME_MAX {
+        let is_own = |session: &Session| session.user == user.name;
+        if sessions.values().filter(|it| is_own(it)).count() >= SESSIONS_OF_USER_MAX {
             end_idlest(&mut sessions, is_own);
         }
         if sessions.len() >= SESSIONS_MAX {
@@ -60,6 +62,7 @@ impl Sessions {
         }
         let session = Session {
             credentials,
+            user: user.name.clone(),
             began: now,
             used: now,
         };
@@ -117,18 +120,22 @@ pub(crate) fn random_id<const BYTES: usize>() -> Result<String, PageError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Role;
 
-    fn of(name: &str) -> Credentials {
-        Credentials {
-            name: name.to_owned(),
-            secret: "secret".to_owned(),
-        }
+    /// Begins a session of a user who has entered a name that others enter as well.
+    fn begin(sessions: &Sessions, user: &str) -> String {
+        let credentials = Credentials {
+            name: "shop".to_owned(),
+            secret: format!("the secret of {user}"),
+        };
+        let user = User::new(user, Role::View);
+        sessions.begin(credentials, &user).unwrap()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_session_ends_idle_and_old() {
         let sessions = Sessions::default();
-        let begin = |name| sessions.begin(of(name)).unwrap();
+        let begin = |name| begin(&sessions, name);
         let lasts = |id: &str, is_use| sessions.credentials(id, is_use).is_some();
         let (idle, watched, used) = (begin("ann"), begin("ann"), begin("ann"));
         let minutes = |minutes: u64| tokio::time::advance(Duration::from_secs(60 * minutes));
@@ -152,17 +159,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn sessions_are_bounded_and_the_idlest_goes() {
         let sessions = Sessions::default();
-        let others = sessions.begin(of("bob")).unwrap();
+        let others = begin(&sessions, "bob");
         let mut own = Vec::new();
-        for _ in 0..=SESSIONS_OF_NAME_MAX {
+        for _ in 0..=SESSIONS_OF_USER_MAX {
             tokio::time::advance(Duration::from_secs(1)).await;
-            own.push(sessions.begin(of("ann")).unwrap());
+            own.push(begin(&sessions, "ann"));
         }
         assert!(sessions.credentials(&own[0], true).is_none());
         assert!(sessions.credentials(&own[1], true).is_some());
         assert!(sessions.credentials(&others, true).is_some());
         for name in 0..2 * SESSIONS_MAX {
-            sessions.begin(of(&name.to_string())).unwrap();
+            begin(&sessions, &name.to_string());
         }
         assert_eq!(sessions.lock().len(), SESSIONS_MAX);
     }

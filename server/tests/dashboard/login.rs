@@ -137,6 +137,39 @@ async fn a_session_ends_with_its_token() {
     server.stop().await;
 }
 
+/// The form takes the name of an account or the namespace of a token, and they may be the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_logins_of_a_token_end_no_session_of_another_user() {
+    let (server, url) = server("").await;
+    let dashboard = format!("{url}/dashboard");
+    let token = async |scopes: &str| {
+        let create = format!("{url}/token/ann?description=x&scopes={scopes}");
+        let create = client().post(create).basic_auth("ann", Some("secret"));
+        let created = reply(create).await.is(201);
+        created["token"].as_str().unwrap().to_owned()
+    };
+    let (weak, strong) = (token("consume").await, token("consume,admin").await);
+    let mut others = Vec::new();
+    for secret in ["secret", &strong] {
+        let login = log_in(&dashboard, "ann", secret).await;
+        others.push(format!("{VISIT}; {}", session(&login).unwrap()));
+    }
+    let mut own = Vec::new();
+    for _ in 0..40 {
+        let login = log_in(&dashboard, "ann", &weak).await;
+        own.push(format!("{VISIT}; {}", session(&login).unwrap()));
+    }
+    for cookies in &others {
+        assert_eq!(page(&url, cookies).await.status, 200, "another user is out");
+    }
+    let mut lasting = 0;
+    for cookies in &own {
+        lasting += usize::from(page(&url, cookies).await.status == 200);
+    }
+    assert!((1..40).contains(&lasting), "its own are bounded: {lasting}");
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_our_own_texts_are_shown_as_ours() {
     let world = World::start(Place::Embedded).await;
