@@ -9,7 +9,7 @@ use axum::{Router, middleware};
 use duly_dashboard::{Access, AccessError, Credentials, Dashboard, Role, User};
 use futures_util::future::BoxFuture;
 
-use crate::auth::{self, Refusal, Scope};
+use crate::auth::{self, Action, Refusal, Scope};
 use crate::http::peer;
 use crate::lmstfy::admin::account;
 use crate::lmstfy::names;
@@ -86,11 +86,13 @@ impl PoolAccess {
         if !grant.has(Scope::Consume) {
             return Ok(None);
         }
-        let role = match (grant.has(Scope::Admin), grant.has(Scope::Publish)) {
+        let publishes = grant.has(Scope::Publish);
+        let role = match (grant.has(Scope::Admin), publishes) {
             (true, _) => Role::Admin,
             (false, true) => Role::Operate,
             (false, false) => Role::View,
         };
+        let has_limit = grant.limits(Action::Produce);
         let name = auth::user_name(namespace, &tokens.handle(pool, namespace, token));
         let prefix = format!("{namespace}.");
         let is_whole = grant.allows_all(Scope::Consume).is_ok();
@@ -101,12 +103,17 @@ impl PoolAccess {
         };
         // A schedule of another namespace may push to a queue of this one.
         let user = User::new(name, role).only(is_for);
-        let user = user.only_schedules_of(namespace);
-        Ok(Some(if is_whole {
-            user.whole_namespace()
-        } else {
-            user
-        }))
+        let mut user = user.only_schedules_of(namespace);
+        if is_whole {
+            user = user.whole_namespace();
+        }
+        if !publishes {
+            user = user.without_operating();
+        }
+        if has_limit {
+            user = user.without_runs();
+        }
+        Ok(Some(user))
     }
 }
 

@@ -40,6 +40,8 @@ pub struct User {
     queues: Option<Arc<NameFilter>>,
     namespace: Option<Arc<str>>,
     is_of_whole_namespace: bool,
+    operates: bool,
+    runs_schedules: bool,
 }
 
 impl User {
@@ -55,7 +57,23 @@ impl User {
             queues: None,
             namespace: None,
             is_of_whole_namespace: false,
+            operates: true,
+            runs_schedules: true,
         }
+    }
+
+    /// Takes away what [`Role::Operate`] adds, of which an [`Admin`](Role::Admin) may do the rest.
+    #[must_use]
+    pub fn without_operating(mut self) -> Self {
+        self.operates = false;
+        self
+    }
+
+    /// Takes away that the user runs schedules: each run is a push, and a dashboard counts none.
+    #[must_use]
+    pub fn without_runs(mut self) -> Self {
+        self.runs_schedules = false;
+        self
     }
 
     /// Restricts the user to the queues for whose name `sees` returns `true`.
@@ -85,6 +103,24 @@ impl User {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether the user may do what a role adds.
+    pub(crate) fn may(&self, role: Role) -> bool {
+        self.role >= role && (role != Role::Operate || self.operates)
+    }
+
+    pub(crate) fn runs_schedules(&self) -> bool {
+        self.may(Role::Operate) && self.runs_schedules
+    }
+
+    /// What the user may do, in words.
+    pub(crate) fn shown_role(&self) -> &'static str {
+        match self.role {
+            Role::Admin if !self.operates => "admin without operate",
+            Role::Operate if !self.operates => Role::View.as_str(),
+            role => role.as_str(),
+        }
     }
 
     pub(crate) fn sees(&self, queue: &str) -> bool {

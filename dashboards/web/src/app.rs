@@ -105,11 +105,15 @@ impl Frame {
     }
 
     pub(crate) fn operates(&self) -> bool {
-        self.user.role >= crate::Role::Operate
+        self.user.may(crate::Role::Operate)
+    }
+
+    pub(crate) fn runs_schedules(&self) -> bool {
+        self.user.runs_schedules()
     }
 
     pub(crate) fn administers(&self) -> bool {
-        self.user.role >= crate::Role::Admin
+        self.user.may(crate::Role::Admin)
     }
 
     pub(crate) fn is_anonymous(&self) -> bool {

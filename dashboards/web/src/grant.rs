@@ -50,8 +50,8 @@ pub(crate) struct Grant {
 pub(crate) enum Ended {
     /// The user is not known any more.
     Unknown,
-    /// The user has another role now.
-    Role(Role),
+    /// The user may do something else now.
+    Role(&'static str),
     /// The user may not see the queues any more.
     Queue,
     /// It cannot be checked.
@@ -82,8 +82,8 @@ impl Grant {
             Extent::Queue(queue) => user.sees(queue),
             Extent::EveryQueue => user.sees_all(),
         };
-        if user.role < self.role {
-            Err(Ended::Role(user.role))
+        if !user.may(self.role) {
+            Err(Ended::Role(user.shown_role()))
         } else if sees {
             Ok(())
         } else {
@@ -108,7 +108,7 @@ impl std::fmt::Display for Ended {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Unknown => f.write_str("its user is not let in any more"),
-            Self::Role(role) => write!(f, "its user has the role {} now", role.as_str()),
+            Self::Role(role) => write!(f, "its user has the role {role} now"),
             Self::Queue => f.write_str("its user may not see the queue any more"),
             Self::Failed(error) => write!(f, "{error}"),
         }

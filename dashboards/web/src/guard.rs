@@ -242,16 +242,16 @@ impl Visit {
         Grant::new(Arc::clone(&app.access), self.identity.clone(), role, extent)
     }
 
-    /// Fails unless the user has the role.
+    /// Fails unless the user may do what the role adds.
     pub(crate) fn needs(&self, role: Role) -> Result<(), PageError> {
-        if self.user.role >= role {
+        if self.user.may(role) {
             Ok(())
         } else {
             Err(PageError::forbidden(format!(
                 "this needs the role {}; {} has the role {}",
                 role.as_str(),
                 self.user.name,
-                self.user.role.as_str()
+                self.user.shown_role()
             )))
         }
     }

@@ -305,6 +305,11 @@ impl Tokens {
 }
 
 impl Grant {
+    /// Whether the token has a limit of such calls.
+    pub(crate) fn limits(&self, action: Action) -> bool {
+        self.limit.is_some_and(|limit| limit.of(action).is_some())
+    }
+
     /// Whether the token has a right, to whatever queue.
     pub(crate) fn has(&self, scope: Scope) -> bool {
         self.row.has(scope)

@@ -2,6 +2,7 @@
 
 pub(crate) mod access;
 mod accessibility;
+mod acting;
 mod browser;
 mod demo;
 mod login;

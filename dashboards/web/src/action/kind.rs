@@ -91,15 +91,15 @@ impl Action {
 
     pub(super) fn role(self) -> Role {
         match self {
-            // To stop what somebody else began needs more.
+            // What somebody else has begun needs more.
+            Self::Stop => Role::View,
             Self::Cancel
             | Self::RunNow
             | Self::Reschedule
             | Self::RunSchedule
             | Self::CancelAll
             | Self::RunAll
-            | Self::RescheduleAll
-            | Self::Stop => Role::Operate,
+            | Self::RescheduleAll => Role::Operate,
             _ => Role::Admin,
         }
     }

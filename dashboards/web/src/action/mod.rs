@@ -106,6 +106,18 @@ fn back(action: Action, fields: &Fields) -> String {
     }
 }
 
+/// Fails unless the visitor may do an action.
+fn check(visit: &Visit, action: Action) -> Result<()> {
+    visit.needs(action.role())?;
+    if action == Action::RunSchedule && !visit.user.runs_schedules() {
+        return Err(PageError::forbidden(format!(
+            "{} runs no schedule here, as a limit counts what it pushes; run it over the API",
+            visit.user.name
+        )));
+    }
+    Ok(())
+}
+
 /// Asks before an action.
 pub(crate) async fn confirm(
     State(app): State<Arc<App>>,
@@ -114,7 +126,7 @@ pub(crate) async fn confirm(
     RawQuery(query): RawQuery,
 ) -> Result<Response> {
     let action = Action::parse(&name)?;
-    visit.needs(action.role())?;
+    check(&visit, action)?;
     let mut fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
     let mut dry_run = None;
     let subject = match action {
@@ -217,7 +229,7 @@ pub(crate) async fn act(
     Form { visit, fields }: Form,
 ) -> Result<Response> {
     let action = Action::parse(&name)?;
-    visit.needs(action.role())?;
+    check(&visit, action)?;
     let (done, target) = perform::perform(&app, &visit, action, &fields).await?;
     app.audit(&visit.user, action.audited(), &target).await;
     if let Some(queue) = fields.get("queue").and_then(|queue| queue.parse().ok()) {

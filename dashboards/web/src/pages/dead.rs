@@ -11,6 +11,7 @@ use duly::records::Cause;
 use duly::time::Timestamp;
 use duly::{Bus, EventId, QueueName};
 
+use crate::access::Role;
 use crate::app::{App, Frame};
 use crate::error::{PageError, Result, html};
 use crate::guard::Visit;
@@ -137,6 +138,8 @@ pub(crate) struct SweepRow {
     pub(crate) done: String,
     pub(crate) status: String,
     pub(crate) is_over: bool,
+    /// Whether the visitor may stop it.
+    pub(crate) may_stop: bool,
 }
 
 /// Returns the sweeps of the queues that the visitor sees, the newest first.
@@ -153,6 +156,7 @@ pub(crate) fn sweep_rows(app: &App, visit: &Visit) -> Vec<SweepRow> {
         done: text::number(sweep.done()),
         status: sweep.status(),
         is_over: sweep.ended().is_some(),
+        may_stop: sweep.user == visit.user.name || visit.user.may(Role::Admin),
     };
     sweeps.map(row).collect()
 }

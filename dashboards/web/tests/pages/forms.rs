@@ -1,15 +1,18 @@
 //! Actions: roles, forged forms, and what they do.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use duly::event::State;
 use duly::records::Outcome;
 use duly::schedule::ScheduleOptions;
 use duly::time::When;
-use duly_dashboard::Role;
+use duly_dashboard::{Access, AccessError, Credentials, Role, User};
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::site::Site;
+use crate::site::{Site, until};
 
 const ACTIONS: [(&str, Role); 18] = [
     ("pause", Role::Admin),
@@ -32,10 +35,41 @@ const ACTIONS: [(&str, Role); 18] = [
     ("remove-schedule", Role::Admin),
 ];
 
+/// The actions of [`Role::Operate`].
+const OPERATING: [&str; 7] = [
+    "cancel",
+    "run-now",
+    "reschedule",
+    "cancel-all",
+    "run-all",
+    "reschedule-all",
+    "run-schedule",
+];
+
 #[tokio::test]
 async fn an_action_needs_its_role() {
-    for role in [Role::View, Role::Operate, Role::Admin] {
-        let site = Site::memory(role).await;
+    let of = |role| User::new("anonymous", role);
+    let users = [
+        (Role::View, of(Role::View), [].as_slice()),
+        (Role::Operate, of(Role::Operate), &[]),
+        (Role::Admin, of(Role::Admin), &[]),
+        (Role::View, of(Role::Operate).without_operating(), &[]),
+        (Role::Admin, of(Role::Admin).without_operating(), &OPERATING),
+        (
+            Role::Operate,
+            of(Role::Operate).without_runs(),
+            &["run-schedule"],
+        ),
+        (
+            Role::Admin,
+            of(Role::Admin).without_runs(),
+            &["run-schedule"],
+        ),
+    ];
+    for (role, user, except) in users {
+        let case = format!("{user:?} without {except:?}");
+        let memory = Site::memory(Role::View).await;
+        let site = Site::of_user(memory.bus.clone(), user).await;
         let queue = site.bus.queue_named::<Value>("mail").unwrap();
         let id = queue
             .push(json!(1), Duration::from_secs(60))
@@ -65,12 +99,12 @@ async fn an_action_needs_its_role() {
                 ("schedule", "nightly"),
             ];
             let done = site.post(&format!("/act/{action}"), &fields).await;
-            if role >= needed {
-                assert_eq!(page.status, 200, "{action} as {role:?}");
-                assert_ne!(done.status, 403, "{action} as {role:?}");
+            if role >= needed && !except.contains(&action) {
+                assert_eq!(page.status, 200, "{action} as {case}");
+                assert_ne!(done.status, 403, "{action} as {case}");
             } else {
-                assert_eq!(page.status, 403, "{action} as {role:?}");
-                assert_eq!(done.status, 403, "{action} as {role:?}");
+                assert_eq!(page.status, 403, "{action} as {case}");
+                assert_eq!(done.status, 403, "{action} as {case}");
             }
         }
         if role == Role::View {
@@ -81,6 +115,70 @@ async fn an_action_needs_its_role() {
             let schedule = schedules.get("nightly").await.unwrap().unwrap();
             assert_eq!(schedule.paused, None);
         }
+    }
+}
+
+/// Who began a sweep stops it, and of others who administers; nobody is offered what is refused.
+#[tokio::test]
+async fn a_sweep_is_stopped_by_its_user_or_who_administers() {
+    let memory = Site::memory(Role::Admin).await;
+    bury(&memory, "mail", 9, "x").await;
+    let ann = || User::new("ann", Role::Admin).without_operating();
+    let sweeps = Arc::new(Mutex::new(ann()));
+    let access = Changing(Arc::clone(&sweeps));
+    let site = Site::with(memory.bus.clone(), |it| it.authorize(access)).await;
+    for (user, may) in [
+        (ann(), true),
+        (User::new("bob", Role::Operate), false),
+        (User::new("eve", Role::View), false),
+        (User::new("eve", Role::Admin).without_operating(), true),
+        (User::new("eve", Role::Admin), true),
+    ] {
+        *sweeps.lock() = ann();
+        let question = site.get("/act/drop-all?queue=mail").await;
+        let csrf = question.csrf().to_owned();
+        let fields = [
+            ("csrf", csrf.as_str()),
+            ("queue", "mail"),
+            ("rate", "0.001"),
+        ];
+        assert_eq!(site.post("/act/drop-all", &fields).await.status, 303);
+        let page = site.get("/dead?queue=mail").await.text;
+        let (_, id) = page.split_once("/act/stop?id=").unwrap();
+        let id = id.split('&').next().unwrap().to_owned();
+        let case = format!("{user:?}");
+        *sweeps.lock() = user;
+        let page = site.get("/dead?queue=mail").await;
+        assert_eq!(page.text.contains("/act/stop?id="), may, "{case}: {page:?}");
+        let fields = [("csrf", page.csrf()), ("id", &id)];
+        let stopped = site.post("/act/stop", &fields).await;
+        assert_eq!(
+            stopped.status,
+            if may { 303 } else { 403 },
+            "{case}: {stopped:?}"
+        );
+        *sweeps.lock() = ann();
+        let fields = [("csrf", csrf.as_str()), ("id", &id)];
+        site.post("/act/stop", &fields).await;
+        until("it has ended", async || {
+            let page = site.get("/dead?queue=mail").await.text;
+            !page.contains("/act/stop?id=")
+        })
+        .await;
+    }
+}
+
+/// Everybody is the user that is here now.
+#[derive(Debug)]
+struct Changing(Arc<Mutex<User>>);
+
+impl Access for Changing {
+    fn user<'a>(
+        &'a self,
+        _: Option<&'a Credentials>,
+    ) -> BoxFuture<'a, Result<Option<User>, AccessError>> {
+        let user = self.0.lock().clone();
+        Box::pin(std::future::ready(Ok(Some(user))))
     }
 }
 
