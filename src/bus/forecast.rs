@@ -32,11 +32,12 @@ impl Bus {
     ///
     /// A store does not read the events for it: it costs the same with a hundred and with ten
     /// million of them. Each bucket counts at its own time, one after the other, so the counts of
-    /// different buckets are milliseconds apart.
+    /// different buckets are milliseconds apart, or as long as they wait.
     ///
     /// A store counts in time that it has for nothing else. So a bus counts 5,000 steps of buckets
-    /// per second, and a forecast waits while more than 5,000 are owed: 60 steps over 8 buckets,
-    /// which are 480, can run ten times a second, 400 steps three times in two seconds.
+    /// per second, and a bucket waits while more than 5,000 are owed: 60 steps over 8 buckets,
+    /// which are 480, can run ten times a second, 400 steps three times in two seconds. Forecasts
+    /// at the same time take turns, a bucket each, so a large one holds no small one up.
     ///
     /// # Errors
     ///
@@ -77,17 +78,20 @@ impl Bus {
         if buckets.is_empty() {
             self.inner.check_known(&queue, MatchLevel::Spelling).await?;
         }
-        let steps = within.len().saturating_mul(buckets.len());
-        self.inner.forecasts.wait_for(steps).await;
-        let now = self.inner.now();
+        let mut from = None;
         let mut sums = vec![0; within.len()];
         for key in buckets {
-            let within = within.clone();
-            let counts = self.inner.apply(&key, StoreOp::forecast(within)).await?;
+            self.inner.forecasts.wait_for(within.len()).await;
+            let now = self.inner.now();
+            let waited = now.since(*from.get_or_insert(now));
+            let within = within.iter().map(|span| span.saturating_sub(waited));
+            let forecast = StoreOp::forecast(within.collect());
+            let counts = self.inner.apply(&key, forecast).await?;
             sums.iter_mut()
                 .zip(counts)
                 .for_each(|(sum, count)| *sum += count);
         }
+        let now = from.unwrap_or_else(|| self.inner.now());
         let before = std::iter::once(0).chain(sums.iter().copied());
         let steps = within.iter().zip(&sums).zip(before);
         let steps = steps.map(|((span, sum), before)| ForecastStep {

@@ -96,6 +96,43 @@ async fn whoever_asks_for_many_steps_waits_his_turn() {
         assert_eq!(sum, 512, "who waits is not told less");
     }
     let took = bus.now().since(began);
-    // The last begins when of 28,800 steps of buckets before it 5,000 are owed, at 5,000 a second.
-    assert!((4_760..4_770).contains(&took.as_millis()), "{took:?}");
+    // The last bucket is counted when of 31,600 steps before it 5,000 are owed, at 5,000 a second.
+    assert!((5_320..5_330).contains(&took.as_millis()), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_forecast_holds_no_small_one_up() {
+    let clock = Arc::new(VirtualClock::new());
+    let store = MemoryStore::with_clock(Arc::clone(&clock) as _);
+    let builder = Bus::builder().store(store).publish_only();
+    let bus = TestBus::start_on(clock, builder).await.unwrap();
+    bus.set_buckets("large", Some(1_024)).await.unwrap();
+    let queue = bus.queue_named::<u64>("large").unwrap();
+    for number in 0..4_000_u64 {
+        let event = queue.event(number).key(number.to_string());
+        event.after(secs(3_000)).push().await.unwrap();
+    }
+    let buckets = bus.bucket_stats("large").await.unwrap().len();
+    assert!(buckets > 900, "{buckets}");
+    push(&bus, "small", &[secs(5)]).await.unwrap();
+    let began = bus.now();
+    let smaller = async {
+        for _ in 0..9 {
+            let coming = bus.forecast("small", secs(300), secs(10)).await.unwrap();
+            assert_eq!(coming[0].events, 1);
+        }
+        bus.now().since(began)
+    };
+    let larger = async {
+        let coming = bus.forecast("large", secs(4_000), secs(10)).await.unwrap();
+        (coming, bus.now().since(began))
+    };
+    let ((coming, long), short) = tokio::join!(larger, smaller);
+    assert!(long > secs(70), "{long:?}");
+    // Each waits for one bucket of the other.
+    assert!(short < secs(1), "{short:?}");
+    // Whenever a bucket was counted, it is as of the begin.
+    let due: Vec<_> = coming.iter().filter(|step| step.events > 0).collect();
+    assert_eq!((due.len(), due[0].events), (1, 4_000), "{due:?}");
+    assert_eq!(due[0].until, began + secs(3_000));
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 /// The time budget for one step of a bucket, of which it takes one or two hundredths.
 const EACH: Duration = Duration::from_micros(200);
-/// A forecast begins at once if earlier ones are no further ahead of their budget than this.
+/// A bucket is counted at once if earlier ones are no further ahead of their budget than this.
 const AHEAD: Duration = Duration::from_secs(1);
 
 /// A pacer for all forecasts of a bus together.
@@ -18,7 +18,7 @@ pub(in crate::bus) struct ForecastPacer {
 }
 
 impl ForecastPacer {
-    /// Waits until `steps` steps of buckets may be counted, first come first served.
+    /// Waits until so many steps of a bucket may be counted, first come first served.
     pub(in crate::bus) async fn wait_for(&self, steps: usize) {
         let mut taken = self.taken.lock().await;
         let now = Instant::now();

@@ -101,8 +101,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a bus asks the store for as many forecasts as anybody wants",
         &[put(
             "Bus::forecast",
-            "self.inner.forecasts.wait_for($steps).await",
-            "let _ = $steps",
+            "self.inner.forecasts.wait_for($within.len()).await",
+            "()",
         )],
         coming("whoever_asks_for_many_steps_waits_his_turn"),
     ),
