@@ -39,7 +39,7 @@ const POINTS_MAX: usize = 300;
 /// The time between two readings of what costs more.
 const DETAILS_EVERY: Duration = Duration::from_secs(10);
 /// Of how many queues the next hour is counted, and its steps.
-const FORECASTS_MAX: usize = 8;
+pub(crate) const FORECASTS_MAX: usize = 8;
 const FORECAST_STEP: Duration = Duration::from_secs(120);
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 /// Of how many queues dead letters are read, and how many of each.
@@ -89,6 +89,8 @@ pub(crate) struct Picture {
     pub(crate) minutes: Minutes,
     /// Of the queues with most scheduled events, what is due in each step of the next hour.
     pub(crate) coming: Vec<(QueueName, Vec<usize>)>,
+    /// Why it could not be read of more of them, if that is so.
+    pub(crate) coming_error: Option<String>,
     pub(crate) dead: BTreeMap<QueueName, DeadReason>,
     /// What waits in outboxes; `None` without a relay in this process.
     pub(crate) outbox: Option<OutboxBacklog>,
@@ -305,10 +307,15 @@ impl Sampler {
     async fn read_details(&self, picture: &mut Picture) {
         picture.minutes = Minutes::read(&self.bus, picture.queues.len()).await;
         picture.coming.clear();
+        picture.coming_error = None;
         for queue in largest(picture, FORECASTS_MAX, |stats| stats.scheduled) {
             let steps = self.bus.forecast(&queue, HOUR, FORECAST_STEP);
-            let Ok(steps) = in_time(steps).await else {
-                break;
+            let steps = match in_time(steps).await {
+                Ok(steps) => steps,
+                Err(error) => {
+                    picture.coming_error = Some(error.to_string());
+                    break;
+                }
             };
             let steps = steps.into_iter().map(|step| step.events).collect();
             picture.coming.push((queue, steps));

@@ -7,6 +7,7 @@ use std::time::Duration;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use duly::QueueName;
 use duly::admin::OutboxBacklog;
 use duly::records::{Lateness, MinuteStats, Outcome};
 use duly::time::Timestamp;
@@ -18,7 +19,7 @@ use crate::error::{Result, html};
 use crate::guard::Visit;
 use crate::minutes::MINUTES;
 use crate::problems::{self, Problem};
-use crate::sample::{NodeNow, Picture};
+use crate::sample::{FORECASTS_MAX, NodeNow, Picture};
 use crate::text::{count, number, span};
 
 #[derive(Template)]
@@ -32,6 +33,8 @@ struct NowPage {
     /// Why charts are missing.
     unknown: Option<String>,
     coming: Option<Chart>,
+    /// Of which queues it is not known what is to come, and why.
+    unread: Option<String>,
     sources: Vec<(String, String)>,
     is_whole: bool,
     /// What waits in the outbox, and for how long.
@@ -70,6 +73,7 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visit: Visit) -> Result<Re
         charts,
         unknown,
         coming,
+        unread: unread(&picture, &visit.user),
         sources,
         is_whole: picture.is_whole,
         outbox: picture
@@ -205,6 +209,28 @@ fn backlog(picture: &Picture) -> Chart {
     let chart = Chart::new("Backlog", number(ready as u64), label);
     let chart = chart.between(format!("{span} ago"), "now").top(number(top));
     chart.lines(&[("wait", values)])
+}
+
+/// Says of how many queues with scheduled events it is not known what falls due, and why.
+fn unread(picture: &Picture, user: &User) -> Option<String> {
+    let is_read = |name: &QueueName| picture.coming.iter().any(|(queue, _)| queue == name);
+    let queues = picture.queues.iter();
+    let unread = queues
+        .filter(|(name, queue)| queue.stats.scheduled > 0 && user.sees(name) && !is_read(name));
+    let unread = match unread.count() {
+        0 => return None,
+        unread => count(unread, "queue", "queues"),
+    };
+    let why = match (&picture.coming_error, picture.coming.len()) {
+        (Some(error), _) => format!("it cannot be read: {error}"),
+        (None, FORECASTS_MAX) => {
+            format!("it is read of the {FORECASTS_MAX} queues with most scheduled events")
+        }
+        (None, _) => "it is still being read".to_owned(),
+    };
+    Some(format!(
+        "Of {unread} it is not known what falls due in the next hour: {why}."
+    ))
 }
 
 /// A chart of what falls due in the next hour, and the queues that it is of.

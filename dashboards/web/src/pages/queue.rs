@@ -53,6 +53,8 @@ struct QueuePage {
     unknown: Option<String>,
     stages: Option<Chart>,
     coming: Option<Chart>,
+    /// Why it is not known what is to come, if that is so.
+    unforeseen: Option<String>,
     here: Option<(usize, usize, usize)>,
     nodes: Vec<(String, bool)>,
     rows: Vec<EventRow>,
@@ -120,11 +122,13 @@ pub(crate) async fn page(
         Ok(page) => (by_minute(page.items.iter(), now, MINUTES), None),
         Err(error) => (Vec::new(), Some(unreadable(error))),
     };
-    let steps: Vec<usize> = forecast
-        .unwrap_or_default()
-        .iter()
-        .map(|it| it.events)
-        .collect();
+    let (coming, unforeseen) = match forecast {
+        Ok(steps) => {
+            let steps: Vec<usize> = steps.iter().map(|it| it.events).collect();
+            (coming(&steps), None)
+        }
+        Err(error) => (None, Some(error.to_string())),
+    };
     let late = Some(picture.late(&name, now)).filter(|late| late.as_secs() > 0);
     let load = app.bus.load();
     let here = load.iter().find(|load| load.queue == name);
@@ -152,7 +156,8 @@ pub(crate) async fn page(
         charts,
         unknown,
         stages: by_stage(&attempts, now),
-        coming: coming(&steps),
+        coming,
+        unforeseen,
         here: here.map(|load| (load.active, load.workers, load.queued)),
         nodes: nodes
             .map(|node| (node.node.id.to_string(), node.is_alive))

@@ -7,10 +7,10 @@ use duly::records::{MinuteQuery, MinuteStats, Query};
 use duly::store::operation::StoreOp;
 use duly::time::Timestamp;
 use duly::{Bus, Error, ErrorKind, EventId};
-use duly_dashboard::Role;
+use duly_dashboard::{Role, User};
 
 use crate::bounds::Counted;
-use crate::site::Site;
+use crate::site::{Site, until};
 
 /// A journal that takes records, and does not say which.
 #[derive(Debug, Default)]
@@ -119,4 +119,76 @@ async fn events_that_cannot_be_read_are_not_said_to_be_none() {
         page.text
     );
     assert!(!page.text.contains("None waits"), "{}", page.text);
+}
+
+/// What the page says of the next hour.
+#[derive(Debug, PartialEq)]
+enum Says {
+    /// That nothing is scheduled.
+    Nothing,
+    /// What falls due.
+    All,
+    /// What falls due, and of how many queues it is not known.
+    Some(&'static str),
+    /// Of how many queues it is not known.
+    Unknown(&'static str),
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_to_come_and_was_not_read_is_not_said_to_be_nothing() {
+    let all = |_: &str| true;
+    let least = |queue: &str| queue == "queue-00";
+    let both = |queue: &str| ["queue-00", "queue-10"].contains(&queue);
+    // How many queues have something scheduled, how many forecasts can be read, and who looks.
+    let cases: [(u64, usize, fn(&str) -> bool, Says); 8] = [
+        (0, 0, all, Says::Nothing),
+        (1, 0, all, Says::Unknown("Of 1 queue")),
+        (1, 99, all, Says::All),
+        (8, 0, all, Says::Unknown("Of 8 queues")),
+        (11, 99, all, Says::Some("Of 3 queues")),
+        (11, 99, least, Says::Unknown("Of 1 queue")),
+        (11, 99, both, Says::Some("Of 1 queue")),
+        (11, 99, |queue| queue == "none", Says::Nothing),
+    ];
+    for (queues, read, sees, says) in cases {
+        let is_forecast: fn(&StoreOp) -> bool = |op| matches!(op, StoreOp::Forecast { .. });
+        let store = Counted::failing(is_forecast, if read == 0 { 0 } else { usize::MAX });
+        let bus = Bus::builder().settings(Default::default()).store(store);
+        let bus = bus.only_registered().publish_only().start().await.unwrap();
+        for number in 0..queues {
+            let queue = bus
+                .queue_named::<u64>(&format!("queue-{number:02}"))
+                .unwrap();
+            for event in 0..=number {
+                let event = queue.event(event).after(Duration::from_secs(600));
+                event.push().await.unwrap();
+            }
+        }
+        let site = Site::of_user(bus, User::new("ann", Role::View).only(sees)).await;
+        let case = format!("{queues} queues, {read} read, {says:?}");
+        let (nothing, chart) = ("Nothing is scheduled for the next hour", "fall due in the");
+        let unknown = "it is not known what falls due";
+        until("all is read that can be", async || {
+            let page = site.get("/").await.text;
+            let said = [nothing, chart, unknown].map(|words| page.contains(words));
+            let is_true = said == [says == Says::Nothing, false, false] || !said[0];
+            assert!(is_true, "{case}: {page}");
+            let many = match says {
+                Says::Nothing => return said[0],
+                Says::All => return said == [false, true, false],
+                Says::Some(many) if said[1] => many,
+                Says::Unknown(many) if !said[1] => many,
+                _ => return false,
+            };
+            page.contains(&format!("{many} {unknown}"))
+        })
+        .await;
+        if read == 0 && queues > 0 {
+            let page = site.get("/queues/queue-00").await.text;
+            assert!(page.contains("is not known: "), "{case}: {page}");
+            assert!(page.contains("its disk is on holiday"), "{case}: {page}");
+            let page = site.get("/").await.text;
+            assert!(page.contains("its disk is on holiday"), "{case}: {page}");
+        }
+    }
 }
