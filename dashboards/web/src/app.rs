@@ -1,15 +1,18 @@
 //! The state that all requests of a dashboard share.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
+use axum::http::StatusCode;
 use duly::Bus;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
-use tokio::sync::{Mutex, MutexGuard};
+use parking_lot::Mutex;
+use tokio::sync::OwnedMutexGuard;
 
 use crate::access::{Access, User};
+use crate::error::{PageError, Result};
 use crate::guard::Visit;
 use crate::live::Streams;
 use crate::questions::in_time;
@@ -18,8 +21,8 @@ use crate::sessions::Sessions;
 use crate::sweeps::Sweeps;
 use crate::throttle::LoginThrottle;
 
-/// How many namespaces give queues settings at the same time.
-const TURNS: usize = 32;
+/// The most actions of a namespace that give queues settings, or wait to do it.
+const TURNS_MAX: usize = 100;
 
 /// A dashboard's own state.
 #[derive(Debug)]
@@ -40,9 +43,9 @@ pub(crate) struct App {
     pub(crate) throttle: LoginThrottle,
     pub(crate) sessions: Sessions,
     pub(crate) closing: Closing,
-    /// Held by actions that give queues settings, so that what they have counted holds: one for the
-    /// namespaces of a hash.
-    turns: (RandomState, [Mutex<()>; TURNS]),
+    /// Held, of each namespace, by actions that give its queues settings: what they have counted
+    /// holds.
+    turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 /// Done when the server stops.
@@ -140,12 +143,20 @@ impl App {
         }
     }
 
-    /// Waits for the turn of a namespace to give queues settings.
-    pub(crate) async fn turn_of(&self, namespace: &str) -> MutexGuard<'_, ()> {
-        let (hasher, turns) = &self.turns;
-        turns[hasher.hash_one(namespace) as usize % TURNS]
-            .lock()
-            .await
+    /// Waits for the turn of a namespace to give queues settings, while few of it wait.
+    pub(crate) async fn turn_of(&self, namespace: &str) -> Result<OwnedMutexGuard<()>> {
+        let turn = {
+            let mut turns = self.turns.lock();
+            // Whoever has a turn, or waits for one, has it from here.
+            turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+            let turn = turns.entry(namespace.to_owned()).or_default();
+            if Arc::strong_count(turn) > TURNS_MAX {
+                let text = "too many changes of the namespace wait for their turn; try again later";
+                return Err(PageError::new(StatusCode::TOO_MANY_REQUESTS, text));
+            }
+            Arc::clone(turn)
+        };
+        Ok(turn.lock_owned().await)
     }
 
     /// Records what a user has done: in the store, and wherever else this dashboard keeps it.

@@ -6,6 +6,7 @@ use axum::response::{Html, IntoResponse, Response};
 use duly::ErrorKind;
 
 use crate::access::AccessError;
+use crate::grant::Ended;
 
 /// Why a page is not shown or an action not done.
 #[derive(Debug)]
@@ -50,6 +51,15 @@ impl PageError {
 
     pub(crate) fn failed(text: String) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, text)
+    }
+}
+
+impl From<Ended> for PageError {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Failed(error) => error.into(),
+            ended => Self::forbidden(format!("nothing was done: {ended}")),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use duly::admin::StoredEvent;
 use duly::{CancelOutcome, ChangeOutcome, EventId, QueueName};
-use tokio::sync::MutexGuard;
+use tokio::sync::OwnedMutexGuard;
 
 use super::kind::Action;
 use super::{SWEEP_RATE, events, replay, schedule, sweep_filter};
@@ -85,15 +85,17 @@ async fn known(app: &App, queue: &QueueName) -> Result<()> {
 
 /// Returns the turn of who has a namespace to set something of a queue; refuses a first setting where
 /// as many queues of the namespace have some as may.
-async fn turn_with_room<'a>(
-    app: &'a App,
+async fn turn_with_room(
+    app: &App,
     visit: &Visit,
     queue: &QueueName,
-) -> Result<Option<MutexGuard<'a, ()>>> {
+) -> Result<Option<OwnedMutexGuard<()>>> {
     let Some(namespace) = visit.user.namespace() else {
         return Ok(None);
     };
-    let turn = app.turn_of(namespace).await;
+    let turn = app.turn_of(namespace).await?;
+    let grant = visit.grant(app, Role::Admin, Extent::Queue(queue.to_string()));
+    grant.check().await?;
     let controls = in_time(app.bus.controls()).await?;
     let of_namespace = controls.keys().filter(|name| visit.user.owns(name));
     let count = of_namespace.count();
