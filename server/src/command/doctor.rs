@@ -58,7 +58,13 @@ pub(crate) async fn run(target: &Target, command: DoctorCommand) -> Result<()> {
     }
     if command.repair {
         check = check.repair();
-        audit(&store, &command.queue).await;
+        let known = store.bus().queues().await.unwrap_or_default();
+        // Those of an audit are not among them.
+        let is_known = |queue: &QueueName| queue.is_own() || known.contains(queue);
+        // The check refuses one that is unknown, and in an empty store there is nothing to repair.
+        if !known.is_empty() && command.queue.iter().all(is_known) {
+            audit(&store, &command.queue).await;
+        }
     }
     let task = check.task();
     let bar = progress(None, "entries looked at");

@@ -124,6 +124,16 @@ async fn the_doctor_works_on_stores() {
     shop.run(&["doctor", "--queue", "ns.none"])
         .fails(2, "the store has no queue ns.none");
     shop.run(&["doctor", "--yes"]).fails(2, "--repair");
+    // What is refused is in no audit, and makes none.
+    let repair = ["doctor", "--repair", "--yes", "--queue"];
+    for more in [&["shpo.mail"][..], &["ns.mail", "--queue", "shpo.mail"]] {
+        shop.run(&[&repair[..], more].concat())
+            .fails(2, "the store has no queue shpo.mail");
+    }
+    assert_eq!(shop.json(&["audit"])["items"], json!([]));
+    assert_eq!(shop.json(&[&repair[..], &["ns.mail"]].concat())["left"], 0);
+    let line = &shop.json(&["audit"])["items"][0];
+    assert_eq!(line["target"], "ns.mail");
     duly(&["doctor", "--store", "sqlite:nothing.db"]).fails(3, "there is no store");
     let memory = duly(&["doctor", "--store", "memory:", "--json"]).json();
     assert_eq!(memory["damage"], json!([]));
@@ -151,7 +161,11 @@ fn root(file: &Path, table: &str) -> u64 {
 async fn a_mistyped_prefix_is_told_and_leaves_nothing_behind() {
     let prefix = servers::prefix();
     let url = format!("{}?prefix={prefix}", servers::shared().url());
-    for command in [&["queue", "list"][..], &["doctor"]] {
+    for command in [
+        &["queue", "list"][..],
+        &["doctor"],
+        &["doctor", "--repair", "--yes"],
+    ] {
         let ran = duly(&[command, &["--store", &url]].concat());
         assert_eq!(ran.code, 0, "{ran:?}");
         let told = format!("there is nothing under the prefix \"{prefix}\"");
