@@ -51,7 +51,7 @@ pub(crate) async fn run(
     }: Demo,
 ) -> Result<(), Failed> {
     // Before there is something that it would leave behind.
-    let mut signals = Signals::listen()?;
+    let mut signals = Signals::listen_for_end()?;
     let folder = tempfile::tempdir()?;
     for listen in [listen, api] {
         // Says which of them is taken; the server's own error follows if another takes it now.
@@ -75,7 +75,6 @@ pub(crate) async fn run(
     };
     let ended = tokio::select! {
         ended = shop.run() => ended.map_err(Failed::from),
-        // HUP is its terminal's end, and there is nothing that it reads again.
         _ = signals.next() => Ok(()),
         () = time_is_over => Ok(()),
     };

@@ -1,11 +1,11 @@
 //! `duly bench`.
 
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::{Ran, command, duly, signal};
+use super::{Ran, catches, catches_interrupts, command, duly, signal};
 use crate::servers;
 use crate::world::until;
 
@@ -128,6 +128,37 @@ async fn one_that_is_interrupted_leaves_nothing_of_a_file() {
     };
     interrupted((&store, "push", "20000"), ("TERM", has_begun)).await;
     assert_eq!(entries(folder.path()), [""; 0].map(Path::new));
+}
+
+/// `nohup` has it begin with HUP ignored, and so that stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_to_outlive_its_terminal_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("sqlite:{}", folder.path().join("jobs.db").display());
+    let bench = ["bench", "--store", &store, "--workload", "push"];
+    let demo = ["demo", "--listen", "127.0.0.1:0", "--api", "127.0.0.1:0"];
+    for (arguments, ends) in [
+        ([&bench[..], &["--events", "40000"]].concat(), true),
+        (demo.to_vec(), false),
+    ] {
+        let inner = command(&arguments);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]);
+        shell.arg(inner.get_program()).args(inner.get_args());
+        let child = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = child.unwrap();
+        until("it has begun", async || catches_interrupts(child.id())).await;
+        assert!(!catches(child.id(), 1), "{arguments:?}");
+        signal(child.id(), "HUP");
+        if !ends {
+            assert_eq!(child.try_wait().unwrap(), None);
+            signal(child.id(), "INT");
+        }
+        let output = child.wait_with_output().unwrap();
+        let ran = Ran::of(&output);
+        assert_eq!(ran.code, 0, "{arguments:?}: {ran:?}");
+        assert!(!ran.err.contains("interrupted"), "{ran:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

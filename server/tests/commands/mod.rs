@@ -133,11 +133,15 @@ fn signal(pid: u32, name: &str) {
     assert!(sent.unwrap().success());
 }
 
-/// Whether a process has a handler of SIGINT, which has the second bit.
 fn catches_interrupts(pid: u32) -> bool {
+    catches(pid, 2)
+}
+
+/// Whether a process has a handler of a signal; the first one has the first bit.
+fn catches(pid: u32, number: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    mask.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() & 2 != 0)
+    mask.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() >> (number - 1) & 1 != 0)
 }
 
 impl Shop {

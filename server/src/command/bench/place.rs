@@ -104,7 +104,7 @@ impl Place {
 
 /// Becomes true when the process is told to stop.
 fn interruption() -> Result<watch::Receiver<bool>> {
-    let signals = Signals::listen();
+    let signals = Signals::listen_for_end();
     let mut signals = signals
         .map_err(|error| CommandError::failed(format!("signals cannot be received: {error}")))?;
     let (told, interrupted) = watch::channel(false);
