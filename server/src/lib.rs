@@ -36,6 +36,7 @@ mod shared;
 mod shares;
 mod state;
 mod test_clock;
+mod turns;
 mod v1;
 mod webhook;
 

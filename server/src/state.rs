@@ -20,6 +20,7 @@ use crate::settings::Settings;
 use crate::shared::{Result, SharedState, Table};
 use crate::shares::{Bounds, Share, Shares};
 use crate::test_clock::TestClock;
+use crate::turns::Turns;
 use crate::v1::{AuditedBulks, Waiters};
 use crate::webhook::Webhooks;
 
@@ -47,6 +48,12 @@ const RESPONSES: Bounds = Bounds {
     idle_min: Duration::ZERO,
 };
 
+/// The most requests of a namespace that change settings or webhooks, or wait to do it.
+const CHANGES_MAX: usize = 1_000;
+
+/// The most forecasts of a namespace: one that runs, and those that wait for it.
+const FORECASTS_MAX: usize = 20;
+
 /// A server's own state.
 #[derive(Debug)]
 pub(crate) struct App {
@@ -73,6 +80,11 @@ pub(crate) struct App {
     pub(crate) responses: Arc<Shares>,
     /// The leases and calls of `/v1` that a request of this process waits for.
     pub(crate) waiters: Waiters,
+    /// Held, of each namespace, by what gives its queues settings or a webhook: what it has counted
+    /// holds.
+    pub(crate) changes: Turns,
+    /// Held, of each namespace, by a forecast: a bus has so much time for them, which all share.
+    pub(crate) forecasts: Turns,
     /// The clock, if it is moved by hand.
     pub(crate) test_clock: Option<Arc<TestClock>>,
     /// Sizes of queues, for the page of metrics.
@@ -126,6 +138,8 @@ impl App {
             polls: Shares::new(POLLS),
             responses: Shares::new(RESPONSES),
             waiters: Waiters::default(),
+            changes: Turns::new(CHANGES_MAX),
+            forecasts: Turns::new(FORECASTS_MAX),
             test_clock,
             gauges: Gauges::default(),
             respawn_notes: Mutex::default(),

@@ -6,7 +6,6 @@
 mod body;
 mod scan;
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +18,6 @@ use duly::event::State;
 use duly::lease::{EncodedPayload, EndResult, Leased};
 use duly::time::Timestamp;
 use duly::{Bus, Error, ErrorKind, EventBuilder, EventId, Queue, QueueName, Result};
-use tokio::sync::{Mutex, MutexGuard};
 
 pub(crate) use self::body::Body;
 pub(crate) use self::scan::DEAD_MAX;
@@ -36,8 +34,6 @@ const PING_DELAY: Duration = Duration::from_secs(3_600);
 const LEASED_BYTES_MAX: usize = 16 << 20;
 /// How many queues have a label of their own in the library's metrics.
 const LABELS_MAX: usize = 400;
-/// How many namespaces give queues settings at the same time.
-const TURNS: usize = 32;
 /// The largest payload that a pool stores: that of a job, and the frame around it.
 const PAYLOAD_BYTES_MAX: usize = (1 << 20) + 4096;
 
@@ -49,9 +45,6 @@ pub(crate) struct Pool {
     /// A queue of the server's own, whose ids tell the time of the store.
     clock: Queue<Body>,
     ended: Arc<EndedCounter>,
-    /// Held by requests that give queues settings, so that what they have counted holds: one for the
-    /// namespaces of a hash.
-    turns: Arc<(RandomState, [Mutex<()>; TURNS])>,
 }
 
 /// A job that is not over.
@@ -124,7 +117,6 @@ impl Pool {
             clock: bus.queue_to_push(OWN_QUEUE)?,
             bus,
             ended: Arc::default(),
-            turns: Arc::default(),
         })
     }
 
@@ -140,14 +132,6 @@ impl Pool {
     /// Returns its counter of what ended in the last minute.
     pub(crate) fn ended(&self) -> &EndedCounter {
         &self.ended
-    }
-
-    /// Waits for the turn of a namespace to give queues settings.
-    pub(crate) async fn turn_of(&self, namespace: &str) -> MutexGuard<'_, ()> {
-        let (hasher, turns) = &*self.turns;
-        turns[hasher.hash_one(namespace) as usize % TURNS]
-            .lock()
-            .await
     }
 
     /// Returns the time of the store, by which events are due, expire and have their ids: the clocks

@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::OwnedMutexGuard;
 
 use super::input;
 use super::problem::{Problem, Result};
@@ -103,6 +104,20 @@ pub(super) async fn granted_call<'a>(
     };
     let (pool, lasting) = granted_lasting(app, headers, namespace, queue, scope).await?;
     Ok((pool, CallGrant { lasting, action }))
+}
+
+/// Waits for the turn of a namespace to change something of it, and then checks the token again;
+/// returns the turn, and what the token may do by now.
+pub(super) async fn turn(
+    app: &App,
+    (pool, namespace): (&Pool, &str),
+    grant: &LastingGrant,
+) -> Result<(OwnedMutexGuard<()>, Arc<Grant>)> {
+    let name = format!("{}/{namespace}", pool.name());
+    let turn = app.changes.take(&name).await;
+    let turn = turn.ok_or_else(|| Problem::crowded("changes"))?;
+    let grant = grant.check(&app.tokens).await.map_err(refused)?;
+    Ok((turn, grant))
 }
 
 async fn granted_queue<'a>(

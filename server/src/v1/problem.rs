@@ -34,6 +34,9 @@ pub(super) struct Problem {
     retry_after: Option<Duration>,
 }
 
+/// How long who is one of too many may wait before it comes again.
+const CROWDED_WAIT: Duration = Duration::from_secs(1);
+
 pub(super) type Result<T> = std::result::Result<T, Problem>;
 
 impl Problem {
@@ -63,6 +66,17 @@ impl Problem {
             Evicted::OfAll => "unavailable",
         };
         Self::new(status, kind, why.text(what))
+    }
+
+    /// Too many requests of a namespace wait for their turn.
+    pub(super) fn crowded(what: &str) -> Self {
+        let text = format!(
+            "too many {what} of the namespace wait for their turn; retry later, with fewer"
+        );
+        Self {
+            retry_after: Some(CROWDED_WAIT),
+            ..Self::new(StatusCode::TOO_MANY_REQUESTS, "throttled", text)
+        }
     }
 
     /// The server stops.

@@ -12,10 +12,9 @@ use axum::response::{IntoResponse, Response};
 use duly::admin::QueueStats;
 use duly::{ErrorKind, QueueName};
 use serde::{Deserialize, Serialize};
-use tokio::sync::MutexGuard;
 use utoipa::{IntoParams, ToSchema};
 
-use super::access::{self, granted, granted_any, granted_json};
+use super::access::{self, granted, granted_any, granted_lasting};
 use super::event::SPAN_MS_MAX;
 use super::input::{self, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
@@ -92,9 +91,8 @@ pub(super) async fn set(
     headers: HeaderMap,
     body: HttpBody,
 ) -> Result<StatusCode> {
-    let place = (namespace.as_str(), queue.as_str());
-    let (pool, change): (_, QueueChange) =
-        granted_json(&app, &headers, place, Scope::Admin, body).await?;
+    let (pool, grant) = granted_lasting(&app, &headers, &namespace, &queue, Scope::Admin).await?;
+    let change: QueueChange = input::json(&app, &grant, &headers, body).await?;
     let name = pool.queue(&namespace, &queue)?.name().clone();
     for (name, value) in [("workers", change.workers), ("buckets", change.buckets)] {
         if let Some(value) = value.filter(|value| *value > SETTING_MAX) {
@@ -103,42 +101,57 @@ pub(super) async fn set(
             )));
         }
     }
-    let _turn = if change.sets_any() {
-        Some(turn_with_room(pool, &namespace, &name).await?)
-    } else {
-        None
-    };
-    let audit = |action| access::audit(&app, &headers, action, (pool, &namespace, &queue));
-    // The rate first: it may be out of bounds, and then nothing is changed.
-    if let Some(rate) = change.rate {
-        pool.bus().set_rate(&name, at_least(rate)).await?;
-        audit("rate of queue set").await;
+    let (turn, _) = access::turn(&app, (pool, &namespace), &grant).await?;
+    if change.sets_any() {
+        check_room(pool, &namespace, &name).await?;
     }
-    let or_none = |value: u16| Some(value).filter(|value| *value > 0);
-    if let Some(workers) = change.workers {
-        let workers = or_none(workers);
-        pool.bus().set_workers_everywhere(&name, workers).await?;
-        audit("workers of queue set").await;
+    let mut done = Vec::new();
+    let changed = change.make(pool, &name, &mut done).await;
+    drop(turn);
+    for action in done {
+        access::audit(&app, &headers, action, (pool, &namespace, &queue)).await;
     }
-    if let Some(buckets) = change.buckets {
-        pool.bus().set_buckets(&name, or_none(buckets)).await?;
-        audit("buckets of queue set").await;
-    }
-    match change.paused {
-        Some(true) => {
-            pool.bus().pause(&name).await?;
-            audit("queue paused").await;
-        }
-        Some(false) => {
-            pool.bus().resume(&name).await?;
-            audit("queue resumed").await;
-        }
-        None => {}
-    }
+    changed?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 impl QueueChange {
+    /// Makes the changes, one after the other, and adds each to what is done, in the words of the audit.
+    async fn make(
+        &self,
+        pool: &Pool,
+        name: &QueueName,
+        done: &mut Vec<&'static str>,
+    ) -> duly::Result<()> {
+        let bus = pool.bus();
+        // The rate first: it may be out of bounds, and then nothing is changed.
+        if let Some(rate) = self.rate {
+            bus.set_rate(name, at_least(rate)).await?;
+            done.push("rate of queue set");
+        }
+        let or_none = |value: u16| Some(value).filter(|value| *value > 0);
+        if let Some(workers) = self.workers {
+            bus.set_workers_everywhere(name, or_none(workers)).await?;
+            done.push("workers of queue set");
+        }
+        if let Some(buckets) = self.buckets {
+            bus.set_buckets(name, or_none(buckets)).await?;
+            done.push("buckets of queue set");
+        }
+        match self.paused {
+            Some(true) => {
+                bus.pause(name).await?;
+                done.push("queue paused");
+            }
+            Some(false) => {
+                bus.resume(name).await?;
+                done.push("queue resumed");
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
     /// Whether the queue has a setting afterwards.
     fn sets_any(&self) -> bool {
         let is_set = |value: Option<u16>| value.is_some_and(|value| value > 0);
@@ -147,14 +160,9 @@ impl QueueChange {
     }
 }
 
-/// Returns the turn to set something of a queue; refuses a first setting where as many queues of its
-/// namespace have some as may.
-async fn turn_with_room<'a>(
-    pool: &'a Pool,
-    namespace: &str,
-    queue: &QueueName,
-) -> Result<MutexGuard<'a, ()>> {
-    let turn = pool.turn_of(namespace).await;
+/// Refuses a first setting of a queue where as many queues of its namespace have some as may. Whoever
+/// asks has the turn of the namespace.
+async fn check_room(pool: &Pool, namespace: &str, queue: &QueueName) -> Result<()> {
     let controls = pool.bus().controls().await?;
     let of_namespace = |name: &QueueName| {
         let rest = name.strip_prefix(namespace);
@@ -162,7 +170,7 @@ async fn turn_with_room<'a>(
     };
     let count = controls.keys().filter(|name| of_namespace(name)).count();
     if count < SET_MAX || controls.contains_key(queue) {
-        return Ok(turn);
+        return Ok(());
     }
     Err(Problem::new(
         StatusCode::INSUFFICIENT_STORAGE,
@@ -205,7 +213,7 @@ pub(super) async fn forecast(
     headers: HeaderMap,
     span: std::result::Result<Query<ForecastSpan>, QueryRejection>,
 ) -> Result<Response> {
-    let pool = granted(&app, &headers, &namespace, &queue, Scope::Consume).await?;
+    let (pool, grant) = granted_lasting(&app, &headers, &namespace, &queue, Scope::Consume).await?;
     let Query(span) = span?;
     let name = pool.queue(&namespace, &queue)?.name().clone();
     let (horizon, step) = (span.horizon_ms, span.step_ms);
@@ -219,11 +227,21 @@ pub(super) async fn forecast(
     }
     let step = Duration::from_millis(step.max(horizon.div_ceil(STEPS_MAX)));
     let horizon = Duration::from_millis(horizon);
-    let steps = match pool.bus().forecast(&name, horizon, step).await {
-        // A new queue whose name is nearly that of another.
-        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-        steps => steps?,
+    let whose = format!("{}/{namespace}", pool.name());
+    let forecast = async {
+        let turn = app.forecasts.take(&whose).await;
+        let _turn = turn.ok_or_else(|| Problem::crowded("forecasts"))?;
+        match pool.bus().forecast(&name, horizon, step).await {
+            // A new queue whose name is nearly that of another.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+            steps => steps.map_err(Problem::from),
+        }
     };
+    let steps = tokio::select! {
+        steps = forecast => steps?,
+        refusal = grant.ended(&app.tokens) => return Err(access::refused(refusal)),
+    };
+    grant.check(&app.tokens).await.map_err(access::refused)?;
     let steps = steps.iter().map(ForecastStep::from);
     Ok(Json(steps.collect::<Vec<_>>()).into_response())
 }

@@ -12,7 +12,7 @@ use duly::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::access::{self, granted, granted_json, granted_namespace};
+use super::access::{self, granted, granted_lasting, granted_namespace};
 use super::input::{self, InPath, NamespacePath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use crate::auth::Scope;
@@ -222,10 +222,11 @@ pub(super) async fn set(
     headers: HeaderMap,
     body: HttpBody,
 ) -> Result<Response> {
-    let place = (namespace.as_str(), queue.as_str());
-    let (pool, body): (_, WebhookBody) =
-        granted_json(&app, &headers, place, Scope::Admin, body).await?;
-    granted(&app, &headers, &namespace, &queue, Scope::Consume).await?; // its URL gets the events
+    let (pool, grant) = granted_lasting(&app, &headers, &namespace, &queue, Scope::Admin).await?;
+    let body: WebhookBody = input::json(&app, &grant, &headers, body).await?;
+    let (turn, grant) = access::turn(&app, (pool, &namespace), &grant).await?;
+    let gets = grant.allows(Scope::Consume, &queue); // its URL gets the events
+    gets.map_err(access::refused)?;
     pool.queue(&namespace, &queue)?; // a name that the library refuses
     let key = TargetKey::new(pool.name(), &namespace, &queue);
     let stored = app.webhooks.get(&key).await?;
@@ -239,6 +240,7 @@ pub(super) async fn set(
     let refused = |why| Problem::new(StatusCode::FORBIDDEN, "forbidden", why);
     app.webhooks.check(&target).map_err(refused)?;
     let set = app.webhooks.set(&key, &target.row, is_new).await?;
+    drop(turn);
     let status = match set {
         SetResult::Created => StatusCode::CREATED,
         SetResult::Changed => StatusCode::OK,
@@ -289,11 +291,13 @@ pub(super) async fn remove(
     InPath(QueuePath { namespace, queue }): InPath<QueuePath>,
     headers: HeaderMap,
 ) -> Result<StatusCode> {
-    let pool = granted(&app, &headers, &namespace, &queue, Scope::Admin).await?;
+    let (pool, grant) = granted_lasting(&app, &headers, &namespace, &queue, Scope::Admin).await?;
+    let (turn, _) = access::turn(&app, (pool, &namespace), &grant).await?;
     let key = TargetKey::new(pool.name(), &namespace, &queue);
     if !app.webhooks.remove(&key).await? {
         return Err(no_webhook(&queue));
     }
+    drop(turn);
     access::audit(
         &app,
         &headers,

@@ -90,8 +90,8 @@ struct Deps {
 /// The webhooks of a server; when it is dropped, they end.
 pub(crate) struct Webhooks {
     inner: Arc<Inner>,
-    /// Held by the request that changes the stored targets, so that what it has counted holds.
-    changing: Mutex<()>,
+    /// Held by the request that adds a target, so that what it has counted of all namespaces holds.
+    adding: Mutex<()>,
     _stop: DropGuard,
 }
 
@@ -143,7 +143,7 @@ impl Webhooks {
         tokio::spawn(Arc::clone(&inner).watch());
         Self {
             inner,
-            changing: Mutex::default(),
+            adding: Mutex::default(),
             _stop: stopping.drop_guard(),
         }
     }

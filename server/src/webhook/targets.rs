@@ -81,7 +81,8 @@ impl Webhooks {
     }
 
     /// Sets the target of a queue; every server follows within a second. With `is_new` only where
-    /// there is none, else only where there is one.
+    /// there is none, else only where there is one. Whoever sets or removes one has the turn of its
+    /// namespace.
     pub(crate) async fn set(
         &self,
         key: &TargetKey,
@@ -93,8 +94,8 @@ impl Webhooks {
         let encoded = encoded.map_err(|error| StateError::new(&text, &error))?;
         let encoded = self.deps().vault.seal(key, row.revision, &encoded);
         let encoded = encoded.map_err(|why| StateError::new(&text, &why))?;
-        let changing = self.changing.lock().await;
         let result = if is_new {
+            let _adding = self.adding.lock().await;
             match self.full(key).await? {
                 Some(why) => SetResult::Full(why),
                 None if shared.put_new(Table::Webhooks, &text, &encoded).await? => {
@@ -108,7 +109,6 @@ impl Webhooks {
         } else {
             SetResult::Conflict
         };
-        drop(changing);
         self.refresh().await;
         Ok(result)
     }
@@ -134,11 +134,9 @@ impl Webhooks {
     /// second. Returns whether there was one.
     pub(crate) async fn remove(&self, key: &TargetKey) -> Result<bool> {
         let (text, shared) = (key.to_string(), self.shared());
-        let changing = self.changing.lock().await;
         let is_known = shared.get(Table::Webhooks, &text).await?.is_some();
         shared.remove(Table::Webhooks, &text).await?;
         shared.remove(Table::WebhooksDisabled, &text).await?;
-        drop(changing);
         self.refresh().await;
         Ok(is_known)
     }

@@ -3,6 +3,7 @@
 
 mod bodies;
 mod listed;
+pub(crate) mod turns;
 mod waits;
 
 use reqwest::Method;
@@ -11,6 +12,10 @@ use serde_json::{Value, json};
 use self::bodies::{
     a_body_that_is_thrown_away_is_checked_at_its_end,
     a_body_that_takes_its_time_is_checked_at_its_end,
+};
+use self::turns::{
+    what_waits_for_a_forecast_ends_with_its_token_everywhere,
+    what_waits_for_its_turn_ends_with_its_token_everywhere,
 };
 use self::waits::{
     what_waits_for_a_reply_ends_with_its_token_everywhere,
@@ -119,6 +124,8 @@ on_two_servers! {
     what_waits_for_a_reply_ends_with_its_token_everywhere
     a_body_that_takes_its_time_is_checked_at_its_end
     a_body_that_is_thrown_away_is_checked_at_its_end
+    what_waits_for_its_turn_ends_with_its_token_everywhere
+    what_waits_for_a_forecast_ends_with_its_token_everywhere
 }
 
 async fn push(world: &World, queue: &str, payload: u64) -> String {

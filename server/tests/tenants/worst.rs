@@ -9,6 +9,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
+use crate::lasting::turns::{LONG, fill_buckets};
 use crate::rights::Tenant;
 use crate::webhooks::LOCAL;
 use crate::webhooks::receiver::{Answer, Receiver};
@@ -27,9 +28,11 @@ enum Worst {
     NamesQueues,
     FillsItsDeadLetters,
     LeavesWebhooksUnanswered,
+    ChangesSettings,
+    AsksWhatIsToCome,
 }
 
-const ALL: [Worst; 10] = [
+const ALL: [Worst; 12] = [
     Worst::PollsManyNames,
     Worst::ParksPolls,
     Worst::BeginsBodies,
@@ -40,6 +43,8 @@ const ALL: [Worst; 10] = [
     Worst::NamesQueues,
     Worst::FillsItsDeadLetters,
     Worst::LeavesWebhooksUnanswered,
+    Worst::ChangesSettings,
+    Worst::AsksWhatIsToCome,
 ];
 
 /// How long a response may take on a busy machine; what is refused or hangs takes for ever.
@@ -152,6 +157,29 @@ async fn begin(world: &World, token: &str, worst: Worst) -> GoingOn {
             }
         }
         Worst::LeavesWebhooksUnanswered => leave_webhooks_unanswered(world, token).await,
+        Worst::ChangesSettings => {
+            for (head, body) in [
+                (
+                    "PUT /v1/worst/queues/q/webhook",
+                    r#"{"url":"https://example.com/"}"#,
+                ),
+                (
+                    "PATCH /v1/worst/queues/q",
+                    r#"{"rate":1,"workers":1,"paused":true}"#,
+                ),
+            ] {
+                let (kind, len) = ("Content-Type: application/json", body.len());
+                let head = format!("{head} HTTP/1.1\r\n{kind}\r\nContent-Length: {len}");
+                goes_on
+                    .send(world, token, 600, &head, body.as_bytes())
+                    .await;
+            }
+        }
+        Worst::AsksWhatIsToCome => {
+            fill_buckets(&Tenant(world, token.to_owned()), "worst").await;
+            let head = format!("GET /v1/worst/{LONG} HTTP/1.1");
+            goes_on.send(world, token, 200, &head, b"").await;
+        }
     }
     goes_on
 }
@@ -362,10 +390,7 @@ async fn the_worst_of_one_does_the_other_no_harm() {
         assert!(page.contains(&labels), "{worst:?}: it has its label");
         let labels = format!("queue=\"measured.{queue}\"");
         let is_own = page.contains(&labels);
-        assert!(
-            is_own,
-            "{worst:?}: it has its label among those of the library"
-        );
+        assert!(is_own, "{worst:?}: and among those of the library");
         all.push(goes_on);
     }
     // And all of it together.

@@ -1,0 +1,152 @@
+//! Requests that wait for their turn: to change a namespace, or to count what is to come.
+
+use futures_util::future::join_all;
+use reqwest::Method;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::{ENDS, End, is_refused};
+use crate::rights::Tenant;
+use crate::world::{Place, World, reply, until};
+
+/// A kind of change, and how many there may be of it.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Settings,
+    Webhooks,
+}
+
+impl Kind {
+    async fn send(self, tenant: &Tenant<'_>, queue: &str) -> u16 {
+        let path = format!("/v1/ns/queues/{queue}");
+        let sent = match self {
+            Self::Settings => {
+                let all = json!({"rate": 1, "workers": 1, "buckets": 1, "paused": true});
+                tenant.send(Method::PATCH, &path, &all).await
+            }
+            Self::Webhooks => {
+                let webhook = json!({"url": "https://example.com/"});
+                let path = format!("{path}/webhook");
+                tenant.send(Method::PUT, &path, &webhook).await
+            }
+        };
+        sent.status.as_u16()
+    }
+
+    /// Returns how many of some queues are changed.
+    async fn count(self, world: &World, queues: &[String]) -> usize {
+        let is_changed = |queue: &String| {
+            let path = format!("/v1/ns/queues/{queue}");
+            async move {
+                match self {
+                    Self::Settings => world.get(&path).await.is(200)["paused"] == true,
+                    Self::Webhooks => world.get(&format!("{path}/webhook")).await.status == 200,
+                }
+            }
+        };
+        let changed = join_all(queues.iter().map(is_changed)).await;
+        changed.into_iter().filter(|it| *it).count()
+    }
+}
+
+/// When the end of a token is confirmed, nothing more is done with it, however much has arrived.
+pub(super) async fn what_waits_for_its_turn_ends_with_its_token_everywhere(
+    server: &World,
+    other: &World,
+) {
+    for end in [End::Revoked, End::Narrowed] {
+        for (kind, many) in [(Kind::Settings, 300), (Kind::Webhooks, 100)] {
+            let case = format!("{end:?}-{kind:?}-");
+            let tenant = Tenant(server, end.token(other).await);
+            let queues: Vec<_> = (0..many).map(|it| format!("{case}{it}")).collect();
+            let sent = join_all(queues.iter().map(|queue| kind.send(&tenant, queue)));
+            let ended = async {
+                until("it has begun", async || {
+                    kind.count(server, &queues).await > 0
+                })
+                .await;
+                end.of(&tenant.1, other).await;
+                kind.count(server, &queues).await
+            };
+            let (statuses, before) = tokio::join!(sent, ended);
+            let after = kind.count(server, &queues).await;
+            // One may have been under way.
+            assert!(
+                (before..=before + 1).contains(&after),
+                "{case}: {before}, {after}"
+            );
+            let done = statuses
+                .iter()
+                .filter(|status| !is_refused(**status))
+                .count();
+            assert_eq!(done, after, "{case}: {statuses:?}");
+        }
+    }
+}
+
+/// Pushes events to each bucket of a queue that has as many as one may have.
+pub(crate) async fn fill_buckets(tenant: &Tenant<'_>, namespace: &str) {
+    let (queue, most) = (
+        format!("/v1/{namespace}/queues/large"),
+        json!({"buckets": 1_024}),
+    );
+    tenant.send(Method::PATCH, &queue, &most).await.is(204);
+    for part in 0..4 {
+        let event = |it| json!({"payload": 1, "key": format!("{part}-{it}"), "delay_ms": 600_000});
+        let events = json!({"events": (0..1_000).map(event).collect::<Vec<_>>()});
+        let path = format!("{queue}/events");
+        tenant.send(Method::POST, &path, &events).await.is(201);
+    }
+}
+
+/// As many steps as a forecast may have, so that one of a queue with many buckets takes a minute.
+pub(crate) const LONG: &str = "queues/large/forecast?horizon_ms=4000000&step_ms=10000";
+
+pub(super) async fn what_waits_for_a_forecast_ends_with_its_token_everywhere(
+    server: &World,
+    other: &World,
+) {
+    fill_buckets(&Tenant(server, server.token.clone()), "ns").await;
+    let path = format!("/v1/ns/{LONG}");
+    for end in ENDS {
+        let tenant = Tenant(server, end.token(other).await);
+        let forecast = reply(tenant.request(Method::GET, &path));
+        let (forecast, ()) = tokio::join!(forecast, end.of(&tenant.1, other));
+        assert!(
+            is_refused(forecast.status.as_u16()),
+            "{end:?}: {forecast:?}"
+        );
+    }
+}
+
+/// However many forecasts a namespace asks for, few wait, and those of another come in between.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_forecasts_of_one_namespace_hold_no_other_up() {
+    let world = World::start(Place::Embedded).await;
+    let worst = Tenant(&world, world.token.clone());
+    let other = Tenant(&world, world.new_token("other", "").await);
+    fill_buckets(&worst, "ns").await;
+    let events = json!({"events": [{"payload": 1, "delay_ms": 60_000}]});
+    let path = "/v1/other/queues/q/events";
+    other.send(Method::POST, path, &events).await.is(201);
+    let mut asked = JoinSet::new();
+    for _ in 0..60 {
+        let forecast = worst.request(Method::GET, &format!("/v1/ns/{LONG}"));
+        asked.spawn(reply(forecast));
+    }
+    // Those that are too many are told when to come again.
+    for _ in 0..40 {
+        let refused = asked.join_next().await.unwrap().unwrap();
+        assert_eq!(refused.status, 429, "{refused:?}");
+        assert_eq!(refused.headers["retry-after"], "1", "{refused:?}");
+    }
+    for _ in 0..9 {
+        let path = "/v1/other/queues/q/forecast?horizon_ms=3600000&step_ms=10000";
+        let steps = reply(other.request(Method::GET, path)).await.is(200);
+        assert_eq!(
+            steps[5]["events"].as_u64().unwrap() + steps[6]["events"].as_u64().unwrap(),
+            1
+        );
+    }
+    assert!(asked.try_join_next().is_none(), "the others wait");
+}
