@@ -134,13 +134,16 @@ enum Says {
     Unknown(&'static str),
 }
 
+/// How many queues have something scheduled, how many forecasts can be read, which queues the visitor
+/// sees, and what the page says.
+type Case = (u64, usize, fn(&str) -> bool, Says);
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_to_come_and_was_not_read_is_not_said_to_be_nothing() {
     let all = |_: &str| true;
     let least = |queue: &str| queue == "queue-00";
     let both = |queue: &str| ["queue-00", "queue-10"].contains(&queue);
-    // How many queues have something scheduled, how many forecasts can be read, and who looks.
-    let cases: [(u64, usize, fn(&str) -> bool, Says); 8] = [
+    let cases: [Case; 8] = [
         (0, 0, all, Says::Nothing),
         (1, 0, all, Says::Unknown("Of 1 queue")),
         (1, 99, all, Says::All),
