@@ -116,7 +116,7 @@ async fn what_a_clock_that_was_ahead_has_pushed_is_not_left_out(world: World) {
     for ahead in [secs(90), secs(3_600), secs(400 * 86_400)] {
         let by = |ahead: Duration| {
             way.ahead_us
-                .store(ahead.as_micros() as u64, Ordering::Relaxed)
+                .store(ahead.as_micros() as u64, Ordering::Relaxed);
         };
         push(&bus, "orders", 20).await;
         by(ahead);
