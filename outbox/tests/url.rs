@@ -89,7 +89,7 @@ async fn a_url_that_cannot_be_right_is_refused_and_shows_no_password() {
         (&of_journal, "search_path"),
         (&empty.url, "duly outbox schema --database postgres"),
     ] {
-        let error = connect(&bus, url).await.err().expect(url);
+        let error = connect(&bus, url).await.expect_err(url);
         assert_eq!(error.kind(), ErrorKind::Invalid, "{url}: {error}");
         assert!(error.to_string().contains(said), "{url}: {error}");
         assert!(!format!("{error:?}").contains("secret"), "{error:?}");
