@@ -1413,7 +1413,7 @@ export interface components {
         Purged: {
             /**
              * Format: int64
-             * @description How many events were cancelled.
+             * @description How many events were cancelled; it may be 0 though there are more.
              * @example 12
              */
             cancelled: number;

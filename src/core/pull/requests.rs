@@ -355,7 +355,9 @@ impl<B: Clone> Puller<B> {
         };
         let at = *caller.replies_at.get_or_insert_with(|| {
             let left = caller.hold / LEFT.1 * LEFT.0;
-            let ends = caller.ends.map(|ends| self.clock.mono_at(ends));
+            // Of a lease that takes no time nothing is left, and what is on its way is to be seen.
+            let ends = caller.ends.filter(|_| !caller.hold.is_zero());
+            let ends = ends.map(|ends| self.clock.mono_at(ends));
             (now + PATIENCE).min(ends.map_or(Mono::MAX, |ends| ends - left))
         });
         if at <= now {

@@ -249,6 +249,39 @@ async fn who_waits_for_more_is_answered_while_most_of_each_lease_is_left() {
     }
 }
 
+/// A lease of no time has ended when it begins, so an event that is not returned would die unseen.
+#[tokio::test(start_paused = true)]
+async fn leases_of_no_time_are_seen_though_buckets_answer_one_after_the_other() {
+    let world = World::memory();
+    let way = Faulty::to(&world.store);
+    let (bus, queue) = faulty(&world, &way).await;
+    let mut pushed = Vec::new();
+    for number in 0..50 {
+        let event = queue.event(number).key(format!("key {number}")).attempts(1);
+        pushed.push(event.push().await.unwrap().id());
+    }
+    let buckets: std::collections::BTreeSet<_> = pushed.iter().map(|id| id.bucket()).collect();
+    assert!(buckets.len() > 3, "{buckets:?}");
+    way.meets(|bucket, op| match op {
+        StoreOp::Fetch(_) => Fault::LatePolicy(ms(10 * u64::from(bucket.bucket.0 % 5))),
+        StoreOp::Settle { .. } => Fault::LatePolicy(secs(1)), // too late to hand anything back
+        _ => Fault::None,
+    });
+    let mut seen = Vec::new();
+    loop {
+        let leased = queue.lease(1_000, secs(0)).send().await.unwrap();
+        if leased.is_empty() {
+            break;
+        }
+        seen.extend(leased.iter().map(|event| event.id()));
+        bus.advance(ms(100)).await; // whoever asks again is some time away
+    }
+    seen.sort_unstable();
+    pushed.sort_unstable();
+    assert_eq!(seen, pushed);
+    bus.shutdown(secs(1)).await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn while_the_store_is_away_who_waits_waits_on() {
     let world = World::memory();

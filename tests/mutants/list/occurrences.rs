@@ -218,7 +218,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Occurrences.bug(
         "occurrence-of-any-version",
         "an occurrence has the version that the process knows that pushes it",
-        &[drop("occurrence_options::queue_for", "$options.version = $noted.version")],
+        &[drop("occurrence_queue::queue_for", "$options.version = $noted.version")],
         schedule("an_occurrence_has_the_options_of_its_queue_whoever_pushes_it"),
     ),
 ];
