@@ -14,7 +14,7 @@ use crate::bus::fan_out::in_order;
 use crate::bus::handle::Bus;
 use crate::bus::own_queues::beside;
 use crate::bus::queue::Queue;
-use crate::bus::scan::{PAGE, Scan, ScanPage};
+use crate::bus::scan::{PAGE, Scan, ScanPage, Unfinished};
 use crate::codec::Codec;
 use crate::core::op::{BATCH_MAX, PeekBy, Snapshot, StoreOp};
 use crate::error::{Error, Result};
@@ -134,14 +134,14 @@ impl Bus {
         limit: usize,
     ) -> Result<Page<AuditLine, AuditCursor>> {
         let limit = limit.clamp(1, PAGE_MAX);
-        let mut trails: Vec<_> = self.inner.open()?.buckets().await?;
-        trails.retain(|bucket| is_audit(&bucket.queue));
-        let mut trails: Vec<_> = trails.into_iter().map(|bucket| bucket.queue).collect();
-        trails.sort_unstable();
-        trails.dedup();
+        let mut buckets: Vec<_> = self.inner.open()?.buckets().await?;
+        buckets.retain(|bucket| is_audit(&bucket.queue));
+        buckets.sort_unstable();
+        let trails = buckets.chunk_by(|one, other| one.queue == other.queue);
+        let parts = trails.map(|trail| self.lines_of(trail.to_vec(), before, limit));
         let (mut lines, mut next) = (Vec::new(), None);
-        for trail in &trails {
-            let part = self.lines_of(trail, before, limit).await?;
+        let mut parts = in_order(parts);
+        while let Some(part) = parts.try_next().await? {
             lines.extend(part);
             sort(&mut lines);
             if lines.len() > limit {
@@ -182,7 +182,8 @@ impl Bus {
     ) -> Result<Page<AuditLine, AuditCursor>> {
         let limit = limit.clamp(1, PAGE_MAX);
         let trail = QueueName::new(&format!("{namespace}.{AUDIT}"))?;
-        let mut lines = self.lines_of(&trail, before, limit).await?;
+        let buckets = self.inner.buckets_of(&trail).await?;
+        let mut lines = self.lines_of(buckets, before, limit).await?;
         sort(&mut lines);
         let has_more = lines.len() > limit;
         lines.truncate(limit);
@@ -194,11 +195,10 @@ impl Bus {
     /// a day after the other, and all at once where those are few or thin.
     async fn lines_of(
         &self,
-        trail: &QueueName,
+        buckets: Vec<BucketKey>,
         before: Option<AuditCursor>,
         limit: usize,
     ) -> Result<Vec<AuditLine>> {
-        let buckets = self.inner.buckets_of(trail).await?;
         let mut count = 0;
         for bucket in &buckets {
             count += self.inner.apply(bucket, StoreOp::stats()).await?.scheduled;
@@ -218,7 +218,7 @@ impl Bus {
                 }
             }
         }
-        let mut lines = self.audit_lines(trail).await?;
+        let mut lines = self.audit_lines(buckets).await?;
         lines.retain(is_asked_for);
         Ok(lines)
     }
@@ -242,9 +242,8 @@ impl Bus {
     }
 
     /// Reads all lines of a namespace: their number is bounded.
-    async fn audit_lines(&self, trail: &QueueName) -> Result<Vec<AuditLine>> {
-        let is_audit = |queue: &QueueName| queue == trail;
-        let mut scan = Scan::unfinished(&self.inner, is_audit, None).await?;
+    async fn audit_lines(&self, buckets: Vec<BucketKey>) -> Result<Vec<AuditLine>> {
+        let mut scan = Scan::new(&self.inner, Unfinished, buckets, None);
         let (mut lines, mut read) = (Vec::new(), 0);
         while read < LINES_MAX + 2 * LINES_OVER {
             let Some(ScanPage { bucket, events }) = scan.next(PAGE).await? else {
@@ -282,7 +281,8 @@ impl Bus {
         if stats.scheduled <= LINES_MAX + LINES_OVER {
             return Ok(());
         }
-        let mut lines = self.audit_lines(trail).await?;
+        let buckets = self.inner.buckets_of(trail).await?;
+        let mut lines = self.audit_lines(buckets).await?;
         lines.sort_unstable_by_key(AuditLine::cursor);
         let old = lines.len().saturating_sub(LINES_MAX);
         let cancelled = lines.iter().take(old).map(|line| queue.cancel(line.id));

@@ -1,9 +1,13 @@
 //! The audit is in the store, bounded, and no queue of anybody.
 
+use std::sync::Arc;
+
 use duly::admin::AuditLine;
 use duly::prelude::*;
+use duly::store::{MemoryStore, Store};
 use duly::{Bus, QueueName};
 
+use crate::faulty::Faulty;
 use crate::world::{World, secs};
 
 over_every_store! {
@@ -126,4 +130,30 @@ async fn many_lines_of_many_days_are_read_page_by_page(world: World) {
             .items
             .is_empty()
     );
+}
+
+/// A page of many namespaces lists the store's buckets once, and asks for each trail twice.
+#[tokio::test]
+async fn a_page_of_many_namespaces_costs_two_calls_for_each() {
+    let near: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let way = Faulty::to(&near);
+    let bus = Bus::builder().settings(Default::default());
+    let bus = bus.shared_store(Arc::clone(&way) as _).only_registered();
+    let bus = bus.publish_only().start().await.unwrap();
+    for number in 0..300 {
+        let target = format!("tenant-{number}.close");
+        let added = bus.add_to_audit("ann", "queue paused", &target).await;
+        added.unwrap();
+    }
+    for limit in [10, 1_000] {
+        let before = way.asked();
+        let page = bus.audit(None, limit).await.unwrap();
+        assert_eq!(page.items.len(), limit.min(300));
+        let calls = way.asked() - before;
+        assert!(calls <= 2 * 300 + 10, "{limit}: {calls} calls");
+    }
+    let before = way.asked();
+    let page = bus.audit_of("tenant-7", None, 10).await.unwrap();
+    assert_eq!(page.items.len(), 1);
+    assert_eq!(way.asked() - before, 3);
 }
