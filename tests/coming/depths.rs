@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::metrics::MetricsChoices;
+use duly::store::{MemoryStore, Store};
 use duly::time::{Clock, Mono, SystemClock};
 use duly::{Annotation, Bus};
 
@@ -174,6 +175,45 @@ async fn a_bucket_that_was_empty_is_counted_as_soon_as_something_comes() {
     let seen = tokio::time::timeout(soon, seen).await;
     seen.expect("at the next sample");
     stop(&bus).await;
+}
+
+/// Of queues that nobody consumes, as all are to a server.
+#[tokio::test]
+async fn many_names_are_not_all_counted_in_each_of_the_first_samples() {
+    let _alone = ALONE.lock().await;
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let pusher = Bus::builder().only_registered();
+    let pusher = pusher.settings(Default::default()).publish_only();
+    let pusher = pusher.shared_store(Arc::clone(&store));
+    let pusher = pusher.start().await.unwrap();
+    for number in 0..4_000 {
+        let queue = pusher.queue_named::<u64>(&format!("of-many-{number:04}"));
+        let queue = queue.unwrap();
+        let id = queue.push(7, secs(1_000)).await.unwrap().id();
+        if number % 1_000 != 999 {
+            let _ = queue.cancel(id).await.unwrap();
+        }
+    }
+    let calls = |op: &str| gauge("duly_store_call_seconds_count", &format!("op=\"{op}\""));
+    let calls = |op| calls(op).unwrap_or(0.0);
+    let before = (calls("stats"), calls("buckets"));
+    let builder = counting("memory:").shared_store(store);
+    let reporting = builder.publish_only().start().await.unwrap();
+    let all = || {
+        let page = crate::kit::PAGE.render();
+        let lines = page.lines().filter(|line| {
+            line.starts_with("duly_queue_depth{") && line.contains("state=\"scheduled\"")
+        });
+        let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        values.sum::<f64>()
+    };
+    until("all is reported", || all() == 4.0).await;
+    until("some samples", || calls("buckets") - before.1 >= 10.0).await;
+    let samples = calls("buckets") - before.1;
+    let counts = calls("stats") - before.0;
+    assert!(counts <= samples * 1_100.0, "{counts} in {samples} samples");
+    stop(&reporting).await;
+    stop(&pusher).await;
 }
 
 /// Waits for a sample that asks no bucket how it is.

@@ -1,6 +1,6 @@
 //! A sampler: counts the events of each queue for the depth metrics, every few seconds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +31,9 @@ const AT_ONCE: usize = 8;
 /// notification may be lost. Of the queues that are not consumed here there may be none: their buckets
 /// must have been empty in as many samples, and are counted in turns, as they may be many.
 const EMPTY_EVERY: u64 = 30;
+/// The most buckets of queues that are not consumed here which a sample counts for the first time, or
+/// again because they were empty a short time ago; if more are known, a thirtieth of all.
+const NEW_MOST: usize = 1_000;
 
 /// Counts the events of the queues that this node consumes or that no node consumes, and sets the
 /// gauges.
@@ -90,8 +93,13 @@ impl DepthSampler {
             return Ok(());
         }
         let mut buckets = in_time(self.store.buckets()).await?;
+        let own: HashSet<&QueueName> = self.queues.iter().collect();
+        let consumed = self.membership.as_ref().map(|poll| poll.consumed_queues());
+        let consumed = consumed.unwrap_or_default();
+        let reports = |queue: &QueueName| own.contains(queue) || !consumed.contains(queue);
         // It has events and no consumer, and that is no alarm.
-        buckets.retain(|key| self.reports(&key.queue) && !is_audit(&key.queue));
+        buckets.retain(|key| reports(&key.queue) && !is_audit(&key.queue));
+        let new_most = NEW_MOST.max(buckets.len() / EMPTY_EVERY as usize);
         known
             .buckets
             .retain(|key, _| buckets.binary_search(key).is_ok());
@@ -99,7 +107,7 @@ impl DepthSampler {
         let heard = news.take();
         let (round, mut turn) = (known.round, known.round);
         buckets.retain(|key| {
-            let is_told_of = self.queues.contains(&key.queue);
+            let is_told_of = own.contains(&key.queue);
             let empty_for = known.empty_for(key);
             turn += u64::from(empty_for.is_some());
             let may_wait = empty_for.is_some_and(|span| is_told_of || span >= EMPTY_EVERY)
@@ -107,6 +115,16 @@ impl DepthSampler {
             let turn = if is_told_of { round } else { turn };
             !may_wait || turn.is_multiple_of(EMPTY_EVERY)
         });
+        let is_new = |key: &BucketKey| {
+            !own.contains(&key.queue) && !heard.contains(key) && known.is_new(key)
+        };
+        let (mut new, mut buckets): (Vec<_>, Vec<_>) = buckets.into_iter().partition(is_new);
+        if new.len() > new_most {
+            fastrand::shuffle(&mut new); // those that cannot be counted hold up no others
+            new.select_nth_unstable_by_key(new_most, |key| known.counted_at(key));
+            new.truncate(new_most);
+        }
+        buckets.append(&mut new);
         let counts = stream::iter(buckets).map(|key| async move {
             let counted = self.ask(&key).await;
             (key, counted)
@@ -116,6 +134,7 @@ impl DepthSampler {
             match counted {
                 Ok(mut counted) => {
                     counted.empty_since = round - known.empty_for(&key).unwrap_or(0);
+                    counted.counted_at = round;
                     known.buckets.insert(key, counted);
                 }
                 // Its last count is reported again.
@@ -126,11 +145,6 @@ impl DepthSampler {
         }
         metrics::tell_shares(self.id.0, self.shares(known, self.store.now_us()));
         Ok(())
-    }
-
-    fn reports(&self, queue: &QueueName) -> bool {
-        let is_consumed = |poll: &Arc<MembershipPoll>| poll.is_consumed(queue);
-        self.queues.contains(queue) || !self.membership.as_ref().is_some_and(is_consumed)
     }
 
     /// Counts one bucket.
@@ -184,12 +198,26 @@ impl LastCounts {
         let counted = self.buckets.get(key).filter(|it| it.is_empty())?;
         Some(self.round - counted.empty_since)
     }
+
+    /// Returns whether a bucket was not counted yet, or was empty in too few samples.
+    fn is_new(&self, key: &BucketKey) -> bool {
+        let is_young = |span| span < EMPTY_EVERY;
+        let empty_for = self.empty_for(key);
+        empty_for.map_or_else(|| !self.buckets.contains_key(key), is_young)
+    }
+
+    /// Returns the last sample that counted a bucket, if there was one.
+    fn counted_at(&self, key: &BucketKey) -> Option<u64> {
+        self.buckets.get(key).map(|counted| counted.counted_at)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct BucketCount {
     /// The first sample of those in which it was empty.
     empty_since: u64,
+    /// The sample that counted it.
+    counted_at: u64,
     stats: Stats,
     due: [usize; WITHIN.len()],
 }

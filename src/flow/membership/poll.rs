@@ -1,5 +1,6 @@
 //! Membership polls: renew this node's membership, and follow members and runtime settings.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -144,6 +145,13 @@ impl MembershipPoll {
     /// Returns whether the members are known: a poll has succeeded.
     pub(crate) fn is_known(&self) -> bool {
         self.consumed().is_some()
+    }
+
+    /// Returns the queues that some member consumes, by the last poll.
+    pub(crate) fn consumed_queues(&self) -> HashSet<QueueName> {
+        let consumed = self.consumed();
+        let members = consumed.iter().flatten();
+        members.flat_map(|queues| queues.iter().cloned()).collect()
     }
 
     fn consumed(&self) -> parking_lot::MutexGuard<'_, Option<Vec<Arc<[QueueName]>>>> {

@@ -12,9 +12,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "orphans-not-counted",
         "of a queue that nobody consumes nobody tells how many events wait in it",
         &[put(
-            "DepthSampler::reports",
-            "!self.membership.as_ref().is_some_and($is_consumed)",
-            "(false && !self.membership.as_ref().is_some_and($is_consumed))",
+            "DepthSampler::count",
+            "$own.contains($queue) || «!$consumed.contains($queue)»",
+            "(false && !$consumed.contains($queue))",
         )],
         coming("a_queue_that_nobody_consumes_is_reported_by_all"),
     ),
