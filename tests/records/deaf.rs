@@ -1,5 +1,5 @@
 //! A way to a store on which the word of new records gets lost, and that is not closed with the bus.
-//! It may have outboxes besides those of the store, of which some fail.
+//! It may have outboxes besides those of the store, of which some fail, and one is busy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, Weak};
@@ -21,11 +21,23 @@ pub(crate) enum Failing {
     Trim,
 }
 
+/// An outbox that gets a record with every tenth read of others, and says so.
+#[derive(Debug)]
+struct Busy {
+    outbox: Outbox,
+    last: Numbered,
+    watcher: Option<Weak<dyn OutboxWatcher>>,
+    /// How often others were read since it was, and the most of that.
+    others: usize,
+    most_others: usize,
+}
+
 #[derive(Debug)]
 pub(crate) struct Deaf(
     Arc<dyn Store>,
     Mutex<BTreeMap<Outbox, Vec<Numbered>>>,
     Mutex<BTreeSet<(Outbox, Failing)>>,
+    Mutex<Option<Busy>>,
 );
 
 impl Deaf {
@@ -42,7 +54,49 @@ impl Deaf {
             Arc::clone(store),
             Mutex::new(outboxes),
             Mutex::default(),
+            Mutex::default(),
         ))
+    }
+
+    /// From now on this one of its outboxes, which has a record, is busy.
+    pub(crate) fn busy(&self, outbox: Outbox) {
+        let own = self.1.lock().expect("nobody panics in there");
+        let last = own[&outbox].last().expect("it has a record").clone();
+        *self.3.lock().expect("nobody panics in there") = Some(Busy {
+            outbox,
+            last,
+            watcher: None,
+            others: 0,
+            most_others: 0,
+        });
+    }
+
+    /// How often others were read between two reads of the busy one, at most.
+    pub(crate) fn most_others(&self) -> usize {
+        let busy = self.3.lock().expect("nobody panics in there");
+        busy.as_ref().map_or(0, |busy| busy.most_others)
+    }
+
+    /// An outbox is read; the busy one may get a record meanwhile.
+    fn reads(&self, outbox: &Outbox) {
+        let mut busy = self.3.lock().expect("nobody panics in there");
+        let Some(busy) = &mut *busy else { return };
+        if *outbox == busy.outbox {
+            busy.others = 0;
+            return;
+        }
+        busy.others += 1;
+        busy.most_others = busy.most_others.max(busy.others);
+        if busy.others.is_multiple_of(10) {
+            busy.last.0 += 1;
+            let mut own = self.1.lock().expect("nobody panics in there");
+            let records = own.get_mut(&busy.outbox).expect("it is its own");
+            records.push(busy.last.clone());
+            drop(own);
+            if let Some(watcher) = busy.watcher.as_ref().and_then(Weak::upgrade) {
+                watcher.recorded(&busy.outbox);
+            }
+        }
     }
 
     /// From now on these fail, and no others.
@@ -122,6 +176,7 @@ impl Store for Deaf {
     }
 
     fn read_outbox(&self, outbox: &Outbox, after: u64, limit: usize) -> StoreFuture<OutboxPage> {
+        self.reads(outbox);
         if let Err(error) = self.fails(outbox, Failing::Read) {
             return StoreFuture::ready(Err(error));
         }
@@ -160,7 +215,10 @@ impl Store for Deaf {
         self.0.limit_outboxes(limit)
     }
 
-    fn watch_outboxes(&self, _watcher: Weak<dyn OutboxWatcher>) -> duly::Result<()> {
+    fn watch_outboxes(&self, watcher: Weak<dyn OutboxWatcher>) -> duly::Result<()> {
+        if let Some(busy) = &mut *self.3.lock().expect("nobody panics in there") {
+            busy.watcher = Some(watcher);
+        }
         Ok(())
     }
 

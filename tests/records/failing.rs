@@ -1,10 +1,15 @@
-//! A part of the store fails: its records wait, and those of all others do not.
+//! A part of the store fails or takes its time: its records wait, and those of all others do not.
 
 use std::sync::Arc;
 
+use duly::event::{BucketId, BucketKey};
+use duly::journal::RecorderOptions;
+use duly::store::Outbox;
+
+use crate::records::bad::Mode;
 use crate::records::carried::outboxes;
 use crate::records::deaf::{Deaf, Failing};
-use crate::records::world::{World, prompt, secs, status};
+use crate::records::world::{World, ms, prompt, secs, status};
 
 #[tokio::test(start_paused = true)]
 async fn an_outbox_that_fails_holds_up_no_other_one() {
@@ -40,5 +45,44 @@ async fn an_outbox_that_fails_holds_up_no_other_one() {
         bus.advance(secs(10)).await;
         assert_eq!(store.waiting(), 0, "{failing:?}");
         assert_eq!(world.journal.all().await.len(), ids.len());
+    }
+}
+
+/// At the start, at the interval, while some fail, and when the journal has been away.
+#[tokio::test(start_paused = true)]
+async fn a_look_into_many_outboxes_holds_up_no_busy_one() {
+    for (queue, fails, is_away) in [
+        ("behind-others", 0, false),
+        ("a-before-others", 1_000, false),
+        ("behind-others", 1_000, true),
+    ] {
+        let world = World::new();
+        let (mut many, _) = outboxes(20_000, 0, 0);
+        let failing: Vec<_> = many.keys().step_by(7).take(fails).cloned().collect();
+        let (one, _) = outboxes(1, 1, world.store.now_us());
+        let busy = BucketKey::new(queue.parse().expect("a legal name"), BucketId(0));
+        let busy = Outbox::Bucket(busy);
+        many.extend(one.into_values().map(|records| (busy.clone(), records)));
+        let store = Deaf::with(&world.store, many);
+        store.busy(busy);
+        store.fail(failing.into_iter().map(|it| (it, Failing::Read)));
+        if is_away {
+            world.journal.now(Mode::Fails);
+        }
+        let options = RecorderOptions {
+            fallback_poll_every: Some(secs(10)),
+            ..prompt()
+        };
+        let builder = world.builder(options);
+        let builder = builder.shared_store(Arc::clone(&store) as _);
+        let (bus, _) = world.start(builder).await;
+        bus.advance(ms(500)).await;
+        world.journal.now(Mode::Works);
+        bus.advance(secs(30)).await;
+        let most = store.most_others();
+        assert!((100..1_000).contains(&most), "{queue}: {most}");
+        let recorded = world.journal.all().await.len();
+        assert!(recorded > 2_000, "{queue}: {recorded} are recorded");
+        assert!(store.waiting() < 100, "{queue}: {}", store.waiting());
     }
 }

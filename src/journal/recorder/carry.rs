@@ -1,6 +1,6 @@
 //! Carrying: reads outboxes, loads the journal, trims.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use crate::backoff::Backoff;
 use crate::error::{Error, ErrorKind, Result};
 use crate::journal::contract::{Batch, Journal};
 use crate::journal::recorder::changed::ChangedOutboxes;
+use crate::journal::recorder::size::bytes_of;
 use crate::journal::recorder::status::SharedStatus;
 use crate::journal::recorder::{RecorderOptions, Setup, answered};
 use crate::panics;
-use crate::record::Record;
 use crate::store::{OUTBOX_BATCH_MAX, Outbox, OutboxPage, Store};
 use crate::time::Timestamp;
 
@@ -33,13 +33,13 @@ const LANES: usize = 2;
 /// wait for each other between two: out of step, one writes while the disk is waited for by the
 /// other.
 const ROUNDS: usize = 4;
+/// How many outboxes a pass looks into besides those that are known to have something.
+const LOOKS: usize = 16 * OUTBOXES;
 /// How many records go into the first load, and how many at least into any.
 const FIRST: usize = 1_000;
 const LEAST: usize = 64;
 /// About how many bytes of records go into one load.
 const BYTES: usize = 16 << 20;
-/// What a record takes besides its texts and its payload, about.
-const RECORD_BYTES: usize = 256;
 /// Within this long it looks into every outbox when another node is gone: not at once, since every
 /// node that is left hears of it together.
 const LOOK_WITHIN: Duration = Duration::from_secs(1);
@@ -64,6 +64,10 @@ pub(super) struct Carrier {
     /// The outboxes that may have something, and the number to read from; above 0 where it is known
     /// that there is more.
     behind: BTreeMap<Outbox, u64>,
+    /// The outboxes that it has still to look into, some in each pass: busy ones are read in between.
+    unlooked: VecDeque<Outbox>,
+    look_at: Instant,
+    look_every: Duration,
     progress: Mutex<Progress>,
 }
 
@@ -89,7 +93,9 @@ impl Carrier {
         status: Arc<SharedStatus>,
         changed: Arc<ChangedOutboxes>,
     ) -> Self {
+        let every = setup.options.fallback_poll_every;
         Self {
+            look_every: every.unwrap_or_else(|| setup.store.fallback_poll_every()),
             store: setup.store,
             journal: setup.journal,
             name: setup.name,
@@ -98,6 +104,8 @@ impl Carrier {
             status,
             changed,
             behind: BTreeMap::new(),
+            unlooked: VecDeque::new(),
+            look_at: Instant::now(),
             progress: Mutex::new(Progress {
                 known: BTreeMap::new(),
                 share: FIRST,
@@ -109,23 +117,17 @@ impl Carrier {
 
     /// Carries until it is told to stop, and then once more what is left.
     pub(super) async fn run(mut self, stop: CancellationToken) {
-        let every = self.options.fallback_poll_every;
-        let every = every.unwrap_or_else(|| self.store.fallback_poll_every());
-        let mut look_at = Instant::now();
         let (mut failures, mut failures_of_some) = (0, 0);
         let mut retry_at = Instant::now();
+        let mut was_told = false;
         loop {
             let is_last = stop.is_cancelled();
-            let looks = Instant::now() >= look_at;
-            let retries = is_last || Instant::now() >= retry_at;
+            // What it begins after it was told to stop it begins once, or it might not end.
+            let begins = !std::mem::replace(&mut was_told, is_last);
+            let looks = begins && self.unlooked.is_empty() && Instant::now() >= self.look_at;
+            let retries = begins && (is_last || Instant::now() >= retry_at);
             match self.pass(looks, retries).await {
-                Ok(()) => {
-                    failures = 0;
-                    if looks {
-                        // Nodes that started together do not look together for ever.
-                        look_at = Instant::now() + every.mul_f64(0.75 + fastrand::f64() / 4.0);
-                    }
-                }
+                Ok(()) => failures = 0,
                 Err(trouble) => {
                     failures += 1;
                     panics::reported(|| match &trouble {
@@ -135,26 +137,29 @@ impl Carrier {
                 }
             }
             let some_fail = !self.progress().failing.is_empty();
-            if failures == 0 && !some_fail && self.behind.is_empty() {
+            if failures == 0 && !some_fail && self.is_done() {
                 panics::reported(|| self.status.nothing_waits(self.now()));
             }
-            if is_last && (failures > 0 || self.behind.is_empty()) {
+            if is_last && (failures > 0 || self.is_done()) {
                 return;
             }
             if retries {
                 failures_of_some = if some_fail { failures_of_some + 1 } else { 0 };
                 retry_at = Instant::now() + self.pause(failures_of_some);
             }
-            let next_at = if some_fail {
-                look_at.min(retry_at)
-            } else {
-                look_at
-            };
+            let retry_at = Some(retry_at).filter(|_| some_fail);
+            let next_at = retry_at.map_or(self.look_at, |at| at.min(self.look_at));
             self.rest(failures, next_at, &stop).await;
             if self.member_lost.notified().now_or_never().is_some() {
-                look_at = look_at.min(Instant::now() + LOOK_WITHIN.mul_f64(fastrand::f64()));
+                let soon = Instant::now() + LOOK_WITHIN.mul_f64(fastrand::f64());
+                self.look_at = self.look_at.min(soon);
             }
         }
+    }
+
+    /// Whether nothing is left to be read at once.
+    fn is_done(&self) -> bool {
+        self.behind.is_empty() && self.unlooked.is_empty()
     }
 
     /// Waits until there may be something to do; at once when it is told to stop.
@@ -163,7 +168,7 @@ impl Carrier {
             stop.run_until_cancelled(sleep(self.pause(failures))).await;
             return;
         }
-        if !self.behind.is_empty() {
+        if !self.is_done() {
             return;
         }
         let wake = async {
@@ -181,34 +186,30 @@ impl Carrier {
         Backoff::new(RETRY_MIN, self.options.retry_max).jittered(failures)
     }
 
-    /// Takes what outboxes have, some of each, until each has been read once; those that failed
-    /// only if it `retries`.
+    /// Takes some of what outboxes have: of each that is known to have something, and of the next that
+    /// it has to look into. It begins a look at all if it `looks`, and includes those that failed if it
+    /// `retries`.
     async fn pass(&mut self, looks: bool, retries: bool) -> Result<(), Trouble> {
-        let mut heard_of = self.changed.take();
-        let mut unlooked = None;
+        let mut unlisted = None;
         if looks {
             match self.store.outboxes().await {
-                Ok(every) => heard_of.extend(every),
-                Err(error) => unlooked = Some(Trouble::Store(error)),
+                Ok(every) => {
+                    self.unlooked.extend(every);
+                    // Nodes that started together do not look together for ever.
+                    let every = self.look_every.mul_f64(0.75 + fastrand::f64() / 4.0);
+                    self.look_at = Instant::now() + every;
+                }
+                Err(error) => unlisted = Some(Trouble::Store(error)),
             }
         }
-        if retries {
-            heard_of.append(&mut self.progress().failing);
-        }
-        for outbox in heard_of {
-            if !self.progress().failing.contains(&outbox) {
-                self.behind.entry(outbox).or_insert(0);
-            }
-        }
-        self.progress().oldest_us = u64::MAX;
-        let todo: Outboxes = std::mem::take(&mut self.behind).into_iter().collect();
-        let lanes = if todo.iter().any(|(_, after)| *after > 0) {
-            LANES
-        } else {
-            1
-        };
-        let size = todo.len().div_ceil(lanes).clamp(1, OUTBOXES);
-        let mut groups = todo.chunks(size).map(<[_]>::to_vec);
+        let (busy, quiet) = self.take_next(retries);
+        let has_more = busy.iter().any(|(_, after)| *after > 0);
+        let lanes = if has_more { LANES } else { 1 };
+        let size = busy.len().div_ceil(lanes).clamp(1, OUTBOXES);
+        let mut of_busy = busy.chunks(size).map(<[_]>::to_vec);
+        let mut of_quiet = quiet.chunks(OUTBOXES).map(<[_]>::to_vec);
+        let all_at_once = lanes > 1 && of_busy.len() + of_quiet.len() <= lanes;
+        let mut groups = of_busy.by_ref().chain(of_quiet.by_ref());
         let this = &*self;
         let carry = |some: Outboxes| async move {
             // What may panic is a log subscriber or a metrics recorder.
@@ -221,7 +222,6 @@ impl Carrier {
         };
         let mut behind = Outboxes::new();
         let mut failed = None;
-        let all_at_once = lanes > 1 && todo.len() <= lanes * size;
         let mut again = if all_at_once { lanes * (ROUNDS - 1) } else { 0 };
         let mut under_way: FuturesUnordered<_> = groups.by_ref().take(lanes).map(carry).collect();
         while let Some((carried, some)) = under_way.next().await {
@@ -242,18 +242,39 @@ impl Carrier {
             }
         }
         drop(under_way);
-        let left: Outboxes = groups.flatten().map(|(outbox, _)| (outbox, 0)).collect();
+        let (left, unread): (Vec<_>, Vec<_>) = (of_busy.collect(), of_quiet.collect());
         if let Some(Trouble::Journal(_)) = failed {
-            this.glance(&left).await;
+            this.glance(left.iter().chain(&unread)).await;
         }
+        let left = left.into_iter().flatten().map(|(outbox, _)| (outbox, 0));
         self.behind.extend(behind.into_iter().chain(left));
-        let failed = failed.or(unlooked);
-        failed.map_or(Ok(()), Err)
+        let unread = unread.into_iter().flatten().map(|(outbox, _)| outbox);
+        self.unlooked.extend(unread);
+        failed.or(unlisted).map_or(Ok(()), Err)
+    }
+
+    /// Takes the outboxes of the next pass: those that are known to have something, and some of those
+    /// that it has to look into.
+    fn take_next(&mut self, retries: bool) -> (Outboxes, Outboxes) {
+        let mut progress = self.progress.lock();
+        progress.oldest_us = u64::MAX;
+        if retries {
+            self.unlooked.extend(std::mem::take(&mut progress.failing));
+        }
+        let mut busy = std::mem::take(&mut self.behind);
+        for outbox in self.changed.take() {
+            busy.entry(outbox).or_insert(0);
+        }
+        busy.retain(|outbox, _| !progress.failing.contains(outbox));
+        let next = self.unlooked.drain(..LOOKS.min(self.unlooked.len()));
+        let next = next.filter(|it| !busy.contains_key(it) && !progress.failing.contains(it));
+        let quiet: BTreeMap<Outbox, u64> = next.map(|outbox| (outbox, 0)).collect();
+        (busy.into_iter().collect(), quiet.into_iter().collect())
     }
 
     /// Takes note of how many wait, where there is no telling when they can be loaded.
-    async fn glance(&self, outboxes: &[(Outbox, u64)]) {
-        for some in outboxes.chunks(OUTBOXES) {
+    async fn glance(&self, groups: impl Iterator<Item = &Outboxes>) {
+        for some in groups {
             for ((outbox, _), page) in some.iter().zip(self.read(some, 0).await) {
                 if let Ok(page) = page {
                     self.note(outbox, &page); // else the next pass finds out
@@ -372,11 +393,4 @@ impl Carrier {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.store.now_us() / 1_000)
     }
-}
-
-/// About how much memory a record takes.
-fn bytes_of(record: &Record) -> usize {
-    let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-    let payload = record.payload.as_ref().map_or(0, |payload| payload.len());
-    RECORD_BYTES + text(&record.key) + text(&record.error) + text(&record.by) + payload
 }

@@ -14,6 +14,7 @@
 mod carry;
 mod changed;
 mod prune;
+mod size;
 mod status;
 
 use std::fmt;

@@ -18,9 +18,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "recorder-looks-not-at-start",
         "the recorder carries only what it hears of",
         &[put(
-            "Carrier::run",
-            "$every = self $... now()«»",
-            "+ $every",
+            "Carrier::new",
+            "look_at: Instant::now()«»",
+            "+ Duration::from_secs(600)",
         )],
         records("what_a_bus_left_behind_is_recorded_by_the_next_at_its_start"),
     ),
@@ -39,8 +39,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "what is heard of while something is loaded is taken for carried",
         &[put(
             "Carrier::pass",
-            "«» $failed.map_or",
-            "self.news.take();",
+            "«» $failed.or($unlisted)",
+            "self.changed.take();",
         )],
         records("what_is_written_during_a_load_is_carried_by_the_next"),
     ),
@@ -99,6 +99,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "",
         )],
         records("a_long_wait_is_made_up_for_by_two_loads_at_a_time"),
+    ),
+    Records.bug(
+        "recorder-looks-into-all-at-once",
+        "a busy outbox is not read until all others were looked into",
+        &[put(
+            "Carrier::take_next",
+            "drain(..«LOOKS.min(self.unlooked.len())»)",
+            "self.unlooked.len()",
+        )],
+        records("a_look_into_many_outboxes_holds_up_no_busy_one"),
     ),
     Records.bug(
         "recorder-lanes-in-step",
