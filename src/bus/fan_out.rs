@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, Stream, StreamExt, stream};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -13,18 +14,24 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Makes these calls, at most 32 at a time; yields their results in the order of the calls.
 pub(super) fn in_order<'a, T: Send + 'a>(
-    calls: impl Iterator<Item = impl Future<Output = T> + Send + 'a>,
+    calls: impl Iterator<Item = impl Future<Output = T> + Send + 'a> + Send + 'a,
 ) -> impl Stream<Item = T> + Send {
-    let calls: Vec<_> = calls.map(FutureExt::boxed).collect();
-    stream::iter(calls).buffered(AT_ONCE)
+    stream::iter(erased(calls)).buffered(AT_ONCE)
 }
 
 /// Makes these calls, at most 32 at a time; yields each result as it comes.
 pub(super) fn as_they_come<'a, T: Send + 'a>(
-    calls: impl Iterator<Item = impl Future<Output = T> + Send + 'a>,
+    calls: impl Iterator<Item = impl Future<Output = T> + Send + 'a> + Send + 'a,
 ) -> impl Stream<Item = T> + Send {
-    let calls: Vec<_> = calls.map(FutureExt::boxed).collect();
-    stream::iter(calls).buffer_unordered(AT_ONCE)
+    stream::iter(erased(calls)).buffer_unordered(AT_ONCE)
+}
+
+/// Builds each call when its turn comes, as there may be a million. Without the types of the caller's
+/// closures, of which the compiler could not tell that they are `Send`.
+fn erased<'a, T: 'a>(
+    calls: impl Iterator<Item = impl Future<Output = T> + Send + 'a> + Send + 'a,
+) -> Box<dyn Iterator<Item = BoxFuture<'a, T>> + Send + 'a> {
+    Box::new(calls.map(FutureExt::boxed))
 }
 
 /// Waits for a call for two seconds.
@@ -35,4 +42,34 @@ pub(super) fn as_they_come<'a, T: Send + 'a>(
 pub(super) async fn in_time<T>(call: impl Future<Output = Result<T>>) -> Result<T> {
     let late = |_elapsed| Error::new(ErrorKind::TimedOut, "no response within 2s");
     tokio::time::timeout(PATIENCE, call).await.map_err(late)?
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// A million buckets are a million calls, of which some are made at a time.
+    #[tokio::test]
+    async fn a_call_is_built_when_its_turn_comes() {
+        let built = AtomicUsize::new(0);
+        let calls = || {
+            let call = |number| {
+                built.fetch_add(1, Ordering::Relaxed);
+                async move { number }
+            };
+            (0..1_000_000).map(call)
+        };
+        for is_ordered in [true, false] {
+            built.store(0, Ordering::Relaxed);
+            let first = if is_ordered {
+                in_order(calls()).next().await
+            } else {
+                as_they_come(calls()).next().await
+            };
+            assert!(first.is_some());
+            assert!(built.load(Ordering::Relaxed) <= AT_ONCE + 1);
+        }
+    }
 }

@@ -325,8 +325,8 @@ impl Events {
             page.items.retain(|event| !event.queue.is_own());
             let room = most - results.len();
             let is_cut = page.items.len() > room;
-            let events = page.items.into_iter().take(room);
-            let mut replies = in_order(events.map(&f));
+            let calls: Vec<_> = page.items.into_iter().take(room).map(&f).collect();
+            let mut replies = in_order(calls.into_iter());
             while let Some(reply) = replies.next().await {
                 results.push(reply?);
             }
