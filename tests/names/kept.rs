@@ -1,6 +1,7 @@
 //! Retention of dead letters.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use duly::Annotation;
@@ -9,9 +10,11 @@ use duly::event::BucketId;
 use duly::lease::LeaseStatus;
 use duly::prelude::*;
 use duly::records::Outcome;
+use duly::store::operation::StoreOp;
 use duly::store::{MemoryStore, Store};
 use duly::testing::{TestBus, VirtualClock};
 
+use crate::faulty::{Fault, Faulty};
 use crate::kit::{Kept, QUEUE, stop};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -188,4 +191,75 @@ async fn a_process_that_consumes_nothing_enforces_its_limits_for_all_queues_if_i
     for queue in ["shop.mail", "bank.close"] {
         assert_eq!(bus.stats(queue).await.unwrap().dead, 3, "{queue}");
     }
+}
+
+/// A bus on a store that counts the operations which `counts`.
+async fn counted(
+    counts: impl Fn(&StoreOp) -> bool + Send + 'static,
+    build: impl FnOnce(duly::BusBuilder) -> duly::BusBuilder,
+) -> (TestBus, Arc<AtomicUsize>) {
+    let clock = Arc::new(VirtualClock::new());
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::with_clock(Arc::clone(&clock) as _));
+    let (way, calls) = (Faulty::to(&store), Arc::<AtomicUsize>::default());
+    let counter = Arc::clone(&calls);
+    way.meets(move |_, op| {
+        counter.fetch_add(usize::from(counts(op)), Ordering::Relaxed);
+        Fault::None
+    });
+    let builder = Bus::builder().only_registered().shared_store(way);
+    let bus = TestBus::start_on(clock, build(builder)).await.unwrap();
+    (bus, calls)
+}
+
+/// All at once, or the whole day: a page a second is read at most, and all goes in time.
+#[tokio::test(start_paused = true)]
+async fn what_was_pushed_long_before_it_died_is_not_read_each_minute() {
+    const DAY: Duration = Duration::from_secs(86_400);
+    for many in [1_u32, 24] {
+        let reads = |op: &StoreOp| matches!(op, StoreOp::ReadDead { .. });
+        let (bus, reads) = counted(reads, |bus| limited(bus, Some(DAY), None)).await;
+        let queue = bus.queue_named::<u64>(QUEUE).unwrap();
+        for hour in 0..many {
+            let delay = 7 * DAY + hour * HOUR;
+            let events = 0..u64::from(24_000 / many);
+            queue.push_many(events, delay).await.unwrap();
+        }
+        bus.advance(7 * DAY + DAY - Duration::from_secs(600)).await;
+        assert_eq!(dead(&bus).await, 24_000);
+        let before = reads.load(Ordering::Relaxed);
+        assert!(before < 12_000, "{many}: {before}");
+        bus.advance(DAY / 2).await;
+        let in_half_a_day = reads.load(Ordering::Relaxed) - before;
+        assert!(in_half_a_day < 6_000, "{many}: {in_half_a_day}");
+        bus.advance(DAY / 2 + 2 * HOUR).await;
+        assert_eq!(dead(&bus).await, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_one_bucket_with_too_many_the_others_are_not_counted_for_each_page() {
+    let stats = |op: &StoreOp| matches!(op, StoreOp::Stats);
+    let choices = QueueChoices {
+        buckets: Some(200),
+        dead_keep_max: Some(300),
+        ..QueueChoices::default()
+    };
+    let build = |bus: duly::BusBuilder| {
+        let bus = bus.register_as(Annotation::new(QUEUE), Failing);
+        bus.queue(QUEUE, choices)
+    };
+    let (bus, counts) = counted(stats, build).await;
+    let queue = bus.queue_named::<u64>(QUEUE).unwrap();
+    for number in 0..5_200_u16 {
+        let bucket = BucketId(number.saturating_sub(5_000));
+        let id = EventId::from_parts(bus.now(), bucket, u64::from(number));
+        queue.event(7).id(id).push().await.unwrap();
+    }
+    bus.advance(Duration::from_secs(1)).await;
+    assert_eq!(dead(&bus).await, 5_200);
+    let before = counts.load(Ordering::Relaxed);
+    bus.advance(Duration::from_secs(90)).await;
+    let counts = counts.load(Ordering::Relaxed) - before;
+    assert_eq!(dead(&bus).await, 300);
+    assert!(counts < 1_500, "{counts} counts");
 }

@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
+
+use crate::bus::fan_out::in_order;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::scan::PAGE;
@@ -21,6 +24,11 @@ const EVERY: Duration = Duration::from_secs(60);
 /// The pause between two pages, so that a store has time for everything else.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// After each page by which it looks for old ones a queue is left alone for so long, at most for an
+/// hour and for a quarter of its limit: a million letters are 10,000 pages.
+const REST: Duration = Duration::from_secs(1);
+const REST_MAX: Duration = Duration::from_secs(3_600);
+
 /// The queues whose limits a process enforces.
 enum Kept {
     /// Those that it consumes and that have a limit.
@@ -33,6 +41,15 @@ enum Kept {
 struct Limits {
     keep_for: Option<Duration>,
     keep_max: Option<usize>,
+}
+
+/// What a process remembers of the dead letters of a queue, so as not to read them in each round.
+#[derive(Default)]
+struct Remembered {
+    /// When the first letter of each bucket died, at the earliest.
+    first_died: BTreeMap<BucketKey, Timestamp>,
+    /// Until then none is read again.
+    rests_until: Option<Timestamp>,
 }
 
 /// Starts the task, if a queue that this process consumes has a limit. It ends with the bus.
@@ -69,6 +86,7 @@ fn is_limited(inner: &Inner, queue: &QueueName) -> bool {
 async fn run(inner: Weak<Inner>, kept: Arc<Kept>) {
     // Nodes that start together take turns.
     let mut pause = EVERY.mul_f64(0.5 + fastrand::f64() / 2.0);
+    let mut remembered = BTreeMap::<QueueName, Remembered>::new();
     loop {
         tokio::time::sleep(pause).await;
         pause = EVERY;
@@ -78,10 +96,14 @@ async fn run(inner: Weak<Inner>, kept: Arc<Kept>) {
         };
         let queues = kept.queues(&listing).await;
         drop(listing);
-        let queues = queues.unwrap_or_else(|error| {
-            tracing::warn!(%error, "failed to list the queues for the retention of dead letters");
-            BTreeMap::new()
-        });
+        let queues = match queues {
+            Ok(queues) => queues,
+            Err(error) => {
+                tracing::warn!(%error, "failed to list the queues for the retention of dead letters");
+                continue;
+            }
+        };
+        remembered.retain(|queue, _| queues.contains_key(queue));
         for (queue, buckets) in queues {
             let Some(inner) = open() else {
                 return;
@@ -89,7 +111,8 @@ async fn run(inner: Weak<Inner>, kept: Arc<Kept>) {
             let Some(limits) = Limits::of(&inner.options(&queue)) else {
                 continue;
             };
-            if let Err(error) = limits.enforce(&inner, &buckets).await {
+            let remembered = remembered.entry(queue.clone()).or_default();
+            if let Err(error) = limits.enforce(&inner, &buckets, remembered).await {
                 tracing::warn!(%queue, %error, "failed to drop dead letters by retention");
             }
         }
@@ -122,13 +145,14 @@ impl Limits {
         (keep_for.is_some() || keep_max.is_some()).then_some(Self { keep_for, keep_max })
     }
 
-    async fn enforce(&self, inner: &Inner, buckets: &[BucketKey]) -> Result<()> {
+    async fn enforce(
+        &self,
+        inner: &Inner,
+        buckets: &[BucketKey],
+        remembered: &mut Remembered,
+    ) -> Result<()> {
         if let Some(span) = self.keep_for {
-            let now = inner.now().as_millis();
-            let died_until = Timestamp::from_millis(now.saturating_sub(millis(span)));
-            for bucket in buckets {
-                drop_old(inner, bucket, died_until).await?;
-            }
+            remembered.drop_all_old(inner, buckets, span).await?;
         }
         if let Some(max) = self.keep_max {
             while drop_surplus(inner, buckets, max).await? {}
@@ -137,38 +161,83 @@ impl Limits {
     }
 }
 
-/// Drops the dead letters of a bucket that died too long ago.
-async fn drop_old(inner: &Inner, bucket: &BucketKey, died_until: Timestamp) -> Result<()> {
+impl Remembered {
+    /// Drops the dead letters that died so long ago. Where none can be that old it reads nothing.
+    async fn drop_all_old(
+        &mut self,
+        inner: &Inner,
+        buckets: &[BucketKey],
+        span: Duration,
+    ) -> Result<()> {
+        let now = inner.now();
+        if self.rests_until.is_some_and(|until| now < until) {
+            return Ok(());
+        }
+        let died_until = Timestamp::from_millis(now.as_millis().saturating_sub(millis(span)));
+        self.first_died
+            .retain(|bucket, _| buckets.binary_search(bucket).is_ok());
+        let mut rest = Duration::ZERO;
+        for bucket in buckets {
+            let first_died = self.first_died.get(bucket);
+            if first_died.is_none_or(|died| *died <= died_until) {
+                let (first_died, pages) = drop_old(inner, bucket, died_until).await?;
+                self.first_died.insert(bucket.clone(), first_died);
+                rest += REST * pages;
+            }
+        }
+        let rest = rest.min(REST_MAX).min(span / 4);
+        self.rests_until = Some(inner.now() + rest);
+        Ok(())
+    }
+}
+
+/// Drops the dead letters of a bucket that died too long ago; returns when the first one died that is
+/// left or will come, at the earliest, and how many pages were read.
+async fn drop_old(
+    inner: &Inner,
+    bucket: &BucketKey,
+    died_until: Timestamp,
+) -> Result<(Timestamp, u32)> {
+    let (mut first_died, mut pages) = (inner.now(), 0);
     let mut after = None;
     loop {
         let page = inner.apply(bucket, StoreOp::read_dead(after, PAGE)).await?;
         let is_old = |letter: &&Snapshot| letter.since.is_some_and(|died| died <= died_until);
         let old = page.letters.iter().filter(is_old).map(|it| it.id);
         drop_dead(inner, bucket, old.collect()).await?;
+        pages += 1;
+        let died = page.letters.iter().filter_map(|letter| letter.since);
+        let left = died.filter(|died| *died > died_until);
+        first_died = left.fold(first_died, Timestamp::min);
         // Whatever follows was pushed later, and cannot have died before.
         let last = page.letters.last().map(|letter| letter.id.created());
         let more_may_be_old = last.is_some_and(|pushed| pushed <= died_until);
         after = page.next.filter(|_| more_may_be_old);
         if after.is_none() {
-            return Ok(());
+            let follows = page.next.and(last);
+            return Ok((
+                follows.map_or(first_died, |pushed| pushed.min(first_died)),
+                pages,
+            ));
         }
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-/// Drops what exceeds `max`, at most a page of each bucket; returns whether some bucket has more to
-/// drop.
+/// Drops what exceeds `max`, of each bucket at most as many pages as there are buckets: all are
+/// counted before. Returns whether some bucket has more to drop.
 async fn drop_surplus(inner: &Inner, buckets: &[BucketKey], max: usize) -> Result<bool> {
-    let mut dead = Vec::new();
-    for bucket in buckets {
-        dead.push(count(inner, bucket).await?);
-    }
+    let counts = buckets.iter().map(|bucket| count(inner, bucket));
+    let dead: Vec<usize> = in_order(counts).try_collect().await?;
     let mut is_more = false;
     for ((bucket, dead), keep) in buckets.iter().zip(&dead).zip(kept(&dead, max)) {
-        if *dead > keep {
-            is_more |= drop_first(inner, bucket, keep).await?;
+        let mut pages = 0..buckets.len();
+        let mut has_more = *dead > keep;
+        while has_more && pages.next().is_some() {
+            has_more = drop_first(inner, bucket, keep).await?;
             tokio::time::sleep(PAUSE).await;
         }
+        is_more |= has_more;
     }
     Ok(is_more)
 }
