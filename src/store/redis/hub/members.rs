@@ -1,6 +1,6 @@
 //! Membership: which nodes are alive, and what they consume.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -136,7 +136,8 @@ impl Members {
     async fn with_said(&self, members: Vec<(NodeId, u64)>) -> Result<Vec<Member>> {
         let unknown: Vec<NodeId> = {
             let mut said = self.said.lock();
-            said.retain(|node, _| members.iter().any(|(member, _)| member == node));
+            let nodes: HashSet<NodeId> = members.iter().map(|(node, _)| *node).collect();
+            said.retain(|node, _| nodes.contains(node));
             let unknown = members.iter().map(|(node, _)| *node);
             unknown.filter(|node| !said.contains_key(node)).collect()
         };
