@@ -15,6 +15,23 @@ pub mod text {
     pub use crate::error::is_unseen;
 }
 
+/// One queue among many.
+pub mod queues {
+    use crate::bus::{Bus, QueueStats};
+    use crate::error::Result;
+    use crate::event::QueueName;
+    use crate::store::Control;
+
+    /// Returns the counts and the runtime settings of a queue; `None` of one that the store does not
+    /// know and that has no setting.
+    pub async fn counts_and_control(
+        bus: &Bus,
+        queue: &QueueName,
+    ) -> Result<Option<(QueueStats, Control)>> {
+        bus.counts_and_control(queue).await
+    }
+}
+
 /// Pushes of payloads as they are stored, and reads that leave payloads out.
 pub mod payloads {
     use crate::bus::{DeadLetterCursor, DeadLetters, EventBuilder, Events, Queue};

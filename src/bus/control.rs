@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::bus::completed::Completed;
 use crate::bus::handle::Bus;
 use crate::bus::names::MatchLevel;
+use crate::core::op::{Stats, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BUCKETS_MAX, QueueName};
 use crate::store::{Control, RATES, Setting};
@@ -117,6 +118,24 @@ impl Bus {
     /// The store's error.
     pub async fn controls(&self) -> Result<BTreeMap<QueueName, Control>> {
         self.inner.open()?.controls().await
+    }
+
+    /// Returns the counts and the runtime settings of a queue; `None` of one that the store does not
+    /// know and that has no setting. However many others there are, it costs the same.
+    pub(crate) async fn counts_and_control(
+        &self,
+        queue: &QueueName,
+    ) -> Result<Option<(Stats, Control)>> {
+        let control = self.inner.open()?.control_of(queue).await?;
+        let buckets = self.inner.buckets_of(queue).await?;
+        if control.is_none() && buckets.is_empty() {
+            return Ok(None);
+        }
+        let mut sum = Stats::default();
+        for bucket in buckets {
+            sum += self.inner.apply(&bucket, StoreOp::stats()).await?;
+        }
+        Ok(Some((sum, control.unwrap_or_default())))
     }
 
     async fn set(&self, queue: &str, setting: Setting) -> Result<()> {

@@ -128,6 +128,16 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         StoreFuture::ready(Ok(BTreeMap::new()))
     }
 
+    /// Returns the runtime settings of a queue, if it has any. Default: picked from all.
+    ///
+    /// # Errors
+    ///
+    /// As [`controls`](Self::controls).
+    fn control_of(&self, queue: &QueueName) -> StoreFuture<Option<Control>> {
+        let (all, queue) = (self.controls(), queue.clone());
+        StoreFuture::new(async move { Ok(all.await?.remove(&queue)) })
+    }
+
     /// Changes one runtime setting of a queue, for every node, until it is changed again.
     ///
     /// # Errors

@@ -74,6 +74,10 @@ impl LocalMembership {
         self.lock().controls.clone()
     }
 
+    pub(crate) fn control_of(&self, queue: &QueueName) -> Option<Control> {
+        self.lock().controls.get(queue).copied()
+    }
+
     /// Applies a setting after `keep` has stored the queue's new settings; changes are serialised.
     pub(crate) fn set<T>(
         &self,

@@ -221,6 +221,10 @@ impl Store for MemoryStore {
         StoreFuture::ready(Ok(self.hub.controls()))
     }
 
+    fn control_of(&self, queue: &QueueName) -> StoreFuture<Option<Control>> {
+        StoreFuture::ready(Ok(self.hub.control_of(queue)))
+    }
+
     fn set(&self, queue: &QueueName, setting: Setting) -> StoreFuture<()> {
         StoreFuture::ready(self.hub.set(queue, setting, |_| Ok(())))
     }

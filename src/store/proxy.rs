@@ -226,6 +226,10 @@ impl Store for StoreProxy {
         self.timed(Call::Controls.place(), |near| near.controls())
     }
 
+    fn control_of(&self, queue: &QueueName) -> StoreFuture<Option<Control>> {
+        self.uncounted(|near| near.control_of(queue))
+    }
+
     fn set(&self, queue: &QueueName, setting: Setting) -> StoreFuture<()> {
         self.timed(Call::Set.place(), |near| near.set(queue, setting))
     }

@@ -23,7 +23,14 @@ impl World {
 
     async fn controls(&self) -> BTreeMap<QueueName, Control> {
         let controls = self.store().controls().await;
-        controls.expect("they can be read")
+        let controls = controls.expect("they can be read");
+        for queue in ["one", "two", "three", "more", "q7", "on"] {
+            let queue = queue.parse().expect("a legal name");
+            let control = self.store().control_of(&queue).await;
+            let control = control.expect("it can be read");
+            assert_eq!(control, controls.get(&queue).copied(), "{queue}");
+        }
+        controls
     }
 
     async fn call(&self, node: NodeId, queues: &[&str]) -> Membership {

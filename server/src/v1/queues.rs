@@ -9,7 +9,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use duly::admin::QueueStats;
+use duly::__server::queues::counts_and_control;
 use duly::{ErrorKind, QueueName};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -45,13 +45,9 @@ pub(super) async fn stats(
     let scopes = [Scope::Consume, Scope::Admin];
     let pool = granted_any(&app, &headers, &namespace, &queue, &scopes).await?;
     let name = pool.queue(&namespace, &queue)?.name().clone();
-    let stats = match pool.bus().stats(&name).await {
-        Err(error) if error.kind() == ErrorKind::NotFound => QueueStats::default(),
-        stats => stats?,
-    };
-    let control = pool.bus().controls().await?.remove(&name);
-    let exists = control.is_some() || pool.bus().queues().await?.contains(&name);
-    let control = control.unwrap_or_default();
+    let known = counts_and_control(pool.bus(), &name).await?;
+    let exists = known.is_some();
+    let (stats, control) = known.unwrap_or_default();
     Ok(Json(QueueView::new(exists, stats, &control)).into_response())
 }
 

@@ -1,5 +1,6 @@
 //! `/v1`, resource by resource.
 
+mod cost;
 mod described;
 mod lines;
 mod openapi;

@@ -45,9 +45,8 @@ pub(super) async fn explain(bus: &Bus, queue: Option<QueueName>, id: EventId) ->
     if let Some(first) = facts.miss(membership) {
         facts.nodes = listen(inner, first, &bucket, &mut facts).await;
     }
-    let controls = in_time(inner.store.controls()).await;
-    let set = facts.miss(controls).unwrap_or_default();
-    facts.control = set.get(&bucket.queue).copied().unwrap_or_default();
+    let control = in_time(inner.store.control_of(&bucket.queue)).await;
+    facts.control = facts.miss(control).flatten().unwrap_or_default();
     facts.declared_rate = inner.controls.declared_rate(&bucket.queue);
     facts.stats = count(inner, &bucket.queue, &mut facts).await;
     conclude(inner, (queue, id), facts).await

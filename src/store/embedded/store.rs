@@ -290,6 +290,10 @@ impl Store for EmbeddedStore {
         StoreFuture::ready(Ok(self.shared.hub.controls()))
     }
 
+    fn control_of(&self, queue: &QueueName) -> StoreFuture<Option<Control>> {
+        StoreFuture::ready(Ok(self.shared.hub.control_of(queue)))
+    }
+
     fn set(&self, queue: &QueueName, setting: Setting) -> StoreFuture<()> {
         let kept = self.shared.set(queue, setting);
         self.write_inline();

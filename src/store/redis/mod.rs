@@ -263,6 +263,11 @@ impl Store for RedisStore {
         StoreFuture::new(async move { read(|| settings::controls(&hub)).await })
     }
 
+    fn control_of(&self, queue: &QueueName) -> StoreFuture<Option<Control>> {
+        let (hub, queue) = (Arc::clone(&self.shared.hub), queue.clone());
+        StoreFuture::new(async move { read(|| settings::control_of(&hub, &queue)).await })
+    }
+
     fn set(&self, queue: &QueueName, setting: Setting) -> StoreFuture<()> {
         let (hub, queue) = (Arc::clone(&self.shared.hub), queue.clone());
         StoreFuture::new(async move { settings::set(&hub, &queue, setting).await })

@@ -35,6 +35,24 @@ pub(in crate::store::redis) async fn controls(
     read_controls(hub.send(&command).await?)
 }
 
+/// Returns the runtime settings of one queue.
+pub(in crate::store::redis) async fn control_of(
+    hub: &SharedKeys,
+    queue: &QueueName,
+) -> Result<Option<Control>> {
+    let names = ["paused", "workers", "rate", "buckets"];
+    let fields = names.map(|name| format!("{queue}:{name}"));
+    let mut command = redis::cmd("HMGET");
+    command.arg(hub.key("control")).arg(&fields);
+    let Value::Array(values) = hub.send(&command).await? else {
+        return Err(unreadable("HMGET"));
+    };
+    let set = fields.into_iter().zip(values);
+    let set = set.filter(|(_, value)| *value != Value::Nil);
+    let set = set.flat_map(|(field, value)| [Value::BulkString(field.into_bytes()), value]);
+    Ok(read_controls(Value::Array(set.collect()))?.remove(queue))
+}
+
 /// The controls of every queue, as a server lists them.
 pub fn read_controls(value: Value) -> Result<BTreeMap<QueueName, Control>> {
     let mut controls = BTreeMap::<QueueName, Control>::new();
