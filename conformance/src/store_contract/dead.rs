@@ -1,11 +1,11 @@
 //! Promises of dead letters: kept, listed, revived, dropped.
 
 use crate::store_contract::harness::StoreHarness;
-use crate::store_contract::world::{A, World, bury, retry, secs};
+use crate::store_contract::world::{A, World, bury, ms, retry, secs};
 use duly::event::{Payload, State};
 use duly::records::{BY_BYTES_MAX, NodeId, Outcome, Record, Stages};
 use duly::store::operation::{AttemptOutcome, DeadLetterEdit, PushOutcome, StoreOp};
-use duly::{CancelOutcome, ChangeOutcome, ErrorKind, EventId};
+use duly::{CancelOutcome, ChangeOutcome, ErrorKind, EventId, LatePolicy, Unique};
 
 pub async fn a_dead_letter_is_kept_whole_and_is_not_started(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
@@ -172,6 +172,45 @@ pub async fn a_dead_letter_that_has_changed_is_neither_edited_nor_revived(
     }
     let unknown = edit_and_revive(&world, world.event().id(), 0).await;
     assert_eq!(unknown, ChangeOutcome::NotFound);
+}
+
+/// A policy of lateness counts from the revival; an expiry is a time of its own.
+pub async fn a_dead_letter_that_has_expired_stays_dead(harness: &dyn StoreHarness) {
+    let tolerance = secs(1);
+    for late in [
+        LatePolicy::Deliver,
+        LatePolicy::Expire(tolerance),
+        LatePolicy::Bury(tolerance),
+    ] {
+        let world = World::new(harness).await;
+        let at = world.now() + secs(5);
+        let draft = |key: &str| world.event().late(late).unique(key, Unique::Keep);
+        let in_time = world.dead(draft("a").expires(at)).await;
+        let expired = world.dead(draft("b").expires(at)).await;
+        let endless = world.dead(draft("c")).await;
+        world.advance(secs(5) - ms(1));
+        assert_eq!(world.revive(&[in_time]).await, 1, "{late:?}");
+        world.advance(ms(1));
+        assert_eq!(world.state(in_time).await, Some(State::Expired));
+
+        let was = fingerprint(&world, expired).await;
+        let (before, records) = (world.get(expired).await, world.records(expired).await);
+        let edited = edit_and_revive(&world, expired, was).await;
+        assert_eq!(edited, ChangeOutcome::TooLate(State::Expired));
+        let stale = edit_and_revive(&world, expired, was ^ 1).await;
+        assert_eq!(stale, ChangeOutcome::TooLate(State::Dead));
+        assert_eq!(world.revive(&[expired, endless, expired]).await, 1);
+        assert_eq!(world.get(expired).await, before, "{late:?}");
+        assert_eq!(world.records(expired).await, records);
+        let stats = world.stats().await;
+        assert_eq!((stats.dead, stats.ready), (1, 1), "{late:?}");
+        assert_eq!(world.take(A).await.id, endless);
+        assert_eq!(world.push(&draft("b")).await, PushOutcome::Accepted);
+
+        let changed = world.update(expired, "other").await;
+        assert!(matches!(changed, ChangeOutcome::Changed(_)), "{changed:?}");
+        assert_eq!(world.drop_dead(&[expired]).await, 1);
+    }
 }
 
 async fn fingerprint(world: &World, id: EventId) -> u64 {

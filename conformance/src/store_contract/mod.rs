@@ -290,6 +290,7 @@ macro_rules! store_contract_tests {
                 a_dead_letter_can_be_mended_and_revived
                 a_dead_letter_is_edited_and_revived_in_one_step
                 a_dead_letter_that_has_changed_is_neither_edited_nor_revived
+                a_dead_letter_that_has_expired_stays_dead
                 what_is_not_dead_is_not_edited
                 what_is_done_to_a_dead_letter_is_on_record_with_who_did_it
                 a_name_that_is_too_long_is_refused_and_nothing_happens

@@ -18,7 +18,9 @@ pub enum Edited {
     /// It is dead, and has another payload than the one that was given as its own; nothing was
     /// changed.
     Conflict,
-    /// It is in this state and not dead; nothing was changed.
+    /// It is in this state and not dead; nothing was changed. A dead letter that
+    /// [`edit_and_revive`](DeadLetters::edit_and_revive) cannot revive, as its expiry has passed, is
+    /// [`Expired`](State::Expired) here.
     NotDead(State),
     /// No queue in question has an event with this id, or a tombstone of one.
     NotFound,

@@ -9,7 +9,8 @@ use crate::record::Outcome;
 
 impl<B: Clone> Bucket<B> {
     /// Makes dead letters ready again, due now, with all their attempts. One whose unique key was
-    /// taken meanwhile is revived without it.
+    /// taken meanwhile is revived without it; one whose expiry has passed stays dead, as the next
+    /// operation would end it.
     pub(super) fn revive<L: ChangeSink<Body = B>>(
         &mut self,
         ids: &[EventId],
@@ -21,12 +22,12 @@ impl<B: Clone> Bucket<B> {
         let due = self.now();
         let mut revived = 0;
         for id in ids {
-            if !self.dead.remove(id) {
-                continue;
-            }
             let Some(entry) = self.entries.get_mut(id) else {
                 continue;
             };
+            if entry.has_expired(self.now_us) || !self.dead.remove(id) {
+                continue;
+            }
             entry.tries = 0;
             entry.set_interruptions(0);
             entry.due = due;
@@ -52,7 +53,8 @@ impl<B: Clone> Bucket<B> {
         Ok(revived)
     }
 
-    /// Replaces the payload of a dead letter that is still as it was read, and revives it.
+    /// Replaces the payload of a dead letter that is still as it was read, and revives it, unless its
+    /// expiry has passed.
     pub(super) fn edit_and_revive<L: ChangeSink<Body = B>>(
         &mut self,
         edit: DeadLetterEdit,
@@ -66,10 +68,14 @@ impl<B: Clone> Bucket<B> {
         } = edit;
         check_by(by.as_deref())?;
         self.end_if_expired(id, sink);
-        if let Some(entry) = self.entries.get(&id)
-            && entry.fingerprint != was
-        {
-            return Ok(ChangeOutcome::TooLate(entry.state()));
+        if let Some(entry) = self.entries.get(&id) {
+            let state = entry.state();
+            if entry.fingerprint != was {
+                return Ok(ChangeOutcome::TooLate(state));
+            }
+            if state == State::Dead && entry.has_expired(self.now_us) {
+                return Ok(ChangeOutcome::TooLate(State::Expired));
+            }
         }
         let changed = self.update(id, &payload, by.clone(), true, sink)?;
         let ready = match changed {

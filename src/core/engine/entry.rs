@@ -226,6 +226,12 @@ impl<B> Entry<B> {
         }
     }
 
+    /// Returns whether its expiry has passed at `now_us`, whatever its due time.
+    pub(super) fn has_expired(&self, now_us: u64) -> bool {
+        let expires = self.more.as_ref().and_then(|more| more.expires);
+        expires.is_some_and(|at| at.as_micros() <= now_us)
+    }
+
     /// Returns why it must not be delivered at `now_us`, if so.
     pub(super) fn stale(&self, now_us: u64) -> Option<StaleReason> {
         let more = self.more.as_ref()?;

@@ -146,14 +146,15 @@ pub enum StoreOp {
     },
     /// Makes dead letters ready again, with all their attempts; each gets a record.
     Revive {
-        /// The events; those that are not dead are skipped.
+        /// The events; those that are not dead, and dead ones whose expiry has passed, are skipped.
         ids: Vec<EventId>,
         /// The actor, for the record.
         by: Option<String>,
     },
     /// Replaces the payload of a dead letter and makes it ready again, in one step, with a record of
     /// each. Any other event is left alone, and so is a dead letter with another payload than the
-    /// one that was read: then the reply is `TooLate`.
+    /// one that was read: then the reply is `TooLate`, and so it is, with `Expired`, for a dead letter
+    /// whose expiry has passed.
     EditAndRevive(DeadLetterEdit),
     /// Removes dead letters for good; each gets a record.
     Drop {

@@ -97,13 +97,16 @@ impl Model {
 
     /// Only a dead one that still has the payload that was read.
     pub(crate) fn edit_and_revive(&mut self, edit: &DeadLetterEdit) -> Reply {
-        let (id, by) = (edit.id, edit.by.as_ref());
+        let (id, by, now_us) = (edit.id, edit.by.as_ref(), self.now_us);
         match self.event(id) {
             None => return Reply::Updated(ChangeOutcome::NotFound),
             Some(event)
                 if event.state != State::Dead || event.envelope.fingerprint() != edit.was =>
             {
                 return Reply::Updated(ChangeOutcome::TooLate(event.state));
+            }
+            Some(event) if Self::has_expired(event, now_us) => {
+                return Reply::Updated(ChangeOutcome::TooLate(State::Expired));
             }
             Some(_) => {}
         }
@@ -188,9 +191,12 @@ impl Model {
     }
 
     pub(crate) fn revive(&mut self, ids: &[EventId], by: Option<&String>) -> Reply {
-        let mut count = 0;
+        let (mut count, now_us) = (0, self.now_us);
         for id in ids {
-            let dead = |event: &Event| event.envelope.id == *id && event.state == State::Dead;
+            let dead = |event: &Event| {
+                let is_dead = event.envelope.id == *id && event.state == State::Dead;
+                is_dead && !Self::has_expired(event, now_us)
+            };
             if self.ids(dead).is_empty() {
                 continue;
             }

@@ -82,14 +82,20 @@ impl Model {
         }
     }
 
+    /// Whether the expiry of an event has passed, whatever its due time.
+    pub(super) fn has_expired(event: &Event, now_us: u64) -> bool {
+        let expires = event.envelope.expires;
+        expires.is_some_and(|at| at.as_millis() * 1_000 <= now_us)
+    }
+
     /// Sets an event aside that has expired or is too late.
     pub(crate) fn is_of_use(&mut self, id: EventId) -> bool {
         let now_us = self.now_us;
         let event = self.event(id).expect("it is there");
         let late = Duration::from_micros(now_us.saturating_sub(event.due.as_millis() * 1_000));
-        let (policy, expires) = (event.envelope.late, event.envelope.expires);
-        let expired = expires.is_some_and(|at| at.as_millis() * 1_000 <= now_us);
-        let expired = expired || matches!(policy, LatePolicy::Expire(limit) if late > limit);
+        let policy = event.envelope.late;
+        let is_late = matches!(policy, LatePolicy::Expire(limit) if late > limit);
+        let expired = is_late || Self::has_expired(event, now_us);
         if expired {
             self.record(id, 0, Outcome::Expired, None);
             self.end(id, State::Expired);

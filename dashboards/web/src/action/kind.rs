@@ -116,11 +116,11 @@ impl Action {
             Self::Cancel => "It will not run. This cannot be undone.",
             Self::RunNow => "It becomes due now, and runs as soon as a worker is free.",
             Self::Reschedule => "It becomes due so long from now.",
-            Self::Revive => "It becomes ready again, with all its attempts.",
+            Self::Revive => "It becomes ready again, with all its attempts, unless it has expired.",
             Self::Drop => "It is removed, with its payload. This cannot be undone.",
             Self::ReviveAll => {
                 "They become ready again, with all their attempts, in the background at this rate; \
-                 the page of dead letters shows how far it is, and stops it."
+                 those whose expiry has passed stay dead; the page of dead letters shows how far it is, and stops it."
             }
             Self::DropAll => {
                 "They are removed, with their payloads, in the background at this rate. This cannot \

@@ -133,6 +133,11 @@ pub(crate) async fn submit(
             let (was, current) = (found.was, Some(found.shown));
             return again(StatusCode::CONFLICT, was, changed.to_owned(), current);
         }
+        Ok(Edited::NotDead(duly::event::State::Expired)) => {
+            let wrong =
+                format!("nothing was done: event {id} has expired, and would be over at once");
+            return again(StatusCode::CONFLICT, was, wrong, None);
+        }
         Ok(Edited::NotDead(state)) => {
             let wrong = format!("nothing was done: event {id} is {state}, and no dead letter");
             return again(StatusCode::CONFLICT, was, wrong, None);

@@ -61,6 +61,12 @@ local function extras_of(body)
   return attempts, expires, late, late_us, key, unique
 end
 
+-- Returns whether the expiry of an event has passed, whatever its due time.
+local function has_expired(body)
+  local _, expires = extras_of(body)
+  return expires and expires * 1000 <= now
+end
+
 -- Returns the index entry of an event that has a key.
 local function key_entry(key, id)
   return pack(">I2", #key) .. key .. id

@@ -1,5 +1,6 @@
 -- Script: revives dead events: they are ready now, with all their attempts; each leaves a record.
--- An event whose unique key was taken meanwhile loses it.
+-- An event whose unique key was taken meanwhile loses it; one whose expiry has passed stays dead, as
+-- the next call would end it.
 local by = ARGV.by ~= "" and sub(ARGV.by, 2) or nil
 local due, moved = u64(now_ms), u64(now)
 local ids, entries, changes, uniques, freed, seen = {}, {}, {}, {}, {}, {}
@@ -15,7 +16,7 @@ for i = ARGV.rest, #ARGV do
   local it = not seen[id] and state_of(id)
   seen[id] = true
   local body = it and it.kind == "D" and read_body(id)
-  if body and not is_newer(body) then
+  if body and not is_newer(body) and not (has_extras(body) and has_expired(body)) then
     local _, unique = keys_of(body)
     if has_extras(body) then
       call("ZADD", EXPIRY, now, id)

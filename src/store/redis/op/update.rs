@@ -43,7 +43,8 @@ script! {
 
 script! {
     /// Edits a dead event and revives it, in one step: the scripts that do the one and the other, as
-    /// functions of one script. The second runs only if the first has changed the event.
+    /// functions of one script. The second runs only if the first has changed the event, and neither if
+    /// its expiry has passed.
     EDIT_AND_REVIVE = "edit_and_revive", FILLS, Ending,
         ["bucket", "state", "page", "bytes", "body", "ending", "waiting", "unexpired"]
         from &edit_and_revive_source();
@@ -77,7 +78,10 @@ fn edit_and_revive_source() -> String {
         &reply_placed(lua!("update"), edit),
         "end\nlocal function revive()\n",
         &reply_placed(lua!("revive"), revive),
-        "end\ncheck_keys()\n",
+        "end\ncheck_keys()\nlocal it, body = state_alone(ARGV.id), call('HGET', BODY, ARGV.id)\n",
+        "local is_dead = it and it.kind == 'D' and body and sub(body, 1, #ARGV.read) == ARGV.read\n",
+        "if is_dead and has_extras(body) and has_expired(body) then\n",
+        "  return REPLY { now = now, change = 'e', due = 0, recorded = 0, earlier = 0 }\nend\n",
         &reply_placed(edited, edit),
         "if change ~= 'changed' and change ~= 'after' then\n",
         "  return REPLY { now = now, change = change, due = due, recorded = 0, earlier = 0 }\nend\n",
