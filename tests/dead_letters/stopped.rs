@@ -19,7 +19,7 @@ over_every_store! {
 }
 
 /// A hundred dead letters in two buckets, and a way to the store that fails.
-async fn distant(world: &World) -> (TestBus, Queue<u64>, Arc<Faulty>) {
+pub(super) async fn distant(world: &World) -> (TestBus, Queue<u64>, Arc<Faulty>) {
     let way = Faulty::to(&world.store);
     let builder = Bus::builder()
         .only_registered()

@@ -1,11 +1,14 @@
 //! Letters are revived and dropped, by id and by what is asked for, at a pace, and on record.
 
+use std::sync::atomic::Ordering;
+
 use duly::event::BucketId;
 use duly::prelude::*;
 use duly::records::{Cause, Record};
 use duly::testing::{Probe, TestBus};
 
 use crate::dead_letters::kit::{graveyard, numbers, picky};
+use crate::dead_letters::stopped::distant;
 use crate::world::{ORDERS, World, ms, secs};
 
 over_every_store! {
@@ -20,6 +23,7 @@ over_every_store! {
     a_limit_revives_some_and_says_where_to_go_on,
     a_sweep_ends_though_what_it_revives_dies_again,
     what_dies_after_it_began_is_left_alone,
+    what_is_named_is_changed_whenever_it_died,
     thousands_are_revived_in_batches,
 }
 
@@ -244,6 +248,28 @@ async fn what_dies_after_it_began_is_left_alone(world: World) {
     let sweep = sweeping.await.unwrap().unwrap();
     assert_eq!((sweep.done, sweep.matched), (5, 5));
     assert_eq!(bus.stats("orders").await.unwrap().dead, 10);
+}
+
+/// This process takes the store's time for earlier than it is, or a clock was ahead at their death.
+async fn what_is_named_is_changed_whenever_it_died(world: World) {
+    let (bus, _queue, way) = distant(&world).await;
+    let dead = bus.dead_letters().limit(40).page().await.unwrap().items;
+    let dead: Vec<_> = dead.iter().map(|letter| letter.id).collect();
+    for (behind, dead) in [(secs(5), &dead[..20]), (secs(3_600), &dead[20..])] {
+        let behind_us = u64::try_from(behind.as_micros()).unwrap();
+        way.behind_us.store(behind_us, Ordering::Relaxed);
+        let all = bus.dead_letters().drop_all().await.unwrap();
+        assert_eq!((all.matched, all.done), (0, 0), "{behind:?}");
+        let named = || dead[..10].iter().copied();
+        let would = bus.dead_letters().dry_run().revive(named()).await.unwrap();
+        assert_eq!(would.matched, 10, "{behind:?}");
+        let revived = bus.dead_letters().revive(named()).await.unwrap();
+        assert_eq!((revived.done, revived.passed_over), (10, 0), "{behind:?}");
+        let named = dead[10..].iter().copied();
+        let dropped = bus.dead_letters().drop(named).await.unwrap();
+        assert_eq!((dropped.done, dropped.passed_over), (10, 0), "{behind:?}");
+    }
+    assert_eq!(bus.stats("orders").await.unwrap().dead, 160);
 }
 
 async fn thousands_are_revived_in_batches(world: World) {

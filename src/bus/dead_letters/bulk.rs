@@ -20,8 +20,8 @@ pub struct BulkResult {
     pub matched: u64,
     /// How many of them were changed; 0 in a dry run.
     pub done: u64,
-    /// How many were skipped: ids that are not dead or do not match, and dead letters that were
-    /// revived or dropped concurrently.
+    /// How many were skipped: ids that are not dead or do not match, dead letters that were revived
+    /// or dropped concurrently, and, of a revive, those whose expiry has passed.
     pub passed_over: u64,
     /// The first ten matches of a dry run.
     pub first: Vec<DeadLetter>,
@@ -57,7 +57,8 @@ enum BulkAction {
 
 impl DeadLetters {
     /// Makes these dead letters ready again, with all their attempts, if they match the other
-    /// filters; the rest are counted as skipped. At most 10,000 ids.
+    /// filters; the rest are counted as skipped, as is one whose expiry has passed, which stays dead.
+    /// At most 10,000 ids.
     ///
     /// # Errors
     ///
@@ -68,7 +69,8 @@ impl DeadLetters {
     }
 
     /// Makes every matching dead letter ready again, with all its attempts. Dead letters from a
-    /// second or more after the start are left alone, so that it terminates.
+    /// second or more after the start are left alone, so that it terminates; one whose expiry has
+    /// passed stays dead.
     ///
     /// Try it with [`dry_run`](Self::dry_run), and then with a [`limit`](Self::limit) and a
     /// [`rate`](Self::rate). It runs while the future is polled; if it was dropped or stopped, call
@@ -131,7 +133,7 @@ impl DeadLetters {
             .ids
             .as_ref()
             .map_or(0, |ids| ids.len() as u64);
-        let mut bulk = selected.sweep(act).await?;
+        let mut bulk = selected.run(act).await?;
         if bulk.next.is_none() {
             // An id may be dead in several queues.
             let found = if dry_run { bulk.matched } else { bulk.done };
@@ -141,8 +143,12 @@ impl DeadLetters {
     }
 
     async fn sweep(mut self, act: BulkAction) -> Result<BulkResult> {
-        self.check()?;
         self.filter.began = Some(self.inner.now());
+        self.run(act).await
+    }
+
+    async fn run(self, act: BulkAction) -> Result<BulkResult> {
+        self.check()?;
         let mut bulk = BulkResult::default();
         if let Err(error) = self.go(act, &mut bulk).await {
             bulk.stopped = Some(error);
@@ -150,7 +156,7 @@ impl DeadLetters {
         Ok(bulk)
     }
 
-    /// Processes all matches; `sweep` is accurate at any time.
+    /// Processes all matches; `bulk` is accurate at any time.
     async fn go(&self, act: BulkAction, bulk: &mut BulkResult) -> Result<()> {
         bulk.next.clone_from(&self.after);
         let mut left = self.limit.unwrap_or(usize::MAX);

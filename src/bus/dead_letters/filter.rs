@@ -20,7 +20,8 @@ pub(super) struct DeadLetterFilter {
     pub(super) error: Option<String>,
     pub(super) key: Option<String>,
     pub(super) ids: Option<BTreeSet<EventId>>,
-    /// When a bulk operation began: later dead letters are left alone.
+    /// When an operation on all that match began: later dead letters are left alone. Named ones are
+    /// not, whatever the clock said when they died.
     pub(super) began: Option<Timestamp>,
 }
 
