@@ -17,10 +17,9 @@ use duly::config::Settings;
 use duly::event::State;
 use duly::lease::{EncodedPayload, EndResult, Leased};
 use duly::time::Timestamp;
-use duly::{Bus, Error, ErrorKind, EventBuilder, EventId, Queue, QueueName, Result};
+use duly::{Bus, Error, ErrorKind, EventBuilder, EventId, LatePolicy, Queue, QueueName, Result};
 
 pub(crate) use self::body::Body;
-pub(crate) use self::scan::DEAD_MAX;
 use crate::clock::ManualClock;
 use crate::metrics;
 use crate::overview::EndedCounter;
@@ -55,8 +54,11 @@ pub(crate) struct FoundJob {
     pub(crate) due: Timestamp,
     pub(crate) pushed: Timestamp,
     pub(crate) key: Option<String>,
+    pub(crate) unique: Option<String>,
+    pub(crate) late: LatePolicy,
+    pub(crate) keeps_payload: bool,
     pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: Vec<u8>,
+    pub(crate) body: Bytes,
     /// How its body is stored.
     pub(crate) form: BodyForm,
     pub(crate) attempts_left: u16,
@@ -159,10 +161,10 @@ impl Pool {
     /// the queue has to be [`encrypted`](payloads::encrypted).
     pub(crate) fn event_again(
         queue: &Queue<Body>,
-        body: Vec<u8>,
+        body: Bytes,
         form: BodyForm,
     ) -> EventBuilder<Body> {
-        let event = payloads::encoded_by(queue.event(Body::Raw(body.into())), form.codec);
+        let event = payloads::encoded_by(queue.event(Body::Raw(body)), form.codec);
         payloads::versioned(event, form.version)
     }
 
@@ -216,6 +218,8 @@ impl Pool {
     }
 
     /// Returns an event, if it is not over. One that expires is, unless a consumer has it.
+    ///
+    /// An error is [`Invalid`](ErrorKind::Invalid) if this server cannot decrypt its payload.
     pub(crate) async fn get_event(
         &self,
         queue: &Queue<Body>,
@@ -253,8 +257,11 @@ impl Pool {
             due: found.due,
             pushed: envelope.pushed,
             key: envelope.key.clone(),
+            unique: envelope.unique.clone(),
+            late: envelope.late,
+            keeps_payload: envelope.keeps_payload,
             headers: envelope.headers.clone(),
-            body: body.value.into_owned(),
+            body: body.value.into_owned().into(),
             form,
             attempts_left: envelope.attempts.saturating_sub(found.tries),
             expires: envelope.expires,

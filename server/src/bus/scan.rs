@@ -1,7 +1,9 @@
 //! Scans of a queue: its ready jobs and its dead ones, without their bodies.
 
+use duly::__server::dead_letters::died_before;
 use duly::__server::payloads;
 use duly::admin::{EventCursor, StoredEvent};
+use duly::dead_letters::DeadLetterCursor;
 use duly::event::State;
 use duly::records::Page;
 use duly::time::Timestamp;
@@ -11,37 +13,67 @@ use super::{Body, FoundJob, Pool};
 
 /// The most events that a scan of a queue reads.
 const SCAN_MAX: usize = 10_000;
-/// The most dead events that are listed.
-pub(crate) const DEAD_MAX: usize = 10_000;
+/// How often a queue is scanned for its head, where consumers take all that was found meanwhile.
+const HEAD_SCANS_MAX: usize = 4;
+/// The most dead events that are listed at a time, but for what the last page has beyond it.
+const DEAD_MAX: usize = 10_000;
 /// The most events that are read for a ready one, where those before it wait for their time.
 const FIRST_SCAN_MAX: usize = 1_000_000;
 /// The size of a page of events.
 const PAGE: usize = 1_000;
 
 impl Pool {
-    /// Returns the job of a queue that has been ready for longest.
+    /// Returns the job of a queue that has been ready for longest, or, where consumers have taken it
+    /// meanwhile, one soon after it.
     ///
     /// A store lists events in an order of its own, so of a queue with more than [`SCAN_MAX`] jobs
     /// it is the one among those.
     pub(crate) async fn head(&self, queue: &Queue<Body>) -> Result<Option<FoundJob>> {
-        let (ready, now) = (self.stats(queue).await?.ready, self.now());
-        let mut best: Option<(Timestamp, EventId)> = None;
-        let most = (SCAN_MAX, FIRST_SCAN_MAX);
-        let whole = scan_ready(queue, ready, now, most, |event, has_expired| {
-            let candidate = (event.since.unwrap_or(event.due), event.id);
-            if !has_expired && best.is_none_or(|best| candidate < best) {
-                best = Some(candidate);
+        for _ in 0..HEAD_SCANS_MAX {
+            let (ready, now) = (self.stats(queue).await?.ready, self.now());
+            let mut jobs: Vec<(Timestamp, EventId)> = Vec::new();
+            let most = (SCAN_MAX, FIRST_SCAN_MAX);
+            let whole = scan_ready(queue, ready, now, most, |event, has_expired| {
+                if !has_expired {
+                    jobs.push((event.since.unwrap_or(event.due), event.id));
+                }
+            })
+            .await?;
+            if jobs.is_empty() && whole {
+                return Ok(None);
             }
-        })
-        .await?;
-        match best {
-            Some((_, id)) => self.get(queue, id).await,
-            None if whole => Ok(None),
-            None => Err(Error::new(
-                ErrorKind::Unavailable,
-                format!("no ready job is among the first {FIRST_SCAN_MAX} of the queue"),
-            )),
+            if jobs.is_empty() {
+                return Err(Error::new(
+                    ErrorKind::Unavailable,
+                    format!("no ready job is among the first {FIRST_SCAN_MAX} of the queue"),
+                ));
+            }
+            jobs.sort_unstable();
+            let job = self.first_ready(queue, &jobs).await?;
+            if job.is_some() {
+                return Ok(job);
+            }
         }
+        Ok(None)
+    }
+
+    /// Returns the first of these jobs, or one soon after it, that is still ready. Consumers take
+    /// them in this order, and thousands while one is read, so each step is as far as all before it.
+    async fn first_ready(
+        &self,
+        queue: &Queue<Body>,
+        jobs: &[(Timestamp, EventId)],
+    ) -> Result<Option<FoundJob>> {
+        let mut at = 0;
+        while let Some((_, id)) = jobs.get(at) {
+            let job = self.get(queue, *id).await?;
+            let job = job.filter(|job| is_ready(job.state, job.due, self.now()));
+            if job.is_some() {
+                return Ok(job);
+            }
+            at = at * 2 + 1;
+        }
+        Ok(None)
     }
 
     /// Counts the ready jobs of a queue without those that have expired, which a store keeps until
@@ -57,25 +89,16 @@ impl Pool {
         Ok(ready.saturating_sub(expired))
     }
 
-    /// Returns dead jobs, the first that died first.
-    pub(crate) async fn dead(&self, queue: &Queue<Body>, limit: usize) -> Result<Vec<EventId>> {
-        let mut dead = Vec::new();
-        let mut place = None;
-        loop {
-            let letters = self.bus.dead_letters().queue(queue.name()).limit(PAGE);
-            let page = match payloads::dead_ids(letters.after(place)).await {
-                Ok(page) => page,
-                Err(error) if error.kind() == ErrorKind::NotFound => break,
-                Err(error) => return Err(error),
-            };
-            dead.extend(page.items);
-            place = page.next;
-            if place.is_none() || dead.len() >= DEAD_MAX {
-                break;
-            }
+    /// Begins a walk through the dead jobs of a queue.
+    pub(crate) fn dead_jobs<'a>(&'a self, queue: &'a Queue<Body>) -> DeadJobs<'a> {
+        DeadJobs {
+            pool: self,
+            queue,
+            began: self.now(),
+            list: Vec::new().into_iter(),
+            place: None,
+            is_last: false,
         }
-        dead.sort_unstable();
-        Ok(dead.into_iter().take(limit).map(|(_, id)| id).collect())
     }
 
     /// Removes the jobs of a page that were ready at a time; returns where the next page begins.
@@ -86,11 +109,63 @@ impl Pool {
         after: Option<EventCursor>,
     ) -> Result<Option<EventCursor>> {
         let page = page_of(queue, after).await?;
-        for event in page.items.into_iter().filter(|event| is_ready(event, then)) {
+        let items = page.items.into_iter();
+        for event in items.filter(|event| is_ready(event.state, event.due, then)) {
             // One that was leased meanwhile is not ready any more, and stays.
             let _ = event.cancel().await?;
         }
         Ok(page.next)
+    }
+}
+
+/// A walk through the dead jobs of a queue, each of them once, and none that dies after it has begun:
+/// what is put back, and dies again, would keep it going.
+///
+/// They come from lists of [`DEAD_MAX`], of each the first that died first. A store lists dead events
+/// by their ids, so of a queue with more than that the first is the one among those.
+#[derive(Debug)]
+pub(crate) struct DeadJobs<'a> {
+    pool: &'a Pool,
+    queue: &'a Queue<Body>,
+    began: Timestamp,
+    /// What is left of the last list.
+    list: std::vec::IntoIter<(Option<Timestamp>, EventId)>,
+    /// Where the next list begins.
+    place: Option<DeadLetterCursor>,
+    is_last: bool,
+}
+
+impl DeadJobs<'_> {
+    /// Returns the next ones, at most `limit`; none at the end.
+    pub(crate) async fn next(&mut self, limit: usize) -> Result<Vec<EventId>> {
+        while self.list.as_slice().is_empty() && !self.is_last {
+            // What the first list has was there, whatever the clock said when it died.
+            let is_first = self.place.is_none();
+            let mut list = self.read_list().await?;
+            list.retain(|(died, _)| is_first || died_before(*died, self.began));
+            list.sort_unstable();
+            self.list = list.into_iter();
+        }
+        Ok(self.list.by_ref().take(limit).map(|(_, id)| id).collect())
+    }
+
+    async fn read_list(&mut self) -> Result<Vec<(Option<Timestamp>, EventId)>> {
+        let mut list = Vec::new();
+        while !self.is_last && list.len() < DEAD_MAX {
+            let letters = self.pool.bus.dead_letters().queue(self.queue.name());
+            let letters = letters.limit(PAGE).after(self.place.take());
+            match payloads::dead_ids(letters).await {
+                Ok(page) => {
+                    list.extend(page.items);
+                    self.is_last = page.next.is_none();
+                    self.place = page.next;
+                }
+                // A new queue whose name is nearly that of another.
+                Err(error) if error.kind() == ErrorKind::NotFound => self.is_last = true,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(list)
     }
 }
 
@@ -104,10 +179,10 @@ async fn page_of(
 }
 
 /// Whether an event is ready: in the ready list, or due and not moved there yet.
-fn is_ready(event: &StoredEvent, now: Timestamp) -> bool {
-    match event.state {
+fn is_ready(state: State, due: Timestamp, now: Timestamp) -> bool {
+    match state {
         State::Ready => true,
-        State::Scheduled => event.due <= now,
+        State::Scheduled => due <= now,
         _ => false,
     }
 }
@@ -130,7 +205,8 @@ async fn scan_ready(
         let page = page_of(queue, place).await?;
         // A page without events counts as well.
         seen += page.items.len() + 1;
-        for event in page.items.iter().filter(|event| is_ready(event, now)) {
+        let items = page.items.iter();
+        for event in items.filter(|event| is_ready(event.state, event.due, now)) {
             let has_expired = event.expires.is_some_and(|expires| expires <= now);
             has_one |= !has_expired;
             visit(event, has_expired);

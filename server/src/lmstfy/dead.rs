@@ -9,9 +9,9 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use axum::response::Response;
 use duly::__server::payloads;
-use duly::event::State;
+use duly::event::{BUCKET_HEADER, State};
 use duly::time::When;
-use duly::{ErrorKind, EventBuilder, EventId, Queue};
+use duly::{ErrorKind, EventBuilder, EventId, Queue, Receipt, Unique};
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
 use serde_json::json;
@@ -20,26 +20,22 @@ use super::check::Call;
 use super::job::{self, ID_MARK};
 use super::params::Params;
 use super::{ApiError, Result, job_id, jobs, respawn_notes};
-use crate::bus::{Body, DEAD_MAX, FoundJob, Pool};
+use crate::bus::{Body, FoundJob, Pool};
 use crate::http::reply;
 use crate::metrics;
 use crate::shared::Table;
 
 /// The ttl of a respawned job, in seconds.
 const TTL_S: u32 = 86_400;
-/// How many dead jobs are respawned or deleted in one pass, which lists them anew: as many as are
-/// listed at a time, so that the cost of each is the same however many there are.
-const PASS_MAX: usize = DEAD_MAX;
 /// How many dead jobs are deleted in one step.
 const DELETED_AT_ONCE: usize = 1_000;
-/// How many passes in a row may be in vain, as another request was faster with each of their jobs.
-const VAIN_MAX: u32 = 16;
 /// How many dead jobs are respawned in one step, in memory.
 const AT_ONCE: usize = 100;
 /// How many of them are looked up at the same time.
 const LOOKUPS_AT_ONCE: usize = 16;
 
 /// A dead job that is to be put back.
+#[derive(Clone)]
 struct DeadJob {
     job: FoundJob,
     /// The id that clients know.
@@ -50,12 +46,35 @@ struct DeadJob {
 }
 
 /// What is noted under the id that clients know.
+#[derive(Clone, Copy)]
 enum Note {
     Missing,
     /// The event that takes the place of the job: another respawn has been here.
     Successor,
     /// An event before it: the job was respawned and has died again, or one of the same name was.
     Earlier,
+}
+
+/// The dead jobs that this server cannot put back: it has not their key, or they are larger, or have
+/// more headers, than it may push. They stay dead, and keep no other from being put back.
+#[derive(Default)]
+struct PassedOver {
+    count: usize,
+    first: Option<(EventId, duly::Error)>,
+}
+
+impl PassedOver {
+    fn add(&mut self, id: EventId, error: duly::Error) {
+        self.count += 1;
+        self.first.get_or_insert((id, error));
+    }
+
+    fn log(&self, queue: &Queue<Body>) {
+        if let Some((id, error)) = &self.first {
+            let (queue, jobs) = (queue.name(), self.count);
+            tracing::warn!(%queue, jobs, first = %id, %error, "dead jobs not respawned");
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -74,18 +93,15 @@ pub(super) async fn size(call: &Call<'_>) -> Result<Response> {
 pub(super) async fn peek(call: &Call<'_>) -> Result<Response> {
     let queue = call.queue()?;
     let size = call.pool.stats(&queue).await?.dead;
-    let head = match size {
-        0 => None,
-        _ => call.pool.dead(&queue, 1).await?.first().copied(),
-    };
-    let found = match head {
-        Some(id) => call.pool.get(&queue, id).await?,
-        None => None,
-    };
+    let head = call.pool.dead_jobs(&queue).next(1).await?;
+    let mut shown = String::new();
+    for id in head {
+        // Its headers alone: this server may lack the key of its payload.
+        let found = queue.get(id).await?.and_then(|found| found.body);
+        shown = found.map_or(shown, |event| job::shown(id, &event.headers));
+    }
     let view = DeadView {
-        deadletter_head: found
-            .map(|found| job::shown(found.id, &found.headers))
-            .unwrap_or_default(),
+        deadletter_head: shown,
         deadletter_size: size,
         namespace: &call.route.namespace,
         queue: &call.route.queue,
@@ -104,21 +120,17 @@ fn limit(params: &Params) -> Result<usize> {
 
 pub(super) async fn delete(call: &mut Call<'_>, query: Option<&str>) -> Result<Response> {
     let mut left = limit(&Params::new(query))?;
-    let queue = call.queue()?;
+    let (pool, queue) = (call.pool, call.queue()?);
     call.has_begun = true;
-    let mut vain = 0;
-    while left > 0 && vain < VAIN_MAX {
-        let dead = call.pool.dead(&queue, left.min(PASS_MAX)).await?;
-        if dead.is_empty() {
+    let mut dead = pool.dead_jobs(&queue);
+    while left > 0 {
+        let some = dead.next(left.min(DELETED_AT_ONCE)).await?;
+        if some.is_empty() {
             break;
         }
-        let mut dropped = 0;
-        for some in dead.chunks(DELETED_AT_ONCE) {
-            call.check_again().await?;
-            dropped += call.pool.drop_dead(&queue, some.iter().copied()).await?;
-        }
+        call.check_again().await?;
+        let dropped = pool.drop_dead(&queue, some).await?;
         left = left.saturating_sub(usize::try_from(dropped).unwrap_or(usize::MAX));
-        vain = if dropped == 0 { vain + 1 } else { 0 };
     }
     Ok(reply::empty(StatusCode::NO_CONTENT))
 }
@@ -127,25 +139,19 @@ pub(super) async fn respawn(call: &mut Call<'_>, query: Option<&str>) -> Result<
     let params = Params::new(query);
     let limit = limit(&params)?;
     let ttl_s = params.number("ttl", TTL_S)?;
-    let queue = call.queue()?;
+    let (pool, queue) = (call.pool, call.queue()?);
     call.has_begun = true;
-    let (mut count, mut vain) = (0_usize, 0);
-    while count < limit && vain < VAIN_MAX {
-        let dead = call
-            .pool
-            .dead(&queue, (limit - count).min(PASS_MAX))
-            .await?;
-        if dead.is_empty() {
+    let (mut count, mut passed_over) = (0_usize, PassedOver::default());
+    let mut dead = pool.dead_jobs(&queue);
+    while count < limit {
+        let some = dead.next(AT_ONCE.min(limit - count)).await?;
+        if some.is_empty() {
             break;
         }
-        let mut respawned = 0;
-        for some in dead.chunks(AT_ONCE) {
-            call.check_again().await?;
-            respawned += respawn_some(call, &queue, some, ttl_s).await?;
-        }
-        count += respawned;
-        vain = if respawned == 0 { vain + 1 } else { 0 };
+        call.check_again().await?;
+        count += respawn_some(call, &queue, (&some, ttl_s), &mut passed_over).await?;
     }
+    passed_over.log(&queue);
     respawn_notes::sweep(call, count).await;
     metrics::respawned(&call.labels(), count);
     Ok(reply::json(
@@ -161,8 +167,8 @@ pub(super) async fn respawn(call: &mut Call<'_>, query: Option<&str>) -> Result<
 async fn respawn_some(
     call: &Call<'_>,
     queue: &Queue<Body>,
-    dead: &[EventId],
-    ttl_s: u32,
+    (dead, ttl_s): (&[EventId], u32),
+    passed_over: &mut PassedOver,
 ) -> Result<usize> {
     let (mut jobs, mut new, mut again) = (Vec::new(), Vec::new(), Vec::new());
     let mut lookups = Vec::new();
@@ -171,14 +177,24 @@ async fn respawn_some(
     }
     let lookups = stream::iter(lookups).buffered(LOOKUPS_AT_ONCE);
     let found: Vec<_> = lookups.collect().await;
-    for found in found {
-        let Some(it) = found? else {
-            continue;
+    for (id, found) in dead.iter().zip(found) {
+        let it = match found? {
+            Some(Ok(it)) => it,
+            Some(Err(error)) => {
+                passed_over.add(*id, error);
+                continue;
+            }
+            None => continue,
         };
-        let note = (key(call, it.known), respawn_notes::text(it.successor));
+        let note = |before| {
+            (
+                key(call, it.known),
+                respawn_notes::text(it.successor, before),
+            )
+        };
         match it.note {
-            Note::Missing => new.push(note),
-            Note::Earlier => again.push(note),
+            Note::Missing => new.push(note(None)),
+            Note::Earlier => again.push(note(Some(it.job.id))),
             Note::Successor => {}
         }
         jobs.push(it);
@@ -191,28 +207,37 @@ async fn respawn_some(
     let (mut in_clear, mut sealed) = (Vec::new(), Vec::new());
     for it in jobs {
         // Another respawn was faster, and the job has ended.
-        if respawned(call, it.known).await?.is_none() {
+        if respawned(call, it.known).await?.is_empty() {
             continue;
         }
-        let (queue, events) = if it.job.form.is_encrypted {
-            (&encrypted, &mut sealed)
+        if it.job.form.is_encrypted {
+            sealed.push(it);
         } else {
-            (queue, &mut in_clear)
-        };
-        events.push((it.job.id, respawned_event(queue, it, ttl_s)));
+            in_clear.push(it);
+        }
     }
-    let mut pushed = Vec::new();
-    let mut failed = None;
-    for (queue, events) in [(queue, in_clear), (&encrypted, sealed)] {
-        let (ids, events): (Vec<_>, Vec<_>) = events.into_iter().unzip();
-        let results = queue.push_many(events, When::Now).each().await?;
-        for (id, result) in ids.into_iter().zip(results) {
-            match result {
-                Ok(_) => pushed.push(id),
-                // It was pushed before, and may be over already.
-                Err(error) if error.kind() == ErrorKind::Conflict => pushed.push(id),
-                Err(error) => failed = failed.or(Some(error)),
+    let (mut pushed, mut failed) = (Vec::new(), None);
+    for (queue, mut jobs) in [(queue, in_clear), (&encrypted, sealed)] {
+        while !jobs.is_empty() {
+            let results = push(queue, &jobs, ttl_s).await?;
+            let mut keyless = Vec::new();
+            for (mut it, result) in jobs.into_iter().zip(results) {
+                match result {
+                    // Its unique key was taken meanwhile: it is put back without, as by a revival.
+                    Ok(receipt) if receipt.id() != it.successor => {
+                        it.job.unique = None;
+                        keyless.push(it);
+                    }
+                    Ok(_) => pushed.push(it.job.id),
+                    Err(error) => match error.kind() {
+                        // It was pushed before, and may be over already.
+                        ErrorKind::Conflict => pushed.push(it.job.id),
+                        ErrorKind::Invalid => passed_over.add(it.job.id, error),
+                        _ => failed = failed.or(Some(error)),
+                    },
+                }
             }
+            jobs = keyless;
         }
     }
     let dropped = call.pool.drop_dead(queue, pushed).await?;
@@ -222,54 +247,83 @@ async fn respawn_some(
     }
 }
 
-/// Returns a dead job, and what is noted of it.
-async fn with_note(call: &Call<'_>, queue: &Queue<Body>, id: EventId) -> Result<Option<DeadJob>> {
-    let job = call.pool.get(queue, id).await?;
+/// Pushes new events in the place of dead ones, and returns a result for each.
+async fn push(
+    queue: &Queue<Body>,
+    jobs: &[DeadJob],
+    ttl_s: u32,
+) -> Result<Vec<duly::Result<Receipt>>> {
+    let events: Vec<_> = jobs
+        .iter()
+        .map(|it| respawned_event(queue, it, ttl_s))
+        .collect();
+    match queue.push_many(events, When::Now).each().await {
+        // One of them is invalid by itself, and none was pushed.
+        Err(error) if error.kind() == ErrorKind::Invalid => {}
+        results => return Ok(results?),
+    }
+    let mut results = Vec::new();
+    for it in jobs {
+        results.push(respawned_event(queue, it, ttl_s).push().await);
+    }
+    Ok(results)
+}
+
+/// Returns a dead job, and what is noted of it; an error inside if this server cannot decrypt it.
+async fn with_note(
+    call: &Call<'_>,
+    queue: &Queue<Body>,
+    id: EventId,
+) -> Result<Option<duly::Result<DeadJob>>> {
+    let job = match call.pool.get(queue, id).await {
+        Err(error) if error.kind() == ErrorKind::Invalid => return Ok(Some(Err(error))),
+        job => job?,
+    };
     let Some(job) = job.filter(|job| job.state == State::Dead) else {
         return Ok(None);
     };
     let known = job::shown_id(job.id, &job.headers);
     let successor = job_id::after(job.id, job.pushed);
-    let note = match respawned(call, known).await? {
+    let note = match respawned(call, known).await?.first() {
         None => Note::Missing,
-        Some(noted) if noted == successor => Note::Successor,
-        Some(noted) if noted == job.id => Note::Earlier,
+        Some(noted) if *noted == successor => Note::Successor,
+        Some(noted) if *noted == job.id => Note::Earlier,
         // Where the successor is known, the note is of one after it.
         Some(_) if queue.get(successor).await?.is_some() => Note::Successor,
         Some(_) => Note::Earlier,
     };
-    Ok(Some(DeadJob {
+    Ok(Some(Ok(DeadJob {
         job,
         known,
         successor,
         note,
-    }))
+    })))
 }
 
-fn respawned_event(queue: &Queue<Body>, dead: DeadJob, ttl_s: u32) -> EventBuilder<Body> {
-    let DeadJob {
-        job,
-        known,
-        successor,
-        ..
-    } = dead;
-    let mut event = Pool::event_again(queue, job.body, job.form)
-        .id(successor)
-        .attempts(1);
-    if let Some(key) = job.key {
+/// Builds the event that takes the place of a dead one: with all that it has, but for its attempts and
+/// its expiry, which begin anew, and its bucket, which the new id has.
+fn respawned_event(queue: &Queue<Body>, dead: &DeadJob, ttl_s: u32) -> EventBuilder<Body> {
+    let job = &dead.job;
+    let mut event = Pool::event_again(queue, job.body.clone(), job.form)
+        .id(dead.successor)
+        .attempts(1)
+        .late(job.late)
+        .keep_payload(job.keeps_payload);
+    if let Some(key) = &job.key {
         event = event.key(key);
+    }
+    if let Some(unique) = &job.unique {
+        event = event.unique(unique, Unique::Keep);
     }
     if ttl_s > 0 {
         event = event.expires_after(Duration::from_secs(ttl_s.into()));
     }
-    let headers = job
-        .headers
-        .into_iter()
-        .filter(|(name, _)| name != ID_MARK && !name.starts_with("duly-"));
-    for (name, value) in headers {
-        event = event.header(name, value);
+    for (name, value) in &job.headers {
+        if name != ID_MARK && name != BUCKET_HEADER {
+            event = event.header(name, value);
+        }
     }
-    event.header(ID_MARK, known.to_string())
+    event.header(ID_MARK, dead.known.to_string())
 }
 
 fn key(call: &Call<'_>, known: EventId) -> String {
@@ -282,14 +336,18 @@ fn key(call: &Call<'_>, known: EventId) -> String {
     )
 }
 
-/// Returns the event that an id means now, if its job was respawned.
-pub(super) async fn respawned(call: &Call<'_>, known: EventId) -> Result<Option<EventId>> {
-    let id = call
+/// Returns the event that an id means now, if its job was respawned, and the one before it, if any:
+/// it is there until the other is pushed.
+pub(super) async fn respawned(call: &Call<'_>, known: EventId) -> Result<Vec<EventId>> {
+    let note = call
         .app
         .shared
         .get(Table::Respawned, &key(call, known))
         .await?;
-    Ok(id.as_deref().and_then(respawn_notes::event_of))
+    Ok(note
+        .as_deref()
+        .map(respawn_notes::events_of)
+        .unwrap_or_default())
 }
 
 /// Forgets a respawned job that has ended.

@@ -17,10 +17,13 @@ pub(super) async fn get(call: &Call<'_>, id: &str) -> Result<Response> {
     let id = job_id::parse(id).ok_or_else(none)?;
     let queue = call.queue()?;
     let mut found = call.pool.get(&queue, id).await?;
-    if found.is_none()
-        && let Some(id) = dead::respawned(call, id).await?
-    {
-        found = call.pool.get(&queue, id).await?;
+    if found.is_none() {
+        for id in dead::respawned(call, id).await? {
+            found = call.pool.get(&queue, id).await?;
+            if found.is_some() {
+                break;
+            }
+        }
     }
     let job = found.ok_or_else(none)?;
     call.large(&JobView::found(call, &job, 0)).await
@@ -43,7 +46,7 @@ pub(super) async fn may_end(call: &Call<'_>, id: &str) -> Result<()> {
         return Ok(());
     };
     let (queue, now) = (call.queue()?, dead::respawned(call, id).await?);
-    for id in [Some(id), now].into_iter().flatten() {
+    for id in [id].into_iter().chain(now) {
         match queue.get(id).await?.map(|found| found.state) {
             Some(State::Scheduled | State::Ready) => call.may(Scope::Publish)?,
             Some(State::Leased) => call.may(Scope::Consume)?,
@@ -61,9 +64,14 @@ pub(super) async fn end(call: &Call<'_>, id: &str) -> Result<()> {
     };
     let queue = call.queue()?;
     let mut was_leased = call.pool.end(&queue, id).await?;
-    if !was_leased && let Some(now) = dead::respawned(call, id).await? {
-        was_leased = call.pool.end(&queue, now).await?;
-        dead::forget_respawned(call, id).await?;
+    if !was_leased {
+        let now = dead::respawned(call, id).await?;
+        for now in &now {
+            was_leased |= call.pool.end(&queue, *now).await?;
+        }
+        if !now.is_empty() {
+            dead::forget_respawned(call, id).await?;
+        }
     }
     let acked = was_leased.then(|| call.pool.now());
     metrics::ended(&call.labels(), &call.route.queue, id, acked);

@@ -1,4 +1,5 @@
-//! Notes of respawned jobs in the shared state: the event that an id means now, and since when.
+//! Notes of respawned jobs in the shared state: the event that an id means now, since when, and of a
+//! job that has died again the event before it, which is there until the other is pushed.
 //!
 //! A job may end without a word that names it: it expires, dies and is dropped, is settled by `/v1`.
 //! So with each respawn some notes are looked at, and those of jobs that are over go.
@@ -25,22 +26,27 @@ const PAGE_MAX: usize = 1_000;
 const LOOKUPS_AT_ONCE: usize = 16;
 
 /// Returns the text of a note that is made now.
-pub(super) fn text(id: EventId) -> String {
-    format!("{id} {}", clock::now().as_millis())
+pub(super) fn text(id: EventId, before: Option<EventId>) -> String {
+    let now_ms = clock::now().as_millis();
+    match before {
+        Some(before) => format!("{id} {now_ms} {before}"),
+        None => format!("{id} {now_ms}"),
+    }
 }
 
-/// Returns the event that a note names, and when it was made.
-fn parse(note: &str) -> Option<(EventId, Timestamp)> {
-    let (id, made_ms) = note.split_once(' ').unwrap_or((note, "0"));
-    Some((
-        id.parse().ok()?,
-        Timestamp::from_millis(made_ms.parse().ok()?),
-    ))
+/// Returns the events that a note names, and when it was made.
+fn parse(note: &str) -> Option<(Vec<EventId>, Timestamp)> {
+    let mut words = note.split(' ');
+    let id = words.next()?.parse().ok()?;
+    let made_ms = words.next().unwrap_or("0").parse().ok()?;
+    let before = words.next().map(str::parse).transpose().ok()?;
+    let ids = [Some(id), before].into_iter().flatten().collect();
+    Some((ids, Timestamp::from_millis(made_ms)))
 }
 
-/// Returns the event that a note names.
-pub(super) fn event_of(note: &str) -> Option<EventId> {
-    parse(note).map(|(id, _)| id)
+/// Returns the events that a note names: the one that the id means now, and the one before it.
+pub(super) fn events_of(note: &str) -> Vec<EventId> {
+    parse(note).map(|(ids, _)| ids).unwrap_or_default()
 }
 
 /// Looks at some notes after a respawn of so many jobs, and removes those of jobs that are over. A
@@ -91,19 +97,25 @@ async fn remove_if_over(call: &Call<'_>, key: String, note: String) -> Result<()
     Ok(())
 }
 
-/// Whether the event of a note is not over, as the store has it: a consumer may end one that has
+/// Whether an event of a note is not over, as the store has it: a consumer may end one that has
 /// expired meanwhile. `None` where this pool cannot say.
 async fn found(pool: &Pool, key: &str, note: &str) -> duly::Result<Option<bool>> {
     let mut names = key.split('/');
     let (of, namespace, queue) = (names.next(), names.next(), names.next());
-    let (Some(namespace), Some(queue), Some(id)) = (namespace, queue, event_of(note)) else {
+    let (Some(namespace), Some(queue), ids) = (namespace, queue, events_of(note)) else {
         return Ok(None);
     };
-    if of != Some(pool.name()) {
+    if of != Some(pool.name()) || ids.is_empty() {
         return Ok(None);
     }
-    let found = pool.queue(namespace, queue)?.get(id).await?;
-    Ok(Some(found.is_some_and(|it| !it.state.is_final())))
+    let queue = pool.queue(namespace, queue)?;
+    for id in ids {
+        let found = queue.get(id).await?;
+        if found.is_some_and(|it| !it.state.is_final()) {
+            return Ok(Some(true));
+        }
+    }
+    Ok(Some(false))
 }
 
 #[cfg(test)]
@@ -111,15 +123,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_has_an_event_and_is_old_after_an_hour() {
-        let id = EventId::from_bytes([7; 16]);
-        assert_eq!(event_of(&text(id)), Some(id));
-        assert!(!is_old(&text(id)));
+    fn a_note_has_its_events_and_is_old_after_an_hour() {
+        let (id, before) = (EventId::from_bytes([7; 16]), EventId::from_bytes([6; 16]));
+        for (note, events) in [
+            (text(id, None), vec![id]),
+            (text(id, Some(before)), vec![id, before]),
+        ] {
+            assert_eq!(events_of(&note), events);
+            assert!(!is_old(&note));
+        }
         let hour_ago = clock::now().as_millis() - 3_600_000;
         assert!(is_old(&format!("{id} {hour_ago}")));
+        assert!(is_old(&format!("{id} {hour_ago} {before}")));
         // As they were before they had a time.
-        assert_eq!(event_of(&id.to_string()), Some(id));
+        assert_eq!(events_of(&id.to_string()), [id]);
         assert!(is_old(&id.to_string()));
-        assert_eq!(event_of("no event"), None);
+        assert_eq!(events_of("no event"), []);
     }
 }

@@ -1,5 +1,6 @@
 //! Section 2: peek, size, a job by its id, destroy.
 
+use futures_util::future::join_all;
 use serde_json::json;
 
 use super::publish::data;
@@ -7,6 +8,7 @@ use crate::world::{World, on_every_store};
 
 on_every_store! {
     a_peek_shows_the_oldest_ready_job
+    a_peek_at_a_busy_queue_finds_a_job
     a_job_is_found_in_any_state
     destroy_removes_ready_jobs_alone
     a_delayed_job_is_recalled
@@ -29,6 +31,35 @@ async fn a_peek_shows_the_oldest_ready_job(world: World) {
     assert_eq!(data(&job), b"first");
     assert!(job.get("msg").is_none());
     assert_eq!(world.size("q").await, 2);
+}
+
+/// Consumers take the jobs at its head while it is looked for.
+async fn a_peek_at_a_busy_queue_finds_a_job(world: World) {
+    let bulk = json!((0..64).collect::<Vec<_>>()).to_string();
+    for _ in 0..40 {
+        world.put("/api/ns/q/bulk", &bulk).await.is(201);
+    }
+    // The last ones stay.
+    let consume = async {
+        for _ in 0..20 {
+            let jobs = world.get("/api/ns/q?count=100&ttr=600").await.is(200);
+            let ids = jobs.as_array().unwrap().iter();
+            let acks = ids.map(|job| {
+                let path = format!("/api/ns/q/job/{}", job["job_id"].as_str().unwrap());
+                async { world.delete(&{ path }).await.is(204) }
+            });
+            join_all(acks).await;
+        }
+    };
+    let peek = async {
+        loop {
+            world.get("/api/ns/q/peek").await.is(200);
+        }
+    };
+    tokio::select! {
+        () = consume => {}
+        () = peek => unreachable!("it goes on"),
+    }
 }
 
 async fn a_job_is_found_in_any_state(world: World) {

@@ -11,4 +11,5 @@ mod limits;
 mod many;
 mod metrics;
 mod publish;
+mod respawn;
 mod respawn_notes;

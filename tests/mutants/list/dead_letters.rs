@@ -37,6 +37,28 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         dead_letters("what_dies_after_it_began_is_left_alone"),
     ),
     Controls.bug(
+        "named-by-the-time",
+        "letters that are named are left alone if they died later by this process's clock",
+        &[put("DeadLetters::named", "$selected.«run»($act)", "sweep")],
+        dead_letters("what_is_named_is_changed_whenever_it_died"),
+    ),
+    Controls.bug(
+        "revive-into-the-grave",
+        "a dead letter that has expired is revived, and is over at once",
+        &[put(
+            "Entry::has_expired",
+            "$expires.is_some_and($..)",
+            "false",
+        )],
+        store_contract("a_dead_letter_that_has_expired_stays_dead"),
+    ),
+    Controls.bug(
+        "redis-revive-into-the-grave",
+        "Redis: a dead letter that has expired is revived, and is over at once",
+        &[put("lua::has_expired", "$expires * 1000 <= now", "false")],
+        store_contract("a_dead_letter_that_has_expired_stays_dead"),
+    ),
+    Controls.bug(
         "edit-of-what-waits",
         "an edit changes events that are not dead",
         &[put("table::operations!", "dead_only: «true»", "false")],

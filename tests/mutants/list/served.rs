@@ -214,8 +214,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     Served.bug(
         "server-respawn-lists-again",
-        "a respawn lists all dead jobs again for each thousand of them",
-        &[put("dead::respawn", "PASS_MAX", "1_000")],
+        "a respawn lists all dead jobs again for each ten of them",
+        &[put(
+            "DeadJobs::next",
+            "self.list = «$list.into_iter()»",
+            "{ $list.truncate(10); (self.place, self.is_last) = (None, $list.is_empty()); \
+             $list.into_iter() }",
+        )],
         server("each_of_many_respawned_jobs_costs_no_more_than_each_of_few"),
     ),
     Served.bug(
@@ -285,6 +290,22 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "call.app.job_ids.next(queue, 0)",
         )],
         server("respawns_at_the_same_time_double_no_job"),
+    ),
+    Served.bug(
+        "server-respawn-loses-the-id",
+        "a respawn that fails leaves a job that has died again without the id that clients know",
+        &[put("dead::respawn_some", "Some(it.job.id)", "None")],
+        server("a_respawn_that_fails_leaves_a_job_the_id_that_clients_know"),
+    ),
+    Served.bug(
+        "server-respawn-without-end",
+        "a respawn puts back what it has put back and dies again",
+        &[put(
+            "DeadJobs::next",
+            "self.list = «$list.into_iter()»",
+            "{ (self.place, self.is_last) = (None, $list.is_empty()); $list.into_iter() }",
+        )],
+        server("what_dies_again_meanwhile_is_put_back_once"),
     ),
     Served.bug(
         "server-records-by-any-index",
