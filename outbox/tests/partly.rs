@@ -176,16 +176,16 @@ async fn what_is_deferred_for_long_is_neither_lost_nor_doubled() {
                 }
             }
             let relay = outbox.relay(&bus).await;
-            seen.reach(1_001).await;
             outbox.settled().await;
+            let refused = "select count(*) from duly_outbox_refused";
+            assert_eq!(outbox.number(refused).await, 0, "its records know it");
+            seen.reach(1_001).await;
             let is_idle = async || {
                 let stats = bus.stats("orders").await.unwrap();
                 stats.scheduled + stats.ready + stats.leased == 0
             };
             eventually("nothing is left to handle", is_idle).await;
             assert_eq!(seen.counts()[&7], 1, "{fault:?}");
-            let refused = "select count(*) from duly_outbox_refused";
-            assert_eq!(outbox.number(refused).await, 0, "its records know it");
             relay.stop().await;
         }
     }

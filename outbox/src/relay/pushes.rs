@@ -35,6 +35,8 @@ const RETRIES_AT_ONCE: usize = 8;
 /// Pages have the database for so many times as long as groups that have failed: with many of those,
 /// trying them would be all that a relay does.
 const PROBE_PAUSE: u32 = 10;
+/// But a group waits no longer than this: one call that took long says little about the next.
+const PROBE_PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// A push that has ended.
 #[derive(Debug)]
@@ -275,7 +277,8 @@ impl<S: Source> Run<S> {
     /// Puts the next try of a group that has failed off, by how long a call of the database took.
     fn pause_probes(&mut self, began: Instant) {
         let pause = began.elapsed() * PROBE_PAUSE;
-        self.pushes.probe_at = self.pushes.probe_at.max(began) + pause;
+        let probe_at = self.pushes.probe_at.max(began) + pause;
+        self.pushes.probe_at = probe_at.min(Instant::now() + PROBE_PAUSE_MAX);
     }
 
     async fn settle(&mut self, keys: &[(i64, bool)], fates: Vec<(usize, Fate)>) {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use duly::__outbox::{self as outbox, StagedPush};
-use duly::__server::{moved_clock, payloads, replies, schedules};
+use duly::__server::{moved_clock, payloads, queues, replies, schedules};
 use duly::admin::{EventAction, Schedules};
 use duly::lease::LeaseOutcome;
 use duly::prelude::*;
@@ -121,6 +121,9 @@ calls! {
         replies::look_up(&it.pulled, it.waiting).await
     };
     Closed payloads dead_ids: |it| payloads::dead_ids(it.bus.dead_letters());
+    Closed queues counts_and_control: |it| async {
+        queues::counts_and_control(&it.bus, &PULLED.parse()?).await
+    };
     Closed schedules page_with: |it| async {
         schedules::page_with(&it.bus.schedules(), 0, None, (None, 100)).await
     };

@@ -294,7 +294,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Served.bug(
         "server-respawn-loses-the-id",
         "a respawn that fails leaves a job that has died again without the id that clients know",
-        &[put("dead::respawn_some", "Some(it.job.id)", "None")],
+        &[put("dead::respawn_some", "Some($it.job.id)", "None")],
         server("a_respawn_that_fails_leaves_a_job_the_id_that_clients_know"),
     ),
     Served.bug(
