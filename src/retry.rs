@@ -5,7 +5,7 @@ use std::{error, fmt, str::FromStr, time::Duration};
 use duly_options::backoff::{Backoff, Shape, Steps};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::duration;
+use crate::{duration, panics};
 
 /// A retry policy: returns the delay after attempt *n*, as a pure function without clock or random
 /// numbers.
@@ -19,6 +19,7 @@ use crate::duration;
 /// | `linear(1s..1m)` | 1 s, 2 s, 3 s, … 60 s | [`linear`](Self::linear) |
 /// | `exp(1s..10m)` | 1 s, 2 s, 4 s, … 600 s | [`exponential`](Self::exponential) |
 /// | `steps(1m, 1h, 1d)` | 1 minute, 1 hour, and then 1 day each time | [`steps`](Self::steps) |
+/// | none | what a function of yours returns | [`function`](Self::function) |
 ///
 /// Each may end in a jitter, as in `exp(1s..10m, jitter 20%)`. The annotation, settings files,
 /// [`FromStr`], [`Display`](fmt::Display) and serde use this text; durations in it are those of
@@ -43,9 +44,43 @@ use crate::duration;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    shape: Shape,
+    growth: Growth,
     jitter_percent: u8,
 }
+
+/// The delays before jitter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Growth {
+    Listed(Shape),
+    Computed(DelayFunction),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct DelayFunction(fn(u16) -> Duration);
+
+impl DelayFunction {
+    /// Returns its delay; that of the default policy if it panics.
+    fn after(self, attempt: u16) -> Duration {
+        panics::caught(|| self.0(attempt)).unwrap_or_else(|panic| {
+            panics::reported(|| {
+                tracing::error!(
+                    panic,
+                    attempt,
+                    "the function of a retry policy has panicked"
+                );
+            });
+            RetryPolicy::default().delay_after(attempt, 0.0)
+        })
+    }
+}
+
+impl PartialEq for DelayFunction {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::fn_addr_eq(self.0, other.0)
+    }
+}
+
+impl Eq for DelayFunction {}
 
 impl RetryPolicy {
     /// Waits the same delay after every attempt; zero retries at once.
@@ -115,6 +150,34 @@ impl RetryPolicy {
         Self::of(Shape::Steps(Steps::of(delays)))
     }
 
+    /// Waits as long as `delays` returns for the number of the attempt that has failed, from 1 on.
+    ///
+    /// The annotation takes a function as well, as in `backoff = delays`. It is called each time an
+    /// attempt fails, on the thread that settles events, so it must not block. If it panics, the
+    /// panic is logged and the delay is that of the default policy. It is shown as
+    /// `function(attempt)`, which settings files do not take. Where the delay depends on what went wrong,
+    /// return [`Failure::retry_after`](crate::Failure::retry_after) instead.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use duly::RetryPolicy;
+    /// # use std::time::Duration;
+    /// fn squares(attempt: u16) -> Duration {
+    ///     Duration::from_secs(u64::from(attempt).pow(2))
+    /// }
+    /// let policy = RetryPolicy::function(squares);
+    /// let delays = [1, 2, 3].map(|attempt| policy.delay_after(attempt, 0.0).as_secs());
+    /// assert_eq!(delays, [1, 4, 9]);
+    /// ```
+    #[must_use]
+    pub const fn function(delays: fn(u16) -> Duration) -> Self {
+        Self {
+            growth: Growth::Computed(DelayFunction(delays)),
+            jitter_percent: 0,
+        }
+    }
+
     /// Shortens each delay by a random part of up to `percent` of it. Default: 0.
     ///
     /// Jitter never lengthens a delay, so it stays within `max`. More than 100 counts as 100.
@@ -145,19 +208,10 @@ impl RetryPolicy {
     /// at the maximum. Attempt 0 counts as 1.
     #[must_use]
     pub fn delay_after(&self, attempt: u16, random: f64) -> Duration {
-        let failed = u128::from(attempt.max(1));
-        let nanos = match self.shape {
-            Shape::Fixed(delay) => delay.as_nanos(),
-            Shape::Linear { step, max } => {
-                step.as_nanos().saturating_mul(failed).min(max.as_nanos())
-            }
-            Shape::Exponential { first, max } => {
-                let factor = 1_u128
-                    .checked_shl(u32::from(attempt.max(1)) - 1)
-                    .unwrap_or(u128::MAX);
-                first.as_nanos().saturating_mul(factor).min(max.as_nanos())
-            }
-            Shape::Steps(steps) => steps.after(attempt).as_nanos(),
+        let attempt = attempt.max(1);
+        let nanos = match self.growth {
+            Growth::Listed(shape) => nanos_after(shape, attempt),
+            Growth::Computed(function) => function.after(attempt).as_nanos(),
         };
         let nanos = nanos - nanos * self.cut(random) / BILLION;
         let below = u32::try_from(nanos % BILLION).unwrap_or_default(); // less than a second
@@ -173,9 +227,26 @@ impl RetryPolicy {
 
     const fn of(shape: Shape) -> Self {
         Self {
-            shape,
+            growth: Growth::Listed(shape),
             jitter_percent: 0,
         }
+    }
+}
+
+fn nanos_after(shape: Shape, attempt: u16) -> u128 {
+    match shape {
+        Shape::Fixed(delay) => delay.as_nanos(),
+        Shape::Linear { step, max } => {
+            let whole = step.as_nanos().saturating_mul(attempt.into());
+            whole.min(max.as_nanos())
+        }
+        Shape::Exponential { first, max } => {
+            let factor = 1_u128
+                .checked_shl(u32::from(attempt) - 1)
+                .unwrap_or(u128::MAX);
+            first.as_nanos().saturating_mul(factor).min(max.as_nanos())
+        }
+        Shape::Steps(steps) => steps.after(attempt).as_nanos(),
     }
 }
 
@@ -191,11 +262,16 @@ impl Default for RetryPolicy {
 impl fmt::Display for RetryPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = duration::format;
-        match self.shape {
-            Shape::Fixed(delay) => write!(f, "fixed({}", text(delay))?,
-            Shape::Linear { step, max } => write!(f, "linear({}..{}", text(step), text(max))?,
-            Shape::Exponential { first, max } => write!(f, "exp({}..{}", text(first), text(max))?,
-            Shape::Steps(steps) => {
+        match self.growth {
+            Growth::Computed(_) => f.write_str("function(attempt")?,
+            Growth::Listed(Shape::Fixed(delay)) => write!(f, "fixed({}", text(delay))?,
+            Growth::Listed(Shape::Linear { step, max }) => {
+                write!(f, "linear({}..{}", text(step), text(max))?;
+            }
+            Growth::Listed(Shape::Exponential { first, max }) => {
+                write!(f, "exp({}..{}", text(first), text(max))?;
+            }
+            Growth::Listed(Shape::Steps(steps)) => {
                 let listed: Vec<String> = steps.listed().iter().map(|one| text(*one)).collect();
                 write!(f, "steps({}", listed.join(", "))?;
             }
@@ -219,7 +295,7 @@ impl FromStr for RetryPolicy {
     fn from_str(text: &str) -> Result<Self, ParseRetryError> {
         let parsed = Backoff::parse(text).map_err(|message| ParseRetryError { message })?;
         Ok(Self {
-            shape: parsed.shape,
+            growth: Growth::Listed(parsed.shape),
             jitter_percent: parsed.jitter_percent,
         })
     }

@@ -55,7 +55,12 @@ impl Value<'_> {
                 Ok(duration_code(span))
             }
             Kind::Backoff => {
-                let text = self.string()?;
+                if let Ok(function) = self.path() {
+                    return Ok(quote! { #krate::__private::RetryPolicy::function(#function) });
+                }
+                let Ok(text) = self.string() else {
+                    return Err(self.expected("a string or the path of a function"));
+                };
                 Ok(backoff_code(parsed(&text, Backoff::parse)?, krate))
             }
             Kind::Late => {

@@ -33,7 +33,8 @@ macro_rules! queue_options {
                 /// event becomes a dead letter. 10 are two weeks of a stop every working day.
                 free_interruptions: u8 = 10, Number(0, 15),
                     "free_interruptions = 10", "0 to 15", "10";
-                /// The retry policy: the delay before the next attempt.
+                /// The retry policy: the delay before the next attempt. The annotation takes a function
+                /// as well, see [`RetryPolicy::function`](crate::RetryPolicy::function).
                 backoff: RetryPolicy = RetryPolicy::default(), Backoff,
                     "backoff = \"exp(1s..10m)\"",
                     "`fixed(5s)`, `linear(1s..1m)`, `exp(1s..10m)`, `steps(1m, 1h, 1d)`; each may end in `, jitter 10%`",

@@ -14,6 +14,7 @@ use crate::world::{ORDERS, World, ms, secs};
 
 over_every_store! {
     a_failed_attempt_is_due_again_after_its_backoff,
+    a_function_says_the_delays_and_may_panic,
     a_failure_a_timeout_and_a_panic_each_use_an_attempt,
     after_the_last_attempt_comes_no_other,
     a_permanent_failure_is_dead_at_once,
@@ -44,6 +45,32 @@ async fn a_failed_attempt_is_due_again_after_its_backoff(world: World) {
     assert_eq!(probe.times(), [5, 6, 8, 12, 20].map(secs));
     assert_eq!(probe.attempts(), [1, 2, 3, 4, 5].map(|n| (id, n)));
     assert_eq!(bus.starts(id).await.unwrap(), probe.times());
+}
+
+/// Waits 10, 20 and 40 seconds, panics at the fourth, and then asks for more than there is.
+fn uneven(attempt: u16) -> Duration {
+    match attempt {
+        1 => secs(10),
+        2 => secs(20),
+        3 => secs(40),
+        4 => panic!("no delay comes to mind"),
+        _ => Duration::MAX,
+    }
+}
+
+async fn a_function_says_the_delays_and_may_panic(world: World) {
+    let probe = Probe::<u64>::answering(|_, _| Err(Failure::retry("not yet")));
+    let policy = RetryPolicy::function(uneven);
+    let (bus, queue) = world
+        .serve(ORDERS.attempts(9).backoff(policy), &probe)
+        .await;
+    queue.push(1, When::Now).await.unwrap();
+
+    bus.advance(secs(3_600)).await;
+
+    // The fourth is that of the default policy, 8 s; the fifth is never due.
+    assert_eq!(probe.times(), [0, 10, 30, 70, 78].map(secs));
+    assert_eq!(bus.stats("orders").await.unwrap().scheduled, 1);
 }
 
 /// What a handler does, and what its record says then.

@@ -70,7 +70,12 @@ async fn count(
 #[derive(Debug, Default)]
 struct Total(AtomicU32);
 
-#[delay_event(queue = "aside", register = false)]
+/// Named by the annotation.
+fn minutes(attempt: u16) -> Duration {
+    Duration::from_mins(attempt.into())
+}
+
+#[delay_event(queue = "aside", backoff = minutes, register = false)]
 async fn aside(_event: Event<String>) -> Result<(), Failure> {
     Ok(())
 }
@@ -105,6 +110,8 @@ fn the_annotation_has_the_values_that_were_written() {
     assert_eq!(said.keep_payload, Some(true));
     assert!(said.dedicated == Some(true) && !said.blocking);
     assert_eq!(states(&said), ["Db", "Mailer"]);
+    let computed = RetryPolicy::function(minutes);
+    assert_eq!(aside::ANNOTATION.backoff, Some(computed));
 }
 
 #[test]

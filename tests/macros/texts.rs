@@ -157,6 +157,28 @@ fn a_policy_is_read_or_refused_at_the_corners() {
     }
 }
 
+#[test]
+fn a_policy_of_a_function_is_told_from_others_and_has_no_text_to_read() {
+    fn one(_attempt: u16) -> Duration {
+        Duration::from_secs(1)
+    }
+    fn two(_attempt: u16) -> Duration {
+        Duration::from_secs(2)
+    }
+    let policy = RetryPolicy::function(one);
+    assert_eq!(policy, RetryPolicy::function(one));
+    assert_ne!(policy, RetryPolicy::function(two));
+    assert_ne!(policy, RetryPolicy::fixed(Duration::from_secs(1)));
+    assert_eq!(policy.delay_after(0, 0.0), Duration::from_secs(1));
+    let jittered = policy.jitter(50);
+    assert_eq!(jittered.delay_after(7, 1.0), Duration::from_millis(500));
+    assert_eq!(jittered.to_string(), "function(attempt, jitter 50%)");
+    let read = policy.to_string().parse::<RetryPolicy>().unwrap_err();
+    let words = "unknown backoff `function(attempt)`, expected `fixed(5s)`, `linear(1s..1m)`, \
+                 `exp(1s..10m)` or `steps(1m, 1h, 1d)`";
+    assert_eq!(read.to_string(), words);
+}
+
 fn any_policy() -> impl Strategy<Value = RetryPolicy> {
     let delay = || prop_oneof![0..u64::MAX, 0..100_000_000_000_u64].prop_map(Duration::from_nanos);
     let pair = || {

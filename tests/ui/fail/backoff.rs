@@ -15,6 +15,9 @@ struct NoUnit;
 #[delay_event(queue = "a", backoff = "exp(1s..10m, jitter 120%)")]
 struct Jitter;
 
+#[delay_event(queue = "a", backoff = 5)]
+struct NeitherTextNorFunction;
+
 #[delay_event(queue = "a", rate = "50")]
 struct NoUnitOfRate;
 
