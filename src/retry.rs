@@ -5,7 +5,8 @@ use std::{error, fmt, str::FromStr, time::Duration};
 use duly_options::backoff::{Backoff, Shape, Steps};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::{duration, panics};
+use crate::duration;
+use crate::panics;
 
 /// A retry policy: returns the delay after attempt *n*, as a pure function without clock or random
 /// numbers.

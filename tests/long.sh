@@ -93,6 +93,8 @@ redis() {
     duly --test faults -- redis_faults::
     default DULY_REDIS_ABORTS all
     duly --test stores -- redis_store::aborted
+    default DULY_LEFTOVERS all
+    duly --test stores -- redis_store::leftovers
     default DULY_BUSY_EVENTS 1000000
     duly --test stores -- redis_store::busy
 }

@@ -18,8 +18,16 @@ silence=1800 # seconds; a step that prints nothing for so long hangs, however lo
 passed=0
 failed=0
 log=$(mktemp)
+beside=$(mktemp -d) # what the tests of the clients print, and their exit code
+clients= # those tests, while they are under way, a process group as well
 running= # the step under way; it has a process group of its own, which a Ctrl-C does not reach
-trap 'rm -f "$log"; [ -z "$running" ] || kill -- "-$running"' EXIT
+ended() {
+    rm -rf "$log" "$beside"
+    for group in $clients $running; do
+        kill -- "-$group" 2>/dev/null || true
+    done
+}
+trap ended EXIT
 trap 'exit 130' INT TERM
 
 step() {
@@ -182,7 +190,10 @@ else
     tests "unit and integration tests" \
         cargo test --workspace --all-features --no-fail-fast --lib --bins --tests
 fi
-DULY_PROGRAM=$(realpath -m "$target")/debug/duly tests "clients in other languages" tests/clients.sh
+# Beside what comes: the clients wait for times and servers, and compile nothing.
+DULY_PROGRAM=$(realpath -m "$target")/debug/duly setsid bash -c \
+    'code=0; tests/clients.sh >"$1/log" 2>&1 || code=$?; echo "$code" >"$1/code"' clients "$beside" &
+clients=$!
 tests "documentation tests" cargo test --workspace --all-features --no-fail-fast --doc
 
 # In the same folder: packages that need no feature here that the others lack are not built again.
@@ -192,6 +203,9 @@ tests "embedded store, on the oldest SQLite" \
     cargo test --locked --manifest-path tests/oldest/Cargo.toml --lib --target-dir "$target"
 tests "models, under every interleaving" \
     cargo test --locked --manifest-path tests/loom/Cargo.toml --release --target-dir "$target/loom"
+tests "clients in other languages" bash -c \
+    'tail --pid="$1" -f /dev/null; cat "$2/log"; exit "$(cat "$2/code")"' clients "$clients" "$beside"
+clients=
 
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" != 0 ]

@@ -34,7 +34,7 @@ const REPORT: Annotation = Annotation::new("report")
     .attempts(1_000)
     .backoff(RetryPolicy::fixed(Duration::from_millis(100)));
 /// How many kills there are when nobody says otherwise.
-const KILLS: u64 = 8;
+const KILLS: u64 = 5;
 /// How long nothing of what is left may come: longer than a dead process holds up what it was at.
 const PATIENCE: Duration = Duration::from_secs(120);
 

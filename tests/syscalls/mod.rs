@@ -64,7 +64,7 @@ fn killed_at_any_call_of_the_script_nothing_is_lost_early_or_unrecorded() {
     let template = closed_store();
     let calls = script(template.path());
     let mut sweep = Sweep::of("script", template.path(), SCRIPT, Deed::Kill);
-    sweep.every = 4;
+    sweep.every = 8;
     let tally = sweep.covers(&points(&calls));
     assert!(
         [tally.nothing, tally.whole, tally.leases_lost]
@@ -83,7 +83,7 @@ fn killed_at_any_call_of_any_kind_nothing_is_lost_early_or_unrecorded() {
     let folder = copy(template.path());
     let calls = watch_all(folder.path(), SCRIPT);
     let mut sweep = Sweep::of("script-any", template.path(), SCRIPT, Deed::Kill);
-    sweep.every = 30;
+    sweep.every = 60;
     sweep.covers(&points(&calls));
 }
 
@@ -94,14 +94,14 @@ fn killed_within_any_write_nothing_is_lost_early_or_unrecorded() {
     let mut points = writing(&script(template.path()));
     points.retain(|point| ["write", "pwrite64"].contains(&point.call.as_str()));
     let mut sweep = Sweep::of("script-cut", template.path(), SCRIPT, Deed::Cut);
-    sweep.every = 8;
+    sweep.every = 16;
     sweep.covers(&points);
 
     let template = folder();
     let mut points = writing(&opening(template.path()));
     points.retain(|point| ["write", "pwrite64"].contains(&point.call.as_str()));
     let mut sweep = Sweep::of("first-opening-cut", template.path(), OPENING, Deed::Cut);
-    sweep.every = 8;
+    sweep.every = 16;
     sweep.covers(&points);
 }
 
@@ -110,7 +110,7 @@ fn killed_at_any_call_of_the_first_opening_the_next_one_makes_the_store() {
     let template = folder();
     let calls = opening(template.path());
     let mut sweep = Sweep::of("first-opening", template.path(), OPENING, Deed::Kill);
-    sweep.every = 5;
+    sweep.every = 10;
     sweep.covers(&points(&calls));
 }
 
@@ -134,7 +134,7 @@ fn killed_at_any_call_of_a_recovery_the_next_one_does_the_same() {
         let calls = opening(killed.path());
         let mut sweep = Sweep::of(name, killed.path(), OPENING, Deed::Kill);
         sweep.deaths = 1;
-        sweep.every = 5;
+        sweep.every = 10;
         lost += sweep.covers(&points(&calls)).leases_lost;
     }
     assert!(lost > 0 || takes_one(), "no handler died");
@@ -146,8 +146,8 @@ fn after_any_call_that_fails_nothing_is_acknowledged_any_more() {
     let calls = script(template.path());
     let points = writing(&calls);
     for (name, deed, every) in [
-        ("eio", Deed::Fail("EIO"), 10),
-        ("eio-on", Deed::FailOn("EIO"), 40),
+        ("eio", Deed::Fail("EIO"), 20),
+        ("eio-on", Deed::FailOn("EIO"), 80),
     ] {
         let mut sweep = Sweep::of(name, template.path(), SCRIPT, deed);
         sweep.every = every;
@@ -160,8 +160,8 @@ fn after_any_call_that_fails_nothing_is_acknowledged_any_more() {
 fn a_disk_that_is_full_at_any_call_loses_nothing_that_was_acknowledged() {
     let template = closed_store();
     for (name, part, deed, every) in [
-        ("enospc", SCRIPT, Deed::Fail("ENOSPC"), 20),
-        ("enospc-on", IN_HASTE, Deed::FailOn("ENOSPC"), 40),
+        ("enospc", SCRIPT, Deed::Fail("ENOSPC"), 40),
+        ("enospc-on", IN_HASTE, Deed::FailOn("ENOSPC"), 80),
     ] {
         let points = writing(&calls_of(template.path(), part));
         let mut sweep = Sweep::of(name, template.path(), part, deed);
@@ -185,12 +185,12 @@ fn a_call_that_is_refused_for_want_of_something_stops_nobody() {
         points
     };
     for (name, error, calls, every) in [
-        ("edquot", "EDQUOT", &["write", "pwrite64"][..], 40),
-        ("efbig", "EFBIG", &["write", "pwrite64"], 40),
-        ("enospc-write", "ENOSPC", &["write", "pwrite64"], 40),
-        ("emfile", "EMFILE", &["openat"], 3),
-        ("enfile", "ENFILE", &["openat"], 3),
-        ("enomem", "ENOMEM", &["openat", "mmap"], 3),
+        ("edquot", "EDQUOT", &["write", "pwrite64"][..], 80),
+        ("efbig", "EFBIG", &["write", "pwrite64"], 80),
+        ("enospc-write", "ENOSPC", &["write", "pwrite64"], 80),
+        ("emfile", "EMFILE", &["openat"], 5),
+        ("enfile", "ENFILE", &["openat"], 5),
+        ("enomem", "ENOMEM", &["openat", "mmap"], 5),
     ] {
         let mut sweep = Sweep::of(name, template.path(), SCRIPT, Deed::Fail(error));
         sweep.every = every;
@@ -204,7 +204,7 @@ fn any_call_that_fails_while_the_store_is_opened_is_told_and_opening_it_again_he
     let template = folder();
     let points = writing(&opening(template.path()));
     let mut sweep = Sweep::of("opening-eio", template.path(), OPENING, Deed::Fail("EIO"));
-    sweep.every = 4;
+    sweep.every = 8;
     sweep.check = |folder, point| {
         // SQLite does not look whether a folder was synced; the store syncs it once more.
         match (point.file.as_str(), point.call.as_str()) {
@@ -216,7 +216,7 @@ fn any_call_that_fails_while_the_store_is_opened_is_told_and_opening_it_again_he
     // Without room for its reserve it opens, and refuses pushes.
     let full = Deed::Fail("ENOSPC");
     let mut sweep = Sweep::of("opening-enospc", template.path(), OPENING, full);
-    sweep.every = 4;
+    sweep.every = 8;
     sweep.covers(&points);
 }
 
