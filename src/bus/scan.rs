@@ -4,6 +4,7 @@ use crate::bus::inner::Inner;
 use crate::core::op::{PeekBy, PeekCursor, Snapshot, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, QueueName};
+use crate::time::Timestamp;
 
 /// How many events are read at a time: each comes with its payload.
 pub(super) const PAGE: usize = 100;
@@ -16,6 +17,8 @@ pub(super) const PAGE_BYTES: usize = 16 << 20;
 pub struct EventCursor {
     pub(super) bucket: BucketKey,
     pub(super) from: Option<PeekCursor>,
+    /// When the events of a sweep are due that counts its delay from its first page.
+    pub(super) due: Option<Timestamp>,
 }
 
 /// Reads the pages of one bucket.
@@ -87,6 +90,7 @@ impl<'a> Scan<'a, Unfinished> {
         Some(EventCursor {
             bucket: bucket.clone(),
             from: from.cloned(),
+            due: None,
         })
     }
 }

@@ -98,6 +98,30 @@ async fn old_dead_letters_are_dropped_and_recorded_and_younger_ones_stay() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_a_clock_that_was_ahead_none_stays_longer() {
+    for ahead in [HOUR / 40, 24 * HOUR, 9_000 * HOUR] {
+        let clock = Arc::new(VirtualClock::new());
+        let store = MemoryStore::with_clock(Arc::clone(&clock) as _).shared();
+        let way = Faulty::to(&(Arc::new(store) as Arc<dyn Store>));
+        let builder = Bus::builder().only_registered();
+        let builder = builder.shared_store(Arc::clone(&way) as _);
+        let builder = limited(builder, Some(HOUR), None);
+        let bus = TestBus::start_on(clock, builder).await.unwrap();
+        let queue = bus.queue_named::<u64>(QUEUE).unwrap();
+        queue.push(1, When::Now).await.unwrap();
+        let ahead_us = u64::try_from(ahead.as_micros()).unwrap();
+        way.ahead_us.store(ahead_us, Ordering::Relaxed);
+        bus.advance(HOUR / 20).await;
+        way.ahead_us.store(0, Ordering::Relaxed);
+        queue.push(2, When::Now).await.unwrap();
+        bus.advance(HOUR / 2).await;
+        assert!(dead(&bus).await > 0, "{ahead:?}: it dies, and is young");
+        bus.advance(2 * HOUR).await;
+        assert_eq!(dead(&bus).await, 0, "{ahead:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_too_many_dead_letters_the_first_are_dropped() {
     let bus = limited(Bus::builder().only_registered(), None, Some(100));
     let bus = TestBus::start(bus).await.unwrap();

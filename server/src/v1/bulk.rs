@@ -84,8 +84,8 @@ pub(super) struct EventBulk {
     #[serde(default, deserialize_with = "input::whole_or_none")]
     #[schema(minimum = 0, maximum = 4102444800000u64)]
     pushed_until_ms: Option<u64>,
-    /// For `reschedule`: due so long from now, in milliseconds, so with each page later: `due_ms` gives
-    /// all of them one time. Excludes `due_ms`.
+    /// For `reschedule`: due so long after the first request of the sweep, in milliseconds; `after`
+    /// keeps that time. Excludes `due_ms`.
     #[serde(default, deserialize_with = "input::whole_or_none")]
     #[schema(minimum = 0, maximum = 4294967295000u64, example = 60000)]
     delay_ms: Option<u64>,

@@ -50,6 +50,8 @@ struct Remembered {
     first_died: BTreeMap<BucketKey, Timestamp>,
     /// Until then none is read again.
     rests_until: Option<Timestamp>,
+    /// When it looked last. With a time before it the store's clock was ahead, and nothing holds.
+    looked_at: Timestamp,
 }
 
 /// Starts the task, if a queue that this process consumes has a limit. It ends with the bus.
@@ -170,6 +172,10 @@ impl Remembered {
         span: Duration,
     ) -> Result<()> {
         let now = inner.now();
+        if now < self.looked_at {
+            *self = Self::default();
+        }
+        self.looked_at = now;
         if self.rests_until.is_some_and(|until| now < until) {
             return Ok(());
         }

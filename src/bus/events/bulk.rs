@@ -44,10 +44,9 @@ impl Events {
     /// It changes at most [`limit`](Self::limit) events: where the store returns more, the next page
     /// begins with the rest. An event that is already so, as one that is due now or earlier for
     /// [`When::Now`], is left alone. So a sweep through all pages changes each event once, also on
-    /// Redis, where one that is changed may come again on a later page; but [`When::After`] counts from
-    /// the time of each page, and moves such an event again: give a sweep a time, [`When::At`]. It goes
-    /// on behind any page by [`after`](Self::after). With [`pushed_until`](Self::pushed_until) it ends,
-    /// however much is pushed meanwhile.
+    /// Redis, where one that is changed may come again on a later page. It goes on behind any page by
+    /// [`after`](Self::after); with [`When::After`], all its events are due that long after its first
+    /// page. With [`pushed_until`](Self::pushed_until) it ends, however much is pushed meanwhile.
     ///
     /// # Errors
     ///
@@ -80,8 +79,10 @@ impl Events {
     /// # }
     /// ```
     pub async fn change_page(self, action: impl Into<Option<EventAction>>) -> Result<ChangedPage> {
+        let sweep_due = self.after.as_ref().and_then(|place| place.due);
         let action = match action.into() {
             Some(EventAction::Reschedule(when)) => {
+                let when = of_sweep(when, sweep_due, self.inner.now());
                 Some(EventAction::Reschedule(when.checked(self.inner.now())?))
             }
             action => action,
@@ -112,11 +113,23 @@ impl Events {
         }
         // A store that returns more than the limit has done so with its last page.
         let next = (matched < waiting.len()).then_some(last_read).flatten();
+        let due = match action {
+            EventAction::Reschedule(When::At(due)) => Some(due),
+            _ => None,
+        };
         Ok(ChangedPage {
             matched: matched as u64,
             changed: changed as u64,
-            next: next.or(page.next),
+            next: next.or(page.next).map(|place| EventCursor { due, ..place }),
         })
+    }
+}
+
+/// Returns when the events of a sweep are due: a delay counts from its first page.
+fn of_sweep(when: When, sweep_due: Option<Timestamp>, now: Timestamp) -> When {
+    match when {
+        When::After(delay) => When::At(sweep_due.unwrap_or(now + delay)),
+        When::Now | When::At(_) => when,
     }
 }
 
@@ -127,7 +140,7 @@ fn waits(event: &StoredEvent) -> bool {
 /// Returns whether an event that waits already is as an action makes it.
 fn is_so(event: &StoredEvent, action: EventAction, now: Timestamp) -> bool {
     match action {
-        EventAction::Cancel | EventAction::Reschedule(When::After(_)) => false,
+        EventAction::Cancel => false,
         EventAction::Reschedule(When::At(due)) if due > now => event.due == due,
         EventAction::Reschedule(_) => event.due <= now,
     }

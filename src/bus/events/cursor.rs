@@ -7,17 +7,20 @@ use crate::bus::scan::EventCursor;
 use crate::core::op::PeekCursor;
 use crate::error::{Error, Result, shown};
 use crate::event::{BucketId, BucketKey};
+use crate::time::Timestamp;
 
 /// The most bytes of the position of a store in the text of a cursor.
 const POSITION_BYTES_MAX: usize = 128;
 
-/// Formats as `queue/bucket/position`, the position in hexadecimal digits.
+/// Formats as `queue/bucket/position`, the position in hexadecimal digits, with `/due` behind it in
+/// milliseconds if it is one of a sweep with a delay.
 impl fmt::Display for EventCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bucket, from } = self;
+        let Self { bucket, from, due } = self;
         write!(f, "{}/{}/", bucket.queue, bucket.bucket)?;
         let bytes = from.as_ref().map_or(&[][..], PeekCursor::as_bytes);
-        bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        due.map_or(Ok(()), |due| write!(f, "/{}", due.as_millis()))
     }
 }
 
@@ -38,6 +41,10 @@ impl FromStr for EventCursor {
 pub(super) fn read(text: &str) -> Option<EventCursor> {
     let (queue, place) = text.split_once('/')?;
     let (bucket, position) = place.split_once('/')?;
+    let (position, due) = match position.split_once('/') {
+        Some((position, due)) => (position, Some(Timestamp::from_millis(number(due)?))),
+        None => (position, None),
+    };
     let bucket = BucketId(number(bucket)?);
     let bucket = BucketKey::new(queue.parse().ok()?, bucket);
     let is_fit = position.len() <= 2 * POSITION_BYTES_MAX && position.len().is_multiple_of(2);
@@ -49,7 +56,7 @@ pub(super) fn read(text: &str) -> Option<EventCursor> {
     let bytes = bytes.map(|at| u8::from_str_radix(position.get(at..at + 2)?, 16).ok());
     let bytes = bytes.collect::<Option<Vec<u8>>>()?;
     let from = (!bytes.is_empty()).then(|| PeekCursor::new(bytes));
-    Some(EventCursor { bucket, from })
+    Some(EventCursor { bucket, from, due })
 }
 
 /// Reads a number as it is written: digits, without a sign or zeros in front.

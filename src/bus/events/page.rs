@@ -113,7 +113,11 @@ impl Events {
             let (events, from) = part?;
             let place = |from| {
                 let bucket = bucket.clone();
-                Some(EventCursor { bucket, from })
+                Some(EventCursor {
+                    bucket,
+                    from,
+                    due: None,
+                })
             };
             let is_full = looked + events.len() > limit || bytes >= PAGE_BYTES;
             if !events.is_empty() && looked > 0 && is_full {

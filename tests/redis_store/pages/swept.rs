@@ -1,5 +1,6 @@
 //! A sweep through what waits changes a few at a time, and each once, whatever waits in pages.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use duly::admin::EventAction;
@@ -45,6 +46,11 @@ async fn swept((equal, own, buckets): Shape) {
     let later = EventAction::Reschedule(When::At(bus.store_time() + 2 * hour));
     assert_eq!(sweep(&queue, later).await, all);
     assert_eq!(sweep(&queue, later).await, (0, 0), "they are so already");
+    let after = EventAction::Reschedule(When::After(3 * hour));
+    assert_eq!(sweep(&queue, after).await, all);
+    let dues = queue.events().limit(1_000).page().await.unwrap();
+    let dues: BTreeSet<_> = dues.items.iter().map(|event| event.due).collect();
+    assert_eq!(dues.len(), 1, "a sweep has one time: {dues:?}");
     let now = EventAction::Reschedule(When::Now);
     assert_eq!(sweep(&queue, now).await, all);
     assert_eq!(
