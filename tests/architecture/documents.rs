@@ -81,3 +81,17 @@ mod tests {
         assert_eq!(rows(&document, "## B", "version"), ["1", "2"]);
     }
 }
+
+/// How many words a document has for its reader: without examples, and where its links lead.
+pub(crate) fn words(document: &File) -> usize {
+    let mut is_code = false;
+    let mut words = 0;
+    for line in document.text.lines() {
+        is_code ^= line.starts_with("```");
+        let leads = line.starts_with('[') && line.contains("]: ");
+        if !is_code && !leads && !line.starts_with("```") {
+            words += line.split_whitespace().count();
+        }
+    }
+    words
+}
