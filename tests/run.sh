@@ -141,6 +141,7 @@ need pip3 python3-pip
 python3 -c "import ensurepip" 2>/dev/null || install_for venv python3-venv
 need node nodejs
 need npm npm
+need kubectl kubernetes-client # makes the manifests of the kustomization, which starts nothing
 need strace strace # stops a child at each of its system calls
 need valgrind valgrind # counts instructions, in .ci/run
 if ! command -v chromedriver >/dev/null && grep -qs '^ID=ubuntu' /etc/os-release; then

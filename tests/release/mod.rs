@@ -1,4 +1,5 @@
-//! Which crates `.ci/release` publishes: those that the registry lacks, also where it refuses some.
+//! Which crates `.ci/release` publishes: those that the registry lacks, also where it refuses some;
+//! and which it compares with their last release: those that have one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,6 +27,7 @@ const CARGO: &str = r#"#!/bin/sh
 cd "$(dirname "$0")/.."
 for crate; do :; done
 echo "cargo $*" >>calls
+[ "$1" = publish ] || crate=$1
 refusal=$(sed -n "s/^$crate //p" refusals | head -n 1)
 if [ -n "$refusal" ]; then
     sed -i "0,/^$crate /{/^$crate /d}" refusals
@@ -33,10 +35,12 @@ if [ -n "$refusal" ]; then
     echo "error: $refusal" >&2
     exit 101
 fi
-echo "$VERSION" >>"registry/$crate"
+[ "$1" != publish ] || echo "$VERSION" >>"registry/$crate"
 "#;
 /// What the registry has of a crate of which it says nothing.
 const OUT_OF_ORDER: &str = "out of order\n";
+/// After a version that was taken back.
+const YANKED: &str = " yanked";
 const SLEEP: &str = "#!/bin/sh\necho \"sleep $*\" >>\"$(dirname \"$0\")/../calls\"\n";
 const TOO_MANY: &str = "failed to publish to registry: the remote server responded with an error \
     (status 429 Too Many Requests): You have published too many new crates in a short period of time";
@@ -78,12 +82,18 @@ impl Release {
         fs::write(path, format!("{version}\n")).expect("it is written");
     }
 
-    /// Runs it; returns whether it succeeds, and which crates it had published, or when it waited.
+    /// Uploads; returns whether that succeeds, and which crates it had published, or when it waited.
     fn run(&self) -> (bool, Vec<String>) {
+        let (is_done, calls, _) = self.run_command("upload");
+        (is_done, calls)
+    }
+
+    /// Runs a command of it; returns whether it succeeds, its calls, and its output.
+    fn run_command(&self, command: &str) -> (bool, Vec<String>, String) {
         let programs = self.folder.path().join("programs");
         let path = std::env::var("PATH").expect("there is one");
         let ran = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci/release"))
-            .arg("upload")
+            .arg(command)
             .env("PATH", format!("{}:{path}", programs.display()))
             .env("DULY_INDEX", &self.index)
             .env("VERSION", VERSION)
@@ -92,8 +102,11 @@ impl Release {
         let said = fs::read_to_string(&calls).unwrap_or_default();
         fs::remove_file(calls).ok();
         let short = |call: &str| call.replace("cargo publish --locked -p ", "");
-        let is_done = ran.expect("it runs").status.success();
-        (is_done, said.lines().map(short).collect())
+        let ran = ran.expect("it runs");
+        let output = [ran.stdout, ran.stderr].concat();
+        let output = String::from_utf8_lossy(&output).into_owned();
+        let calls = said.lines().map(short).collect();
+        (ran.status.success(), calls, output)
     }
 }
 
@@ -115,7 +128,11 @@ fn respond(registry: &Path, mut asked: &TcpStream) {
     let versions = versions.unwrap_or_default();
     let versions = versions.lines();
     let versions: String = versions
-        .map(|version| format!("{{\"name\":\"{name}\",\"vers\":\"{version}\",\"deps\":[]}}\n"))
+        .map(|version| {
+            let number = version.trim_end_matches(YANKED);
+            let yanked = number != version;
+            format!("{{\"name\":\"{name}\",\"vers\":\"{number}\",\"yanked\":{yanked}}}\n")
+        })
         .collect();
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Length: {}\r\n",
@@ -174,6 +191,48 @@ fn a_registry_that_refuses_for_ever_ends_the_release() {
         .iter()
         .for_each(|call| *counts.entry(call.as_str()).or_insert(0) += 1);
     assert_eq!(counts, BTreeMap::from([(CRATES[0], 13), ("sleep 600", 12)]));
+}
+
+#[test]
+fn a_release_is_compared_with_the_last_one_once_there_is_one() {
+    let release = Release::new(&[]);
+    let (is_done, calls, output) = release.run_command("semver");
+    assert_eq!((is_done, calls), (true, Vec::new()), "{output}");
+    assert!(output.contains("no version is released"), "{output}");
+
+    // What was taken back is nothing to compare with, and neither are macros.
+    release.has(CRATES[0], &format!("0.0.1{YANKED}"));
+    release.has(CRATES[1], "0.0.1");
+    let (is_done, calls, output) = release.run_command("semver");
+    assert_eq!((is_done, calls), (true, Vec::new()), "{output}");
+
+    release.has(CRATES[2], &format!("0.0.1\n0.0.2{YANKED}"));
+    release.has(CRATES[4], VERSION);
+    let (is_done, calls, output) = release.run_command("semver");
+    let compares = "cargo semver-checks -pduly -pduly-outbox";
+    assert_eq!(compared(&calls), [compares], "{output}");
+    assert!(is_done, "{output}");
+}
+
+#[test]
+fn a_version_that_is_too_low_for_what_has_changed_ends_the_release() {
+    let release = Release::new(&[("semver-checks", "a function is missing")]);
+    release.has(CRATES[2], "0.0.1");
+    let (is_done, calls, output) = release.run_command("semver");
+    assert!(!is_done, "{output}");
+    assert_eq!(compared(&calls), ["cargo semver-checks -pduly"]);
+    assert!(output.contains("needs a higher version"), "{output}");
+    // A registry that says nothing is not one without a release.
+    let release = Release::new(&[]);
+    release.has(CRATES[2], OUT_OF_ORDER.trim());
+    let (is_done, calls, output) = release.run_command("semver");
+    assert_eq!((is_done, calls), (false, Vec::new()), "{output}");
+}
+
+/// The calls of cargo that compare; another installs the program, where it is missing.
+fn compared(calls: &[String]) -> Vec<&str> {
+    let is_one = |call: &&str| call.starts_with("cargo semver-checks");
+    calls.iter().map(String::as_str).filter(is_one).collect()
 }
 
 /// What is there already fails no repeat.
