@@ -10,6 +10,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 export NO_COLOR=1 CI=1
+root=$PWD
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 folder=$target/clients
 work=$folder/work
@@ -97,13 +98,11 @@ export PATH=$folder/python/bin:$PATH
 check "python: ruff format" ruff format --check .
 check "python: ruff" ruff check .
 check "python: mypy" mypy
-check "python: build" python -m build --no-isolation --outdir "$folder/dist" .
 suite pytest "$folder/pytest.xml" python -m pytest -q --junitxml "$folder/pytest.xml"
 
 cd "$work/clients/typescript"
 once typescript.sum package-lock.json npm ci --silent --no-audit --no-fund
 check "typescript: tsc" npm run --silent check
-check "typescript: npm pack" npm pack --silent --pack-destination "$folder"
 suite vitest "$folder/vitest.json" npx vitest run --reporter=default --reporter=json \
     --outputFile.json="$folder/vitest.json"
 
@@ -115,6 +114,10 @@ go_tests() {
     go test -count=1 -timeout 10m -json ./... >"$folder/go.json"
 }
 suite go "$folder/go.json" go_tests
+
+cd "$root"
+check "packages" .ci/clients pack "$folder/dist"
+check "what is installed from the packages" .ci/clients try "$folder/dist"
 
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" != 0 ]

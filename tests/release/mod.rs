@@ -1,6 +1,8 @@
 //! Which crates `.ci/release` publishes: those that the registry lacks, also where it refuses some;
 //! and which it compares with their last release: those that have one.
 
+mod clients;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
