@@ -35,8 +35,8 @@ trap 'kill $server; rm -f "$log"' EXIT
 # address <listener>: where it listens, once it does.
 address() {
     local line
-    # Ends with the server, whose log has no more lines then.
-    line=$(tail -n +1 -F --pid=$server "$log" 2>/dev/null | grep -m 1 "\"listener\":\"$1\"") || {
+    # Ends with the server, whose log has no more lines then. No pipeline: `tail` dies of its end.
+    line=$(grep -m 1 "\"listener\":\"$1\"" < <(tail -n +1 -F --pid=$server "$log" 2>/dev/null)) || {
         cat "$log" >&2
         return 1
     }
