@@ -8,7 +8,7 @@ use crate::backoff::Backoff;
 use crate::bus::{Bus, EventBuilder, OutboxBacklog, PushItem, PushMany};
 pub use crate::bus::{PlainEvent, StagedEvent, StagedPush};
 use crate::error::{Error, Result};
-use crate::event::EventId;
+use crate::event::{EventId, QueueName};
 use crate::outage::Outage;
 use crate::time::Timestamp;
 
@@ -84,6 +84,13 @@ pub async fn push(bus: &Bus, events: &[StagedEvent]) -> Vec<StagedPush> {
 /// Notes what a relay of this process sees in its outbox; `None` once it has ended.
 pub fn report_backlog(bus: &Bus, relay: u64, backlog: Option<OutboxBacklog>) {
     bus.report_outbox(relay, backlog);
+}
+
+/// Returns, of the queues that a bus knows, the one whose attempts of an event may last longest, and how
+/// long that is.
+#[must_use]
+pub fn longest_attempts(bus: &Bus) -> Option<(QueueName, Duration)> {
+    bus.longest_attempts()
 }
 
 /// Returns the store's time.

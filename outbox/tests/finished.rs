@@ -12,7 +12,7 @@ use sqlx::Connection;
 use sqlx_0_8::{Executor, PgPool};
 
 use crate::aged::few_ends;
-use crate::world::{Seen, TestDatabase, bus, client, eventually};
+use crate::world::{Seen, TestDatabase, builder, bus, client, eventually};
 
 /// What the handler has, and how often it was called.
 #[derive(Clone)]
@@ -201,14 +201,14 @@ async fn an_end_is_known_for_its_time_and_then_deleted() {
     database
         .pool
         .execute(
-            "insert into duly_done values ('a', 1, '', now() - interval '2 hours'), \
+            "insert into duly_done values ('a', 1, '', now() - interval '4 hours'), \
              ('b', 1, '', now() - interval '30 minutes')",
         )
         .await
         .unwrap();
     let bus = bus("memory:", &Seen::default()).await;
     let mut options = RelayOptions::default();
-    options.done_kept = Duration::from_secs(3_600);
+    options.done_kept = Duration::from_secs(7_200);
     let relay = Relay::sqlx_0_8(&bus, database.pool.clone(), options)
         .await
         .unwrap();
@@ -220,6 +220,46 @@ async fn an_end_is_known_for_its_time_and_then_deleted() {
         1
     );
     relay.stop().await;
+}
+
+#[delay_event(
+    queue = "slow",
+    register = false,
+    attempts = 3,
+    timeout = "1h",
+    backoff = "steps(1h, 1d)"
+)]
+async fn slow(_: Event<u64>) -> Result<(), Failure> {
+    Ok(())
+}
+
+/// An attempt that comes later would have its effect again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_time_that_is_shorter_than_the_attempts_of_an_event_is_refused() {
+    let database = TestDatabase::new().await;
+    // 16 attempts of 30 s, and the delays 1 s, 2 s, ... 512 s, and 10 minutes five times.
+    let quick = bus("memory:", &Seen::default()).await;
+    let builder = builder(&Seen::default()).register(slow {});
+    let both = builder.store_url("memory:").start().await.unwrap();
+    for (bus, queue, last) in [(quick, "orders", 4_503), (both, "slow", 28 * 3_600)] {
+        let start = async |kept: u64, is_url: bool| {
+            let mut options = RelayOptions::default();
+            options.done_kept = Duration::from_secs(kept);
+            if is_url {
+                Relay::connect(&bus, &database.url, options).await
+            } else {
+                Relay::sqlx_0_8(&bus, database.pool.clone(), options).await
+            }
+        };
+        for is_url in [false, true] {
+            let error = start(last, is_url).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            let error = error.to_string();
+            let is_named = error.contains(&format!("`{queue}`"));
+            assert!(is_named && error.contains(&format!("{last}s")), "{error}");
+            start(last + 1, is_url).await.unwrap().stop().await;
+        }
+    }
 }
 
 /// The trait is what drivers of others would implement.

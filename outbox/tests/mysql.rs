@@ -298,12 +298,12 @@ async fn an_effect_in_mysql_happens_once() {
 async fn an_end_in_mysql_is_known_for_its_time_and_then_deleted() {
     let database = TestMysql::new().await;
     let insert = "insert into duly_done (event, attempt, lease, at) values \
-                  ('a', 1, '', unix_timestamp() * 1000 - 7200000), \
+                  ('a', 1, '', unix_timestamp() * 1000 - 14400000), \
                   ('b', 1, '', unix_timestamp() * 1000 - 1800000)";
     database.execute(insert).await;
     let bus = bus("memory:", &Seen::default()).await;
     let mut options = RelayOptions::default();
-    options.done_kept = Duration::from_secs(3_600);
+    options.done_kept = Duration::from_secs(7_200);
     let relay = Relay::sqlx_mysql(&bus, database.url.parse().unwrap(), options)
         .await
         .unwrap();
@@ -352,7 +352,7 @@ async fn the_least_rights_in_mysql_are_enough() {
         .await;
     let url = shared_mariadb().url(&relay, &database.name);
     let mut options = RelayOptions::default();
-    options.done_kept = Duration::from_secs(60);
+    options.done_kept = Duration::from_secs(7_200);
     database.execute("update duly_done set at = 0").await;
     let relay = Relay::sqlx_mysql(&bus, url.parse().unwrap(), options)
         .await

@@ -202,7 +202,7 @@ impl Relay {
         mut source: S,
         options: RelayOptions,
     ) -> Result<Self> {
-        let options = options.checked()?;
+        let options = options.checked(bus)?;
         outside(bus, source.check()).await?;
         Ok(Self::spawn(bus, source, options, true))
     }
@@ -214,7 +214,7 @@ impl Relay {
         mut source: S,
         options: RelayOptions,
     ) -> Result<Self> {
-        let options = options.checked()?;
+        let options = options.checked(bus)?;
         let checked = outside(bus, source.check()).await;
         let is_checked = match checked {
             Err(error) if error.kind() != ErrorKind::Unavailable => return Err(error),

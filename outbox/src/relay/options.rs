@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use duly::{Error, ErrorKind, Result};
+use duly::__outbox::longest_attempts;
+use duly::{Bus, Error, ErrorKind, Result};
 
 /// The options of a relay.
 ///
@@ -27,7 +28,8 @@ pub struct RelayOptions {
     pub idle_poll: Duration,
     /// How long it is known that the effect of an event was committed; then an attempt that still
     /// comes again would have it twice. Default: 30 days, longer than the retries of most queues; at
-    /// least a minute. It counts by the clock of the database or of the store, whichever is behind,
+    /// least a minute, and longer than the attempts of an event may last by the options of any queue
+    /// that the bus knows. It counts by the clock of the database or of the store, whichever is behind,
     /// and in an hour no more than a tenth of it, or two hours, is forgotten, lest a clock that jumps
     /// ahead ends all.
     pub done_kept: Duration,
@@ -49,7 +51,7 @@ const POLL_MAX: Duration = Duration::from_secs(60);
 const DONE_KEPT_MIN: Duration = Duration::from_secs(60);
 
 impl RelayOptions {
-    pub(crate) fn checked(self) -> Result<Self> {
+    pub(crate) fn checked(self, bus: &Bus) -> Result<Self> {
         let polls = [("busy_poll", self.busy_poll), ("idle_poll", self.idle_poll)];
         for (name, poll) in polls {
             if !(POLL_MIN..=POLL_MAX).contains(&poll) {
@@ -62,6 +64,17 @@ impl RelayOptions {
         if self.done_kept < DONE_KEPT_MIN {
             let kept = self.done_kept;
             let wrong = format!("done_kept is {kept:?}, it must be at least {DONE_KEPT_MIN:?}");
+            return Err(Error::new(ErrorKind::Invalid, wrong));
+        }
+        if let Some((queue, last)) = longest_attempts(bus)
+            && self.done_kept <= last
+        {
+            let kept = self.done_kept;
+            let wrong = format!(
+                "done_kept is {kept:?}, but the attempts of an event of `{queue}` may last {last:?}, by \
+                 its attempts, timeout and backoff, and one that comes later than that would have its \
+                 effect again; set done_kept to more than {last:?}"
+            );
             return Err(Error::new(ErrorKind::Invalid, wrong));
         }
         Ok(self)

@@ -18,8 +18,8 @@ use crate::bus::state::outboxes::OutboxBacklog;
 use crate::codec::Codec;
 use crate::core::op::{NewEvent, Unique};
 use crate::error::{Error, Result, shown};
-use crate::event::{BucketId, EventId, Headers};
-use crate::flow::{Flow, HoldsTime};
+use crate::event::{BucketId, EventId, Headers, QueueName};
+use crate::flow::{Flow, HoldsTime, QueueOptions};
 use crate::time::{Timestamp, When};
 use crate::trace;
 
@@ -152,6 +152,20 @@ impl Bus {
             Some(holds) => HoldsTime::new(outside, holds).await,
             None => outside.await,
         }
+    }
+
+    /// Returns, of the queues that have a handler or options here, the one whose attempts of an event
+    /// may last longest, and how long that is from the begin of the first to the end of the last.
+    pub(crate) fn longest_attempts(&self) -> Option<(QueueName, Duration)> {
+        let last = |options: &QueueOptions| {
+            let delays =
+                (1..options.attempts).map(|failed| options.backoff.delay_after(failed, 0.0));
+            let attempts = options.timeout.saturating_mul(options.attempts.into());
+            delays.fold(attempts, Duration::saturating_add)
+        };
+        let queues = self.inner.queues.iter();
+        let queues = queues.map(|(name, options)| (name.clone(), last(options)));
+        queues.max_by_key(|(_, last)| *last)
     }
 
     /// Returns the pause of a relay that nothing wakes.
