@@ -14,6 +14,7 @@ mod servers;
 mod faulty;
 
 mod aged;
+mod at_rest;
 mod clock;
 mod crowded;
 mod databases;

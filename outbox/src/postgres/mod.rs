@@ -2,6 +2,7 @@
 
 pub(crate) mod claim;
 pub(crate) mod deferred;
+pub(crate) mod news;
 pub(crate) mod page;
 pub(crate) mod session;
 pub(crate) mod snapshot;

@@ -36,6 +36,12 @@ impl Snapshot {
         let ended = self.running.iter().filter(|xid| later.sees(**xid));
         ended.copied().collect()
     }
+
+    /// Leaves the transactions from a number on out of those that ran.
+    pub(crate) fn before(mut self, until: u64) -> Self {
+        self.running.retain(|xid| *xid < until);
+        self
+    }
 }
 
 impl fmt::Display for Snapshot {

@@ -7,6 +7,7 @@ use duly::{Error, ErrorKind, Result};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
+use crate::postgres::news::{self, News};
 use crate::postgres::page::{self, Page};
 use crate::postgres::session::Session;
 use crate::postgres::snapshot::Snapshot;
@@ -34,6 +35,7 @@ pub(crate) struct PostgresSource<S> {
     own: String,
     /// The page that is being pushed, and the step that claims it.
     taken: Option<(Step, Page)>,
+    news: News,
     /// How long the quickest look took.
     quickest: Duration,
     /// When partitions with few rows were truncated.
@@ -46,6 +48,7 @@ impl<S: Session + 'static> PostgresSource<S> {
             session,
             own: format!("{:016x}", fastrand::u64(..)),
             taken: None,
+            news: News::default(),
             quickest: REQUEST_MAX,
             swept_all: None,
         }
@@ -253,6 +256,14 @@ impl<S: Session + 'static> PostgresSource<S> {
 impl<S: Session + 'static> Source for PostgresSource<S> {
     fn check(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.check_tables())
+    }
+
+    fn has_news(&mut self) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            let rows = self.run(news::QUERY).await?;
+            let has_news = rows.first().and_then(|row| self.news.read(row));
+            has_news.ok_or_else(|| unreadable("last row of the outbox"))
+        })
     }
 
     fn take(&mut self) -> BoxFuture<'_, Result<Taken>> {

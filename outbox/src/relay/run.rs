@@ -21,6 +21,8 @@ use crate::relay::source::{PAGE_MAX, Source, Taken};
 const BUSY_FOR: Duration = Duration::from_secs(1);
 /// Events that come one by one are pushed together, at most so often.
 const BATCH_EVERY: Duration = Duration::from_millis(5);
+/// At rest the outbox is read whole once in so many times; the others ask only whether there is news.
+const WHOLE_EVERY: u32 = 5;
 /// How often what waits is counted.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// How often room is freed; more often while a sweep does not free all, for a part of the time that is
@@ -53,6 +55,8 @@ pub(crate) struct Run<S> {
     failures: u32,
     is_database_away: bool,
     busy_until: Instant,
+    /// How often in a row it was asked only whether there is news.
+    asked_for_news: u32,
     counted: Instant,
     sweep_at: Instant,
     ends: EndsLimit,
@@ -102,6 +106,7 @@ impl<S: Source> Run<S> {
             failures: 0,
             is_database_away: false,
             busy_until: now,
+            asked_for_news: 0,
             counted: now,
             sweep_at: now + SWEEP_EVERY,
             asked: now - GROUPS_EVERY, // those of a relay before are tried at once
@@ -208,9 +213,14 @@ impl<S: Source> Run<S> {
             outside(&self.bus, self.source.check()).await?;
             self.is_checked = true;
         }
-        let rows = match outside(&self.bus, self.source.take()).await? {
-            Taken::Nothing | Taken::Held => None,
-            Taken::Rows(rows) => Some(rows),
+        let is_at_rest = self.failures == 0 && Instant::now() >= self.busy_until;
+        let rows = if is_at_rest && self.has_no_news().await? {
+            None
+        } else {
+            match outside(&self.bus, self.source.take()).await? {
+                Taken::Nothing | Taken::Held => None,
+                Taken::Rows(rows) => Some(rows),
+            }
         };
         self.database.succeeded();
         self.is_database_away = false;
@@ -228,6 +238,8 @@ impl<S: Source> Run<S> {
         let is_whole = closing.passed == rows.len();
         let groups: BTreeSet<_> = closing.deferred.iter().map(|it| it.group.clone()).collect();
         let deferred = closing.deferred.len() as u64;
+        // Those of plain SQL, which are pushed next.
+        let has_more = rows.len() == PAGE_MAX || !closing.instead.is_empty();
         if outside(&self.bus, self.source.close(closing)).await? {
             self.report.settled(counts);
             self.deferred += deferred;
@@ -238,11 +250,22 @@ impl<S: Source> Run<S> {
         }
         Ok(if !is_whole {
             Turn::Failed
-        } else if rows.len() < PAGE_MAX {
-            Turn::PassedAll
-        } else {
+        } else if has_more {
             Turn::Passed
+        } else {
+            Turn::PassedAll
         })
+    }
+
+    /// Returns whether the outbox has said at little cost that there is nothing to take. Now and then it
+    /// is not asked, since it may be wrong.
+    async fn has_no_news(&mut self) -> Result<bool> {
+        self.asked_for_news = (self.asked_for_news + 1) % WHOLE_EVERY;
+        if self.asked_for_news == 0 {
+            return Ok(false);
+        }
+        let has_news = outside(&self.bus, self.source.has_news()).await?;
+        Ok(!has_news)
     }
 
     /// Returns whether the store replies to nothing: then rows stay where they are, since deferring all

@@ -25,6 +25,12 @@ pub(crate) trait Source: Send + 'static {
     /// Checks that the tables are there; the error names what is missing.
     fn check(&mut self) -> BoxFuture<'_, Result<()>>;
 
+    /// Returns whether rows may have become visible since rows were last taken, if a query tells that
+    /// for less than [`take`](Self::take) costs. It may overlook some, which are then taken later.
+    fn has_news(&mut self) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(std::future::ready(Ok(true)))
+    }
+
     /// Takes the next rows.
     fn take(&mut self) -> BoxFuture<'_, Result<Taken>>;
 
