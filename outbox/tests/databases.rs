@@ -15,6 +15,11 @@ use crate::world::{Order, TestDatabase, TestMysql, eventually, order};
 pub(crate) const DEFERRED: &str = "select count(*) from duly_outbox_deferred";
 pub(crate) const REFUSED: &str = "select count(*) from duly_outbox_refused";
 
+fn in_runtime(work: impl Future<Output = ()>) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().build().unwrap().block_on(work);
+}
+
 /// Where the outbox is.
 pub(crate) enum Outbox {
     Postgres(TestDatabase),
@@ -33,6 +38,14 @@ impl Outbox {
             Self::Sqlite(folder),
             Self::Mysql(TestMysql::new().await),
         ]
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Postgres(_) => "PostgreSQL",
+            Self::Sqlite(_) => "SQLite",
+            Self::Mysql(_) => "MariaDB",
+        }
     }
 
     /// The SQL of its tables.
@@ -194,11 +207,71 @@ impl Outbox {
                 }
             }
         };
-        let execute = || {
-            let mut runtime = tokio::runtime::Builder::new_current_thread();
-            runtime.enable_all().build().unwrap().block_on(execute);
+        std::thread::scope(|scope| scope.spawn(|| in_runtime(execute)).join().unwrap());
+    }
+
+    /// Makes every write of a relay wait for so long, from now on; what it has begun goes on. To be
+    /// called from within a call that blocks its thread; returns what does it.
+    pub(crate) fn slow(&self, lasts: Duration) -> std::thread::JoinHandle<()> {
+        let (locked, is_locked) = std::sync::mpsc::channel();
+        let lock: Box<dyn FnOnce() + Send> = match self {
+            Self::Postgres(database) => {
+                let url = database.url.clone();
+                Box::new(move || {
+                    in_runtime(async {
+                        let mut connection = PgConnection::connect(&url).await.unwrap();
+                        let lock = "begin; lock table duly_outbox_deferred, duly_outbox_step, \
+                                    duly_outbox in exclusive mode";
+                        sqlx_0_8::Executor::execute(&mut connection, lock)
+                            .await
+                            .unwrap();
+                        locked.send(()).unwrap();
+                        tokio::time::sleep(lasts).await;
+                    });
+                })
+            }
+            Self::Sqlite(folder) => {
+                let file = Self::open(folder);
+                Box::new(move || {
+                    file.execute_batch("begin immediate").unwrap();
+                    locked.send(()).unwrap();
+                    std::thread::sleep(lasts);
+                    file.execute_batch("rollback").unwrap();
+                })
+            }
+            Self::Mysql(database) => {
+                let url = database.url.clone();
+                Box::new(move || {
+                    in_runtime(async {
+                        let mut connection = MySqlConnection::connect(&url).await.unwrap();
+                        let lock = "lock tables duly_outbox_deferred read, duly_outbox read";
+                        sqlx::Executor::execute(&mut connection, lock)
+                            .await
+                            .unwrap();
+                        locked.send(()).unwrap();
+                        tokio::time::sleep(lasts).await;
+                    });
+                })
+            }
         };
-        std::thread::scope(|scope| scope.spawn(execute).join().unwrap());
+        let slow = std::thread::spawn(lock);
+        is_locked.recv().unwrap();
+        slow
+    }
+
+    /// Returns the query that counts the relays which wait for what [`slow`](Self::slow) does.
+    pub(crate) fn waits(&self) -> &'static str {
+        match self {
+            Self::Postgres(_) => {
+                "select count(*) from pg_locks where not granted and database = \
+                 (select oid from pg_database where datname = current_database())"
+            }
+            Self::Sqlite(_) => unreachable!("a file does not tell"),
+            Self::Mysql(_) => {
+                "select count(*) from information_schema.processlist \
+                 where db = database() and state like 'Waiting for table%'"
+            }
+        }
     }
 
     /// Waits until the store has every row.

@@ -35,6 +35,7 @@ mod relay;
 mod restored;
 mod retried;
 mod sqlite;
+mod stopped;
 mod url;
 mod virtual_time;
 mod world;

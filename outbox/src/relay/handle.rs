@@ -251,8 +251,9 @@ impl Relay {
         self.task.is_finished()
     }
 
-    /// Stops it after the page that it is at. For a database or a store that does not reply it waits some
-    /// seconds, four at most: what it leaves behind is done by the next relay.
+    /// Stops it after the page that it is at, and stores what it knows. For a store that does not reply
+    /// it waits a second, and for each reply of the database five; without one it ends, and in any case
+    /// after 20 seconds: what it leaves behind is done by the next relay.
     pub async fn stop(mut self) {
         self.stop.cancel();
         if let Err(error) = (&mut self.task).await

@@ -5,12 +5,12 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::__outbox::{StagedEvent, outside};
+use duly::__outbox::StagedEvent;
 use duly::ErrorKind;
 use futures_util::FutureExt;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use crate::relay::meters;
 use crate::relay::push::{
@@ -62,6 +62,8 @@ pub(crate) struct Pushes {
     page: u64,
     /// Of the tasks, those of deferred rows.
     retries: usize,
+    /// Whether this relay has ever taken deferred rows.
+    has_claimed: bool,
     /// When a group that has failed may be tried next.
     pub(crate) probe_at: Instant,
 }
@@ -73,6 +75,7 @@ impl Default for Pushes {
             permits: Arc::new(Semaphore::new(PUSHES_AT_ONCE)),
             page: 0,
             retries: 0,
+            has_claimed: false,
             probe_at: Instant::now(),
         }
     }
@@ -195,14 +198,19 @@ impl<S: Source> Run<S> {
         let room = RETRIES_AT_ONCE.saturating_sub(self.pushes.retries);
         let now = Instant::now();
         for (group, has_failed) in self.groups.due(now, room) {
+            if self.stop.is_cancelled() {
+                return; // a claim would only be given back
+            }
             let began = Instant::now();
             if has_failed && began < self.pushes.probe_at {
                 continue;
             }
             // Of a group that has failed one row, to see whether it goes on.
             let limit = if has_failed { 1 } else { PAGE_MAX };
-            let taken = self.source.take_deferred(group.clone(), limit);
-            let rows = match outside(&self.bus, taken).await {
+            self.pushes.has_claimed = true;
+            let name = group.clone();
+            let taken = self.call(move |it| it.take_deferred(name, limit));
+            let rows = match taken.await {
                 Ok(rows) => rows,
                 Err(error) => {
                     self.database_failed(&error);
@@ -236,22 +244,29 @@ impl<S: Source> Run<S> {
         }
     }
 
-    /// Waits a moment for the pushes under way, and gives back the deferred rows of the others, so that
-    /// the next relay need not wait for their claims to end. Of a database that does not reply they end
-    /// by themselves.
+    /// Waits a moment for the pushes under way, settles what they came to, and gives back the deferred
+    /// rows of the others, so that the next relay need not wait for their claims to end. Of a database
+    /// that does not reply they end by themselves.
     pub(crate) async fn finish(&mut self) {
-        let ends = async {
-            while let Some(done) = self.pushes.next().await {
-                self.pushed(done).await;
+        let (mut keys, mut fates) = (Vec::new(), Vec::new());
+        let deadline = Instant::now() + PATIENCE;
+        // Not each by itself: the database may be slow.
+        while let Ok(Some(done)) = timeout_at(deadline, self.pushes.next()).await {
+            let ended = self.ended(&done.group, done.result);
+            if let PushOf::Deferred(of) = done.of {
+                let before = keys.len();
+                keys.extend(of);
+                fates.extend(ended.into_iter().map(|(at, fate)| (before + at, fate)));
             }
-        };
-        let _ = timeout(PATIENCE, ends).await; // what has not ended is given back
+        }
         self.pushes.tasks.shutdown().await;
-        if self.pushes.retries > 0 {
-            let released = outside(&self.bus, self.source.release_deferred());
-            if let Ok(Err(error)) = timeout(PATIENCE, released).await {
-                self.database_failed(&error);
-            }
+        if !keys.is_empty() {
+            self.settle(&keys, fates).await;
+        }
+        if self.pushes.has_claimed
+            && let Err(error) = self.call(Source::release_deferred).await
+        {
+            self.database_failed(&error);
         }
     }
 
@@ -288,8 +303,8 @@ impl<S: Source> Run<S> {
             .map(|(place, fate)| (place, fate.within(bytes_max)))
             .collect();
         let counts = FateCounts::of(fates.iter().map(|(_, fate)| fate));
-        let settled = self.source.settle_deferred(settling(keys, fates));
-        match outside(&self.bus, settled).await {
+        let settling = settling(keys, fates);
+        match self.call(move |it| it.settle_deferred(settling)).await {
             Ok(()) => self.report.settled(counts),
             Err(error) => self.database_failed(&error),
         }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use duly::__outbox::{self, OutageLog, delay_after, idle_pause, outside};
-use duly::{Bus, Error, Result};
+use duly::{Bus, Error, ErrorKind, Result};
+use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -36,9 +37,11 @@ const DEFERRED_MAX: u64 = 10_000;
 /// How long a reply of a store that may be away is waited for.
 const REPLY_MAX: Duration = Duration::from_secs(1);
 
-/// How long a relay that is stopped goes on with what it is at: longer than a page waits for the store,
-/// and less than a request may take. What is dropped then is done again, as after a kill.
-const STOP_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a relay that is stopped waits for each reply of the database, less than a request may take.
+/// Without one it ends: what is not stored is done again, as after a kill.
+const STOP_REPLY_MAX: Duration = Duration::from_secs(5);
+/// How long such a relay goes on at most.
+const STOP_MAX: Duration = Duration::from_secs(20);
 
 /// A relay at work.
 pub(crate) struct Run<S> {
@@ -54,6 +57,8 @@ pub(crate) struct Run<S> {
     pub(crate) store: OutageLog,
     failures: u32,
     is_database_away: bool,
+    /// It has not replied to this relay, which was stopped.
+    is_given_up: bool,
     busy_until: Instant,
     /// How often in a row it was asked only whether there is news.
     asked_for_news: u32,
@@ -105,6 +110,7 @@ impl<S: Source> Run<S> {
             store: OutageLog::of("the store, for events of an outbox"),
             failures: 0,
             is_database_away: false,
+            is_given_up: false,
             busy_until: now,
             asked_for_news: 0,
             counted: now,
@@ -123,16 +129,39 @@ impl<S: Source> Run<S> {
         let stop = self.stop.clone();
         let stopped = async {
             stop.cancelled().await;
-            sleep(STOP_PATIENCE).await;
+            sleep(STOP_MAX).await;
+        };
+        let work = async {
+            self.work(pushes).await;
+            if !self.is_closed {
+                self.finish().await;
+            }
         };
         tokio::select! {
             biased;
-            () = self.work(pushes) => {}
+            () = work => {}
             () = stopped => {}
         }
-        if !self.is_closed {
-            self.finish().await;
+    }
+
+    /// Calls the database. Of one that does not reply to a relay that is stopped nothing more is asked.
+    pub(crate) async fn call<T>(
+        &mut self,
+        call: impl for<'a> FnOnce(&'a mut S) -> BoxFuture<'a, Result<T>>,
+    ) -> Result<T> {
+        let stopped = async {
+            self.stop.cancelled().await;
+            sleep(STOP_REPLY_MAX).await;
+        };
+        if !self.is_given_up {
+            tokio::select! {
+                biased;
+                reply = outside(&self.bus, call(&mut self.source)) => return reply,
+                () = stopped => self.is_given_up = true,
+            }
         }
+        let late = format!("the database of the outbox has not replied within {STOP_REPLY_MAX:?}");
+        Err(Error::new(ErrorKind::Unavailable, late))
     }
 
     async fn work(&mut self, mut pushes: watch::Receiver<u64>) {
@@ -210,14 +239,14 @@ impl<S: Source> Run<S> {
     /// Takes a page, pushes it and closes it.
     async fn turn(&mut self) -> Result<Turn> {
         if !self.is_checked {
-            outside(&self.bus, self.source.check()).await?;
+            self.call(move |it| it.check()).await?;
             self.is_checked = true;
         }
         let is_at_rest = self.failures == 0 && Instant::now() >= self.busy_until;
         let rows = if is_at_rest && self.has_no_news().await? {
             None
         } else {
-            match outside(&self.bus, self.source.take()).await? {
+            match self.call(move |it| it.take()).await? {
                 Taken::Nothing | Taken::Held => None,
                 Taken::Rows(rows) => Some(rows),
             }
@@ -240,7 +269,7 @@ impl<S: Source> Run<S> {
         let deferred = closing.deferred.len() as u64;
         // Those of plain SQL, which are pushed next.
         let has_more = rows.len() == PAGE_MAX || !closing.instead.is_empty();
-        if outside(&self.bus, self.source.close(closing)).await? {
+        if self.call(move |it| it.close(closing)).await? {
             self.report.settled(counts);
             self.deferred += deferred;
             let now = Instant::now();
@@ -264,7 +293,7 @@ impl<S: Source> Run<S> {
         if self.asked_for_news == 0 {
             return Ok(false);
         }
-        let has_news = outside(&self.bus, self.source.has_news()).await?;
+        let has_news = self.call(move |it| it.has_news()).await?;
         Ok(!has_news)
     }
 
@@ -285,30 +314,34 @@ impl<S: Source> Run<S> {
     /// Frees the room of what is passed, and of ends that have been kept for their time; returns whether
     /// there may be more of those.
     async fn sweep(&mut self) -> Result<bool> {
-        let mut ends = outside(&self.bus, self.source.ends()).await?;
+        let mut ends = self.call(move |it| it.ends()).await?;
         // Of two clocks the one that is behind, as either may have jumped ahead.
         ends.now = ends.now.min(__outbox::now(&self.bus));
         let (before, moved) = self.ends.before(ends, Instant::now());
-        outside(&self.bus, self.source.sweep(before, moved)).await
+        self.call(move |it| it.sweep(before, moved)).await
     }
 
     /// Lists the groups that have deferred rows, as many as are known at once.
     async fn list_groups(&mut self) -> Result<Vec<String>> {
         let behind = self.group_list.behind.clone();
-        let mut names = outside(&self.bus, self.source.groups(behind)).await?;
+        let mut names = self.call(move |it| it.groups(behind)).await?;
         if self.group_list.goes_round(&names) {
-            names.extend(outside(&self.bus, self.source.groups(String::new())).await?);
+            names.extend(self.call(move |it| it.groups(String::new())).await?);
         }
         self.group_list.listed(&mut names);
         Ok(names)
     }
 
+    fn may_housekeep(&self) -> bool {
+        !self.is_database_away && !self.stop.is_cancelled()
+    }
+
     /// Counts what waits and frees room, each now and then.
     async fn housekeep(&mut self) {
         let now = Instant::now();
-        if now >= self.counted + COUNT_EVERY && !self.is_database_away {
+        if now >= self.counted + COUNT_EVERY && self.may_housekeep() {
             self.counted = now;
-            match outside(&self.bus, self.source.waiting()).await {
+            match self.call(move |it| it.waiting()).await {
                 Ok(waiting) => {
                     self.deferred = waiting.deferred;
                     self.report.waiting(waiting);
@@ -316,7 +349,7 @@ impl<S: Source> Run<S> {
                 Err(error) => self.database_failed(&error),
             }
         }
-        if now >= self.sweep_at && !self.is_database_away {
+        if now >= self.sweep_at && self.may_housekeep() {
             self.sweep_at = now + SWEEP_EVERY;
             match self.sweep().await {
                 Ok(true) => {
@@ -326,7 +359,7 @@ impl<S: Source> Run<S> {
                 Err(error) => self.database_failed(&error),
             }
         }
-        if now >= self.asked + GROUPS_EVERY && !self.is_database_away {
+        if now >= self.asked + GROUPS_EVERY && self.may_housekeep() {
             self.asked = now;
             match self.list_groups().await {
                 Ok(names) => self.groups.found(names, now),
