@@ -121,7 +121,16 @@ fn child(folder: &Path) -> Command {
 }
 
 /// Kills it on the way out of a test that fails, too.
-struct Killed(Child);
+pub(crate) struct Killed(pub(crate) Child);
+
+impl Killed {
+    /// Sends a signal: `STOP`, `CONT`.
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.0.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &id]).status();
+        assert!(sent.expect("there is kill").success());
+    }
+}
 
 impl Drop for Killed {
     fn drop(&mut self) {

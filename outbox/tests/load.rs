@@ -1,8 +1,8 @@
-//! A load whose transactions commit, roll back, hang and are killed, beside kills of the server, of
-//! Redis and of relays: what is handled is what was committed, once, and not before.
+//! A load whose transactions commit, roll back, hang and are killed, beside kills and immediate stops of
+//! the server, kills of Redis, of clients and of relays, and relays that are stopped and go on later:
+//! what is handled is what was committed, once, and not before.
 
 use std::env;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,11 +15,10 @@ use sqlx_0_8::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio_postgres::NoTls;
 
 use crate::drivers::Driver;
+use crate::kills::{CHILD_DATABASE, CHILD_FIRST, CHILD_STORE, ORDERS_OF_CLIENT, PLACED, kill};
 use crate::servers::{Aof, MariaDb, Postgres, PostgresOptions, Redis, RedisOptions};
 use crate::world::{Rows, Seen, bus, order, orders};
 
-const CHILD_DATABASE: &str = "DULY_OUTBOX_CHILD_DATABASE";
-const CHILD_STORE: &str = "DULY_OUTBOX_CHILD_STORE";
 const WRITERS: u64 = 6;
 const ORDERS_OF_WRITER: u64 = 25;
 
@@ -56,19 +55,19 @@ async fn start_relay(bus: &Bus, url: &str) -> Relay {
     }
 }
 
-fn child(database: &str, store: &str) -> Child {
-    Command::new(env::current_exe().expect("the test binary"))
-        .args([
-            "--exact",
-            "load::a_relay_in_a_process_of_its_own",
-            "--nocapture",
-        ])
-        .env(CHILD_DATABASE, database)
-        .env(CHILD_STORE, store)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the child starts")
+/// The program of a child: a writer, whose orders have numbers from one that the environment names.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_in_a_process_of_its_own() {
+    let (Ok(database), Ok(first)) = (env::var(CHILD_DATABASE), env::var(CHILD_FIRST)) else {
+        return;
+    };
+    let builder = Bus::builder().only_registered().publish_only();
+    let bus = builder.store_url("memory:").start().await.unwrap();
+    let queue = bus.queue_named("orders").unwrap();
+    let first: u64 = first.parse().unwrap();
+    place(&database, &queue, first, 0, 0).await.ok();
+    println!("{PLACED}"); // from now on it may be killed
+    write(database, queue, first + 1, fastrand::u64(..)).await;
 }
 
 /// The pace of what kills; nothing is concluded from it.
@@ -81,7 +80,7 @@ fn is_mysql(url: &str) -> bool {
 }
 
 /// A server that is killed.
-enum Server {
+pub(crate) enum Server {
     Postgres(Postgres),
     MariaDb(MariaDb),
 }
@@ -108,7 +107,11 @@ impl Server {
         (Self::Postgres(server), url)
     }
 
-    fn restart(&mut self) {
+    pub(crate) fn restart(&mut self, is_immediate_stop: bool) {
+        match self {
+            Self::Postgres(server) if is_immediate_stop => server.stop_immediately(),
+            _ => {} // killed
+        }
         match self {
             Self::Postgres(server) => server.restart(),
             Self::MariaDb(server) => server.restart(),
@@ -148,6 +151,7 @@ async fn place(
     let mut tx = client.transaction().await?;
     tx.execute("insert into orders values ($1)", &[&(number as i64)])
         .await?;
+    pause(wait / 2).await;
     if number.is_multiple_of(3) {
         let sql = format!("select duly_push('orders', '{{\"number\": {number}}}')");
         tx.batch_execute(&sql).await?;
@@ -184,6 +188,7 @@ async fn place_in_mysql(
     let mut tx = connection.begin().await?;
     let insert = sqlx::query("insert into orders values (?)").bind(number as i64);
     insert.execute(&mut *tx).await?;
+    pause(wait / 2).await;
     if number.is_multiple_of(3) {
         let call = sqlx::query("call duly_push('orders', ?, null, null)");
         let call = call.bind(format!("{{\"number\": {number}}}"));
@@ -245,26 +250,11 @@ async fn run(database: Database, seed: u64) {
         Arc::new(AtomicBool::new(false)),
     );
 
-    // Kills the server now and then, and the relay of a child again and again.
     let kills = {
         let (is_over, server, seed) = (Arc::clone(&is_over), Arc::clone(&server), random.u64(..));
-        let redis = Arc::clone(&redis);
-        let url = url.clone();
+        let (redis, url) = (Arc::clone(&redis), url.clone());
         tokio::task::spawn_blocking(move || {
-            let mut random = fastrand::Rng::with_seed(seed);
-            let mut rounds = 0_u32;
-            while !is_over.load(Ordering::Relaxed) {
-                let mut relay = child(&url, &store);
-                std::thread::sleep(Duration::from_millis(200 + random.u64(..300)));
-                relay.kill().expect("it is killed");
-                relay.wait().expect("it has ended");
-                rounds += 1;
-                match rounds % 4 {
-                    0 => server.lock().restart(),
-                    2 => redis.lock().restart(),
-                    _ => {}
-                }
-            }
+            kill(&is_over, &server, &redis, (&url, &store, seed));
         })
     };
     let writers = (0..WRITERS).map(|writer| {
@@ -300,10 +290,14 @@ async fn run(database: Database, seed: u64) {
         .numbers("select count(*) from duly_outbox_refused")
         .await;
     assert_eq!(refused.unwrap(), [0]);
+    let by_clients = committed
+        .iter()
+        .filter(|it| **it >= ORDERS_OF_CLIENT as i64);
+    let by_clients = by_clients.count();
+    assert!(by_clients > 0, "killed clients commit, too");
     println!(
-        "{} of {} committed",
-        committed.len(),
-        WRITERS * ORDERS_OF_WRITER
+        "{} committed, {by_clients} by killed clients",
+        committed.len()
     );
     for relay in relays {
         relay.stop().await;

@@ -23,6 +23,7 @@ mod files;
 mod finished;
 mod given_up;
 mod held;
+mod kills;
 mod languages;
 mod large;
 mod load;
