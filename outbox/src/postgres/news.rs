@@ -63,6 +63,7 @@ impl News {
 fn next_after(xmax: u64, age: i32) -> u64 {
     let next = FIRST.wrapping_add_signed(age); // it has the lower half of the bits
     let more = next.wrapping_sub(xmax as u32).cast_signed();
+    // And one more, as the age may be counted up to the last that has begun.
     xmax + u64::from(more.max(0).cast_unsigned()) + 1
 }
 
@@ -70,8 +71,9 @@ fn next_after(xmax: u64, age: i32) -> u64 {
 mod tests {
     use super::*;
 
-    fn read(news: &mut News, last: &str, now: &str, next: u32) -> bool {
-        let age = next.wrapping_sub(FIRST).cast_signed();
+    /// Reads what the server replies if those before `until` may have begun.
+    fn read(news: &mut News, last: &str, now: &str, until: u32) -> bool {
+        let age = until.wrapping_sub(FIRST + 1).cast_signed();
         let row = [last.to_owned(), now.to_owned(), age.to_string()];
         news.read(&row.map(Some).to_vec()).unwrap()
     }
