@@ -1,4 +1,4 @@
-//! Whether rows may have become visible, by a query that costs a small part of a look.
+//! A query that tells for a small part of the cost of a look whether rows may have become visible.
 
 use crate::postgres::snapshot::Snapshot;
 use crate::session::TextRow;
@@ -62,9 +62,9 @@ impl News {
 /// ends at `xmax`.
 fn next_after(xmax: u64, age: i32) -> u64 {
     let next = FIRST.wrapping_add_signed(age); // it has the lower half of the bits
-    let more = next.wrapping_sub(xmax as u32).cast_signed();
     // And one more, as the age may be counted up to the last that has begun.
-    xmax + u64::from(more.max(0).cast_unsigned()) + 1
+    let more = i64::from(next.wrapping_sub(xmax as u32).cast_signed()) + 1;
+    xmax.saturating_add_signed(more.max(0))
 }
 
 #[cfg(test)]
