@@ -4,6 +4,7 @@
 
 mod files;
 mod redis;
+mod topology;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
