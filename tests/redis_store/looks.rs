@@ -7,7 +7,7 @@ use duly::time::When;
 use duly::{Annotation, EventId};
 
 use crate::redis_store::kit::{Read, builder, fresh, stop, until};
-use crate::servers::{Redis, RedisOptions};
+use crate::servers::{Redis, RedisOptions, newest_program};
 
 #[tokio::test]
 async fn looks_under_a_prefix_that_nobody_has_used_leave_no_key() {
@@ -35,10 +35,17 @@ async fn looks_under_a_prefix_that_nobody_has_used_leave_no_key() {
 
 #[tokio::test]
 async fn the_permissions_that_the_error_names_are_enough_for_all_that_a_server_and_a_doctor_do() {
-    let server = Redis::start(RedisOptions {
-        tcp: true,
-        ..RedisOptions::default()
-    });
+    for program in [None, Some(newest_program())] {
+        let server = Redis::start(RedisOptions {
+            tcp: true,
+            program,
+            ..RedisOptions::default()
+        });
+        permissions_are_enough(&server).await;
+    }
+}
+
+async fn permissions_are_enough(server: &Redis) {
     for database in ["", "/3"] {
         server.cli(&["ACL", "SETUSER", "ann", "reset", "on", ">a", "+select"]);
         let url = format!("redis://ann:a@127.0.0.1:{}{database}", server.port());

@@ -34,7 +34,7 @@ pub(crate) use self::{
     redis::{Aof, Redis, RedisOptions},
     sentinels::Sentinels,
     shared::{
-        SharedMariaDb, SharedPostgres, prefix, shared, shared_cluster, shared_mariadb,
-        shared_newest, shared_postgres,
+        SharedMariaDb, SharedPostgres, newest_program, prefix, shared, shared_cluster,
+        shared_mariadb, shared_newest, shared_postgres,
     },
 };

@@ -37,16 +37,19 @@ pub(crate) fn shared() -> &'static Redis {
     &SHARED
 }
 
-/// The same of the newest program that the tests know, a Valkey.
+/// The newest program that the tests know, a Valkey.
+pub(crate) fn newest_program() -> String {
+    std::env::var("DULY_NEWEST_REDIS").expect(
+        "DULY_NEWEST_REDIS names a program as redis-server is, of Valkey 9 or Redis 8; \
+         tests/run.sh installs one and sets it",
+    )
+}
+
+/// The server of this process that runs it.
 pub(crate) fn shared_newest() -> &'static Redis {
     static SHARED: LazyLock<Redis> = LazyLock::new(|| {
-        let program = std::env::var("DULY_NEWEST_REDIS");
-        let program = program.expect(
-            "DULY_NEWEST_REDIS names a program as redis-server is, of Valkey 9 or Redis 8; \
-             tests/run.sh installs one and sets it",
-        );
         Redis::start(RedisOptions {
-            program: Some(program),
+            program: Some(newest_program()),
             ..RedisOptions::default()
         })
     });

@@ -7,6 +7,7 @@ use redis::Value;
 use crate::error::Result;
 use crate::store::durability::Durability;
 use crate::store::redis::hub::eviction_watch::VALUES;
+use crate::store::redis::link::fault;
 use crate::store::redis::link::managed::ManagedConnection;
 use crate::store::redis::link::preflight::{
     self, Info, Needs, Permission, Permissions, Version, unreadable,
@@ -63,9 +64,10 @@ pub(super) async fn check(
     clock: &dyn Clock,
 ) -> Result<ServerFacts> {
     let has_waitaof = |version: Version| version >= WAITS_FOR_DISK;
+    let knows_waitaof = knows(link, WAITAOF).await;
     let needs = |oldest: Option<Version>| Needs {
         values: VALUES,
-        permissions: permissions(prefix, oldest.is_some_and(has_waitaof)),
+        permissions: permissions(prefix, oldest.map_or(knows_waitaof, has_waitaof)),
     };
     let servers = preflight::check(link, target, needs).await?;
     let durability = durability(link, &servers.infos).await;
@@ -134,6 +136,17 @@ async fn offset(link: &ManagedConnection, target: &Target, clock: &dyn Clock) ->
         );
     }
     Ok(offset)
+}
+
+/// Returns whether the server knows a command. One that may not be called is refused as that, also to
+/// a user who may not ask for the version.
+async fn knows(link: &ManagedConnection, words: &[&str]) -> bool {
+    let mut call = redis::cmd(words[0]);
+    call.arg(&words[1..]);
+    match link.send(&call).await {
+        Ok(_) => true,
+        Err(error) => fault::cause_of(&error).is_some_and(|cause| cause.code() == Some("NOPERM")),
+    }
 }
 
 /// Returns the permissions that a store, its scripts and its check need.
