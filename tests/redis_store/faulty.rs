@@ -6,7 +6,8 @@ use crate::servers::Redis;
 
 /// Commands that write.
 const WRITES: &str = "local writes = {HSET=1, HDEL=1, ZADD=1, ZREM=1, RPUSH=1, LPUSH=1, LTRIM=1, \
-    LSET=1, LINSERT=1, XADD=1, XTRIM=1, HINCRBY=1, ZREMRANGEBYRANK=1} local left \
+    LSET=1, LINSERT=1, XADD=1, XTRIM=1, HINCRBY=1, ZREMRANGEBYRANK=1, \
+    LREM=1, SADD=1} local left \
     local function counted(command, ...) if writes[command] then left = left - 1 if left < 0 then \
     redis.call('DEL', 'fault') error('a fault') end end return redis.call(command, ...) end\n";
 

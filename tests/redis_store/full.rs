@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use duly::store::operation::{HeartbeatReport, Holding, Reply, StartMark, StoreOp};
 use duly::time::When;
-use duly::{CancelOutcome, ErrorKind};
+use duly::{CancelOutcome, ErrorKind, EventId};
 
 use crate::redis_store::kit::{Bare, NODE, fresh};
 use crate::servers::Redis;
@@ -90,5 +90,52 @@ async fn a_full_server_does_not_grow_by_what_is_rescheduled() {
     for id in &firsts[2..] {
         reschedule(*id).await.unwrap();
     }
+    assert_eq!(bare.store.audit_whole().await.unwrap(), [""; 0]);
+}
+
+/// What is cancelled makes room, although one event of each page is left.
+#[tokio::test]
+async fn a_full_server_whose_timers_are_cancelled_takes_pushes_again() {
+    const PAGES: usize = 40;
+    let server = Redis::plain();
+    let bare = Bare::open(&fresh(&server.url()).0).await;
+    let used = || {
+        let info = server.cli(&["INFO", "memory"]);
+        let used = info
+            .lines()
+            .find_map(|line| line.strip_prefix("used_memory:"));
+        let used = used.expect("it says it").trim();
+        used.parse::<u64>().expect("a number")
+    };
+    let later = When::After(Duration::from_secs(3_600));
+    let ids = bare.new_run(PAGES * 64);
+    let push = async |ids: &[EventId]| {
+        let mut events: Vec<_> = ids.iter().map(|id| bare.plain(*id, later)).collect();
+        for event in &mut events {
+            let envelope = std::sync::Arc::make_mut(&mut event.envelope);
+            envelope.payload = vec![b'x'; 1_000].into();
+        }
+        bare.apply(StoreOp::Push(events)).await
+    };
+    let empty = used();
+    for page in ids.chunks(64 * 10) {
+        push(page).await.expect("there is room");
+    }
+    let before = used();
+    server.cli(&["CONFIG", "SET", "maxmemory", &before.to_string()]);
+    let more = bare.new_run(64);
+    assert_eq!(push(&more).await.unwrap_err().kind(), ErrorKind::Full);
+    for (at, id) in ids.iter().enumerate() {
+        if at % 64 != 17 {
+            let cancel = bare.apply(StoreOp::Cancel { id: *id }).await;
+            assert_eq!(cancel.unwrap(), Reply::Cancelled(CancelOutcome::Cancelled));
+        }
+    }
+    let after = used();
+    assert!(
+        after < empty + (before - empty) / 2,
+        "{empty}, {before}, {after}"
+    );
+    push(&more).await.expect("there is room again");
     assert_eq!(bare.store.audit_whole().await.unwrap(), [""; 0]);
 }

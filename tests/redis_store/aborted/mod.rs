@@ -1,7 +1,10 @@
 //! Scripts that fail after each of their writes: a repeat is right, no event is leased twice or lost,
 //! and what is left is found and repaired by the check.
 //!
-//! `DULY_REDIS_ABORTS=all` takes each write of those that have many.
+//! `DULY_REDIS_ABORTS=all` takes each write of those that have many, and each shape.
+
+mod acts;
+mod shared;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,13 +15,14 @@ use duly::event::{Payload, State};
 use duly::prelude::*;
 use duly::records::{Cause, NodeId};
 use duly::store::operation::{
-    AttemptOutcome, FailureReason, Fetch, NewEvent, Reply, Rewriting, Settlement, StartMark,
-    StoreOp,
+    AttemptOutcome, FailureReason, Fetch, Holding, NewEvent, Reply, Rewriting, Settlement,
+    StartMark, StoreOp,
 };
 use duly::store::{CheckTask, Store};
 use duly::time::When;
 use duly_conformance::store_contract::shapes::{Dues, Own, Shape};
 
+use crate::redis_store::aborted::acts::{ACTS, Act};
 use crate::redis_store::faulty::load;
 use crate::redis_store::kit::{Bare, NODE, fresh, until};
 use crate::servers::Redis;
@@ -30,78 +34,6 @@ const FEW: usize = 24;
 const EACH: usize = 41;
 /// So many events are pushed for each case: more than one page.
 const COUNT: u64 = 70;
-
-/// What is done, with what must have been done before.
-#[derive(Clone, Copy, Debug)]
-enum Act {
-    Push,
-    Replace,
-    MoveDue,
-    Fetch {
-        limit: usize,
-        ahead: bool,
-        hold: bool,
-    },
-    Settle,
-    Cancel,
-    Reschedule(When),
-    Update,
-    Rewrite,
-    Reap,
-    Reconcile,
-    Revive,
-    Drop,
-}
-
-const ACTS: [Act; 19] = [
-    Act::Push,
-    Act::Replace,
-    Act::MoveDue,
-    Act::Fetch {
-        limit: 1_000,
-        ahead: false,
-        hold: false,
-    },
-    Act::Fetch {
-        limit: 20,
-        ahead: false,
-        hold: false,
-    },
-    Act::Fetch {
-        limit: 20,
-        ahead: false,
-        hold: true,
-    },
-    Act::Fetch {
-        limit: 1_000,
-        ahead: true,
-        hold: false,
-    },
-    Act::Fetch {
-        limit: 20,
-        ahead: true,
-        hold: false,
-    },
-    Act::Fetch {
-        limit: 66,
-        ahead: false,
-        hold: false,
-    },
-    Act::Fetch {
-        limit: 66,
-        ahead: true,
-        hold: false,
-    },
-    Act::Settle,
-    Act::Cancel,
-    Act::Reschedule(When::Now),
-    Act::Reschedule(When::After(Duration::from_secs(9))),
-    Act::Update,
-    Act::Rewrite,
-    Act::Reap,
-    Act::Reconcile,
-    Act::Revive,
-];
 
 struct Case {
     bare: Bare,
@@ -136,12 +68,18 @@ impl Case {
 
     /// Prepares what an act needs. Returns it as an operation.
     async fn prepared(url: &str, shape: Shape, act: Act) -> (Self, StoreOp) {
-        let bare = Bare::open(&fresh(url).0).await;
+        let bare = Bare::open(url).await;
         let now = duly::time::Timestamp::from_micros_up(bare.store.now_us());
         let mut events = shape.events(&bare.bucket, now, fastrand::u64(..1 << 40) * 64, COUNT);
         if matches!(act, Act::MoveDue) {
             for event in &mut events {
                 event.when = When::After(Duration::from_millis(1));
+            }
+        }
+        if matches!(act, Act::Expire) {
+            for event in events.iter_mut().step_by(3) {
+                let envelope = std::sync::Arc::make_mut(&mut event.envelope);
+                envelope.expires = Some(now + Duration::from_millis(300));
             }
         }
         let case = Self { bare, events };
@@ -155,11 +93,15 @@ impl Case {
             Act::Fetch { ahead: false, .. } => Duration::ZERO,
             _ => AHEAD,
         };
+        let holds = matches!(act, Act::Extend);
         if matches!(
             act,
-            Act::Settle | Act::Reap | Act::Reconcile | Act::Revive | Act::Drop
-        ) {
-            let op = StoreOp::fetch(fetch(NODE, 1, 1_000, ahead));
+            Act::Settle | Act::Reap | Act::Reconcile | Act::Revive | Act::Drop | Act::Heartbeat
+        ) || holds
+        {
+            let mut fetch = fetch(NODE, 1, 1_000, ahead);
+            fetch.hold = holds.then_some(AHEAD);
+            let op = StoreOp::fetch(fetch);
             let all = bare.typed(op).await.expect("a fetch");
             assert_eq!(all.deliveries.len(), ids.len(), "{shape:?} {act:?}");
         }
@@ -254,6 +196,28 @@ impl Case {
                 started: StartMark::default(),
                 limit: 1_000,
             },
+            Act::Expire => {
+                let expired_us = self.events[0].envelope.expires.expect("it has one");
+                let is_over = async || bare.store.now_us() > expired_us.as_micros();
+                until("some have expired", is_over).await;
+                StoreOp::Fetch(fetch(NODE, 1, 1_000, AHEAD))
+            }
+            Act::Extend => StoreOp::Extend {
+                node: NODE,
+                leases: ids.iter().map(|id| (*id, 1)).collect(),
+                hold: AHEAD * 2,
+            },
+            Act::Heartbeat => StoreOp::Heartbeat {
+                node: NODE,
+                holds: Holding {
+                    leases: ids.len(),
+                    last: 1,
+                },
+                started: StartMark {
+                    request: 1,
+                    leases: 30,
+                },
+            },
             Act::Revive | Act::Drop => {
                 let bury = settle(&|_| AttemptOutcome::Bury(failed()));
                 bare.apply(bury).await.expect("a settle");
@@ -310,11 +274,16 @@ impl Case {
     }
 }
 
+/// Whether each write of each shape is a case.
+fn all() -> bool {
+    std::env::var("DULY_REDIS_ABORTS").is_ok_and(|cases| cases == "all")
+}
+
 async fn is_right_after_each_write(server: &Redis, shape: Shape, act: Act) -> usize {
-    let all = std::env::var("DULY_REDIS_ABORTS").is_ok_and(|cases| cases == "all");
+    let all = all();
     let is_case = |writes: &usize| all || *writes < FEW || writes.is_multiple_of(EACH);
     for writes in (0..WRITES_MAX).filter(is_case) {
-        let (case, op) = Case::prepared(&server.url(), shape, act).await;
+        let (case, op) = Case::prepared(&fresh(&server.url()).0, shape, act).await;
         let what = format!("{act:?} of {shape:?}, after {writes} writes");
         server.cli(&["SET", "fault", &writes.to_string()]);
         let first = case.bare.apply(op.clone()).await;
@@ -344,8 +313,13 @@ async fn is_right_after_each_write(server: &Redis, shape: Shape, act: Act) -> us
                 "{what}"
             );
         }
-        if matches!(act, Act::Reconcile) {
-            held.extend(&case.ids()[..10]);
+        match act {
+            Act::Reconcile => held.extend(&case.ids()[..10]),
+            Act::Extend | Act::Heartbeat => held.extend(case.ids()),
+            _ => {}
+        }
+        if let Reply::Extended(stood) = &reply {
+            assert!(stood.iter().all(|it| *it), "{what}");
         }
         let moves = matches!(act, Act::MoveDue);
         case.is_whole(&held, moves, &what).await;
@@ -369,18 +343,32 @@ async fn a_script_that_fails_after_any_of_its_writes_is_repeated() {
         shape(Own::UniqueKey, Dues::Now),
         shape(Own::Mixed, Dues::Shared),
     ];
+    // What expires by itself may do so in the middle; [`Act::Expire`] gives each an expiry.
+    let others = Shape::all()
+        .into_iter()
+        .filter(|it| it.own != Own::EarlyExpiry);
+    let others: Vec<_> = others.collect();
     let mut writes = 0;
     for act in ACTS.into_iter().chain([Act::Drop]) {
-        for shape in shapes {
-            let is_unlike = match act {
-                Act::Fetch { ahead, .. } => ahead == (shape.dues == Dues::Now),
-                Act::Replace => shape.own != Own::UniqueKey,
-                Act::Push | Act::Settle => false,
-                _ => shape.own == Own::UniqueKey || shape.dues == Dues::Each,
-            };
-            if !is_unlike {
-                writes += is_right_after_each_write(&server, shape, act).await;
-            }
+        let is_like = |shape: &Shape| match act {
+            Act::Fetch { ahead, .. } => ahead != (shape.dues == Dues::Now),
+            Act::Replace => shape.own == Own::UniqueKey,
+            _ => true,
+        };
+        let is_first = |shape: &Shape| match act {
+            Act::Fetch { .. } | Act::Push | Act::Settle | Act::Replace => is_like(shape),
+            Act::Extend | Act::Heartbeat => shape.dues == Dues::Now,
+            _ => shape.own != Own::UniqueKey && shape.dues != Dues::Each,
+        };
+        let others = others.iter().copied().filter(is_like);
+        let others: Vec<_> = others.collect();
+        let more = if all() {
+            others
+        } else {
+            vec![others[fastrand::usize(..others.len())]]
+        };
+        for shape in shapes.into_iter().filter(is_first).chain(more) {
+            writes += is_right_after_each_write(&server, shape, act).await;
         }
     }
     assert!(writes > 200, "only {writes} writes were seen to fail");
