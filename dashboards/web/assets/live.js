@@ -53,7 +53,7 @@
 
   // A filter that is filled in, and not sent yet.
   const isFilled = () => {
-    const isNew = (field) => field.value !== field.defaultValue;
+    const isNew = (field) => field.value !== field.defaultValue || field.checked !== field.defaultChecked;
     const isMoved = (field) => {
       const chosen = [...field.options].findIndex((option) => option.defaultSelected);
       return field.selectedIndex !== Math.max(chosen, 0);

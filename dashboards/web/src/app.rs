@@ -15,6 +15,7 @@ use crate::access::{Access, User};
 use crate::error::{PageError, Result};
 use crate::guard::Visit;
 use crate::live::Streams;
+use crate::pages::event_rows::EventRow;
 use crate::questions::in_time;
 use crate::sample::Sampler;
 use crate::sessions::Sessions;
@@ -109,6 +110,11 @@ impl Frame {
 
     pub(crate) fn operates(&self) -> bool {
         self.user.may(crate::Role::Operate)
+    }
+
+    /// Whether some of these events can be chosen for an action.
+    pub(crate) fn chooses(&self, rows: &[EventRow]) -> bool {
+        self.operates() && rows.iter().any(|row| row.waits)
     }
 
     pub(crate) fn runs_schedules(&self) -> bool {

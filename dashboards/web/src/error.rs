@@ -31,6 +31,10 @@ impl PageError {
         Self { status, text }
     }
 
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     pub(crate) fn invalid(text: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, text)
     }

@@ -7,7 +7,11 @@ use duly::time::Timestamp;
 
 use crate::error::PageError;
 
-/// The fields of a form or a query; of several of one name the last.
+/// The field of the boxes that are ticked in a list.
+pub(crate) const CHOSEN: &str = "chosen";
+
+/// The fields of a form or a query; of several of one name the last, but for those that are chosen, which
+/// are one text with spaces between.
 #[derive(Debug, Default)]
 pub(crate) struct Fields(BTreeMap<String, String>);
 
@@ -16,7 +20,16 @@ const EXACT: [&str; 3] = ["error", "key", "q"];
 
 impl Fields {
     pub(crate) fn parse(bytes: &[u8]) -> Self {
-        Self(form_urlencoded::parse(bytes).into_owned().collect())
+        let mut fields: BTreeMap<String, String> = BTreeMap::new();
+        for (name, value) in form_urlencoded::parse(bytes) {
+            match fields.get_mut(&*name) {
+                Some(chosen) if name == CHOSEN => *chosen += &format!(" {value}"),
+                _ => {
+                    fields.insert(name.into_owned(), value.into_owned());
+                }
+            }
+        }
+        Self(fields)
     }
 
     /// Returns a field, unless it is empty; without spaces around it, but for a text of events.

@@ -15,7 +15,22 @@ fn pairs() -> Vec<Pair> {
     let ids = json!({"ids": ["00000000000000000000000000"]});
     let (queue, event) = ("/queues/mail", "/queues/mail/events/{id}");
     let none = Value::Null;
+    let dead = |action: &str| match action {
+        "revive" => "/queues/mail/dead-letters/revive",
+        _ => "/queues/mail/dead-letters/drop",
+    };
     vec![
+        ("run-chosen", Method::PATCH, event, json!({"delay_ms": 0})),
+        (
+            "reschedule-chosen",
+            Method::PATCH,
+            event,
+            json!({"delay_ms": 9}),
+        ),
+        ("cancel-chosen", Method::DELETE, event, none.clone()),
+        ("revive-chosen", Method::POST, dead("revive"), ids.clone()),
+        ("drop-chosen", Method::POST, dead("drop"), ids.clone()),
+        ("purge", Method::POST, "/queues/mail/purge", none.clone()),
         ("run-now", Method::PATCH, event, json!({"delay_ms": 0})),
         (
             "reschedule",
@@ -92,6 +107,7 @@ async fn act(world: &World, token: &str, action: &str, id: &str) -> Reply {
         ("csrf", csrf(&page.text)),
         ("queue", "ns.mail"),
         ("id", id),
+        ("chosen", &format!("ns.mail/{id}")),
         ("schedule", "ns.nightly"),
         ("name", "again"),
         ("delay", "9"),
@@ -179,6 +195,9 @@ async fn a_page_offers_what_its_token_may_do() {
             (event.as_str(), "run-now", publishes),
             ("/find?queue=ns.mail", "cancel-all", publishes),
             ("/queues/ns.mail", "pause", administers),
+            ("/queues/ns.mail", "purge", administers),
+            ("/queues/ns.mail", "cancel-chosen", publishes),
+            ("/find?queue=ns.mail", "run-chosen", publishes),
             ("/schedules/ns.nightly", "run-schedule", publishes && !limit),
             ("/schedules/ns.nightly", "pause-schedule", administers),
             ("/schedules/ns.nightly", "remove-schedule", administers),
@@ -186,8 +205,9 @@ async fn a_page_offers_what_its_token_may_do() {
             let login = Some(("ns", token.as_str()));
             let page = visit_at(&world, "/dashboard", Method::GET, path, login, &[]).await;
             assert_eq!(page.status, 200, "{path}: {page:?}");
-            let link = format!("/act/{action}?");
-            let offers = page.text.contains(&link);
+            // A link, or a button of a form.
+            let to = ["?", "\""].map(|end| format!("/act/{action}{end}"));
+            let offers = to.iter().any(|to| page.text.contains(to));
             assert_eq!(offers, may, "{scopes}, limit {limit}: {action}: {page:?}");
         }
     }

@@ -3,16 +3,18 @@
 use std::time::Duration;
 
 use duly::QueueName;
+use duly::admin::Events;
 
 use super::kind::Action;
-use super::perform::{delay, rate, too_many};
+use super::perform::{delay, known, meant, rate, too_many};
 use crate::app::App;
 use crate::error::{PageError, Result};
 use crate::grant::Extent;
 use crate::guard::Visit;
 use crate::pages::find::EventFilter;
+use crate::pages::queue::name_of;
 use crate::questions::in_time;
-use crate::sweeps::Work;
+use crate::sweeps::{Query, Work};
 use crate::text::{Fields, count, number};
 
 /// How many events a dry run counts.
@@ -75,24 +77,66 @@ pub(super) async fn sweep(
     let place = filter.exact_place()?;
     let words = filter.words();
     let queue = filter.queue.clone();
-    let make = Box::new(move |bus: &duly::Bus| filter.events(bus, place, &queues));
+    let make: Query<Events> = Box::new(move |bus| filter.events(bus, place, &queues));
     let (work, verb) = match action {
         Action::CancelAll => (Work::Cancel(make), "Cancel"),
         Action::RunAll => (Work::Reschedule(make, Duration::ZERO), "Run now"),
         _ => (Work::Reschedule(make, delay(fields)?), "Reschedule"),
     };
     let what = format!("{verb} events {words}, {rate} in a second");
-    let extent = queue.clone().map_or(Extent::EveryQueue, Extent::Queue);
-    let grant = visit.grant(app, action.role(), extent);
-    let started = app.sweeps.start(
-        (work, grant),
-        (what, visit.user.name.clone(), queue.clone()),
-        (app.bus.clone(), rate),
-    );
-    started.ok_or_else(too_many)?;
+    start(app, visit, action, (work, what, queue.clone(), rate))?;
     let target = queue.unwrap_or_else(|| "every queue".to_owned());
     Ok((
         "The sweep has begun.".to_owned(),
         format!("{target}, events {words}"),
     ))
+}
+
+fn start(
+    app: &App,
+    visit: &Visit,
+    action: Action,
+    (work, what, queue, rate): (Work, String, Option<String>, f64),
+) -> Result<()> {
+    let extent = queue.clone().map_or(Extent::EveryQueue, Extent::Queue);
+    let grant = visit.grant(app, action.role(), extent);
+    let started = app.sweeps.start(
+        (work, grant),
+        (what, visit.user.name.clone(), queue),
+        (app.bus.clone(), rate),
+    );
+    started.ok_or_else(too_many)?;
+    Ok(())
+}
+
+/// Returns the queue that a purge is of.
+async fn purged(app: &App, visit: &Visit, fields: &Fields) -> Result<QueueName> {
+    let queue = name_of(visit, fields.get("queue").unwrap_or_default())?;
+    meant(&queue)?;
+    known(app, &queue).await?;
+    Ok(queue)
+}
+
+/// Returns what a purge would be of, and how many events it would cancel now.
+pub(super) async fn asked_purge(
+    app: &App,
+    visit: &Visit,
+    fields: &Fields,
+) -> Result<(String, String)> {
+    let queue = purged(app, visit, fields).await?;
+    let stats = in_time(app.bus.stats(&queue)).await?;
+    let waits = count(stats.scheduled + stats.ready, "event waits", "events wait");
+    Ok((format!("Queue {queue}"), format!("{waits} in it.")))
+}
+
+/// Starts a purge; returns what was done, and to what.
+pub(super) async fn purge(app: &App, visit: &Visit, fields: &Fields) -> Result<(String, String)> {
+    let queue = purged(app, visit, fields).await?;
+    let rate = rate(fields)?;
+    let name = queue.clone();
+    let make: Query<Events> = Box::new(move |bus| bus.events().queue(&name));
+    let what = format!("Purge queue {queue}, {rate} in a second");
+    let work = (Work::Cancel(make), what, Some(queue.to_string()), rate);
+    start(app, visit, Action::Purge, work)?;
+    Ok(("The purge has begun.".to_owned(), queue.to_string()))
 }

@@ -19,6 +19,12 @@ pub(super) enum Action {
     CancelAll,
     RunAll,
     RescheduleAll,
+    ReviveChosen,
+    DropChosen,
+    CancelChosen,
+    RunChosen,
+    RescheduleChosen,
+    Purge,
     Replay,
     Stop,
     PauseSchedule,
@@ -38,7 +44,7 @@ type Row = (
 );
 
 #[rustfmt::skip] // a table
-const TABLE: [Row; 19] = [
+const TABLE: [Row; 25] = [
     (Action::Pause, "pause", "Pause this queue?", "Pause", "queue paused"),
     (Action::Resume, "resume", "Resume this queue?", "Resume", "queue resumed"),
     (Action::Rate, "rate", "Set the rate of this queue", "Set rate", "rate of queue set"),
@@ -52,6 +58,12 @@ const TABLE: [Row; 19] = [
     (Action::CancelAll, "cancel-all", "Cancel events?", "Cancel them for good", "events cancelled"),
     (Action::RunAll, "run-all", "Run events now?", "Run them now", "events rescheduled"),
     (Action::RescheduleAll, "reschedule-all", "Reschedule events", "Reschedule them", "events rescheduled"),
+    (Action::ReviveChosen, "revive-chosen", "Revive these dead letters?", "Revive", "dead letters revived"),
+    (Action::DropChosen, "drop-chosen", "Drop these dead letters?", "Drop for good", "dead letters dropped"),
+    (Action::CancelChosen, "cancel-chosen", "Cancel these events?", "Cancel them for good", "events cancelled"),
+    (Action::RunChosen, "run-chosen", "Run these events now?", "Run them now", "events rescheduled"),
+    (Action::RescheduleChosen, "reschedule-chosen", "Reschedule these events", "Reschedule them", "events rescheduled"),
+    (Action::Purge, "purge", "Purge this queue?", "Cancel all of them", "queue purged"),
     (Action::Replay, "replay", "Push these events once more?", "Push them once more", "records replayed"),
     (Action::Stop, "stop", "Stop this sweep?", "Stop", "sweep stopped"),
     (Action::PauseSchedule, "pause-schedule", "Pause this schedule?", "Pause", "schedule paused"),
@@ -99,7 +111,10 @@ impl Action {
             | Self::RunSchedule
             | Self::CancelAll
             | Self::RunAll
-            | Self::RescheduleAll => Role::Operate,
+            | Self::RescheduleAll
+            | Self::CancelChosen
+            | Self::RunChosen
+            | Self::RescheduleChosen => Role::Operate,
             _ => Role::Admin,
         }
     }
@@ -139,6 +154,22 @@ impl Action {
                 "Those that wait become due so long after each is changed, in the background at this \
                  rate."
             }
+            Self::ReviveChosen => {
+                "They become ready again, with all their attempts; those whose expiry has passed \
+                 stay dead."
+            }
+            Self::DropChosen => "They are removed, with their payloads. This cannot be undone.",
+            Self::CancelChosen => {
+                "Those that still wait will not run. What runs by then, or is over, stays as it is. \
+                 This cannot be undone."
+            }
+            Self::RunChosen => "Those that still wait become due now, and run as workers are free.",
+            Self::RescheduleChosen => "Those that still wait become due so long from now.",
+            Self::Purge => {
+                "What waits in it now will not run, cancelled in the background at this rate; the \
+                 page of events shows how far it is, and stops it. What runs, dead letters and what \
+                 is pushed after it has begun stay. This cannot be undone."
+            }
             Self::Replay => {
                 "What had ended runs once more: each as a new event, due now, with the payload and \
                  the key of its record, in the background at this rate. Under a name that was used \
@@ -163,7 +194,34 @@ impl Action {
     pub(super) fn is_dangerous(self) -> bool {
         matches!(
             self,
-            Self::Cancel | Self::CancelAll | Self::Drop | Self::DropAll | Self::RemoveSchedule
+            Self::Cancel
+                | Self::CancelAll
+                | Self::CancelChosen
+                | Self::Purge
+                | Self::Drop
+                | Self::DropAll
+                | Self::DropChosen
+                | Self::RemoveSchedule
+        )
+    }
+
+    /// What is done to each of those that are chosen on a page; `None` for other actions.
+    pub(super) fn of_each(self) -> Option<Self> {
+        Some(match self {
+            Self::ReviveChosen => Self::Revive,
+            Self::DropChosen => Self::Drop,
+            Self::CancelChosen => Self::Cancel,
+            Self::RunChosen => Self::RunNow,
+            Self::RescheduleChosen => Self::Reschedule,
+            _ => return None,
+        })
+    }
+
+    /// Whether it is done to dead letters.
+    pub(super) fn is_of_dead(self) -> bool {
+        matches!(
+            self,
+            Self::Revive | Self::Drop | Self::ReviveChosen | Self::DropChosen
         )
     }
 

@@ -1,5 +1,6 @@
 //! Actions: what each needs, and the page that asks before it is done; [`perform`] does it.
 
+mod chosen;
 mod events;
 mod kind;
 mod perform;
@@ -19,12 +20,14 @@ use crate::guard::{CSRF, Form, Visit};
 use crate::pages::dead::DeadFilter;
 use crate::pages::queue::name_of;
 use crate::questions::in_time;
-use crate::text::{Fields, count};
+use crate::text::{CHOSEN, Fields, count};
 
 /// How many dead letters a dry run counts.
 const DRY_RUN: usize = 1_000;
 /// The rate of a sweep unless another is entered, in a second.
 const SWEEP_RATE: f64 = 10.0;
+/// That of a purge, which makes nothing run.
+const PURGE_RATE: f64 = 1_000.0;
 
 #[derive(Template)]
 #[template(path = "confirm.html")]
@@ -52,11 +55,11 @@ struct Input {
 }
 
 impl Input {
-    fn rate(label: &'static str) -> Self {
+    fn rate(label: &'static str, rate: f64) -> Self {
         Self {
             name: "rate",
             label,
-            value: SWEEP_RATE.to_string(),
+            value: rate.to_string(),
             hint: "0.001 to 1000000",
             keys: "decimal",
         }
@@ -85,6 +88,14 @@ fn back(action: Action, fields: &Fields) -> String {
         _ if action.is_of_events() => {
             let query = fields.with(&[(CSRF, ""), ("rate", ""), ("delay", "")]);
             format!("/find?{query}")
+        }
+        // Where its progress is.
+        Action::Purge => format!("/find?queue={queue}"),
+        _ if action.of_each().is_some() => {
+            let list = fields.get(chosen::LIST).unwrap_or_default();
+            let list = Fields::parse(list.as_bytes()).with(&[]);
+            let page = if action.is_of_dead() { "dead" } else { "find" };
+            format!("/{page}?{list}")
         }
         Action::Replay => {
             let query = fields.with(&[
@@ -149,6 +160,16 @@ pub(crate) async fn confirm(
             dry_run = Some(count);
             subject
         }
+        Action::Purge => {
+            let (subject, count) = events::asked_purge(&app, &visit, &fields).await?;
+            dry_run = Some(count);
+            subject
+        }
+        _ if action.of_each().is_some() => {
+            let (subject, count) = chosen::asked(&app, &visit, action, &fields).await?;
+            dry_run = Some(count);
+            subject
+        }
         Action::Replay => {
             let (subject, count) = replay::asked(&app, &visit, &mut fields).await?;
             dry_run = Some(count);
@@ -181,10 +202,18 @@ pub(crate) async fn confirm(
                 keys: "decimal",
             }]
         }
-        Action::ReviveAll | Action::DropAll => vec![Input::rate("Dead letters in a second")],
-        Action::CancelAll | Action::RunAll => vec![Input::rate("Events in a second")],
-        Action::RescheduleAll => vec![Input::delay(), Input::rate("Events in a second")],
-        Action::Reschedule => vec![Input::delay()],
+        Action::ReviveAll | Action::DropAll => {
+            vec![Input::rate("Dead letters in a second", SWEEP_RATE)]
+        }
+        Action::CancelAll | Action::RunAll => vec![Input::rate("Events in a second", SWEEP_RATE)],
+        Action::Purge => vec![Input::rate("Events in a second", PURGE_RATE)],
+        Action::RescheduleAll => {
+            vec![
+                Input::delay(),
+                Input::rate("Events in a second", SWEEP_RATE),
+            ]
+        }
+        Action::Reschedule | Action::RescheduleChosen => vec![Input::delay()],
         Action::Replay => replay::inputs(),
         _ => Vec::new(),
     };
@@ -203,6 +232,8 @@ pub(crate) async fn confirm(
         "in",
         "state",
         "from",
+        CHOSEN,
+        chosen::LIST,
         replay::ASKED,
     ];
     let hidden = hidden
@@ -230,8 +261,13 @@ pub(crate) async fn act(
 ) -> Result<Response> {
     let action = Action::parse(&name)?;
     check(&visit, action)?;
-    let (done, target) = perform::perform(&app, &visit, action, &fields).await?;
-    app.audit(&visit.user, action.audited(), &target).await;
+    let done = if let Some(each) = action.of_each() {
+        chosen::perform(&app, &visit, (action, each), &fields).await?
+    } else {
+        let (done, target) = perform::perform(&app, &visit, action, &fields).await?;
+        app.audit(&visit.user, action.audited(), &target).await;
+        done
+    };
     if let Some(queue) = fields.get("queue").and_then(|queue| queue.parse().ok()) {
         app.sampler.refresh(&queue).await;
     }

@@ -33,6 +33,7 @@ pub(super) async fn perform(
     match action {
         Action::ReviveAll | Action::DropAll => return sweep(app, visit, action, fields),
         _ if action.is_of_events() => return events::sweep(app, visit, action, fields).await,
+        Action::Purge => return events::purge(app, visit, fields).await,
         Action::Replay => return replay::sweep(app, visit, fields).await,
         Action::Stop => return stop(app, visit, fields),
         _ if action.is_of_schedule() => {
@@ -76,7 +77,7 @@ pub(super) async fn perform(
 }
 
 /// Fails unless the store has the queue, so that a wrong address sets nothing.
-async fn known(app: &App, queue: &QueueName) -> Result<()> {
+pub(super) async fn known(app: &App, queue: &QueueName) -> Result<()> {
     match in_time(app.bus.queues()).await?.binary_search(queue) {
         Ok(_) => Ok(()),
         Err(_) => Err(PageError::not_found(format!("there is no queue {queue}"))),
@@ -108,7 +109,8 @@ async fn turn_with_room(
     ))
 }
 
-async fn on_event(
+/// Does an action to an event; returns what was done. The error of one that is gone, or runs, is a conflict.
+pub(super) async fn on_event(
     app: &App,
     visit: &Visit,
     action: Action,
@@ -123,6 +125,10 @@ async fn on_event(
             meant(queue)?;
             let event = in_time(app.bus.event_in(queue, id)).await?;
             let event = event.ok_or_else(|| gone(id, "not known any more"))?;
+            // What is cancelled is so again as often as it is asked for.
+            if event.state.is_final() {
+                return Err(gone(id, event.state.as_str()));
+            }
             return change(app, &event, action, fields).await;
         }
     };
@@ -135,7 +141,7 @@ async fn on_event(
 
 /// Fails for a queue of duly itself: what is in it is a schedule, a reply or a line of the audit, and
 /// none of the events that somebody means.
-fn meant(queue: &QueueName) -> Result<()> {
+pub(super) fn meant(queue: &QueueName) -> Result<()> {
     if queue.is_own() {
         let text = format!("{queue} is a queue of duly itself; its events are not changed");
         return Err(PageError::invalid(text));

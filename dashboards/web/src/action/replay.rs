@@ -1,8 +1,8 @@
 //! A sweep over the records that a filter finds: what had ended is pushed once more.
 
-use super::Input;
 use super::kind::Action;
 use super::perform::{rate, too_many};
+use super::{Input, SWEEP_RATE};
 use crate::app::App;
 use crate::error::{PageError, Result};
 use crate::grant::Extent;
@@ -118,7 +118,7 @@ pub(super) fn inputs() -> Vec<Input> {
             hint: "empty: that of the queue now",
             keys: "numeric",
         },
-        Input::rate("Events in a second"),
+        Input::rate("Events in a second", SWEEP_RATE),
     ]
 }
 

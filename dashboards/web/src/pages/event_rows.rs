@@ -1,6 +1,7 @@
 //! The rows of a table of events.
 
 use duly::admin::StoredEvent;
+use duly::event::State;
 use duly::time::Timestamp;
 
 use crate::text::{self, Moment};
@@ -16,6 +17,8 @@ pub(crate) struct EventRow {
     pub(crate) state: &'static str,
     pub(crate) due: Moment,
     pub(crate) tries: u16,
+    /// Whether it waits, so that it can be chosen for an action.
+    pub(crate) waits: bool,
     /// Its key, or else its unique key.
     pub(crate) key: String,
 }
@@ -29,6 +32,7 @@ pub(crate) fn rows(events: &[StoredEvent], now: Timestamp) -> Vec<EventRow> {
             state: event.state.as_str(),
             due: Moment::new(event.due, now),
             tries: event.tries,
+            waits: matches!(event.state, State::Scheduled | State::Ready) && !event.queue.is_own(),
             key: key.map(|key| text::shown(key, KEY_MAX)).unwrap_or_default(),
         }
     };

@@ -58,8 +58,12 @@ struct QueuePage {
     here: Option<(usize, usize, usize)>,
     nodes: Vec<(String, bool)>,
     rows: Vec<EventRow>,
+    /// The list of its events, to which an action on those that are chosen leads.
+    query: String,
     /// Why there are no rows, if its events cannot be read.
     no_rows: Option<String>,
+    /// Whether it is a queue of duly itself.
+    is_own: bool,
     /// Unless the rows are all of its events.
     more_of: Option<Sample>,
 }
@@ -169,6 +173,8 @@ pub(crate) async fn page(
             is_exact: total <= SORTED_MAX,
         }),
         frame: app.frame(&visit, "queues", name.as_str()),
+        is_own: name.is_own(),
+        query: format!("queue={name}"),
         name: name.to_string(),
     })
 }

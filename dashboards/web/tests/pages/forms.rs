@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::site::{Site, until};
 
-const ACTIONS: [(&str, Role); 18] = [
+const ACTIONS: [(&str, Role); 24] = [
     ("pause", Role::Admin),
     ("resume", Role::Admin),
     ("rate", Role::Admin),
@@ -28,6 +28,12 @@ const ACTIONS: [(&str, Role); 18] = [
     ("cancel-all", Role::Operate),
     ("run-all", Role::Operate),
     ("reschedule-all", Role::Operate),
+    ("revive-chosen", Role::Admin),
+    ("drop-chosen", Role::Admin),
+    ("cancel-chosen", Role::Operate),
+    ("run-chosen", Role::Operate),
+    ("reschedule-chosen", Role::Operate),
+    ("purge", Role::Admin),
     ("replay", Role::Admin),
     ("pause-schedule", Role::Admin),
     ("resume-schedule", Role::Admin),
@@ -36,13 +42,16 @@ const ACTIONS: [(&str, Role); 18] = [
 ];
 
 /// The actions of [`Role::Operate`].
-const OPERATING: [&str; 7] = [
+const OPERATING: [&str; 10] = [
     "cancel",
     "run-now",
     "reschedule",
     "cancel-all",
     "run-all",
     "reschedule-all",
+    "cancel-chosen",
+    "run-chosen",
+    "reschedule-chosen",
     "run-schedule",
 ];
 
@@ -88,13 +97,14 @@ async fn an_action_needs_its_role() {
             let id = id.to_string();
             let page = site
                 .get(&format!(
-                    "/act/{action}?queue=mail&id={id}&schedule=nightly"
+                    "/act/{action}?queue=mail&id={id}&schedule=nightly&chosen=mail/{id}"
                 ))
                 .await;
             let fields = [
                 ("csrf", own.csrf()),
                 ("queue", "mail"),
                 ("id", &id),
+                ("chosen", &format!("mail/{id}")),
                 ("delay", "9"),
                 ("schedule", "nightly"),
             ];

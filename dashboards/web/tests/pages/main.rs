@@ -6,6 +6,7 @@ mod at_once;
 mod audit;
 mod bounds;
 mod bulk;
+mod chosen;
 mod crowd;
 mod edit;
 mod event;
