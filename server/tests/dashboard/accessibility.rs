@@ -1,140 +1,275 @@
-//! A check of accessibility: the rules of WCAG that a script can decide and whose faults are
-//! serious.
+//! Every page in a browser: by the rules of axe, by keyboard alone, at three widths, light and dark.
+
+use std::path::Path;
+use std::process::Command;
 
 use super::browser::Browser;
+use super::demo::demo;
 
-/// Returns the faults of the page that the browser shows.
-pub(super) async fn faults(browser: &Browser) -> Vec<String> {
-    let found = browser.run(CHECK).await;
-    serde_json::from_value(found).expect("a list of texts")
+/// How many stops of the keyboard a field of date and time has, at most.
+const STOPS_OF_TIME: usize = 8;
+
+/// Returns the source of axe, which npm installs once, as the lock says.
+fn axe() -> String {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("axe-core-4.14.1");
+    if !folder.exists() {
+        let parent = folder.parent().unwrap();
+        std::fs::create_dir_all(parent).unwrap();
+        let new = tempfile::tempdir_in(parent).unwrap();
+        let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/dashboard/axe");
+        for file in ["package.json", "package-lock.json"] {
+            std::fs::copy(package.join(file), new.path().join(file)).unwrap();
+        }
+        let output = Command::new("npm")
+            .args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"])
+            .current_dir(new.path())
+            .output()
+            .expect("npm: tests/run.sh installs it");
+        assert!(output.status.success(), "{output:?}");
+        // Whoever was first has the name.
+        std::fs::rename(new.path(), &folder).ok();
+    }
+    std::fs::read_to_string(folder.join("node_modules/axe-core/axe.min.js")).unwrap()
 }
 
-const CHECK: &str = r#"
-const faults = [];
-const fault = (element, text) => faults.push(`${text}: ${element.outerHTML.slice(0, 140)}`);
-const all = selector => [...document.querySelectorAll(selector)];
-const isShown = element => element.checkVisibility() && element.getClientRects().length > 0;
+/// Starts a browser with axe in each page, whose pages do not change by themselves.
+async fn browser() -> Browser {
+    let browser = Browser::start().await;
+    browser.in_each_page(&axe()).await;
+    browser.blocks("*/live").await;
+    browser
+}
 
-if (!document.documentElement.lang) faults.push("the page has no language");
-if (!document.title.trim()) faults.push("the page has no title");
-if (all("main").length !== 1) faults.push("the page has not one main part");
-if (all("h1").length !== 1) faults.push("the page has not one h1");
-if (!all("nav").every(nav => nav.getAttribute("aria-label"))) faults.push("a nav has no name");
+/// Returns what axe finds: all of it, or only what depends on colours.
+async fn violations(browser: &Browser, of: &str) -> Vec<String> {
+    let only = match of {
+        "colours" => r#"["color-contrast", "link-in-text-block"]"#,
+        _ => {
+            r#"{type: "tag", values: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa",
+                "best-practice"]}"#
+        }
+    };
+    let script = format!(
+        "const done = arguments[0]; \
+         axe.run(document, {{runOnly: {only}, resultTypes: ['violations']}}).then(found => \
+         done(found.violations.flatMap(rule => rule.nodes.map(node => \
+         `${{rule.id}}: ${{node.html.slice(0, 200)}}: ${{node.failureSummary}}`))), \
+         error => done([String(error)]))"
+    );
+    serde_json::from_value(browser.run_async(&script).await).expect("a list of texts")
+}
 
-const ids = all("[id]").map(element => element.id);
-ids.filter((id, at) => ids.indexOf(id) !== at).forEach(id => faults.push(`id ${id} is there twice`));
-all("[aria-labelledby], [aria-describedby]").forEach(element => {
-  for (const name of ["aria-labelledby", "aria-describedby"])
-    for (const id of (element.getAttribute(name) || "").split(" ").filter(Boolean))
-      if (!document.getElementById(id)) fault(element, `it names ${id}, which is not there`);
-});
+/// Goes through the page by the Tab key; returns what is not reached, or where the focus is not seen.
+async fn keyboard(browser: &Browser) -> Vec<String> {
+    let begun = browser.run(KEYBOARD).await;
+    let [controls, times] = [0, 1].map(|at| begun[at].as_u64().unwrap() as usize);
+    browser.tabs(controls + times * STOPS_OF_TIME + 3).await;
+    serde_json::from_value(browser.run("return keyboardFaults()").await).expect("a list of texts")
+}
 
-const regions = all("section[aria-label], section[aria-labelledby], [role=region]").map(region =>
-  region.getAttribute("aria-label") || document.getElementById(region.getAttribute("aria-labelledby"))?.textContent);
-regions.filter((name, at) => regions.indexOf(name) !== at).forEach(name => faults.push(`two regions are called ${name}`));
-
-let level = 0;
-all("h1, h2, h3, h4").forEach(heading => {
-  const next = Number(heading.tagName[1]);
-  if (next > level + 1) fault(heading, `a heading of level ${next} follows one of ${level}`);
-  level = next;
-});
-
-const nameOf = element => (element.getAttribute("aria-label") || element.textContent ||
-  [...element.querySelectorAll("img")].map(image => image.alt).join("")).trim();
-all("a[href], button").forEach(element => nameOf(element) || fault(element, "it has no name"));
-all("img").forEach(image => image.hasAttribute("alt") || fault(image, "it has no alt"));
-all("svg").forEach(image => image.getAttribute("role") === "img" && image.getAttribute("aria-label") ||
-  fault(image, "it has no label"));
-all("input:not([type=hidden]), select, textarea, meter").forEach(field =>
-  field.labels && field.labels.length || field.getAttribute("aria-label") || fault(field, "it has no label"));
-
-all("table").forEach(table => {
-  table.caption || fault(table, "it has no caption");
-  table.querySelectorAll("thead th").forEach(cell => cell.scope === "col" || fault(cell, "it has no scope"));
-});
-all("ul, ol").forEach(list => [...list.children].every(item => item.tagName === "LI") ||
-  fault(list, "a list has other children than items"));
-all("dl > div").forEach(group => group.querySelector("dt") && group.querySelector("dd") ||
-  fault(group, "a term has no description"));
-all("*").forEach(element => {
-  const box = element.scrollWidth > element.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(element).overflowX);
-  const inside = element.querySelector("a, button, input");
-  if (box && element.tabIndex < 0 && !inside) fault(element, "it scrolls, but not by keyboard");
-});
-
-const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-const parse = colour => {
-  canvas.clearRect(0, 0, 1, 1);
-  canvas.fillStyle = colour;
-  canvas.fillRect(0, 0, 1, 1);
-  return [...canvas.getImageData(0, 0, 1, 1).data];
-};
-const over = (top, under) => top.slice(0, 3).map((part, at) => part * top[3] / 255 + under[at] * (1 - top[3] / 255)).concat(255);
-const ground = element => {
-  const layers = [];
-  for (let at = element; at; at = at.parentElement) layers.push(parse(getComputedStyle(at).backgroundColor));
-  return layers.reverse().reduce((under, top) => over(top, under), [255, 255, 255, 255]);
-};
-const light = colour => {
-  const [r, g, b] = colour.map(part => part / 255).map(part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-};
-const contrast = (a, b) => {
-  const [high, low] = [light(a), light(b)].sort((a, b) => b - a);
-  return (high + 0.05) / (low + 0.05);
-};
-const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+/// Looks at the element that has the focus when the next key is pressed, by when it has been scrolled to.
+const KEYBOARD: &str = r#"
+const isShown = element => element.checkVisibility({visibilityProperty: true}) && !element.disabled;
+const controls = [...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary, [role=button], [role=slider], [tabindex='0']")].filter(isShown);
 const seen = new Set();
-while (walker.nextNode()) {
-  const element = walker.currentNode.parentElement;
-  if (!walker.currentNode.textContent.trim() || seen.has(element) || !isShown(element) || element.closest(".hidden, svg")) continue;
+const faults = new Set();
+const text = element => element.outerHTML.slice(0, 160);
+const look = () => {
+  const element = document.activeElement;
+  if (!element || element === document.body || seen.has(element)) return;
   seen.add(element);
   const style = getComputedStyle(element);
-  const size = parseFloat(style.fontSize);
-  const needed = size >= 24 || size >= 18.66 && Number(style.fontWeight) >= 700 ? 3 : 4.5;
-  const found = contrast(over(parse(style.color), ground(element)), ground(element));
-  if (found < needed) fault(element, `its contrast is ${found.toFixed(2)}, below ${needed}`);
-}
-
-const before = document.activeElement;
-all("a[href], button, input:not([type=hidden]), select").filter(isShown).slice(0, 60).forEach(element => {
-  element.focus({ preventScroll: true, focusVisible: true });
-  const style = getComputedStyle(element);
-  if (document.activeElement !== element) fault(element, "it cannot be focused");
-  else if (style.outlineStyle === "none" || parseFloat(style.outlineWidth) < 2) fault(element, "its focus is not seen");
-  element.blur();
-});
-if (before && before !== document.body) before.focus({ preventScroll: true });
-all("a.button, button").filter(isShown).forEach(element => {
-  const { width, height } = element.getBoundingClientRect();
-  if (!element.closest(".hidden") && !element.matches(".hidden") && (width < 24 || height < 24)) fault(element, "it is smaller than 24 pixels");
-});
-return faults;
+  if (style.outlineStyle === "none" || parseFloat(style.outlineWidth) < 2)
+    return faults.add(`its focus is not seen: ${text(element)}`);
+  const boxes = [...element.getClientRects()];
+  const isThere = ({left, top, width, height}) => {
+    const [x, y] = [left + width / 2, top + height / 2];
+    const at = width >= 8 && height >= 8 && document.elementFromPoint(x, y);
+    return at && (element.contains(at) || at.contains(element) && at.closest("label, [tabindex]"));
+  };
+  // A part that is larger than the window is seen at its edge.
+  const {width, height} = element.getBoundingClientRect();
+  if (width < innerWidth && height < innerHeight / 2 && !boxes.some(isThere))
+    faults.add(`it has the focus out of sight: ${text(element)}`);
+};
+document.addEventListener("keydown", look, true);
+window.keyboardFaults = () => {
+  look();
+  document.removeEventListener("keydown", look, true);
+  const missed = controls.filter(element => !seen.has(element));
+  return [...faults, ...missed.map(element => `it is not reached: ${text(element)}`)];
+};
+return [controls.length, controls.filter(element => element.type === "datetime-local").length];
 "#;
 
+/// How much wider a page is than its window.
+const WIDE: &str = "return document.documentElement.scrollWidth - innerWidth";
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_check_finds_faults() {
-    let browser = Browser::start().await;
-    let page = "data:text/html,<h1>a</h1><h3>b</h3><img><button></button><input>\
-                <p style='color:silver'>pale</p>\
-                <section aria-label=x></section><pre role=region aria-label=x></pre><table><tr><td>1</table>";
-    browser.goto(page).await;
-    let found = faults(&browser).await.join("\n");
-    browser.close().await;
-    for fault in [
-        "no language",
-        "no title",
-        "not one main",
-        "a heading of level 3 follows one of 1",
-        "it has no alt",
-        "it has no name",
-        "it has no label",
-        "it has no caption",
-        "two regions are called x",
-        "its contrast is 1.",
-        "smaller than 24",
+async fn every_page_passes_axe_and_is_used_by_keyboard_alone() {
+    let mut demo = demo("600").await;
+    let url = demo.url.clone();
+    let browser = browser().await;
+    browser.goto(&format!("{url}/")).await;
+    browser.sees("payments has").await;
+    let mut first = Vec::new();
+    for list in [
+        "/find?queue=shop.cart-reminders",
+        "/dead?queue=shop.payments",
     ] {
-        assert!(found.contains(fault), "{fault} is not among:\n{found}");
+        browser.goto(&format!("{url}{list}")).await;
+        let row = "return document.querySelector('[name=chosen]').value";
+        first.push(browser.run(row).await.as_str().unwrap().to_owned());
     }
+    let [waiting, dead] = [0, 1].map(|at| first[at].rsplit_once('/').unwrap().1);
+    let one = |action: &str, queue: &str, id: &str| format!("/act/{action}?queue={queue}&id={id}");
+    let of_waiting = |action: &str| one(action, "shop.cart-reminders", waiting);
+    let of_dead = |action: &str| one(action, "shop.payments", dead);
+    let pages = [
+        "/",
+        "/login",
+        "/queues",
+        "/queues?sort=name",
+        "/queues/shop.invoices",
+        "/queues/shop.payments",
+        "/queues/no-such-queue",
+        &format!("/queues/shop.cart-reminders/events/{waiting}"),
+        &format!("/queues/shop.payments/events/{dead}"),
+        "/dead?error=insufficient",
+        &format!("/dead/edit?queue=shop.payments&id={dead}"),
+        "/records?outcome=failed",
+        "/schedules",
+        "/schedules/shop.stock-sync",
+        "/find",
+        "/find?queue=shop.payments&state=scheduled",
+        "/find?q=no-such-customer",
+        "/audit",
+        "/history?span=hour",
+        "/history?span=year&queue=shop.payments",
+        "/nodes",
+        "/act/pause?queue=shop.invoices",
+        "/act/purge?queue=shop.invoices",
+        "/act/rate?queue=shop.payments",
+        &of_waiting("cancel"),
+        &of_waiting("reschedule"),
+        &of_dead("revive"),
+        "/act/reschedule-all?queue=shop.invoices",
+        "/act/replay?queue=shop.invoices",
+        &format!("/act/drop-chosen?chosen=shop.payments/{dead}"),
+        "/act/cancel-chosen",
+    ];
+    let mut found = Vec::new();
+    for page in pages {
+        browser.goto(&format!("{url}{page}")).await;
+        for (width, height) in [(1440, 900), (768, 1024), (390, 844)] {
+            let case = |what: &str| format!("{page} at {width}, {what}");
+            browser.looks("dark", width, height).await;
+            let dark = match width {
+                768 => Vec::new(),
+                _ => violations(&browser, "colours").await,
+            };
+            browser.looks("light", width, height).await;
+            let light = violations(&browser, "all").await;
+            let keys = match width {
+                768 => Vec::new(),
+                _ => keyboard(&browser).await,
+            };
+            if browser.run(WIDE).await != 0 {
+                found.push(case("it is wider than its window"));
+            }
+            found.extend(dark.iter().map(|it| case(&format!("dark: {it}"))));
+            found.extend(light.iter().chain(&keys).map(|it| case(it)));
+        }
+    }
+    browser.close().await;
+    demo.process.kill().await.unwrap();
+    assert_eq!(found.len(), 0, "{}", found.join("\n"));
+}
+
+/// Each check finds a fault of its kind, and finds none in a page without.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_checks_find_planted_faults() {
+    let browser = browser().await;
+    let page = |style: &str, planted: &str| {
+        format!(
+            "data:text/html,<!doctype html><html lang=en><title>t</title><meta name=viewport \
+             content='width=device-width'><style>:focus-visible {{ outline: 2px solid blue }} \
+             {style}</style><main><h1>Title</h1><p><a href='/a'>First</a></p>{planted}\
+             <p><a href='/b'>Last</a></p></main>"
+        )
+    };
+    let trap = "<input aria-label=x onkeydown='if (event.key == `Tab`) event.preventDefault()'>";
+    for (style, planted, expected) in [
+        ("", "<p>text</p>", ""),
+        ("", "<img src='/x'>", "image-alt"),
+        ("", "<input>", "label"),
+        ("", "<button></button>", "button-name"),
+        ("", "<h4>deep</h4>", "heading-order"),
+        (
+            "",
+            "<p style='color:silver;background:white'>pale</p>",
+            "color-contrast",
+        ),
+        (
+            "",
+            "<p id=x></p><p aria-labelledby=y role=img></p>",
+            "role-img-alt",
+        ),
+        ("", "<ul><p>no item</p></ul>", "list"),
+        (
+            "",
+            "<table><tr><th></th><td>1</table>",
+            "empty-table-header",
+        ),
+        (
+            "",
+            "<button style='height:9px;width:9px;padding:0'>x</button> <button>y</button>",
+            "target-size",
+        ),
+        (
+            "a { color: black }",
+            trap,
+            "it is not reached: <a href=\"/b\"",
+        ),
+        (
+            "",
+            "<a href='/c' tabindex=-1>never</a>",
+            "it is not reached: <a href=\"/c\"",
+        ),
+        (
+            "",
+            "<p role=button>press</p>",
+            "it is not reached: <p role=\"button\"",
+        ),
+        (
+            "button { outline: none !important }",
+            "<button>x</button>",
+            "its focus is not seen: <button",
+        ),
+        (
+            "button { position: absolute; left: -99px }",
+            "<button>x</button>",
+            "out of sight: <button",
+        ),
+        (
+            "p { position: relative } i { position: absolute; inset: 0 }",
+            "<p><button>x</button><i></i></p>",
+            "out of sight: <button",
+        ),
+    ] {
+        browser.goto(&page(style, planted)).await;
+        let mut found = violations(&browser, "all").await;
+        found.extend(keyboard(&browser).await);
+        let is_found = found.iter().any(|fault| fault.contains(expected));
+        assert_eq!(is_found, !expected.is_empty(), "{planted}: {found:#?}");
+    }
+    // A fault of one scheme alone.
+    let style = "@media (prefers-color-scheme: dark) { p { color: %23222; background: black } }";
+    browser.goto(&page(style, "<p>text</p>")).await;
+    for (scheme, is_planted) in [("light", false), ("dark", true)] {
+        browser.looks(scheme, 390, 844).await;
+        let found = violations(&browser, "colours").await;
+        assert_eq!(!found.is_empty(), is_planted, "{scheme}: {found:?}");
+    }
+    browser.close().await;
 }

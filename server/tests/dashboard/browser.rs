@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use axum::http::Method;
+use fantoccini::actions::{InputSource, KeyAction, KeyActions};
 use fantoccini::wd::WebDriverCompatibleCommand;
 use fantoccini::{Client, ClientBuilder, Locator};
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -148,6 +149,31 @@ impl Browser {
             .await;
     }
 
+    /// Runs a script at the begin of each page from now on.
+    pub(super) async fn in_each_page(&self, source: &str) {
+        let source = json!({"source": source});
+        self.tool("Page.addScriptToEvaluateOnNewDocument", source)
+            .await;
+    }
+
+    /// Loads nothing from such addresses from now on.
+    pub(super) async fn blocks(&self, address: &str) {
+        self.tool("Network.enable", json!({})).await;
+        let urls = json!({"urls": [address]});
+        self.tool("Network.setBlockedURLs", urls).await;
+    }
+
+    /// Presses the Tab key so many times.
+    pub(super) async fn tabs(&self, times: usize) {
+        const TAB: char = '\u{E004}';
+        let mut keys = KeyActions::new("keyboard".to_owned());
+        for _ in 0..times {
+            keys = keys.then(KeyAction::Down { value: TAB });
+            keys = keys.then(KeyAction::Up { value: TAB });
+        }
+        self.page.perform_actions(keys).await.expect("keys");
+    }
+
     pub(super) async fn goto(&self, url: &str) {
         self.page.goto(url).await.expect("a page");
     }
@@ -197,6 +223,12 @@ impl Browser {
             .execute(script, Vec::new())
             .await
             .expect("a script")
+    }
+
+    /// Calls a function of a script that gives its result to its last argument; returns that.
+    pub(super) async fn run_async(&self, script: &str) -> Value {
+        let run = self.page.execute_async(script, Vec::new());
+        run.await.expect("a script")
     }
 
     /// Saves a picture of the page, where `DULY_PICTURES` names a folder.
