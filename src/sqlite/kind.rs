@@ -17,8 +17,6 @@ pub(crate) struct Kind {
     pub(crate) application: i64,
     /// The format that this duly reads and writes; the first is 1.
     pub(crate) format: i64,
-    /// The oldest format that it upgrades when it opens a file.
-    pub(crate) oldest: i64,
 }
 
 /// Whether the file was opened for reading only, asked by a statement that writes to a table, and
@@ -106,7 +104,7 @@ impl Kind {
                 "{at} says that it has format {format}, the first is 1: its header is damaged"
             )));
         }
-        if format < self.oldest {
+        if format < known {
             return Err(Error::corrupt(format!(
                 "{at} was written by an older duly (format {format}), this one reads format {known} \
                  and upgrades none before the first release; name another file, or open it with \
@@ -114,11 +112,6 @@ impl Kind {
             )));
         }
         Ok(true)
-    }
-
-    /// Returns the format of a file that is this kind of file.
-    pub(crate) fn format_of(&self, connection: &Connection) -> rusqlite::Result<i64> {
-        connection.query_row("PRAGMA user_version", [], |row| row.get(0))
     }
 
     /// What an error means while the file is opened.

@@ -12,7 +12,7 @@ use duly::store::{DedupWindow, EmbeddedStore, Store};
 use duly::time::{Timestamp, When};
 use duly::{EventId, Unique};
 
-use crate::embedded::damage::{damaged, handle, history, meddle};
+use crate::embedded::damage::{handle, history, meddle};
 use crate::embedded::harness::*;
 
 /// The `n`th event under an id that tells no time.
@@ -124,59 +124,6 @@ fn what_no_window_has_is_not_in_the_file() {
         .query_row("SELECT count(*) FROM tombstones", [], |row| row.get(0))
         .expect("a count");
     assert!((1..=4).contains(&rows), "{rows}");
-}
-
-/// Makes the file what the format before tombstones had.
-fn make_format_7(place: &Place) {
-    let file = rusqlite::Connection::open(place.path()).expect("the file");
-    file.execute_batch("DROP TABLE tombstones; PRAGMA user_version = 7")
-        .expect("a change");
-}
-
-#[test]
-fn a_file_of_the_format_before_knows_what_its_records_say() {
-    let place = Place::new();
-    let store = place.open();
-    end(&store, named(1, "first"));
-    end(&store, event(2, When::Now, 3));
-    drop(store);
-    make_format_7(&place);
-    for _ in 0..2 {
-        let store = place.open();
-        // Records say nothing of a payload.
-        for text in ["first", "other"] {
-            let again = PushOutcome::Duplicate(named(1, "").envelope.id);
-            assert_eq!(verdict(&store, named(1, text)), again);
-        }
-        let again = event(2, When::Now, 3);
-        let known = PushOutcome::Duplicate(again.envelope.id);
-        assert_eq!(verdict(&store, again), known);
-    }
-}
-
-/// Its window had forgotten it, so it was new once more.
-#[test]
-fn an_event_that_was_pushed_again_after_its_end_is_delivered_by_the_format_after() {
-    let place = Place::new();
-    let window = DedupWindow {
-        keep_for: Duration::ZERO,
-        max: 1,
-        ..DedupWindow::default()
-    };
-    let store = EmbeddedStore::open_with(place.path(), place.options().window(window));
-    let store = store.expect("a store");
-    for n in 1..=4 {
-        end(&store, named(n, "first"));
-    }
-    assert_eq!(verdict(&store, named(1, "again")), PushOutcome::Accepted);
-    drop(store);
-    make_format_7(&place);
-    let store = place.open();
-    assert_eq!(damaged(&store), []);
-    let delivery = fetch(&store, 5).remove(0);
-    assert_eq!(delivery.body.payload.as_bytes(), b"again");
-    let ended = PushOutcome::Duplicate(named(2, "").envelope.id);
-    assert_eq!(verdict(&store, named(2, "first")), ended);
 }
 
 /// Nobody knows which ids they were: what was made before is refused, what comes after is not.

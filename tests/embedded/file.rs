@@ -48,8 +48,8 @@ fn another_format_is_refused_in_words_and_left_as_it_is() {
             "upgrade",
         ),
         (
-            6,
-            "older duly (format 6), this one reads format 8",
+            7,
+            "older duly (format 7), this one reads format 8",
             "name another file",
         ),
     ] {

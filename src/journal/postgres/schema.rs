@@ -1,4 +1,4 @@
-//! The tables: creation, version, upgrade.
+//! The tables: their creation and their version.
 
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient};
@@ -8,25 +8,25 @@ use super::scope::{Scope, exists, lock};
 use super::weeks;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The SQL of each version, applied to the previous one.
-const VERSIONS: &[&str] = &[
-    include_str!("schema.sql"),
-    include_str!("schema_2.sql"),
-    include_str!("schema_3.sql"),
-    include_str!("schema_4.sql"),
-];
+/// The tables of a journal.
+const TABLES: &str = include_str!("schema.sql");
+
+/// The version of the tables that this duly writes and reads. No version has been released, so tables
+/// of an older one are refused; the first that is released will be upgraded.
+const VERSION: usize = 4;
 
 /// The oldest server whose planner uses the indexes as intended: 13.
 const SERVER_MIN: i32 = 130_000;
 
-/// Creates the tables, or upgrades them to the version of this duly.
+/// Creates the tables where there are none.
 ///
-/// Each version is one transaction under a lock, so that nodes that start at once wait for the
-/// first. For a role that may not create a schema, an operator can create one.
+/// It does so in one transaction under a lock, so that nodes that start at once wait for the first.
+/// For a role that may not create a schema, an operator can create one.
 ///
 /// # Errors
 ///
-/// [`Corrupt`](ErrorKind::Corrupt) when the tables are those of a newer duly.
+/// [`Corrupt`](ErrorKind::Corrupt) when the tables are those of a newer duly, or of one from before
+/// the first release.
 pub(super) async fn ensure(
     client: &mut Client,
     scope: &Scope,
@@ -35,30 +35,22 @@ pub(super) async fn ensure(
     let fault = |fault| spot.error(fault);
     let schema = scope.schema.as_str();
     suits(client, spot).await?;
-    while version(client, schema, spot).await? < VERSIONS.len() {
-        let step = scope.begin(client).await.map_err(fault)?;
-        lock(&step, schema).await.map_err(fault)?;
-        let from = version(&step, schema, spot).await?;
-        if let Some(tables) = VERSIONS.get(from) {
-            step.batch_execute("SET LOCAL statement_timeout TO 0")
-                .await
-                .map_err(fault)?;
-            if from == 0 {
-                first(&step, schema).await.map_err(fault)?;
-            }
-            step.batch_execute(tables).await.map_err(fault)?;
-            if from == 0 {
-                weeks::attach_edges(&step).await.map_err(fault)?;
-            }
-            let noted = format!("INSERT INTO versions (version) VALUES ({})", from + 1);
-            step.batch_execute(&noted).await.map_err(fault)?;
-        }
-        step.commit().await.map_err(fault)?;
+    if are_there(client, schema, spot).await? {
+        return Ok(());
     }
-    Ok(())
+    let step = scope.begin(client).await.map_err(fault)?;
+    lock(&step, schema).await.map_err(fault)?;
+    // Looked at again: another node may have made them meanwhile.
+    if !are_there(&step, schema, spot).await? {
+        step.batch_execute("SET LOCAL statement_timeout TO 0")
+            .await
+            .map_err(fault)?;
+        create(&step, schema).await.map_err(fault)?;
+    }
+    step.commit().await.map_err(fault)
 }
 
-async fn first(step: &impl GenericClient, schema: &str) -> Result<(), PgError> {
+async fn create(step: &impl GenericClient, schema: &str) -> Result<(), PgError> {
     let sql = "SELECT 1 FROM pg_namespace WHERE nspname = $1";
     let found = step.query_typed(sql, &[(&schema, Type::TEXT)]).await?;
     if found.is_empty() {
@@ -69,7 +61,11 @@ async fn first(step: &impl GenericClient, schema: &str) -> Result<(), PgError> {
         "CREATE TABLE versions (version integer PRIMARY KEY, \
          made timestamptz NOT NULL DEFAULT now())",
     )
-    .await
+    .await?;
+    step.batch_execute(TABLES).await?;
+    weeks::attach_edges(step).await?;
+    let noted = format!("INSERT INTO versions (version) VALUES ({VERSION})");
+    step.batch_execute(&noted).await
 }
 
 /// Checks whether the server and its database can hold a journal.
@@ -88,21 +84,21 @@ async fn suits(client: &Client, spot: ErrorContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the version of the tables; 0 without tables.
-async fn version(
+/// Whether there are tables of the version that is known.
+async fn are_there(
     client: &impl GenericClient,
     schema: &str,
     spot: ErrorContext<'_>,
-) -> Result<usize> {
+) -> Result<bool> {
     let fault = |fault| spot.error(fault);
     if !exists(client, schema, "versions").await.map_err(fault)? {
-        return Ok(0);
+        return Ok(false);
     }
-    let version = noted(client, schema).await.map_err(fault)?;
-    if version > VERSIONS.len() {
-        return Err(newer(version, spot));
+    match noted(client, schema).await.map_err(fault)? {
+        VERSION => Ok(true),
+        version if version > VERSION => Err(newer(version, spot)),
+        version => Err(older(version, spot)),
     }
-    Ok(version)
 }
 
 /// Returns the recorded version.
@@ -119,15 +115,23 @@ pub(super) async fn upgraded(
     schema: &str,
 ) -> Result<Option<usize>, PgError> {
     let version = noted(client, schema).await?;
-    Ok(Some(version).filter(|version| *version > VERSIONS.len()))
+    Ok(Some(version).filter(|version| *version > VERSION))
 }
 
 /// Returns the error of a call on tables of a newer duly.
 pub(super) fn newer(version: usize, spot: ErrorContext<'_>) -> Error {
     let what = format!(
-        "the tables were written by a newer duly (version {version}), this one knows up to {}: it \
-         writes and removes nothing there; start the newer one in its place",
-        VERSIONS.len()
+        "the tables were written by a newer duly (version {version}), this one knows up to {VERSION}: it \
+         writes and removes nothing there; start the newer one in its place"
+    );
+    spot.because(ErrorKind::Corrupt, &what)
+}
+
+fn older(version: usize, spot: ErrorContext<'_>) -> Error {
+    let what = format!(
+        "the tables were written by an older duly (version {version}), this one knows {VERSION} and \
+         upgrades none from before the first release; name another schema, or use the duly that \
+         wrote them"
     );
     spot.because(ErrorKind::Corrupt, &what)
 }

@@ -20,7 +20,6 @@ const KIND: Kind = Kind {
     name: "journal",
     application: 0x6475_6C6A,
     format: FORMAT,
-    oldest: FORMAT,
 };
 
 /// How long a call waits for another process to end its transaction.

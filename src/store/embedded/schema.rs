@@ -21,12 +21,10 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use crate::error::Result;
 use crate::sqlite::{Kind, records};
-use crate::store::embedded::{sums, tombstones};
+use crate::store::embedded::sums;
 
 /// The version of the tables that this duly writes and reads.
 const FORMAT: i64 = 8;
-/// The oldest version that is upgraded at opening: without `tombstones`.
-const FORMAT_OLDEST: i64 = 7;
 
 /// The size of a page of the file.
 pub(super) const PAGE_BYTES: u64 = 4_096;
@@ -36,7 +34,6 @@ pub(super) const KIND: Kind = Kind {
     name: "store",
     application: 0x6475_6C79,
     format: FORMAT,
-    oldest: FORMAT_OLDEST,
 };
 
 const TABLES: &str = "
@@ -96,9 +93,6 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection> {
         return Ok(connection);
     }
     records::complete(&connection);
-    if KIND.format_of(&connection).map_err(wrong)? < FORMAT {
-        upgrade(&mut connection).map_err(wrong)?;
-    }
     Ok(connection)
 }
 
@@ -161,16 +155,6 @@ fn create(connection: &mut Connection) -> rusqlite::Result<()> {
     )?;
     records::create(&step)?;
     step.pragma_update(None, "application_id", KIND.application)?;
-    step.pragma_update(None, "user_version", FORMAT)?;
-    step.commit()
-}
-
-/// Adds the tombstones to a file that has none, in one transaction: of what the records say.
-fn upgrade(connection: &mut Connection) -> rusqlite::Result<()> {
-    let step = connection.transaction()?;
-    let table = TABLES.find("CREATE TABLE tombstones").unwrap_or_default();
-    step.execute_batch(TABLES.get(table..).unwrap_or_default())?;
-    tombstones::write_of_records(&step)?;
     step.pragma_update(None, "user_version", FORMAT)?;
     step.commit()
 }

@@ -7,7 +7,6 @@
 //! tombstones more are remembered, never fewer.
 
 mod row;
-mod upgrade;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -19,7 +18,6 @@ use crate::store::embedded::change::{Changes, WindowChange};
 use crate::time::Timestamp;
 
 use self::row::{Drops, Found, Group, ROW_MAX, Row, Written, each_row};
-pub(super) use self::upgrade::write_of_records;
 
 /// The most rows that one transaction removes.
 const REMOVED_MAX: usize = 64;
