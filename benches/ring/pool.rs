@@ -80,12 +80,12 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     type Job = J;
-    type Kept = ();
+    type Scratch = ();
     type Ticket = ();
     type Output = ();
 
     #[inline]
-    fn kept(&self) {}
+    fn scratch(&self) {}
 
     #[inline]
     fn begin(&self, job: J, (): &mut ()) -> Option<((), impl Future<Output = ()> + Send)> {

@@ -14,7 +14,7 @@ use crate::bus::fan_out::in_order;
 use crate::bus::handle::Bus;
 use crate::bus::own_queues::beside;
 use crate::bus::queue::Queue;
-use crate::bus::scan::{PAGE, Scan, ScanPage, Unfinished};
+use crate::bus::scan::{PAGE, Scan, ScanPage, UnfinishedEvents};
 use crate::codec::Codec;
 use crate::core::op::{BATCH_MAX, PeekBy, Snapshot, StoreOp};
 use crate::error::{Error, Result};
@@ -243,7 +243,7 @@ impl Bus {
 
     /// Reads all lines of a namespace: their number is bounded.
     async fn audit_lines(&self, buckets: Vec<BucketKey>) -> Result<Vec<AuditLine>> {
-        let mut scan = Scan::new(&self.inner, Unfinished, buckets, None);
+        let mut scan = Scan::new(&self.inner, UnfinishedEvents, buckets, None);
         let (mut lines, mut read) = (Vec::new(), 0);
         while read < LINES_MAX + 2 * LINES_OVER {
             let Some(ScanPage { bucket, events }) = scan.next(PAGE).await? else {

@@ -38,9 +38,9 @@ pub(super) trait Source {
 }
 
 /// Reads every event that is not over.
-pub(super) struct Unfinished;
+pub(super) struct UnfinishedEvents;
 
-impl Source for Unfinished {
+impl Source for UnfinishedEvents {
     type Place = PeekCursor;
 
     async fn read(
@@ -71,7 +71,7 @@ pub(super) struct ScanPage {
     pub(super) events: Vec<Snapshot>,
 }
 
-impl<'a> Scan<'a, Unfinished> {
+impl<'a> Scan<'a, UnfinishedEvents> {
     /// A scan through the events of the queues that are `wanted`, from a place or from the first.
     pub(super) async fn unfinished(
         inner: &'a Inner,
@@ -81,7 +81,7 @@ impl<'a> Scan<'a, Unfinished> {
         let mut buckets = inner.open()?.buckets().await?;
         buckets.retain(|bucket| wanted(&bucket.queue));
         let from = from.map(|place| (place.bucket, place.from));
-        Ok(Self::new(inner, Unfinished, buckets, from))
+        Ok(Self::new(inner, UnfinishedEvents, buckets, from))
     }
 
     /// Where the next page begins; `None` at the end.

@@ -31,10 +31,10 @@ const PRUNED_MAX: usize = 1_000;
 /// # }).unwrap();
 /// ```
 #[derive(Debug, Default)]
-pub struct MemoryJournal(Mutex<Kept>);
+pub struct MemoryJournal(Mutex<Contents>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct Contents {
     records: BTreeMap<Cursor, Record>,
     minutes: BTreeMap<(Timestamp, QueueName), MinuteStats>,
     /// Of records, and of minutes.
@@ -48,7 +48,7 @@ impl MemoryJournal {
         Self::default()
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, Contents> {
         self.0.lock()
     }
 }
@@ -56,7 +56,7 @@ impl MemoryJournal {
 impl Journal for MemoryJournal {
     fn load(&self, batches: Vec<Batch>) -> JournalFuture<()> {
         let mut kept = self.kept();
-        let Kept {
+        let Contents {
             records, minutes, ..
         } = &mut *kept;
         for numbered in batches.into_iter().flat_map(|batch| batch.records) {
@@ -107,7 +107,7 @@ impl Journal for MemoryJournal {
 
     fn prune(&self, keep: Keep, now: Timestamp) -> JournalFuture<Pruned> {
         let mut kept = self.kept();
-        let Kept {
+        let Contents {
             records,
             minutes,
             paces: [pace_of_records, pace_of_minutes],

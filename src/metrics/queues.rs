@@ -38,13 +38,13 @@ pub(crate) struct QueueLabels {
 struct OwnLabels {
     of: HashMap<QueueName, SharedString>,
     /// How many there are of each beginning of names, where names are made at run time.
-    with_prefix: HashMap<String, Taken>,
-    taken: Taken,
+    with_prefix: HashMap<String, LabelCounts>,
+    taken: LabelCounts,
 }
 
 /// How many labels are taken of each half.
 #[derive(Clone, Copy, Debug, Default)]
-struct Taken {
+struct LabelCounts {
     /// By the first names of each beginning.
     first: usize,
     more: usize,
@@ -113,7 +113,7 @@ impl QueueLabels {
     }
 }
 
-impl Taken {
+impl LabelCounts {
     fn add(&mut self, is_first: bool) {
         if is_first {
             self.first += 1;

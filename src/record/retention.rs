@@ -43,7 +43,7 @@ pub(crate) struct Pace {
 
 /// What a step may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Allowed {
+pub(crate) struct PruneAllowance {
     /// What is older than this may be removed.
     pub(crate) before: u64,
     /// Whether more is beyond the age, and has to wait.
@@ -65,7 +65,7 @@ pub(crate) fn allowed<E>(
     times: Times,
     kept: Option<Pace>,
     oldest: impl FnOnce() -> Result<Option<u64>, E>,
-) -> Result<Allowed, E> {
+) -> Result<PruneAllowance, E> {
     let newest = times.newest.unwrap_or(u64::MAX);
     let now = times.asked.min(times.clock).min(newest);
     let age_us = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
@@ -92,7 +92,7 @@ pub(crate) fn allowed<E>(
         pace.from = before;
     }
     pace.through = before;
-    Ok(Allowed {
+    Ok(PruneAllowance {
         before,
         is_held_back: before < wanted,
         pace,
@@ -129,7 +129,7 @@ mod tests {
     const AGE: Duration = Duration::from_hours(30 * 24);
     const START: u64 = 1_000 * DAY;
 
-    fn step(times: Times, kept: Option<Pace>, oldest: u64) -> Allowed {
+    fn step(times: Times, kept: Option<Pace>, oldest: u64) -> PruneAllowance {
         let oldest = || Ok::<_, ()>(Some(oldest));
         allowed(AGE, false, times, kept, oldest).expect("no error")
     }
@@ -163,7 +163,7 @@ mod tests {
                 ..all_at(now)
             },
         ] {
-            let Allowed {
+            let PruneAllowance {
                 before,
                 is_held_back,
                 ..

@@ -11,6 +11,7 @@ pub(crate) mod files;
 mod guides;
 mod links;
 mod manners;
+mod names;
 mod rooms;
 mod scripts;
 
@@ -20,6 +21,17 @@ use std::process::Command;
 use files::{File, project, root};
 
 use crate::plant::Tree;
+
+/// Where the code of the project's packages is.
+const SOURCES: &[&str] = &[
+    "src",
+    "conformance/src",
+    "dashboards/web/src",
+    "macros/src",
+    "options/src",
+    "outbox/src",
+    "server/src",
+];
 
 #[test]
 fn imports_point_down() {
@@ -141,6 +153,13 @@ fn no_rename_has_gone_through_a_sentence() {
 }
 
 #[test]
+fn types_and_variants_are_named_by_nouns() {
+    let files = project(SOURCES);
+    expect_none(&names::replaced(&files));
+    expect_none(&names::partial_options(&files));
+}
+
+#[test]
 fn every_test_example_and_benchmark_says_what_it_is_for() {
     let files = project(&["tests", "examples", "benches"]);
     expect_none(&manners::without_opening(&files));
@@ -148,15 +167,7 @@ fn every_test_example_and_benchmark_says_what_it_is_for() {
 
 #[test]
 fn a_header_says_what_a_file_is() {
-    expect_none(&manners::asking(&project(&[
-        "src",
-        "conformance/src",
-        "dashboards/web/src",
-        "macros/src",
-        "options/src",
-        "outbox/src",
-        "server/src",
-    ])));
+    expect_none(&manners::asking(&project(SOURCES)));
 }
 
 #[test]

@@ -84,7 +84,7 @@ async fn fills_its_disk() {
     assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
     for n in 1_001..=1_100 {
         let answer = get(n).await.expect("a look");
-        assert_eq!(answer.reply, duly::store::operation::Reply::Found(None));
+        assert_eq!(answer.reply, duly::store::operation::Reply::Snapshot(None));
     }
     let mut stored = 100;
     let refused = loop {
@@ -96,7 +96,7 @@ async fn fills_its_disk() {
     assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
     assert!(refused.to_string().contains("full"), "{refused}");
     let answer = get(stored + 1).await.expect("a look");
-    assert_eq!(answer.reply, duly::store::operation::Reply::Found(None));
+    assert_eq!(answer.reply, duly::store::operation::Reply::Snapshot(None));
 
     // Everything that is stored is delivered and settled all the same.
     let mut handled = 0;
@@ -278,7 +278,7 @@ async fn changes_without_room() {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
     let answer = store.apply(&key(), StoreOp::Get { id: id(last) }).await;
-    let Reply::Found(Some(found)) = answer.expect("a look").reply else {
+    let Reply::Snapshot(Some(found)) = answer.expect("a look").reply else {
         panic!("event {last} is lost")
     };
     assert_eq!(found.body.expect("it waits").payload.len(), 500_000);

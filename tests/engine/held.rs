@@ -19,7 +19,10 @@ fn a_held_event_is_seen_and_leased_by_nobody() {
     assert_eq!(side.push(held), PushOutcome::Accepted);
     assert_eq!(side.bucket.head(), Head::default());
     assert_eq!(side.fetch(), []);
-    assert_eq!(side.op(StoreOp::Get { id: id(1, 1) }), Reply::Found(None));
+    assert_eq!(
+        side.op(StoreOp::Get { id: id(1, 1) }),
+        Reply::Snapshot(None)
+    );
     for by in [PeekBy::All, PeekBy::Key("order:1".into())] {
         let (from, limit) = (None, 9);
         let (events, next) = (Vec::new(), None);

@@ -75,7 +75,7 @@ pub(crate) fn recorded(attempt: u16, outcome: Outcome) -> Entry {
 
 pub(crate) fn found(state: EventState) -> Entry {
     let state = Some(state);
-    entry(101, EntryKind::Found { state })
+    entry(101, EntryKind::LastState { state })
 }
 
 pub(crate) fn cancel_told() -> Entry {

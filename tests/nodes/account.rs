@@ -120,7 +120,7 @@ async fn testify(bus: &Bus, log: &Log, account: &ClientChecker) {
     for id in account.ids() {
         let found = patiently(|| queue.get(id)).await;
         let state = found.map(|snapshot| snapshot.state);
-        log.of(id, EntryKind::Found { state });
+        log.of(id, EntryKind::LastState { state });
     }
 }
 

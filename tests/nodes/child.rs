@@ -278,7 +278,7 @@ async fn push(
                         log.of(id, what);
                     }
                     let verdict = match other {
-                        Some(_) => PushResult::Taken,
+                        Some(_) => PushResult::KeyTaken,
                         None => PushResult::Accepted,
                     };
                     let what = EntryKind::PushAnswered {

@@ -36,14 +36,18 @@ async fn a_full_server_refuses_pushes_and_all_else_goes_on() {
         .await;
     assert!(matches!(
         beat.unwrap(),
-        Reply::Kept(HeartbeatReport { stands: true, .. })
+        Reply::Heartbeat(HeartbeatReport { stands: true, .. })
     ));
     assert_eq!(bare.ack(1, &held).await.unwrap(), [true; 10]);
     assert_eq!(bare.fetch(2, 10).await.unwrap(), ids[10..20]);
     let cancel = bare.apply(StoreOp::Cancel { id: ids[25] }).await;
     assert_eq!(cancel.unwrap(), Reply::Cancelled(CancelOutcome::Cancelled));
     let get = bare.apply(StoreOp::Get { id: refused }).await;
-    assert_eq!(get.unwrap(), Reply::Found(None), "nothing of it happened");
+    assert_eq!(
+        get.unwrap(),
+        Reply::Snapshot(None),
+        "nothing of it happened"
+    );
 
     server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
     bare.push(refused, When::Now).await.unwrap();

@@ -107,7 +107,7 @@ async fn a_body_of_a_newer_form_is_left_to_its_duly_and_costs_no_attempt() {
     let (ids, ..) = fetched(&bare, 9).await;
     assert_eq!(ids, [id, later], "its duly gets it as it was");
     let found = bare.apply(StoreOp::Get { id }).await.unwrap();
-    let Reply::Found(Some(found)) = found else {
+    let Reply::Snapshot(Some(found)) = found else {
         panic!("{found:?}");
     };
     assert_eq!((found.state, found.tries), (State::Leased, 0));

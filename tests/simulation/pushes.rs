@@ -31,7 +31,7 @@ impl World {
         let is_dropped = self.rng.chance(100);
         BusPush {
             attempts: Attempts::default(),
-            made: PushedId::Made,
+            made: PushedId::Generated,
             until_us: at_us + self.rng.pick(&[400_000, 2_000_000, 9_000_000]),
             dropped_us: is_dropped.then(|| at_us + self.rng.within(0..1_000_000)),
         }

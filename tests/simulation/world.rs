@@ -239,13 +239,13 @@ impl World {
                 continue;
             };
             let response = self.apply_and_note(bucket, StoreOp::Get { id });
-            if let Ok(Reply::Found(found)) = response.map(|response| response.reply) {
+            if let Ok(Reply::Snapshot(found)) = response.map(|response| response.reply) {
                 let store_us = self.store.time_us(self.now_us, Some(bucket));
                 if found.is_none() && self.checker.is_forgotten(id, store_us) {
                     continue; // which says nothing of how it ended
                 }
                 let state = found.map(|found| found.state);
-                self.note(Some(id), EntryKind::Found { state });
+                self.note(Some(id), EntryKind::LastState { state });
             }
         }
         let report = std::mem::take(&mut self.account).close();

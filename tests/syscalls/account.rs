@@ -149,7 +149,7 @@ pub(crate) fn account(folder: &Path, deaths: usize) -> Tally {
 async fn before(tally: &mut Tally, store: &EmbeddedStore, id: EventId, story: &mut Story) {
     let key = BucketKey::new(child::WORK.parse().expect("a legal name"), id.bucket());
     let found = store.apply(&key, StoreOp::Get { id }).await;
-    let Reply::Found(found) = found.expect("the store answers").reply else {
+    let Reply::Snapshot(found) = found.expect("the store answers").reply else {
         panic!("a get was answered with something else");
     };
     let of_it = Query {

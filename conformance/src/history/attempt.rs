@@ -3,7 +3,7 @@
 use super::entry::{AttemptEnd, Entry};
 use super::event_history::EventHistory;
 use super::expect::Expect;
-use super::promise::{Promise, Verdict, broken};
+use super::promise::{Checked, Promise, broken};
 use duly::records::{NodeId, Outcome};
 use duly::store::operation::Lease;
 use duly::time::Timestamp;
@@ -17,7 +17,7 @@ impl EventHistory {
         attempt: u16,
         due: Timestamp,
         payload: u64,
-    ) -> Verdict {
+    ) -> Checked {
         if self.lease == Some(lease) {
             return Ok(()); // the repeat of a fetch
         }
@@ -59,7 +59,7 @@ impl EventHistory {
         lease: Lease,
         due: Timestamp,
         payload: u64,
-    ) -> Verdict {
+    ) -> Checked {
         self.starts += 1;
         self.orphaned_us = None;
         if due.as_micros() > entry.store_us.saturating_add(expect.early_us_max) {
@@ -121,7 +121,7 @@ impl EventHistory {
         lease: Lease,
         ending: AttemptEnd,
         accepted: bool,
-    ) -> Verdict {
+    ) -> Checked {
         if !accepted {
             return if self.lease == Some(lease) {
                 broken(Promise::LostWorkers, "the holder of a lease was refused")
@@ -181,7 +181,7 @@ impl EventHistory {
         Ok(())
     }
 
-    pub(super) fn handed_back(&mut self, entry: &Entry, expect: &Expect, lease: Lease) -> Verdict {
+    pub(super) fn handed_back(&mut self, entry: &Entry, expect: &Expect, lease: Lease) -> Checked {
         if self.lease.take() != Some(lease) || self.until.is_some() || expect.leases_stand {
             return broken(
                 Promise::LostWorkers,
@@ -206,7 +206,7 @@ impl EventHistory {
         node: NodeId,
         attempt: u16,
         outcome: Outcome,
-    ) -> Verdict {
+    ) -> Checked {
         if outcome == Outcome::LeaseLost {
             let Some(lease) = self.lease.take().filter(|lease| lease.node == node) else {
                 return broken(

@@ -6,7 +6,7 @@ use super::entry::{ChangeResult, Entry, EntryKind, PushResult};
 use super::event_history::EventHistory;
 use super::expect::Expect;
 use super::memory::Tombstones;
-use super::promise::{BrokenPromise, Promise, Verdict, broken};
+use super::promise::{BrokenPromise, Checked, Promise, broken};
 use super::unique::UniqueKeyOwners;
 use duly::EventId;
 use duly::event::BucketId;
@@ -92,7 +92,7 @@ impl Checker {
         read.map_err(|(promise, text)| BrokenPromise::new(promise, entry.id, text))
     }
 
-    fn read_of_event(&mut self, id: EventId, entry: &Entry) -> Verdict {
+    fn read_of_event(&mut self, id: EventId, entry: &Entry) -> Checked {
         match entry.what {
             EntryKind::Added {
                 due,
@@ -152,7 +152,7 @@ impl Checker {
             }
             EntryKind::Unknown
             | EntryKind::PushRefused
-            | EntryKind::Found { .. }
+            | EntryKind::LastState { .. }
             | EntryKind::Rescheduled {
                 truth: ChangeResult::NotFound,
                 ..
@@ -266,7 +266,7 @@ impl Checker {
         verdict: PushResult,
         payload: u64,
         now_us: u64,
-    ) -> Verdict {
+    ) -> Checked {
         if verdict == PushResult::TooOld
             && let Some(window) = &self.expect.remembers
         {

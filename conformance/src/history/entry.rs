@@ -94,7 +94,7 @@ pub enum EntryKind {
         due: Timestamp,
     },
     /// The state of the event at the end of the history.
-    Found {
+    LastState {
         /// The state; `None` when the store has no such event.
         state: Option<State>,
     },
@@ -247,7 +247,7 @@ pub enum PushResult {
     /// It existed before.
     Duplicate,
     /// Another event has its unique key.
-    Taken,
+    KeyTaken,
     /// Another payload was pushed under its id.
     Conflict,
     /// Its id may have been forgotten.
@@ -279,7 +279,7 @@ impl PushResult {
     pub fn of(verdict: PushOutcome, id: EventId) -> Self {
         match verdict {
             PushOutcome::Accepted | PushOutcome::Replaced(_) => Self::Accepted,
-            PushOutcome::Duplicate(other) if other != id => Self::Taken,
+            PushOutcome::Duplicate(other) if other != id => Self::KeyTaken,
             PushOutcome::Duplicate(_) => Self::Duplicate,
             PushOutcome::Conflict => Self::Conflict,
             PushOutcome::TooOld => Self::TooOld,

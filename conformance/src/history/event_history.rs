@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::entry::{AttemptEnd, ChangeResult, Entry, EntryKind};
 use super::expect::Expect;
-use super::promise::{Promise, Verdict, broken};
+use super::promise::{Checked, Promise, broken};
 use duly::event::State;
 use duly::records::NodeId;
 use duly::store::operation::Lease;
@@ -112,7 +112,7 @@ impl EventHistory {
         }
     }
 
-    pub(super) fn read(&mut self, entry: &Entry, expect: &Expect) -> Verdict {
+    pub(super) fn read(&mut self, entry: &Entry, expect: &Expect) -> Checked {
         match entry.what {
             EntryKind::CancelApplied { truth } => self.cancelled(truth),
             EntryKind::Replaced if self.lease.is_some() => {
@@ -224,7 +224,7 @@ impl EventHistory {
         (self.known_at_us, self.known_us) = (entry.at_us, entry.store_us);
     }
 
-    fn cancelled(&mut self, truth: ChangeResult) -> Verdict {
+    fn cancelled(&mut self, truth: ChangeResult) -> Checked {
         match truth {
             ChangeResult::Done | ChangeResult::DoneAfterAttempt if self.lease.is_some() => {
                 broken(Promise::Truth, "a leased event was cancelled")
@@ -257,7 +257,7 @@ impl EventHistory {
         }
     }
 
-    fn changed(&mut self, truth: ChangeResult, change: impl FnOnce(&mut Self)) -> Verdict {
+    fn changed(&mut self, truth: ChangeResult, change: impl FnOnce(&mut Self)) -> Checked {
         match truth {
             ChangeResult::Done | ChangeResult::DoneAfterAttempt
                 if self.lease.is_some() || self.is_over =>

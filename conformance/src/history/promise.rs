@@ -110,12 +110,12 @@ impl fmt::Display for BrokenPromise {
 }
 
 /// The result of checking one entry.
-pub(super) type Verdict = Result<(), Violation>;
+pub(super) type Checked = Result<(), Violation>;
 
 /// A violation, of an event that the caller knows.
 pub(super) type Violation = (Promise, &'static str);
 
 /// Returns a violation.
-pub(super) fn broken(promise: Promise, text: &'static str) -> Verdict {
+pub(super) fn broken(promise: Promise, text: &'static str) -> Checked {
     Err((promise, text))
 }

@@ -34,7 +34,7 @@ pub(super) struct EventTimeline {
     /// Whether its due time was changed, so that receipts no longer apply.
     is_moved: bool,
     starts: Vec<Start>,
-    records: Vec<Kept>,
+    records: Vec<AttemptRecord>,
     revivals: u64,
     /// The index of the first record since the last revival.
     revived_at: usize,
@@ -50,13 +50,13 @@ struct Start {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct AttemptRecord {
     node: NodeId,
     attempt: u16,
     outcome: Outcome,
 }
 
-impl Kept {
+impl AttemptRecord {
     /// Returns whether it is the record of this attempt. The store may not know the node of an
     /// attempt that was recovered after a kill.
     fn is_of(&self, start: &Start) -> bool {
@@ -95,7 +95,7 @@ impl EventTimeline {
                 }
                 // Its own payload may have been there, and was changed since.
                 PushResult::Conflict => self.unknown += u64::from(self.is_updated),
-                PushResult::Taken | PushResult::TooOld | PushResult::TooNew => {
+                PushResult::KeyTaken | PushResult::TooOld | PushResult::TooNew => {
                     self.is_turned_down = true;
                 }
                 PushResult::Unknown => self.unknown += 1,
@@ -129,7 +129,7 @@ impl EventTimeline {
                 attempt,
                 outcome,
                 ..
-            } => self.records.push(Kept {
+            } => self.records.push(AttemptRecord {
                 node,
                 attempt,
                 outcome,
@@ -143,7 +143,7 @@ impl EventTimeline {
                 truth: ChangeResult::Done,
                 ..
             } => self.is_updated = true,
-            EntryKind::Found { state } => (self.state, self.is_found) = (state, true),
+            EntryKind::LastState { state } => (self.state, self.is_found) = (state, true),
             _ => {}
         }
     }
@@ -164,7 +164,7 @@ impl EventTimeline {
     }
 
     pub(super) fn count(&self, report: &mut Report) {
-        let lost = |kept: &&Kept| kept.outcome == Outcome::LeaseLost;
+        let lost = |kept: &&AttemptRecord| kept.outcome == Outcome::LeaseLost;
         report.pushed += u64::from(self.is_asked);
         report.answered += u64::from(self.is_accepted);
         report.unknown += self.unknown;
@@ -209,7 +209,8 @@ impl EventTimeline {
             return Some((Promise::Attempts, "it was tried too often"));
         }
         let tried = self.records[self.revived_at..].iter();
-        let is_free = |kept: &Kept| matches!(kept.outcome, Outcome::Snoozed | Outcome::Interrupted);
+        let is_free =
+            |kept: &AttemptRecord| matches!(kept.outcome, Outcome::Snoozed | Outcome::Interrupted);
         let tried = tried.filter(|kept| kept.attempt > 0 && !is_free(kept));
         if !tried.map(|kept| kept.attempt).is_sorted_by(|a, b| a < b) {
             return Some((
@@ -269,7 +270,7 @@ impl EventTimeline {
     }
 
     fn records_of(&self, outcome: Outcome) -> usize {
-        let same = |kept: &&Kept| kept.outcome == outcome;
+        let same = |kept: &&AttemptRecord| kept.outcome == outcome;
         self.records.iter().filter(same).count()
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::event_history::EventHistory;
-use super::promise::{Promise, Verdict, broken};
+use super::promise::{Checked, Promise, broken};
 use duly::EventId;
 use duly::event::BucketId;
 
@@ -29,7 +29,7 @@ impl UniqueKeyOwners {
         id: EventId,
         (key, replaces, taken_by): (u64, bool, Option<EventId>),
         lives: &EventHistories,
-    ) -> Verdict {
+    ) -> Checked {
         let members = self.members.entry((id.bucket(), key)).or_default();
         members.retain(|(other, _)| lives.get(other).is_some_and(|life| !life.is_at_rest()));
         if let Some(other) = taken_by {

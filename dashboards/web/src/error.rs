@@ -6,7 +6,7 @@ use axum::response::{Html, IntoResponse, Response};
 use duly::ErrorKind;
 
 use crate::access::AccessError;
-use crate::grant::Ended;
+use crate::grant::GrantEnd;
 
 /// Why a page is not shown or an action not done.
 #[derive(Debug)]
@@ -58,10 +58,10 @@ impl PageError {
     }
 }
 
-impl From<Ended> for PageError {
-    fn from(ended: Ended) -> Self {
+impl From<GrantEnd> for PageError {
+    fn from(ended: GrantEnd) -> Self {
         match ended {
-            Ended::Failed(error) => error.into(),
+            GrantEnd::Failed(error) => error.into(),
             ended => Self::forbidden(format!("nothing was done: {ended}")),
         }
     }

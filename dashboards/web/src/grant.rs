@@ -30,7 +30,7 @@ impl Identity {
 #[derive(Clone, Debug)]
 pub(crate) enum Extent {
     /// To be here.
-    Presence,
+    OpenPage,
     Queue(String),
     EveryQueue,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Grant {
 
 /// Why a right has ended.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum GrantEnd {
     /// The user is not known any more.
     Unknown,
     /// The user may do something else now.
@@ -74,37 +74,37 @@ impl Grant {
     }
 
     /// Checks that the user may still do it.
-    pub(crate) async fn check(&self) -> Result<(), Ended> {
+    pub(crate) async fn check(&self) -> Result<(), GrantEnd> {
         let user = self.identity.user(&*self.access).await;
-        let user = user.map_err(Ended::Failed)?.ok_or(Ended::Unknown)?;
+        let user = user.map_err(GrantEnd::Failed)?.ok_or(GrantEnd::Unknown)?;
         let sees = match &self.extent {
-            Extent::Presence => true,
+            Extent::OpenPage => true,
             Extent::Queue(queue) => user.sees(queue),
             Extent::EveryQueue => user.sees_all(),
         };
         if !user.may(self.role) {
-            Err(Ended::Role(user.shown_role()))
+            Err(GrantEnd::Role(user.shown_role()))
         } else if sees {
             Ok(())
         } else {
-            Err(Ended::Queue)
+            Err(GrantEnd::Queue)
         }
     }
 
     /// Waits until the user may not do it any more. What cannot be checked ends nothing: each step is
     /// checked by itself.
-    pub(crate) async fn ended(&self) -> Ended {
+    pub(crate) async fn ended(&self) -> GrantEnd {
         loop {
             tokio::time::sleep(CHECKED_EVERY).await;
             match self.check().await {
-                Ok(()) | Err(Ended::Failed(_)) => {}
+                Ok(()) | Err(GrantEnd::Failed(_)) => {}
                 Err(ended) => return ended,
             }
         }
     }
 }
 
-impl std::fmt::Display for Ended {
+impl std::fmt::Display for GrantEnd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Unknown => f.write_str("its user is not let in any more"),

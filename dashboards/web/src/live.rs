@@ -71,7 +71,7 @@ pub(crate) async fn stream(State(app): State<Arc<App>>, visit: Visit) -> Respons
     };
     let rounds = app.sampler.rounds();
     let ends = tokio::time::Instant::now() + LASTS;
-    let grant = visit.grant(&app, Role::View, Extent::Presence);
+    let grant = visit.grant(&app, Role::View, Extent::OpenPage);
     let begin = Some((Arc::clone(&app), rounds, place, grant));
     let events = stream::unfold(begin, move |going_on| async move {
         let (app, mut rounds, place, grant) = going_on?;

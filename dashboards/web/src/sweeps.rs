@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::grant::{Ended, Grant};
+use crate::grant::{Grant, GrantEnd};
 use crate::record_query::RecordQuery;
 
 /// The most sweeps that run at the same time, and those of one user.
@@ -93,12 +93,12 @@ pub(crate) struct Sweeps {
 /// Why a sweep has ended before its last dead letter.
 enum End {
     Stopped,
-    Refused(Ended),
+    Refused(GrantEnd),
     Failed(duly::Error),
 }
 
-impl From<Ended> for End {
-    fn from(ended: Ended) -> Self {
+impl From<GrantEnd> for End {
+    fn from(ended: GrantEnd) -> Self {
         Self::Refused(ended)
     }
 }

@@ -13,7 +13,7 @@ use crate::mysql::session::MysqlSession;
 use crate::mysql::sql::{NOW, Statement, done_by_events};
 use crate::mysql::{deferred, rows};
 use crate::relay::source::{
-    Closing, DeferredRow, Ends, LIMIT, Settling, Source, StoredLimit, Taken, Waiting,
+    Closing, DeferredRow, Ends, LIMIT, Settling, Source, StoredLimit, TakeReply, Waiting,
 };
 use crate::schema::{self, Database};
 use crate::session::{TextRow, read_ends, unreadable};
@@ -121,7 +121,7 @@ impl MysqlSource {
         self.session.transaction(statements).await
     }
 
-    async fn take_rows(&mut self) -> Result<Taken> {
+    async fn take_rows(&mut self) -> Result<TakeReply> {
         self.taken = None;
         self.open().await?;
         let began = Instant::now();
@@ -135,17 +135,17 @@ impl MysqlSource {
         let keys = rows::read_keys(&found)?;
         self.list_limit.listed(limit, found.len(), keys.len());
         if keys.is_empty() {
-            return Ok(Taken::Nothing);
+            return Ok(TakeReply::Nothing);
         }
         let Some(taken) = self.taken(rows::take(&self.own, &keys)).await? else {
-            return Ok(Taken::Held);
+            return Ok(TakeReply::Locked);
         };
         let (keys, rows) = rows::read(&taken)?;
         if rows.is_empty() {
-            return Ok(Taken::Held); // another relay was faster
+            return Ok(TakeReply::Locked); // another relay was faster
         }
         self.taken = Some(keys);
-        Ok(Taken::Rows(rows))
+        Ok(TakeReply::Rows(rows))
     }
 
     async fn close_page(&mut self, closing: Closing) -> Result<bool> {
@@ -244,7 +244,7 @@ impl Source for MysqlSource {
         Box::pin(self.check_tables())
     }
 
-    fn take(&mut self) -> BoxFuture<'_, Result<Taken>> {
+    fn take(&mut self) -> BoxFuture<'_, Result<TakeReply>> {
         Box::pin(self.take_rows())
     }
 

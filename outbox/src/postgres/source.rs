@@ -14,7 +14,7 @@ use crate::postgres::snapshot::Snapshot;
 use crate::postgres::step::{Look, NextStep, Step, look};
 use crate::postgres::{claim, deferred, sweep};
 use crate::relay::source::{
-    Closing, DeferredRow, Ends, Settling, Source, StoredLimit, Taken, Waiting,
+    Closing, DeferredRow, Ends, Settling, Source, StoredLimit, TakeReply, Waiting,
 };
 use crate::schema::{self, Database};
 use crate::session::{SqlResult, TextRow, read_ends, unreadable};
@@ -85,33 +85,33 @@ impl<S: Session + 'static> PostgresSource<S> {
         look.ok_or_else(|| unreadable("state of the relays"))
     }
 
-    async fn take_rows(&mut self) -> Result<Taken> {
+    async fn take_rows(&mut self) -> Result<TakeReply> {
         self.taken = None;
         let began = Instant::now();
         let look = self.look().await?;
         let took = began.elapsed();
         self.quickest = self.quickest.min(took);
         match look.next(&self.own) {
-            NextStep::Held => Ok(Taken::Held),
+            NextStep::Held => Ok(TakeReply::Locked),
             NextStep::Idle => {
                 if took > 2 * self.quickest + LOOK_LONG {
                     self.advance(look).await?;
                 }
-                Ok(Taken::Nothing)
+                Ok(TakeReply::Nothing)
             }
             NextStep::Reset => {
                 self.reset(look).await?;
-                Ok(Taken::Nothing)
+                Ok(TakeReply::Nothing)
             }
             NextStep::Push { claim, is_repeated } => {
                 let sql = claim::claim(&claim);
                 let Some(rows) = self.step(&sql, claim.n).await? else {
-                    return Ok(Taken::Held);
+                    return Ok(TakeReply::Locked);
                 };
                 let page = page::read(&rows, is_repeated)?;
                 let rows = page.rows.clone();
                 self.taken = Some((claim, page));
-                Ok(Taken::Rows(rows))
+                Ok(TakeReply::Rows(rows))
             }
         }
     }
@@ -266,7 +266,7 @@ impl<S: Session + 'static> Source for PostgresSource<S> {
         })
     }
 
-    fn take(&mut self) -> BoxFuture<'_, Result<Taken>> {
+    fn take(&mut self) -> BoxFuture<'_, Result<TakeReply>> {
         Box::pin(self.take_rows())
     }
 

@@ -8,7 +8,7 @@ use duly::{Bus, Error, ErrorKind};
 use futures_util::{StreamExt, stream};
 use tokio::time::{Instant, timeout_at};
 
-use crate::relay::settle::Fate;
+use crate::relay::settle::RowOutcome;
 use crate::relay::source::{Row, RowContent};
 
 /// How long a push may take, with the look-ups that follow; what it came to is then unknown. Less than
@@ -28,7 +28,7 @@ pub(crate) struct RowEvent {
 /// What became of the events of a group.
 #[derive(Debug)]
 pub(crate) struct GroupResult {
-    pub(crate) fates: Vec<(usize, Fate)>,
+    pub(crate) fates: Vec<(usize, RowOutcome)>,
     pub(crate) failure: Option<Error>,
 }
 
@@ -36,7 +36,7 @@ impl GroupResult {
     /// Returns whether the store has taken or judged any of them, if there were any.
     pub(crate) fn is_accepted(&self) -> bool {
         let mut fates = self.fates.iter().map(|(_, fate)| fate);
-        self.fates.is_empty() || fates.any(Fate::has_reply)
+        self.fates.is_empty() || fates.any(RowOutcome::has_reply)
     }
 
     /// Returns the result of a push that has panicked.
@@ -47,7 +47,7 @@ impl GroupResult {
 
     fn unknown(places: impl Iterator<Item = usize>, failure: Error) -> Self {
         Self {
-            fates: places.map(|place| (place, Fate::Unknown)).collect(),
+            fates: places.map(|place| (place, RowOutcome::Unknown)).collect(),
             failure: Some(failure),
         }
     }
@@ -57,7 +57,7 @@ impl GroupResult {
 #[derive(Debug, Default)]
 pub(crate) struct PageEvents {
     /// By row: what became of one that is not pushed.
-    pub(crate) fates: Vec<Option<Fate>>,
+    pub(crate) fates: Vec<Option<RowOutcome>>,
     /// The name of the group of each row that is.
     pub(crate) names: Vec<Option<String>>,
     pub(crate) groups: BTreeMap<String, Vec<RowEvent>>,
@@ -79,10 +79,10 @@ pub(crate) fn page_events(bus: &Bus, rows: &[Row]) -> PageEvents {
                     page.groups.entry(group.clone()).or_default().push(event);
                     name = Some(group);
                 }
-                Err(error) => fate = Some(Fate::refused(with_causes(&error))),
+                Err(error) => fate = Some(RowOutcome::refused(with_causes(&error))),
             },
             RowContent::Plain(plain) => fate = Some(encode(bus, plain)),
-            RowContent::Unreadable(why) => fate = Some(Fate::refused(why.clone())),
+            RowContent::Unreadable(why) => fate = Some(RowOutcome::refused(why.clone())),
         }
         page.fates.push(fate);
         page.names.push(name);
@@ -97,7 +97,7 @@ pub(crate) async fn push_group(bus: &Bus, events: &[RowEvent]) -> GroupResult {
         let pushed = __outbox::push(bus, &staged).await;
         let (mut fates, mut failure) = (Vec::with_capacity(events.len()), None);
         for (row, pushed) in events.iter().zip(pushed) {
-            fates.push((row.place, Fate::of(&pushed)));
+            fates.push((row.place, RowOutcome::of(&pushed)));
             if let StagedPush::Failed(error) = pushed {
                 failure.get_or_insert(error);
             }
@@ -119,7 +119,7 @@ pub(crate) async fn push_deferred(bus: &Bus, events: &[RowEvent]) -> GroupResult
     let mut result = push_group(bus, events).await;
     let fates = result.fates.iter_mut().map(|(_, fate)| fate);
     let late = events.iter().zip(fates);
-    let late = late.filter(|(_, fate)| matches!(fate, Fate::OutOfTime));
+    let late = late.filter(|(_, fate)| matches!(fate, RowOutcome::OutOfTime));
     let lookups = late.map(|(row, fate)| async move {
         *fate = out_of_time(bus, &row.event).await;
     });
@@ -142,10 +142,10 @@ fn with_causes(error: &Error) -> String {
 
 /// An event of plain SQL goes on as a staged one: its bucket and its bytes are fixed before it is
 /// pushed for the first time, and so are the same each time.
-fn encode(bus: &Bus, plain: &PlainEvent) -> Fate {
+fn encode(bus: &Bus, plain: &PlainEvent) -> RowOutcome {
     match stage_plain(bus, plain) {
-        Ok(staged) => Fate::Instead(staged.encode()),
-        Err(error) => Fate::refused(with_causes(&error)),
+        Ok(staged) => RowOutcome::Instead(staged.encode()),
+        Err(error) => RowOutcome::refused(with_causes(&error)),
     }
 }
 
@@ -156,37 +156,37 @@ fn encode(bus: &Bus, plain: &PlainEvent) -> Fate {
 /// Its records say whether it was accepted and is over: the row may be one of a backup. Without one, an
 /// event that was never pushed goes on under a new id. One that may have been accepted, and be over and
 /// forgotten, does not: it is put aside. So is one whose id was chosen, as others may have pushed it.
-async fn out_of_time(bus: &Bus, event: &StagedEvent) -> Fate {
+async fn out_of_time(bus: &Bus, event: &StagedEvent) -> RowOutcome {
     let mut records = bus.records().queue(event.queue()).id(event.id());
     if !event.id().tells_time() {
         records = records.since(event.staged_at()); // those of before are of another event
     }
     match records.limit(1).page().await {
-        Ok(page) if !page.items.is_empty() => Fate::Accepted { is_new: false },
-        Ok(_) if event.is_repeated() => Fate::refused(format!(
+        Ok(page) if !page.items.is_empty() => RowOutcome::Accepted { is_new: false },
+        Ok(_) if event.is_repeated() => RowOutcome::refused(format!(
             "the event {} may have been accepted by an earlier push whose result was lost, and \
              be older than the tombstones of the store; there is no record of it. \
              Put it back under a new id if handling it twice does no harm",
             event.id()
         )),
-        Ok(_) if event.is_given() => Fate::refused(format!(
+        Ok(_) if event.is_given() => RowOutcome::refused(format!(
             "the id {}, which was chosen for the event, is older than the tombstones of the store, \
              so an event of that id may have been handled already; there is no record of one. Put \
              the row back under a new id if handling it twice does no harm",
             event.id()
         )),
         Ok(_) => renewed(bus, event),
-        Err(_) => Fate::NotYet,
+        Err(_) => RowOutcome::NotYet,
     }
 }
 
-fn renewed(bus: &Bus, event: &StagedEvent) -> Fate {
+fn renewed(bus: &Bus, event: &StagedEvent) -> RowOutcome {
     match renew(bus, event) {
         Ok(renewed) => {
             tracing::debug!(first = %event.id(), id = %renewed.id(), "an event of the outbox has a \
                 new id, as the store does not accept its first one");
-            Fate::Instead(renewed.encode())
+            RowOutcome::Instead(renewed.encode())
         }
-        Err(error) => Fate::refused(with_causes(&error)),
+        Err(error) => RowOutcome::refused(with_causes(&error)),
     }
 }

@@ -16,9 +16,9 @@ use crate::relay::meters;
 use crate::relay::push::{
     GroupResult, PageEvents, RowEvent, page_events, push_deferred, push_group,
 };
-use crate::relay::report::FateCounts;
+use crate::relay::report::OutcomeCounts;
 use crate::relay::run::Run;
-use crate::relay::settle::{Fate, RowFate, settling};
+use crate::relay::settle::{RowOutcome, RowResult, settling};
 use crate::relay::source::{PAGE_MAX, Row, Source};
 
 /// A page waits no longer for its pushes; what they come to is then unknown, and its rows are deferred.
@@ -114,7 +114,7 @@ fn result(joined: Result<PushDone, JoinError>) -> Option<PushDone> {
 
 impl<S: Source> Run<S> {
     /// Pushes rows, and returns what became of each.
-    pub(crate) async fn push_page(&mut self, rows: &[Row]) -> Vec<RowFate> {
+    pub(crate) async fn push_page(&mut self, rows: &[Row]) -> Vec<RowResult> {
         let PageEvents {
             mut fates,
             names,
@@ -123,8 +123,8 @@ impl<S: Source> Run<S> {
         self.push_groups(groups, &mut fates).await;
         let bytes_max = self.source.instead_bytes_max();
         let rows = fates.into_iter().zip(names).zip(rows);
-        let row = |((fate, group), row): ((Option<Fate>, Option<String>), &Row)| RowFate {
-            fate: fate.unwrap_or(Fate::Unknown).within(bytes_max), // each has one
+        let row = |((fate, group), row): ((Option<RowOutcome>, Option<String>), &Row)| RowResult {
+            fate: fate.unwrap_or(RowOutcome::Unknown).within(bytes_max), // each has one
             group,
             is_repeated: row.is_repeated,
         };
@@ -135,7 +135,7 @@ impl<S: Source> Run<S> {
     async fn push_groups(
         &mut self,
         groups: BTreeMap<String, Vec<RowEvent>>,
-        fates: &mut [Option<Fate>],
+        fates: &mut [Option<RowOutcome>],
     ) {
         let is_late = self.pushes.tasks.len() > self.pushes.retries; // of a page before
         let patience = if is_late || !self.groups.is_well() {
@@ -155,9 +155,9 @@ impl<S: Source> Run<S> {
                 let is_blocked = self.groups.is_blocked(&group);
                 for event in &events {
                     let fate = if is_blocked {
-                        Fate::NotYet
+                        RowOutcome::NotYet
                     } else {
-                        Fate::Unknown // until it is known
+                        RowOutcome::Unknown // until it is known
                     };
                     fates[event.place] = Some(fate);
                 }
@@ -233,7 +233,7 @@ impl<S: Source> Run<S> {
                         let event = event.repeated(row.is_repeated);
                         events.push(RowEvent { place, event });
                     }
-                    Err(error) => fates.push((place, Fate::refused(error.to_string()))),
+                    Err(error) => fates.push((place, RowOutcome::refused(error.to_string()))),
                 }
             }
             if !fates.is_empty() {
@@ -296,13 +296,13 @@ impl<S: Source> Run<S> {
         self.pushes.probe_at = probe_at.min(Instant::now() + PROBE_PAUSE_MAX);
     }
 
-    async fn settle(&mut self, keys: &[(i64, bool)], fates: Vec<(usize, Fate)>) {
+    async fn settle(&mut self, keys: &[(i64, bool)], fates: Vec<(usize, RowOutcome)>) {
         let bytes_max = self.source.instead_bytes_max();
         let fates = fates.into_iter();
         let fates: Vec<_> = fates
             .map(|(place, fate)| (place, fate.within(bytes_max)))
             .collect();
-        let counts = FateCounts::of(fates.iter().map(|(_, fate)| fate));
+        let counts = OutcomeCounts::of(fates.iter().map(|(_, fate)| fate));
         let settling = settling(keys, fates);
         match self.call(move |it| it.settle_deferred(settling)).await {
             Ok(()) => self.report.settled(counts),
@@ -310,7 +310,7 @@ impl<S: Source> Run<S> {
         }
     }
 
-    fn ended(&mut self, group: &str, result: GroupResult) -> Vec<(usize, Fate)> {
+    fn ended(&mut self, group: &str, result: GroupResult) -> Vec<(usize, RowOutcome)> {
         self.groups.end(group, result.is_accepted(), Instant::now());
         if let Some(error) = &result.failure {
             if error.kind() == ErrorKind::Closed {

@@ -6,7 +6,7 @@ use duly::Bus;
 use duly::admin::OutboxBacklog;
 
 use crate::relay::meters;
-use crate::relay::settle::Fate;
+use crate::relay::settle::RowOutcome;
 use crate::relay::source::Waiting;
 
 /// The most refused events that one page logs.
@@ -14,7 +14,7 @@ const REFUSED_LOGGED: usize = 5;
 
 /// What became of events that are settled together.
 #[derive(Debug, Default)]
-pub(crate) struct FateCounts {
+pub(crate) struct OutcomeCounts {
     pushed: u64,
     repeated: u64,
     refused: u64,
@@ -22,20 +22,23 @@ pub(crate) struct FateCounts {
     reasons: Vec<String>,
 }
 
-impl FateCounts {
-    pub(crate) fn of<'a>(fates: impl Iterator<Item = &'a Fate>) -> Self {
+impl OutcomeCounts {
+    pub(crate) fn of<'a>(fates: impl Iterator<Item = &'a RowOutcome>) -> Self {
         let mut counts = Self::default();
         for fate in fates {
             match fate {
-                Fate::Accepted { is_new: true } => counts.pushed += 1,
-                Fate::Accepted { is_new: false } => counts.repeated += 1,
-                Fate::Refused(reason) => {
+                RowOutcome::Accepted { is_new: true } => counts.pushed += 1,
+                RowOutcome::Accepted { is_new: false } => counts.repeated += 1,
+                RowOutcome::Refused(reason) => {
                     counts.refused += 1;
                     if counts.reasons.len() < REFUSED_LOGGED {
                         counts.reasons.push(reason.clone());
                     }
                 }
-                Fate::Instead(_) | Fate::Unknown | Fate::NotYet | Fate::OutOfTime => {}
+                RowOutcome::Instead(_)
+                | RowOutcome::Unknown
+                | RowOutcome::NotYet
+                | RowOutcome::OutOfTime => {}
             }
         }
         counts
@@ -74,7 +77,7 @@ impl Report {
     }
 
     /// Counts settled events, and logs the refused ones.
-    pub(crate) fn settled(&mut self, counts: FateCounts) {
+    pub(crate) fn settled(&mut self, counts: OutcomeCounts) {
         meters::settled(counts.pushed, counts.repeated, counts.refused);
         if counts.refused > 0 {
             self.backlog.refused = self.backlog.refused.saturating_add(counts.refused);

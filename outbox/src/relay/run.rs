@@ -14,9 +14,9 @@ use crate::relay::ends::EndsLimit;
 use crate::relay::groups::{GroupList, Groups};
 use crate::relay::options::RelayOptions;
 use crate::relay::pushes::Pushes;
-use crate::relay::report::{FateCounts, Report};
+use crate::relay::report::{OutcomeCounts, Report};
 use crate::relay::settle::{closing, passed};
-use crate::relay::source::{PAGE_MAX, Source, Taken};
+use crate::relay::source::{PAGE_MAX, Source, TakeReply};
 
 /// For so long after the last event, or the last push of this process, the outbox is read often.
 const BUSY_FOR: Duration = Duration::from_secs(1);
@@ -247,8 +247,8 @@ impl<S: Source> Run<S> {
             None
         } else {
             match self.call(move |it| it.take()).await? {
-                Taken::Nothing | Taken::Held => None,
-                Taken::Rows(rows) => Some(rows),
+                TakeReply::Nothing | TakeReply::Locked => None,
+                TakeReply::Rows(rows) => Some(rows),
             }
         };
         self.database.succeeded();
@@ -262,7 +262,7 @@ impl<S: Source> Run<S> {
         }
         let may_defer = self.deferred < DEFERRED_MAX || !self.is_store_away().await;
         let passed = passed(&fates, may_defer);
-        let counts = FateCounts::of(fates.iter().take(passed).map(|row| &row.fate));
+        let counts = OutcomeCounts::of(fates.iter().take(passed).map(|row| &row.fate));
         let closing = closing(fates, passed);
         let is_whole = closing.passed == rows.len();
         let groups: BTreeSet<_> = closing.deferred.iter().map(|it| it.group.clone()).collect();

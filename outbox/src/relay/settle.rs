@@ -10,7 +10,7 @@ const REASON_BYTES_MAX: usize = 2_000;
 
 /// What became of one row.
 #[derive(Debug)]
-pub(crate) enum Fate {
+pub(crate) enum RowOutcome {
     /// The store has it, by this push if it is new.
     Accepted { is_new: bool },
     /// It goes on as another row.
@@ -26,7 +26,7 @@ pub(crate) enum Fate {
     OutOfTime,
 }
 
-impl Fate {
+impl RowOutcome {
     /// Returns the fate of a row whose push has this result.
     pub(crate) fn of(pushed: &StagedPush) -> Self {
         match pushed {
@@ -73,8 +73,8 @@ impl Fate {
 
 /// A row of a page, and what became of it.
 #[derive(Debug)]
-pub(crate) struct RowFate {
-    pub(crate) fate: Fate,
+pub(crate) struct RowResult {
+    pub(crate) fate: RowOutcome,
     /// The group of an event.
     pub(crate) group: Option<String>,
     /// Whether it may have been pushed before it was taken.
@@ -83,38 +83,38 @@ pub(crate) struct RowFate {
 
 /// Returns how many rows of a page with these fates are passed: those that are not settled are
 /// deferred; if they may not be, it is passed up to the first of them.
-pub(crate) fn passed(rows: &[RowFate], may_defer: bool) -> usize {
-    let is_passed = |row: &&RowFate| row.fate.is_settled() || may_defer && row.group.is_some();
+pub(crate) fn passed(rows: &[RowResult], may_defer: bool) -> usize {
+    let is_passed = |row: &&RowResult| row.fate.is_settled() || may_defer && row.group.is_some();
     rows.iter().take_while(is_passed).count()
 }
 
 /// Returns how a page is closed of whose rows, which have these fates, so many are passed.
-pub(crate) fn closing(rows: Vec<RowFate>, passed: usize) -> Closing {
+pub(crate) fn closing(rows: Vec<RowResult>, passed: usize) -> Closing {
     let mut closing = Closing {
         passed,
         ..Closing::default()
     };
     for (place, row) in rows.into_iter().enumerate() {
-        let is_unknown = matches!(row.fate, Fate::Unknown);
+        let is_unknown = matches!(row.fate, RowOutcome::Unknown);
         let is_repeated = row.is_repeated;
         match (row.fate, row.group) {
-            (Fate::Accepted { .. } | Fate::Unknown, _) if place >= passed => {
+            (RowOutcome::Accepted { .. } | RowOutcome::Unknown, _) if place >= passed => {
                 closing.is_repeated = true;
             }
             _ if place >= passed => {}
-            (Fate::Unknown | Fate::NotYet | Fate::OutOfTime, Some(group)) => {
+            (RowOutcome::Unknown | RowOutcome::NotYet | RowOutcome::OutOfTime, Some(group)) => {
                 closing.deferred.push(Deferred {
                     place,
                     group,
                     is_repeated: is_unknown || is_repeated,
                 });
             }
-            (Fate::Refused(reason), _) => closing.refused.push(Refused {
+            (RowOutcome::Refused(reason), _) => closing.refused.push(Refused {
                 row: place,
                 reason,
                 is_repeated,
             }),
-            (Fate::Instead(event), _) => closing.instead.push(Instead {
+            (RowOutcome::Instead(event), _) => closing.instead.push(Instead {
                 place,
                 event,
                 is_repeated,
@@ -126,22 +126,24 @@ pub(crate) fn closing(rows: Vec<RowFate>, passed: usize) -> Closing {
 }
 
 /// Returns how deferred rows are settled: their keys, each with whether it may have been pushed before.
-pub(crate) fn settling(keys: &[(i64, bool)], fates: Vec<(usize, Fate)>) -> Settling {
+pub(crate) fn settling(keys: &[(i64, bool)], fates: Vec<(usize, RowOutcome)>) -> Settling {
     let mut settling = Settling::default();
     for (place, fate) in fates {
         let Some((key, is_repeated)) = keys.get(place).copied() else {
             continue;
         };
         match fate {
-            Fate::Accepted { .. } => settling.gone.push(key),
-            Fate::Refused(reason) => settling.refused.push(Refused {
+            RowOutcome::Accepted { .. } => settling.gone.push(key),
+            RowOutcome::Refused(reason) => settling.refused.push(Refused {
                 row: key,
                 reason,
                 is_repeated,
             }),
-            Fate::Instead(event) => settling.instead.push((key, event)),
-            Fate::NotYet | Fate::OutOfTime if !is_repeated => settling.never.push(key),
-            Fate::Unknown | Fate::NotYet | Fate::OutOfTime => settling.maybe.push(key),
+            RowOutcome::Instead(event) => settling.instead.push((key, event)),
+            RowOutcome::NotYet | RowOutcome::OutOfTime if !is_repeated => settling.never.push(key),
+            RowOutcome::Unknown | RowOutcome::NotYet | RowOutcome::OutOfTime => {
+                settling.maybe.push(key);
+            }
         }
     }
     settling
@@ -151,29 +153,29 @@ pub(crate) fn settling(keys: &[(i64, bool)], fates: Vec<(usize, Fate)>) -> Settl
 mod tests {
     use super::*;
 
-    fn close(rows: Vec<RowFate>, may_defer: bool) -> Closing {
+    fn close(rows: Vec<RowResult>, may_defer: bool) -> Closing {
         let passed = passed(&rows, may_defer);
         closing(rows, passed)
     }
 
-    fn row(fate: Fate) -> RowFate {
-        RowFate {
+    fn row(fate: RowOutcome) -> RowResult {
+        RowResult {
             fate,
             group: Some("orders/1".to_owned()),
             is_repeated: false,
         }
     }
 
-    fn new() -> RowFate {
-        row(Fate::Accepted { is_new: true })
+    fn new() -> RowResult {
+        row(RowOutcome::Accepted { is_new: true })
     }
 
-    fn refused() -> RowFate {
-        row(Fate::Refused("no".to_owned()))
+    fn refused() -> RowResult {
+        row(RowOutcome::Refused("no".to_owned()))
     }
 
-    fn instead() -> RowFate {
-        row(Fate::Instead(vec![1]))
+    fn instead() -> RowResult {
+        row(RowOutcome::Instead(vec![1]))
     }
 
     #[test]
@@ -184,7 +186,7 @@ mod tests {
         let instead_at: Vec<_> = closed.instead.iter().map(|it| it.place).collect();
         assert_eq!((refused_at, instead_at), (vec![1], vec![2]));
 
-        let rows = vec![new(), row(Fate::NotYet), refused(), instead()];
+        let rows = vec![new(), row(RowOutcome::NotYet), refused(), instead()];
         let closed = close(rows, false);
         assert_eq!((closed.passed, closed.is_repeated), (1, false));
         assert!(closed.refused.is_empty() && closed.instead.is_empty());
@@ -192,23 +194,23 @@ mod tests {
 
     #[test]
     fn what_may_have_been_accepted_is_told_from_what_was_not() {
-        let not_yet = || row(Fate::NotYet);
+        let not_yet = || row(RowOutcome::NotYet);
         assert!(!close(vec![not_yet(), not_yet()], false).is_repeated);
         assert!(close(vec![not_yet(), new()], false).is_repeated);
-        assert!(close(vec![new(), row(Fate::Unknown)], false).is_repeated);
+        assert!(close(vec![new(), row(RowOutcome::Unknown)], false).is_repeated);
         assert_eq!(close(Vec::new(), false).passed, 0);
     }
 
     #[test]
     fn what_is_deferred_lets_the_others_pass() {
-        let pushed_before = RowFate {
+        let pushed_before = RowResult {
             is_repeated: true,
-            ..row(Fate::NotYet)
+            ..row(RowOutcome::NotYet)
         };
         let rows = vec![
-            row(Fate::NotYet),
+            row(RowOutcome::NotYet),
             new(),
-            row(Fate::Unknown),
+            row(RowOutcome::Unknown),
             refused(),
             pushed_before,
         ];
@@ -231,12 +233,12 @@ mod tests {
             (12, true),
         ];
         let fates = vec![
-            (0, Fate::NotYet),
-            (1, Fate::NotYet),
-            (2, Fate::Unknown),
-            (3, Fate::Accepted { is_new: false }),
-            (4, Fate::OutOfTime),
-            (5, Fate::OutOfTime),
+            (0, RowOutcome::NotYet),
+            (1, RowOutcome::NotYet),
+            (2, RowOutcome::Unknown),
+            (3, RowOutcome::Accepted { is_new: false }),
+            (4, RowOutcome::OutOfTime),
+            (5, RowOutcome::OutOfTime),
         ];
         let settled = settling(&keys, fates);
         assert_eq!(
@@ -248,15 +250,15 @@ mod tests {
 
     #[test]
     fn of_a_refused_row_it_is_kept_whether_it_may_have_been_pushed() {
-        let pushed_before = RowFate {
+        let pushed_before = RowResult {
             is_repeated: true,
             ..refused()
         };
         let closed = close(vec![refused(), pushed_before], true);
         let keys = [(7, false), (8, true)];
         let fates = vec![
-            (0, Fate::Refused("no".to_owned())),
-            (1, Fate::Refused("no".to_owned())),
+            (0, RowOutcome::Refused("no".to_owned())),
+            (1, RowOutcome::Refused("no".to_owned())),
         ];
         let settled = settling(&keys, fates);
         let of_page: Vec<_> = closed.refused.iter().map(|it| it.is_repeated).collect();
@@ -269,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_reason_has_a_limit() {
-        let Fate::Refused(reason) = Fate::refused("é".repeat(9_999)) else {
+        let RowOutcome::Refused(reason) = RowOutcome::refused("é".repeat(9_999)) else {
             panic!("not refused");
         };
         assert!(reason.len() <= REASON_BYTES_MAX + 3 && reason.ends_with("é..."));

@@ -32,7 +32,7 @@ pub(crate) trait Source: Send + 'static {
     }
 
     /// Takes the next rows.
-    fn take(&mut self) -> BoxFuture<'_, Result<Taken>>;
+    fn take(&mut self) -> BoxFuture<'_, Result<TakeReply>>;
 
     /// Passes the rows of the page that was taken; returns `false` if another relay has taken it
     /// meanwhile.
@@ -78,11 +78,11 @@ pub(crate) trait Source: Send + 'static {
 
 /// The reply of an outbox that is asked for rows.
 #[derive(Debug)]
-pub(crate) enum Taken {
+pub(crate) enum TakeReply {
     /// There is nothing to do.
     Nothing,
     /// Another relay is at work.
-    Held,
+    Locked,
     /// Some rows, in the order in which they are to be pushed.
     Rows(Vec<Row>),
 }

@@ -15,7 +15,7 @@ use rusqlite::{Connection, OpenFlags, Row as SqlRow, TransactionBehavior, params
 
 use crate::relay::source::{
     Closing, DeferredRow, Ends, LIMIT, PAGE_BYTES, PAGE_MAX, Row, RowContent, Settling, Source,
-    StoredLimit, Taken, Waiting,
+    StoredLimit, TakeReply, Waiting,
 };
 use crate::schema::{self, Database};
 use crate::sqlite::deferred;
@@ -107,21 +107,21 @@ impl SqliteSource {
         schema::check_version(Database::Sqlite, version.await?)
     }
 
-    async fn take_rows(&mut self) -> Result<Taken> {
+    async fn take_rows(&mut self) -> Result<TakeReply> {
         self.taken = None;
         let is_empty = self.run(|connection| {
             let sql = "select not exists (select 1 from duly_outbox)";
             connection.query_row(sql, [], |row| row.get::<_, bool>(0))
         });
         if is_empty.await? {
-            return Ok(Taken::Nothing);
+            return Ok(TakeReply::Nothing);
         }
         let (page, rows) = self.run(claim).await?;
         if rows.is_empty() {
-            return Ok(Taken::Held); // another relay was faster
+            return Ok(TakeReply::Locked); // another relay was faster
         }
         self.taken = Some(page);
-        Ok(Taken::Rows(rows))
+        Ok(TakeReply::Rows(rows))
     }
 
     async fn close_page(&mut self, closing: Closing) -> Result<bool> {
@@ -290,7 +290,7 @@ impl Source for SqliteSource {
         Box::pin(self.check_tables())
     }
 
-    fn take(&mut self) -> BoxFuture<'_, Result<Taken>> {
+    fn take(&mut self) -> BoxFuture<'_, Result<TakeReply>> {
         Box::pin(self.take_rows())
     }
 

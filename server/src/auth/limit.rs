@@ -154,12 +154,12 @@ impl Tokens {
 /// client hangs up in the middle of its request.
 #[derive(Debug)]
 #[must_use = "a call that succeeds is kept"]
-pub(crate) struct Taken {
+pub(crate) struct LimitedCall {
     state: SharedState,
     counter: Option<(String, Window)>,
 }
 
-impl Taken {
+impl LimitedCall {
     pub(super) fn new(state: SharedState, counter: String, window: Window) -> Self {
         Self {
             state,
@@ -193,7 +193,7 @@ impl Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for LimitedCall {
     fn drop(&mut self) {
         drop(self.giving());
     }

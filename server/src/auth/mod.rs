@@ -14,7 +14,7 @@ use duly::time::Timestamp;
 use parking_lot::Mutex;
 
 pub(crate) use self::lasting::LastingGrant;
-pub(crate) use self::limit::{Limit, LimitError, Taken};
+pub(crate) use self::limit::{Limit, LimitError, LimitedCall};
 pub(crate) use self::scope::{Action, QueuePattern, Scope};
 pub(crate) use self::token::{NewToken, TokenAddress, TokenRow, user_name};
 use crate::clock;
@@ -175,7 +175,7 @@ impl Tokens {
         &self,
         grant: &Grant,
         action: Action,
-    ) -> std::result::Result<Option<Taken>, Refusal> {
+    ) -> std::result::Result<Option<LimitedCall>, Refusal> {
         let Some(limit) = &grant.limit else {
             return Ok(None);
         };
@@ -184,7 +184,9 @@ impl Tokens {
         };
         let counter = format!("{}/{}", grant.address.key(), action.name());
         match self.state.take(&counter, max, limit.window()).await? {
-            Call::Taken(window) => Ok(Some(Taken::new(self.state.clone(), counter, window))),
+            Call::Counted(window) => {
+                Ok(Some(LimitedCall::new(self.state.clone(), counter, window)))
+            }
             Call::Throttled(wait) => Err(Refusal::Throttled(wait)),
         }
     }

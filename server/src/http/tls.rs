@@ -28,7 +28,7 @@ pub(crate) struct Certificates {
 }
 
 /// What tells that a file has changed: its time, its length, and which file it is.
-type Seen = Option<(Option<SystemTime>, u64, u64)>;
+type FileStamp = Option<(Option<SystemTime>, u64, u64)>;
 
 impl Certificates {
     /// Reads the files.
@@ -83,7 +83,7 @@ impl Certificates {
         }
     }
 
-    async fn seen(&self) -> (Seen, Seen) {
+    async fn seen(&self) -> (FileStamp, FileStamp) {
         let of = async |path: &Path| {
             let metadata = tokio::fs::metadata(path).await.ok()?;
             Some((metadata.modified().ok(), metadata.len(), inode(&metadata)))

@@ -14,7 +14,7 @@ use super::delivered::{self, Deliverable};
 use super::params::Params;
 use super::path::{Endpoint, Route};
 use super::{ApiError, Result};
-use crate::auth::{Action, Grant, LastingGrant, Refusal, Scope, Taken};
+use crate::auth::{Action, Grant, LastingGrant, LimitedCall, Refusal, Scope};
 use crate::bus::{Body, Pool};
 use crate::http::body::{BodyError, UNFINISHED};
 use crate::http::reply;
@@ -136,7 +136,7 @@ impl<'a> Call<'a> {
     }
 
     /// Takes one call of the token's limit.
-    pub(super) async fn take(&self) -> Result<Option<Taken>> {
+    pub(super) async fn take(&self) -> Result<Option<LimitedCall>> {
         let (Some((lasting, grant)), Some(action)) = (&self.grant, self.route.endpoint.action())
         else {
             return Ok(None);

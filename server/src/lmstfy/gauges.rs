@@ -26,11 +26,11 @@ const WITH_FIRST_MAX: usize = 400;
 /// The sizes that were read; they are read when a page needs them, so a server without a scraper
 /// reads none.
 #[derive(Debug, Default)]
-pub(crate) struct Gauges(Mutex<Shown>);
+pub(crate) struct Gauges(Mutex<PageGauges>);
 
 /// What the page shows.
 #[derive(Debug, Default)]
-struct Shown {
+struct PageGauges {
     read: Option<Instant>,
     /// The labels of queues, by the keys of these.
     labels: HashMap<String, Vec<Label>>,

@@ -38,7 +38,7 @@ use tokio::time::Instant;
 use self::check::Call;
 pub(crate) use self::job_id::JobIds;
 use self::path::{Endpoint, Target};
-use crate::auth::Taken;
+use crate::auth::LimitedCall;
 use crate::http::{defaults, reply, unread};
 use crate::shares::Evicted;
 use crate::state::App;
@@ -180,7 +180,7 @@ pub(crate) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
         call.audit().await;
     }
     if response.status().is_success() {
-        taken.into_iter().for_each(Taken::keep);
+        taken.into_iter().for_each(LimitedCall::keep);
     } else if let Some(taken) = taken {
         taken.give_back().await;
     }

@@ -164,9 +164,9 @@ mod tests {
     use super::*;
 
     /// An output that is read when the test says so.
-    struct Gate(Receiver<()>, Arc<Mutex<Vec<u8>>>);
+    struct GatedWriter(Receiver<()>, Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Gate {
+    impl Write for GatedWriter {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.recv().ok();
             let mut read = self.1.lock();
@@ -182,7 +182,7 @@ mod tests {
     fn gate() -> (Sender<()>, LineQueue, LogGuard, Arc<Mutex<Vec<u8>>>) {
         let (open, gate) = channel();
         let read = Arc::<Mutex<Vec<u8>>>::default();
-        let (queue, guard) = start(Gate(gate, Arc::clone(&read))).expect("a thread");
+        let (queue, guard) = start(GatedWriter(gate, Arc::clone(&read))).expect("a thread");
         (open, queue, guard, read)
     }
 

@@ -68,7 +68,7 @@ impl Counters {
             return Call::Throttled(counter.ends - now);
         }
         counter.taken += 1;
-        Call::Taken(Window(counter.window))
+        Call::Counted(Window(counter.window))
     }
 
     /// Gives a call back, if its window is not over.
@@ -93,7 +93,7 @@ mod tests {
         for number in 0..8 * COUNTERS_MIN {
             let before = counters.sweep_at;
             let taken = counters.take(&number.to_string(), 1, HOUR);
-            assert!(matches!(taken, Call::Taken(_)), "{taken:?}");
+            assert!(matches!(taken, Call::Counted(_)), "{taken:?}");
             sweeps += usize::from(counters.sweep_at != before);
         }
         assert_eq!(sweeps, 3);
@@ -113,7 +113,7 @@ mod tests {
     async fn a_call_is_given_back_to_its_own_window() {
         let mut counters = Counters::default();
         let take = |counters: &mut Counters| match counters.take("a", 1, HOUR) {
-            Call::Taken(window) => Some(window),
+            Call::Counted(window) => Some(window),
             Call::Throttled(_) => None,
         };
         let first = take(&mut counters).unwrap();

@@ -343,7 +343,7 @@ pub(crate) struct Window(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     /// It was taken in this window.
-    Taken(Window),
+    Counted(Window),
     /// There is none until the window ends, after so long.
     Throttled(Duration),
 }

@@ -259,7 +259,7 @@ impl RemoteState {
         let arguments = [max, window_ms];
         Ok(match self.count(&TAKE, counter, &arguments).await? {
             (0, left_ms) => Call::Throttled(Duration::from_millis(left_ms)),
-            (ends_ms, _) => Call::Taken(Window(ends_ms)),
+            (ends_ms, _) => Call::Counted(Window(ends_ms)),
         })
     }
 

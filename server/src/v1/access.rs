@@ -12,7 +12,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::input;
 use super::problem::{Problem, Result};
-use crate::auth::{Action, Grant, LastingGrant, Refusal, Scope, Taken};
+use crate::auth::{Action, Grant, LastingGrant, LimitedCall, Refusal, Scope};
 use crate::bus::Pool;
 use crate::http::reply;
 use crate::lmstfy::delivered::{self, Deliverable};
@@ -156,7 +156,7 @@ impl CallGrant {
 
     /// Checks that the token may still do it, and takes one call of its limit. Unless it is kept it
     /// is given back.
-    pub(super) async fn take(&self, app: &App) -> Result<Option<Taken>> {
+    pub(super) async fn take(&self, app: &App) -> Result<Option<LimitedCall>> {
         let grant = self.lasting.check(&app.tokens).await.map_err(refused)?;
         app.tokens.take(&grant, self.action).await.map_err(refused)
     }

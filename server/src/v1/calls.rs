@@ -21,7 +21,7 @@ use super::access::{CallGrant, granted_call};
 use super::event::{NewEvent, not_pushed};
 use super::input::{self, EventPath, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
-use crate::auth::{Action, Taken};
+use crate::auth::{Action, LimitedCall};
 use crate::bus::Body;
 use crate::state::App;
 
@@ -163,7 +163,7 @@ pub(super) async fn call(
     app.note_queue(pool.name(), &namespace, &queue).await?;
     let pushed = replies::push(&handle, event).await;
     let id = pushed.map_err(not_pushed)?.id();
-    taken.into_iter().for_each(Taken::keep);
+    taken.into_iter().for_each(LimitedCall::keep);
     reply(&app, (&handle, id), (&grant, wait)).await
 }
 

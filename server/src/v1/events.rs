@@ -20,7 +20,7 @@ use super::input::{self, EventPath, InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use super::push_lines;
 use crate::api::{EventView, Explanation};
-use crate::auth::{Action, Scope, Taken};
+use crate::auth::{Action, LimitedCall, Scope};
 use crate::bus::Pool;
 use crate::state::App;
 
@@ -77,7 +77,7 @@ pub(super) async fn push(
         .await
         .map_err(not_pushed)?;
     if pushed.iter().any(|pushed| pushed.is_ok()) {
-        taken.into_iter().for_each(Taken::keep);
+        taken.into_iter().for_each(LimitedCall::keep);
     }
     Ok(responded(pushed))
 }

@@ -21,7 +21,7 @@ use super::input::{InPath, QueuePath};
 use super::leases::{LeaseView, ttr};
 use super::problem::{Problem, Problems, Result};
 use super::waiters::InFlight;
-use crate::auth::{Action, Scope, Taken};
+use crate::auth::{Action, LimitedCall, Scope};
 use crate::bus::Pool;
 use crate::http::reply;
 use crate::lmstfy::delivered::{Deliverable, POLLS, Undelivered};
@@ -181,7 +181,7 @@ impl LeaseStream {
         let leased = leased.allowed(&self.grant, &self.app.tokens).await;
         let leased = leased.map_err(refused)?;
         if !leased.jobs().is_empty() {
-            taken.into_iter().for_each(Taken::keep);
+            taken.into_iter().for_each(LimitedCall::keep);
         }
         Ok(leased)
     }

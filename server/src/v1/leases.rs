@@ -20,7 +20,7 @@ use super::event::SPAN_MS_MAX;
 use super::input::{self, InPath, LeasePath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use super::settlement::{Settlement, SettlementFields};
-use crate::auth::{Action, LastingGrant, Scope, Taken};
+use crate::auth::{Action, LastingGrant, LimitedCall, Scope};
 use crate::bus::Pool;
 use crate::http::reply;
 use crate::lmstfy::delivered::{self, POLLS, Undelivered};
@@ -146,7 +146,7 @@ pub(super) async fn lease(
     let events = events.allowed(&grant, &app.tokens).await.map_err(refused)?;
     match taken {
         Some(taken) if events.jobs().is_empty() => taken.give_back().await,
-        taken => taken.into_iter().for_each(Taken::keep),
+        taken => taken.into_iter().for_each(LimitedCall::keep),
     }
     let views: Vec<LeaseView> = events.jobs().iter().map(LeaseView::from).collect();
     let text = reply::json_text(&views)?;

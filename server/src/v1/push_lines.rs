@@ -18,7 +18,7 @@ use super::access::{CallGrant, granted_call};
 use super::event::{NewEvent, PushedEvent, not_pushed};
 use super::input::{self, InPath, QueuePath, decode};
 use super::problem::{Problem, Problems, Result};
-use crate::auth::{Action, Taken};
+use crate::auth::{Action, LimitedCall};
 use crate::bus::{Body, Pool};
 use crate::http::reply;
 use crate::shares::Share;
@@ -293,6 +293,6 @@ async fn send(
     let event = event.build(queue)?;
     let taken = grant.take(app).await?;
     let receipt = event.push().await.map_err(not_pushed)?;
-    taken.into_iter().for_each(Taken::keep);
+    taken.into_iter().for_each(LimitedCall::keep);
     Ok(PushedEvent::from(&receipt))
 }

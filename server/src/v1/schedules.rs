@@ -18,7 +18,7 @@ use super::input::{InPath, NamespacePath};
 use super::problem::{Problem, Problems, Result};
 use super::schedule_forms::{Run, ScheduleBody, SchedulePage, SchedulePageQuery, SchedulePath};
 use crate::api::ScheduleView;
-use crate::auth::{Action, Grant, Scope, Taken};
+use crate::auth::{Action, Grant, LimitedCall, Scope};
 use crate::bus::Pool;
 use crate::lmstfy::names::is_name;
 use crate::schedules::{self, PAGE_MAX};
@@ -271,7 +271,7 @@ pub(super) async fn run(
     app.note_queue(pool.name(), &path.namespace, queue).await?;
     let run = pool.bus().schedules().run_now(&schedule.name).await;
     let id = run.map_err(|error| path.failed(error))?.to_string();
-    taken.into_iter().for_each(Taken::keep);
+    taken.into_iter().for_each(LimitedCall::keep);
     audit(&app, &headers, "schedule run", (pool, &path)).await;
     let queue = queue.to_owned();
     Ok((StatusCode::CREATED, Json(Run { id, queue })).into_response())

@@ -22,7 +22,7 @@ const SETTLES_MAX: u32 = 6;
 const SETTLE_PAUSE: Duration = Duration::from_millis(100);
 
 /// How a delivery ended.
-enum Ended {
+enum DeliveryEnd {
     /// There was no request, or it was cut off.
     Returned,
     Delivered,
@@ -46,14 +46,14 @@ pub(super) async fn deliver(
     let lost = CancellationToken::new();
     let ended = tokio::select! {
         biased;
-        () = runner.deps.aborted.cancelled() => Ended::Returned,
+        () = runner.deps.aborted.cancelled() => DeliveryEnd::Returned,
         ended = attempt(&runner, &target, [&replaced, &lost], &message) => ended,
-        () = keep_lease(&runner, &token, &lost) => Ended::Returned,
+        () = keep_lease(&runner, &token, &lost) => DeliveryEnd::Returned,
     };
-    if let Ended::Returned = ended {
+    if let DeliveryEnd::Returned = ended {
         runner.labels.returned();
     }
-    if let Ended::Failed { failure, .. } = &ended
+    if let DeliveryEnd::Failed { failure, .. } = &ended
         && failure.kind == FailureKind::Gone
     {
         // Before the event is ready again, so that it is not sent again.
@@ -64,11 +64,11 @@ pub(super) async fn deliver(
 }
 
 /// Decides how an attempt ends; pure.
-fn outcome(ended: Ended) -> LeaseOutcome {
+fn outcome(ended: DeliveryEnd) -> LeaseOutcome {
     match ended {
-        Ended::Returned => LeaseOutcome::Release,
-        Ended::Delivered => LeaseOutcome::Ack,
-        Ended::Failed { failure, rest } => match rest {
+        DeliveryEnd::Returned => LeaseOutcome::Release,
+        DeliveryEnd::Delivered => LeaseOutcome::Ack,
+        DeliveryEnd::Failed { failure, rest } => match rest {
             _ if failure.kind == FailureKind::Gone => LeaseOutcome::Release,
             // The target is not reached, so nothing was attempted. A later event is probed next.
             // After too many such probes there is no rest, and they count.
@@ -87,15 +87,15 @@ async fn attempt(
     target: &Target,
     [replaced, lost]: [&CancellationToken; 2],
     message: &Message,
-) -> Ended {
+) -> DeliveryEnd {
     let _place = tokio::select! {
         biased;
-        () = replaced.cancelled() => return Ended::Returned,
-        () = lost.cancelled() => return Ended::Returned,
+        () = replaced.cancelled() => return DeliveryEnd::Returned,
+        () = lost.cancelled() => return DeliveryEnd::Returned,
         place = turn(runner, target) => place,
     };
     let Some(admission) = runner.admit(target) else {
-        return Ended::Returned;
+        return DeliveryEnd::Returned;
     };
     let began = Instant::now();
     let result = runner.deps.exchange.send(target, message).await;
@@ -104,8 +104,8 @@ async fn attempt(
         .sent(result.as_ref().copied(), began.elapsed());
     let rest = admission.resolve(result.as_ref().copied());
     match result {
-        Ok(()) => Ended::Delivered,
-        Err(failure) => Ended::Failed { failure, rest },
+        Ok(()) => DeliveryEnd::Delivered,
+        Err(failure) => DeliveryEnd::Failed { failure, rest },
     }
 }
 
@@ -130,7 +130,7 @@ async fn take_call(runner: &Runner, target: &Target) -> Option<Duration> {
     let (calls, window) = pace::window(rate);
     let counter = format!("webhook/{}@{rate}", runner.key);
     match runner.deps.shared.take(&counter, calls, window).await {
-        Ok(Call::Taken(_)) => None,
+        Ok(Call::Counted(_)) => None,
         Ok(Call::Throttled(_)) => Some((window / 20).min(Duration::from_secs(1))),
         Err(error) => {
             // The pace of this server still holds.
@@ -200,7 +200,7 @@ mod tests {
             retry_after: retry_after.map(Duration::from_secs),
             ..Failure::new(kind, "why")
         };
-        outcome(Ended::Failed {
+        outcome(DeliveryEnd::Failed {
             failure,
             rest: rest.map(Duration::from_secs),
         })
@@ -215,8 +215,8 @@ mod tests {
 
     #[test]
     fn a_webhook_attempt_counts_unless_a_probe_has_no_response() {
-        assert_eq!(outcome(Ended::Delivered), LeaseOutcome::Ack);
-        assert_eq!(outcome(Ended::Returned), LeaseOutcome::Release);
+        assert_eq!(outcome(DeliveryEnd::Delivered), LeaseOutcome::Ack);
+        assert_eq!(outcome(DeliveryEnd::Returned), LeaseOutcome::Release);
         assert_eq!(failed(500, None, None), retry(None));
         assert_eq!(failed(503, None, Some(7)), retry(Some(7)));
         assert_eq!(failed(410, None, Some(7)), LeaseOutcome::Release);
@@ -226,7 +226,7 @@ mod tests {
         for kind in [FailureKind::Connection, FailureKind::Timeout] {
             let unreached = |rest| {
                 let failure = Failure::new(kind, "why");
-                outcome(Ended::Failed { failure, rest })
+                outcome(DeliveryEnd::Failed { failure, rest })
             };
             let rest = Duration::from_secs(4);
             assert_eq!(unreached(Some(rest)), LeaseOutcome::Snooze(rest));

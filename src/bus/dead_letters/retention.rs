@@ -30,7 +30,7 @@ const REST: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_secs(3_600);
 
 /// The queues whose limits a process enforces.
-enum Kept {
+enum RetainedQueues {
     /// Those that it consumes and that have a limit.
     Consumed(BTreeSet<QueueName>),
     /// All that the store knows, as others may not know these limits.
@@ -45,7 +45,7 @@ struct Limits {
 
 /// What a process remembers of the dead letters of a queue, so as not to read them in each round.
 #[derive(Default)]
-struct Remembered {
+struct LetterAges {
     /// When the first letter of each bucket died, at the earliest.
     first_died: BTreeMap<BucketKey, Timestamp>,
     /// Until then none is read again.
@@ -59,7 +59,7 @@ pub(in crate::bus) fn start(inner: &Arc<Inner>, consumed: &[QueueName]) {
     let limited = consumed.iter().filter(|queue| is_limited(inner, queue));
     let limited: BTreeSet<_> = limited.cloned().collect();
     if !limited.is_empty() {
-        spawn(inner, Kept::Consumed(limited));
+        spawn(inner, RetainedQueues::Consumed(limited));
     }
 }
 
@@ -69,11 +69,11 @@ pub fn start_for_all(bus: &Bus) {
     let inner = &bus.inner;
     let mut named = inner.queues.keys();
     if Limits::of(&inner.defaults).is_some() || named.any(|queue| is_limited(inner, queue)) {
-        spawn(inner, Kept::All);
+        spawn(inner, RetainedQueues::All);
     }
 }
 
-fn spawn(inner: &Arc<Inner>, kept: Kept) {
+fn spawn(inner: &Arc<Inner>, kept: RetainedQueues) {
     let (bus, kept) = (Arc::downgrade(inner), Arc::new(kept));
     let run = move || run(Weak::clone(&bus), Arc::clone(&kept));
     inner
@@ -85,10 +85,10 @@ fn is_limited(inner: &Inner, queue: &QueueName) -> bool {
     Limits::of(&inner.options(queue)).is_some()
 }
 
-async fn run(inner: Weak<Inner>, kept: Arc<Kept>) {
+async fn run(inner: Weak<Inner>, kept: Arc<RetainedQueues>) {
     // Nodes that start together take turns.
     let mut pause = EVERY.mul_f64(0.5 + fastrand::f64() / 2.0);
-    let mut remembered = BTreeMap::<QueueName, Remembered>::new();
+    let mut remembered = BTreeMap::<QueueName, LetterAges>::new();
     loop {
         tokio::time::sleep(pause).await;
         pause = EVERY;
@@ -121,7 +121,7 @@ async fn run(inner: Weak<Inner>, kept: Arc<Kept>) {
     }
 }
 
-impl Kept {
+impl RetainedQueues {
     /// Returns the queues with their buckets, as the store knows them now.
     async fn queues(&self, inner: &Inner) -> Result<BTreeMap<QueueName, Vec<BucketKey>>> {
         let mut buckets = inner.open()?.buckets().await?;
@@ -151,7 +151,7 @@ impl Limits {
         &self,
         inner: &Inner,
         buckets: &[BucketKey],
-        remembered: &mut Remembered,
+        remembered: &mut LetterAges,
     ) -> Result<()> {
         if let Some(span) = self.keep_for {
             remembered.drop_all_old(inner, buckets, span).await?;
@@ -163,7 +163,7 @@ impl Limits {
     }
 }
 
-impl Remembered {
+impl LetterAges {
     /// Drops the dead letters that died so long ago. Where none can be that old it reads nothing.
     async fn drop_all_old(
         &mut self,

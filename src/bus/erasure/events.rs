@@ -21,7 +21,7 @@ const PAGES_MAX: usize = 10;
 const TRIES_MAX: usize = 4;
 
 /// What became of an event.
-enum Ended {
+enum ErasedEvent {
     Cancelled,
     Dropped,
     /// It runs.
@@ -62,10 +62,10 @@ impl Erasure {
             let mut ends = in_order(page.items.iter().map(|event| self.end(event)));
             while let Some(ended) = ends.next().await {
                 match ended? {
-                    Ended::Cancelled => report.cancelled += 1,
-                    Ended::Dropped => report.dropped += 1,
-                    Ended::Stays => report.running += 1,
-                    Ended::Gone => {}
+                    ErasedEvent::Cancelled => report.cancelled += 1,
+                    ErasedEvent::Dropped => report.dropped += 1,
+                    ErasedEvent::Stays => report.running += 1,
+                    ErasedEvent::Gone => {}
                 }
             }
             place = page.next;
@@ -101,7 +101,7 @@ impl Erasure {
         events.page().await
     }
 
-    async fn end(&self, event: &StoredEvent) -> Result<Ended> {
+    async fn end(&self, event: &StoredEvent) -> Result<ErasedEvent> {
         let bucket = BucketKey::new(event.queue.clone(), event.bucket());
         let (mut state, mut ended) = (event.state, None);
         for _ in 0..TRIES_MAX {
@@ -115,7 +115,7 @@ impl Erasure {
         if !self.dry_run {
             stored_replies::forget(&self.inner, &event.queue, event.id, None).await?;
         }
-        Ok(ended.unwrap_or(Ended::Stays))
+        Ok(ended.unwrap_or(ErasedEvent::Stays))
     }
 
     /// Ends an event in a state; returns `None` if it was dead and is not any more, or the other way
@@ -125,31 +125,31 @@ impl Erasure {
         state: State,
         event: &StoredEvent,
         bucket: &BucketKey,
-    ) -> Result<Option<Ended>> {
+    ) -> Result<Option<ErasedEvent>> {
         let may_cancel = self.cancels;
         Ok(Some(match state {
-            State::Dead if self.dry_run => Ended::Dropped,
-            State::Scheduled | State::Ready if self.dry_run => Ended::Cancelled,
+            State::Dead if self.dry_run => ErasedEvent::Dropped,
+            State::Scheduled | State::Ready if self.dry_run => ErasedEvent::Cancelled,
             State::Dead => {
                 let drop = StoreOp::drop_dead(vec![event.id], self.by.clone());
                 match self.inner.apply(bucket, drop).await? {
                     0 => return Ok(None),
-                    _ => Ended::Dropped,
+                    _ => ErasedEvent::Dropped,
                 }
             }
             State::Scheduled | State::Ready if may_cancel => match event.cancel().await? {
-                CancelOutcome::Cancelled => Ended::Cancelled,
+                CancelOutcome::Cancelled => ErasedEvent::Cancelled,
                 // It is cancelled if this attempt fails, and runs until then.
                 CancelOutcome::CancelledAfterAttempt | CancelOutcome::TooLate(State::Leased) => {
-                    Ended::Stays
+                    ErasedEvent::Stays
                 }
                 CancelOutcome::TooLate(State::Dead) => return Ok(None),
-                _ => Ended::Gone,
+                _ => ErasedEvent::Gone,
             },
             // It waits since those that wait were looked for.
             State::Scheduled | State::Ready => return Err(Self::pushed_meanwhile()),
-            State::Leased => Ended::Stays,
-            _ => Ended::Gone,
+            State::Leased => ErasedEvent::Stays,
+            _ => ErasedEvent::Gone,
         }))
     }
 }

@@ -101,7 +101,7 @@ impl QueueHandle {
         let receipts = ids.into_iter().zip(pushed);
         let receipts = receipts.map(|(id, pushed)| {
             let reached = self.reached(wanted);
-            receipt((id, PushedId::Given), pushed, reached, now_us)
+            receipt((id, PushedId::FromCaller), pushed, reached, now_us)
         });
         Ok(receipts.collect())
     }
@@ -120,12 +120,12 @@ impl QueueHandle {
         let first = self.apply_push(bucket, events.clone(), wanted).await?;
         let refused = |(at, event): (usize, &NewEvent)| {
             let verdict = first.0[at].verdict;
-            let next = PushedId::Made.next(event.envelope.id, verdict);
+            let next = PushedId::Generated.next(event.envelope.id, verdict);
             (next == NextPush::Renew).then_some(at)
         };
         let again: Vec<usize> = events.iter().enumerate().filter_map(refused).collect();
         let now = Timestamp::from_millis(first.1 / 1_000);
-        let mut receipts = self.receipts_of(PushedId::Made, &events, first, wanted);
+        let mut receipts = self.receipts_of(PushedId::Generated, &events, first, wanted);
         if again.is_empty() {
             return Ok(receipts);
         }

@@ -97,7 +97,7 @@ pub(super) fn receipt(
             ErrorKind::Conflict,
             format!("the id {id} belongs to an event with another payload"),
         ),
-        (PushOutcome::TooOld, PushedId::Given) => (
+        (PushOutcome::TooOld, PushedId::FromCaller) => (
             ErrorKind::Conflict,
             format!(
                 "the id {id} is older than the tombstones of the store, so its event may have been \
@@ -105,7 +105,7 @@ pub(super) fn receipt(
                  only if handling it twice does no harm"
             ),
         ),
-        (PushOutcome::TooOld, PushedId::Made | PushedId::Renewed) => (
+        (PushOutcome::TooOld, PushedId::Generated | PushedId::Renewed) => (
             ErrorKind::Unavailable,
             format!(
                 "the bucket accepts no id as old as {id}, although it was made by the store's time; \

@@ -49,7 +49,7 @@ pub struct ReplayReport {
 }
 
 /// What became of a record.
-enum Replayed {
+enum ReplayEnd {
     Pushed,
     Repeated,
     WithoutPayload,
@@ -141,29 +141,29 @@ impl Replay {
         let (mut report, mut pushes) = (ReplayReport::default(), in_order(pushes));
         while let Some(pushed) = pushes.next().await {
             let count = match pushed? {
-                Replayed::Skipped => continue,
-                Replayed::Pushed => &mut report.pushed,
-                Replayed::Repeated => &mut report.repeated,
-                Replayed::WithoutPayload => &mut report.without_payload,
-                Replayed::Unreadable => &mut report.unreadable,
+                ReplayEnd::Skipped => continue,
+                ReplayEnd::Pushed => &mut report.pushed,
+                ReplayEnd::Repeated => &mut report.repeated,
+                ReplayEnd::WithoutPayload => &mut report.without_payload,
+                ReplayEnd::Unreadable => &mut report.unreadable,
             };
             *count += 1;
         }
         Ok(report)
     }
 
-    async fn push_one(&self, record: &Record) -> Result<Replayed> {
+    async fn push_one(&self, record: &Record) -> Result<ReplayEnd> {
         let Some(payload) = &record.payload else {
-            return Ok(Replayed::WithoutPayload);
+            return Ok(ReplayEnd::WithoutPayload);
         };
         let Ok(opened) = self.inner.keys.open(record.id, &record.queue, payload) else {
-            return Ok(Replayed::Unreadable);
+            return Ok(ReplayEnd::Unreadable);
         };
         if is_skipped(record, &opened) {
-            return Ok(Replayed::Skipped);
+            return Ok(ReplayEnd::Skipped);
         }
         if self.dry_run {
-            return Ok(Replayed::Pushed);
+            return Ok(ReplayEnd::Pushed);
         }
         let mut queue = QueueHandle::new(Arc::clone(&self.inner), record.queue.clone());
         if opened.is_sealed() {
@@ -188,9 +188,9 @@ impl Replay {
         };
         let is_new = queue.push_named(id, value, options).await?;
         Ok(if is_new {
-            Replayed::Pushed
+            ReplayEnd::Pushed
         } else {
-            Replayed::Repeated
+            ReplayEnd::Repeated
         })
     }
 }

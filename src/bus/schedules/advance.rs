@@ -8,11 +8,11 @@ use futures_util::TryStreamExt;
 use crate::bus::fan_out::as_they_come;
 use crate::bus::inner::Inner;
 use crate::bus::schedules::history::{cancel, is_cancelled};
-use crate::bus::schedules::link::{Link, Pushed, bucket_of};
+use crate::bus::schedules::link::{Link, PushedOccurrences, bucket_of};
 use crate::bus::schedules::links::Links;
 use crate::bus::schedules::occurrence_options::OccurrenceOptions;
 use crate::bus::schedules::waiting::{cancel_waiting, note_waiting, waits};
-use crate::bus::schedules::written::{Look, Pushes, Written, ended_of};
+use crate::bus::schedules::written::{Look, LookWrites, Pushes, ended_of};
 use crate::core::op::{Snapshot, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketId, BucketKey, Occurrence, State};
@@ -25,13 +25,13 @@ const SPREAD: Duration = Duration::from_secs(15);
 
 /// Looks at the schedule of a link that is leased, and returns what was written. Another look at the
 /// link may have done so before, in part or wholly.
-pub(super) async fn advance(inner: &Arc<Inner>, link: &Link, look: Look) -> Result<Written> {
+pub(super) async fn advance(inner: &Arc<Inner>, link: &Link, look: Look) -> Result<LookWrites> {
     let now = look.due.max(inner.now());
     let links = Links::of(inner, &link.name)?;
     let newest = links.find(&link.name).await?.map(|newest| newest.link);
     let is_over = |newest: Link| newest.number > link.number || newest.life != link.life;
     if newest.is_some_and(is_over) {
-        return Ok(Written::default()); // all was done, but for the ack
+        return Ok(LookWrites::default()); // all was done, but for the ack
     }
     let mut link = link.clone();
     link.number += 1;
@@ -53,20 +53,20 @@ pub(super) async fn advance(inner: &Arc<Inner>, link: &Link, look: Look) -> Resu
             note_waiting(inner, &mut link, now).await?;
         }
         link.withdraws = true;
-        return Written::next(&links, link, Some(now)).await;
+        return LookWrites::next(&links, link, Some(now)).await;
     }
     if link.withdraws {
         withdraw(inner, &mut link, now).await?;
         link.withdraws = false;
         if link.removed {
-            return Ok(Written::default());
+            return Ok(LookWrites::default());
         }
         // What follows is pushed under the change by the next link, so that one that is changed again
         // has pushed nothing that is not under its last.
-        return Written::next(&links, link, Some(now)).await;
+        return LookWrites::next(&links, link, Some(now)).await;
     }
     if link.removed {
-        return Ok(Written::default());
+        return Ok(LookWrites::default());
     }
     let queue = link.options.queue();
     if link.former.is_none() && link.pushed.queue != *queue {
@@ -74,8 +74,8 @@ pub(super) async fn advance(inner: &Arc<Inner>, link: &Link, look: Look) -> Resu
         // repeated may find another number of buckets.
         let bucket = bucket_of(&link.name, inner.buckets(queue, &inner.options(queue)));
         let last = (link.progress.last, link.last.clone());
-        link.pushed = Pushed::none((queue.clone(), bucket), link.applied, last);
-        return Written::next(&links, link, Some(now)).await;
+        link.pushed = PushedOccurrences::none((queue.clone(), bucket), link.applied, last);
+        return LookWrites::next(&links, link, Some(now)).await;
     }
     let (mut look_at, mut pushes) = (None, None);
     if link.paused.is_none() {
@@ -107,7 +107,7 @@ pub(super) async fn advance(inner: &Arc<Inner>, link: &Link, look: Look) -> Resu
             look_at = Some(now);
         }
     }
-    let written = Written::next(&links, link, look_at).await?;
+    let written = LookWrites::next(&links, link, look_at).await?;
     Ok(written.with(pushes))
 }
 
@@ -239,7 +239,7 @@ async fn busy_for(inner: &Inner, link: &Link, now: Timestamp) -> Result<Option<D
 
 /// Which of all that were pushed are to come when these are, too. Their bucket stays, whatever the
 /// number of buckets is now: one that was used once is always served.
-fn pushed_of(link: &Link, occurrences: &[Occurrence], now: Timestamp) -> Pushed {
+fn pushed_of(link: &Link, occurrences: &[Occurrence], now: Timestamp) -> PushedOccurrences {
     let run = occurrences.iter().filter(|one| one.skipped.is_none());
     let before = &link.pushed;
     if occurrences.is_empty() {
@@ -255,9 +255,9 @@ fn pushed_of(link: &Link, occurrences: &[Occurrence], now: Timestamp) -> Pushed 
     let (past, ahead): (Vec<_>, Vec<_>) = all.partition(|instant| *instant <= now);
     let last = past.last().map_or(earlier, |last| (Some(*last), None));
     let place = (before.queue.clone(), before.bucket);
-    Pushed {
+    PushedOccurrences {
         ahead,
-        ..Pushed::none(place, link.applied, last)
+        ..PushedOccurrences::none(place, link.applied, last)
     }
 }
 

@@ -73,11 +73,11 @@ impl Declaration {
 
 /// What becomes of a declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum DeclareResult {
     /// It is in force, and was seen a moment ago.
     Stands,
     /// Its schedule is in force; that it was seen, or the part of its queue, is to be noted.
-    Seen,
+    Renews,
     /// Its schedule replaces the one in force.
     TakesOver,
     /// Another build's is in force.
@@ -86,11 +86,11 @@ pub(super) enum Verdict {
 
 impl Declarations {
     /// Decides about a declaration, and notes it. `every`: how often programs make theirs.
-    pub(super) fn declare(&mut self, declared: Declaration, every: Duration) -> Verdict {
+    pub(super) fn declare(&mut self, declared: Declaration, every: Duration) -> DeclareResult {
         let age = |seen| declared.seen.since(seen);
         let Some(current) = self.0.last_mut() else {
             self.0.push(declared);
-            return Verdict::TakesOver;
+            return DeclareResult::TakesOver;
         };
         let is_same = current.options == declared.options;
         if current.agrees_with(&declared) {
@@ -104,9 +104,9 @@ impl Declarations {
                 ..declared
             };
             return if is_noted {
-                Verdict::Stands
+                DeclareResult::Stands
             } else {
-                Verdict::Seen
+                DeclareResult::Renews
             };
         }
         let current = *current;
@@ -117,7 +117,7 @@ impl Declarations {
         let is_later =
             declared.deploy > current.deploy || (declared.deploy == current.deploy && !is_known);
         if !is_later && !is_gone {
-            return Verdict::Older;
+            return DeclareResult::Older;
         }
         let of = |it: &Declaration| (it.options, it.queue.map(|queue| queue.options));
         self.0.retain(|known| of(known) != of(&declared));
@@ -126,9 +126,9 @@ impl Declarations {
             self.0.remove(0);
         }
         if is_same {
-            Verdict::Seen
+            DeclareResult::Renews
         } else {
-            Verdict::TakesOver
+            DeclareResult::TakesOver
         }
     }
 
@@ -162,55 +162,68 @@ mod tests {
     fn who_lacks_the_handler_declares_the_schedule_alone() {
         let mut all = Declarations::default();
         let mut declare = |one| all.declare(one, MINUTE);
-        assert_eq!(declare(of(1, 0, at(0))), Verdict::TakesOver);
-        assert_eq!(declare(with(1, 1, at(1))), Verdict::Seen, "what it adds");
-        assert_eq!(declare(of(1, 0, at(2))), Verdict::Stands);
-        assert_eq!(declare(with(1, 1, at(3))), Verdict::Stands);
+        assert_eq!(declare(of(1, 0, at(0))), DeclareResult::TakesOver);
+        assert_eq!(
+            declare(with(1, 1, at(1))),
+            DeclareResult::Renews,
+            "what it adds"
+        );
+        assert_eq!(declare(of(1, 0, at(2))), DeclareResult::Stands);
+        assert_eq!(declare(with(1, 1, at(3))), DeclareResult::Stands);
         // A newer build, of which the process without the handler comes first.
-        assert_eq!(declare(of(2, 0, at(4))), Verdict::TakesOver);
-        assert_eq!(declare(with(1, 1, at(5))), Verdict::Older);
-        assert_eq!(declare(with(2, 2, at(6))), Verdict::Seen);
+        assert_eq!(declare(of(2, 0, at(4))), DeclareResult::TakesOver);
+        assert_eq!(declare(with(1, 1, at(5))), DeclareResult::Older);
+        assert_eq!(declare(with(2, 2, at(6))), DeclareResult::Renews);
         // And one with other options of the queue alone.
-        assert_eq!(declare(with(2, 3, at(7))), Verdict::Seen);
+        assert_eq!(declare(with(2, 3, at(7))), DeclareResult::Renews);
         for second in 8..900 {
             for one in [
                 of(1, 0, at(second)),
                 with(1, 1, at(second)),
                 with(2, 2, at(second)),
             ] {
-                assert_eq!(declare(one), Verdict::Older, "{one:?}");
+                assert_eq!(declare(one), DeclareResult::Older, "{one:?}");
             }
-            assert_ne!(declare(of(2, 0, at(second))), Verdict::Older);
-            assert_ne!(declare(with(2, 3, at(second))), Verdict::Older);
+            assert_ne!(declare(of(2, 0, at(second))), DeclareResult::Older);
+            assert_ne!(declare(with(2, 3, at(second))), DeclareResult::Older);
         }
         // It is taken back, and that nobody but the process without the handler goes on counts as well.
         for second in 900..1_498 {
             let _ = declare(of(2, 0, at(second)));
-            assert_eq!(declare(with(2, 2, at(second))), Verdict::Older);
+            assert_eq!(declare(with(2, 2, at(second))), DeclareResult::Older);
         }
-        assert_eq!(declare(with(2, 2, at(1_500))), Verdict::Seen);
-        assert_eq!(declare(with(2, 3, at(1_501))), Verdict::Older);
+        assert_eq!(declare(with(2, 2, at(1_500))), DeclareResult::Renews);
+        assert_eq!(declare(with(2, 3, at(1_501))), DeclareResult::Older);
     }
 
     #[test]
     fn an_older_build_that_starts_again_changes_nothing() {
         let mut all = Declarations::default();
-        assert_eq!(all.declare(of(1, 0, at(0)), MINUTE), Verdict::TakesOver);
-        assert_eq!(all.declare(of(1, 0, at(1)), MINUTE), Verdict::Stands);
-        assert_eq!(all.declare(of(2, 0, at(2)), MINUTE), Verdict::TakesOver);
+        assert_eq!(
+            all.declare(of(1, 0, at(0)), MINUTE),
+            DeclareResult::TakesOver
+        );
+        assert_eq!(all.declare(of(1, 0, at(1)), MINUTE), DeclareResult::Stands);
+        assert_eq!(
+            all.declare(of(2, 0, at(2)), MINUTE),
+            DeclareResult::TakesOver
+        );
         for second in 3..300 {
             assert_eq!(
                 all.declare(of(1, 0, at(second)), MINUTE),
-                Verdict::Older,
+                DeclareResult::Older,
                 "{second}"
             );
             assert_ne!(
                 all.declare(of(2, 0, at(second)), MINUTE),
-                Verdict::TakesOver
+                DeclareResult::TakesOver
             );
         }
-        assert_eq!(all.declare(of(3, 0, at(300)), MINUTE), Verdict::TakesOver);
-        assert_eq!(all.declare(of(2, 0, at(301)), MINUTE), Verdict::Older);
+        assert_eq!(
+            all.declare(of(3, 0, at(300)), MINUTE),
+            DeclareResult::TakesOver
+        );
+        assert_eq!(all.declare(of(2, 0, at(301)), MINUTE), DeclareResult::Older);
     }
 
     #[test]
@@ -218,11 +231,14 @@ mod tests {
         let mut all = Declarations::default();
         let _ = all.declare(of(1, 0, at(0)), MINUTE);
         let _ = all.declare(of(2, 0, at(1)), MINUTE);
-        assert_eq!(all.declare(of(1, 0, at(599)), MINUTE), Verdict::Older);
-        assert_eq!(all.declare(of(1, 0, at(601)), MINUTE), Verdict::TakesOver);
+        assert_eq!(all.declare(of(1, 0, at(599)), MINUTE), DeclareResult::Older);
+        assert_eq!(
+            all.declare(of(1, 0, at(601)), MINUTE),
+            DeclareResult::TakesOver
+        );
         assert_eq!(
             all.declare(of(2, 0, at(602)), MINUTE),
-            Verdict::Older,
+            DeclareResult::Older,
             "it does not flap"
         );
     }
@@ -233,14 +249,17 @@ mod tests {
         let _ = all.declare(of(2, 7, at(0)), MINUTE);
         assert_eq!(
             all.declare(of(1, 6, at(1)), MINUTE),
-            Verdict::Older,
+            DeclareResult::Older,
             "new, and of an older deploy"
         );
-        assert_eq!(all.declare(of(1, 8, at(2)), MINUTE), Verdict::TakesOver);
-        assert_eq!(all.declare(of(2, 7, at(3)), MINUTE), Verdict::Older);
+        assert_eq!(
+            all.declare(of(1, 8, at(2)), MINUTE),
+            DeclareResult::TakesOver
+        );
+        assert_eq!(all.declare(of(2, 7, at(3)), MINUTE), DeclareResult::Older);
         assert_eq!(
             all.declare(of(2, 9, at(4)), MINUTE),
-            Verdict::TakesOver,
+            DeclareResult::TakesOver,
             "taken back by a newer deploy"
         );
     }
@@ -251,7 +270,7 @@ mod tests {
         for options in 0..100 {
             assert_eq!(
                 all.declare(of(options, 0, at(options)), MINUTE),
-                Verdict::TakesOver
+                DeclareResult::TakesOver
             );
         }
         assert_eq!(all.0.len(), REMEMBERED_MAX);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::bus::inner::Inner;
-use crate::bus::schedules::declaration::{Declaration, Declarations, Verdict};
+use crate::bus::schedules::declaration::{Declaration, Declarations, DeclareResult};
 use crate::bus::schedules::event::check_payload;
 use crate::bus::schedules::link::Link;
 use crate::bus::schedules::links::Links;
@@ -52,7 +52,7 @@ async fn run(inner: Weak<Inner>, declared: Arc<Declared>) {
             match declare(&inner, (name, options), declared.deploy).await {
                 Ok(verdict) => {
                     outage.succeeded(name);
-                    let is_older = verdict == Verdict::Older;
+                    let is_older = verdict == DeclareResult::Older;
                     if older.insert(name, is_older) != Some(is_older) && is_older {
                         tracing::info!(
                             schedule = %name,
@@ -73,7 +73,7 @@ pub(super) async fn declare(
     inner: &Arc<Inner>,
     (name, options): (&str, &ScheduleOptions),
     deploy: u64,
-) -> Result<Verdict> {
+) -> Result<DeclareResult> {
     check_payload(inner, name, options)?;
     let links = Links::of(inner, name)?;
     let (queue, every) = (options.queue(), inner.real_pause(EVERY));
@@ -91,23 +91,23 @@ pub(super) async fn declare(
             }
             // Another program has made it meanwhile.
         }
-        let verdict = parking_lot::Mutex::new(Verdict::Stands);
+        let verdict = parking_lot::Mutex::new(DeclareResult::Stands);
         let edit = |link: &mut Link| {
             let given = link.declarations.declare(declared, every);
             *verdict.lock() = given;
-            if given == Verdict::TakesOver && link.options != *options {
+            if given == DeclareResult::TakesOver && link.options != *options {
                 link.set_options(options.clone(), known.clone(), now);
             }
             // Somebody may have set another queue.
-            let is_its_queue = given != Verdict::Older && link.options.queue() == queue;
+            let is_its_queue = given != DeclareResult::Older && link.options.queue() == queue;
             let known = known.clone().filter(|_| is_its_queue);
             let is_its_payload = link.options.payload_text() == options.payload_text();
             let is_other = link.note_queue_options(known, is_its_payload);
-            Ok(is_other || matches!(given, Verdict::TakesOver | Verdict::Seen))
+            Ok(is_other || matches!(given, DeclareResult::TakesOver | DeclareResult::Renews))
         };
         if links.change(name, edit).await?.is_some() {
             let verdict = verdict.into_inner();
-            if verdict == Verdict::TakesOver {
+            if verdict == DeclareResult::TakesOver {
                 tracing::info!(schedule = %name, when = %options.recurrence(), "schedule changed");
             }
             return Ok(verdict);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::records::Records;
-use crate::bus::schedules::link::{Link, Pushed};
+use crate::bus::schedules::link::{Link, PushedOccurrences};
 use crate::core::op::{CancelOutcome, Snapshot, StoreOp};
 use crate::error::{ErrorKind, Result};
 use crate::event::{BucketKey, EventId, State};
@@ -70,7 +70,7 @@ async fn last_outcome(
 pub(super) async fn ended(
     inner: &Arc<Inner>,
     link: &Link,
-    pushed: &Pushed,
+    pushed: &PushedOccurrences,
     (wanted, due): (&BTreeSet<EventId>, Timestamp),
 ) -> Result<BTreeSet<EventId>> {
     let (mut ended, mut after) = (BTreeSet::new(), None);

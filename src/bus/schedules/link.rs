@@ -51,7 +51,7 @@ pub(super) struct Link {
     /// Those of the former options.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) former_queue_options: Option<OccurrenceOptions>,
-    pub(super) pushed: Pushed,
+    pub(super) pushed: PushedOccurrences,
     /// The event of the last occurrence that was to run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) last: Option<LastEvent>,
@@ -69,7 +69,7 @@ pub(super) struct Link {
 
 /// What a link and those before it have pushed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Pushed {
+pub(super) struct PushedOccurrences {
     pub(super) queue: QueueName,
     pub(super) bucket: u16,
     /// The change under which.
@@ -93,7 +93,7 @@ pub(super) struct LastEvent {
     pub(super) id: EventId,
 }
 
-impl Pushed {
+impl PushedOccurrences {
     /// Nothing that is to come, in a bucket of a queue. `before`: the last instant that was pushed, and
     /// its event.
     pub(super) fn none(
@@ -150,7 +150,7 @@ impl Link {
             former: None,
             queue_options: None,
             former_queue_options: None,
-            pushed: Pushed::none(
+            pushed: PushedOccurrences::none(
                 (options.queue().clone(), bucket_of(name, buckets)),
                 1,
                 (None, None),
@@ -275,7 +275,7 @@ impl Link {
     }
 
     /// The id of an occurrence that was pushed as `pushed` says.
-    pub(super) fn id_of(&self, pushed: &Pushed, instant: Timestamp) -> EventId {
+    pub(super) fn id_of(&self, pushed: &PushedOccurrences, instant: Timestamp) -> EventId {
         let (change, instant) = (pushed.change, instant.as_millis());
         let words = format!("{}/{:x}/{change}/{instant}", self.name, self.life);
         EventId::for_name_in(&pushed.queue, BucketId(pushed.bucket), &words)

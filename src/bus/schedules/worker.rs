@@ -15,7 +15,7 @@ use crate::bus::inner::Inner;
 use crate::bus::lease::{LEASE_WAIT_MAX, LeaseStatus, Leased};
 use crate::bus::schedules::advance::advance;
 use crate::bus::schedules::link::{Link, VERSION};
-use crate::bus::schedules::written::{Look, Written};
+use crate::bus::schedules::written::{Look, LookWrites};
 use crate::core::op::Unique;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Envelope, Occurrence, QueueName, SkipReason, has_schedules};
@@ -199,7 +199,7 @@ impl Worker {
     async fn restore(
         &self,
         inner: &Arc<Inner>,
-        (name, written, look): (&str, &Written, Look),
+        (name, written, look): (&str, &LookWrites, Look),
         (connections, keeps): (&mut u64, Unique),
     ) {
         let now = inner.store.connections();

@@ -15,7 +15,7 @@ use crate::bus::inner::Inner;
 use crate::bus::push::options::EventOptions;
 use crate::bus::schedules::event::event_of;
 use crate::bus::schedules::history::ended;
-use crate::bus::schedules::link::{Link, Pushed};
+use crate::bus::schedules::link::{Link, PushedOccurrences};
 use crate::bus::schedules::links::Links;
 use crate::bus::schedules::occurrence_queue::queue_for;
 use crate::core::op::{StoreOp, Unique};
@@ -41,7 +41,7 @@ pub(super) struct Look {
 
 /// What one look has written.
 #[derive(Debug, Default)]
-pub(super) struct Written {
+pub(super) struct LookWrites {
     pushes: Option<Pushes>,
     /// The next link, and when it is due.
     next: Option<(Link, Option<Timestamp>)>,
@@ -53,13 +53,13 @@ pub(super) struct Pushes {
     /// The schedule that they are of.
     pub(super) of: Link,
     /// Where they lie.
-    pub(super) pushed: Pushed,
+    pub(super) pushed: PushedOccurrences,
     pub(super) occurrences: Vec<Occurrence>,
     /// When the look was.
     pub(super) now: Timestamp,
 }
 
-impl Written {
+impl LookWrites {
     /// Pushes the next link of a schedule.
     pub(super) async fn next(
         links: &Links,
@@ -128,7 +128,7 @@ impl Pushes {
 /// Those of some occurrences that have ended, where the store may have forgotten them.
 pub(super) async fn ended_of(
     inner: &Arc<Inner>,
-    (link, pushed): (&Link, &Pushed),
+    (link, pushed): (&Link, &PushedOccurrences),
     occurrences: &[Occurrence],
     look: Look,
 ) -> Result<BTreeSet<EventId>> {
@@ -143,7 +143,7 @@ pub(super) async fn ended_of(
 /// Pushes an occurrence, or leaves a record of one that is passed over: an event that has expired.
 async fn push(
     inner: &Arc<Inner>,
-    (link, pushed): (&Link, &Pushed),
+    (link, pushed): (&Link, &PushedOccurrences),
     occurrence: &Occurrence,
     now: Timestamp,
 ) -> Result<()> {

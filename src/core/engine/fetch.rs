@@ -177,7 +177,7 @@ impl<B: Clone> Bucket<B> {
     /// Renews the leases of a node and raises its start mark.
     pub(super) fn keep(&mut self, node: NodeId, started: StartMark) -> Reply<B> {
         self.nodes.announce(node, started);
-        Reply::Kept(HeartbeatReport {
+        Reply::Heartbeat(HeartbeatReport {
             stands: self.heartbeat(node),
             holding: self.nodes.holding(node),
         })

@@ -245,7 +245,7 @@ impl<B: Clone> Bucket<B> {
             StoreOp::Rewrite(rewritings) => Reply::Counted(self.rewrite(&rewritings, sink)?),
             StoreOp::Get { id } => {
                 self.end_if_expired(id, sink);
-                Reply::Found(self.get(id))
+                Reply::Snapshot(self.get(id))
             }
             StoreOp::Peek { by, from, limit } => self.peek(&by, from.as_ref(), limit, sink)?,
             StoreOp::ReadDead { after, limit } => self.read_dead(after, limit),

@@ -206,7 +206,10 @@ impl<B> Node<B> {
                 }
                 self.announced(bucket, *started, true);
             }
-            (CallKind::Heartbeat { held }, Reply::Kept(HeartbeatReport { stands, holding })) => {
+            (
+                CallKind::Heartbeat { held },
+                Reply::Heartbeat(HeartbeatReport { stands, holding }),
+            ) => {
                 state.leases.beaten(call.sent);
                 state.leases.compare(now, *held, holding);
                 if stands {
@@ -260,7 +263,10 @@ impl CallKind {
                     Self::Settle { .. } | Self::Announce { .. },
                     Reply::Settled(_)
                 )
-                | (Self::Heartbeat { .. }, Reply::Kept(HeartbeatReport { .. }))
+                | (
+                    Self::Heartbeat { .. },
+                    Reply::Heartbeat(HeartbeatReport { .. })
+                )
                 | (Self::Reap | Self::Reconcile { .. }, Reply::Reaped(_))
         )
     }

@@ -185,7 +185,7 @@ pub enum Reply<B = Arc<Envelope>> {
     /// lost.
     Settled(Vec<bool>),
     /// To a heartbeat.
-    Kept(HeartbeatReport),
+    Heartbeat(HeartbeatReport),
     /// To an extend: for each lease whether it still stood.
     Extended(Vec<bool>),
     /// To a reap; and to a reconcile, then without holders and deadline.
@@ -197,7 +197,7 @@ pub enum Reply<B = Arc<Envelope>> {
     /// To an update.
     Updated(ChangeOutcome),
     /// To a get.
-    Found(Option<Snapshot<B>>),
+    Snapshot(Option<Snapshot<B>>),
     /// To a peek.
     Peeked(PeekPage<B>),
     /// To a read of dead letters.
@@ -218,7 +218,7 @@ impl<B> Reply<B> {
     ) -> Result<Reply<C>, E> {
         Ok(match self {
             Self::Fetched(fetched) => Reply::Fetched(fetched.try_map(f)?),
-            Self::Found(found) => Reply::Found(match found {
+            Self::Snapshot(found) => Reply::Snapshot(match found {
                 Some(snapshot) => Some(snapshot.try_map(&mut f)?),
                 None => None,
             }),
@@ -233,7 +233,7 @@ impl<B> Reply<B> {
             Self::Pushed(pushed) => Reply::Pushed(pushed),
             Self::Moved(moved) => Reply::Moved(moved),
             Self::Settled(settled) => Reply::Settled(settled),
-            Self::Kept(kept) => Reply::Kept(kept),
+            Self::Heartbeat(kept) => Reply::Heartbeat(kept),
             Self::Extended(extended) => Reply::Extended(extended),
             Self::Reaped(reaped) => Reply::Reaped(reaped),
             Self::Cancelled(cancelled) => Reply::Cancelled(cancelled),
@@ -267,7 +267,7 @@ operations! {
     }
     Heartbeat = "heartbeat", Moves {
         /// Renews the leases of a node.
-        fn heartbeat(node: NodeId, holds: Holding, started: StartMark) -> Kept(HeartbeatReport)
+        fn heartbeat(node: NodeId, holds: Holding, started: StartMark) -> Heartbeat(HeartbeatReport)
             = Self::Heartbeat { node, holds, started };
     }
     Reconcile = "reconcile", Moves {
@@ -320,7 +320,7 @@ operations! {
     }
     Get = "get", Reads {
         /// Reads one event.
-        fn get(id: EventId) -> Found(Option<Snapshot>) = Self::Get { id };
+        fn get(id: EventId) -> Snapshot(Option<Snapshot>) = Self::Get { id };
     }
     Peek = "peek", Reads {
         /// Reads a page of live events.

@@ -49,17 +49,17 @@ where
 {
     type Job = Task<A::Payload>;
     type Ticket = Option<Ticket>;
-    type Kept = Context;
+    type Scratch = Context;
     type Output = HandlerExit;
 
-    fn kept(&self) -> Context {
+    fn scratch(&self) -> Context {
         Context::new(Arc::clone(&self.deps.surroundings), None)
     }
 
     fn begin(
         &self,
         task: Self::Job,
-        kept: &mut Context,
+        scratch: &mut Context,
     ) -> Option<(Self::Ticket, impl Future<Output = HandlerExit> + Send)> {
         let (event, ticket) = match task {
             Task::Published(payload) => (Event::published(payload.into_inner()), None),
@@ -77,7 +77,7 @@ where
             }
         };
         let request = ticket.as_ref().map(|ticket| ticket.job.delivery.request);
-        let cx = kept.lend(request);
+        let cx = scratch.lend(request);
         let on_a_thread = if A::CAN_BE_DROPPED {
             None
         } else {

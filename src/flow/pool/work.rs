@@ -16,7 +16,7 @@ pub trait Work: Send + Sync + 'static {
     type Job: Send + Sync + 'static;
 
     /// What a worker keeps for the next job, so that it is not made anew for each.
-    type Kept: Send + 'static;
+    type Scratch: Send + 'static;
 
     /// What [`end`](Self::end) needs of a job that was begun.
     type Ticket: Send + 'static;
@@ -25,7 +25,7 @@ pub trait Work: Send + Sync + 'static {
     type Output: Send;
 
     /// Returns what a new worker keeps.
-    fn kept(&self) -> Self::Kept;
+    fn scratch(&self) -> Self::Scratch;
 
     /// Begins a job, or refuses it: then nothing was started, and the work has dealt with it
     /// itself.
@@ -34,7 +34,7 @@ pub trait Work: Send + Sync + 'static {
     fn begin(
         &self,
         job: Self::Job,
-        kept: &mut Self::Kept,
+        scratch: &mut Self::Scratch,
     ) -> Option<(Self::Ticket, impl Future<Output = Self::Output> + Send)>;
 
     /// Runs a part of a job, a poll or its end, inside its context.

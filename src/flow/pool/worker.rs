@@ -56,7 +56,7 @@ pub(super) struct Worker<W: Work> {
     /// The slot in the deadline table, from the first job that suspends.
     reserved: Option<DeadlineSlot>,
     /// What the work keeps from one job to the next.
-    kept: W::Kept,
+    scratch: W::Scratch,
     pace: BatchPacer,
     phase: WorkerPhase,
 }
@@ -77,12 +77,12 @@ enum WorkerPhase {
 impl<W: Work> Worker<W> {
     /// Creates a worker for the place that [`Wake`](super::wake::Wake) has counted for it.
     pub(super) fn new(pool: Arc<Shared<W>>) -> Self {
-        let (kept, pace) = (pool.work.kept(), BatchPacer::new(pool.slice));
+        let (scratch, pace) = (pool.work.scratch(), BatchPacer::new(pool.slice));
         Self {
             pool,
             local: VecDeque::new(),
             reserved: None,
-            kept,
+            scratch,
             pace,
             phase: WorkerPhase::Waking,
         }
@@ -128,10 +128,10 @@ impl<W: Work> Worker<W> {
             pool,
             local,
             reserved,
-            kept,
+            scratch,
             ..
         } = self;
-        let Some((ticket, future)) = begin(&pool.work, job, kept) else {
+        let Some((ticket, future)) = begin(&pool.work, job, scratch) else {
             return false;
         };
         let lent = JobContext {
@@ -273,9 +273,9 @@ impl<W: Work> Drop for Worker<W> {
 fn begin<W: Work>(
     work: &W,
     job: W::Job,
-    kept: &mut W::Kept,
+    scratch: &mut W::Scratch,
 ) -> Option<(W::Ticket, impl Future<Output = W::Output> + Send)> {
-    catch_unwind(AssertUnwindSafe(|| work.begin(job, kept))).unwrap_or_else(|panic| {
+    catch_unwind(AssertUnwindSafe(|| work.begin(job, scratch))).unwrap_or_else(|panic| {
         panics::log("beginning a job panicked", panic);
         None
     })

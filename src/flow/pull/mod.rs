@@ -39,7 +39,7 @@ enum PullMessage {
     /// A caller, with its reply's receiver and the number of buckets of each of its queues.
     Lease(LeaseOrder, Vec<u16>, oneshot::Sender<Result<HandOff>>),
     /// These buckets exist.
-    Found(Vec<BucketKey>),
+    Buckets(Vec<BucketKey>),
     /// Somebody waits until nothing is to be done now; the reply is when there is.
     Settle(oneshot::Sender<Mono>),
 }
@@ -226,7 +226,7 @@ impl Pulls {
     pub(crate) fn found(&self, buckets: &[BucketKey]) {
         let new = self.queues.add(buckets);
         if !new.is_empty() {
-            self.add(PullMessage::Found(new));
+            self.add(PullMessage::Buckets(new));
         }
     }
 

@@ -177,7 +177,7 @@ impl PullTask {
                 self.puller.handle(now, PullInput::Lease(order), actions);
             }
             PullMessage::Settle(waiting) => self.settling.push(waiting),
-            PullMessage::Found(buckets) => {
+            PullMessage::Buckets(buckets) => {
                 for bucket in buckets {
                     if self.puller.serves(&bucket.queue) {
                         let (queue, buckets) = (bucket.queue.clone(), vec![bucket]);

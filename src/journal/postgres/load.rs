@@ -60,7 +60,7 @@ enum LoadError {
     /// An error before the commit.
     PgError(PgError),
     /// An error of the commit itself.
-    Doubt(PgError),
+    Commit(PgError),
     /// There are outboxes without a row.
     NewOutboxes,
     /// A newer duly has upgraded the tables to this version.
@@ -105,7 +105,7 @@ pub(super) async fn load(
         let fault = match attempt(client, scope, batches, way).await {
             Ok(()) => return Ok(()),
             Err(LoadError::Newer(version)) => return Err(schema::newer(version, spot)),
-            Err(LoadError::Doubt(fault)) => return Err(spot.maybe_committed(fault)),
+            Err(LoadError::Commit(fault)) => return Err(spot.maybe_committed(fault)),
             Err(LoadError::NewOutboxes) => {
                 let added = add_outboxes(client, scope, batches).await;
                 added.map_err(|fault| spot.error(fault))?;
@@ -178,7 +178,7 @@ async fn attempt(
     raise_marks(&step, &tops).await?;
     // Last, as concurrent loads wait for these rows.
     tally.write(&step).await?;
-    step.commit().await.map_err(LoadError::Doubt)
+    step.commit().await.map_err(LoadError::Commit)
 }
 
 /// Returns the highest number of each outbox.

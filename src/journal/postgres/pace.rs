@@ -6,7 +6,7 @@ use tokio_postgres::{GenericClient, Row};
 
 use super::copy::ordered;
 use super::fault::PgError;
-use crate::record::retention::{self, Allowed, Pace, Times};
+use crate::record::retention::{self, Pace, PruneAllowance, Times};
 use crate::time::Timestamp;
 
 /// A kind of rows with its own retention age.
@@ -24,7 +24,7 @@ pub(super) async fn allowed(
     age: Duration,
     at_once: bool,
     now: Timestamp,
-) -> Result<Allowed, PgError> {
+) -> Result<PruneAllowance, PgError> {
     let (name, newest_minute, oldest) = match kind {
         Kind::Records => (
             "records",

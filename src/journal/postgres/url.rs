@@ -62,7 +62,7 @@ impl Target {
             return Err(Error::invalid(FORM));
         }
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
-        let mut asked = UrlOptions::default();
+        let mut asked = UrlChoices::default();
         let mut theirs = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -136,7 +136,7 @@ impl Target {
 
 /// The parameters that are not of tokio-postgres.
 #[derive(Default)]
-struct UrlOptions {
+struct UrlChoices {
     tls: Option<Tls>,
     roots: Option<PathBuf>,
     schema: Option<String>,
@@ -144,7 +144,7 @@ struct UrlOptions {
     timeout: Option<Duration>,
 }
 
-impl UrlOptions {
+impl UrlChoices {
     /// Takes a parameter that is one of these; returns whether it is.
     fn take(&mut self, key: &str, value: &str) -> Result<bool> {
         match key {

@@ -42,7 +42,7 @@ pub(crate) struct Load<'r> {
     arrival: Arrival,
     /// Added, and not written yet.
     rows: Vec<NewRow<'r>>,
-    counted: Counted,
+    counted: NewRecords,
     /// The part that grows, once it is known.
     part: Option<i64>,
     /// The queue of the last record, and its number: that of the next one, as a rule.
@@ -55,7 +55,7 @@ impl<'r> Load<'r> {
         Self {
             arrival,
             rows: Vec::new(),
-            counted: Counted::default(),
+            counted: NewRecords::default(),
             part: None,
             last: None,
         }
@@ -130,7 +130,7 @@ impl<'r> Load<'r> {
 
 /// How many records are new, in all and by minute.
 #[derive(Debug, Default)]
-struct Counted {
+struct NewRecords {
     outcomes: Counts,
     late: Counts,
     /// Queues and the tenths of a second in which they have records.
@@ -138,7 +138,7 @@ struct Counted {
     new: i64,
 }
 
-impl Counted {
+impl NewRecords {
     fn count(&mut self, row: &NewRow<'_>) {
         self.new += 1;
         let (record, queue) = (&row.record, row.queue);

@@ -6,7 +6,7 @@
 //!  page, minutes ──> one index, named in the statement ──> a bounded number of rows
 //! ```
 
-mod asked;
+mod conditions;
 mod erasing;
 mod load;
 mod minutes;

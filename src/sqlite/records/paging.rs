@@ -7,7 +7,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Row, Rows, params_from_iter};
 
 use crate::record::{Cursor, FoundRecords, Numbered, Order, Query};
-use crate::sqlite::records::asked::{self, Asked, Bound};
+use crate::sqlite::records::conditions::{self, Bound, Conditions};
 use crate::sqlite::records::queue_names::{Names, name_of, number_of};
 use crate::sqlite::records::rows::{self, COLUMNS, Place, TABLE, at};
 use crate::sqlite::records::{parts, tenths, words};
@@ -39,14 +39,14 @@ struct Way {
 
 impl Way {
     /// `parts` are those that the table has.
-    fn of(asked: &Asked<'_>, parts: &[i64]) -> Self {
+    fn of(conditions: &Conditions<'_>, parts: &[i64]) -> Self {
         let way = |index, terms, values: Vec<Value>| Self {
             index,
             terms,
             values: vec![values],
         };
         let blob = |bytes: [u8; 16]| Value::Blob(bytes.to_vec());
-        if let Some(event) = asked.event {
+        if let Some(event) = conditions.event {
             return way("by_event", "event = ?7", vec![blob(event)]);
         }
         let in_each_part = |index, terms, value: &Value| Self {
@@ -57,16 +57,16 @@ impl Way {
                 .map(|part| vec![Value::Integer(*part), value.clone()])
                 .collect(),
         };
-        if let Some(trace) = asked.trace {
+        if let Some(trace) = conditions.trace {
             return in_each_part("by_trace", "part = ?7 AND trace = ?8", &blob(trace));
         }
-        if let Some(key) = asked.key {
+        if let Some(key) = conditions.key {
             let key = Value::Text(key.to_owned());
             return in_each_part("by_key", "part = ?7 AND key = ?8", &key);
         }
-        if !asked.outcomes.is_empty() && !asked.outcomes.contains(&words::ACKED) {
-            let outcomes = asked.outcomes.iter().map(|it| Value::Integer(*it));
-            return match asked.queue {
+        if !conditions.outcomes.is_empty() && !conditions.outcomes.contains(&words::ACKED) {
+            let outcomes = conditions.outcomes.iter().map(|it| Value::Integer(*it));
+            return match conditions.queue {
                 Some(queue) => Self {
                     index: "by_queue_outcome",
                     terms: "queue = ?7 AND outcome = ?8 AND outcome <> 0",
@@ -79,13 +79,13 @@ impl Way {
                 },
             };
         }
-        if let Some(cause) = asked.cause {
+        if let Some(cause) = conditions.cause {
             return way("by_cause", "cause = ?7", vec![Value::Integer(cause)]);
         }
-        if asked.error.is_some() {
+        if conditions.error.is_some() {
             return way("by_error", "error IS NOT NULL", Vec::new());
         }
-        if let Some(queue) = asked.queue {
+        if let Some(queue) = conditions.queue {
             return way(TENTHS, "TRUE", vec![Value::Integer(queue)]);
         }
         way(TABLE, "TRUE", Vec::new())
@@ -161,7 +161,7 @@ impl Reader {
             Some(name) => Some(number_of(&self.connection, name)?.unwrap_or(0)),
             None => None,
         };
-        let way = Way::of(&Asked::of(query, queue), &[]);
+        let way = Way::of(&Conditions::of(query, queue), &[]);
         let sql = format!("EXPLAIN QUERY PLAN {}", way.sql(query.order));
         let mut statement = self.connection.prepare(&sql)?;
         // The way depends on the words alone, not on values.
@@ -180,11 +180,11 @@ fn find(connection: &Connection, query: &Query) -> rusqlite::Result<FoundRecords
         },
         None => None,
     };
-    let Some((from, to)) = asked::bounds(query) else {
+    let Some((from, to)) = conditions::bounds(query) else {
         return Ok(FoundRecords::default());
     };
-    let asked = Asked::of(query, queue);
-    let way = Way::of(&asked, &parts::all(connection)?);
+    let conditions = Conditions::of(query, queue);
+    let way = Way::of(&conditions, &parts::all(connection)?);
     let (sql, looks_at) = (way.sql(query.order), way.looks_at());
     let mut statements = Vec::new();
     for _ in &way.values {
@@ -200,7 +200,7 @@ fn find(connection: &Connection, query: &Query) -> rusqlite::Result<FoundRecords
     }
     let mut next_of = |walk: &mut Walk<'_>| -> rusqlite::Result<()> {
         walk.here = match walk.rows.next()? {
-            Some(row) => Some(look(connection, &mut names, &asked, row)?),
+            Some(row) => Some(look(connection, &mut names, &conditions, row)?),
             None => None,
         };
         Ok(())
@@ -241,7 +241,7 @@ fn find(connection: &Connection, query: &Query) -> rusqlite::Result<FoundRecords
 fn look(
     connection: &Connection,
     names: &mut Names,
-    asked: &Asked<'_>,
+    conditions: &Conditions<'_>,
     row: &Row<'_>,
 ) -> rusqlite::Result<Here> {
     let place = (
@@ -250,7 +250,7 @@ fn look(
         row.get(at::EVENT)?,
     );
     let mut found = None;
-    if asked.matches(row)? {
+    if conditions.matches(row)? {
         let queue = name_of(connection, names, row.get(at::QUEUE)?)?;
         found = queue.and_then(|queue| rows::read(row, queue));
         if found.is_none() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::record::retention::{self, Allowed, Pace, Times};
+use crate::record::retention::{self, Pace, PruneAllowance, Times};
 use crate::record::{Keep, Pruned};
 use crate::sqlite::records::rows::Place;
 use crate::sqlite::records::rows::comparable;
@@ -86,7 +86,7 @@ fn allowed(
     age: Duration,
     at_once: bool,
     [now, clock]: [Timestamp; 2],
-) -> rusqlite::Result<Allowed> {
+) -> rusqlite::Result<PruneAllowance> {
     let name = match kind {
         Kind::Records => "records",
         Kind::Minutes => "minutes",

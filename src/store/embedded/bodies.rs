@@ -92,7 +92,7 @@ impl Shared {
                     }
                 }
             }
-            Reply::Found(Some(snapshot)) => forget_damaged(reader, &mut snapshot.body)?,
+            Reply::Snapshot(Some(snapshot)) => forget_damaged(reader, &mut snapshot.body)?,
             Reply::Peeked(PeekPage { events: all, .. })
             | Reply::Dead(DeadPage { letters: all, .. }) => {
                 for event in all {
@@ -195,6 +195,6 @@ fn finish(response: Response<BodyLookup>) -> Response {
     Response {
         now_us: response.now_us,
         // Every body was found or taken out before.
-        reply: reply.unwrap_or(Reply::Found(None)),
+        reply: reply.unwrap_or(Reply::Snapshot(None)),
     }
 }

@@ -28,6 +28,7 @@ mod compaction;
 mod controls;
 mod counts;
 mod file;
+mod interrupted;
 mod log;
 mod log_size;
 mod maintenance;
@@ -53,7 +54,6 @@ mod table;
 mod ticket;
 mod tombstones;
 mod uniques;
-mod unsettled;
 mod upkeep;
 mod writer;
 

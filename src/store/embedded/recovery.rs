@@ -24,12 +24,12 @@ use crate::store::embedded::change::{Change, Changes, WindowChange};
 use crate::store::embedded::change_recorder::ChangeRecorder;
 use crate::store::embedded::commit::Committer;
 use crate::store::embedded::counts::Counts;
+use crate::store::embedded::interrupted::InterruptedAttempts;
 use crate::store::embedded::retention::Retention;
 use crate::store::embedded::row::Row;
 use crate::store::embedded::rows::{self, Columns};
 use crate::store::embedded::starts::Start;
 use crate::store::embedded::tombstones::{TombstoneRows, Windows};
-use crate::store::embedded::unsettled::Unsettled;
 use crate::store::embedded::{controls, row, schema, sums, uniques};
 use crate::store::shards::{Shards, WakeRule};
 use crate::time::Timestamp;
@@ -82,7 +82,7 @@ pub fn recover(
 ) -> Result<Recovery> {
     let mut scan = Scan {
         shards: Shards::new(window),
-        unsettled: Unsettled::new(starts, now),
+        interrupted: InterruptedAttempts::new(starts, now),
         last: None,
         changes: Changes::default(),
         corrected: Vec::new(),
@@ -100,7 +100,7 @@ pub fn recover(
         scan.read_finished(&connection)?;
         scan.read_uniques(&connection)?;
         scan.correct_times(now);
-        scan.unsettled.sort();
+        scan.interrupted.sort();
         let tally = schema::tally(&connection)?;
         let count = tally.map_or(0, |(events, _)| events);
         scan.read_events(&mut connection, count)?;
@@ -137,7 +137,7 @@ pub fn recover(
 
 struct Scan {
     shards: Shards<i64>,
-    unsettled: Unsettled,
+    interrupted: InterruptedAttempts,
     /// The bucket of the row before: neighbours often share its queue.
     last: Option<BucketKey>,
     /// What the recovery itself has to write.
@@ -215,7 +215,8 @@ impl Scan {
             return Ok(());
         }
         self.next_row = self.next_row.max(number.saturating_add(1));
-        self.unsettled.count(&key, &mut restored, &mut self.changes);
+        self.interrupted
+            .count(&key, &mut restored, &mut self.changes);
         if self.shards.restore(&key, restored) {
             Ok(())
         } else {
@@ -289,7 +290,7 @@ impl Scan {
         let has_older = records::read_newest(connection, FINISHED_READ, |number, record| {
             oldest.get_or_insert(record.stages.finished_us);
             last = last.max(number);
-            self.unsettled.read(number, &record);
+            self.interrupted.read(number, &record);
         })?;
         self.counts.next_record = last + 1;
         // A damaged count must not have records removed that are not too many.
@@ -298,7 +299,7 @@ impl Scan {
         self.counts.records = records::total(connection)?.min(most).max(0);
         if has_older && let Some(finished_us) = oldest {
             let from = Timestamp::from_micros_up(finished_us);
-            self.unsettled.recorded_from(from);
+            self.interrupted.recorded_from(from);
         }
         Ok(())
     }

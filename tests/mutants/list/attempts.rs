@@ -95,7 +95,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "starts-not-read",
         "embedded: an open does not count the attempts that were noted",
         &[put(
-            "Unsettled::count",
+            "InterruptedAttempts::count",
             "remove(&$restored.id) «»",
             ".filter(|_| false)",
         )],
@@ -104,7 +104,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Attempts.bug(
         "ended-starts-count",
         "embedded: a start whose end is on record counts at an open",
-        &[drop("Unsettled::read", "begun.remove")],
+        &[drop("InterruptedAttempts::read", "begun.remove")],
         embedded("a_snoozed_attempt_is_not_counted"),
     ),
     Attempts.bug(
@@ -121,7 +121,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "revive-ends-no-start",
         "embedded: a start from before a revive counts where its record is damaged",
         &[put(
-            "Unsettled::count",
+            "InterruptedAttempts::count",
             "EPOCH)«»",
             ".min(Timestamp::EPOCH)",
         )],

@@ -137,7 +137,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Ids.bug(
         "own-attempt-is-a-duplicate",
         "a push is called a duplicate of its own first attempt",
-        &[put("PushedId::next", "«Made | Self::»Renewed", "")],
+        &[put("PushedId::next", "«Generated | Self::»Renewed", "")],
         delivery("an_own_first_attempt_is_no_duplicate"),
     ),
     Ids.bug(

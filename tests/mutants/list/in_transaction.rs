@@ -50,7 +50,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     InTransaction.bug(
         "outbox-refused-blocks",
         "an event that can never be accepted is tried for ever",
-        &[put("Fate::of", "Self::refused($error.to_string())", "Self::NotYet")],
+        &[put("RowOutcome::of", "Self::refused($error.to_string())", "Self::NotYet")],
         outbox("an_event_under_the_id_of_another_is_refused_and_goes_on_if_an_operator_says_so"),
     ),
     InTransaction.bug(
@@ -74,7 +74,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "of a deferred event it is forgotten that it may have been accepted",
         &[
             put("relay::settle::closing", "is_repeated: «$is_unknown || $is_repeated»", "false && $is_unknown"),
-            put("relay::settle::settling", "Fate::OutOfTime if «!$is_repeated»", "!$is_repeated || true"),
+            put("relay::settle::settling", "RowOutcome::OutOfTime if «!$is_repeated»", "!$is_repeated || true"),
             put("relay::settle::settling", "«$settling.maybe.push($key)»", "$settling.never.push($key)"),
         ],
         outbox("what_is_deferred_for_long_is_neither_lost_nor_doubled"),

@@ -104,7 +104,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "lost-link-not-restored",
         "a schedule whose next link a failover has lost is gone",
         &[put(
-            "Written::restore",
+            "LookWrites::restore",
             "«$inner.apply(&$home, $get).await?.is_none()»",
             "$inner.apply(&$home, $get).await.is_err()",
         )],
@@ -113,7 +113,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Occurrences.bug(
         "lost-occurrence-not-restored",
         "an occurrence that a failover has lost, and not the next link, is never run",
-        &[drop("Written::restore", "$pushes.push($inner, $look).await?")],
+        &[drop("LookWrites::restore", "$pushes.push($inner, $look).await?")],
         schedule("whatever_push_of_a_look_is_lost_the_schedule_goes_on"),
     ),
     Occurrences.bug(

@@ -61,7 +61,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "open-attempt-not-recorded",
         "embedded: an attempt that a dead process left open is counted and not recorded",
         &[put(
-            "Unsettled::count_one",
+            "InterruptedAttempts::count_one",
             "$changes.record($record, $restored.tells.then_some($row))",
             "drop($record)",
         )],

@@ -139,7 +139,7 @@ impl Look<'_> {
     }
 
     fn fact(&self, n: u64, records: Vec<Outcome>, at: Timestamp) -> Result<Fact, String> {
-        let Reply::Found(found) = self.ask(n, StoreOp::Get { id: kit::id(n) })? else {
+        let Reply::Snapshot(found) = self.ask(n, StoreOp::Get { id: kit::id(n) })? else {
             return Err("a get was answered with something else".to_owned());
         };
         let Some(Snapshot {

@@ -70,7 +70,7 @@ async fn pushes_are_refused_while_too_many_records_wait_and_all_else_goes_on() {
         "{words}"
     );
     let get = bare.apply(StoreOp::Get { id: refused }).await.unwrap();
-    assert_eq!(get, Reply::Found(None), "nothing of it happened");
+    assert_eq!(get, Reply::Snapshot(None), "nothing of it happened");
     assert!(
         numbers(&bare.rest(0, 10).await).into_iter().eq(1..=6),
         "and nothing is let go"

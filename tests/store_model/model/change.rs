@@ -155,7 +155,7 @@ impl Model {
     }
 
     pub(crate) fn get(&mut self, id: EventId) -> Reply {
-        Reply::Found(self.event(id).map(|event| Self::snapshot(event)))
+        Reply::Snapshot(self.event(id).map(|event| Self::snapshot(event)))
     }
 
     /// What a whole pass finds, in the order of the ids.

@@ -235,7 +235,7 @@ impl Model {
         let kept = holds && !known.reaping;
         known.beat += u64::from(kept);
         let (last, leases) = (known.last, self.kept(node));
-        Reply::Kept(HeartbeatReport {
+        Reply::Heartbeat(HeartbeatReport {
             stands: kept,
             holding: Holding { leases, last },
         })

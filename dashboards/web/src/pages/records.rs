@@ -12,7 +12,7 @@ use duly::records::{Cause, Cursor, Format, Outcome, Page, Record};
 use crate::access::Role;
 use crate::app::{App, Frame};
 use crate::error::{PageError, Result, html};
-use crate::grant::{Ended, Extent};
+use crate::grant::{Extent, GrantEnd};
 use crate::guard::Visit;
 use crate::pages::dead::{SweepRow, sweep_rows};
 use crate::pages::event::outcome;
@@ -214,7 +214,7 @@ pub(crate) async fn too_many(app: &App) -> Option<usize> {
 }
 
 #[allow(clippy::needless_pass_by_value)] // as `map_err` passes it
-fn ended(ended: Ended) -> PageError {
+fn ended(ended: GrantEnd) -> PageError {
     PageError::forbidden(format!("nothing is exported: {ended}"))
 }
 
@@ -245,7 +245,7 @@ pub(crate) async fn export(
         return Err(PageError::invalid(format!("choose a queue: {why}")));
     }
     let (query, mut after) = records(&app, &visit, &fields)?;
-    let grant = visit.grant(&app, Role::View, Extent::Presence);
+    let grant = visit.grant(&app, Role::View, Extent::OpenPage);
     let mut bytes = format.head();
     for _ in 0..EXPORT_PAGES {
         let page = in_time(query.page(after, EXPORT_PAGE)).await?;

@@ -16,7 +16,7 @@ const PAGES_MAX: usize = 16;
 
 /// A schedule with its results, as JSON.
 #[derive(Serialize)]
-struct Shown {
+struct ScheduleReport {
     #[serde(flatten)]
     schedule: ScheduleView,
     /// The newest first.
@@ -30,7 +30,7 @@ pub(super) async fn show<S: Source>(
 ) -> Result<()> {
     let results = results(source, &schedule).await?;
     if output.json {
-        return output.json(&Shown { schedule, results });
+        return output.json(&ScheduleReport { schedule, results });
     }
     fields(output, &schedule)?;
     let zone = schedule.when.parse::<duly::schedule::Recurrence>();

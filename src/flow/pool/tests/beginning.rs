@@ -99,10 +99,10 @@ async fn work_that_refuses_a_job_is_not_told_of_its_end() {
     struct Picky(Mutex<Vec<u64>>);
     impl Work for Picky {
         type Job = u64;
-        type Kept = ();
+        type Scratch = ();
         type Ticket = u64;
         type Output = ();
-        fn kept(&self) {}
+        fn scratch(&self) {}
         fn begin(&self, job: u64, (): &mut ()) -> Option<(u64, impl Future<Output = ()> + Send)> {
             job.is_multiple_of(3).then(|| (job, ready(())))
         }

@@ -111,11 +111,11 @@ where
     F: Future<Output = ()> + Send,
 {
     type Job = u64;
-    type Kept = ();
+    type Scratch = ();
     type Ticket = u64;
     type Output = ();
 
-    fn kept(&self) {}
+    fn scratch(&self) {}
 
     fn begin(&self, job: u64, (): &mut ()) -> Option<(u64, impl Future<Output = ()> + Send)> {
         let future = (self.handler)(job);

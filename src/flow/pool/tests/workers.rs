@@ -96,10 +96,10 @@ struct Pauses {
 
 impl Work for Pauses {
     type Job = u64;
-    type Kept = ();
+    type Scratch = ();
     type Ticket = ();
     type Output = ();
-    fn kept(&self) {}
+    fn scratch(&self) {}
     fn begin(&self, job: u64, (): &mut ()) -> Option<((), impl Future<Output = ()> + Send)> {
         lock(&self.begun).push(job);
         let pauses = job == self.at;

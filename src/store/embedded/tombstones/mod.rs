@@ -17,7 +17,7 @@ use crate::event::BucketKey;
 use crate::store::embedded::change::{Changes, WindowChange};
 use crate::time::Timestamp;
 
-use self::row::{Drops, Found, Group, ROW_MAX, Row, Written, each_row};
+use self::row::{Drops, Group, ROW_MAX, ReadGroup, Row, WindowWrites, each_row};
 
 /// The most rows that one transaction removes.
 const REMOVED_MAX: usize = 64;
@@ -90,8 +90,8 @@ impl TombstoneRows {
         connection: &Connection,
         batch: impl Iterator<Item = &'a Changes>,
         now: Timestamp,
-    ) -> rusqlite::Result<Written> {
-        let mut written = Written::default();
+    ) -> rusqlite::Result<WindowWrites> {
+        let mut written = WindowWrites::default();
         let mut merged: BTreeMap<Option<&BucketKey>, Vec<&WindowChange>> = BTreeMap::new();
         for change in batch.filter_map(|changes| changes.window.as_deref()) {
             merged
@@ -167,7 +167,7 @@ impl TombstoneRows {
     }
 
     /// Takes over what was committed.
-    pub(super) fn committed(&mut self, written: Written) {
+    pub(super) fn committed(&mut self, written: WindowWrites) {
         self.dead.drain(..written.removed.min(self.dead.len()));
         for group in written.groups {
             self.next = self.next.max(group.row + 1);
@@ -280,7 +280,7 @@ impl TombstoneRows {
     fn restore(
         &mut self,
         row: i64,
-        found: Found,
+        found: ReadGroup,
         left: &HashMap<BucketKey, u64>,
         windows: &mut impl Windows,
     ) {

@@ -18,7 +18,7 @@ const ALL_BUCKETS: u16 = 0;
 
 /// What a transaction writes, taken over when it is committed.
 #[derive(Debug, Default)]
-pub(in crate::store::embedded) struct Written {
+pub(in crate::store::embedded) struct WindowWrites {
     pub(super) groups: Vec<Group>,
     pub(super) dropped: Vec<(BucketKey, usize)>,
     pub(super) removed: usize,
@@ -50,7 +50,7 @@ pub(super) struct Drops {
 /// Passes each row to `each`, the oldest first: its number, and what it says if it is whole.
 pub(super) fn each_row(
     connection: &Connection,
-    mut each: impl FnMut(i64, Option<Vec<Found>>),
+    mut each: impl FnMut(i64, Option<Vec<ReadGroup>>),
 ) -> rusqlite::Result<()> {
     let mut statement =
         connection.prepare("SELECT number, written, body, sum FROM tombstones ORDER BY 1")?;
@@ -89,7 +89,7 @@ impl Row {
         (bucket, first): (Option<&BucketKey>, u64),
         drops: Option<Drops>,
         tombstones: impl Iterator<Item = &'a Tombstone>,
-        written: &mut Written,
+        written: &mut WindowWrites,
     ) -> usize {
         let body = &mut self.body;
         match bucket {
@@ -133,7 +133,7 @@ impl Row {
         self,
         connection: &Connection,
         now: Timestamp,
-        written: &mut Written,
+        written: &mut WindowWrites,
     ) -> rusqlite::Result<()> {
         let sum = sum(self.number, ms(now), &self.body);
         written.bytes += self.body.len();
@@ -180,7 +180,7 @@ fn encode(tombstone: &Tombstone, body: &mut Vec<u8>) {
 
 /// What a row says of a bucket, as it was read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct ReadGroup {
     pub(super) bucket: Option<BucketKey>,
     pub(super) drops: Option<Drops>,
     pub(super) first: u64,
@@ -188,7 +188,7 @@ pub(super) struct Found {
 }
 
 /// Reads a row; `None` if it is none.
-fn decode(body: &[u8]) -> Option<Vec<Found>> {
+fn decode(body: &[u8]) -> Option<Vec<ReadGroup>> {
     let mut reader = Bytes(body);
     let mut groups = Vec::new();
     while !reader.0.is_empty() {
@@ -218,7 +218,7 @@ fn decode(body: &[u8]) -> Option<Vec<Found>> {
         for _ in 0..many {
             tombstones.push(reader.tombstone()?);
         }
-        groups.push(Found {
+        groups.push(ReadGroup {
             bucket,
             drops: (known & 1 != 0).then_some(drops),
             // Far from the end: a test of hostile files adds to it.
@@ -303,7 +303,7 @@ mod tests {
             settled: None,
             ..whole
         };
-        let (mut row, mut written) = (Row::new(1), Written::default());
+        let (mut row, mut written) = (Row::new(1), WindowWrites::default());
         let queue = QueueName::new("orders").unwrap();
         let bucket = BucketKey::new(queue, BucketId(9));
         let drops = Some(Drops {
@@ -315,13 +315,13 @@ mod tests {
         row.add((None, 0), None, [].iter(), &mut written);
         let found = decode(&row.body).unwrap();
         let expected = [
-            Found {
+            ReadGroup {
                 bucket: Some(bucket),
                 drops,
                 first: 7,
                 tombstones: vec![whole, least],
             },
-            Found {
+            ReadGroup {
                 bucket: None,
                 drops: None,
                 first: 0,

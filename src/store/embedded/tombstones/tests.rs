@@ -75,8 +75,8 @@ impl Side {
     }
 
     /// What another process reads.
-    fn read(&self) -> (TombstoneRows, Seen) {
-        let mut seen = Seen::default();
+    fn read(&self) -> (TombstoneRows, WindowLog) {
+        let mut seen = WindowLog::default();
         let (rows, damaged) = TombstoneRows::read(&self.connection, &mut seen).expect("the rows");
         assert_eq!(damaged, 0);
         (rows, seen)
@@ -84,13 +84,13 @@ impl Side {
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct WindowLog {
     known: Vec<(BucketKey, EventId)>,
     all: Option<Timestamp>,
     alone: BTreeMap<BucketKey, Timestamp>,
 }
 
-impl Windows for Seen {
+impl Windows for WindowLog {
     fn tombstone(&mut self, bucket: &BucketKey, tombstone: Tombstone) -> bool {
         self.known.push((bucket.clone(), tombstone.id));
         true

@@ -62,7 +62,7 @@ script! {
 
 /// What a member says of itself, once.
 #[derive(Clone, Default)]
-struct Said {
+struct SelfReport {
     queues: Arc<[QueueName]>,
     host: Arc<str>,
 }
@@ -74,7 +74,7 @@ pub(in crate::store::redis) struct Members {
     /// The number of membership polls.
     calls: AtomicU32,
     /// What known members have said of themselves.
-    said: Mutex<HashMap<NodeId, Said>>,
+    said: Mutex<HashMap<NodeId, SelfReport>>,
 }
 
 impl Members {
@@ -156,12 +156,12 @@ impl Members {
                 // A member that has left meanwhile consumes nothing.
                 let queues = read_queues(&mut parts)?;
                 let host = read_host(&mut parts)?;
-                self.said.lock().insert(node, Said { queues, host });
+                self.said.lock().insert(node, SelfReport { queues, host });
             }
         }
         let known = self.said.lock();
         let member = |(node, beat)| {
-            let Said { queues, host } = known.get(&node).cloned().unwrap_or_default();
+            let SelfReport { queues, host } = known.get(&node).cloned().unwrap_or_default();
             Member {
                 node,
                 beat,

@@ -21,12 +21,12 @@ const EVENT_BYTES: usize = 512;
 /// take a third each, and however many stop, there is capacity for pushes to the others.
 #[derive(Debug)]
 pub(super) struct Capacity {
-    used: Mutex<Used>,
+    used: Mutex<Usage>,
     max: Size,
 }
 
 #[derive(Debug, Default)]
-struct Used {
+struct Usage {
     all: Size,
     /// Only buckets with pushes in flight.
     buckets: HashMap<BucketKey, Size>,
@@ -102,7 +102,7 @@ impl Capacity {
         Error::new(ErrorKind::Full, words)
     }
 
-    fn used(&self) -> MutexGuard<'_, Used> {
+    fn used(&self) -> MutexGuard<'_, Usage> {
         // Every change under the lock is one step.
         self.used.lock()
     }

@@ -31,9 +31,9 @@ script! {
     }
 }
 
-type Asked<'a> = (NodeId, &'a [(EventId, RequestId)], Duration);
+type Request<'a> = (NodeId, &'a [(EventId, RequestId)], Duration);
 
-pub(super) fn call(context: &CallContext<'_>, (node, leases, hold): Asked<'_>) -> Result<Call> {
+pub(super) fn call(context: &CallContext<'_>, (node, leases, hold): Request<'_>) -> Result<Call> {
     bounded("leases", leases.len())?;
     let hold = us(hold);
     let call = context.call(ExtendArguments { node, hold });
@@ -45,7 +45,7 @@ pub(super) fn call(context: &CallContext<'_>, (node, leases, hold): Asked<'_>) -
     )
 }
 
-pub(super) fn read(_: &QueueName, mut parts: ReplyReader, _: Asked<'_>) -> Result<DecodedReply> {
+pub(super) fn read(_: &QueueName, mut parts: ReplyReader, _: Request<'_>) -> Result<DecodedReply> {
     let reply = ExtendReply::read(&mut parts)?;
     Ok(DecodedReply::new(reply.now, Reply::Extended(reply.stood)))
 }

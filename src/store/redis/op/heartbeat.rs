@@ -59,5 +59,5 @@ pub(super) fn read(
             last: reply.last,
         },
     };
-    Ok(DecodedReply::new(reply.now, Reply::Kept(kept)))
+    Ok(DecodedReply::new(reply.now, Reply::Heartbeat(kept)))
 }

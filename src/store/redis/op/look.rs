@@ -49,5 +49,5 @@ pub(super) fn read(queue: &QueueName, mut parts: ReplyReader, id: EventId) -> Re
     let reply = LookReply::read(&mut parts)?;
     let decode = |bytes: &[u8]| body::decode(id, queue, bytes).map(Some);
     let found = snapshot(id, &mut parts, decode)?;
-    Ok(DecodedReply::new(reply.now, Reply::Found(found)))
+    Ok(DecodedReply::new(reply.now, Reply::Snapshot(found)))
 }

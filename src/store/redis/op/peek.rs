@@ -44,9 +44,9 @@ script! {
     }
 }
 
-type Asked<'a> = (&'a PeekBy, Option<&'a PeekCursor>, usize);
+type Request<'a> = (&'a PeekBy, Option<&'a PeekCursor>, usize);
 
-pub(super) fn call(context: &CallContext<'_>, (by, from, limit): Asked<'_>) -> Result<Call> {
+pub(super) fn call(context: &CallContext<'_>, (by, from, limit): Request<'_>) -> Result<Call> {
     let (after, limit) = (
         from.map_or(&[][..], PeekCursor::as_bytes),
         limit.clamp(1, BATCH_MAX),
@@ -70,7 +70,7 @@ pub(super) fn call(context: &CallContext<'_>, (by, from, limit): Asked<'_>) -> R
 pub(super) fn read(
     queue: &QueueName,
     mut parts: ReplyReader,
-    _: Asked<'_>,
+    _: Request<'_>,
 ) -> Result<DecodedReply> {
     let reply = PeekReply::read(&mut parts)?;
     let mut events = page(queue, parts)?;

@@ -13,9 +13,9 @@ use crate::time::{Clock, Mono, SystemClock};
 
 /// A clock that is wrong by some seconds.
 #[derive(Debug)]
-struct Wrong(SystemClock, i64);
+struct SkewedClock(SystemClock, i64);
 
-impl Clock for Wrong {
+impl Clock for SkewedClock {
     fn wall_us(&self) -> u64 {
         self.0.wall_us().saturating_add_signed(self.1 * 1_000_000)
     }
@@ -32,7 +32,7 @@ async fn look(url: &str) -> Result<ServerFacts> {
 async fn look_by(url: &str, wrong_s: i64) -> Result<ServerFacts> {
     let target = Target::parse(url)?;
     let link = ManagedConnection::open(&target, &ConnectionOptions::of(&target)).await?;
-    let clock = Wrong(SystemClock::new(), wrong_s);
+    let clock = SkewedClock(SystemClock::new(), wrong_s);
     check(&link, &target, "duly", &clock).await
 }
 

@@ -176,7 +176,7 @@ impl Cluster {
                 return (outcome, may_have_happened);
             }
             may_have_happened |=
-                again == RetryDecision::Doubted || outcome.is_ok_and(|it| is_done_in_part(&it));
+                again == RetryDecision::Unknown || outcome.is_ok_and(|it| is_done_in_part(&it));
             redirect = self.redirect(&error);
             if again != RetryDecision::AtOnce {
                 // A failing node reports its own error; the old slots are the best guess then.

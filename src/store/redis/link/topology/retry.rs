@@ -11,7 +11,7 @@ pub(super) enum RetryDecision {
     /// It did not happen, and may succeed soon or elsewhere.
     Refused,
     /// It may have happened.
-    Doubted,
+    Unknown,
 }
 
 impl RetryDecision {
@@ -25,7 +25,7 @@ impl RetryDecision {
         } else if is_refused || is_away {
             Self::Refused
         } else if code.is_empty() && error.kind() == Theirs::Io {
-            Self::Doubted
+            Self::Unknown
         } else {
             Self::Never
         }

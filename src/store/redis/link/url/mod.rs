@@ -86,7 +86,7 @@ pub(in crate::store::redis) struct Tls {
 
 /// The options of a URL; `None` where an option is not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::store::redis) struct UrlOptions {
+pub(in crate::store::redis) struct UrlChoices {
     /// The key prefix.
     pub(in crate::store::redis) prefix: Option<String>,
     /// The number of connections for commands.
@@ -106,7 +106,7 @@ pub struct Target {
     pub(in crate::store::redis) login: Login,
     pub(in crate::store::redis) database: i64,
     pub(in crate::store::redis) tls: Option<Tls>,
-    pub(in crate::store::redis) asked: UrlOptions,
+    pub(in crate::store::redis) asked: UrlChoices,
 }
 
 const FORMS: &str =
@@ -217,7 +217,7 @@ fn unix(rest: &str, options: &mut QueryParameters) -> Result<Target> {
         },
         database: options.database.take().unwrap_or(0),
         tls: None,
-        asked: UrlOptions::default(),
+        asked: UrlChoices::default(),
     })
 }
 
@@ -276,6 +276,6 @@ fn network(kind: Kind, rest: &str, options: &mut QueryParameters) -> Result<Targ
         login,
         database: database_of(database)?,
         tls: None,
-        asked: UrlOptions::default(),
+        asked: UrlChoices::default(),
     })
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::parts::{database_of, decode};
-use super::{Login, UrlOptions};
+use super::{Login, UrlChoices};
 use crate::duration;
 use crate::error::{Error, Result, shown};
 
@@ -14,7 +14,7 @@ const CONNECTIONS_MAX: usize = 64;
 /// The parameters, until the parts that use them have taken them.
 #[derive(Default)]
 pub(super) struct QueryParameters {
-    pub(super) asked: UrlOptions,
+    pub(super) asked: UrlChoices,
     pub(super) ca: Option<PathBuf>,
     pub(super) database: Option<i64>,
     pub(super) user: Option<String>,

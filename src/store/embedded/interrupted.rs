@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 
 /// The notes of starts, and what the records say of them.
 #[derive(Debug)]
-pub(super) struct Unsettled {
+pub(super) struct InterruptedAttempts {
     /// What started and has no record.
     begun: HashSet<Start>,
     /// The same, by event and in the order of due times, once the records are read.
@@ -26,7 +26,7 @@ pub(super) struct Unsettled {
     now: Timestamp,
 }
 
-impl Unsettled {
+impl InterruptedAttempts {
     /// All that was noted; `now` is when it is found to be unsettled.
     pub(super) fn new(begun: HashSet<Start>, now: Timestamp) -> Self {
         Self {

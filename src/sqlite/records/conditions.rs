@@ -12,7 +12,7 @@ use crate::sqlite::records::words;
 
 /// A query in terms of columns.
 #[derive(Debug)]
-pub(super) struct Asked<'a> {
+pub(super) struct Conditions<'a> {
     pub(super) event: Option<[u8; 16]>,
     pub(super) queue: Option<i64>,
     pub(super) outcomes: BTreeSet<i64>,
@@ -23,7 +23,7 @@ pub(super) struct Asked<'a> {
     pub(super) error: Option<&'a str>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> Conditions<'a> {
     /// `queue` is the number of the queue that is asked for.
     pub(super) fn of(query: &'a Query, queue: Option<i64>) -> Self {
         let outcomes = query.outcomes.iter();
