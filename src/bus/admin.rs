@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::TryStreamExt;
 
-use crate::bus::fan_out::{in_order, in_time};
+use crate::bus::fan_out::{in_order, operator_call};
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::names::MatchLevel;
@@ -95,7 +95,7 @@ impl Bus {
                 host: "".into(),
                 leaves: true,
             };
-            let members = in_time(store.poll_members(reader)).await?.members;
+            let members = operator_call(store.poll_members(reader)).await?.members;
             nodes.extend(members.into_iter().map(|member| NodeInfo {
                 id: member.node,
                 queues: member.queues,

@@ -5,7 +5,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, Stream, StreamExt, stream};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
+use crate::store::in_time;
 
 /// How many calls of one question are in flight at once.
 const AT_ONCE: usize = 32;
@@ -34,14 +35,13 @@ fn erased<'a, T: 'a>(
     Box::new(calls.map(FutureExt::boxed))
 }
 
-/// Waits for a call for two seconds.
+/// Waits for a call of an operator's question for two seconds.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::TimedOut`] after that, or the call's own.
-pub(super) async fn in_time<T>(call: impl Future<Output = Result<T>>) -> Result<T> {
-    let late = |_elapsed| Error::new(ErrorKind::TimedOut, "no response within 2s");
-    tokio::time::timeout(PATIENCE, call).await.map_err(late)?
+pub(super) async fn operator_call<T>(call: impl Future<Output = Result<T>>) -> Result<T> {
+    in_time(PATIENCE, ErrorKind::TimedOut, call).await
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use futures_util::StreamExt;
 
-use crate::bus::fan_out::{as_they_come, in_time};
+use crate::bus::fan_out::{as_they_come, operator_call};
 use crate::bus::inner::Inner;
 use crate::core::op::{CancelOutcome, ChangeOutcome, Snapshot, StoreOp};
 use crate::error::{Error, Result};
@@ -109,7 +109,7 @@ impl Inner {
     /// Looks into each bucket in which the event may lie of every queue that the store knows, for two
     /// seconds each.
     pub(super) async fn locate(&self, id: EventId) -> Result<Location> {
-        let known = in_time(self.store.known_buckets()).await?;
+        let known = operator_call(self.store.known_buckets()).await?;
         let mut buckets = known.buckets;
         buckets.retain(|key| id.may_lie_in(key.bucket));
         let mut location = Location {
@@ -144,7 +144,7 @@ impl Inner {
         if let Some(found) = self.look_up(first.clone(), id).await? {
             return Ok(Some(found));
         }
-        let (others, away) = in_time(self.other_places(&first, id)).await?;
+        let (others, away) = operator_call(self.other_places(&first, id)).await?;
         for other in others {
             if let Some(found) = self.look_up(other, id).await? {
                 return Ok(Some(found));
@@ -156,7 +156,7 @@ impl Inner {
     /// Looks an event up in one bucket, for two seconds.
     pub(super) async fn look_up(&self, bucket: BucketKey, id: EventId) -> Result<Option<Located>> {
         let get = StoreOp::get(id).apply_timed(&*self.store, &bucket);
-        let (found, now_us) = in_time(get).await?;
+        let (found, now_us) = operator_call(get).await?;
         Ok(found.map(|snapshot| Located {
             bucket,
             now: Timestamp::from_millis(now_us / 1_000),

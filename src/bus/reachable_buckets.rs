@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use futures_util::{FutureExt, StreamExt, stream};
 
-use crate::bus::fan_out::in_time;
+use crate::bus::fan_out::operator_call;
 use crate::bus::inner::Inner;
 use crate::core::op::StoreOp;
 use crate::error::{Error, ErrorKind, Result};
@@ -74,7 +74,7 @@ impl Inner {
     }
 
     async fn if_reachable(&self, bucket: BucketKey) -> Option<BucketKey> {
-        let stats = in_time(self.apply(&bucket, StoreOp::stats())).await;
+        let stats = operator_call(self.apply(&bucket, StoreOp::stats())).await;
         stats.is_ok().then_some(bucket)
     }
 }

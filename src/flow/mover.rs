@@ -30,7 +30,7 @@ use crate::flow::node::lease_fences::LeaseFences;
 use crate::metrics::MoverCounters;
 use crate::outage::Outage;
 use crate::panics;
-use crate::store::{Store, StoreFuture};
+use crate::store::{Store, StoreFuture, in_time};
 use crate::time::{Clock, Mono};
 use crate::trace;
 
@@ -287,17 +287,13 @@ impl Mover {
         }
         let (inbox, clock) = (Arc::clone(&self.inbox), Arc::clone(&self.clock));
         self.calls.spawn(async move {
-            let response =
-                tokio::time::timeout(CALL_TIMEOUT, response).instrument(context.span.clone());
-            let response = match AssertUnwindSafe(response).catch_unwind().await {
-                Ok(Ok(response)) => response,
-                Ok(Err(_elapsed)) => Err(Error::new(
-                    ErrorKind::Unknown,
-                    "the store did not respond in time",
-                )),
+            let response = in_time(CALL_TIMEOUT, ErrorKind::Unknown, response);
+            let response = response.instrument(context.span.clone());
+            let response = AssertUnwindSafe(response).catch_unwind().await;
+            let response = response.unwrap_or_else(|panic| {
                 // The span's subscriber did.
-                Err(panic) => Err(Error::new(ErrorKind::Unknown, panics::message(panic))),
-            };
+                Err(Error::new(ErrorKind::Unknown, panics::message(panic)))
+            });
             inbox.add(reply_of(call, response, clock.mono(), context));
         });
         None

@@ -3,9 +3,23 @@
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::panics::{self, Contained};
+
+/// Waits for a call to a store for so long; after that it fails with this kind of error.
+pub(crate) async fn in_time<T>(
+    patience: Duration,
+    kind: ErrorKind,
+    call: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let late = |_elapsed| {
+        let text = format!("the store did not respond within {patience:?}");
+        Error::new(kind, text)
+    };
+    tokio::time::timeout(patience, call).await.map_err(late)?
+}
 
 /// The future of a store operation.
 ///
@@ -85,5 +99,23 @@ impl<T> fmt::Debug for StoreFuture<T> {
         f.debug_struct("StoreFuture")
             .field("is_ready", &is_ready)
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_takes_too_long_fails_by_the_kind_that_was_asked_for() {
+        for kind in [ErrorKind::TimedOut, ErrorKind::Unknown] {
+            let never = std::future::pending::<Result<()>>();
+            let error = in_time(Duration::from_secs(2), kind, never).await;
+            let error = error.expect_err("it takes too long");
+            assert_eq!(error.kind(), kind);
+            assert!(error.to_string().contains("within 2s"), "{error}");
+        }
+        let known = in_time(Duration::ZERO, ErrorKind::Unknown, async { Ok(7) });
+        assert_eq!(known.await.expect("it is there"), 7);
     }
 }

@@ -29,6 +29,7 @@ pub use self::durability::Durability;
 #[cfg(feature = "embedded")]
 pub use self::embedded::{DamagedRow, EmbeddedOptions, EmbeddedStore};
 pub use self::future::StoreFuture;
+pub(crate) use self::future::in_time;
 pub use self::memory::{MemoryStore, RECORDS_MAX};
 pub(crate) use self::operation::{Operation, unexpected};
 pub use self::outbox::{

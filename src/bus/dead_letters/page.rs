@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use crate::bus::dead_letters::dead_letter::{DeadLetter, LastRecord};
 use crate::bus::dead_letters::source::{DeadLetterPage, DeadLetterScan};
 use crate::bus::dead_letters::{DeadLetterCursor, DeadLetters};
-use crate::bus::fan_out::{in_order, in_time};
+use crate::bus::fan_out::{in_order, operator_call};
 use crate::bus::scan::PAGE_BYTES;
 use crate::core::op::{BATCH_MAX, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
@@ -189,7 +189,7 @@ where
         ..query
     };
     for _ in 0..PAGES_MAX {
-        match in_time(page(query.clone())).await {
+        match operator_call(page(query.clone())).await {
             Ok(mut found) => match (found.records.pop(), found.next) {
                 (Some((_, record)), _) => return LastRecord::Record(Box::new(record)),
                 (None, None) => break,

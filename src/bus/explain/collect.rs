@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 
 use crate::bus::explain::facts::{Facts, ObservedNode};
 use crate::bus::explain::{Explanation, Reason, diagnose, history};
-use crate::bus::fan_out::{as_they_come, in_time};
+use crate::bus::fan_out::{as_they_come, operator_call};
 use crate::bus::handle::Bus;
 use crate::bus::inner::Inner;
 use crate::bus::locate::{Located, Location};
@@ -45,7 +45,7 @@ pub(super) async fn explain(bus: &Bus, queue: Option<QueueName>, id: EventId) ->
     if let Some(first) = facts.miss(membership) {
         facts.nodes = listen(inner, first, &bucket, &mut facts).await;
     }
-    let control = in_time(inner.store.control_of(&bucket.queue)).await;
+    let control = operator_call(inner.store.control_of(&bucket.queue)).await;
     facts.control = facts.miss(control).flatten().unwrap_or_default();
     facts.declared_rate = inner.controls.declared_rate(&bucket.queue);
     facts.stats = count(inner, &bucket.queue, &mut facts).await;
@@ -96,7 +96,7 @@ async fn find(
 
 /// Returns the known buckets; notes that there may be others.
 async fn known_buckets(inner: &Inner, facts: &mut Facts) -> Option<Vec<BucketKey>> {
-    let known = in_time(inner.store.known_buckets()).await;
+    let known = operator_call(inner.store.known_buckets()).await;
     let known = facts.miss(known)?;
     facts.away = facts.away.take().or(known.away);
     Some(known.buckets)
@@ -110,7 +110,7 @@ async fn poll_members(inner: &Inner) -> Result<Vec<Member>> {
         host: "".into(),
         leaves: true,
     };
-    let membership = in_time(inner.store.poll_members(listener)).await?;
+    let membership = operator_call(inner.store.poll_members(listener)).await?;
     Ok(membership.members)
 }
 
@@ -187,5 +187,5 @@ async fn count(inner: &Inner, queue: &QueueName, facts: &mut Facts) -> Stats {
 }
 
 async fn stats(inner: &Inner, bucket: BucketKey) -> Result<Stats> {
-    in_time(StoreOp::stats().apply(&*inner.store, &bucket)).await
+    operator_call(StoreOp::stats().apply(&*inner.store, &bucket)).await
 }

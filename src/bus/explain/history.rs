@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use futures_util::TryFutureExt;
 
-use crate::bus::fan_out::in_time;
+use crate::bus::fan_out::operator_call;
 use crate::event::{EventId, QueueName};
 use crate::journal::Journal;
 use crate::journal::reading::{self, Unread};
@@ -90,7 +90,7 @@ impl RecordSource {
     ) -> Page<Record> {
         if *self == Self::Both {
             let page = reading::page(store, journal, query.clone());
-            let error = match in_time(page.map_err(Unread::cause)).await {
+            let error = match operator_call(page.map_err(Unread::cause)).await {
                 Ok(page) => return page,
                 Err(error) => error,
             };
@@ -102,7 +102,7 @@ impl RecordSource {
         }
         if *self == Self::Outboxes && journal.is_some() {
             let page = reading::page(store, None, query.clone());
-            match in_time(page.map_err(Unread::cause)).await {
+            match operator_call(page.map_err(Unread::cause)).await {
                 Ok(page) => return page,
                 Err(error) => {
                     *self = Self::Journal;
@@ -113,7 +113,7 @@ impl RecordSource {
             }
         }
         if let (Self::Journal, Some(journal)) = (*self, journal) {
-            match in_time(journal.page(query)).await {
+            match operator_call(journal.page(query)).await {
                 Ok(found) => return of_journal(found.records, found.next),
                 Err(error) => {
                     *unread = Some(format!("neither store nor journal responded ({error})"));

@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use crate::core::op::{Stats, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, QueueName, is_audit};
-use crate::flow::membership::in_time;
 use crate::flow::membership::poll::MembershipPoll;
+use crate::flow::membership::poll_call;
 use crate::flow::node::active_buckets::ActiveBuckets;
 use crate::flow::node::inbox::Inbox;
 use crate::metrics::{
@@ -92,7 +92,7 @@ impl DepthSampler {
         if membership.is_some_and(|membership| !membership.is_known()) {
             return Ok(());
         }
-        let mut buckets = in_time(self.store.buckets()).await?;
+        let mut buckets = poll_call(self.store.buckets()).await?;
         let own: HashSet<&QueueName> = self.queues.iter().collect();
         let consumed = self.membership.as_ref().map(|poll| poll.consumed_queues());
         let consumed = consumed.unwrap_or_default();
@@ -149,7 +149,7 @@ impl DepthSampler {
 
     /// Counts one bucket.
     async fn ask(&self, key: &BucketKey) -> Result<BucketCount> {
-        let stats = in_time(StoreOp::stats().apply(&*self.store, key)).await?;
+        let stats = poll_call(StoreOp::stats().apply(&*self.store, key)).await?;
         let mut counted = BucketCount {
             stats,
             ..BucketCount::default()
@@ -158,7 +158,7 @@ impl DepthSampler {
             let within = WITHIN
                 .map(|(_, seconds)| Duration::from_secs(seconds))
                 .to_vec();
-            let due = in_time(StoreOp::forecast(within).apply(&*self.store, key)).await?;
+            let due = poll_call(StoreOp::forecast(within).apply(&*self.store, key)).await?;
             counted.due = due.try_into().map_err(|_| unexpected())?;
         }
         Ok(counted)

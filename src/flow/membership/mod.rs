@@ -7,13 +7,13 @@ pub(in crate::flow) mod poll;
 
 use std::time::Duration;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
+use crate::store::in_time;
 
 /// How long membership waits for a store.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Waits for a call of the store, but not for long: what it would return is soon out of date.
-async fn in_time<T>(call: impl Future<Output = Result<T>>) -> Result<T> {
-    let late = |_elapsed| Error::new(ErrorKind::Unknown, "the store did not respond in time");
-    tokio::time::timeout(PATIENCE, call).await.map_err(late)?
+async fn poll_call<T>(call: impl Future<Output = Result<T>>) -> Result<T> {
+    in_time(PATIENCE, ErrorKind::Unknown, call).await
 }

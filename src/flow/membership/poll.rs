@@ -12,7 +12,7 @@ use crate::core::step::Input;
 use crate::error::{ErrorKind, Result};
 use crate::event::QueueName;
 use crate::flow::consumers::set::Consumers;
-use crate::flow::membership::in_time;
+use crate::flow::membership::poll_call;
 use crate::flow::node::inbox::Inbox;
 use crate::flow::pull::Pulls;
 use crate::flow::runtime_settings::RuntimeSettings;
@@ -67,7 +67,7 @@ impl SettingsReader {
     /// When the store cannot be read; everything stays as it is.
     pub(crate) async fn read_controls(&self) -> Result<()> {
         let _one = self.reads.lock().await;
-        let controls = in_time(self.store.controls()).await?;
+        let controls = poll_call(self.store.controls()).await?;
         self.controls.replace(controls);
         self.consumers.follow();
         Ok(())
@@ -79,7 +79,7 @@ impl SettingsReader {
     ///
     /// When the store cannot be read; everything stays as it is.
     pub(crate) async fn read_buckets(&self) -> Result<()> {
-        let buckets = in_time(self.store.buckets()).await?;
+        let buckets = poll_call(self.store.buckets()).await?;
         self.consumers.serve(&buckets);
         self.pulls.found(&buckets);
         Ok(())
@@ -167,7 +167,7 @@ impl MembershipPoll {
     pub(crate) async fn call(&self) -> Result<()> {
         let called = {
             let _one = self.calls.lock().await;
-            in_time(self.orders.store.poll_members(self.me.clone())).await
+            poll_call(self.orders.store.poll_members(self.me.clone())).await
         };
         let membership = match called {
             Ok(membership) => membership,
@@ -231,7 +231,7 @@ impl MembershipPoll {
             leaves: true,
             ..self.me.clone()
         };
-        if let Err(error) = in_time(self.orders.store.poll_members(me)).await {
+        if let Err(error) = poll_call(self.orders.store.poll_members(me)).await {
             tracing::debug!(%error, "failed to leave the membership");
         }
     }

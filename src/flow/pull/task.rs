@@ -19,7 +19,7 @@ use crate::flow::pull::hand_off::HandOff;
 use crate::flow::pull::pulled_queues::SPARE;
 use crate::flow::pull::{PullMessage, Pulls, closed};
 use crate::outage::Outage;
-use crate::store::Control;
+use crate::store::{Control, in_time};
 use crate::time::Mono;
 
 /// The timeout of a store call; it is repeated afterwards.
@@ -241,12 +241,7 @@ impl PullTask {
                     }
                     let pulls = Arc::clone(&self.pulls);
                     self.calls.push(Box::pin(async move {
-                        let late = |_elapsed| {
-                            let words = "the store did not respond in time";
-                            Err(Error::new(ErrorKind::Unknown, words))
-                        };
-                        let response = tokio::time::timeout(CALL_TIMEOUT, response).await;
-                        let response = response.unwrap_or_else(late);
+                        let response = in_time(CALL_TIMEOUT, ErrorKind::Unknown, response).await;
                         pulls.count(&bucket, &response);
                         (call, response)
                     }));

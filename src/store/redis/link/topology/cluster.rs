@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::node::{Calls, Node, send};
 use super::retry::{RetryDecision, is_done_in_part, is_of_the_connection};
 use super::slots::{Slots, ask_slots};
-use super::{Pushes, late};
+use super::{Pushes, late, reply_by};
 use crate::backoff::Backoff;
 use crate::store::redis::link::options::ConnectionOptions;
 use crate::store::redis::link::url::{Address, Target};
@@ -129,9 +129,7 @@ impl Cluster {
                 reply
             };
             let patience = deadline.min(Instant::now() + self.0.options.attempt_timeout());
-            timeout_at(patience, asking)
-                .await
-                .unwrap_or_else(|_| Err(late()))
+            reply_by(patience, asking).await
         });
         let (mut values, mut away) = (Vec::new(), None);
         for reply in join_all(asked).await {

@@ -54,7 +54,7 @@ impl Connection {
     ) -> (RedisResult<Value>, bool) {
         match self {
             Self::Single(connection) => {
-                let reply = in_time(deadline, connection.send_packed_command(command)).await;
+                let reply = reply_by(deadline, connection.send_packed_command(command)).await;
                 (reply.and_then(accepted), false)
             }
             // Boxed, as it is far larger than the call to one server, which every call would carry.
@@ -86,14 +86,15 @@ impl Connection {
         match self {
             Self::Single(connection) => {
                 let asking = connection.send_packed_commands(commands, 0, commands.len());
-                (in_time(deadline, asking).await, false)
+                (reply_by(deadline, asking).await, false)
             }
             Self::Cluster(cluster) => Box::pin(cluster.ask_all(commands, slot, deadline)).await,
         }
     }
 }
 
-async fn in_time<T>(
+/// Waits for a reply until a time.
+async fn reply_by<T>(
     deadline: Instant,
     reply: impl Future<Output = RedisResult<T>>,
 ) -> RedisResult<T> {
