@@ -1,16 +1,28 @@
-//! Finds an event by its id alone.
+//! Searches through the buckets: those that can be queried at all, and the one of an event.
 
 use std::collections::BTreeSet;
 
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt, stream};
 
 use crate::bus::fan_out::{as_they_come, operator_call};
 use crate::bus::inner::Inner;
 use crate::core::op::{CancelOutcome, ChangeOutcome, Snapshot, StoreOp};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, EventId, QueueName};
 use crate::store::Operation;
 use crate::time::Timestamp;
+
+/// The most concurrent probes.
+const PROBES_AT_ONCE: usize = 256;
+
+/// Buckets that can be queried.
+pub(super) struct ReachableBuckets {
+    pub(super) buckets: Vec<BucketKey>,
+    /// Every queue that the store knows, wanted or not.
+    pub(super) queues: BTreeSet<QueueName>,
+    /// Why some were left out, or others may be missing.
+    pub(super) left_out: Option<Error>,
+}
 
 /// An event as its bucket has it.
 #[derive(Clone, Debug)]
@@ -62,6 +74,64 @@ fn queues_of(buckets: &[BucketKey]) -> usize {
 }
 
 impl Inner {
+    /// Returns every wanted bucket; while the registry is unavailable, those that are known here
+    /// and respond, and logs how many do not.
+    ///
+    /// # Errors
+    ///
+    /// When no bucket is known, or none responds.
+    pub(super) async fn reach(
+        &self,
+        wanted: impl Fn(&BucketKey) -> bool,
+    ) -> Result<ReachableBuckets> {
+        let known = self.open()?.known_buckets().await?;
+        let mut buckets = known.buckets;
+        let queues = buckets.iter().map(|bucket| bucket.queue.clone()).collect();
+        buckets.retain(wanted);
+        let Some(away) = known.away else {
+            return Ok(ReachableBuckets {
+                buckets,
+                queues,
+                left_out: None,
+            });
+        };
+        let all = buckets.len();
+        let probes = buckets
+            .into_iter()
+            .map(|bucket| self.if_reachable(bucket).boxed());
+        let probes: Vec<_> = probes.collect();
+        let replies: Vec<_> = stream::iter(probes)
+            .buffered(PROBES_AT_ONCE)
+            .collect()
+            .await;
+        let buckets: Vec<BucketKey> = replies.into_iter().flatten().collect();
+        let unreachable = all - buckets.len();
+        let words = format!(
+            "{away}; {unreachable} of {all} known buckets do not respond and were left out"
+        );
+        if buckets.is_empty() && all > 0 {
+            return Err(Error::new(away.kind(), words).because(away));
+        }
+        if unreachable > 0 {
+            tracing::warn!(
+                buckets = all,
+                unreachable,
+                "some buckets did not respond and are left out"
+            );
+        }
+        let left_out = Error::new(ErrorKind::Unavailable, words).because(away);
+        Ok(ReachableBuckets {
+            buckets,
+            queues,
+            left_out: Some(left_out),
+        })
+    }
+
+    async fn if_reachable(&self, bucket: BucketKey) -> Option<BucketKey> {
+        let stats = operator_call(self.apply(&bucket, StoreOp::stats())).await;
+        stats.is_ok().then_some(bucket)
+    }
+
     /// Applies an operation on one event in the bucket of the queue that has it; returns also which
     /// one that is.
     pub(super) async fn on_event<R: EventReply>(

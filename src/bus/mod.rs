@@ -29,7 +29,6 @@ mod publish;
 mod push;
 mod queue;
 mod queue_handle;
-mod reachable_buckets;
 mod records;
 mod reencrypt;
 mod scan;

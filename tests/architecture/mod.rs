@@ -9,6 +9,7 @@ mod counted;
 mod documents;
 pub(crate) mod files;
 mod guides;
+mod impls;
 mod links;
 mod manners;
 mod names;

@@ -4,6 +4,4 @@ pub(in crate::bus) mod options;
 mod queues;
 #[cfg(feature = "schedules")]
 mod schedule_setup;
-#[cfg(feature = "schedules")]
-mod schedules;
 mod start;

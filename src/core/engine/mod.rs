@@ -20,7 +20,6 @@
 mod change;
 mod check;
 mod counts;
-mod dead;
 mod dedup;
 mod dense;
 mod entry;
