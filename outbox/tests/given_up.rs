@@ -7,8 +7,11 @@ use sqlx::{Connection, Executor, MySqlConnection, MySqlPool};
 
 use crate::clock::shifted;
 use crate::databases::Outbox;
+use crate::drivers::Driver;
 use crate::servers::MariaDb;
-use crate::world::{Order, Seen, TestMysql, bus, client, eventually, orders};
+use crate::world::{
+    Order, Seen, TestDatabase, TestMysql, bus, client, eventually, orders, push_to,
+};
 
 /// The requests of a relay that do not end.
 const OPEN_POSTGRES: &str = "(select pid::bigint as id from pg_stat_activity \
@@ -57,6 +60,30 @@ async fn in_postgresql(block: String, release: &str) {
     one_ends(&outbox, OPEN_POSTGRES).await;
     other.batch_execute(release).await.unwrap();
     goes_on(&outbox, &orders(&bus), &seen).await;
+    relay.stop().await;
+}
+
+/// Every row is marked, which takes longer than a statement may: the trigger stands for millions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_of_another_server_is_taken_over_however_many_rows_it_has() {
+    let (database, seen) = (TestDatabase::new().await, Seen::default());
+    let bus = bus("memory:", &seen).await;
+    let queue = orders(&bus);
+    let relay = Driver::TokioPostgres.relay(&bus, &database.url);
+    relay.await.unwrap().stop().await;
+    push_to(&database.pool, &queue, 1).await;
+    let slow = "create function slow() returns trigger language plpgsql as $$ begin \
+                perform pg_sleep(21); return null; end $$; \
+                create trigger slow before update on duly_outbox for each statement \
+                execute function slow(); \
+                update duly_outbox_step set cluster = 'other' \
+                where n = (select max(n) from duly_outbox_step)";
+    sqlx_0_8::Executor::execute(&database.pool, slow)
+        .await
+        .unwrap();
+    let relay = Driver::TokioPostgres.relay(&bus, &database.url);
+    let relay = relay.await.unwrap();
+    seen.reach(1).await;
     relay.stop().await;
 }
 

@@ -75,11 +75,15 @@ pub(crate) fn close(step: &Step, places: &[(u64, u64)], closing: &Closing) -> St
     sql + " select n from step"
 }
 
+/// It gets to its end however many rows there are, also once the relay has given it up; a lock does
+/// not keep it waiting for ever.
+const UNTIL_ITS_END: &str = "set local statement_timeout = 0; set local lock_timeout = '20s'";
+
 /// Returns the statements that start from nothing: every row counts as new and as possibly pushed,
 /// under the transaction ids of this database.
 pub(crate) fn reset(step: &Step) -> String {
     format!(
-        "begin isolation level read committed; {}; \
+        "begin isolation level read committed; {UNTIL_ITS_END}; {}; \
          update duly_outbox set xid = pg_current_xact_id(), repeated = true \
          where exists (select from duly_outbox_step where n = {n} and holder = '{own}') \
          and (exists (select from duly_outbox_step where n < {n}) \
