@@ -64,7 +64,7 @@ pub(crate) fn kill(
         if rounds % 12 == 1 {
             relay.signal("STOP");
             if let Some(stopped) = stopped.replace(relay) {
-                goes_on(stopped);
+                goes_on(&stopped);
             }
         } else {
             drop(relay);
@@ -76,12 +76,14 @@ pub(crate) fn kill(
             _ => {}
         }
     }
-    stopped.map(goes_on);
+    if let Some(stopped) = stopped {
+        goes_on(&stopped);
+    }
     println!("{rounds} rounds of kills");
 }
 
-/// Resumes a relay, and lets it go on for a while.
-fn goes_on(relay: Killed) {
+/// Resumes a relay, and lets it go on for a while; then it is dropped, which kills it.
+fn goes_on(relay: &Killed) {
     relay.signal("CONT");
     std::thread::sleep(Duration::from_millis(500));
 }

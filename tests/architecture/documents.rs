@@ -55,6 +55,20 @@ pub(crate) fn rows<'a>(document: &'a File, heading: &str, column: &str) -> Vec<&
     rows.filter_map(|row| row.split(" |").next()).collect()
 }
 
+/// How many words a document has for its reader: without examples, and where its links lead.
+pub(crate) fn words(document: &File) -> usize {
+    let mut is_code = false;
+    let mut words = 0;
+    for line in document.text.lines() {
+        is_code ^= line.starts_with("```");
+        let leads = line.starts_with('[') && line.contains("]: ");
+        if !is_code && !leads && !line.starts_with("```") {
+            words += line.split_whitespace().count();
+        }
+    }
+    words
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,18 +94,4 @@ mod tests {
         let document = File::new("a.md", text);
         assert_eq!(rows(&document, "## B", "version"), ["1", "2"]);
     }
-}
-
-/// How many words a document has for its reader: without examples, and where its links lead.
-pub(crate) fn words(document: &File) -> usize {
-    let mut is_code = false;
-    let mut words = 0;
-    for line in document.text.lines() {
-        is_code ^= line.starts_with("```");
-        let leads = line.starts_with('[') && line.contains("]: ");
-        if !is_code && !leads && !line.starts_with("```") {
-            words += line.split_whitespace().count();
-        }
-    }
-    words
 }

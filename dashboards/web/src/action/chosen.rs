@@ -70,13 +70,15 @@ pub(super) async fn asked(
         1 => chosen.keys().next().map(|queue| format!("queue {queue}")),
         queues => Some(count(queues, "queue", "queues")),
     };
-    let subject = match action.is_of_dead() {
-        true => count(all, "dead letter", "dead letters"),
-        false => count(all, "event", "events"),
+    let subject = if action.is_of_dead() {
+        count(all, "dead letter", "dead letters")
+    } else {
+        count(all, "event", "events")
     };
-    let state = match action.is_of_dead() {
-        true => "dead",
-        false => "waiting",
+    let state = if action.is_of_dead() {
+        "dead"
+    } else {
+        "waiting"
     };
     Ok((
         format!("{subject} of {}", of_what.unwrap_or_default()),
@@ -130,9 +132,10 @@ pub(super) async fn perform(
         let text = format!("nothing was done: none of them is {state} any more");
         return Err(PageError::new(StatusCode::CONFLICT, text));
     }
-    let done = match each.is_of_dead() {
-        true => count(changed, "dead letter is", "dead letters are"),
-        false => count(changed, "event is", "events are"),
+    let done = if each.is_of_dead() {
+        count(changed, "dead letter is", "dead letters are")
+    } else {
+        count(changed, "event is", "events are")
     };
     let mut done = format!("{done} {then}");
     if gone > 0 {

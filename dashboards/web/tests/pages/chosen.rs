@@ -22,8 +22,8 @@ async fn push(site: &Site, queue: &str, many: u64) -> Vec<EventId> {
     ids
 }
 
-fn row(queue: &str, id: impl ToString) -> (&'static str, String) {
-    ("chosen", format!("{queue}/{}", id.to_string()))
+fn row(queue: &str, id: EventId) -> (&'static str, String) {
+    ("chosen", format!("{queue}/{id}"))
 }
 
 /// Presses a button of the list, and then that of the question; returns the question and what follows.
@@ -135,9 +135,10 @@ async fn the_events_that_are_ticked_are_changed_and_no_others() {
         let [(name, bills_line), (_, mail_line)] = &lines[..] else {
             unreachable!()
         };
-        let (bills_line, mail_line) = match bills_line.starts_with("bills") {
-            true => (bills_line, mail_line),
-            false => (mail_line, bills_line),
+        let (bills_line, mail_line) = if bills_line.starts_with("bills") {
+            (bills_line, mail_line)
+        } else {
+            (mail_line, bills_line)
         };
         assert!(name.starts_with("events "), "{name}");
         assert_eq!(*bills_line, format!("bills, events {}", bills[1]));
@@ -213,7 +214,7 @@ async fn what_is_gone_meanwhile_is_left_out_and_told() {
     );
     // A full page is one of the most; its ids are all in the audit.
     let ids = push(&site, "mail", 51).await;
-    let rows: Vec<_> = ids.iter().map(|id| row("mail", id)).collect();
+    let rows: Vec<_> = ids.iter().map(|id| row("mail", *id)).collect();
     let (asked, done) = choose(&site, "cancel-chosen", &rows).await;
     assert_eq!((asked.status.as_u16(), done.status.as_u16()), (400, 400));
     let (_, done) = choose(&site, "cancel-chosen", &rows[..50]).await;
