@@ -56,7 +56,7 @@ pub(crate) fn rows<'a>(document: &'a File, heading: &str, column: &str) -> Vec<&
 }
 
 /// How many words a document has for its reader: without examples, and where its links lead.
-pub(crate) fn words(document: &File) -> usize {
+fn words(document: &File) -> usize {
     let mut is_code = false;
     let mut words = 0;
     for line in document.text.lines() {
@@ -93,5 +93,11 @@ mod tests {
             "## A\n\n| x | y |\n\n## B\n\n| version | y |\n|---|---|\n| 1 | a |\n| 2 | b |\n";
         let document = File::new("a.md", text);
         assert_eq!(rows(&document, "## B", "version"), ["1", "2"]);
+    }
+
+    #[test]
+    fn the_page_of_the_promises_is_read_in_five_minutes() {
+        let words = words(&File::read("src/docs/delivery.md"));
+        assert!(words <= 1_000, "{words} words; its mechanisms have a page");
     }
 }

@@ -393,12 +393,6 @@ fn the_readme_counts_the_promises_as_they_are() {
     );
 }
 
-#[test]
-fn the_page_of_the_promises_is_read_in_five_minutes() {
-    let words = documents::words(&File::read("src/docs/delivery.md"));
-    assert!(words <= 1_000, "{words} words; its mechanisms have a page");
-}
-
 /// Fails with all complaints at once, one a line.
 fn expect_none(complaints: &[String]) {
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
