@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -117,11 +119,25 @@ class Parcel:
     id: UUID
 
 
-def test_whatever_a_handler_ends_by_is_a_failed_attempt(place: Place) -> None:
-    class SilentError(Exception):
-        def __str__(self) -> str:
-            raise RuntimeError("no text")
+class SilentError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
 
+
+class Panic(BaseException):
+    """As an extension in another language raises it."""
+
+
+class Panicking:
+    @classmethod
+    def model_validate(cls, value: object) -> object:
+        raise Panic
+
+
+@pytest.mark.parametrize("timeout", [None, 60])
+def test_whatever_a_handler_ends_by_is_a_failed_attempt(
+    place: Place, timeout: float | None
+) -> None:
     async def cancelled(payload: object) -> None:
         task = asyncio.create_task(asyncio.sleep(60))
         task.cancel()
@@ -130,19 +146,40 @@ def test_whatever_a_handler_ends_by_is_a_failed_attempt(place: Place) -> None:
     def out_of_items(payload: object) -> None:
         next(iter([]))
 
-    def silent(payload: object) -> None:
-        raise SilentError
-
-    def strange(payload: object) -> None:
-        raise ValueError("no file \udcff")
-
     async def wrong(payload: Parcel) -> None: ...
+
+    async def panicking(payload: Panicking) -> None: ...
+
+    def raising(error: BaseException) -> list[Callable[..., Any]]:
+        def handle(payload: object) -> None:
+            raise error
+
+        async def handle_async(payload: object) -> None:
+            raise error
+
+        return [handle, handle_async]
+
+    handlers: list[Callable[..., Any]] = [
+        cancelled,
+        out_of_items,
+        wrong,
+        panicking,
+        raising(KeyboardInterrupt())[0],
+    ]
+    for error in (
+        SilentError(),
+        ValueError("no file \udcff"),
+        SystemExit(0),
+        Panic(),
+        GeneratorExit(),
+    ):
+        handlers += raising(error)
 
     async def case() -> None:
         async with AsyncClient(**place) as client:
-            for handle in (cancelled, out_of_items, silent, strange, wrong):
+            for handle in handlers:
                 pushed = await client.push("q", {"id": "seven"}, attempts=1)
-                async with running(Worker(client, "q", handle)):
+                async with running(Worker(client, "q", handle, timeout=timeout)):
                     assert await state_of(client, pushed.id) == "dead"
 
     asyncio.run(case())

@@ -164,22 +164,22 @@ class Attempt:
 
     async def _settlement(self) -> Settlement:
         try:
-            arguments = self._handler.arguments(self._context)
-        except PayloadError as error:
-            return bury(str(error))
-        except Exception as error:
-            return self._failed(error)
-        try:
-            return await asyncio.wait_for(self._handled(arguments), self._timeout)
+            return await asyncio.wait_for(self._handled(), self._timeout)
         except asyncio.TimeoutError:
             return retry(f"timed out after {self._timeout} s")
 
-    async def _handled(self, arguments: list[Any]) -> Settlement:
+    async def _handled(self) -> Settlement:
         try:
+            try:
+                arguments = self._handler.arguments(self._context)
+            except PayloadError as error:
+                return bury(str(error))
             result = await self._call(arguments)
         except Outcome as outcome:
             return outcome.settlement
-        except Exception as error:
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # `sys.exit` ends an attempt, and no program
             return self._failed(error)
         try:
             return ack(result)
@@ -188,7 +188,7 @@ class Attempt:
             log.warning("reply of %s dropped: %s", self.lease.id, _text_of(error))
             return ack()
 
-    def _failed(self, error: Exception) -> Settlement:
+    def _failed(self, error: BaseException) -> Settlement:
         log.error("handler of %s failed", self.lease.id, exc_info=error)
         return retry(_text_of(error))
 
@@ -207,9 +207,9 @@ class Attempt:
     def _run(self, arguments: list[Any]) -> Any:
         try:
             return self._handler.function(*arguments)
-        except StopIteration as error:
-            # Before Python 3.12 a future never ends by one.
-            raise RuntimeError("the handler raised StopIteration") from error
+        except (StopIteration, GeneratorExit, KeyboardInterrupt) as error:
+            # They mean something else to what waits for the thread.
+            raise RuntimeError(f"the handler raised {type(error).__name__}") from error
 
     def when_over(self, release: Callable[[], None]) -> None:
         """Calls `release` when the function has ended: in a thread it may outlast its attempt."""
@@ -226,6 +226,6 @@ class Attempt:
         self._thread.add_done_callback(ended)
 
 
-def _text_of(error: Exception) -> str:
+def _text_of(error: BaseException) -> str:
     """Returns its class and its text, also where making the text fails."""
     return traceback.format_exception_only(type(error), error)[-1].strip()
